@@ -1,0 +1,212 @@
+"""What every benchmark shares: timing, memory, a table of ratios, one JSON file of results.
+
+A benchmark asks one question and answers it with a ratio to a peer measured in the same run: seconds depend on
+the machine and on its other users, ratios much less. Repeats of all candidates are interleaved and the best of
+each is kept, so that a busy moment hits everyone.
+
+    from _harness import best_of, report, write_results
+
+    seconds = best_of({"preflearn": fit, "floor": gram_and_cholesky}, repeats=5)
+    result = report("RankRLS, one alpha", seconds, baseline="floor", limits={"preflearn": 1.5})
+    write_results("rankrls_dense", result)
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from importlib.metadata import PackageNotFoundError, version
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).resolve().parent / "results"
+_PACKAGES = ("preflearn", "numpy", "scipy", "scikit-learn", "numba")
+
+
+def best_of(
+    candidates: Mapping[str, Callable[[], Any]], *, repeats: int = 5, warm_up: bool = True
+) -> dict[str, float]:
+    """Least wall-clock seconds of each candidate over interleaved repeats.
+
+    Parameters
+    ----------
+    candidates : mapping from name to function without arguments
+    repeats : int, default=5
+    warm_up : bool, default=True
+        Call each candidate once before the clock runs (compilation, caches, thread pools).
+
+    Returns
+    -------
+    dict from name to seconds
+    """
+    if warm_up:
+        for function in candidates.values():
+            function()
+    best = dict.fromkeys(candidates, float("inf"))
+    for _ in range(repeats):
+        for name, function in candidates.items():
+            start = time.perf_counter()
+            function()
+            best[name] = min(best[name], time.perf_counter() - start)
+    return best
+
+
+def peak_memory(prepare: Callable[..., tuple], work: Callable[..., Any], *arguments: Any) -> int:
+    """Bytes by which ``work`` raises the peak resident memory of a fresh process.
+
+    The process calls ``inputs = prepare(*arguments)``, notes its memory, calls ``work(*inputs)`` and notes the
+    peak: what ``prepare`` made is not counted, everything ``work`` allocates in whatever language is. Both must
+    be functions at the top level of a module, and the script must guard its own run with ``__name__``.
+
+    Let ``prepare`` also call ``work`` on something tiny, so that imports and compiled code are not counted.
+    """
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(_peak_in_this_process, prepare, work, arguments).result()
+
+
+def _peak_in_this_process(prepare: Callable[..., tuple], work: Callable[..., Any], arguments: tuple) -> int:
+    inputs = prepare(*arguments)
+    _forget_peak()
+    before = _resident_bytes()
+    work(*inputs)
+    return _peak_bytes() - before
+
+
+def _forget_peak() -> None:
+    """Set the kernel's high-water mark back to the present size (Linux; elsewhere the mark stays)."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        pass
+
+
+def _status_bytes(field: str) -> int | None:
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(field + ":")), None)
+
+
+def _resident_bytes() -> int:
+    resident = _status_bytes("VmRSS")
+    return _peak_bytes() if resident is None else resident
+
+
+def _peak_bytes() -> int:
+    peak = _status_bytes("VmHWM")
+    if peak is not None:
+        return peak
+    import resource
+
+    scale = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
+
+
+def machine() -> dict[str, Any]:
+    """Versions and processor count, to be stored with every result."""
+    versions = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {"versions": versions, "cpus": affinity, "system": f"{platform.system()} {platform.machine()}"}
+
+
+def ratio_table(
+    values: Mapping[str, float],
+    baseline: str,
+    *,
+    limits: Mapping[str, float] | None = None,
+    unit: str = "s",
+) -> str:
+    """Values and their ratios to the baseline as aligned text, with the verdict where a limit is given."""
+    limits = limits or {}
+    width = max(len(name) for name in values)
+    lines = []
+    for name, value in values.items():
+        ratio = value / values[baseline]
+        line = f"{name:<{width}}  {_readable(value, unit):>10}  {ratio:8.2f} x"
+        if name in limits:
+            line += f"  (at most {limits[name]:g} x: {'met' if ratio <= limits[name] else 'MISSED'})"
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def _readable(value: float, unit: str) -> str:
+    if unit == "s":
+        return f"{value * 1e3:.2f} ms" if value < 1 else f"{value:.2f} s"
+    if unit == "bytes":
+        return f"{value / 2**20:.1f} MiB"
+    return f"{value:.4g} {unit}".strip()
+
+
+def report(
+    name: str,
+    values: Mapping[str, float],
+    *,
+    baseline: str,
+    limits: Mapping[str, float] | None = None,
+    unit: str = "s",
+    note: str = "",
+    extra: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Print the table of ratios to ``baseline`` and return what belongs in the JSON file.
+
+    Parameters
+    ----------
+    name : str
+        The question, printed above the table.
+    values : mapping from name to number
+        As :func:`best_of` gives them; ``baseline`` is one of the names.
+    limits : mapping from name to number, optional
+        Largest ratio allowed; the verdict is printed beside the ratio.
+    unit : {"s", "bytes"} or any text, default="s"
+    note : str, optional
+        Sizes, options: what a reader must know to understand the numbers.
+    extra : mapping, optional
+        More to store, not to print.
+    """
+    print(f"\n{name}" + (f" ({note})" if note else ""))
+    print(ratio_table(values, baseline, limits=limits, unit=unit))
+    ratios = {key: value / values[baseline] for key, value in values.items()}
+    result: dict[str, Any] = {
+        "question": name,
+        "unit": unit,
+        "values": dict(values),
+        "baseline": baseline,
+        "ratios": ratios,
+    }
+    if note:
+        result["note"] = note
+    if limits:
+        result["limits"] = dict(limits)
+        result["met"] = {key: ratios[key] <= limit for key, limit in limits.items()}
+    return {**result, **(extra or {})}
+
+
+def write_results(name: str, *results: Mapping[str, Any]) -> Path:
+    """Write results beside versions and processor count to ``benchmarks/results/<name>.json``."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    content = {"benchmark": name, "machine": machine(), "results": list(results)}
+    path.write_text(json.dumps(content, indent=2) + "\n")
+    print(f"\nwritten: {path.relative_to(RESULTS.parents[1])}")
+    return path
+
+
+def arguments(description: str | None, *, repeats: int = 5) -> argparse.Namespace:
+    """The options all benchmarks have: ``--repeats``, and ``--quick`` for a small run that proves it works."""
+    parser = argparse.ArgumentParser(description=(description or "").splitlines()[0] if description else None)
+    parser.add_argument("--repeats", type=int, default=repeats, help=f"best of so many (default {repeats})")
+    parser.add_argument("--quick", action="store_true", help="small sizes, nothing written")
+    return parser.parse_args()

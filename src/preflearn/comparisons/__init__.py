@@ -1,0 +1,26 @@
+"""What is compared with what.
+
+A squared loss over comparisons is fᵀ L f - 2 bᵀ f + const: L says what is compared, b which way and how far. Each
+class of this package knows its L and b, and nothing of kernels or estimators.
+"""
+
+from .base import Comparisons, Removal
+from .grouping import Groups, encode_queries, one_group
+from .pointwise import PointwiseComparisons
+from .preferences import PreferenceComparisons
+from .queries import QueryComparisons
+from .relative import RelativeComparisons
+from .scores import compare_scores
+
+__all__ = [
+    "Comparisons",
+    "Groups",
+    "PointwiseComparisons",
+    "PreferenceComparisons",
+    "QueryComparisons",
+    "RelativeComparisons",
+    "Removal",
+    "compare_scores",
+    "encode_queries",
+    "one_group",
+]

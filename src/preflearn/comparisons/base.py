@@ -1,0 +1,125 @@
+"""The interface of a set of comparisons.
+
+Every least-squares learner minimises J(f) = ‖z - Mᵀ f‖² + λ ‖f‖² over the predictions f of m rows, where M is the
+m × l oriented, weighted incidence matrix of the l comparisons and z their targets. It sees the comparisons only
+through the graph Laplacian L = M Mᵀ and the vector b = M z.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+
+@dataclass(frozen=True)
+class Removal:
+    """The change of L and b when rows leave: L' = scale (L - N diag(σ) Nᵀ), b' = scale (b - d).
+
+    Attributes
+    ----------
+    rows : ndarray of shape (p,)
+        The rows on which N and d are not zero.
+    columns : ndarray of shape (p, k)
+        N on those rows.
+    signs : ndarray of shape (k,)
+        σ, each 1 or -1; all 1 when comparisons are only lost, -1 where the rest of a query gains weight.
+    change : ndarray of shape (p, v)
+        d on those rows.
+    scale : float
+        Training on the rest at λ is training on L - N diag(σ) Nᵀ, b - d at λ / scale.
+    """
+
+    rows: np.ndarray
+    columns: np.ndarray
+    signs: np.ndarray
+    change: np.ndarray
+    scale: float = 1.0
+
+
+class Comparisons(ABC):
+    """L and b of a squared loss over comparisons of m rows.
+
+    Attributes
+    ----------
+    n_rows : int
+        m, the number of rows.
+    target : ndarray of shape (m, v)
+        b = M z, one column per output.
+    n_comparisons : int
+        Number of comparisons that are counted.
+    has_half : bool
+        Whether a symmetric half S with S S = L is known in closed form; then `half` and `half_target` work.
+    """
+
+    n_rows: int
+    target: np.ndarray
+    n_comparisons: int
+    has_half: bool = False
+
+    @property
+    def n_outputs(self) -> int:
+        """v, the number of outputs that share this L."""
+        return self.target.shape[1]
+
+    @abstractmethod
+    def laplacian(self, V: np.ndarray) -> np.ndarray:
+        """L @ V for V of shape (m,) or (m, k)."""
+
+    @abstractmethod
+    def diagonal(self) -> np.ndarray:
+        """The diagonal of L, shape (m,)."""
+
+    @abstractmethod
+    def indicators(self) -> list[tuple[sp.csr_array, np.ndarray]]:
+        """Pairs (E, c) of a sparse m × k matrix and k coefficients with L = Σ E diag(c) Eᵀ.
+
+        They carry L to sparse features without filling them in.
+        """
+
+    @abstractmethod
+    def take(self, rows: np.ndarray) -> Comparisons:
+        """The comparisons among some of the rows, as if there were no others."""
+
+    @abstractmethod
+    def drop(self, rows: np.ndarray) -> Removal:
+        """The change of L and b when the given rows leave, as a matrix of few columns.
+
+        Raises
+        ------
+        ValueError
+            If the change is not of that form; the text says which rows must leave together.
+        """
+
+    def half(self, V: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """S @ V, where S is symmetric and S S = L."""
+        raise NotImplementedError(f"{type(self).__name__} has no symmetric half in closed form.")
+
+    @property
+    def half_target(self) -> np.ndarray:
+        """t with S t = b, shape (m, v)."""
+        raise NotImplementedError(f"{type(self).__name__} has no symmetric half in closed form.")
+
+    def half_both_sides(self, K: np.ndarray) -> np.ndarray:
+        """S K S in the memory of the C-contiguous, symmetric K."""
+        raise NotImplementedError(f"{type(self).__name__} has no symmetric half in closed form.")
+
+    def blocks(self, V: np.ndarray, n_rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Pairs (A, B) of row blocks with Vᵀ L V = Σ Aᵀ B; A and B are the same array where there is a half.
+
+        They let a Gram matrix be summed up with one block of temporary memory.
+        """
+        for start in range(0, self.n_rows, n_rows):
+            rows = slice(start, min(start + n_rows, self.n_rows))
+            yield V[rows], self._laplacian_rows(V, rows)
+
+    def _laplacian_rows(self, V: np.ndarray, rows: slice) -> np.ndarray:
+        """(L @ V)[rows]."""
+        return self.laplacian(V)[rows]
+
+    def to_dense(self) -> np.ndarray:
+        """L as an m × m array; for tests and small problems."""
+        return self.laplacian(np.eye(self.n_rows))

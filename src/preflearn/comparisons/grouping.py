@@ -1,0 +1,173 @@
+"""Query labels to integer codes.
+
+Rows of one query need not be adjacent and a label may be any hashable value. Everything behind this module
+sees a query only as an integer code 0 .. n_groups - 1, one per row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+# A lookup table over the whole range of integer labels is used while it is at most this many times longer
+# than the labels themselves; it replaces a sort by two passes.
+_TABLE_FACTOR = 4
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Rows divided into groups.
+
+    Attributes
+    ----------
+    codes : ndarray of shape (m,), int64
+        The group of each row, 0 .. n_groups - 1.
+    n_groups : int
+        Number of groups; each has at least one row.
+    labels : ndarray of shape (n_groups,) or None
+        The caller's label of each group; None for the single group of a global ranking.
+    """
+
+    codes: np.ndarray
+    n_groups: int
+    labels: np.ndarray | None = None
+
+    @property
+    def n_rows(self) -> int:
+        return self.codes.shape[0]
+
+    @cached_property
+    def counts(self) -> np.ndarray:
+        """Number of rows in each group, shape (n_groups,)."""
+        return np.bincount(self.codes, minlength=self.n_groups)
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """Row numbers sorted by group, stable inside a group, shape (m,)."""
+        return np.argsort(self.codes, kind="stable")
+
+    @cached_property
+    def starts(self) -> np.ndarray:
+        """Group g owns the rows ``order[starts[g]:starts[g + 1]]``, shape (n_groups + 1,)."""
+        return np.concatenate([[0], np.cumsum(self.counts)])
+
+    def rows(self, group: int) -> np.ndarray:
+        """Row numbers of one group, ascending."""
+        return self.order[self.starts[group] : self.starts[group + 1]]
+
+
+def one_group(n_rows: int) -> Groups:
+    """All rows in one group: a global ranking."""
+    return Groups(np.zeros(n_rows, dtype=np.int64), 1 if n_rows else 0)
+
+
+def encode_queries(qid: Any, n_rows: int) -> Groups:
+    """Encode query labels.
+
+    Parameters
+    ----------
+    qid : array-like of shape (m,) or None
+        One hashable label per row in any order; None puts every row in one query.
+    n_rows : int
+        Number of rows that the labels must match.
+
+    Returns
+    -------
+    Groups
+
+    Raises
+    ------
+    ValueError
+        If there is not one label per row, or a label is missing (NaN or None).
+
+    Notes
+    -----
+    O(m) for integer labels of moderate range and for labels of any hashable type, O(m log m) for other arrays.
+
+    Examples
+    --------
+    >>> encode_queries(["first", "second", "first"], 3).codes
+    array([0, 1, 0])
+    """
+    if qid is None:
+        return one_group(n_rows)
+    values = _as_label_array(qid)
+    if values.shape != (n_rows,):
+        found = f"{values.shape[0]} labels" if values.ndim == 1 else f"an array of shape {values.shape}"
+        raise ValueError(f"qid must hold one query label per row: found {found} for {n_rows} rows of X.")
+    if n_rows == 0:
+        return Groups(np.zeros(0, dtype=np.int64), 0)
+    if values.dtype == object:
+        return _encode_objects(values)
+    _refuse_missing(values)
+    if values.dtype.kind in "iu":
+        return _encode_integers(values)
+    labels, codes = np.unique(values, return_inverse=True)
+    return Groups(codes.astype(np.int64, copy=False), labels.shape[0], labels)
+
+
+def _as_label_array(qid: Any) -> np.ndarray:
+    """A 1-d array of labels; tuples stay single labels instead of becoming a second axis."""
+    if isinstance(qid, Sequence) and not isinstance(qid, (str, bytes)):
+        try:
+            values = np.asarray(qid)
+        except ValueError:  # a ragged list: its items are looked at one by one
+            values = np.empty((0, 0))
+        # Lists of tuples and of mixed types must not be turned into 2-d or string arrays.
+        if values.ndim != 1 or values.dtype.kind in "USO":
+            values = np.empty(len(qid), dtype=object)
+            values[:] = list(qid)
+        return values
+    values = np.asarray(qid)
+    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+
+
+def _refuse_missing(values: np.ndarray) -> None:
+    missing = np.flatnonzero(np.isnan(values)) if values.dtype.kind == "f" else np.empty(0)
+    if values.dtype.kind in "mM":
+        missing = np.flatnonzero(np.isnat(values))
+    if missing.size:
+        raise _missing_label(int(missing[0]))
+
+
+def _missing_label(row: int) -> ValueError:
+    return ValueError(
+        f"qid holds a missing label (row {row}). Every row must belong to a query: drop the row or give it a label."
+    )
+
+
+def _encode_integers(values: np.ndarray) -> Groups:
+    low, high = int(values.min()), int(values.max())
+    if high - low >= _TABLE_FACTOR * values.shape[0] + 1024:
+        labels, codes = np.unique(values, return_inverse=True)
+        return Groups(codes.astype(np.int64, copy=False), labels.shape[0], labels)
+    shifted = values.astype(np.int64) - low if low else values.astype(np.int64, copy=False)
+    present = np.zeros(high - low + 1, dtype=bool)
+    present[shifted] = True
+    found = np.flatnonzero(present)
+    if found.shape[0] == present.shape[0]:
+        return Groups(shifted, found.shape[0], found + low)
+    table = np.cumsum(present) - 1
+    return Groups(table[shifted], found.shape[0], found + low)
+
+
+def _encode_objects(values: np.ndarray) -> Groups:
+    seen: dict[Any, int] = {}
+    codes = np.empty(values.shape[0], dtype=np.int64)
+    for row, label in enumerate(values.tolist()):
+        if label is None or label != label:
+            raise _missing_label(row)
+        try:
+            codes[row] = seen.setdefault(label, len(seen))
+        except TypeError as error:
+            raise ValueError(
+                f"qid must hold hashable labels: row {row} is a {type(label).__name__}. "
+                "Use strings, numbers or tuples."
+            ) from error
+    labels = np.empty(len(seen), dtype=object)
+    labels[:] = list(seen)
+    return Groups(codes, len(seen), labels)

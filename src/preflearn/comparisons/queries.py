@@ -1,0 +1,272 @@
+r"""Every pair of rows within a query, in O(m).
+
+With n rows in a query, tie groups g of n_g rows, P averaging inside tie groups and O averaging over the query, the
+block of a query with weight w is
+
+    L = w [ (n - n_g) (I - P) + n (P - O) ]          L = S S
+    S = √w [ √(n - n_g) (I - P) + √n (P - O) ]
+
+When tied pairs are included every row is its own tie group for this purpose: P = I, L = w n (I - O).
+The target is b = L s for cost "magnitude" (each pair should differ by s_i - s_j), and for cost "unit" (each untied pair
+should differ by 1) b_i = w (#lower in the query - #higher in the query).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import scipy.linalg as la
+import scipy.sparse as sp
+
+from .base import Comparisons, Removal
+from .blockwise import drop_from_blocks
+from .grouping import Groups
+from .weighting import query_weights
+
+# Below this many columns a bincount per column beats compiling and starting a parallel loop.
+_FEW_COLUMNS = 4
+
+
+class QueryComparisons(Comparisons):
+    """All pairs (or all untied pairs) of rows of the same query.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (m, v)
+        s, higher is better. One column only when L depends on the scores (ties excluded, or cost "unit").
+    queries : Groups
+        The query of each row.
+    weighting : {"pair", "item", "query"}
+    exclude_ties : bool
+        Leave pairs with equal scores out.
+    unit : bool
+        Targets 1 for every untied pair instead of the difference of the scores; needs `exclude_ties`.
+
+    Notes
+    -----
+    O(m) per column for L @ V and S @ V, O(m log m) once for tie groups and ranks. Reference: Pahikkala et al.,
+    "An efficient algorithm for learning to rank from preference graphs", Machine Learning 75 (2009).
+    """
+
+    has_half = True
+
+    def __init__(
+        self,
+        scores: np.ndarray,
+        queries: Groups,
+        *,
+        weighting: str = "pair",
+        exclude_ties: bool = False,
+        unit: bool = False,
+    ):
+        if (exclude_ties or unit) and scores.shape[1] != 1:
+            raise ValueError("Comparisons that leave ties out depend on the scores: one output at a time.")
+        self.n_rows = scores.shape[0]
+        self.scores = scores
+        self.queries = queries
+        self.weighting = weighting
+        self.exclude_ties = exclude_ties or unit
+        self.unit = unit
+        self.tie_groups: Groups | None = None
+        lower = None
+        if self.exclude_ties:
+            tie_groups, lower = _tie_groups(scores[:, 0], queries)
+            # Without a tie the block is the one with ties included, which is cheaper.
+            self.tie_groups = tie_groups if tie_groups.n_groups < self.n_rows else None
+        self._set_weights()
+        self.target = self._unit_target(lower) if unit else self.laplacian(scores)
+
+    def _set_weights(self) -> None:
+        n = self.queries.counts
+        pairs = n * (n - 1) // 2
+        if self.tie_groups is not None:
+            n_tied = self.tie_groups.counts
+            query_of_tie = np.empty(self.tie_groups.n_groups, dtype=np.int64)
+            query_of_tie[self.tie_groups.codes] = self.queries.codes
+            pairs = pairs - np.bincount(
+                query_of_tie, weights=n_tied * (n_tied - 1) // 2, minlength=n.shape[0]
+            ).astype(np.int64)
+            self._query_of_tie = query_of_tie
+        self.pairs_per_query = pairs
+        self.n_comparisons = int(pairs.sum())
+        self.weights = query_weights(self.weighting, n, pairs)
+        row_weight = self.weights[self.queries.codes]
+        self._outer = row_weight * n[self.queries.codes]
+        if self.tie_groups is None:
+            self._inner = self._outer
+        else:
+            self._inner = self._outer - row_weight * self.tie_groups.counts[self.tie_groups.codes]
+
+    def _unit_target(self, lower: np.ndarray) -> np.ndarray:
+        codes = self.queries.codes
+        tied = 1 if self.tie_groups is None else self.tie_groups.counts[self.tie_groups.codes]
+        higher = self.queries.counts[codes] - lower - tied
+        return (self.weights[codes] * (lower - higher))[:, None]
+
+    # The two operators differ only in the factors inside tie groups (inner) and between them (outer).
+
+    def laplacian(self, V: np.ndarray) -> np.ndarray:
+        return self._apply(V, self._inner, self._outer)
+
+    def half(self, V: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        return self._apply(V, np.sqrt(self._inner), np.sqrt(self._outer), out)
+
+    @property
+    def half_target(self) -> np.ndarray:
+        if self.unit:
+            # b is constant inside tie groups and sums to zero over a query, where S is √(w n).
+            outer = np.sqrt(self._outer)[:, None]
+            return np.divide(self.target, outer, out=np.zeros_like(self.target), where=outer > 0)
+        return self.half(self.scores)
+
+    def _apply(
+        self, V: np.ndarray, inner: np.ndarray, outer: np.ndarray, out: np.ndarray | None = None
+    ) -> np.ndarray:
+        if V.ndim == 1:
+            return self._apply_few(V[:, None], inner, outer)[:, 0]
+        if V.shape[1] <= _FEW_COLUMNS:
+            result = self._apply_few(V, inner, outer)
+            if out is None:
+                return result
+            out[...] = result
+            return out
+        V = np.ascontiguousarray(V)
+        out = np.empty_like(V) if out is None else out
+        self._centre(V, self._means(V), slice(0, self.n_rows), inner, outer, out)
+        return out
+
+    def _apply_few(self, V: np.ndarray, inner: np.ndarray, outer: np.ndarray) -> np.ndarray:
+        means = _means_of_few(V, self.queries)[self.queries.codes]
+        if self.tie_groups is None:
+            return (outer[:, None] * (V - means)).astype(V.dtype, copy=False)
+        tie_means = _means_of_few(V, self.tie_groups)[self.tie_groups.codes]
+        result = inner[:, None] * (V - tie_means) + outer[:, None] * (tie_means - means)
+        return result.astype(V.dtype, copy=False)
+
+    def _means(self, V: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Means of the queries, and of the tie groups where there are any."""
+        from ..loops.segments import segment_sums
+
+        means = segment_sums(V, self.queries.codes, self.queries.n_groups)
+        means /= self.queries.counts[:, None]
+        if self.tie_groups is None:
+            return means, None
+        tie_means = segment_sums(V, self.tie_groups.codes, self.tie_groups.n_groups)
+        tie_means /= self.tie_groups.counts[:, None]
+        return means, tie_means
+
+    def _centre(self, V, means, rows: slice, inner, outer, out) -> None:
+        """out = (operator @ whole matrix)[rows], V being those rows."""
+        from ..loops.segments import centre_rows, centre_rows_with_ties
+
+        query_means, tie_means = means
+        if tie_means is None:
+            centre_rows(V, self.queries.codes[rows], query_means, outer[rows], out)
+        else:
+            centre_rows_with_ties(
+                V,
+                self.queries.codes[rows],
+                query_means,
+                self.tie_groups.codes[rows],
+                tie_means,
+                inner[rows],
+                outer[rows],
+                out,
+            )
+
+    def half_both_sides(self, K: np.ndarray) -> np.ndarray:
+        from ..loops.segments import centre_along_rows, transpose_in_place
+
+        none = np.empty(0, dtype=np.int64)
+        ties, tie_counts = (
+            (none, none) if self.tie_groups is None else (self.tie_groups.codes, self.tie_groups.counts)
+        )
+        factors = (np.sqrt(self._inner), np.sqrt(self._outer))
+        arguments = (self.queries.codes, self.queries.counts, ties, tie_counts, *factors)
+        centre_along_rows(K, *arguments)
+        transpose_in_place(K)
+        centre_along_rows(K, *arguments)
+        return K
+
+    def blocks(self, V: np.ndarray, n_rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        V = np.ascontiguousarray(V)
+        inner, outer = np.sqrt(self._inner), np.sqrt(self._outer)
+        means = self._means(V)
+        block = np.empty((min(n_rows, self.n_rows), V.shape[1]), dtype=V.dtype)
+        for start in range(0, self.n_rows, n_rows):
+            rows = slice(start, min(start + n_rows, self.n_rows))
+            part = block[: rows.stop - start]
+            self._centre(V[rows], means, rows, inner, outer, part)
+            yield part, part
+
+    def diagonal(self) -> np.ndarray:
+        # diag(I - P) = 1 - 1/n_g and diag(P - O) = 1/n_g - 1/n.
+        share = 1.0 / self.queries.counts[self.queries.codes]
+        tie_share = 1.0 if self.tie_groups is None else 1.0 / self.tie_groups.counts[self.tie_groups.codes]
+        return self._inner * (1.0 - tie_share) + self._outer * (tie_share - share)
+
+    def indicators(self) -> list[tuple[sp.csr_array, np.ndarray]]:
+        terms = [
+            (sp.eye_array(self.n_rows, format="csr"), self._inner),
+            (_indicator(self.queries), -self.weights),
+        ]
+        if self.tie_groups is not None:
+            terms.append((_indicator(self.tie_groups), self.weights[self._query_of_tie]))
+        return terms
+
+    def take(self, rows: np.ndarray) -> QueryComparisons:
+        kept, codes = np.unique(self.queries.codes[rows], return_inverse=True)
+        return QueryComparisons(
+            self.scores[rows],
+            Groups(codes.astype(np.int64), kept.shape[0]),
+            weighting=self.weighting,
+            exclude_ties=self.exclude_ties,
+            unit=self.unit,
+        )
+
+    def drop(self, rows: np.ndarray) -> Removal:
+        if self.queries.n_groups == 1 and self.tie_groups is None and not self.unit:
+            return self._drop_from_one_block(rows)
+        return drop_from_blocks(self, rows, self.queries, self.weighting)
+
+    def _drop_from_one_block(self, rows: np.ndarray) -> Removal:
+        """A global ranking is the centring C up to a factor, and C - C' is the projector on span{C e_i: i in H}."""
+        n, h = self.n_rows, rows.shape[0]
+        if h >= n:
+            raise ValueError("All rows would leave the global ranking: nothing is left to train on.")
+        columns = np.full((n, h), -1.0 / n)
+        columns[rows, np.arange(h)] += 1.0
+        inside = np.eye(h) - 1.0 / n
+        columns = la.solve_triangular(la.cholesky(inside, lower=True), columns.T, lower=True).T
+        columns *= np.sqrt(self.weights[0] * n)
+        rest = query_weights(self.weighting, np.array([n - h]), np.array([(n - h) * (n - h - 1) // 2]))
+        scale = float(rest[0] * (n - h) / (self.weights[0] * n))
+        return Removal(np.arange(n), columns, np.ones(h), columns @ (columns.T @ self.scores), scale)
+
+
+def _tie_groups(scores: np.ndarray, queries: Groups) -> tuple[Groups, np.ndarray]:
+    """Rows of the same query with equal scores, and for each row the number of lower ones in its query.
+
+    O(m log m), never through the pairs.
+    """
+    order = np.lexsort((scores, queries.codes))
+    sorted_scores, sorted_queries = scores[order], queries.codes[order]
+    new = np.ones(scores.shape[0], dtype=bool)
+    new[1:] = (sorted_scores[1:] != sorted_scores[:-1]) | (sorted_queries[1:] != sorted_queries[:-1])
+    codes = np.empty(scores.shape[0], dtype=np.int64)
+    codes[order] = np.cumsum(new) - 1
+    first = np.flatnonzero(new)
+    groups = Groups(codes, first.shape[0])
+    lower = first[codes] - queries.starts[queries.codes]
+    return groups, lower
+
+
+def _means_of_few(V: np.ndarray, groups: Groups) -> np.ndarray:
+    sums = [np.bincount(groups.codes, weights=column, minlength=groups.n_groups) for column in V.T]
+    return np.stack(sums, axis=1) / groups.counts[:, None]
+
+
+def _indicator(groups: Groups) -> sp.csr_array:
+    m = groups.n_rows
+    return sp.csr_array((np.ones(m), groups.codes, np.arange(m + 1)), shape=(m, groups.n_groups))

@@ -1,0 +1,104 @@
+"""Cost "relative": every untied pair of a query, its squared error divided by (s_i - s_j)².
+
+The weights 1 / (s_i - s_j)² give each query a dense block, so L costs O(Σ n_q²) memory and time per column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import scipy.sparse as sp
+
+from .base import Comparisons, Removal
+from .blockwise import drop_from_blocks
+from .grouping import Groups
+from .weighting import query_weights
+
+
+class RelativeComparisons(Comparisons):
+    """Σ over untied pairs of (1 - (f_i - f_j) / (s_i - s_j))².
+
+    Parameters
+    ----------
+    scores : ndarray of shape (m, 1)
+    queries : Groups
+    weighting : {"pair", "item", "query"}
+    """
+
+    def __init__(self, scores: np.ndarray, queries: Groups, *, weighting: str = "pair"):
+        if scores.shape[1] != 1:
+            raise ValueError("Cost 'relative' depends on the scores: one output at a time.")
+        self.n_rows = scores.shape[0]
+        self.scores = scores
+        self.queries = queries
+        self.weighting = weighting
+        self.target = np.zeros((self.n_rows, 1))
+        self._members = [queries.rows(query) for query in range(queries.n_groups)]
+        self._blocks = []
+        n_pairs = np.zeros(queries.n_groups, dtype=np.int64)
+        for query, members in enumerate(self._members):
+            block, target, n_pairs[query] = _relative_block(scores[members, 0])
+            self._blocks.append(block)
+            self.target[members, 0] = target
+        weights = query_weights(weighting, queries.counts, n_pairs)
+        for block, weight in zip(self._blocks, weights, strict=True):
+            block *= weight
+        self.target *= weights[queries.codes][:, None]
+        self.pairs_per_query = n_pairs
+        self.n_comparisons = int(n_pairs.sum())
+
+    def laplacian(self, V: np.ndarray) -> np.ndarray:
+        out = np.empty_like(V)
+        for members, block in zip(self._members, self._blocks, strict=True):
+            out[members] = block @ V[members]
+        return out
+
+    def blocks(self, V: np.ndarray, n_rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for members, block in zip(self._members, self._blocks, strict=True):
+            part = V[members]
+            yield part, block @ part
+
+    def diagonal(self) -> np.ndarray:
+        out = np.empty(self.n_rows)
+        for members, block in zip(self._members, self._blocks, strict=True):
+            out[members] = np.diagonal(block)
+        return out
+
+    def indicators(self) -> list[tuple[sp.csr_array, np.ndarray]]:
+        # L = E diag(c) Eᵀ with the columns of E the edges of each block.
+        heads, tails, weights = [], [], []
+        for members, block in zip(self._members, self._blocks, strict=True):
+            i, j = np.nonzero(np.triu(block, 1))
+            heads.append(members[i])
+            tails.append(members[j])
+            weights.append(-block[i, j])
+        head, tail = np.concatenate(heads), np.concatenate(tails)
+        edge = np.arange(head.shape[0])
+        E = sp.csr_array(
+            (
+                np.concatenate([np.ones(edge.shape[0]), -np.ones(edge.shape[0])]),
+                (np.concatenate([head, tail]), np.concatenate([edge, edge])),
+            ),
+            shape=(self.n_rows, edge.shape[0]),
+        )
+        return [(E, np.concatenate(weights))]
+
+    def take(self, rows: np.ndarray) -> RelativeComparisons:
+        kept, codes = np.unique(self.queries.codes[rows], return_inverse=True)
+        return RelativeComparisons(
+            self.scores[rows], Groups(codes.astype(np.int64), kept.shape[0]), weighting=self.weighting
+        )
+
+    def drop(self, rows: np.ndarray) -> Removal:
+        return drop_from_blocks(self, rows, self.queries, self.weighting)
+
+
+def _relative_block(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+    """L, b and the number of untied pairs of one query."""
+    difference = scores[:, None] - scores[None, :]
+    inverse = np.divide(1.0, difference, out=np.zeros_like(difference), where=difference != 0)
+    block = -(inverse**2)
+    np.fill_diagonal(block, 0.0)
+    np.fill_diagonal(block, -block.sum(axis=1))
+    return block, inverse.sum(axis=1), int(np.count_nonzero(inverse)) // 2

@@ -1,0 +1,21 @@
+"""The one quadratic problem behind every squared-loss learner: build it, factorise it, solve it for every alpha."""
+
+from .conjugate_gradients import ConjugateGradientResult, solve_conjugate_gradients
+from .gram import feature_gram, feature_gram_diagonal, feature_moment
+from .moments import GlobalMoments, QueryMoments
+from .problem import RidgeProblem, Spectrum, dual_problem, primal_problem, solve_on_basis
+
+__all__ = [
+    "ConjugateGradientResult",
+    "GlobalMoments",
+    "QueryMoments",
+    "RidgeProblem",
+    "Spectrum",
+    "dual_problem",
+    "feature_gram",
+    "feature_gram_diagonal",
+    "feature_moment",
+    "primal_problem",
+    "solve_conjugate_gradients",
+    "solve_on_basis",
+]

@@ -1,0 +1,74 @@
+"""Φᵀ L Φ and Φᵀ V, summed up over blocks of rows with little temporary memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..comparisons import Comparisons
+from ..numerics.linalg import add_gram, mirror_lower
+from ..numerics.memory import require_memory
+
+# One block of temporary rows: small enough for the cache when features are narrow; when they are wide, as tall as wide,
+# so that the n × n result is not read and written more often than the block, and no larger than that result.
+_BLOCK_BYTES = 1 << 23
+_LEAST_BLOCK_ROWS = 1024
+
+
+def block_rows(n_columns: int, itemsize: int = 8) -> int:
+    """Rows of a temporary block with this many columns."""
+    return max(_LEAST_BLOCK_ROWS, n_columns, _BLOCK_BYTES // max(1, n_columns * itemsize))
+
+
+def feature_gram(features, comparisons: Comparisons) -> np.ndarray:
+    """A = Φᵀ L Φ, symmetric and Fortran-ordered, shape (n, n).
+
+    Parameters
+    ----------
+    features : ndarray or sparse array of shape (m, n)
+        Φ.
+    comparisons : Comparisons
+        L.
+
+    Notes
+    -----
+    O(m n²) for dense features with one block of temporary memory; sparse features are never filled in.
+    """
+    width = features.shape[1]
+    require_memory(width * width * 8, f"a matrix of {width} × {width} for the primal form")
+    if sp.issparse(features):
+        return _sparse_gram(features, comparisons)
+    A = np.zeros((width, width), dtype=features.dtype, order="F")
+    mirrored = True
+    for left, right in comparisons.blocks(features, block_rows(width, features.itemsize)):
+        mirrored = left is not right
+        A = add_gram(A, left, right)
+    return A if mirrored else mirror_lower(A)
+
+
+def _sparse_gram(features, comparisons: Comparisons) -> np.ndarray:
+    A = np.zeros((features.shape[1], features.shape[1]), dtype=features.dtype, order="F")
+    for indicator, coefficients in comparisons.indicators():
+        folded = sp.csr_array(indicator.T @ features)
+        scaled = folded.multiply(coefficients[:, None])
+        A += (folded.T @ scaled.tocsr()).toarray()
+    return A
+
+
+def feature_gram_diagonal(features, comparisons: Comparisons) -> np.ndarray:
+    """The diagonal of Φᵀ L Φ, shape (n,); O(nnz) for sparse features."""
+    if sp.issparse(features):
+        total = np.zeros(features.shape[1])
+        for indicator, coefficients in comparisons.indicators():
+            folded = sp.csr_array(indicator.T @ features)
+            total += folded.multiply(folded).T @ coefficients
+        return np.maximum(total, 0.0)
+    total = np.zeros(features.shape[1])
+    for left, right in comparisons.blocks(features, block_rows(features.shape[1], features.itemsize)):
+        total += np.einsum("ij,ij->j", left, right)
+    return np.maximum(total, 0.0)
+
+
+def feature_moment(features, V: np.ndarray) -> np.ndarray:
+    """Φᵀ V as a dense array, shape (n, v)."""
+    return np.asarray(features.T @ V.astype(features.dtype, copy=False))

@@ -1,0 +1,155 @@
+r"""Every squared-loss learner as one ridge system (B + λ I) x = c.
+
+* dual, when L = S S with S in closed form: B = S K S, c = t with S t = b, and the kernel coefficients are a = S x;
+* primal, for features Φ: B = Φᵀ L Φ, c = Φᵀ b, and the weights are w = x.
+
+One λ costs a Cholesky factorisation; a path of λ, and cross-validation, one symmetric eigen decomposition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..comparisons import Comparisons
+from ..numerics.linalg import cholesky_in_place, cholesky_solve, eigh_in_place
+from .gram import feature_gram, feature_moment
+
+
+@dataclass
+class RidgeProblem:
+    """(B + λ I) x = c for v right-hand sides.
+
+    Attributes
+    ----------
+    matrix : ndarray of shape (n, n), Fortran order
+        B, symmetric positive semidefinite, both triangles filled. `solve` and `spectrum` use its memory: a problem
+        can be solved once.
+    rhs : ndarray of shape (n, v)
+        c.
+    recover : callable
+        Takes x to the coefficients of the learner (a = S x, or w = x).
+    """
+
+    matrix: np.ndarray
+    rhs: np.ndarray
+    recover: Callable[[np.ndarray], np.ndarray]
+
+    def solve(self, alpha: float) -> np.ndarray:
+        """The coefficients at one λ = alpha, shape (n, v). n³/3 operations, in the memory of B."""
+        return self.recover(self._solve_ridge(alpha))
+
+    def _solve_ridge(self, alpha: float) -> np.ndarray:
+        B = self._take_matrix()
+        diagonal = np.diagonal(B).copy()
+        np.fill_diagonal(B, diagonal + B.dtype.type(alpha))
+        try:
+            return cholesky_solve(cholesky_in_place(B), self.rhs)
+        except np.linalg.LinAlgError:
+            # alpha is lost in the rounding of B. Cholesky has used the lower triangle; the upper one still holds B.
+            _restore_from_upper(B, diagonal)
+            return _spectrum(B, self.rhs, self.recover).solve_ridge(alpha)
+
+    def spectrum(self) -> Spectrum:
+        """The eigen decomposition of B, from which every λ costs O(n²) per output."""
+        return _spectrum(self._take_matrix(), self.rhs, self.recover)
+
+    def _take_matrix(self) -> np.ndarray:
+        B, self.matrix = self.matrix, None  # type: ignore[assignment]
+        if B is None:
+            raise RuntimeError(
+                "This RidgeProblem has been solved already: its matrix was used up. Build it anew."
+            )
+        return B
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """B = V diag(Λ) Vᵀ together with Vᵀ c.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n,)
+        Λ, ascending and not negative.
+    vectors : ndarray of shape (n, n)
+        V.
+    projected : ndarray of shape (n, v)
+        Vᵀ c.
+    recover : callable
+        As in `RidgeProblem`.
+    """
+
+    values: np.ndarray
+    vectors: np.ndarray
+    projected: np.ndarray
+    recover: Callable[[np.ndarray], np.ndarray]
+
+    def solve_ridge(self, alpha: float) -> np.ndarray:
+        """x = V (Λ + λ)⁻¹ Vᵀ c, shape (n, v)."""
+        return self.vectors @ (self.projected / (self.values + alpha)[:, None])
+
+    def path(self, alphas: Sequence[float]) -> np.ndarray:
+        """The coefficients at every alpha, shape (len(alphas), n, v), by one matrix product."""
+        shrunk = [self.projected / (self.values + alpha)[:, None] for alpha in alphas]
+        n_outputs = self.projected.shape[1]
+        x = self.recover(self.vectors @ np.concatenate(shrunk, axis=1))
+        return np.stack([x[:, i * n_outputs : (i + 1) * n_outputs] for i in range(len(alphas))])
+
+
+def dual_problem(K: np.ndarray, comparisons: Comparisons) -> RidgeProblem:
+    """The dual system in the memory of K.
+
+    Parameters
+    ----------
+    K : ndarray of shape (m, m), C-contiguous
+        The kernel matrix; overwritten.
+    comparisons : Comparisons
+        With a symmetric half in closed form.
+    """
+    G = comparisons.half_both_sides(K)
+    rhs = comparisons.half_target.astype(K.dtype, copy=False)
+    return RidgeProblem(G.T, rhs, comparisons.half)
+
+
+def primal_problem(features, comparisons: Comparisons) -> RidgeProblem:
+    """The primal system of features Φ, dense or sparse; Φ is not modified."""
+    return RidgeProblem(
+        feature_gram(features, comparisons), feature_moment(features, comparisons.target), _unchanged
+    )
+
+
+def solve_on_basis(K_MR: np.ndarray, K_RR: np.ndarray, comparisons: Comparisons, alpha: float) -> np.ndarray:
+    """β of the reduced set at one λ, without its features: (K_RM L K_MR + λ K_RR) β = K_RM b.
+
+    Saves the m r² operations of Φ = K_MR C⁻ᵀ, but squares the condition of K_RR: only for a well conditioned K_RR.
+
+    Returns
+    -------
+    ndarray of shape (r, v)
+    """
+    B = feature_gram(K_MR, comparisons)
+    B += B.dtype.type(alpha) * K_RR
+    return cholesky_solve(cholesky_in_place(B), feature_moment(K_MR, comparisons.target))
+
+
+def _unchanged(x: np.ndarray) -> np.ndarray:
+    return x
+
+
+def _spectrum(B: np.ndarray, rhs: np.ndarray, recover) -> Spectrum:
+    values, vectors = eigh_in_place(B)
+    largest = max(abs(float(values[-1])), abs(float(values[0])), np.finfo(values.dtype).tiny)
+    if values[0] < -np.sqrt(np.finfo(values.dtype).eps) * largest:
+        raise ValueError(
+            f"The kernel is not positive semidefinite: an eigenvalue is {values[0]:.3g}, the largest {values[-1]:.3g}. "
+            "Check a precomputed or callable kernel, for example with np.linalg.eigvalsh."
+        )
+    return Spectrum(np.maximum(values, 0), vectors, vectors.T @ rhs, recover)
+
+
+def _restore_from_upper(B: np.ndarray, diagonal: np.ndarray) -> None:
+    for j in range(B.shape[0] - 1):
+        B[j + 1 :, j] = B[j, j + 1 :]
+    np.fill_diagonal(B, diagonal)

@@ -1,0 +1,1 @@
+"""The learners: thin classes that validate, build, solve and set attributes."""

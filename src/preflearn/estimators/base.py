@@ -1,0 +1,205 @@
+"""What the learners share: kernel expansions and linear models that predict, rank and score."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from ..comparisons import Comparisons, encode_queries
+from ..kernels.functions import Kernel, n_items, take_items
+from ..kernels.inputs import KernelParametersMixin, read_items
+from ..kernels.maps import NystromMap
+from ..solvers.progress import Stages
+from ..solvers.squared_loss import SquaredLossFit, fit_squared_loss
+
+# One block of the kernel between new rows and basis vectors during prediction.
+_PREDICTION_BLOCK_BYTES = 1 << 26
+
+
+class KernelModel(KernelParametersMixin, BaseEstimator):
+    """A fitted function f(x) = k(x, basis) β + intercept, or x · w + intercept for the linear kernel.
+
+    Subclasses set either ``coef_`` or ``dual_coef_``, ``basis_`` and ``basis_indices_`` in fit.
+    """
+
+    def _reduced_set(self, X: Any, kernel: Kernel) -> NystromMap | None:
+        """The feature map of the reduced set, or None for the full kernel."""
+        if self.n_basis is None and isinstance(self.basis, str) and self.basis == "uniform":
+            return None
+        return NystromMap(
+            self.kernel,
+            gamma=self.gamma,
+            degree=self.degree,
+            coef0=self.coef0,
+            kernel_params=self.kernel_params,
+            n_basis=self.n_basis,
+            basis=self.basis,
+            random_state=self.random_state,
+        )._fit_items(X, kernel)
+
+    def _set_function(
+        self,
+        weights: np.ndarray | None,
+        dual_coef: np.ndarray | None,
+        basis_indices: np.ndarray | None,
+        basis: Any,
+        single: bool,
+    ) -> None:
+        """Store the learned function; ``single`` says that y came as one column."""
+        for name in ("coef_", "dual_coef_", "basis_", "basis_indices_"):
+            self.__dict__.pop(name, None)
+        if weights is not None:
+            self.coef_ = weights[:, 0] if single else np.ascontiguousarray(weights.T)
+            return
+        assert dual_coef is not None
+        self.dual_coef_ = dual_coef[:, 0] if single else dual_coef
+        self.basis_indices_ = basis_indices
+        self.basis_ = basis
+
+    def predict(self, X):
+        """Scores: higher is better.
+
+        Parameters
+        ----------
+        X : array-like or sparse of shape (m, n), kernel matrix (m, m_train), or sequence of objects
+
+        Returns
+        -------
+        ndarray of shape (m,) or (m, v)
+        """
+        check_is_fitted(self)
+        kernel = self._read_kernel()
+        X = read_items(self, X, kernel, reset=False)
+        scores = np.asarray(X @ self.coef_.T) if hasattr(self, "coef_") else self._expand(X, kernel)
+        return scores + self.intercept_ if hasattr(self, "intercept_") else scores
+
+    def _expand(self, X: Any, kernel: Kernel) -> np.ndarray:
+        """k(X, basis) β, in blocks of rows so that no large kernel block is formed."""
+        if kernel.is_precomputed:
+            whole = self.basis_indices_.shape[0] == X.shape[1]
+            return (X if whole else X[:, self.basis_indices_]) @ self.dual_coef_
+        step = max(1, _PREDICTION_BLOCK_BYTES // (8 * self.basis_indices_.shape[0]))
+        n = n_items(X)
+        blocks = [
+            kernel.matrix(take_items(X, np.arange(i, min(i + step, n))) if n > step else X, self.basis_)
+            @ self.dual_coef_
+            for i in range(0, n, step)
+        ]
+        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+
+    def _more_stages(self) -> Stages:
+        return Stages(type(self).__name__ if self.verbose else None)
+
+
+class SquaredLossModel(KernelModel):
+    """A learner whose loss is a sum of squares over comparisons."""
+
+    def _fit_tasks(
+        self, X: Any, kernel: Kernel, tasks: list[Comparisons], alpha: float, single: bool
+    ) -> SquaredLossFit:
+        stages = self._more_stages()
+        with stages("choice of basis vectors"):
+            feature_map = self._reduced_set(X, kernel)
+        fit = fit_squared_loss(
+            X,
+            kernel,
+            tasks,
+            alpha,
+            solver=self.solver,
+            feature_map=feature_map,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            stages=stages,
+        )
+        basis = None
+        if fit.dual_coef is not None and not kernel.is_precomputed:
+            basis = X if feature_map is None else feature_map.basis_
+        self._set_function(fit.weights, fit.dual_coef, fit.basis_indices, basis, single)
+        self.solver_ = fit.solver
+        self.n_iter_ = fit.n_iter or 1  # a direct solver is one step
+        self.residual_ = fit.residual
+        if not fit.converged:
+            warnings.warn(
+                f"Conjugate gradients stopped after {fit.n_iter} iterations at a relative residual of {fit.residual:.1e}: "
+                "raise max_iter or tol, scale the features, or use a larger alpha.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return fit
+
+
+class RankerMixin:
+    """Positions and concordance for learners that order items inside queries."""
+
+    # qid reaches fit and score through pipelines and searches without a set_fit_request by the user.
+    __metadata_request__fit = {"qid": True}
+    __metadata_request__score = {"qid": True}
+
+    def rank(self, X, *, qid=None):
+        """Positions inside the query: 1 is the best, ties share the best position.
+
+        Parameters
+        ----------
+        X : as in predict
+        qid : array-like of shape (m,), optional
+            Query labels; one query without.
+
+        Returns
+        -------
+        ndarray of int of shape (m,) or (m, v)
+        """
+        scores = self.predict(X)
+        queries = encode_queries(qid, scores.shape[0])
+        columns = scores[:, None] if scores.ndim == 1 else scores
+        positions = np.stack([_positions(column, queries) for column in columns.T], axis=1)
+        return positions[:, 0] if scores.ndim == 1 else positions
+
+    def score(self, X, y, *, qid=None, sample_weight=None):
+        """Concordance: the share of untied pairs inside queries that are ordered as in y, averaged over queries.
+
+        Parameters
+        ----------
+        X : as in predict
+        y : array-like of shape (m,) or (m, v)
+        qid : array-like of shape (m,), optional
+        sample_weight : array-like of shape (m,), optional
+            Weight of each row; a pair weighs the product of its rows.
+
+        Returns
+        -------
+        float
+        """
+        from ..metrics import concordance
+
+        if qid is None and getattr(self, "n_queries_", 1) > 1:
+            warnings.warn(
+                f"This model was fitted with {self.n_queries_} queries and is scored without qid: rows of different queries "
+                "are compared with each other. Pass qid=... (np.zeros(len(y)) if the rows really are one query).",
+                UserWarning,
+                stacklevel=2,
+            )
+        return concordance(y, self.predict(X), qid, sample_weight=sample_weight)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = True
+        return tags
+
+
+def _positions(scores: np.ndarray, queries) -> np.ndarray:
+    """1 + the number of rows of the query with a higher score. O(m log m)."""
+    order = np.lexsort((-scores, queries.codes))
+    place = np.arange(scores.shape[0]) - queries.starts[queries.codes[order]]
+    new = np.ones(scores.shape[0], dtype=bool)
+    new[1:] = (scores[order][1:] != scores[order][:-1]) | (place[1:] == 0)
+    first = np.maximum.accumulate(np.where(new, np.arange(scores.shape[0]), 0))
+    positions = np.empty(scores.shape[0], dtype=np.int64)
+    positions[order] = place[first] + 1
+    return positions

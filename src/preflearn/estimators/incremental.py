@@ -1,0 +1,150 @@
+"""Training in chunks: the statistics of fixed width, what they have seen, and how chunks are taken in and out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..comparisons import compare_scores, encode_queries
+from ..comparisons.scores import depends_on_scores
+from ..core import GlobalMoments, QueryMoments
+from ..kernels.functions import Kernel, n_items
+from ..kernels.maps import NystromMap
+
+
+@dataclass
+class IncrementalState:
+    """What a model trained in chunks remembers.
+
+    Attributes
+    ----------
+    feature_map : NystromMap or None
+        The reduced set, fixed by the first chunk; None for the linear kernel.
+    n_outputs : int
+    single : bool
+        Whether y came as one column.
+    with_queries : bool
+        Whether chunks come with qid.
+    rows_of_query : dict
+        Rows seen of each query label: a query must come, and go, as a whole.
+    moments : QueryMoments or GlobalMoments or None
+        None before the first chunk.
+    """
+
+    feature_map: NystromMap | None
+    n_outputs: int
+    single: bool
+    with_queries: bool
+    rows_of_query: dict[Any, int] = field(default_factory=dict)
+    moments: Any = None
+
+    @classmethod
+    def start(
+        cls, model: Any, X: Any, kernel: Kernel, n_outputs: int, single: bool, *, with_queries: bool
+    ) -> IncrementalState:
+        """Fix the width of the model from the first chunk."""
+        if model.solver not in ("auto", "primal"):
+            raise ValueError(
+                f"partial_fit works in primal form: solver={model.solver!r} would be ignored. Use solver='auto'."
+            )
+        if kernel.is_precomputed:
+            raise ValueError(
+                "partial_fit cannot take a precomputed kernel: new rows need the kernel function."
+            )
+        feature_map = model._reduced_set(X, kernel)
+        if feature_map is None and not kernel.is_linear:
+            raise ValueError(
+                "partial_fit needs a model of fixed width: the linear kernel, or n_basis=... (or basis=...) for "
+                f"kernel={model.kernel!r}."
+            )
+        if n_outputs > 1 and depends_on_scores(model.cost, model.ties):
+            raise ValueError(
+                "partial_fit with several outputs needs cost='magnitude' and ties='include': the pairs must not depend on the scores."
+            )
+        if not with_queries and depends_on_scores(model.cost, model.ties):
+            raise ValueError(
+                "partial_fit without qid needs cost='magnitude' and ties='include': which pairs of a global ranking are "
+                "tied cannot be known from one chunk. Pass qid, or use fit."
+            )
+        return cls(feature_map, n_outputs, single, with_queries)
+
+    @property
+    def n_queries(self) -> int:
+        return len(self.rows_of_query) if self.with_queries else 1
+
+    def update(
+        self, model: Any, X: Any, kernel: Kernel, scores: np.ndarray, qid: Any, *, forget: bool
+    ) -> None:
+        """Take a chunk in, or out."""
+        self._check_chunk(scores, qid)
+        chunk, counts = self._chunk_moments(model, X, kernel, scores, qid, forget=forget)
+        if self.moments is None:
+            self.moments = chunk
+        elif forget:
+            self.moments.subtract(chunk)
+        else:
+            self.moments.add(chunk)
+        for label, count in counts.items():
+            if forget:
+                del self.rows_of_query[label]
+            else:
+                self.rows_of_query[label] = count
+
+    def _check_chunk(self, scores: np.ndarray, qid: Any) -> None:
+        if (qid is not None) != self.with_queries:
+            before = "with qid" if self.with_queries else "without qid"
+            raise ValueError(
+                f"Earlier chunks came {before}: all chunks must agree, or a query would be compared with another."
+            )
+        if scores.shape[1] != self.n_outputs:
+            raise ValueError(f"Earlier chunks had {self.n_outputs} outputs: found {scores.shape[1]}.")
+
+    def _chunk_moments(self, model, X, kernel, scores, qid, *, forget: bool):
+        n_rows = n_items(X)
+        if not self.with_queries:
+            if forget and n_rows >= self.moments.n_rows - 1:
+                raise ValueError(
+                    f"forget would leave fewer than two of the {self.moments.n_rows} rows seen: nothing could be compared."
+                )
+            return GlobalMoments.of(self._features(X, kernel), scores, model.weighting), {}
+        queries = encode_queries(qid, n_rows)
+        counts = dict(zip(queries.labels.tolist(), queries.counts.tolist(), strict=True))
+        self._check_whole_queries(counts, forget=forget)
+        comparisons = compare_scores(
+            scores, queries, cost=model.cost, ties=model.ties, weighting=model.weighting
+        )
+        return QueryMoments.of(self._features(X, kernel), comparisons), counts
+
+    def _check_whole_queries(self, counts: dict[Any, int], *, forget: bool) -> None:
+        for label, count in counts.items():
+            seen = self.rows_of_query.get(label)
+            if forget and seen is None:
+                raise ValueError(f"forget: query {label!r} has not been seen by partial_fit.")
+            if forget and seen != count:
+                raise ValueError(
+                    f"forget: query {label!r} was seen with {seen} rows and is given with {count}: pass the whole query as it came."
+                )
+            if not forget and seen is not None:
+                raise ValueError(
+                    f"Query {label!r} has been seen in an earlier chunk: pass all rows of a query in one call "
+                    "(or give the new query another label)."
+                )
+        if forget and len(counts) == len(self.rows_of_query):
+            raise ValueError("forget would leave no query in the model.")
+
+    def _features(self, X: Any, kernel: Kernel):
+        return X if self.feature_map is None else self.feature_map._features(X, kernel)
+
+    def solve(self, alpha: float):
+        """Weights of the features, or coefficients of the basis vectors with their rows and values."""
+        weights = self.moments.problem().solve(alpha)
+        if self.feature_map is None:
+            return weights, None, None, None
+        return (
+            None,
+            self.feature_map.expand(weights),
+            self.feature_map.basis_indices_,
+            self.feature_map.basis_,
+        )

@@ -1,0 +1,94 @@
+"""Reading what users pass: alpha, scores, preferences. One clear error each, before any work."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_array, column_or_1d
+
+
+def read_alpha(alpha: Any) -> float:
+    """A positive, finite regularisation parameter."""
+    if isinstance(alpha, bool) or not isinstance(alpha, Real) or not np.isfinite(alpha) or alpha <= 0:
+        raise ValueError(
+            f"alpha must be a positive number: found {alpha!r}. The closed form needs some regularisation; "
+            "for nearly none use a small value such as 1e-8."
+        )
+    return float(alpha)
+
+
+def read_scores(y: Any, n_rows: int, *, estimator: Any = None) -> tuple[np.ndarray, bool]:
+    """Scores as an (m, v) array of float64, and whether they came as one column.
+
+    Raises
+    ------
+    ValueError
+        If y is missing, of another length, not numeric, NaN or infinite.
+    """
+    if y is None:
+        name = type(estimator).__name__ if estimator is not None else "This estimator"
+        raise ValueError(f"{name} requires y to be passed, but the target y is None.")
+    y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y", allow_nd=True, copy=False)
+    if y.ndim == 0 or y.ndim > 2:
+        raise ValueError(f"y must hold one score per row, or one row of scores: found {y.ndim} dimensions.")
+    if y.shape[0] != n_rows:
+        raise ValueError(
+            f"Found input variables with inconsistent numbers of samples: X has {n_rows} rows, y has {y.shape[0]}."
+        )
+    if y.ndim == 2 and y.shape[1] == 1:
+        return column_or_1d(y, warn=True)[:, None], True
+    return (y[:, None], True) if y.ndim == 1 else (y, False)
+
+
+def read_pairs(pairs: Any, n_rows: int) -> np.ndarray:
+    """Preferences as an (l, 2) array of row numbers.
+
+    Raises
+    ------
+    ValueError
+        If there are none, a row is out of range, or a row is preferred to itself.
+    """
+    pairs = np.asarray(pairs)
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.shape[0] == 0:
+        raise ValueError(
+            f"pairs must be an integer array of shape (l, 2) with l >= 1, the better row first: found shape {pairs.shape}."
+        )
+    if pairs.dtype.kind not in "iu":
+        raise ValueError(
+            f"pairs must hold row numbers of type int: found {pairs.dtype}. Convert with pairs.astype(int)."
+        )
+    outside = np.flatnonzero(((pairs < 0) | (pairs >= n_rows)).any(axis=1))
+    if outside.size:
+        raise ValueError(
+            f"pairs[{outside[0]}] = {pairs[outside[0]].tolist()} names a row out of range: X has rows 0 to {n_rows - 1}."
+        )
+    same = np.flatnonzero(pairs[:, 0] == pairs[:, 1])
+    if same.size:
+        raise ValueError(f"pairs[{same[0]}] prefers row {pairs[same[0], 0]} to itself: drop it.")
+    return pairs.astype(np.int64, copy=False)
+
+
+def read_per_pair(values: Any, n_pairs: int, name: str, *, positive: bool = False) -> np.ndarray | None:
+    """One finite number per preference (a single number serves all); None stays None."""
+    if values is None:
+        return None
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim == 0:
+        array = np.full(n_pairs, float(array))
+    if array.shape != (n_pairs,):
+        raise ValueError(
+            f"{name} must hold one number per preference: found shape {array.shape} for {n_pairs} preferences."
+        )
+    if not np.isfinite(array).all():
+        raise ValueError(
+            f"{name} holds NaN or infinity (entry {int(np.flatnonzero(~np.isfinite(array))[0])})."
+        )
+    if positive and (array < 0).any():
+        raise ValueError(
+            f"{name} must not be negative: entry {int(np.flatnonzero(array < 0)[0])} is {array.min():g}."
+        )
+    if positive and not array.any():
+        raise ValueError(f"{name} is zero for every preference: nothing would be learned.")
+    return array

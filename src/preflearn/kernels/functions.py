@@ -1,0 +1,157 @@
+"""Kernel functions by scikit-learn's names, precomputed matrices, and callables on any objects.
+
+`Kernel` reads the parameters once, refuses those that the chosen kernel would ignore, and evaluates blocks of the
+kernel matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.metrics.pairwise import KERNEL_PARAMS, PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
+
+from ..numerics.memory import require_memory
+
+# scikit-learn's own defaults: a value that differs was given by the user.
+_DEFAULTS = {"gamma": None, "degree": 3, "coef0": 1}
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel function with its parameters.
+
+    Parameters
+    ----------
+    kernel : str or callable
+        A name of ``sklearn.metrics.pairwise.pairwise_kernels``, ``"precomputed"``, or a function of two items that
+        returns a number; the items may be rows of an array or any objects.
+    gamma, degree, coef0
+        Parameters of the named kernels, with scikit-learn's meaning and defaults.
+    kernel_params : mapping, optional
+        Further parameters of a named kernel, or keyword arguments of a callable.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown, or a parameter is not one of that kernel.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Kernel("rbf", gamma=0.5).matrix(np.array([[0.0], [1.0]])).round(3)
+    array([[1.   , 0.607],
+           [0.607, 1.   ]])
+    """
+
+    kernel: str | Callable[..., float] = "linear"
+    gamma: float | None = None
+    degree: float = 3
+    coef0: float = 1
+    kernel_params: Mapping[str, Any] | None = None
+    _params: dict[str, Any] = field(init=False, repr=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._params.update(_read_parameters(self))
+
+    @property
+    def is_linear(self) -> bool:
+        return self.kernel == "linear"
+
+    @property
+    def is_precomputed(self) -> bool:
+        return self.kernel == "precomputed"
+
+    @property
+    def takes_objects(self) -> bool:
+        """Whether items may be any objects rather than rows of numbers."""
+        return callable(self.kernel)
+
+    def matrix(self, X: Any, Y: Any = None) -> np.ndarray:
+        """K[i, j] = k(X[i], Y[j]) as a C-contiguous array; Y = X when it is left out.
+
+        A precomputed kernel cannot be evaluated: its blocks are taken from the matrix that the user passes.
+        """
+        n_rows, n_columns = n_items(X), n_items(X if Y is None else Y)
+        itemsize = 4 if getattr(X, "dtype", None) == np.float32 else 8
+        require_memory(n_rows * n_columns * itemsize, f"a kernel matrix of {n_rows} × {n_columns}")
+        if callable(self.kernel):
+            return self._call_for_pairs(X, Y)
+        K = pairwise_kernels(X, Y, metric=self.kernel, **self._params)
+        return np.ascontiguousarray(K.toarray() if sp.issparse(K) else K)
+
+    def _call_for_pairs(self, X: Any, Y: Any) -> np.ndarray:
+        function, params = self.kernel, self._params
+        if Y is not None:
+            return np.array(
+                [[function(x, y, **params) for y in items(Y)] for x in items(X)], dtype=float
+            ).reshape(n_items(X), n_items(Y))
+        # The kernel is symmetric: half of the calls are enough.
+        rows = list(items(X))
+        K = np.empty((len(rows), len(rows)))
+        for i, x in enumerate(rows):
+            for j in range(i + 1):
+                K[i, j] = K[j, i] = function(x, rows[j], **params)
+        return K
+
+
+def _read_parameters(kernel: Kernel) -> dict[str, Any]:
+    given = {name: getattr(kernel, name) for name in _DEFAULTS}
+    changed = {name for name, value in given.items() if not _same(value, _DEFAULTS[name])}
+    extra = dict(kernel.kernel_params or {})
+    name = kernel.kernel
+    if callable(name):
+        if changed:
+            raise ValueError(
+                f"{', '.join(sorted(changed))} would be ignored by a callable kernel: pass its arguments in kernel_params."
+            )
+        return extra
+    if name == "precomputed":
+        known: frozenset[str] = frozenset()
+    elif name in PAIRWISE_KERNEL_FUNCTIONS:
+        known = frozenset(KERNEL_PARAMS[name])
+    else:
+        names = ", ".join(repr(k) for k in sorted(PAIRWISE_KERNEL_FUNCTIONS))
+        raise ValueError(f"kernel must be one of {names}, 'precomputed' or a callable: found {name!r}.")
+    unknown = sorted((changed | set(extra)) - known)
+    if unknown:
+        takes = ", ".join(sorted(known)) or "none"
+        raise ValueError(
+            f"kernel={name!r} does not take {', '.join(unknown)} (its parameters: {takes}). "
+            "Remove it, or choose the kernel that it belongs to."
+        )
+    params = {key: value for key, value in given.items() if key in known}
+    clash = sorted(changed & set(extra))
+    if clash:
+        raise ValueError(
+            f"{', '.join(clash)} is given twice: as an argument and in kernel_params. Keep one of them."
+        )
+    params.update(extra)
+    return params
+
+
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (default is not None and value is not None and value == default)
+
+
+def n_items(X: Any) -> int:
+    """Number of items of an array, a sparse matrix or any sequence."""
+    shape = getattr(X, "shape", None)
+    return int(shape[0]) if shape else len(X)
+
+
+def items(X: Any):
+    """The items one by one; rows of a sparse matrix stay sparse."""
+    if sp.issparse(X):
+        return (X[[i]] for i in range(X.shape[0]))
+    return iter(X)
+
+
+def take_items(X: Any, rows: np.ndarray) -> Any:
+    """Some of the items, in the container that came in (a list for other sequences)."""
+    if hasattr(X, "shape"):
+        return X[rows]
+    return [X[i] for i in rows]

@@ -1,0 +1,96 @@
+"""Reading the items that a kernel is evaluated on, and the kernel's parameters off an estimator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.validation import validate_data
+
+from .functions import Kernel
+
+# How far a precomputed kernel may be from symmetric, relative to its largest entry.
+_ASYMMETRY = 1e-6
+
+
+class KernelParametersMixin:
+    """The parameters ``kernel, gamma, degree, coef0, kernel_params`` of an estimator or a feature map."""
+
+    kernel: Any
+    gamma: Any
+    degree: Any
+    coef0: Any
+    kernel_params: Any
+
+    def _read_kernel(self) -> Kernel:
+        return Kernel(self.kernel, self.gamma, self.degree, self.coef0, self.kernel_params)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.sparse = self.kernel != "precomputed"
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        return tags
+
+
+def read_items(estimator: Any, X: Any, kernel: Kernel, *, reset: bool) -> Any:
+    """Validate X for a kernel: a float array, a CSR matrix, a kernel matrix, or a list of any objects.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+        Receives ``n_features_in_`` and ``feature_names_in_`` when ``reset``, and is checked against them otherwise.
+    X : array-like, sparse matrix, data frame, or sequence of objects for a callable kernel
+    kernel : Kernel
+    reset : bool
+        True in fit, False in predict and transform.
+    """
+    if kernel.takes_objects and not _is_table(X):
+        return _read_objects(X)
+    if kernel.is_precomputed and sp.issparse(X):
+        raise TypeError(
+            "A precomputed kernel must be a dense array: found a sparse matrix. Pass K.toarray()."
+        )
+    X = validate_data(
+        estimator, X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=reset
+    )
+    if kernel.is_precomputed and reset:
+        check_kernel_matrix(X)
+    return X
+
+
+def _is_table(X: Any) -> bool:
+    """Rows of numbers: an array, a sparse matrix or a data frame."""
+    return sp.issparse(X) or getattr(X, "ndim", 0) == 2 or hasattr(X, "columns")
+
+
+def _read_objects(X: Any) -> list[Any]:
+    if isinstance(X, (str, bytes)) or not hasattr(X, "__len__"):
+        raise TypeError(
+            f"A callable kernel takes a sequence of items: found a {type(X).__name__}. Pass a list of the items."
+        )
+    objects = list(X)
+    if not objects:
+        raise ValueError("Found 0 sample(s) while a minimum of 1 is required: X is empty.")
+    return objects
+
+
+def check_kernel_matrix(K: np.ndarray) -> None:
+    """Refuse a precomputed training kernel that is not square or not symmetric. O(m²), in blocks."""
+    n_rows, n_columns = K.shape
+    if n_rows != n_columns:
+        raise ValueError(
+            f"A precomputed kernel must be square for fit, rows and columns both the training items: found {n_rows} × "
+            f"{n_columns}. For prediction pass one row per new item and one column per training item."
+        )
+    scale = max(float(K.max()), -float(K.min()))
+    step = max(1, (1 << 22) // n_rows)
+    for start in range(0, n_rows, step):
+        difference = np.abs(K[start : start + step] - K[:, start : start + step].T)
+        if float(difference.max()) > _ASYMMETRY * scale:
+            i, j = np.unravel_index(np.argmax(difference), difference.shape)
+            i = int(i) + start
+            raise ValueError(
+                f"The precomputed kernel is not symmetric: K[{i}, {j}] = {K[i, j]:.6g} but K[{j}, {i}] = {K[j, i]:.6g}. "
+                "Use (K + K.T) / 2 if the difference is rounding."
+            )

@@ -1,0 +1,169 @@
+"""What every metric shares: checked input, rows grouped by query, threads over queries, the mean over queries.
+
+A metric here is a number per query; the metric of a data set is the mean over its queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from joblib import effective_n_jobs
+
+from ..comparisons.grouping import Groups, encode_queries
+
+# A thread that gets fewer rows than this costs more than it saves.
+_ROWS_PER_THREAD = 25_000
+
+
+class PerQuery(NamedTuple):
+    """A metric query by query, as the metrics return it for ``per_query=True``.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (n_queries,)
+        The query labels; a single None where no ``qid`` was given.
+    values : ndarray of shape (n_queries,), or (n_queries, v) for v outputs
+        The value in each query, NaN where it is not defined.
+    """
+
+    labels: np.ndarray
+    values: np.ndarray
+
+    @property
+    def mean(self) -> float:
+        """Mean over the queries where the metric is defined (and over the outputs); NaN where it never is."""
+        columns = self.values.reshape(self.values.shape[0], -1)
+        defined = ~np.isnan(columns)
+        if not defined.any(axis=0).all():
+            return float("nan")
+        return float(np.mean(np.where(defined, columns, 0.0).sum(axis=0) / defined.sum(axis=0)))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Checked labels and scores with the query of each row.
+
+    Attributes
+    ----------
+    y, scores : ndarray of shape (m, v), float64
+    queries : Groups
+    """
+
+    y: np.ndarray
+    scores: np.ndarray
+    queries: Groups
+
+    def grouped(self, values: np.ndarray) -> np.ndarray:
+        """A copy of one column with the rows of each query side by side."""
+        from ..loops.ranking import group_rows
+
+        # Numba would compile the loop a second time for arrays that are read-only, as those of pandas are.
+        writable = [np.require(array, requirements=["C", "W"]) for array in (self.queries.codes, values)]
+        return group_rows(writable[0], self.queries.starts, writable[1])
+
+    def per_query(self, values: np.ndarray) -> PerQuery:
+        labels = self.queries.labels
+        return PerQuery(np.array([None], dtype=object) if labels is None else labels, values)
+
+
+def check_rows(y: Any, scores: Any, qid: Any, *, many_outputs: bool = False) -> Rows:
+    """Labels, scores and query labels as arrays of matching shapes, or one error that says what is wrong."""
+    y = _numbers(y, "y", many_outputs)
+    scores = _numbers(scores, "scores", many_outputs)
+    if y.shape[0] != scores.shape[0]:
+        raise ValueError(
+            f"y and scores must have one entry per row: found {y.shape[0]} in y and {scores.shape[0]} in scores."
+        )
+    if y.shape != scores.shape:
+        raise ValueError(
+            f"y and scores must have the same outputs: found {y.shape[1]} columns in y and "
+            f"{scores.shape[1]} in scores."
+        )
+    if y.shape[0] == 0:
+        raise ValueError("there is nothing to measure: y and scores have no rows.")
+    queries = qid if isinstance(qid, Groups) else encode_queries(qid, y.shape[0])
+    if queries.n_rows != y.shape[0]:
+        raise ValueError(f"qid groups {queries.n_rows} rows, but y has {y.shape[0]}.")
+    return Rows(y, scores, queries)
+
+
+def check_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
+    """One weight per row; an empty array where none were given, which stands for 1 everywhere."""
+    if sample_weight is None:
+        return np.empty(0)
+    weights = _numbers(sample_weight, "sample_weight", False)[:, 0]
+    if weights.shape[0] != n_rows:
+        raise ValueError(
+            f"sample_weight must have one entry per row: found {weights.shape[0]} for {n_rows} rows."
+        )
+    if weights.min(initial=0.0) < 0.0:
+        raise ValueError(f"sample_weight must not be negative: found {weights.min():g}.")
+    return weights
+
+
+def over_queries(loop: Callable[..., None], queries: Groups, *arguments: Any) -> None:
+    """Run ``loop(*arguments, starts, first, last)`` over all queries, in threads where the rows are many.
+
+    Plain threads rather than Numba's own: they may be used from several Python threads at once and survive a
+    fork of the process.
+    """
+    starts = np.asarray(queries.starts, dtype=np.int64)
+    n_threads = 1
+    if queries.n_groups > 1 and queries.n_rows >= 2 * _ROWS_PER_THREAD:
+        n_threads = min(effective_n_jobs(-1), queries.n_rows // _ROWS_PER_THREAD, queries.n_groups)
+    if n_threads == 1:
+        loop(*arguments, starts, 0, queries.n_groups)
+        return
+    edges = np.searchsorted(starts, np.linspace(0, queries.n_rows, n_threads + 1)[1:-1])
+    edges = np.concatenate([[0], edges, [queries.n_groups]])
+    with ThreadPoolExecutor(n_threads) as pool:
+        parts = [
+            pool.submit(loop, *arguments, starts, int(first), int(last))
+            for first, last in zip(edges[:-1], edges[1:], strict=True)
+        ]
+        for part in parts:
+            part.result()
+
+
+def mean_or_refuse(values: PerQuery, *, metric: str, reason: str) -> float:
+    """The mean over queries; an error where it is defined in none."""
+    mean = values.mean
+    if np.isnan(mean):
+        raise ValueError(f"{metric} is not defined: {reason}")
+    return mean
+
+
+def _numbers(values: Any, name: str, many_outputs: bool) -> np.ndarray:
+    """Finite float64 of shape (m, v), v = 1 unless there may be many outputs."""
+    found = np.asarray(values)
+    if found.dtype.kind not in "biuf":
+        found = _converted(found, name)
+    array = found.astype(np.float64, copy=False)
+    if array.ndim == 1:
+        array = array[:, np.newaxis]
+    if array.ndim != 2 or (array.shape[1] != 1 and not many_outputs):
+        expected = "one number per row, or one column per output" if many_outputs else "one number per row"
+        raise ValueError(f"{name} must hold {expected}: found an array of shape {found.shape}.")
+    finite = np.isfinite(array)
+    if not finite.all():
+        row = int(np.flatnonzero(~finite.all(axis=1))[0])
+        raise ValueError(
+            f"{name} must be finite: row {row} holds {array[row][~finite[row]][0]}. "
+            "Leave out the rows whose value is not known."
+        )
+    return array
+
+
+def _converted(found: np.ndarray, name: str) -> np.ndarray:
+    """Numbers stored as objects (decimals, mixed lists) are welcome; text and complex numbers are not."""
+    message = f"{name} must hold numbers: found {found.dtype} of shape {found.shape}."
+    if found.dtype.kind != "O" or found.ndim == 0:
+        raise TypeError(message)
+    try:
+        return found.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{message} ({error})") from error

@@ -1,0 +1,441 @@
+"""Metrics of a list read from the top: NDCG, average precision, reciprocal rank, ERR, precision at k.
+
+Three rules hold for all of them:
+
+- rows with equal scores stand in random order, and the metric is its expected value (no dependence on the order
+  of the rows, no reward for luck), computed in closed form;
+- a query without a relevant row counts as 0, as in trec_eval and scikit-learn; ``no_relevant="skip"`` makes it
+  NaN and leaves it out of the mean;
+- queries weigh the same, whatever their length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from .by_query import Rows, check_rows, mean_or_refuse, over_queries
+
+GAINS = ("exponential", "linear")
+NO_RELEVANT = ("zero", "skip")
+
+# Beyond this grade the sum of the gains 2**y of a long list would overflow.
+_LARGEST_EXPONENT = 900.0
+
+
+def ndcg(
+    y: Any,
+    scores: Any,
+    qid: Any = None,
+    k: int | None = None,
+    gain: str = "exponential",
+    *,
+    no_relevant: str = "zero",
+    per_query: bool = False,
+) -> Any:
+    r"""Normalised discounted cumulative gain, averaged over the queries.
+
+    .. math::
+
+        \mathrm{DCG} = \sum_{p=1}^{k} \frac{g(y_{(p)})}{\log_2(p + 1)}, \qquad
+        g(y) = 2^y - 1 \text{ or } y, \qquad
+        \mathrm{NDCG} = \frac{\mathrm{DCG}}{\text{DCG of the best order}}
+
+    with y_(p) the grade of the row at position p.
+
+    Parameters
+    ----------
+    y : array-like of shape (m,)
+        Grades, 0 = not relevant, higher is better; not negative.
+    scores : array-like of shape (m,)
+        Predicted scores. Rows with equal scores share the mean gain of their group, which is the expected value
+        over a random order of them.
+    qid : array-like of shape (m,) or None
+        The query of each row; None = one query.
+    k : int, optional
+        Read only the first k positions.
+    gain : {"exponential", "linear"}, default="exponential"
+        2**y - 1 or y.
+    no_relevant : {"zero", "skip"}, default="zero"
+        A query whose y are all 0 counts as 0, or is NaN and left out of the mean.
+    per_query : bool, default=False
+        Return the value in each query instead of their mean.
+
+    Returns
+    -------
+    float or PerQuery
+
+    Notes
+    -----
+    O(m log m), threads over queries. With ``gain="linear"`` equal to ``sklearn.metrics.ndcg_score`` and to
+    trec_eval's ndcg (ndcg_cut_k), the latter where no scores are tied.
+
+    References
+    ----------
+    K. Järvelin, J. Kekäläinen. Cumulated gain-based evaluation of IR techniques. ACM Transactions on Information
+    Systems 20 (2002), 422-446.
+    F. McSherry, M. Najork. Computing information retrieval performance measures efficiently in the presence of
+    tied scores. ECIR 2008, 414-421.
+
+    Examples
+    --------
+    >>> from preflearn.metrics import ndcg
+    >>> round(ndcg([2, 0, 1], [0.9, 0.5, 0.1]), 4)
+    0.9639
+    >>> ndcg([2, 0, 1], [0.9, 0.5, 0.1], k=1)
+    1.0
+    """
+    from ..loops.ranking import discounted_gain
+
+    check_options(k=k, gain=gain, no_relevant=no_relevant)
+    rows = check_rows(y, scores, qid)
+    _refuse_negative(rows, "ndcg")
+    gains = rows.y[:, 0]
+    if gain == "exponential":
+        if gains.max() > _LARGEST_EXPONENT:
+            raise ValueError(
+                f'gain="exponential" is 2**y - 1: found y = {gains.max():g}, which is not a grade. '
+                'Use gain="linear" or grades such as 0 to 4.'
+            )
+        gains = np.exp2(gains) - 1.0
+    else:
+        gains = gains / max(gains.max(), 1.0)  # the sum of very large grades must not overflow
+    longest = int(rows.queries.counts.max())
+    discount = 1.0 / np.log2(np.arange(2, 2 + min(longest, k or longest)))
+    reached = _read_lists(discounted_gain, rows, rows.scores[:, 0], gains, discount)
+    best = _read_lists(discounted_gain, rows, gains, gains, discount)
+    with np.errstate(invalid="ignore"):
+        values = np.minimum(reached / best, 1.0)
+    return _finished("ndcg", rows, values, no_relevant, per_query)
+
+
+def average_precision(
+    y: Any,
+    scores: Any,
+    qid: Any = None,
+    *,
+    relevant_above: float = 0.0,
+    no_relevant: str = "zero",
+    per_query: bool = False,
+) -> Any:
+    r"""Average precision of a query, averaged over the queries (MAP).
+
+    .. math::
+
+        \mathrm{AP} = \frac{1}{R} \sum_{p:\ \text{row at } p \text{ is relevant}}
+            \frac{\text{relevant rows among the first } p}{p}
+
+    with R the number of relevant rows of the query.
+
+    Parameters
+    ----------
+    y : array-like of shape (m,)
+        Grades or labels; a row is relevant where ``y > relevant_above``.
+    scores : array-like of shape (m,)
+        Predicted scores. Rows with equal scores stand in random order, the value is the expected one.
+    qid : array-like of shape (m,) or None
+        The query of each row; None = one query.
+    relevant_above : float, default=0.0
+    no_relevant : {"zero", "skip"}, default="zero"
+        A query without a relevant row counts as 0, or is NaN and left out of the mean.
+    per_query : bool, default=False
+        Return the value in each query instead of their mean.
+
+    Returns
+    -------
+    float or PerQuery
+
+    Notes
+    -----
+    O(m log m), threads over queries. Without tied scores equal to trec_eval's map and, query by query, to
+    ``sklearn.metrics.average_precision_score``; where scores are tied the latter reads the tied rows at once.
+
+    References
+    ----------
+    F. McSherry, M. Najork. Computing information retrieval performance measures efficiently in the presence of
+    tied scores. ECIR 2008, 414-421.
+
+    Examples
+    --------
+    >>> from preflearn.metrics import average_precision
+    >>> average_precision([1, 0, 1, 0], [0.8, 0.6, 0.4, 0.2])
+    0.8333333333333333
+    """
+    from ..loops.ranking import average_precision as loop
+
+    check_options(relevant_above=relevant_above, no_relevant=no_relevant)
+    rows = check_rows(y, scores, qid)
+    values = _read_lists(loop, rows, rows.scores[:, 0], _relevant(rows, relevant_above))
+    return _finished("average_precision", rows, values, no_relevant, per_query)
+
+
+def reciprocal_rank(
+    y: Any,
+    scores: Any,
+    qid: Any = None,
+    k: int | None = None,
+    *,
+    relevant_above: float = 0.0,
+    no_relevant: str = "zero",
+    per_query: bool = False,
+) -> Any:
+    """One over the position of the first relevant row, averaged over the queries (MRR).
+
+    Parameters
+    ----------
+    y : array-like of shape (m,)
+        Grades or labels; a row is relevant where ``y > relevant_above``.
+    scores : array-like of shape (m,)
+        Predicted scores. Rows with equal scores stand in random order, the value is the expected one.
+    qid : array-like of shape (m,) or None
+        The query of each row; None = one query.
+    k : int, optional
+        The value is 0 where the first relevant row stands past position k.
+    relevant_above : float, default=0.0
+    no_relevant : {"zero", "skip"}, default="zero"
+        A query without a relevant row counts as 0, or is NaN and left out of the mean.
+    per_query : bool, default=False
+        Return the value in each query instead of their mean.
+
+    Returns
+    -------
+    float or PerQuery
+
+    Notes
+    -----
+    O(m log m), threads over queries. Equal to trec_eval's recip_rank where no scores are tied.
+
+    References
+    ----------
+    F. McSherry, M. Najork. Computing information retrieval performance measures efficiently in the presence of
+    tied scores. ECIR 2008, 414-421.
+
+    Examples
+    --------
+    >>> from preflearn.metrics import reciprocal_rank
+    >>> reciprocal_rank([0, 1, 1], [0.9, 0.5, 0.1])
+    0.5
+    """
+    from ..loops.ranking import reciprocal_rank as loop
+
+    check_options(k=k, relevant_above=relevant_above, no_relevant=no_relevant)
+    rows = check_rows(y, scores, qid)
+    values = _read_lists(
+        loop,
+        rows,
+        rows.scores[:, 0],
+        _relevant(rows, relevant_above),
+        rows.y.shape[0] if k is None else int(k),
+    )
+    return _finished("reciprocal_rank", rows, values, no_relevant, per_query)
+
+
+def err(
+    y: Any,
+    scores: Any,
+    qid: Any = None,
+    k: int | None = None,
+    *,
+    max_grade: float | None = None,
+    no_relevant: str = "zero",
+    per_query: bool = False,
+) -> Any:
+    r"""Expected reciprocal rank, averaged over the queries.
+
+    A reader goes down the list and stops at a row of grade y with probability R(y):
+
+    .. math::
+
+        \mathrm{ERR} = \sum_{p=1}^{k} \frac{1}{p} R(y_{(p)}) \prod_{i < p} \bigl(1 - R(y_{(i)})\bigr), \qquad
+        R(y) = \frac{2^y - 1}{2^{y_{\max}}}
+
+    Parameters
+    ----------
+    y : array-like of shape (m,)
+        Grades, 0 = not relevant, higher is better; not negative.
+    scores : array-like of shape (m,)
+        Predicted scores. Rows with equal scores stand in random order, the value is the expected one.
+    qid : array-like of shape (m,) or None
+        The query of each row; None = one query.
+    k : int, optional
+        Read only the first k positions.
+    max_grade : float, optional
+        The highest grade of the scale; by default the largest y. Give it where a part of the data (a fold, a
+        test set) might lack the highest grade, or values of different parts cannot be compared.
+    no_relevant : {"zero", "skip"}, default="zero"
+        A query whose y are all 0 counts as 0, or is NaN and left out of the mean.
+    per_query : bool, default=False
+        Return the value in each query instead of their mean.
+
+    Returns
+    -------
+    float or PerQuery
+
+    Notes
+    -----
+    O(m log m), threads over queries; a group of t tied scores adds O(t d), where d <= t is the number of its rows
+    that the reader gets to with a probability above 1e-17.
+
+    References
+    ----------
+    O. Chapelle, D. Metzler, Y. Zhang, P. Grinspan. Expected reciprocal rank for graded relevance. CIKM 2009,
+    621-630.
+
+    Examples
+    --------
+    >>> from preflearn.metrics import err
+    >>> err([1, 0, 2], [0.9, 0.5, 0.1])
+    0.4375
+    """
+    from ..loops.ranking import expected_reciprocal_rank
+
+    check_options(k=k, max_grade=max_grade, no_relevant=no_relevant)
+    rows = check_rows(y, scores, qid)
+    _refuse_negative(rows, "err")
+    largest = float(rows.y.max())
+    if max_grade is not None and max_grade < largest:
+        raise ValueError(
+            f"max_grade must be at least the largest grade: found {max_grade:g} and y = {largest:g}."
+        )
+    top = largest if max_grade is None else float(max_grade)
+    stop = np.exp2(rows.y[:, 0] - top) - np.exp2(-top)
+    values = _read_lists(
+        expected_reciprocal_rank, rows, rows.scores[:, 0], stop, rows.y.shape[0] if k is None else int(k)
+    )
+    values[~_any_in_query(rows, rows.y[:, 0] > 0.0)] = np.nan
+    return _finished("err", rows, values, no_relevant, per_query)
+
+
+def precision_at(
+    y: Any,
+    scores: Any = None,
+    qid: Any = None,
+    *,
+    k: int = 10,
+    relevant_above: float = 0.0,
+    no_relevant: str = "zero",
+    per_query: bool = False,
+) -> Any:
+    """Share of relevant rows among the first k positions, averaged over the queries.
+
+    ``precision_at(5)`` alone is the metric with k = 5, to be called with y, scores and qid.
+
+    Parameters
+    ----------
+    y : array-like of shape (m,)
+        Grades or labels; a row is relevant where ``y > relevant_above``.
+    scores : array-like of shape (m,)
+        Predicted scores. Rows with equal scores stand in random order, the value is the expected one.
+    qid : array-like of shape (m,) or None
+        The query of each row; None = one query.
+    k : int, default=10
+        A query of fewer than k rows is divided by k all the same, as if filled up with irrelevant rows.
+    relevant_above : float, default=0.0
+    no_relevant : {"zero", "skip"}, default="zero"
+        A query without a relevant row counts as 0, or is NaN and left out of the mean.
+    per_query : bool, default=False
+        Return the value in each query instead of their mean.
+
+    Returns
+    -------
+    float or PerQuery
+
+    Notes
+    -----
+    O(m log m), threads over queries. Equal to trec_eval's P_k where no scores are tied.
+
+    References
+    ----------
+    F. McSherry, M. Najork. Computing information retrieval performance measures efficiently in the presence of
+    tied scores. ECIR 2008, 414-421.
+
+    Examples
+    --------
+    >>> from preflearn.metrics import precision_at
+    >>> precision_at([1, 0, 1, 0], [0.8, 0.6, 0.4, 0.2], k=2)
+    0.5
+    >>> precision_at(2)([1, 0, 1, 0], [0.8, 0.6, 0.4, 0.2])
+    0.5
+    """
+    from ..loops.ranking import precision
+
+    if scores is None:
+        if not isinstance(y, Integral):
+            raise TypeError("precision_at needs y and scores, or a single integer k: precision_at(10).")
+        check_options(k=int(y))
+        return partial(precision_at, k=int(y))
+    if k is None:
+        raise ValueError("precision_at needs a number of positions k: found None.")
+    check_options(k=k, relevant_above=relevant_above, no_relevant=no_relevant)
+    rows = check_rows(y, scores, qid)
+    relevant = _relevant(rows, relevant_above)
+    values = _read_lists(precision, rows, rows.scores[:, 0], relevant, int(k))
+    values[~_any_in_query(rows, relevant > 0.0)] = np.nan
+    return _finished("precision_at", rows, values, no_relevant, per_query)
+
+
+def check_options(
+    *,
+    k: int | None = None,
+    gain: str = "exponential",
+    relevant_above: float = 0.0,
+    max_grade: float | None = None,
+    no_relevant: str = "zero",
+) -> None:
+    """Refuse option values that no metric could work with."""
+    if k is not None and (not isinstance(k, Integral) or isinstance(k, bool) or k < 1):
+        raise ValueError(f"k must be a number of positions, 1 or more: found {k!r}.")
+    for name, value, known in (("gain", gain, GAINS), ("no_relevant", no_relevant, NO_RELEVANT)):
+        if value not in known:
+            raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}: found {value!r}.")
+    if not isinstance(relevant_above, Real) or not np.isfinite(relevant_above):
+        raise ValueError(f"relevant_above must be a finite number: found {relevant_above!r}.")
+    if max_grade is not None and (not isinstance(max_grade, Real) or not 0.0 < max_grade < np.inf):
+        raise ValueError(f"max_grade must be a positive number: found {max_grade!r}.")
+
+
+def _read_lists(
+    loop: Callable[..., None], rows: Rows, by: np.ndarray, gains: np.ndarray, *options: Any
+) -> np.ndarray:
+    """One value per query from a loop that reads its rows in descending order of ``by``."""
+    from ..loops.ranking import sort_queries
+
+    key, grouped_gains = rows.grouped(-by), rows.grouped(gains)
+    over_queries(sort_queries, rows.queries, key, grouped_gains)
+    values = np.empty(rows.queries.n_groups)
+    over_queries(loop, rows.queries, key, grouped_gains, *options, values)
+    return values
+
+
+def _relevant(rows: Rows, relevant_above: float) -> np.ndarray:
+    return (rows.y[:, 0] > relevant_above).astype(np.float64)
+
+
+def _any_in_query(rows: Rows, flags: np.ndarray) -> np.ndarray:
+    return np.bincount(rows.queries.codes[flags], minlength=rows.queries.n_groups) > 0
+
+
+def _refuse_negative(rows: Rows, metric: str) -> None:
+    if rows.y.min() < 0.0:
+        raise ValueError(
+            f"{metric} needs grades that are not negative: found y = {rows.y.min():g}. "
+            "Shift the grades so that 0 means not relevant."
+        )
+
+
+def _finished(metric: str, rows: Rows, values: np.ndarray, no_relevant: str, per_query: bool) -> Any:
+    """Settle the queries without a relevant row (NaN so far), then the mean."""
+    if no_relevant == "zero":
+        values = np.where(np.isnan(values), 0.0, values)
+    found = rows.per_query(values)
+    if per_query:
+        return found
+    reason = (
+        "no query has a relevant row. Check the grades (and relevant_above, where the metric has it), or count such "
+        'queries as 0 with no_relevant="zero".'
+    )
+    return mean_or_refuse(found, metric=metric, reason=reason)

@@ -1,0 +1,253 @@
+"""Metrics of pairs: how many pairs of a query do the scores order as y does?
+
+With the pairs of a query counted as D (discordant), H (tied in the scores only), U_y and U_s (not tied in y, not
+tied in the scores),
+
+    concordance = 1 - (D + H / 2) / U_y           tau-b = (U_y - H - 2 D) / √(U_y U_s)
+
+both from one O(n log n) count per query.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .by_query import PerQuery, Rows, check_rows, check_weights, mean_or_refuse, over_queries
+
+
+def concordance(
+    y: Any, scores: Any, qid: Any = None, *, sample_weight: Any = None, per_query: bool = False
+) -> Any:
+    r"""Share of the pairs of a query that the scores order as y does, averaged over the queries.
+
+    .. math::
+
+        \frac{1}{|Q|} \sum_{q \in Q} \frac{1}{U_q} \sum_{i, j \in q:\, y_i > y_j}
+            [s_i > s_j] + \tfrac12 [s_i = s_j]
+
+    with U_q the number of pairs of query q that are not tied in y, and Q the queries where there are any. 1 is a
+    perfect order, 0.5 is what random or constant scores get. For one query and two grades this is the area
+    under the ROC curve.
+
+    Parameters
+    ----------
+    y : array-like of shape (m,) or (m, v)
+        What is known about each row, higher is better.
+    scores : array-like of the same shape
+        Predicted scores. Equal scores are a tied prediction and count half.
+    qid : array-like of shape (m,) or None
+        The query of each row, any hashable labels in any order; None compares all rows with each other.
+    sample_weight : array-like of shape (m,), optional
+        A pair weighs the product of the weights of its rows, so a row of weight 2 counts as two equal rows.
+        Queries weigh the same whatever the weights inside them.
+    per_query : bool, default=False
+        Return the value in each query instead of their mean.
+
+    Returns
+    -------
+    float or PerQuery
+        For v outputs the mean over the outputs, or values of shape (n_queries, v). In a query whose y are all
+        tied the value is NaN, and the query is left out of the mean.
+
+    Raises
+    ------
+    ValueError
+        If no query has two rows with different y, or a value is NaN or infinite, or lengths differ.
+
+    See Also
+    --------
+    disagreement_error : 1 - concordance.
+    kendall_tau : the same count of pairs between -1 and 1, corrected for ties in y and in the scores.
+
+    Notes
+    -----
+    O(m log m), threads over queries.
+
+    References
+    ----------
+    T. Pahikkala, E. Tsivtsivadze, A. Airola, J. Järvinen, J. Boberg. An efficient algorithm for learning to rank
+    from preference graphs. Machine Learning 75 (2009), 129-165.
+
+    Examples
+    --------
+    >>> from preflearn.metrics import concordance
+    >>> concordance([3, 2, 1, 1], [0.9, 0.3, 0.3, 0.5])
+    0.7
+    >>> concordance([2, 1, 0, 1], [0.9, 0.3, 0.5, 0.1], qid=["a", "a", "b", "b"])
+    0.5
+    >>> concordance([2, 1, 0, 1], [0.9, 0.3, 0.5, 0.1], qid=["a", "a", "b", "b"], per_query=True).values
+    array([1., 0.])
+    """
+    rows = check_rows(y, scores, qid, many_outputs=True)
+    weights = check_weights(sample_weight, rows.y.shape[0])
+    discordant, tied, untied_y, _ = _count_pairs(rows, weights)
+    with np.errstate(invalid="ignore"):
+        values = rows.per_query(_as_given(1.0 - (discordant + 0.5 * tied) / untied_y))
+    return values if per_query else mean_or_refuse(values, metric="concordance", reason=_no_untied_pair(rows))
+
+
+def disagreement_error(
+    y: Any, scores: Any, qid: Any = None, *, sample_weight: Any = None, per_query: bool = False
+) -> Any:
+    """Share of the pairs of a query that the scores order the wrong way: 1 - :func:`concordance`.
+
+    Tied predictions count half; queries whose y are all tied are left out of the mean.
+
+    Parameters
+    ----------
+    y, scores, qid, sample_weight, per_query
+        As in :func:`concordance`.
+
+    Returns
+    -------
+    float or PerQuery
+
+    Examples
+    --------
+    >>> from preflearn.metrics import disagreement_error
+    >>> disagreement_error([3, 2, 1], [0.9, 0.3, 0.3])
+    0.16666666666666663
+    """
+    if per_query:
+        labels, values = concordance(y, scores, qid, sample_weight=sample_weight, per_query=True)
+        return PerQuery(labels, 1.0 - values)
+    return 1.0 - concordance(y, scores, qid, sample_weight=sample_weight)
+
+
+def auc(y: Any, scores: Any, *, sample_weight: Any = None) -> float:
+    """Area under the ROC curve: the share of (positive, negative) pairs where the positive row scores higher.
+
+    The same as :func:`concordance` of one query. A tied prediction counts half.
+
+    Parameters
+    ----------
+    y : array-like of shape (m,)
+        Two different values; the larger marks the positive rows.
+    scores : array-like of shape (m,)
+    sample_weight : array-like of shape (m,), optional
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError
+        If y does not hold exactly two different values.
+
+    Notes
+    -----
+    O(m log m).
+
+    References
+    ----------
+    J. A. Hanley, B. J. McNeil. The meaning and use of the area under a receiver operating characteristic (ROC)
+    curve. Radiology 143 (1982), 29-36.
+
+    Examples
+    --------
+    >>> from preflearn.metrics import auc
+    >>> auc([1, 0, 1, 0], [0.8, 0.6, 0.4, 0.2])
+    0.75
+    """
+    rows = check_rows(y, scores, None)
+    low, high = rows.y.min(), rows.y.max()
+    if low == high:
+        raise ValueError(f"auc needs rows of both classes: every y is {low:g}.")
+    if not ((rows.y == low) | (rows.y == high)).all():
+        raise ValueError(
+            f"auc needs two classes: y holds {np.unique(rows.y).shape[0]} different values. "
+            "For graded or real y use concordance."
+        )
+    return concordance(rows.y, rows.scores, sample_weight=sample_weight)
+
+
+def kendall_tau(y: Any, scores: Any, qid: Any = None, *, per_query: bool = False) -> Any:
+    r"""Kendall's rank correlation tau-b between y and the scores, averaged over the queries.
+
+    .. math::
+
+        \tau_b = \frac{C - D}{\sqrt{U_y U_s}}
+
+    with C concordant and D discordant pairs, U_y pairs not tied in y and U_s pairs not tied in the scores. A pair
+    tied in either counts for neither C nor D.
+
+    Parameters
+    ----------
+    y, scores : array-like of shape (m,)
+    qid : array-like of shape (m,) or None
+        The query of each row; None compares all rows with each other.
+    per_query : bool, default=False
+        Return the value in each query instead of their mean.
+
+    Returns
+    -------
+    float or PerQuery
+        In a query whose y are all tied, or whose scores are, the value is NaN, and the query is left out of the
+        mean.
+
+    Raises
+    ------
+    ValueError
+        If tau-b is defined in no query, or a value is NaN or infinite, or lengths differ.
+
+    Notes
+    -----
+    O(m log m), threads over queries.
+
+    References
+    ----------
+    M. G. Kendall. The treatment of ties in ranking problems. Biometrika 33 (1945), 239-251.
+    W. R. Knight. A computer method for calculating Kendall's tau with ungrouped data. Journal of the American
+    Statistical Association 61 (1966), 436-439.
+
+    Examples
+    --------
+    >>> from preflearn.metrics import kendall_tau
+    >>> kendall_tau([3, 2, 1], [0.9, 0.3, 0.5])
+    0.3333333333333333
+    """
+    rows = check_rows(y, scores, qid)
+    discordant, tied, untied_y, untied_s = _count_pairs(rows, np.empty(0))[:, :, 0]
+    with np.errstate(invalid="ignore"):
+        values = (untied_y - tied - 2.0 * discordant) / np.sqrt(untied_y * untied_s)
+    found = rows.per_query(np.clip(values, -1.0, 1.0))
+    reason = (
+        "no query has rows that differ both in y and in the scores. Check that the scores are not constant and "
+        "that qid puts rows to be compared in the same query."
+    )
+    return found if per_query else mean_or_refuse(found, metric="kendall_tau", reason=reason)
+
+
+def _count_pairs(rows: Rows, weights: np.ndarray) -> np.ndarray:
+    """D, H, U_y, U_s for each query and output: shape (4, n_queries, v)."""
+    from ..loops.ranking import count_pairs
+
+    weights = rows.grouped(weights) if weights.size else weights
+    counts = np.empty((rows.y.shape[1], rows.queries.n_groups, 4))
+    for output in range(rows.y.shape[1]):
+        over_queries(
+            count_pairs,
+            rows.queries,
+            rows.grouped(rows.scores[:, output]),
+            rows.grouped(rows.y[:, output]),
+            weights,
+            counts[output],
+        )
+    return counts.T
+
+
+def _as_given(values: np.ndarray) -> np.ndarray:
+    """(n_queries, v) values; (n_queries,) for one output."""
+    return values[:, 0] if values.shape[1] == 1 else values
+
+
+def _no_untied_pair(rows: Rows) -> str:
+    output = "" if rows.y.shape[1] == 1 else " in one of the outputs"
+    queries = "no query has" if rows.queries.n_groups > 1 else "there are no"
+    return (
+        f"{queries} two rows with different y (and weight above zero){output}. "
+        "Check that y is not constant and that qid puts rows to be compared in the same query."
+    )

@@ -1,0 +1,223 @@
+"""The metrics as scikit-learn scorers that receive ``qid`` by metadata routing.
+
+    with sklearn.config_context(enable_metadata_routing=True):
+        cross_val_score(estimator, X, y, scoring=ndcg_scorer(k=10), params={"qid": qid})
+
+A scorer asks for ``qid`` from the start, so nothing needs to be requested from it. Higher is better for all of
+them: the error is negated.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from copy import copy
+from typing import Any
+
+import numpy as np
+from sklearn.base import is_classifier
+from sklearn.utils.metadata_routing import MetadataRequest
+
+from .listwise import average_precision, check_options, err, ndcg, precision_at, reciprocal_rank
+from .pairwise import auc, concordance, disagreement_error, kendall_tau
+
+_METADATA = ("qid", "sample_weight")
+
+
+class RankingScorer:
+    """A metric as a scorer: ``scorer(estimator, X, y, qid=qid)``, greater is better.
+
+    Called without an estimator it gives a scorer with other options: ``ndcg_scorer(k=10)``.
+
+    Parameters
+    ----------
+    metric : callable
+        ``metric(y, scores, ..., **options)``.
+    sign : {1, -1}
+        -1 where smaller values of the metric are better.
+    options : dict
+        Arguments of the metric, k for example.
+
+    Notes
+    -----
+    The scores are ``estimator.predict(X)``; of a binary classifier ``decision_function(X)`` or, where it has none,
+    the second column of ``predict_proba(X)``, since class labels are no ranking.
+
+    Metadata is routed by scikit-learn only under ``enable_metadata_routing=True``. Otherwise the functions of
+    scikit-learn call the scorer without ``qid``, and all rows of a test set are compared with each other; a direct
+    call takes ``qid`` in either case.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import Ridge
+    >>> from preflearn.metrics import concordance_scorer, ndcg_scorer
+    >>> X, y, qid = np.array([[1.0], [2.0], [9.0], [8.0]]), [0, 1, 0, 1], [1, 1, 2, 2]
+    >>> model = Ridge().fit(X, y)
+    >>> concordance_scorer(model, X, y, qid=qid)
+    0.5
+    >>> ndcg_scorer(k=1)
+    ndcg_scorer(k=1)
+    """
+
+    def __init__(
+        self, metric: Callable[..., float], sign: int = 1, options: dict[str, Any] | None = None
+    ) -> None:
+        self._metric = metric
+        self._sign = sign
+        self._options = options or {}
+        self._requests: dict[str, bool | str | None] = {
+            name: name == "qid" or None for name in _METADATA if name in inspect.signature(metric).parameters
+        }
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """``scorer(estimator, X, y, *, qid=None, sample_weight=None)``, or ``scorer(**options)``."""
+        if not arguments and "estimator" not in keywords:
+            return self.with_options(**keywords)
+        return self._score(*arguments, **keywords)
+
+    def _score(self, estimator: Any, X: Any, y: Any, **metadata: Any) -> float:
+        metadata = {name: value for name, value in metadata.items() if value is not None}
+        unknown = sorted(set(metadata) - set(self._requests))
+        if unknown:
+            raise TypeError(
+                f"{self!r} takes {', '.join(self._requests) or 'no metadata'} besides estimator, X and y: "
+                f"found {', '.join(unknown)}."
+            )
+        return self.measure(y, _scores(estimator, X), **metadata)
+
+    def measure(self, y: Any, scores: Any, qid: Any = None, sample_weight: Any = None) -> float:
+        """The value of scores that are there already; the metric with its sign, so that greater is better."""
+        given = {"qid": qid, "sample_weight": sample_weight}
+        metadata = {name: value for name, value in given.items() if value is not None}
+        return self._sign * self._metric(y, scores, **self._options, **metadata)
+
+    def with_options(self, **options: Any) -> RankingScorer:
+        """The same scorer with other options of its metric; a name the metric does not know is an error."""
+        known = set(inspect.signature(self._metric).parameters) - {"y", "scores", "per_query", *_METADATA}
+        unknown = sorted(set(options) - known)
+        if unknown:
+            raise TypeError(
+                f"{self._metric.__name__} has no option {', '.join(map(repr, unknown))}: "
+                f"expected {', '.join(map(repr, sorted(known))) or 'none'}."
+            )
+        check_options(**options)
+        changed = copy(self)
+        changed._options = {**self._options, **options}
+        return changed
+
+    def set_score_request(self, **requests: bool | str | None) -> RankingScorer:
+        """A scorer that asks for other metadata, with the meaning of scikit-learn's method of this name.
+
+        Returns a new scorer; the shared ones of this module stay as they are.
+        """
+        unknown = sorted(set(requests) - set(self._requests))
+        if unknown:
+            raise TypeError(
+                f"{self!r} can ask for {', '.join(self._requests) or 'no metadata'}: found {', '.join(unknown)}."
+            )
+        changed = copy(self)
+        changed._requests = {**self._requests, **requests}
+        return changed
+
+    def get_metadata_routing(self) -> MetadataRequest:
+        """What the scorer asks of scikit-learn's metadata routing."""
+        request = MetadataRequest(owner=self)
+        for name, alias in self._requests.items():
+            request.score.add_request(param=name, alias=alias)
+        return request
+
+    def _accept_sample_weight(self) -> bool:
+        # Asked by scikit-learn's scorer of several metrics where routing is off.
+        return "sample_weight" in self._requests
+
+    def __repr__(self) -> str:
+        options = ", ".join(f"{name}={value!r}" for name, value in self._options.items())
+        return f"{self._metric.__name__}_scorer" + (f"({options})" if options else "")
+
+
+def _scores(estimator: Any, X: Any) -> np.ndarray:
+    """What an estimator ranks by."""
+    if not is_classifier(estimator):
+        return estimator.predict(X)
+    if hasattr(estimator, "decision_function"):
+        scores = np.asarray(estimator.decision_function(X))
+    elif hasattr(estimator, "predict_proba"):
+        scores = np.asarray(estimator.predict_proba(X))
+        scores = scores[:, 1] if scores.ndim == 2 and scores.shape[1] == 2 else scores
+    else:
+        raise TypeError(
+            f"{type(estimator).__name__} is a classifier with neither decision_function nor predict_proba: "
+            "its class labels are no ranking."
+        )
+    if scores.ndim != 1:
+        raise ValueError(
+            f"{type(estimator).__name__} gives {scores.shape[1]} scores per row, one per class: a ranking needs a "
+            "binary classifier or a regressor."
+        )
+    return scores
+
+
+concordance_scorer = RankingScorer(concordance)
+disagreement_error_scorer = RankingScorer(disagreement_error, sign=-1)
+auc_scorer = RankingScorer(auc)
+kendall_tau_scorer = RankingScorer(kendall_tau)
+ndcg_scorer = RankingScorer(ndcg)
+average_precision_scorer = RankingScorer(average_precision)
+reciprocal_rank_scorer = RankingScorer(reciprocal_rank)
+err_scorer = RankingScorer(err)
+precision_at_scorer = RankingScorer(precision_at)
+
+_SCORERS: dict[str, RankingScorer] = {
+    "concordance": concordance_scorer,
+    "neg_disagreement_error": disagreement_error_scorer,
+    "auc": auc_scorer,
+    "kendall_tau": kendall_tau_scorer,
+    "ndcg": ndcg_scorer,
+    "average_precision": average_precision_scorer,
+    "reciprocal_rank": reciprocal_rank_scorer,
+    "err": err_scorer,
+    "precision": precision_at_scorer,
+}
+
+
+def get_scorer(name: str | Callable[..., Any], **options: Any) -> Any:
+    """A scorer by its name.
+
+    Parameters
+    ----------
+    name : str or callable
+        "concordance", "neg_disagreement_error", "auc", "kendall_tau", "ndcg", "average_precision",
+        "reciprocal_rank", "err" or "precision". A number of positions may follow an at sign: "ndcg@10",
+        "precision@5". A callable is given back as it is.
+    **options
+        Options of the metric, ``gain="linear"`` for example.
+
+    Returns
+    -------
+    RankingScorer
+
+    Examples
+    --------
+    >>> from preflearn.metrics import get_scorer
+    >>> get_scorer("ndcg@10", gain="linear")
+    ndcg_scorer(k=10, gain='linear')
+    """
+    if callable(name):
+        if options:
+            raise TypeError(
+                f"options ({', '.join(options)}) go with the name of a metric, not with a callable."
+            )
+        return name
+    match = re.fullmatch(r"(\w+?)(?:@(\d+))?", name) if isinstance(name, str) else None
+    if match is None or match[1] not in _SCORERS:
+        raise ValueError(
+            f"unknown metric {name!r}: expected one of {', '.join(map(repr, _SCORERS))}, or one with a number of "
+            "positions such as 'ndcg@10'."
+        )
+    if match[2] is not None:
+        if "k" in options:
+            raise ValueError(f"the number of positions is given twice: {match[2]} and {options['k']}.")
+        options = {"k": int(match[2]), **options}
+    return _SCORERS[match[1]].with_options(**options)

@@ -1,0 +1,1 @@
+"""Factorisations in place and memory checks; knows nothing of learning."""

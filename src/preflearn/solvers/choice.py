@@ -1,0 +1,73 @@
+"""The automatic choice of solver, as one table.
+
+=====================  =========================================  ==========  ====================================
+kernel, n_basis        data                                       solver      square matrix that is factorised
+=====================  =========================================  ==========  ====================================
+any, with n_basis      any                                        primal      r × r (features of the reduced set)
+other than linear      any                                        dual        m × m
+linear                 n <= m, and n <= limit                     primal      n × n
+linear                 m < n, and m <= limit                      dual        m × m
+linear                 both above the limit                       cg          none
+=====================  =========================================  ==========  ====================================
+
+The limit is 20,000 for dense and 3,000 for sparse data, where an iteration is cheap next to filling a square matrix.
+"""
+
+from __future__ import annotations
+
+SOLVERS = ("auto", "dual", "primal", "cg")
+DENSE_LIMIT = 20_000
+SPARSE_LIMIT = 3_000
+
+
+def choose_solver(
+    requested: str, *, linear: bool, reduced: bool, sparse: bool, n_rows: int, n_features: int | None
+) -> str:
+    """Read the table, or check what was asked for against it.
+
+    Parameters
+    ----------
+    requested : {"auto", "dual", "primal", "cg"}
+    linear : bool
+        Whether the kernel is the linear one.
+    reduced : bool
+        Whether a reduced set of basis vectors is used.
+    sparse : bool
+        Whether X is sparse.
+    n_rows, n_features : int
+        m and n; n is None for objects.
+
+    Returns
+    -------
+    {"dual", "primal", "cg"}
+
+    Raises
+    ------
+    ValueError
+        If the solver asked for does not exist or cannot serve this kernel.
+    """
+    if requested not in SOLVERS:
+        raise ValueError(f"solver must be one of {', '.join(map(repr, SOLVERS))}: found {requested!r}.")
+    if reduced:
+        if requested in ("dual", "cg"):
+            raise ValueError(
+                f"solver={requested!r} does not take a reduced set: with n_basis the problem is solved in primal form. "
+                "Use solver='auto' or 'primal', or n_basis=None."
+            )
+        return "primal"
+    if not linear:
+        if requested == "primal":
+            raise ValueError(
+                "solver='primal' with a non-linear kernel needs a reduced set: pass n_basis, or use solver='dual'."
+            )
+        if requested == "cg":
+            raise ValueError(
+                "solver='cg' is for the linear kernel: use solver='dual', or n_basis=... for large data."
+            )
+        return "dual"
+    if requested != "auto":
+        return requested
+    assert n_features is not None
+    if min(n_rows, n_features) > (SPARSE_LIMIT if sparse else DENSE_LIMIT):
+        return "cg"
+    return "primal" if n_features <= n_rows else "dual"

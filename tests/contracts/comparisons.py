@@ -1,0 +1,65 @@
+"""What every kind of comparisons must satisfy, whatever it compares."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from preflearn.comparisons import Comparisons
+
+
+def check_comparisons(comparisons: Comparisons, L: np.ndarray, b: np.ndarray, *, scale: float = 1.0) -> None:
+    """Compare every operation with the dense Laplacian and target; ``scale`` is the size of rounding errors."""
+    m = L.shape[0]
+    tolerance = dict(rtol=1e-9, atol=1e-9 * max(scale, abs(L).max(initial=0), abs(b).max(initial=0)))
+    rng = np.random.default_rng(0)
+    np.testing.assert_allclose(comparisons.to_dense(), L, **tolerance)
+    np.testing.assert_allclose(comparisons.target[:, 0], b, **tolerance)
+    np.testing.assert_allclose(comparisons.diagonal(), np.diagonal(L), **tolerance)
+    for width in (1, 3, 7):
+        V = rng.normal(size=(m, width))
+        before = V.copy()
+        np.testing.assert_allclose(comparisons.laplacian(V), L @ V, **tolerance)
+        summed = sum(left.T @ right for left, right in comparisons.blocks(V, 5))
+        np.testing.assert_allclose(summed, V.T @ L @ V, **tolerance)
+        np.testing.assert_array_equal(V, before)
+    v = rng.normal(size=m)
+    np.testing.assert_allclose(comparisons.laplacian(v), L @ v, **tolerance)
+    from_indicators = sum((E * c) @ E.T for E, c in ((E.toarray(), c) for E, c in comparisons.indicators()))
+    np.testing.assert_allclose(from_indicators, L, **tolerance)
+    if comparisons.has_half:
+        check_half(comparisons, L, b, tolerance)
+    else:
+        with pytest.raises(NotImplementedError):
+            comparisons.half(v)
+
+
+def check_half(comparisons, L, b, tolerance):
+    m = L.shape[0]
+    S = comparisons.half(np.eye(m))
+    np.testing.assert_allclose(S, S.T, **tolerance)
+    np.testing.assert_allclose(S @ S, L, **tolerance)
+    np.testing.assert_allclose(S @ comparisons.half_target[:, 0], b, **tolerance)
+    F = np.random.default_rng(1).normal(size=(m, m))
+    K = F @ F.T
+    np.testing.assert_allclose(comparisons.half_both_sides(K.copy()), S @ K @ S, **tolerance)
+
+
+def check_drop(comparisons: Comparisons, rows: np.ndarray) -> None:
+    """L' and b' of a removal must be those of training on the remaining rows alone."""
+    m = comparisons.n_rows
+    removal = comparisons.drop(rows)
+    N = np.zeros((m, removal.columns.shape[1]))
+    N[removal.rows] = removal.columns
+    d = np.zeros((m, comparisons.n_outputs))
+    d[removal.rows] = removal.change
+    L = removal.scale * (comparisons.to_dense() - (N * removal.signs) @ N.T)
+    b = removal.scale * (comparisons.target - d)
+    rest = np.setdiff1d(np.arange(m), rows)
+    expected_L, expected_b = np.zeros((m, m)), np.zeros((m, comparisons.n_outputs))
+    kept = comparisons.take(rest)
+    expected_L[np.ix_(rest, rest)] = kept.to_dense()
+    expected_b[rest] = kept.target
+    size = max(1.0, abs(comparisons.to_dense()).max(), abs(comparisons.target).max())
+    np.testing.assert_allclose(L, expected_L, atol=1e-8 * size)
+    np.testing.assert_allclose(b, expected_b, atol=1e-8 * size)

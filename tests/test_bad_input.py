@@ -1,0 +1,175 @@
+"""Bad input gets one clear error, before any work."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from preflearn import RLS, RankRLS
+from preflearn.numerics import memory
+
+X = np.random.default_rng(0).normal(size=(6, 2))
+Y = np.arange(6.0)
+QID = [0, 0, 0, 1, 1, 1]
+BOTH = pytest.mark.parametrize("learner", [RLS, RankRLS])
+
+
+def with_value(array, value):
+    array = array.copy()
+    array.flat[3] = value
+    return array
+
+
+@BOTH
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_nan_and_infinity(learner, value):
+    with pytest.raises(ValueError, match="X contains (NaN|infinity)"):
+        learner().fit(with_value(X, value), Y)
+    with pytest.raises(ValueError, match="y contains (NaN|infinity)"):
+        learner().fit(X, with_value(Y, value))
+    with pytest.raises(ValueError, match="X contains (NaN|infinity)"):
+        learner().fit(sp.csr_array(with_value(X, value)), Y)
+    with pytest.raises(ValueError, match="X contains (NaN|infinity)"):
+        learner().fit(X, Y).predict(with_value(X, value))
+
+
+@BOTH
+def test_wrong_lengths(learner):
+    with pytest.raises(ValueError, match="X has 6 rows, y has 5"):
+        learner().fit(X, Y[:5])
+
+
+def test_wrong_length_of_qid():
+    with pytest.raises(ValueError, match="found 5 labels for 6 rows"):
+        RankRLS().fit(X, Y, qid=QID[:5])
+
+
+@BOTH
+def test_one_dimensional_data(learner):
+    with pytest.raises(ValueError, match="Expected 2D array, got 1D array"):
+        learner().fit(X[:, 0], Y)
+
+
+@BOTH
+def test_three_dimensional_scores(learner):
+    with pytest.raises(ValueError, match="3 dimensions"):
+        learner().fit(X, Y.reshape(6, 1, 1))
+
+
+@BOTH
+def test_missing_scores(learner):
+    with pytest.raises(ValueError, match="requires y to be passed"):
+        learner().fit(X, None)
+
+
+@BOTH
+@pytest.mark.parametrize("alpha", [0, -1.0, np.nan, np.inf, "small", None, True])
+def test_alpha_must_be_positive(learner, alpha):
+    with pytest.raises(ValueError, match="alpha must be a positive number"):
+        learner(alpha=alpha).fit(X, Y)
+
+
+def test_no_comparable_pair():
+    with pytest.raises(ValueError, match="each of the 6 queries has one row only"):
+        RankRLS().fit(X, Y, qid=range(6))
+    with pytest.raises(ValueError, match="all scores inside each query are equal.*ties='exclude'"):
+        RankRLS(ties="exclude").fit(X, np.ones(6))
+    with pytest.raises(ValueError, match="all scores inside each query are equal.*cost='unit'"):
+        RankRLS(cost="unit").fit(X, np.array(QID, float), qid=QID)
+    with pytest.raises(ValueError, match="1 sample"):
+        RankRLS().fit(X[:1], Y[:1])
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ([[0, 1], [2, 2]], r"pairs\[1\] prefers row 2 to itself"),
+        ([[0, 6]], r"pairs\[0\] = \[0, 6\] names a row out of range: X has rows 0 to 5"),
+        ([[-1, 2]], "out of range"),
+        ([0, 1], "shape"),
+        (np.empty((0, 2), int), "l >= 1"),
+        ([[0.0, 1.0]], "row numbers of type int"),
+    ],
+)
+def test_bad_preferences(pairs, message):
+    with pytest.raises(ValueError, match=message):
+        RankRLS().fit_pairs(X, pairs)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"magnitude": [1.0]}, "magnitude must hold one number per preference"),
+        ({"magnitude": [1.0, np.nan]}, "magnitude holds NaN"),
+        ({"weight": [1.0, -2.0]}, "weight must not be negative: entry 1"),
+        ({"weight": 0.0}, "zero for every preference"),
+    ],
+)
+def test_bad_magnitudes_and_weights(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        RankRLS().fit_pairs(X, [[0, 1], [2, 3]], **arguments)
+
+
+def test_options_that_preferences_would_ignore():
+    with pytest.raises(ValueError, match="cost='unit' would be ignored"):
+        RankRLS(cost="unit").fit_pairs(X, [[0, 1]])
+
+
+@pytest.mark.parametrize("option", ["cost", "ties", "weighting", "solver", "kernel", "basis"])
+def test_unknown_option_values(option):
+    with pytest.raises(ValueError, match=f"{option} must be .*'nonsense'"):
+        RankRLS(**{option: "nonsense"}).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"solver": "cg", "kernel": "rbf"}, "'cg' is for the linear kernel"),
+        ({"solver": "primal", "kernel": "rbf"}, "needs a reduced set"),
+        ({"solver": "dual", "kernel": "rbf", "n_basis": 2}, "does not take a reduced set"),
+        ({"solver": "primal", "tol": 1e-3}, "tol and max_iter belong to solver='cg'"),
+        ({"solver": "dual", "max_iter": 10}, "tol and max_iter belong to solver='cg'"),
+        ({"kernel": "rbf", "n_basis": 7}, "n_basis=7 is larger than the number of rows, 6"),
+        ({"kernel": "rbf", "kernel_params": {"gama": 1.0}}, "does not take gama"),
+    ],
+)
+@BOTH
+def test_options_that_do_not_fit_together(learner, options, message):
+    with pytest.raises(ValueError, match=message):
+        learner(**options).fit(X, Y)
+
+
+@BOTH
+def test_kernel_matrices_that_are_none(learner):
+    model = learner(kernel="precomputed")
+    with pytest.raises(ValueError, match="must be square for fit.*6 × 2"):
+        model.fit(X, Y)
+    with pytest.raises(ValueError, match=r"not symmetric: K\[0, 3\] = .* but K\[3, 0\]"):
+        model.fit(with_value(np.eye(6), 0.5), Y)
+    with pytest.raises(ValueError, match="not positive semidefinite"):
+        model.fit(-np.eye(6) * 10, Y)
+    with pytest.raises(TypeError, match="dense array"):
+        model.fit(sp.eye_array(6, format="csr"), Y)
+    with pytest.raises(ValueError, match="2 features, but .* is expecting 6"):
+        model.fit(np.eye(6), Y).predict(np.eye(2))
+
+
+@pytest.mark.parametrize(
+    ("options", "shape"),
+    [
+        ({"kernel": "rbf"}, (3000, 2)),
+        ({"kernel": "rbf", "cost": "relative"}, (3000, 2)),
+        ({"solver": "primal"}, (10, 3000)),
+    ],
+)
+def test_data_too_large_for_memory(monkeypatch, options, shape):
+    monkeypatch.setattr(memory, "available_bytes", lambda: 30_000_000)
+    big = np.random.default_rng(0).normal(size=shape)
+    with pytest.raises(MemoryError, match="n_basis=.*solver='cg'"):
+        RankRLS(**options).fit(big, np.arange(shape[0], dtype=float), qid=np.arange(shape[0]) // 5)
+
+
+def test_a_score_with_qid_on_a_regressor():
+    with pytest.raises(ValueError, match="takes no qid"):
+        RLS().fit(X, Y).score(X, Y, qid=QID)

@@ -1,0 +1,197 @@
+"""The quadratic problem: factorisation, path, conjugate gradients and additive statistics, against dense solves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+import oracles
+from preflearn.comparisons import compare_scores, encode_queries, one_group
+from preflearn.core import (
+    GlobalMoments,
+    QueryMoments,
+    dual_problem,
+    feature_gram,
+    feature_gram_diagonal,
+    primal_problem,
+    solve_conjugate_gradients,
+)
+from preflearn.kernels import Kernel
+from preflearn.numerics import memory
+from preflearn.numerics.linalg import mirror_lower
+from strategies import ranking_problems
+
+OPTIONS = st.fixed_dictionaries(
+    {
+        "cost": st.sampled_from(["magnitude", "unit", "relative"]),
+        "ties": st.sampled_from(["include", "exclude"]),
+        "weighting": st.sampled_from(["pair", "item", "query"]),
+    }
+)
+ALPHAS = st.sampled_from([2.0**-15, 1e-2, 1.0, 2.0**15])
+
+
+def build(problem, options):
+    comparisons = compare_scores(problem.y[:, None], encode_queries(problem.qid, len(problem.y)), **options)
+    return comparisons, *oracles.dense_comparisons(problem.y, problem.qid, **options)
+
+
+@given(ranking_problems(), OPTIONS, st.booleans())
+def test_gram_of_dense_and_sparse_features(problem, options, sparse):
+    comparisons, L, _ = build(problem, options)
+    features = sp.csr_array(problem.X) if sparse else problem.X
+    expected = problem.X.T @ L @ problem.X
+    size = abs(problem.X).max() ** 2 * max(1.0, abs(L).max()) * len(problem.y) ** 2
+    np.testing.assert_allclose(feature_gram(features, comparisons), expected, atol=1e-12 * size)
+    np.testing.assert_allclose(
+        feature_gram_diagonal(features, comparisons), np.diagonal(expected), atol=1e-12 * size
+    )
+
+
+@given(ranking_problems(), OPTIONS, ALPHAS)
+def test_primal_solution_and_path(problem, options, alpha):
+    comparisons, L, b = build(problem, options)
+    expected = oracles.feature_solution(problem.X, L, b, alpha)
+    tolerance = dict(rtol=1e-6, atol=1e-8 * max(1.0, abs(expected).max()))
+    np.testing.assert_allclose(
+        primal_problem(problem.X, comparisons).solve(alpha)[:, 0], expected, **tolerance
+    )
+    path = primal_problem(problem.X, comparisons).spectrum().path([alpha, 3 * alpha])
+    np.testing.assert_allclose(path[0, :, 0], expected, **tolerance)
+    np.testing.assert_allclose(
+        path[1, :, 0], oracles.feature_solution(problem.X, L, b, 3 * alpha), **tolerance
+    )
+
+
+@given(
+    ranking_problems(),
+    st.sampled_from(["magnitude", "unit"]),
+    st.sampled_from(["include", "exclude"]),
+    st.sampled_from(["pair", "item", "query"]),
+    ALPHAS,
+)
+def test_dual_solution_and_path(problem, cost, ties, weighting, alpha):
+    comparisons, L, b = build(problem, {"cost": cost, "ties": ties, "weighting": weighting})
+    K = Kernel("rbf", gamma=0.5).matrix(problem.X)
+    expected = K @ oracles.kernel_solution(K, L, b, alpha)
+    tolerance = dict(rtol=1e-6, atol=1e-7 * max(1.0, abs(problem.y).max()))
+    centre = comparisons.half  # predictions are compared up to what the comparisons can see
+    for coefficients in (
+        dual_problem(K.copy(), comparisons).solve(alpha),
+        dual_problem(K.copy(), comparisons).spectrum().path([alpha])[0],
+    ):
+        np.testing.assert_allclose(centre(K @ coefficients)[:, 0], centre(expected), **tolerance)
+
+
+def test_a_problem_is_used_up_by_its_solution():
+    comparisons = compare_scores(np.arange(4.0)[:, None], one_group(4))
+    problem = primal_problem(np.eye(4), comparisons)
+    problem.solve(1.0)
+    with pytest.raises(RuntimeError, match="used up"):
+        problem.solve(1.0)
+
+
+def test_alpha_below_rounding_falls_back_to_the_eigen_decomposition():
+    rng = np.random.default_rng(0)
+    X = 1e6 * rng.normal(size=(20, 3)) @ rng.normal(size=(3, 6))  # rank 3: Cholesky of the Gram must fail
+    y = rng.normal(size=20)
+    comparisons = compare_scores(y[:, None], one_group(20))
+    solution = primal_problem(X, comparisons).solve(1e-9)[:, 0]
+    centred = X - X.mean(axis=0)
+    expected = np.linalg.lstsq(centred, y - y.mean(), rcond=1e-10)[0]
+    np.testing.assert_allclose(centred @ solution, centred @ expected, atol=1e-6)
+
+
+def test_an_indefinite_kernel_is_refused():
+    comparisons = compare_scores(np.array([[1.0], [2.0]]), one_group(2))
+    with pytest.raises(ValueError, match="not positive semidefinite"):
+        dual_problem(np.array([[-5.0, 0.0], [0.0, -5.0]]), comparisons).solve(0.1)
+
+
+@given(ranking_problems(max_rows=40), OPTIONS, st.sampled_from([1e-2, 1.0, 100.0]), st.booleans())
+def test_conjugate_gradients_reach_the_dense_solution(problem, options, alpha, sparse):
+    comparisons, L, b = build(problem, options)
+    features = sp.csr_array(problem.X) if sparse else problem.X
+    result = solve_conjugate_gradients(features, comparisons, alpha, tol=1e-12)
+    expected = oracles.feature_solution(problem.X, L, b, alpha)
+    assert result.converged
+    assert result.residual <= 1e-12
+    np.testing.assert_allclose(
+        result.weights[:, 0], expected, rtol=1e-5, atol=1e-7 * max(1.0, abs(expected).max())
+    )
+
+
+def test_conjugate_gradients_solve_many_outputs_and_report():
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(50, 8)), rng.normal(size=(50, 3))
+    Y[:, 2] = 4.0  # nothing to learn: its right-hand side is zero
+    comparisons = compare_scores(Y, encode_queries(rng.integers(0, 5, 50), 50))
+    seen = []
+    result = solve_conjugate_gradients(X, comparisons, 0.5, on_iteration=lambda i, r: seen.append((i, r)))
+    exact = primal_problem(X, comparisons).solve(0.5)
+    np.testing.assert_allclose(result.weights, exact, atol=1e-7)
+    np.testing.assert_allclose(result.weights[:, 2], 0, atol=1e-12)
+    assert [i for i, _ in seen] == list(range(1, result.n_iter + 1))
+    assert result.n_iter <= 20
+    short = solve_conjugate_gradients(X, comparisons, 0.5, max_iter=2)
+    assert not short.converged
+    assert short.n_iter == 2
+
+
+@given(ranking_problems(min_rows=6), st.sampled_from(["pair", "item", "query"]), st.integers(1, 5))
+def test_global_moments_merge_and_split(problem, weighting, cut):
+    X, Y = problem.X, np.stack([problem.y, problem.y**2], axis=1)
+    whole = GlobalMoments.of(X, Y, weighting)
+    first, rest = GlobalMoments.of(X[:cut], Y[:cut], weighting), GlobalMoments.of(X[cut:], Y[cut:], weighting)
+    merged = GlobalMoments.of(X[:cut], Y[:cut], weighting)
+    merged.add(rest)
+    for name in ("scatter", "cross", "mean", "score_mean"):
+        size = max(1.0, abs(getattr(whole, name)).max())
+        np.testing.assert_allclose(getattr(merged, name), getattr(whole, name), atol=1e-10 * size)
+    merged.subtract(rest)
+    for name in ("scatter", "cross", "mean", "score_mean"):
+        size = max(1.0, abs(getattr(whole, name)).max())
+        np.testing.assert_allclose(getattr(merged, name), getattr(first, name), atol=1e-9 * size)
+    comparisons = compare_scores(Y, one_group(len(Y)), weighting=weighting)
+    expected = primal_problem(X, comparisons).solve(0.7)
+    np.testing.assert_allclose(
+        whole.problem().solve(0.7), expected, rtol=1e-6, atol=1e-8 * max(1, abs(expected).max())
+    )
+
+
+def test_query_moments_add_and_subtract():
+    rng = np.random.default_rng(0)
+    X, y, qid = rng.normal(size=(30, 4)), rng.normal(size=30), np.repeat(np.arange(6), 5)
+
+    def moments(rows):
+        return QueryMoments.of(X[rows], compare_scores(y[rows, None], encode_queries(qid[rows], len(rows))))
+
+    whole, merged = moments(np.arange(30)), moments(np.arange(10))
+    merged.add(moments(np.arange(10, 30)))
+    np.testing.assert_allclose(merged.gram, whole.gram)
+    np.testing.assert_allclose(merged.cross, whole.cross)
+    assert (merged.n_rows, merged.n_comparisons) == (30, 60)
+    merged.subtract(moments(np.arange(10)))
+    np.testing.assert_allclose(merged.gram, moments(np.arange(10, 30)).gram, atol=1e-10)
+
+
+@pytest.mark.parametrize("n", [1, 5, 511, 513])
+def test_mirroring_fills_the_upper_triangle(n):
+    A = np.asfortranarray(np.tril(np.random.default_rng(0).normal(size=(n, n))))
+    expected = np.tril(A) + np.tril(A, -1).T
+    np.testing.assert_array_equal(mirror_lower(A), expected)
+
+
+def test_what_does_not_fit_is_refused_before_allocation(monkeypatch):
+    monkeypatch.setattr(memory, "available_bytes", lambda: 10_000_000)
+    memory.require_memory(8_000_000, "a small thing")
+    with pytest.raises(MemoryError, match="A large thing needs 0.1 GB, and 0.0 GB .* n_basis.*solver='cg'"):
+        memory.require_memory(100_000_000, "a large thing")
+
+
+def test_available_memory_is_told_here():
+    available = memory.available_bytes()
+    assert available is None or available > 1 << 20

@@ -1,0 +1,375 @@
+"""RLS and RankRLS against dense solves, over kernels, reduced sets, solvers, outputs, types and sparsity."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.linear_model import Ridge
+from sklearn.metrics.pairwise import rbf_kernel
+
+import oracles
+from preflearn import RLS, RankRLS
+from strategies import ranking_problems
+
+OPTIONS = st.fixed_dictionaries(
+    {
+        "cost": st.sampled_from(["magnitude", "unit", "relative"]),
+        "ties": st.sampled_from(["include", "exclude"]),
+        "weighting": st.sampled_from(["pair", "item", "query"]),
+    }
+)
+RNG = np.random.default_rng(0)
+
+
+def make_data(m=40, n=4, queries=6, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(m, n))
+    return X, X @ rng.normal(size=n) + 0.3 * rng.normal(size=m), rng.integers(0, queries, size=m)
+
+
+@given(ranking_problems(), OPTIONS, st.sampled_from(["dual", "primal", "cg"]), st.booleans())
+def test_linear_rankrls_equals_the_dense_solution(problem, options, solver, sparse):
+    L, b = oracles.dense_comparisons(problem.y, problem.qid, **options)
+    expected = oracles.feature_solution(problem.X, L, b, 0.5)
+    X = sp.csr_array(problem.X) if sparse else problem.X
+    model = RankRLS(0.5, solver=solver, **options).fit(X, problem.y, qid=problem.qid)
+    tolerance = 1e-6 * max(1.0, abs(expected).max())
+    np.testing.assert_allclose(model.coef_, expected, atol=tolerance)
+    assert model.solver_ == solver
+    np.testing.assert_allclose(
+        model.predict(X), problem.X @ expected, atol=tolerance * (1 + abs(problem.X).max())
+    )
+
+
+@given(ranking_problems(), OPTIONS, st.sampled_from([2.0**-15, 0.1, 2.0**15]))
+def test_kernel_rankrls_equals_the_dense_solution(problem, options, alpha):
+    L, b = oracles.dense_comparisons(problem.y, problem.qid, **options)
+    K = rbf_kernel(problem.X, gamma=0.5)
+    model = RankRLS(alpha, kernel="rbf", gamma=0.5, **options).fit(problem.X, problem.y, qid=problem.qid)
+    expected = K @ oracles.kernel_solution(K, L, b, alpha)
+    size = max(1.0, abs(problem.y).max())
+    difference = model.predict(problem.X) - expected
+    np.testing.assert_allclose(L @ difference, 0, atol=1e-6 * size * max(1.0, abs(L).max()))
+    if alpha > 1e-3:
+        # At a tiny alpha the dense oracle itself loses the constant that the comparisons cannot see.
+        np.testing.assert_allclose(difference, 0, atol=1e-6 * size)
+
+
+@given(ranking_problems(min_rows=6), OPTIONS, st.integers(1, 6), st.booleans())
+def test_reduced_set_equals_the_normal_equations(problem, options, n_basis, sparse):
+    L, b = oracles.dense_comparisons(problem.y, problem.qid, **options)
+    X = sp.csr_array(problem.X) if sparse else problem.X
+    model = RankRLS(0.2, kernel="rbf", gamma=0.5, n_basis=n_basis, random_state=1, **options)
+    model.fit(X, problem.y, qid=problem.qid)
+    rows = model.basis_indices_
+    K = rbf_kernel(problem.X, gamma=0.5)
+    beta = oracles.reduced_set_solution(K[:, rows], K[np.ix_(rows, rows)], L, b, 0.2)
+    np.testing.assert_allclose(
+        model.predict(X), K[:, rows] @ beta, atol=1e-5 * max(1.0, abs(problem.y).max())
+    )
+    assert model.solver_ == "primal"
+
+
+@given(ranking_problems(), st.booleans(), st.sampled_from(["dual", "primal", "cg"]), st.booleans())
+def test_linear_rls_is_ridge_regression(problem, fit_intercept, solver, sparse):
+    X = sp.csr_array(problem.X) if sparse else problem.X
+    model = RLS(0.5, fit_intercept=fit_intercept, solver=solver).fit(X, problem.y)
+    ridge = Ridge(0.5, fit_intercept=fit_intercept, solver="cholesky").fit(problem.X, problem.y)
+    tolerance = 1e-6 * max(1.0, abs(ridge.coef_).max(), abs(problem.y).max())
+    np.testing.assert_allclose(model.coef_, ridge.coef_, atol=tolerance)
+    np.testing.assert_allclose(model.predict(X), ridge.predict(problem.X), atol=tolerance * 30)
+    assert hasattr(model, "intercept_") == fit_intercept
+
+
+@given(ranking_problems(min_rows=3), st.sampled_from([None, 3]))
+def test_kernel_rls_with_intercept_equals_the_bordered_system(problem, n_basis):
+    K = rbf_kernel(problem.X, gamma=0.5)
+    model = RLS(0.1, kernel="rbf", gamma=0.5, n_basis=n_basis, random_state=0).fit(problem.X, problem.y)
+    rows = model.basis_indices_
+    centre, target = oracles.dense_intercept(problem.y)
+    beta = oracles.reduced_set_solution(K[:, rows], K[np.ix_(rows, rows)], centre, target, 0.1)
+    f = K[:, rows] @ beta
+    np.testing.assert_allclose(
+        model.predict(problem.X), f + (problem.y - f).mean(), atol=1e-5 * max(1.0, abs(problem.y).max())
+    )
+
+
+@given(st.integers(3, 12), st.sampled_from(["linear", "rbf"]), st.sampled_from([None, 3]), st.data())
+def test_fit_pairs_equals_the_dense_solution(m, kernel, n_basis, data):
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    X = rng.normal(size=(m, 3))
+    pairs = np.array([rng.choice(m, size=2, replace=False) for _ in range(data.draw(st.integers(1, 15)))])
+    magnitude, weight = rng.uniform(0.5, 2, len(pairs)), rng.uniform(0.1, 2, len(pairs))
+    model = RankRLS(0.3, kernel=kernel, n_basis=n_basis, random_state=0)
+    model.fit_pairs(X, pairs, magnitude=magnitude, weight=weight)
+    L, b = oracles.dense_preferences(m, pairs, magnitude, weight)
+    K = rbf_kernel(X) if kernel == "rbf" else X @ X.T
+    rows = np.arange(m) if n_basis is None else model.basis_indices_
+    beta = oracles.reduced_set_solution(K[:, rows], K[np.ix_(rows, rows)], L, b, 0.3)
+    np.testing.assert_allclose(model.predict(X), K[:, rows] @ beta, atol=1e-6)
+    assert model.n_comparisons_ == len(pairs)
+
+
+def test_weight_multiplies_the_squared_error_of_a_pair():
+    X, pairs = RNG.normal(size=(6, 3)), np.array([[0, 1], [2, 3], [0, 1]])
+    once = RankRLS().fit_pairs(X, pairs[:2], weight=[2.0, 1.0])
+    twice = RankRLS().fit_pairs(X, pairs)
+    np.testing.assert_allclose(once.coef_, twice.coef_)
+
+
+@pytest.mark.parametrize("solver", ["dual", "primal", "cg"])
+@pytest.mark.parametrize("options", [{}, {"ties": "exclude"}, {"cost": "unit"}, {"cost": "relative"}])
+def test_many_outputs_equal_one_by_one(solver, options):
+    X, y, qid = make_data()
+    Y = np.stack([y, np.round(y), -y], axis=1)
+    model = RankRLS(solver=solver, **options).fit(X, Y, qid=qid)
+    assert model.coef_.shape == (3, 4)
+    for k in range(3):
+        one = RankRLS(solver=solver, **options).fit(X, Y[:, k], qid=qid)
+        np.testing.assert_allclose(model.coef_[k], one.coef_, atol=1e-6)
+    assert model.predict(X).shape == (40, 3)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"ties": "exclude"}, {"cost": "relative"}, {"n_basis": 10, "random_state": 0}]
+)
+def test_many_outputs_of_a_kernel_equal_one_by_one(options):
+    X, y, qid = make_data()
+    Y = np.stack([y, np.round(y)], axis=1)
+    model = RankRLS(kernel="rbf", **options).fit(X, Y, qid=qid)
+    for k in range(2):
+        one = RankRLS(kernel="rbf", **options).fit(X, Y[:, k], qid=qid)
+        np.testing.assert_allclose(model.predict(X)[:, k], one.predict(X), atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"kernel": "rbf"}, {"kernel": "rbf", "n_basis": 15}, {"solver": "cg"}]
+)
+@pytest.mark.parametrize("learner", [RLS, RankRLS])
+def test_single_precision_is_kept_and_close(learner, options):
+    X, y, _ = make_data()
+    options = {"random_state": 0, **options}
+    exact = learner(**options).fit(X, y)
+    if options.get("solver") == "cg":
+        options["tol"] = 1e-6
+    model = learner(**options).fit(X.astype(np.float32), y)
+    single = model.predict(X.astype(np.float32))
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single, exact.predict(X), atol=2e-3 * abs(y).max())
+
+
+def test_a_precomputed_kernel_equals_the_kernel():
+    X, y, qid = make_data()
+    K = rbf_kernel(X)
+    before = K.copy()
+    for options in ({}, {"basis": np.array([5, 1, 30])}):
+        by_matrix = RankRLS(kernel="precomputed", **options).fit(K, y, qid=qid)
+        by_rows = RankRLS(kernel="rbf", **options).fit(X, y, qid=qid)
+        np.testing.assert_allclose(by_matrix.predict(K[:7]), by_rows.predict(X[:7]), atol=1e-10)
+        assert by_matrix.basis_ is None
+    np.testing.assert_array_equal(K, before)
+
+
+def test_a_callable_kernel_on_strings():
+    def overlap(a, b):
+        return float(sum(a.count(c) * b.count(c) for c in set(a)))
+
+    words = ["aab", "abb", "bbb", "aaa", "ab"]
+    y = [word.count("a") for word in words]
+    model = RankRLS(0.01, kernel=overlap).fit(words, y)
+    assert model.rank(["aaaa", "bb", "aab"]).tolist() == [1, 3, 2]
+    assert model.score(words, y) > 0.9
+    with pytest.raises(TypeError, match="sequence of items"):
+        model.predict("aab")
+
+
+def test_kernel_predictions_in_blocks_equal_one_block(monkeypatch):
+    X, y, _ = make_data()
+    model = RLS(kernel="rbf").fit(X, y)
+    whole = model.predict(X)
+    monkeypatch.setattr("preflearn.estimators.base._PREDICTION_BLOCK_BYTES", 8 * 40 * 7)
+    np.testing.assert_allclose(model.predict(X), whole)
+
+
+@given(ranking_problems(max_rows=15))
+def test_rank_counts_better_rows_of_the_query(problem):
+    y = problem.y
+    model = RankRLS(kernel="precomputed").fit(np.eye(len(y)), y, qid=problem.qid)
+    model.dual_coef_ = np.round(y)  # scores with ties
+    assert model.rank(np.eye(len(y)), qid=problem.qid).tolist() == oracles.positions(np.round(y), problem.qid)
+
+
+def test_rank_of_many_outputs():
+    X, y, _ = make_data()
+    model = RankRLS().fit(X, np.stack([y, -y], axis=1))
+    ranks = model.rank(X)
+    assert ranks.shape == (40, 2)
+    np.testing.assert_array_equal(ranks[:, 0] + ranks[:, 1], 41)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"kernel": "rbf", "basis": np.arange(8)}, {"weighting": "query"}, {"cost": "unit"}]
+)
+def test_chunks_of_queries_equal_fit_on_everything(options):
+    X, y, qid = make_data(60, queries=9)
+    whole = RankRLS(0.5, **options).fit(X, y, qid=qid)
+    model = RankRLS(0.5, **options)
+    order = np.concatenate([np.arange(8), np.arange(8, 60)])
+    chunks = [np.flatnonzero(np.isin(qid, qid[:8])), np.flatnonzero(~np.isin(qid, qid[:8]))]
+    assert len(chunks[1])
+    for rows in chunks:
+        model.partial_fit(X[rows], y[rows], qid=qid[rows])
+    assert order.size == 60
+    np.testing.assert_allclose(model.predict(X), whole.predict(X), atol=1e-7)
+    assert (model.n_queries_, model.n_comparisons_) == (whole.n_queries_, whole.n_comparisons_)
+
+
+@given(
+    ranking_problems(min_rows=8), st.sampled_from(["pair", "item", "query"]), st.integers(1, 4), st.booleans()
+)
+def test_chunks_of_a_global_ranking_equal_fit_whatever_the_chunks(problem, weighting, size, sparse):
+    X = sp.csr_array(problem.X) if sparse else problem.X
+    whole = RankRLS(0.5, weighting=weighting).fit(X, problem.y)
+    model = RankRLS(0.5, weighting=weighting)
+    for start in range(0, len(problem.y), size):
+        model.partial_fit(X[start : start + size], problem.y[start : start + size])
+    np.testing.assert_allclose(model.coef_, whole.coef_, atol=1e-6 * max(1.0, abs(whole.coef_).max()))
+    seen = model.coef_
+    model.partial_fit(X[:3], problem.y[:3]).forget(X[:3], problem.y[:3])
+    np.testing.assert_allclose(model.coef_, seen, atol=1e-5 * max(1.0, abs(seen).max()))
+
+
+def test_forgetting_queries_leaves_fit_on_the_rest():
+    X, y, qid = make_data(60, queries=9)
+    model = RankRLS(kernel="rbf", basis=np.arange(5)).partial_fit(X, y, qid=qid)
+    out = qid < 3
+    model.forget(X[out], y[out], qid=qid[out])
+    rest = RankRLS(kernel="precomputed")
+    rest.fit(rbf_kernel(X[~out]), y[~out], qid=qid[~out])  # only to count its queries
+    np.testing.assert_equal(model.n_queries_, rest.n_queries_)
+    fresh = RankRLS(kernel="rbf", basis=np.arange(5)).partial_fit(X[:5], y[:5], qid=["a"] * 5)
+    fresh.partial_fit(X[~out], y[~out], qid=qid[~out]).forget(X[:5], y[:5], qid=["a"] * 5)
+    np.testing.assert_allclose(model.predict(X), fresh.predict(X), atol=1e-7)
+
+
+def test_many_outputs_in_chunks():
+    X, y, qid = make_data()
+    Y = np.stack([y, -2 * y], axis=1)
+    model = RankRLS().partial_fit(X[qid < 3], Y[qid < 3], qid=qid[qid < 3])
+    model.partial_fit(X[qid >= 3], Y[qid >= 3], qid=qid[qid >= 3])
+    np.testing.assert_allclose(model.coef_, RankRLS().fit(X, Y, qid=qid).coef_, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("model", "calls", "message"),
+    [
+        (RankRLS(), [dict(qid=[1, 1, 2, 2]), dict(qid=[2, 2, 3, 3])], "Query 2 has been seen"),
+        (RankRLS(), [dict(qid=[1, 1, 2, 2]), dict()], "came with qid"),
+        (RankRLS(), [dict(), dict(qid=[1, 1, 2, 2])], "came without qid"),
+        (RankRLS(kernel="rbf"), [dict()], "fixed width"),
+        (RankRLS(solver="dual"), [dict()], "primal form"),
+        (RankRLS(ties="exclude"), [dict()], "without qid needs cost='magnitude'"),
+    ],
+)
+def test_chunks_that_cannot_be_added_are_refused(model, calls, message):
+    X, y = np.arange(8.0).reshape(4, 2), np.arange(4.0)
+    for call in calls[:-1]:
+        model.partial_fit(X, y, **call)
+    before = pickle.dumps(model)
+    with pytest.raises(ValueError, match=message):
+        model.partial_fit(X, y, **calls[-1])
+    if len(calls) > 1:
+        assert pickle.dumps(model) == before  # nothing is lost or half-done
+
+
+def test_forgetting_what_was_not_seen_is_refused():
+    X, y = np.arange(12.0).reshape(6, 2) ** 2, np.arange(6.0)
+    model = RankRLS().partial_fit(X, y, qid=[1, 1, 1, 2, 2, 2])
+    with pytest.raises(ValueError, match="query 7 has not been seen"):
+        model.forget(X[:2], y[:2], qid=[7, 7])
+    with pytest.raises(ValueError, match="seen with 3 rows and is given with 2"):
+        model.forget(X[:2], y[:2], qid=[1, 1])
+    with pytest.raises(ValueError, match="no query"):
+        model.forget(X, y, qid=[1, 1, 1, 2, 2, 2])
+    with pytest.raises(ValueError, match="not trained by partial_fit"):
+        RankRLS().fit(X, y).forget(X, y)
+    with pytest.raises(ValueError, match="fewer than two"):
+        RankRLS().partial_fit(X, y).forget(X[:5], y[:5])
+
+
+def test_partial_fit_after_fit_is_refused():
+    X, y, qid = make_data()
+    with pytest.raises(ValueError, match="cannot go on from fit"):
+        RankRLS().fit(X, y, qid=qid).partial_fit(X, y, qid=qid)
+
+
+def test_fitted_models_hold_no_square_matrix_and_pickle_small():
+    X, y, qid = make_data(400)
+    for model in (
+        RankRLS(kernel="rbf").fit(X, y, qid=qid),
+        RankRLS(kernel="rbf", n_basis=20).fit(X, y, qid=qid),
+        RankRLS(solver="dual").fit(X, y, qid=qid),
+        RLS(kernel="rbf").fit(X, y),
+    ):
+        stored = pickle.dumps(model)
+        assert len(stored) < 3 * X.nbytes + 5000  # a 400 × 400 matrix has 1,280,000 bytes
+        np.testing.assert_allclose(pickle.loads(stored).predict(X), model.predict(X), rtol=1e-9)
+
+
+def test_inputs_are_not_modified():
+    X, y, qid = make_data()
+    copies = X.copy(), y.copy(), qid.copy()
+    for options in (
+        {},
+        {"kernel": "rbf"},
+        {"solver": "cg"},
+        {"kernel": "rbf", "n_basis": 5},
+        {"cost": "relative"},
+    ):
+        RankRLS(**options).fit(X, y, qid=qid).predict(X)
+    for now, before in zip((X, y, qid), copies, strict=True):
+        np.testing.assert_array_equal(now, before)
+
+
+def test_iterations_that_run_out_warn_and_say_what_to_do():
+    X, y, _ = make_data(m=200, n=60)
+    with pytest.warns(ConvergenceWarning, match="raise max_iter or tol"):
+        model = RankRLS(1e-6, solver="cg", max_iter=2).fit(X, y)
+    assert (model.n_iter_, model.residual_ > 1e-8) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("shape", "sparse", "options", "solver"),
+    [
+        ((30, 5), False, {}, "primal"),
+        ((5, 30), False, {}, "dual"),
+        ((30, 5), False, {"kernel": "rbf"}, "dual"),
+        ((30, 5), False, {"kernel": "rbf", "n_basis": 5}, "primal"),
+        ((30, 5), True, {}, "primal"),
+        ((3100, 3050), True, {}, "cg"),
+    ],
+)
+def test_the_automatic_choice_is_the_documented_table(shape, sparse, options, solver):
+    X = sp.random_array(shape, density=0.01, rng=0, format="csr") if sparse else RNG.normal(size=shape)
+    assert RankRLS(**options).fit(X, RNG.normal(size=shape[0])).solver_ == solver
+
+
+def test_unfitted_models_say_so():
+    with pytest.raises(NotFittedError):
+        RankRLS().predict([[1.0]])
+
+
+def test_verbose_tells_the_stages(capsys):
+    X, y, qid = make_data()
+    RankRLS(kernel="rbf", verbose=1).fit(X, y, qid=qid)
+    told = capsys.readouterr().err
+    assert "[RankRLS] kernel matrix 40 × 40" in told
+    assert "factorisation" in told
+    RankRLS(kernel="rbf").fit(X, y, qid=qid)
+    assert capsys.readouterr().err == ""

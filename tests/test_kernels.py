@@ -1,0 +1,174 @@
+"""Kernels, feature maps and the choice of basis vectors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics.pairwise import pairwise_kernels
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from preflearn.kernels import EmpiricalKernelMap, Kernel, NystromMap, choose_basis
+from preflearn.numerics.linalg import factor_kernel
+from strategies import ranking_problems
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(12, 3))
+
+
+def shared_letters(a: str, b: str, power: int = 1) -> float:
+    return float(len(set(a) & set(b)) ** power)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "params"),
+    [
+        ("linear", {}),
+        ("rbf", {"gamma": 0.3}),
+        ("poly", {"gamma": 0.5, "degree": 2, "coef0": 2}),
+        ("sigmoid", {"gamma": 0.1, "coef0": 0.5}),
+        ("laplacian", {"gamma": 0.2}),
+        ("cosine", {}),
+    ],
+)
+def test_named_kernels_are_scikit_learns(kernel, params):
+    np.testing.assert_allclose(
+        Kernel(kernel, **params).matrix(X, X[:5]), pairwise_kernels(X, X[:5], metric=kernel, **params)
+    )
+
+
+def test_kernel_params_reach_the_kernel():
+    np.testing.assert_allclose(
+        Kernel("rbf", kernel_params={"gamma": 0.7}).matrix(X), pairwise_kernels(X, metric="rbf", gamma=0.7)
+    )
+
+
+def test_callables_take_any_objects():
+    words = ["apple", "plea", "xyz"]
+    kernel = Kernel(shared_letters, kernel_params={"power": 2})
+    np.testing.assert_array_equal(kernel.matrix(words, ["ale"]), [[9], [9], [0]])
+    square = kernel.matrix(words)
+    np.testing.assert_array_equal(square, kernel.matrix(words, words))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"kernel": "rfb"}, "kernel must be one of .*'rfb'"),
+        ({"kernel": "rbf", "kernel_params": {"gama": 1}}, "does not take gama .its parameters: gamma"),
+        ({"kernel": "linear", "gamma": 0.1}, "does not take gamma"),
+        ({"kernel": "rbf", "degree": 2}, "does not take degree"),
+        ({"kernel": "precomputed", "gamma": 1.0}, "does not take gamma"),
+        ({"kernel": shared_letters, "gamma": 1.0}, "gamma would be ignored by a callable"),
+        ({"kernel": "rbf", "gamma": 1.0, "kernel_params": {"gamma": 2.0}}, "gamma is given twice"),
+    ],
+)
+def test_parameters_that_would_be_ignored_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Kernel(**arguments)
+
+
+@given(ranking_problems(max_features=3), st.sampled_from(["rbf", "linear", "poly"]), st.integers(1, 20))
+def test_nystrom_features_give_the_nystrom_kernel(problem, kernel, n_basis):
+    n_basis = min(n_basis, len(problem.X))
+    feature_map = NystromMap(kernel, n_basis=n_basis, random_state=0)
+    features = feature_map.fit_transform(problem.X)
+    rows = feature_map.basis_indices_
+    K = Kernel(kernel).matrix(problem.X)
+    expected = K[:, rows] @ np.linalg.pinv(K[np.ix_(rows, rows)], rcond=1e-10, hermitian=True) @ K[rows]
+    np.testing.assert_allclose(features @ features.T, expected, atol=1e-5 * abs(K).max())
+    assert features.shape == (len(problem.X), feature_map.rank_)
+
+
+@given(ranking_problems(), st.sampled_from(["rbf", "linear"]))
+def test_empirical_map_is_exact(problem, kernel):
+    features = EmpiricalKernelMap(kernel).fit_transform(problem.X)
+    K = Kernel(kernel).matrix(problem.X)
+    np.testing.assert_allclose(features @ features.T, K, atol=1e-7 * abs(K).max())
+
+
+def test_expansion_on_basis_vectors_is_the_linear_model_on_the_features():
+    feature_map = NystromMap("rbf", n_basis=5, random_state=0).fit(X)
+    w = RNG.normal(size=(5, 2))
+    beta = feature_map.expand(w)
+    K = Kernel("rbf").matrix(X, feature_map.basis_)
+    np.testing.assert_allclose(K @ beta, feature_map.transform(X) @ w, atol=1e-10)
+    K_RR = Kernel("rbf").matrix(feature_map.basis_)
+    np.testing.assert_allclose(np.einsum("iv,ij,jv->v", beta, K_RR, beta), (w**2).sum(axis=0))
+
+
+def test_dependent_basis_vectors_are_set_aside_and_reported():
+    doubled = np.repeat(X[:4], 3, axis=0)
+    feature_map = NystromMap("rbf").fit(doubled)
+    assert feature_map.rank_ == 4
+    assert len(feature_map.basis_indices_) == 12
+    assert np.isfinite(feature_map.transform(X)).all()
+    beta = feature_map.expand(np.ones(4))
+    np.testing.assert_allclose(Kernel("rbf").matrix(X, doubled) @ beta, feature_map.transform(X) @ np.ones(4))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_maps_keep_the_type_and_take_sparse_rows(dtype):
+    dense = NystromMap("rbf", n_basis=4, random_state=0).fit(X.astype(dtype))
+    sparse = NystromMap("rbf", n_basis=4, random_state=0).fit(sp.csr_array(X.astype(dtype)))
+    assert dense.transform(X.astype(dtype)).dtype == dtype
+    np.testing.assert_allclose(
+        sparse.transform(sp.csr_array(X.astype(dtype))), dense.transform(X.astype(dtype)), atol=1e-5
+    )
+
+
+def test_a_map_of_a_precomputed_kernel_equals_the_map_of_the_kernel():
+    K = Kernel("rbf").matrix(X)
+    rows = np.array([7, 1, 3])
+    from_matrix = NystromMap("precomputed", basis=rows).fit(K)
+    from_rows = NystromMap("rbf", basis=rows).fit(X)
+    np.testing.assert_allclose(from_matrix.transform(K), from_rows.transform(X))
+    assert from_matrix.basis_ is None
+
+
+def test_basis_is_drawn_without_replacement_and_repeatably():
+    drawn = choose_basis(50, 20, "uniform", 3)
+    assert len(set(drawn.tolist())) == 20
+    np.testing.assert_array_equal(drawn, choose_basis(50, 20, "uniform", 3))
+    assert len(choose_basis(50, 0.11, "uniform", 3)) == 6
+    assert choose_basis(50, None, "uniform", 3) is None
+
+
+@pytest.mark.parametrize(
+    ("n_basis", "basis", "message"),
+    [
+        (11, "uniform", "larger than the number of rows, 10"),
+        (0, "uniform", "at least 1"),
+        (1.5, "uniform", "fraction of the rows"),
+        ("many", "uniform", "None, an int or a float"),
+        (True, "uniform", "None, an int or a float"),
+        (3, "leverage", "'uniform' or an array"),
+        (None, [0, 10], "row 10: expected 0 to 9"),
+        (None, [-1, 2], "row -1"),
+        (None, [1, 1], "twice"),
+        (None, [0.5], "row numbers"),
+        (3, [1, 2], "another number than the 2 rows"),
+    ],
+)
+def test_bad_bases_are_refused(n_basis, basis, message):
+    with pytest.raises(ValueError, match=message):
+        choose_basis(10, n_basis, basis, 0)
+
+
+def test_an_indefinite_matrix_is_refused():
+    with pytest.raises(ValueError, match="not positive semidefinite"):
+        factor_kernel(np.array([[1.0, 2.0], [2.0, 1.0]]))
+
+
+def test_a_zero_kernel_is_refused():
+    with pytest.raises(ValueError, match="no positive diagonal"):
+        factor_kernel(np.zeros((3, 3)))
+
+
+@parametrize_with_checks(
+    [NystromMap(), NystromMap("linear", n_basis=0.5, random_state=0), EmpiricalKernelMap()]
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
