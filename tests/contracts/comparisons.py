@@ -11,7 +11,7 @@ from preflearn.comparisons import Comparisons
 def check_comparisons(comparisons: Comparisons, L: np.ndarray, b: np.ndarray, *, scale: float = 1.0) -> None:
     """Compare every operation with the dense Laplacian and target; ``scale`` is the size of rounding errors."""
     m = L.shape[0]
-    tolerance = dict(rtol=1e-9, atol=1e-9 * max(scale, abs(L).max(initial=0), abs(b).max(initial=0)))
+    tolerance = {"rtol": 1e-9, "atol": 1e-9 * max(scale, abs(L).max(initial=0), abs(b).max(initial=0))}
     rng = np.random.default_rng(0)
     np.testing.assert_allclose(comparisons.to_dense(), L, **tolerance)
     np.testing.assert_allclose(comparisons.target[:, 0], b, **tolerance)
@@ -40,6 +40,13 @@ def check_half(comparisons, L, b, tolerance):
     np.testing.assert_allclose(S, S.T, **tolerance)
     np.testing.assert_allclose(S @ S, L, **tolerance)
     np.testing.assert_allclose(S @ comparisons.half_target[:, 0], b, **tolerance)
+    np.testing.assert_allclose(
+        comparisons.half_inverse(np.eye(m)), np.linalg.pinv(S, hermitian=True), atol=1e-7
+    )
+    f = np.random.default_rng(2).normal(size=(m, 2))
+    anchors = comparisons.anchors()
+    means = 0 if anchors is None else np.stack([f[anchors.codes == c].mean(axis=0) for c in anchors.codes])
+    np.testing.assert_allclose(comparisons.half_inverse(S @ f) + means, f, atol=1e-8)
     F = np.random.default_rng(1).normal(size=(m, m))
     K = F @ F.T
     np.testing.assert_allclose(comparisons.half_both_sides(K.copy()), S @ K @ S, **tolerance)
@@ -53,6 +60,8 @@ def check_drop(comparisons: Comparisons, rows: np.ndarray) -> None:
     N[removal.rows] = removal.columns
     d = np.zeros((m, comparisons.n_outputs))
     d[removal.rows] = removal.change
+    if removal.centred:
+        N, d = N - N.mean(axis=0), d - d.mean(axis=0)
     L = removal.scale * (comparisons.to_dense() - (N * removal.signs) @ N.T)
     b = removal.scale * (comparisons.target - d)
     rest = np.setdiff1d(np.arange(m), rows)
@@ -63,3 +72,28 @@ def check_drop(comparisons: Comparisons, rows: np.ndarray) -> None:
     size = max(1.0, abs(comparisons.to_dense()).max(), abs(comparisons.target).max())
     np.testing.assert_allclose(L, expected_L, atol=1e-8 * size)
     np.testing.assert_allclose(b, expected_b, atol=1e-8 * size)
+    if comparisons.has_half:
+        check_half_drop(comparisons, rows, expected_L, expected_b, size)
+
+
+def check_half_drop(comparisons, rows, expected_L, expected_b, size):
+    """The same through the symmetric half."""
+    m = comparisons.n_rows
+    removal = comparisons.drop_half(rows)
+    p = removal.rows.shape[0]
+    columns = np.eye(p) if removal.columns is None else removal.columns
+    lost = np.ones(columns.shape[1]) if removal.lost is None else removal.lost
+    N, change = np.zeros((m, columns.shape[1])), np.zeros((m, comparisons.n_outputs))
+    N[removal.rows] = columns
+    if removal.centred:
+        N = np.linalg.qr(N - N.mean(axis=0))[0]
+    np.testing.assert_allclose(N.T @ N, np.eye(N.shape[1]), atol=1e-9)
+    if removal.change is None:
+        change = N @ (N.T @ comparisons.half_target)
+    else:
+        change[removal.rows] = removal.change
+    S = comparisons.half(np.eye(m))
+    L = removal.scale * S @ (np.eye(m) - (N * lost) @ N.T) @ S
+    b = removal.scale * S @ (comparisons.half_target - change)
+    np.testing.assert_allclose(L, expected_L, atol=1e-7 * size)
+    np.testing.assert_allclose(b, expected_b, atol=1e-7 * size)

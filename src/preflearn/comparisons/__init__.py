@@ -4,7 +4,7 @@ A squared loss over comparisons is fᵀ L f - 2 bᵀ f + const: L says what is c
 class of this package knows its L and b, and nothing of kernels or estimators.
 """
 
-from .base import Comparisons, Removal
+from .base import Comparisons, HalfRemoval, Removal
 from .grouping import Groups, encode_queries, one_group
 from .pointwise import PointwiseComparisons
 from .preferences import PreferenceComparisons
@@ -15,6 +15,7 @@ from .scores import compare_scores
 __all__ = [
     "Comparisons",
     "Groups",
+    "HalfRemoval",
     "PointwiseComparisons",
     "PreferenceComparisons",
     "QueryComparisons",

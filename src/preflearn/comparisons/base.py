@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
+from .grouping import Groups
+
 
 @dataclass(frozen=True)
 class Removal:
@@ -22,7 +24,7 @@ class Removal:
     Attributes
     ----------
     rows : ndarray of shape (p,)
-        The rows on which N and d are not zero.
+        The rows that N and d are given on; they are zero elsewhere.
     columns : ndarray of shape (p, k)
         N on those rows.
     signs : ndarray of shape (k,)
@@ -31,6 +33,9 @@ class Removal:
         d on those rows.
     scale : float
         Training on the rest at λ is training on L - N diag(σ) Nᵀ, b - d at λ / scale.
+    centred : bool
+        Whether the means over all m rows are still to be taken off N and d. A row that leaves a global ranking
+        touches every other row, but only through a constant.
     """
 
     rows: np.ndarray
@@ -38,6 +43,36 @@ class Removal:
     signs: np.ndarray
     change: np.ndarray
     scale: float = 1.0
+    centred: bool = False
+
+
+@dataclass(frozen=True)
+class HalfRemoval:
+    """The same change seen through the symmetric half: L' = scale S (I - Ñ diag(e) Ñᵀ) S, b' = scale S (t - δ).
+
+    Ñ has orthonormal columns. Comparisons that are lost altogether have e = 1: there the dual variables are zero.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (p,)
+        The rows that Ñ and δ are given on.
+    columns : ndarray of shape (p, k) or None
+        Ñ on those rows; None for the identity with e = 1 and δ = 0, when rows leave with all that they compare.
+    lost : ndarray of shape (k,) or None
+        e.
+    change : ndarray of shape (p, v) or None
+        δ on those rows.
+    scale : float
+    centred : bool
+        For a global ranking: Ñ spans the centred unit vectors of `rows`.
+    """
+
+    rows: np.ndarray
+    columns: np.ndarray | None = None
+    lost: np.ndarray | None = None
+    change: np.ndarray | None = None
+    scale: float = 1.0
+    centred: bool = False
 
 
 class Comparisons(ABC):
@@ -98,6 +133,21 @@ class Comparisons(ABC):
         """S @ V, where S is symmetric and S S = L."""
         raise NotImplementedError(f"{type(self).__name__} has no symmetric half in closed form.")
 
+    def half_inverse(self, V: np.ndarray) -> np.ndarray:
+        """S⁺ @ V, the pseudo-inverse of the symmetric half."""
+        raise NotImplementedError(f"{type(self).__name__} has no symmetric half in closed form.")
+
+    def anchors(self) -> Groups | None:
+        """Groups of rows inside which S loses no more than a constant; None when S is invertible.
+
+        S⁺ S f is f less its mean over each group, so scores are known from S f and one mean per group.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no symmetric half in closed form.")
+
+    def drop_half(self, rows: np.ndarray) -> HalfRemoval:
+        """The change when rows leave, seen through the symmetric half."""
+        raise NotImplementedError(f"{type(self).__name__} has no symmetric half in closed form.")
+
     @property
     def half_target(self) -> np.ndarray:
         """t with S t = b, shape (m, v)."""
@@ -112,13 +162,10 @@ class Comparisons(ABC):
 
         They let a Gram matrix be summed up with one block of temporary memory.
         """
+        image = self.laplacian(V)
         for start in range(0, self.n_rows, n_rows):
-            rows = slice(start, min(start + n_rows, self.n_rows))
-            yield V[rows], self._laplacian_rows(V, rows)
-
-    def _laplacian_rows(self, V: np.ndarray, rows: slice) -> np.ndarray:
-        """(L @ V)[rows]."""
-        return self.laplacian(V)[rows]
+            rows = slice(start, start + n_rows)
+            yield V[rows], image[rows]
 
     def to_dense(self) -> np.ndarray:
         """L as an m × m array; for tests and small problems."""

@@ -1,13 +1,13 @@
 """Rows that leave a block-diagonal L.
 
-Only the blocks of the queries that lose rows change, so L - L' = N diag(σ) Nᵀ with at most n_q columns for each of them.
+Only the blocks of the queries that lose rows change: L - L' = N diag(σ) Nᵀ with at most n_q columns for each of them.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from .base import Comparisons, Removal
+from .base import Comparisons, HalfRemoval, Removal
 from .grouping import Groups
 
 
@@ -34,12 +34,40 @@ def drop_from_blocks(comparisons: Comparisons, rows: np.ndarray, queries: Groups
     )
 
 
+def drop_half_from_blocks(
+    comparisons: Comparisons, rows: np.ndarray, queries: Groups, weighting: str
+) -> HalfRemoval:
+    """The same removal seen through the symmetric half; free when whole queries leave."""
+    leaving = np.zeros(comparisons.n_rows, dtype=bool)
+    leaving[rows] = True
+    touched = np.unique(queries.codes[rows])
+    members = np.concatenate([queries.rows(query) for query in touched])
+    if leaving[members].all():
+        return HalfRemoval(members)
+    parts = [_half_drop_from_query(comparisons, queries.rows(query), leaving, weighting) for query in touched]
+    return HalfRemoval(
+        rows=members,
+        columns=_block_diagonal([columns for columns, _, _ in parts]),
+        lost=np.concatenate([lost for _, lost, _ in parts]),
+        change=np.concatenate([change for _, _, change in parts]),
+    )
+
+
+def _half_drop_from_query(comparisons, members, leaving, weighting):
+    _, columns, signs, lost_target = _drop_from_query(comparisons, members, leaving, weighting)
+    inverse = comparisons.take(members).half_inverse(np.eye(members.shape[0]))
+    seen = inverse @ columns
+    values, vectors = np.linalg.eigh((seen * signs) @ seen.T)
+    keep = np.abs(values) > values.shape[0] * np.finfo(float).eps
+    return vectors[:, keep], values[keep], inverse @ lost_target
+
+
 def _drop_from_query(comparisons, members, leaving, weighting):
     here = comparisons.take(members)
     lost, lost_target = here.to_dense(), here.target.copy()
     stays = np.flatnonzero(~leaving[members])
     if stays.size:
-        if weighting == "query":
+        if weighting == "query" and stays.size < members.size < comparisons.n_rows:
             raise ValueError(
                 "Part of a query is held out under weighting='query', where every query weighs the same: the remaining "
                 "pairs of that query would change their weight. Hold out whole queries together, or use "

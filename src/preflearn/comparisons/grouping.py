@@ -134,6 +134,14 @@ def _refuse_missing(values: np.ndarray) -> None:
         raise _missing_label(int(missing[0]))
 
 
+def _is_missing(label: Any) -> bool:
+    """None, NaN, NaT, or a value that will not say whether it equals itself, such as pandas' NA."""
+    try:
+        return label is None or bool(label != label)
+    except (TypeError, ValueError):
+        return not isinstance(label, (list, np.ndarray))  # those are refused as labels that cannot be hashed
+
+
 def _missing_label(row: int) -> ValueError:
     return ValueError(
         f"qid holds a missing label (row {row}). Every row must belong to a query: drop the row or give it a label."
@@ -142,7 +150,7 @@ def _missing_label(row: int) -> ValueError:
 
 def _encode_integers(values: np.ndarray) -> Groups:
     low, high = int(values.min()), int(values.max())
-    if high - low >= _TABLE_FACTOR * values.shape[0] + 1024:
+    if high - low >= _TABLE_FACTOR * values.shape[0] + 1024 or high > np.iinfo(np.int64).max:
         labels, codes = np.unique(values, return_inverse=True)
         return Groups(codes.astype(np.int64, copy=False), labels.shape[0], labels)
     shifted = values.astype(np.int64) - low if low else values.astype(np.int64, copy=False)
@@ -159,7 +167,7 @@ def _encode_objects(values: np.ndarray) -> Groups:
     seen: dict[Any, int] = {}
     codes = np.empty(values.shape[0], dtype=np.int64)
     for row, label in enumerate(values.tolist()):
-        if label is None or label != label:
+        if _is_missing(label):
             raise _missing_label(row)
         try:
             codes[row] = seen.setdefault(label, len(seen))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import scipy.sparse as sp
 
-from .base import Comparisons, Removal
+from .base import Comparisons, HalfRemoval, Removal
 
 
 class PointwiseComparisons(Comparisons):
@@ -40,6 +40,15 @@ class PointwiseComparisons(Comparisons):
             return V
         out[...] = V
         return out
+
+    def half_inverse(self, V: np.ndarray) -> np.ndarray:
+        return V
+
+    def anchors(self) -> None:
+        return None
+
+    def drop_half(self, rows: np.ndarray) -> HalfRemoval:
+        return HalfRemoval(rows)
 
     @property
     def half_target(self) -> np.ndarray:

@@ -5,6 +5,8 @@ One preference adds the four entries of w (e_h - e_j)(e_h - e_j)ᵀ to L and w z
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -50,10 +52,12 @@ class PreferenceComparisons(Comparisons):
         )[:, None]
 
     def laplacian(self, V: np.ndarray) -> np.ndarray:
-        return self._L @ V
+        return (self._L @ V).astype(V.dtype, copy=False)
 
-    def _laplacian_rows(self, V: np.ndarray, rows: slice) -> np.ndarray:
-        return self._L[rows] @ V
+    def blocks(self, V: np.ndarray, n_rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for start in range(0, self.n_rows, n_rows):
+            rows = slice(start, start + n_rows)
+            yield V[rows], (self._L[rows] @ V).astype(V.dtype, copy=False)
 
     def diagonal(self) -> np.ndarray:
         return self._L.diagonal()

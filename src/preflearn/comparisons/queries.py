@@ -19,8 +19,8 @@ import numpy as np
 import scipy.linalg as la
 import scipy.sparse as sp
 
-from .base import Comparisons, Removal
-from .blockwise import drop_from_blocks
+from .base import Comparisons, HalfRemoval, Removal
+from .blockwise import drop_from_blocks, drop_half_from_blocks
 from .grouping import Groups
 from .weighting import query_weights
 
@@ -75,7 +75,7 @@ class QueryComparisons(Comparisons):
             # Without a tie the block is the one with ties included, which is cheaper.
             self.tie_groups = tie_groups if tie_groups.n_groups < self.n_rows else None
         self._set_weights()
-        self.target = self._unit_target(lower) if unit else self.laplacian(scores)
+        self.target = self.laplacian(scores) if lower is None or not unit else self._unit_target(lower)
 
     def _set_weights(self) -> None:
         n = self.queries.counts
@@ -112,6 +112,17 @@ class QueryComparisons(Comparisons):
     def half(self, V: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         return self._apply(V, np.sqrt(self._inner), np.sqrt(self._outer), out)
 
+    def half_inverse(self, V: np.ndarray) -> np.ndarray:
+        return self._apply(V, _inverse_root(self._inner), _inverse_root(self._outer))
+
+    def anchors(self) -> Groups:
+        """A query is one anchor; where nothing is compared S is zero, and each row is its own."""
+        alone = (self.pairs_per_query == 0)[self.queries.codes]
+        codes = self.queries.codes.copy()
+        codes[alone] = self.queries.n_groups + np.arange(int(alone.sum()))
+        kept, codes = np.unique(codes, return_inverse=True)
+        return Groups(codes.astype(np.int64), kept.shape[0])
+
     @property
     def half_target(self) -> np.ndarray:
         if self.unit:
@@ -123,10 +134,8 @@ class QueryComparisons(Comparisons):
     def _apply(
         self, V: np.ndarray, inner: np.ndarray, outer: np.ndarray, out: np.ndarray | None = None
     ) -> np.ndarray:
-        if V.ndim == 1:
-            return self._apply_few(V[:, None], inner, outer)[:, 0]
-        if V.shape[1] <= _FEW_COLUMNS:
-            result = self._apply_few(V, inner, outer)
+        if V.ndim == 1 or V.shape[1] <= _FEW_COLUMNS:
+            result = self._apply_few(V.reshape(self.n_rows, -1), inner, outer).reshape(V.shape)
             if out is None:
                 return result
             out[...] = result
@@ -161,19 +170,12 @@ class QueryComparisons(Comparisons):
         from ..loops.segments import centre_rows, centre_rows_with_ties
 
         query_means, tie_means = means
-        if tie_means is None:
-            centre_rows(V, self.queries.codes[rows], query_means, outer[rows], out)
+        queries = self.queries.codes[rows]
+        if self.tie_groups is None:
+            centre_rows(V, queries, query_means, outer[rows], out)
         else:
-            centre_rows_with_ties(
-                V,
-                self.queries.codes[rows],
-                query_means,
-                self.tie_groups.codes[rows],
-                tie_means,
-                inner[rows],
-                outer[rows],
-                out,
-            )
+            ties = self.tie_groups.codes[rows]
+            centre_rows_with_ties(V, queries, query_means, ties, tie_means, inner[rows], outer[rows], out)
 
     def half_both_sides(self, K: np.ndarray) -> np.ndarray:
         from ..loops.segments import centre_along_rows, transpose_in_place
@@ -225,24 +227,38 @@ class QueryComparisons(Comparisons):
             unit=self.unit,
         )
 
-    def drop(self, rows: np.ndarray) -> Removal:
-        if self.queries.n_groups == 1 and self.tie_groups is None and not self.unit:
-            return self._drop_from_one_block(rows)
-        return drop_from_blocks(self, rows, self.queries, self.weighting)
+    @property
+    def is_one_block(self) -> bool:
+        """Whether this is a global ranking with ties included: L is the centring up to a factor."""
+        return self.queries.n_groups == 1 and self.tie_groups is None and not self.unit
 
-    def _drop_from_one_block(self, rows: np.ndarray) -> Removal:
-        """A global ranking is the centring C up to a factor, and C - C' is the projector on span{C e_i: i in H}."""
-        n, h = self.n_rows, rows.shape[0]
+    def drop(self, rows: np.ndarray) -> Removal:
+        if not self.is_one_block:
+            return drop_from_blocks(self, rows, self.queries, self.weighting)
+        # C - C' is the projector on span{C e_i: i in H}, and E_HᵀC E_H = I - 1 1ᵀ / n.
+        h = rows.shape[0]
+        scale = self._scale_without(h)
+        inside = la.cholesky(np.eye(h) - 1.0 / self.n_rows, lower=True)
+        columns = np.sqrt(self._outer[0]) * la.solve_triangular(inside, np.eye(h), lower=True).T
+        pull = columns.T @ (self.scores[rows] - self.scores.mean(axis=0))
+        return Removal(rows, columns, np.ones(h), columns @ pull, scale, centred=True)
+
+    def drop_half(self, rows: np.ndarray) -> HalfRemoval:
+        if self.is_one_block:
+            return HalfRemoval(rows, scale=self._scale_without(rows.shape[0]), centred=True)
+        return drop_half_from_blocks(self, rows, self.queries, self.weighting)
+
+    def _scale_without(self, h: int) -> float:
+        """Factor of the centring of a global ranking of n - h rows over that of n rows."""
+        n = self.n_rows
         if h >= n:
             raise ValueError("All rows would leave the global ranking: nothing is left to train on.")
-        columns = np.full((n, h), -1.0 / n)
-        columns[rows, np.arange(h)] += 1.0
-        inside = np.eye(h) - 1.0 / n
-        columns = la.solve_triangular(la.cholesky(inside, lower=True), columns.T, lower=True).T
-        columns *= np.sqrt(self.weights[0] * n)
         rest = query_weights(self.weighting, np.array([n - h]), np.array([(n - h) * (n - h - 1) // 2]))
-        scale = float(rest[0] * (n - h) / (self.weights[0] * n))
-        return Removal(np.arange(n), columns, np.ones(h), columns @ (columns.T @ self.scores), scale)
+        return float(rest[0] * (n - h) / self._outer[0])
+
+
+def _inverse_root(values: np.ndarray) -> np.ndarray:
+    return np.divide(1.0, np.sqrt(values), out=np.zeros_like(values), where=values > 0)
 
 
 def _tie_groups(scores: np.ndarray, queries: Groups) -> tuple[Groups, np.ndarray]:

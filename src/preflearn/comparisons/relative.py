@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 import scipy.sparse as sp
 
+from ..numerics.memory import require_memory
 from .base import Comparisons, Removal
 from .blockwise import drop_from_blocks
 from .grouping import Groups
@@ -29,6 +30,7 @@ class RelativeComparisons(Comparisons):
     def __init__(self, scores: np.ndarray, queries: Groups, *, weighting: str = "pair"):
         if scores.shape[1] != 1:
             raise ValueError("Cost 'relative' depends on the scores: one output at a time.")
+        _require_memory_for_blocks(queries)
         self.n_rows = scores.shape[0]
         self.scores = scores
         self.queries = queries
@@ -55,9 +57,17 @@ class RelativeComparisons(Comparisons):
         return out
 
     def blocks(self, V: np.ndarray, n_rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for members, block in zip(self._members, self._blocks, strict=True):
-            part = V[members]
-            yield part, block @ part
+        # Small queries go together, so that the sum over blocks is not updated once for each of them.
+        batch = (np.cumsum(self.queries.counts) - 1) // n_rows
+        for first, last in _runs(batch):
+            part = V[np.concatenate(self._members[first:last])]
+            image = np.empty_like(part)
+            start = 0
+            for block in self._blocks[first:last]:
+                rows = slice(start, start + block.shape[0])
+                image[rows] = block @ part[rows]
+                start = rows.stop
+            yield part, image
 
     def diagonal(self) -> np.ndarray:
         out = np.empty(self.n_rows)
@@ -92,6 +102,22 @@ class RelativeComparisons(Comparisons):
 
     def drop(self, rows: np.ndarray) -> Removal:
         return drop_from_blocks(self, rows, self.queries, self.weighting)
+
+
+def _require_memory_for_blocks(queries: Groups) -> None:
+    n = queries.counts.astype(np.int64)
+    largest = int(n.max(initial=0))
+    require_memory(
+        8 * (int((n * n).sum()) + 2 * largest * largest),  # the blocks, and two temporary ones
+        f"cost='relative' with a block of {largest} × {largest} for the largest query",
+        "Use cost='magnitude' or 'unit', which need no such block, or smaller queries.",
+    )
+
+
+def _runs(labels: np.ndarray) -> Iterator[tuple[int, int]]:
+    """First and last + 1 of each run of equal neighbours."""
+    edges = np.flatnonzero(np.diff(labels, prepend=-1, append=-1))
+    yield from zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
 
 
 def _relative_block(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:

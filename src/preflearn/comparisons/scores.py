@@ -26,6 +26,7 @@ def compare_scores(
     cost: str = "magnitude",
     ties: str = "include",
     weighting: str = "pair",
+    allow_none: bool = False,
 ) -> Comparisons:
     """The comparisons that scores within queries imply.
 
@@ -39,6 +40,8 @@ def compare_scores(
     ties : {"include", "exclude"}
         Whether pairs with equal scores are pulled together; costs "unit" and "relative" leave them out always.
     weighting : {"pair", "item", "query"}
+    allow_none : bool
+        Accept scores without any pair that can be compared, as a part of more to come may be.
 
     Returns
     -------
@@ -47,7 +50,7 @@ def compare_scores(
     Raises
     ------
     ValueError
-        If no pair at all can be compared.
+        If no pair at all can be compared, unless `allow_none`.
 
     Examples
     --------
@@ -70,7 +73,7 @@ def compare_scores(
         comparisons = QueryComparisons(
             scores, queries, weighting=weighting, exclude_ties=ties == "exclude", unit=cost == "unit"
         )
-    if comparisons.n_comparisons == 0:
+    if comparisons.n_comparisons == 0 and not allow_none:
         raise ValueError(_nothing_to_compare(queries, cost, ties))
     return comparisons
 

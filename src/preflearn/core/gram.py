@@ -47,12 +47,13 @@ def feature_gram(features, comparisons: Comparisons) -> np.ndarray:
 
 
 def _sparse_gram(features, comparisons: Comparisons) -> np.ndarray:
-    A = np.zeros((features.shape[1], features.shape[1]), dtype=features.dtype, order="F")
+    # In float64: the terms of different sign cancel where a column has a large mean.
+    A = np.zeros((features.shape[1], features.shape[1]), order="F")
     for indicator, coefficients in comparisons.indicators():
         folded = sp.csr_array(indicator.T @ features)
         scaled = folded.multiply(coefficients[:, None])
         A += (folded.T @ scaled.tocsr()).toarray()
-    return A
+    return A.astype(features.dtype, copy=False)
 
 
 def feature_gram_diagonal(features, comparisons: Comparisons) -> np.ndarray:

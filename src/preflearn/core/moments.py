@@ -1,8 +1,9 @@
 r"""Statistics of fixed width that add and subtract.
 
-For features Φ of width n, (Φᵀ L Φ, Φᵀ b) of disjoint sets of queries add up: training in chunks, forgetting, clusters and
-one-pass cross-validation are sums of these. The rows of one global ranking do not split into queries; for them the
-centred moments Σ (φ - μ)(φ - μ)ᵀ, Σ (φ - μ)(s - σ)ᵀ with the means μ and σ are kept and merged pairwise, which is stable.
+For features Φ of width n, (Φᵀ L Φ, Φᵀ b) of disjoint sets of queries add up: training in chunks, forgetting, clusters
+and one-pass cross-validation are sums of these. The rows of one global ranking do not split into queries; for them the
+centred moments Σ (φ - μ)(φ - μ)ᵀ, Σ (φ - μ)(s - σ)ᵀ with the means μ and σ are kept and merged pairwise, which is
+stable.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class GlobalMoments:
         return cls(
             feature_gram(features, centring).astype(np.float64, copy=False),
             feature_moment(features, centring.target).astype(np.float64, copy=False),
-            np.asarray(features.mean(axis=0), dtype=np.float64).ravel(),
+            np.asarray(features.mean(axis=0, dtype=np.float64)).ravel(),
             scores.mean(axis=0),
             m,
             weighting,

@@ -14,7 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..comparisons import Comparisons
-from ..numerics.linalg import cholesky_in_place, cholesky_solve, eigh_in_place
+from ..numerics.linalg import (
+    cholesky_in_place,
+    cholesky_solve,
+    eigh_in_place,
+    one_norm,
+    reciprocal_condition,
+    restore_lower,
+)
 from .gram import feature_gram, feature_moment
 
 
@@ -33,7 +40,7 @@ class RidgeProblem:
         Takes x to the coefficients of the learner (a = S x, or w = x).
     """
 
-    matrix: np.ndarray
+    matrix: np.ndarray | None
     rhs: np.ndarray
     recover: Callable[[np.ndarray], np.ndarray]
 
@@ -45,11 +52,16 @@ class RidgeProblem:
         B = self._take_matrix()
         diagonal = np.diagonal(B).copy()
         np.fill_diagonal(B, diagonal + B.dtype.type(alpha))
+        in_doubt = alpha <= _rounding(B.shape[0], B.dtype, float(diagonal.max()))
+        norm = one_norm(B.T) if in_doubt else 0.0
         try:
-            return cholesky_solve(cholesky_in_place(B), self.rhs)
+            factor = cholesky_in_place(B)
+            if in_doubt:
+                _refuse_below(np.finfo(B.dtype).eps, factor, norm)
+            return cholesky_solve(factor, self.rhs)
         except np.linalg.LinAlgError:
             # alpha is lost in the rounding of B. Cholesky has used the lower triangle; the upper one still holds B.
-            _restore_from_upper(B, diagonal)
+            restore_lower(B, diagonal)
             return _spectrum(B, self.rhs, self.recover).solve_ridge(alpha)
 
     def spectrum(self) -> Spectrum:
@@ -57,7 +69,7 @@ class RidgeProblem:
         return _spectrum(self._take_matrix(), self.rhs, self.recover)
 
     def _take_matrix(self) -> np.ndarray:
-        B, self.matrix = self.matrix, None  # type: ignore[assignment]
+        B, self.matrix = self.matrix, None
         if B is None:
             raise RuntimeError(
                 "This RidgeProblem has been solved already: its matrix was used up. Build it anew."
@@ -88,11 +100,20 @@ class Spectrum:
 
     def solve_ridge(self, alpha: float) -> np.ndarray:
         """x = V (Λ + λ)⁻¹ Vᵀ c, shape (n, v)."""
-        return self.vectors @ (self.projected / (self.values + alpha)[:, None])
+        return self.vectors @ self._shrink(alpha)
+
+    def _shrink(self, alpha: float) -> np.ndarray:
+        """(Λ + λ)⁻¹ Vᵀ c. Where λ itself is below rounding, so is what lies outside of the range of B: left out."""
+        largest = float(self.values[-1])
+        rounding = _rounding(1, self.values.dtype, largest)
+        inverse = 1.0 / np.maximum(self.values + alpha, np.finfo(self.values.dtype).tiny)
+        if alpha <= rounding:
+            inverse[self.values <= rounding] = 0.0
+        return self.projected * inverse[:, None]
 
     def path(self, alphas: Sequence[float]) -> np.ndarray:
         """The coefficients at every alpha, shape (len(alphas), n, v), by one matrix product."""
-        shrunk = [self.projected / (self.values + alpha)[:, None] for alpha in alphas]
+        shrunk = [self._shrink(alpha) for alpha in alphas]
         n_outputs = self.projected.shape[1]
         x = self.recover(self.vectors @ np.concatenate(shrunk, axis=1))
         return np.stack([x[:, i * n_outputs : (i + 1) * n_outputs] for i in range(len(alphas))])
@@ -123,15 +144,23 @@ def primal_problem(features, comparisons: Comparisons) -> RidgeProblem:
 def solve_on_basis(K_MR: np.ndarray, K_RR: np.ndarray, comparisons: Comparisons, alpha: float) -> np.ndarray:
     """β of the reduced set at one λ, without its features: (K_RM L K_MR + λ K_RR) β = K_RM b.
 
-    Saves the m r² operations of Φ = K_MR C⁻ᵀ, but squares the condition of K_RR: only for a well conditioned K_RR.
+    Saves the m r² operations of Φ = K_MR C⁻ᵀ, but its condition is that of the features times that of K_RR.
 
     Returns
     -------
     ndarray of shape (r, v)
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If fewer than a third of the digits would be left; the features give an accurate answer then.
     """
     B = feature_gram(K_MR, comparisons)
     B += B.dtype.type(alpha) * K_RR
-    return cholesky_solve(cholesky_in_place(B), feature_moment(K_MR, comparisons.target))
+    norm = one_norm(B.T)
+    factor = cholesky_in_place(B)
+    _refuse_below(np.finfo(B.dtype).eps ** (2 / 3), factor, norm)
+    return cholesky_solve(factor, feature_moment(K_MR, comparisons.target))
 
 
 def _unchanged(x: np.ndarray) -> np.ndarray:
@@ -149,7 +178,11 @@ def _spectrum(B: np.ndarray, rhs: np.ndarray, recover) -> Spectrum:
     return Spectrum(np.maximum(values, 0), vectors, vectors.T @ rhs, recover)
 
 
-def _restore_from_upper(B: np.ndarray, diagonal: np.ndarray) -> None:
-    for j in range(B.shape[0] - 1):
-        B[j + 1 :, j] = B[j, j + 1 :]
-    np.fill_diagonal(B, diagonal)
+def _rounding(n: int, dtype: np.dtype, largest: float) -> float:
+    """Size of the rounding errors in n sums of numbers up to ``largest``."""
+    return 10 * n * float(np.finfo(dtype).eps) * largest
+
+
+def _refuse_below(least: float, factor: np.ndarray, norm: float) -> None:
+    if reciprocal_condition(factor, norm) < least:
+        raise np.linalg.LinAlgError("the system is too ill-conditioned for Cholesky factorisation")

@@ -38,7 +38,6 @@ from ..comparisons.queries import QueryComparisons
 from ..numerics.linalg import add_gram, cholesky_in_place, cholesky_solve, mirror_lower
 from .problem import Spectrum, dual_problem, primal_problem
 
-
 # Refinement of the primal solution stops at this relative residual, or when it no longer shrinks.
 _REFINED = 1e-14
 _MAX_REFINEMENTS = 20
@@ -287,7 +286,7 @@ class PrimalAtAlpha(TransductionAtAlpha):
     def _refine(
         self, normal: _BlocksAndColumns, rows: np.ndarray, fidelity: float, rhs: np.ndarray
     ) -> np.ndarray:
-        """Solve (E_VᵀE_V + γ I) ŷ = rhs. For small λ blocks and columns of the normal matrix nearly cancel; E does not."""
+        """Solve (E_VᵀE_V + γ I) ŷ = rhs. Its blocks and columns nearly cancel for small λ, those of E do not."""
         scores = np.zeros((self._W.shape[0], rhs.shape[1]))
         residual, size = rhs, np.inf
         for _ in range(_MAX_REFINEMENTS):

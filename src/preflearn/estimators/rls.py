@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.metrics import r2_score
 
-from ..comparisons import PointwiseComparisons, QueryComparisons, one_group
-from ..kernels.functions import n_items
+from ..comparisons import Comparisons, Groups, PointwiseComparisons, QueryComparisons, one_group
+from ..kernels.functions import n_items, take_items
 from ..kernels.inputs import read_items
 from .base import SquaredLossModel
+from .combined import read_scores_and_pairs, refuse_without_pairs
 from .validation import read_alpha, read_scores
 
 
@@ -70,6 +72,9 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
     array([21.])
     """
 
+    # A regressor compares no rows: labels that a splitter or a scorer receives are not for its own score.
+    __metadata_request__score = {"qid": False}
+
     def __init__(
         self,
         alpha=1.0,
@@ -103,13 +108,18 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
         self.max_iter = max_iter
         self.verbose = verbose
 
-    def fit(self, X, y):
-        """Learn from one target per row.
+    def fit(self, X, y, *, pairs=None, magnitude=None, weight=None):
+        """Learn from one target per row, and from preferences beside them.
 
         Parameters
         ----------
         X : array-like or sparse of shape (m, n), kernel matrix (m, m), or sequence of objects
         y : array-like of shape (m,) or (m, v)
+        pairs : int array of shape (l, 2), optional
+            Preferences beside the scores: row ``pairs[k, 0]`` is preferred to row ``pairs[k, 1]``, labelled or not.
+            The loss gains Σ_k weight_k (magnitude_k - (f(x_h) - f(x_j)))², and y may be NaN where not known.
+        magnitude, weight : array-like of shape (l,) or float, optional
+            By how much, and the factor of the squared error; 1 by default.
 
         Returns
         -------
@@ -118,13 +128,45 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
         alpha = read_alpha(self.alpha)
         kernel = self._read_kernel()
         X = read_items(self, X, kernel, reset=True)
+        if pairs is not None:
+            return self._fit_with_pairs(X, kernel, alpha, y, pairs, magnitude, weight)
+        refuse_without_pairs(magnitude, weight)
         scores, single = read_scores(y, n_items(X), estimator=self)
-        task = _least_squares(scores, self.fit_intercept)
-        fit = self._fit_tasks(X, kernel, [task], alpha, single)
+        fit = self._fit_tasks(
+            X, kernel, self._compare(scores), alpha, single, with_mean=bool(self.fit_intercept)
+        )
+        self._set_intercept(
+            None if fit.mean_prediction is None else scores.mean(axis=0) - fit.mean_prediction
+        )
+        return self
+
+    def _set_intercept(self, intercept: np.ndarray | None) -> None:
+        """Store the constant of each output in the type of the coefficients, so that single precision stays so."""
         self.__dict__.pop("intercept_", None)
+        if intercept is not None:
+            coef = self.coef_ if hasattr(self, "coef_") else self.dual_coef_
+            self.intercept_ = float(intercept[0]) if coef.ndim == 1 else intercept.astype(coef.dtype)
+
+    def _compare(self, scores: np.ndarray, queries: Groups | None = None) -> list[Comparisons]:
+        """L = I, or the centring that an unregularised intercept leaves; all outputs share it."""
+        if not self.fit_intercept:
+            return [PointwiseComparisons(scores)]
+        return [QueryComparisons(scores, one_group(scores.shape[0]), weighting="item")]
+
+    def _fit_with_pairs(self, X, kernel, alpha, y, pairs, magnitude, weight):
+        data = read_scores_and_pairs(self, y, pairs, magnitude, weight, n_items(X))
+        tasks: list[Comparisons] = [data.add_to(task) for task in self._compare(data.scores)]
+        self._fit_tasks(X, kernel, tasks, alpha, data.single)
+        self._set_intercept(None)
         if self.fit_intercept:
-            intercept = scores.mean(axis=0) - fit.mean_prediction
-            self.intercept_ = float(intercept[0]) if single else intercept
+            # The intercept is the mean residual of the labelled rows: preferences do not see it.
+            labelled = take_items(X, data.labelled)
+            f = (
+                np.asarray(labelled @ self.coef_.T)
+                if hasattr(self, "coef_")
+                else self._expand(labelled, kernel)
+            )
+            self._set_intercept((data.scores - f.reshape(data.scores.shape)).mean(axis=0))
         return self
 
     def score(self, X, y, *, qid=None, sample_weight=None):
@@ -147,10 +189,3 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
                 "RLS.score is R² and takes no qid; use preflearn.metrics.concordance(y, model.predict(X), qid)."
             )
         return r2_score(y, self.predict(X), sample_weight=sample_weight)
-
-
-def _least_squares(scores, fit_intercept: bool):
-    """L = I, or the centring that an unregularised intercept leaves."""
-    if not fit_intercept:
-        return PointwiseComparisons(scores)
-    return QueryComparisons(scores, one_group(scores.shape[0]), weighting="item")

@@ -1,5 +1,6 @@
 """Exact cross-validation, honest performance estimates, and splitters that know of queries."""
 
+from .cross_validation import cross_val_predict
 from .splitters import LeavePairOut, LeaveQueryOut, QueryKFold
 
-__all__ = ["LeavePairOut", "LeaveQueryOut", "QueryKFold"]
+__all__ = ["LeavePairOut", "LeaveQueryOut", "QueryKFold", "cross_val_predict"]

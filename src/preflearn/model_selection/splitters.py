@@ -6,11 +6,11 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_random_state
+from sklearn.utils import assert_all_finite, check_random_state, column_or_1d
 from sklearn.utils.metadata_routing import _MetadataRequester
 from sklearn.utils.validation import _num_samples
 
-from ..comparisons import Groups, encode_queries
+from ..comparisons import Groups, compare_scores, encode_queries
 
 
 class _QuerySplitter(_MetadataRequester):
@@ -19,7 +19,8 @@ class _QuerySplitter(_MetadataRequester):
     __metadata_request__split = {"qid": True, "groups": True}
 
     def __repr__(self) -> str:
-        arguments = ", ".join(f"{name}={value!r}" for name, value in sorted(vars(self).items()))
+        given = sorted((name, value) for name, value in vars(self).items() if not name.startswith("_"))
+        arguments = ", ".join(f"{name}={value!r}" for name, value in given)
         return f"{type(self).__name__}({arguments})"
 
     def _read_queries(self, X: Any, groups: Any, qid: Any) -> Groups:
@@ -33,7 +34,7 @@ class _QuerySplitter(_MetadataRequester):
                 f"{type(self).__name__} keeps queries whole and needs their labels: pass qid=... "
                 "(through scikit-learn's searches: set_config(enable_metadata_routing=True) and fit(X, y, qid=qid))."
             )
-        return encode_queries(labels, _num_samples(X))
+        return encode_queries(labels, _num_samples(X))  # X may be the labels themselves
 
 
 class QueryKFold(_QuerySplitter):
@@ -43,8 +44,8 @@ class QueryKFold(_QuerySplitter):
     ----------
     n_splits : int, default=5
     shuffle : bool, default=False
-        Draw the order of the queries before they are dealt out; without, larger queries are dealt first (ties by first
-        appearance), which evens out the folds.
+        Deal the queries out in random order; without, larger queries are dealt first (ties by first appearance), which
+        evens out the folds best. Each query goes to the fold with the fewest rows so far.
     random_state : int, RandomState or None
         For the shuffle.
 
@@ -66,9 +67,9 @@ class QueryKFold(_QuerySplitter):
             raise ValueError(
                 "random_state would be ignored without shuffle=True: set shuffle=True or leave random_state out."
             )
-        self.n_splits = int(n_splits)
-        self.shuffle = shuffle
-        self.random_state = random_state
+        self.n_splits: int = int(n_splits)
+        self.shuffle: bool = shuffle
+        self.random_state: Any = random_state
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, qid: Any = None) -> int:
         """The number of folds."""
@@ -87,8 +88,8 @@ class QueryKFold(_QuerySplitter):
         queries = self._read_queries(X, groups, qid)
         if queries.n_groups < self.n_splits:
             raise ValueError(
-                f"{self.n_splits} folds of whole queries need at least {self.n_splits} queries: found {queries.n_groups}. "
-                "Use a smaller n_splits."
+                f"{self.n_splits} folds of whole queries need at least {self.n_splits} queries: "
+                f"found {queries.n_groups}. Use a smaller n_splits."
             )
         fold_of_row = self._deal(queries)[queries.codes]
         for fold in range(self.n_splits):
@@ -99,10 +100,9 @@ class QueryKFold(_QuerySplitter):
         """The fold of each query: each goes to the fold with the fewest rows so far."""
         if self.shuffle:
             order = check_random_state(self.random_state).permutation(queries.n_groups)
-            return _round_robin(order, self.n_splits)
-        first_row = np.full(queries.n_groups, queries.n_rows)
-        np.minimum.at(first_row, queries.codes, np.arange(queries.n_rows))
-        order = np.lexsort((first_row, -queries.counts))
+        else:
+            first_row = queries.order[queries.starts[:-1]]
+            order = np.lexsort((first_row, -queries.counts))
         fold = np.empty(queries.n_groups, dtype=np.int64)
         load = np.zeros(self.n_splits, dtype=np.int64)
         for query in order:
@@ -125,20 +125,25 @@ class LeaveQueryOut(_QuerySplitter):
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, qid: Any = None) -> int:
         """The number of queries."""
         labels = groups if qid is None else qid
-        if labels is None:
-            raise ValueError("LeaveQueryOut counts queries and needs their labels: pass qid=...")
-        return encode_queries(labels, _num_samples(labels)).n_groups
+        return self._read_queries(labels, groups, qid).n_groups
 
     def split(self, X: Any, y: Any = None, groups: Any = None, qid: Any = None):
-        """Yield (train, test) row numbers, one pair per query in order of first appearance of sorted labels."""
+        """Yield (train, test) row numbers, one pair per query.
+
+        Parameters
+        ----------
+        X : array-like of m rows
+        y : ignored
+        groups, qid : array-like of shape (m,)
+            Query labels; one of the two.
+        """
         queries = self._read_queries(X, groups, qid)
         if queries.n_groups < 2:
             raise ValueError(
                 "LeaveQueryOut needs at least two queries: found one. Use LeavePairOut for a global ranking."
             )
         for query in range(queries.n_groups):
-            test = queries.rows(query)
-            yield np.setdiff1d(np.arange(queries.n_rows), test, assume_unique=True), test
+            yield np.flatnonzero(queries.codes != query), queries.rows(query)
 
 
 class LeavePairOut(_MetadataRequester):
@@ -159,27 +164,31 @@ class LeavePairOut(_MetadataRequester):
         return "LeavePairOut()"
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, qid: Any = None) -> int:
-        """The number of pairs with different scores."""
-        return sum(1 for _ in self._pairs(y, qid))
+        """The number of pairs with different scores. O(m log m)."""
+        scores, queries = self._read_scores(y, qid)
+        return compare_scores(scores[:, None], queries, ties="exclude").n_comparisons
 
     def split(self, X: Any, y: Any = None, groups: Any = None, qid: Any = None):
         """Yield (train, test) row numbers; the test set is a pair i < j."""
         everything = np.arange(_num_samples(X))
-        for i, j in self._pairs(y, qid):
-            yield np.delete(everything, [i, j]), np.array([i, j])
+        scores, queries = self._read_scores(y, qid)
+        if scores.shape[0] != everything.shape[0]:
+            raise ValueError(f"X has {everything.shape[0]} rows, y has {scores.shape[0]}.")
+        compare_scores(scores[:, None], queries, ties="exclude")  # refuses scores without a pair
+        for i in everything:
+            partners = (
+                i
+                + 1
+                + np.flatnonzero(
+                    (queries.codes[i + 1 :] == queries.codes[i]) & (scores[i + 1 :] != scores[i])
+                )
+            )
+            for j in partners:
+                yield np.delete(everything, [i, j]), np.array([i, j])
 
-    def _pairs(self, y: Any, qid: Any):
+    def _read_scores(self, y: Any, qid: Any) -> tuple[np.ndarray, Groups]:
         if y is None:
             raise ValueError("LeavePairOut holds out pairs with different scores and needs y.")
-        y = np.asarray(y)
-        queries = encode_queries(qid, y.shape[0])
-        for i in range(y.shape[0]):
-            partners = np.flatnonzero((queries.codes == queries.codes[i]) & (y != y[i]))
-            for j in partners[partners > i]:
-                yield i, int(j)
-
-
-def _round_robin(order: np.ndarray, n_folds: int) -> np.ndarray:
-    fold = np.empty(order.shape[0], dtype=np.int64)
-    fold[order] = np.arange(order.shape[0]) % n_folds
-    return fold
+        scores = column_or_1d(y, dtype=np.float64, input_name="y")
+        assert_all_finite(scores, input_name="y")
+        return scores, encode_queries(qid, scores.shape[0])

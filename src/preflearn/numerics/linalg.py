@@ -1,6 +1,7 @@
 """The few factorisations the library uses, in place and on one triangle.
 
-Arrays are C-contiguous for the rest of the library; LAPACK reads the transpose of such a symmetric array without a copy.
+Arrays are C-contiguous for the rest of the library; LAPACK reads the transpose of such a symmetric array without a
+copy.
 """
 
 from __future__ import annotations
@@ -40,6 +41,18 @@ def cholesky_in_place(A: np.ndarray, *, clean: bool = False) -> np.ndarray:
     return factor
 
 
+def reciprocal_condition(factor: np.ndarray, norm: float) -> float:
+    """An estimate of 1 / (‖A‖₁ ‖A⁻¹‖₁) from the lower factor of A and its norm ‖A‖₁. O(n²)."""
+    pocon = get_lapack_funcs("pocon", (factor,))
+    return float(pocon(factor, norm, uplo="L")[0])
+
+
+def restore_lower(A: np.ndarray, diagonal: np.ndarray) -> None:
+    """Undo `cholesky_in_place` without ``clean``: the upper triangle still holds A."""
+    mirror_lower(A.T)
+    np.fill_diagonal(A, diagonal)
+
+
 def cholesky_solve(factor: np.ndarray, B: np.ndarray) -> np.ndarray:
     """(C Cᵀ)⁻¹ B for the lower factor C."""
     potrs = get_lapack_funcs("potrs", (factor, B))
@@ -76,7 +89,7 @@ class KernelFactor:
     C : ndarray of shape (rank, rank), Fortran order
         Lower triangular, K[pivots][:, pivots] = C Cᵀ.
     well_conditioned : bool
-        Whether systems in K itself, rather than in its factor, can be solved to half of the digits.
+        Whether the condition of K leaves half of the digits: then systems in K itself may be tried.
     """
 
     F: np.ndarray
@@ -95,7 +108,7 @@ class KernelFactor:
         return beta
 
 
-def factor_kernel(K: np.ndarray) -> KernelFactor:
+def factor_kernel(K: np.ndarray, *, overwrite: bool = False) -> KernelFactor:
     """Factor a positive semidefinite kernel matrix; linearly dependent items are set aside, not crashed on.
 
     Plain Cholesky first (a third of r³ at full BLAS speed); when K is singular to working precision, Cholesky with
@@ -104,7 +117,7 @@ def factor_kernel(K: np.ndarray) -> KernelFactor:
     Parameters
     ----------
     K : ndarray of shape (r, r)
-        Symmetric; not modified.
+        Symmetric; not modified, unless ``overwrite`` allows the factor to take its memory.
 
     Raises
     ------
@@ -117,29 +130,47 @@ def factor_kernel(K: np.ndarray) -> KernelFactor:
         raise ValueError(
             "The kernel matrix has no positive diagonal entry: the kernel of these items is zero."
         )
-    tolerance = K.shape[0] * float(np.finfo(K.dtype).eps) * largest
+    diagonal = diagonal.copy()
+    eps = float(np.finfo(K.dtype).eps)
+    tolerance = K.shape[0] * eps * largest
+    norm = one_norm(K)
+    A = K.T if overwrite and K.flags.c_contiguous else np.array(K.T, order="F")
     try:
-        C = cholesky_in_place(np.array(K.T, order="F"), clean=True)
+        C = cholesky_in_place(A)
+        if np.min(np.diagonal(C)) ** 2 <= tolerance:
+            raise np.linalg.LinAlgError("singular to working precision")
     except np.linalg.LinAlgError:
-        return _factor_with_pivots(K, tolerance)
-    if np.min(np.diagonal(C)) ** 2 <= tolerance:
-        return _factor_with_pivots(K, tolerance)
-    pocon = get_lapack_funcs("pocon", (C,))
-    reciprocal_condition, _ = pocon(C, float(np.abs(K).sum(axis=0).max()), uplo="L")
-    well_conditioned = reciprocal_condition > np.sqrt(np.finfo(K.dtype).eps)
+        restore_lower(A, diagonal)
+        return _factor_with_pivots(A, diagonal, tolerance)
+    well_conditioned = reciprocal_condition(C, norm) > np.sqrt(eps)
+    _clear_upper(C)
     return KernelFactor(F=C, pivots=np.arange(K.shape[0]), C=C, well_conditioned=bool(well_conditioned))
 
 
-def _factor_with_pivots(K: np.ndarray, tolerance: float) -> KernelFactor:
-    pstrf = get_lapack_funcs("pstrf", (K,))
-    packed, order, rank, _ = pstrf(np.array(K.T, order="F"), lower=True, tol=tolerance)
+def one_norm(K: np.ndarray) -> float:
+    """‖K‖₁ of a symmetric C-contiguous K: the largest sum of absolute values in a row, in blocks of rows."""
+    step = max(1, (1 << 20) // K.shape[0])
+    return max(
+        float(np.abs(K[start : start + step]).sum(axis=1).max()) for start in range(0, K.shape[0], step)
+    )
+
+
+def _clear_upper(C: np.ndarray) -> None:
+    for j in range(1, C.shape[0]):
+        C[:j, j] = 0
+
+
+def _factor_with_pivots(A: np.ndarray, diagonal: np.ndarray, tolerance: float) -> KernelFactor:
+    """The same with diagonal pivoting, in the memory of the Fortran-ordered A."""
+    pstrf = get_lapack_funcs("pstrf", (A,))
+    packed, order, rank, _ = pstrf(A, lower=True, tol=tolerance, overwrite_a=True)
     order = order - 1
     rank = int(rank)
-    F = np.zeros((K.shape[0], rank), dtype=K.dtype)
-    F[order] = np.tril(packed)[:, :rank]
-    left = np.diagonal(K) - np.einsum("ij,ij->i", F, F)
+    F = np.zeros((A.shape[0], rank), dtype=A.dtype)
+    F[order] = np.tril(packed[:, :rank])
+    left = diagonal - np.einsum("ij,ij->i", F, F)
     worst = float(left.min())
-    if worst < -np.sqrt(np.finfo(K.dtype).eps) * float(np.diagonal(K).max()):
+    if worst < -np.sqrt(np.finfo(A.dtype).eps) * float(diagonal.max()):
         raise ValueError(_not_positive(worst))
     pivots = order[:rank]
     return KernelFactor(F=F, pivots=pivots, C=np.asfortranarray(F[pivots]))
@@ -169,3 +200,31 @@ def mirror_lower(A: np.ndarray) -> np.ndarray:
         square = A[start:stop, start:stop]
         square[...] = np.tril(square) + np.tril(square, -1).T
     return A
+
+
+def inverse_in_place(A: np.ndarray) -> np.ndarray:
+    """The inverse of the positive definite Fortran-ordered A in its memory, both triangles filled. n³ operations.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If A is not positive definite.
+    """
+    potri = get_lapack_funcs("potri", (A,))
+    inverse, info = potri(cholesky_in_place(A), lower=True, overwrite_c=True)
+    if info != 0:
+        raise np.linalg.LinAlgError(f"diagonal entry {info} of the factor is zero")
+    return mirror_lower(inverse)
+
+
+def solve_checked(A: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, float]:
+    """A⁻¹ B by LU with the estimated reciprocal condition number of A (0 when A is singular)."""
+    if A.shape[0] == 0:
+        return B, 1.0
+    getrf, gecon, getrs = get_lapack_funcs(("getrf", "gecon", "getrs"), (A, B))
+    norm = float(np.abs(A).sum(axis=0).max(initial=0.0))
+    factor, pivots, info = getrf(A)
+    if info > 0:
+        return np.zeros_like(B), 0.0
+    reciprocal, _ = gecon(factor, norm)
+    return getrs(factor, pivots, B)[0], float(reciprocal)

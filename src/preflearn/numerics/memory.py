@@ -32,8 +32,8 @@ def require_memory(n_bytes: int, what: str, remedy: str = _REMEDY) -> None:
     available = available_bytes()
     if available is not None and n_bytes > _HEADROOM * available:
         raise MemoryError(
-            f"{what[:1].upper()}{what[1:]} needs {_gigabytes(n_bytes)}, and {_gigabytes(available)} of memory is available. "
-            + remedy
+            f"{what[:1].upper()}{what[1:]} needs {_gigabytes(n_bytes)}, and {_gigabytes(available)} of memory is "
+            f"available. {remedy}"
         )
 
 

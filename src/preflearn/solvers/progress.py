@@ -47,3 +47,31 @@ class Stages:
         print(f"[{self._owner}] {name} ...", file=sys.stderr, end="", flush=True)
         yield Stage(f"\n[{self._owner}] {name}")
         print(f" {time.perf_counter() - start:.2f} s", file=sys.stderr, flush=True)
+
+
+class Counter:
+    """Counts what is done of a known total on standard error, at most twice a second; silent unless ``verbose``.
+
+    Examples
+    --------
+    >>> count = Counter("cross_val_predict", 10, "folds", verbose=0)
+    >>> count(3)
+    """
+
+    def __init__(self, owner: str, total: int, what: str, verbose: int):
+        self._text = f"[{owner}] {{}} of {total} {what}"
+        self._total = total
+        self._silent = not verbose
+        self._last = 0.0
+
+    def __call__(self, done: int) -> None:
+        now = time.perf_counter()
+        if self._silent or (done < self._total and now - self._last < 0.5):
+            return
+        self._last = now
+        print(
+            "\r" + self._text.format(done),
+            file=sys.stderr,
+            end="\n" if done >= self._total else "",
+            flush=True,
+        )

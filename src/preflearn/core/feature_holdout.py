@@ -1,0 +1,281 @@
+r"""Hold-out for features, through Z = Φ U with Zᵀ L Z = diag(s).
+
+With D = diag(1 / (s + λ)) and c = Zᵀ b the weights are w = D c. When comparisons leave, L' = L - N diag(σ) Nᵀ and
+b' = b - d; with Y = Zᵀ N,
+
+    P = D + D Y (diag(σ) - Yᵀ D Y)⁻¹ Yᵀ D,    w' = P (c - Zᵀ d).
+
+When basis vectors H of a reduced set leave, w' must satisfy Eᵀ w' = 0 with E = Uᵀ (C⁻¹)[:, H]:
+
+    w' ← w' - P E (Eᵀ P E)⁻¹ Eᵀ w'.
+
+A fold that is larger than the width of the features, or whose small system is ill conditioned (a tiny λ), is trained on
+the remaining rows in the same coordinates instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import scipy.linalg as la
+
+from ..comparisons import Comparisons
+from ..numerics.linalg import KernelFactor, eigh_in_place, solve_checked
+from .gram import feature_gram, feature_moment
+from .holdout import STABLE, HoldOut, rows_outside
+from .problem import RidgeProblem
+
+# Folds of whole queries up to this many rows go to the compiled loop.
+_SMALL_FOLD = 64
+
+
+class FeatureHoldOut(HoldOut):
+    """Exact hold-out in the space of the features.
+
+    Parameters
+    ----------
+    features : ndarray or sparse array of shape (m, n)
+        Φ.
+    comparisons : Comparisons
+    intercept : bool
+    factor : KernelFactor, optional
+        Of K_RR, when the features are those of a reduced set: held-out basis vectors leave the model too.
+    basis_indices : ndarray of shape (r,), optional
+        The rows that are basis vectors.
+
+    Notes
+    -----
+    O(m n²) once, then O(n k²) for a fold of k lost comparisons and an alpha. Two arrays of the size of Φ.
+    """
+
+    def __init__(
+        self,
+        features,
+        comparisons: Comparisons,
+        *,
+        intercept: bool = False,
+        factor: KernelFactor | None = None,
+        basis_indices: np.ndarray | None = None,
+    ):
+        self.comparisons = comparisons
+        self.intercept = intercept
+        A = feature_gram(features, comparisons).astype(np.float64, copy=False)
+        values, self._U = eigh_in_place(A)
+        self._s = np.maximum(values, 0.0)
+        self._c = self._U.T @ feature_moment(features, comparisons.target)
+        self._Z = np.ascontiguousarray(features @ self._U)
+        self._mean = self._Z.mean(axis=0)
+        self._T = comparisons.half(self._Z) if comparisons.has_half else None
+        self._basis_of_row = None
+        if factor is not None:
+            assert basis_indices is not None
+            self._set_basis(factor, basis_indices)
+
+    def _set_basis(self, factor: KernelFactor, basis_indices: np.ndarray) -> None:
+        if factor.rank < basis_indices.shape[0]:
+            raise ValueError(
+                "Linearly dependent basis vectors: what leaves the model with one of them is not one direction."
+            )
+        self._basis_of_row = np.full(self.comparisons.n_rows, -1)
+        self._basis_of_row[basis_indices] = np.arange(basis_indices.shape[0])
+        E = la.solve_triangular(factor.C, self._U, lower=True, trans="T")
+        self._E = E / np.linalg.norm(E, axis=1, keepdims=True)
+
+    def coefficients(self, alpha: float) -> np.ndarray:
+        """w at one alpha, in the coordinates of Φ."""
+        return self._U @ (self._c / (self._s + alpha)[:, None])
+
+    def predict(
+        self,
+        folds: Sequence[np.ndarray],
+        alphas: Sequence[float],
+        *,
+        on_fold: Callable[[int], None] | None = None,
+    ) -> list[np.ndarray]:
+        if (
+            all(fold.shape[0] == 1 for fold in folds)
+            and self._basis_of_row is None
+            and self._has_single_form()
+        ):
+            return self._predict_singles(folds, alphas)
+        if self._goes_to_the_loop(folds):
+            return self._predict_small_queries(folds, alphas)
+        predictions = []
+        for number, fold in enumerate(folds):
+            predictions.append(self._predict_fold(fold, alphas))
+            if on_fold is not None:
+                on_fold(number + 1)
+        return predictions
+
+    # One fold
+
+    def _predict_fold(self, fold: np.ndarray, alphas: Sequence[float]) -> np.ndarray:
+        E = self._constraints(fold)
+        if self._n_lost(fold) + E.shape[1] > self._s.shape[0]:
+            return self._retrain(fold, alphas, E)
+        Y, signs, change, scale = self._removal(fold)
+        out = np.empty((len(alphas), fold.shape[0], self._c.shape[1]))
+        for k, alpha in enumerate(alphas):
+            w = self._weights_without(alpha / scale, Y, signs, change, E)
+            out[k] = self._retrain(fold, [alpha], E)[0] if w is None else self._predict_held_out(fold, w)
+        return out
+
+    def _n_lost(self, fold: np.ndarray) -> int:
+        """At most so many columns has N; a fold of whole queries, and a row of a global ranking, one per row."""
+        if self._is_whole(fold) or getattr(self.comparisons, "is_one_block", False):
+            return fold.shape[0]
+        queries = getattr(self.comparisons, "queries", None)
+        if queries is None:
+            return fold.shape[0]
+        return int(queries.counts[np.unique(queries.codes[fold])].sum())
+
+    def _is_whole(self, fold: np.ndarray) -> bool:
+        """Whether the rows leave with everything that they compare, in a form with a closed half."""
+        if self._T is None:
+            return False
+        queries = getattr(self.comparisons, "queries", None)
+        if queries is None:
+            return True  # plain regression
+        return (
+            queries.n_groups > 1
+            and int(queries.counts[np.unique(queries.codes[fold])].sum()) == fold.shape[0]
+        )
+
+    def _removal(self, fold: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+        """Y = Zᵀ N, σ, Zᵀ d and the scale."""
+        if self._is_whole(fold):
+            assert self._T is not None
+            Y = self._T[fold].T
+            return Y, np.ones(fold.shape[0]), Y @ self.comparisons.half_target[fold], 1.0
+        removal = self.comparisons.drop(fold)
+        Z = self._Z[removal.rows]
+        if removal.centred:
+            Z = Z - self._mean
+        return Z.T @ removal.columns, removal.signs, Z.T @ removal.change, removal.scale
+
+    def _constraints(self, fold: np.ndarray) -> np.ndarray:
+        """E: the directions that leave with held-out basis vectors, shape (n, h)."""
+        if self._basis_of_row is None:
+            return np.empty((self._s.shape[0], 0))
+        numbers = self._basis_of_row[fold]
+        return self._E[numbers[numbers >= 0]].T
+
+    def _weights_without(self, alpha, Y, signs, change, E) -> np.ndarray | None:
+        """w' = P (c - Zᵀ d) under Eᵀ w' = 0; None when the small system is too ill conditioned."""
+        D = (1.0 / (self._s + alpha))[:, None]
+        DY = D * Y
+        v = self._c.shape[1]
+        rhs = np.concatenate([self._c - change, E], axis=1)
+        small = np.diag(signs) - Y.T @ DY
+        solved, condition = solve_checked(small, DY.T @ rhs)
+        if condition < STABLE:
+            return None
+        image = D * rhs + DY @ solved
+        return _constrained(image[:, :v], image[:, v:], E)
+
+    def _retrain(self, fold: np.ndarray, alphas: Sequence[float], E: np.ndarray) -> np.ndarray:
+        """Train on the remaining rows, in the coordinates of Z."""
+        if self._is_whole(fold) and fold.shape[0] < self.comparisons.n_rows // 2:
+            assert self._T is not None
+            T = self._T[fold]
+            A = np.diag(self._s) - T.T @ T
+            c = self._c - T.T @ self.comparisons.half_target[fold]
+        else:
+            rest = rows_outside(self.comparisons.n_rows, fold)
+            kept, Z = self.comparisons.take(rest), self._Z[rest]
+            A, c = feature_gram(Z, kept), feature_moment(Z, kept.target)
+        rhs = np.concatenate([c, E], axis=1)
+        out = np.empty((len(alphas), fold.shape[0], c.shape[1]))
+        for k, alpha in enumerate(alphas):
+            image = RidgeProblem(np.array(A, order="F"), rhs, lambda x: x).solve(alpha)
+            out[k] = self._predict_held_out(
+                fold, _constrained(image[:, : c.shape[1]], image[:, c.shape[1] :], E)
+            )
+        return out
+
+    def _predict_held_out(self, fold: np.ndarray, w: np.ndarray) -> np.ndarray:
+        f = self._Z[fold] @ w
+        if not self.intercept:
+            return f
+        y = self.comparisons.scores  # type: ignore[attr-defined]
+        m, rest = y.shape[0], y.shape[0] - fold.shape[0]
+        return (
+            f + (y.sum(axis=0) - y[fold].sum(axis=0)) / rest - (m * (self._mean @ w) - f.sum(axis=0)) / rest
+        )
+
+    # Single rows, all at once
+
+    def _has_single_form(self) -> bool:
+        """Plain regression, or one global ranking: one column of N per row."""
+        if getattr(self.comparisons, "queries", None) is None:
+            return self._T is not None
+        return bool(getattr(self.comparisons, "is_one_block", False))
+
+    def _predict_singles(self, folds: Sequence[np.ndarray], alphas: Sequence[float]) -> list[np.ndarray]:
+        """w' = w - D y (pull - yᵀ w) / (1 - yᵀ D y) for the column y of each row."""
+        rows = np.concatenate(folds)
+        Z, columns, scale, pull = self._Z[rows], self._Z[rows], 1.0, self.comparisons.target[rows]
+        if getattr(self.comparisons, "is_one_block", False):
+            removal = self.comparisons.drop(rows[:1])
+            factor, scale = float(removal.columns[0, 0]), removal.scale
+            columns = factor * (Z - self._mean)
+            scores = self.comparisons.scores  # type: ignore[attr-defined]
+            pull = factor * (scores[rows] - scores.mean(axis=0))
+        out = np.empty((len(alphas), rows.shape[0], self._c.shape[1]))
+        for k, alpha in enumerate(alphas):
+            D = 1.0 / (self._s + alpha / scale)
+            w = D[:, None] * self._c
+            left = 1.0 - columns**2 @ D
+            step = (pull - columns @ w) / left[:, None]
+            f = Z @ w - np.einsum("ij,ij,j->i", Z, columns, D)[:, None] * step
+            if self.intercept:
+                mean = self._mean @ w - (columns @ (D * self._mean))[:, None] * step
+                f = f + self._single_intercept(rows, f, mean)
+            out[k] = f
+            for i in np.flatnonzero(left < STABLE):
+                out[k, i] = self._retrain(rows[[i]], [alpha], self._constraints(rows[[i]]))[0]
+        ends = np.cumsum([fold.shape[0] for fold in folds])[:-1]
+        return np.split(out, ends, axis=1)
+
+    def _single_intercept(self, rows, f, mean) -> np.ndarray:
+        y = self.comparisons.scores  # type: ignore[attr-defined]
+        m = y.shape[0]
+        return (y.sum(axis=0) - y[rows]) / (m - 1) - (m * mean - f) / (m - 1)
+
+    # Small whole queries, compiled
+
+    def _goes_to_the_loop(self, folds: Sequence[np.ndarray]) -> bool:
+        return (
+            self._basis_of_row is None
+            and self._c.shape[1] == 1
+            and all(
+                fold.shape[0] <= min(_SMALL_FOLD, self._s.shape[0]) and self._is_whole(fold) for fold in folds
+            )
+        )
+
+    def _predict_small_queries(
+        self, folds: Sequence[np.ndarray], alphas: Sequence[float]
+    ) -> list[np.ndarray]:
+        from ..loops.holdout import leave_blocks_out
+
+        assert self._T is not None
+        rows = np.concatenate(folds)
+        starts = np.concatenate([[0], np.cumsum([fold.shape[0] for fold in folds])])
+        D = 1.0 / (self._s[None, :] + np.asarray(alphas)[:, None])
+        T, Z = self._T[rows], self._Z[rows]
+        w = D * self._c[:, 0]
+        residual = self.comparisons.half_target[rows, 0] - w @ T.T
+        out, stable = leave_blocks_out(T, Z, starts, D, residual, w @ Z.T, STABLE)
+        for k, number in zip(*np.nonzero(~stable), strict=True):
+            part = slice(starts[number], starts[number + 1])
+            fold = folds[number]
+            out[k, part] = self._retrain(fold, [alphas[k]], self._constraints(fold))[0, :, 0]
+        return [out[:, starts[i] : starts[i + 1], None] for i in range(len(folds))]
+
+
+def _constrained(w: np.ndarray, PE: np.ndarray, E: np.ndarray) -> np.ndarray:
+    """w - P E (Eᵀ P E)⁻¹ Eᵀ w."""
+    if E.shape[1] == 0:
+        return w
+    return w - PE @ la.solve(E.T @ PE, E.T @ w, assume_a="sym")

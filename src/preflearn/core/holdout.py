@@ -1,0 +1,90 @@
+r"""What the model would predict for rows that it had not seen, without refitting.
+
+`DualHoldOut` serves the full kernel where L = S S has a closed form, `FeatureHoldOut` everything that has features: the
+linear kernel, the reduced set (held-out basis vectors leave the model too), and factors of the kernel for comparisons
+without a closed half. Both take any sets of rows, also overlapping ones, every alpha from one factorisation, and every
+output, and are equal to training on the remaining rows.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ..comparisons import Comparisons
+
+# A fold whose small system has a smaller reciprocal condition number is trained anew instead.
+STABLE = 1e-8
+
+
+class HoldOut(ABC):
+    """Predictions for held-out rows by a model trained on the others.
+
+    Attributes
+    ----------
+    comparisons : Comparisons
+    intercept : bool
+        Whether an unregularised intercept is added (then L is the centring of all rows).
+    """
+
+    comparisons: Comparisons
+    intercept: bool
+
+    @abstractmethod
+    def predict(
+        self,
+        folds: Sequence[np.ndarray],
+        alphas: Sequence[float],
+        *,
+        on_fold: Callable[[int], None] | None = None,
+    ) -> list[np.ndarray]:
+        """Held-out predictions.
+
+        Parameters
+        ----------
+        folds : sequence of int arrays
+            Each a set of rows H to leave out together; they may overlap.
+        alphas : sequence of float
+        on_fold : callable, optional
+            Receives the number of folds done.
+
+        Returns
+        -------
+        list of ndarray of shape (len(alphas), len(H), v)
+            One array per fold, rows in the order of the fold.
+        """
+
+    @abstractmethod
+    def coefficients(self, alpha: float) -> np.ndarray:
+        """The coefficients of the model trained on all rows, as its problem defines them."""
+
+
+def rows_outside(n_rows: int, rows: np.ndarray) -> np.ndarray:
+    """The other rows, ascending."""
+    stays = np.ones(n_rows, dtype=bool)
+    stays[rows] = False
+    return np.flatnonzero(stays)
+
+
+def check_folds(folds: Sequence[np.ndarray], n_rows: int) -> list[np.ndarray]:
+    """Folds as int arrays; refuse empty ones, repeated or unknown rows, and folds that leave nothing to train on."""
+    checked = []
+    for number, fold in enumerate(folds):
+        rows = np.asarray(fold)
+        if rows.dtype == bool and rows.shape == (n_rows,):
+            rows = np.flatnonzero(rows)
+        if rows.ndim != 1 or rows.size == 0 or rows.dtype.kind not in "iu":
+            raise ValueError(
+                f"Fold {number} must be a non-empty one-dimensional array of row numbers: found shape {rows.shape}, "
+                f"type {rows.dtype}."
+            )
+        if rows.min() < 0 or rows.max() >= n_rows:
+            raise ValueError(f"Fold {number} names row {rows.max()}: expected rows 0 to {n_rows - 1}.")
+        if np.unique(rows).shape[0] != rows.shape[0]:
+            raise ValueError(f"Fold {number} names a row twice.")
+        if rows.shape[0] == n_rows:
+            raise ValueError(f"Fold {number} holds out every row: nothing is left to train on.")
+        checked.append(rows.astype(np.int64, copy=False))
+    return checked
