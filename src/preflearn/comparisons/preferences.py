@@ -90,6 +90,11 @@ class PreferenceComparisons(Comparisons):
         leaving[rows] = True
         return self.drop_preferences(np.flatnonzero(leaving[self.pairs].any(axis=1)))
 
+    def without(self, preferences: np.ndarray) -> PreferenceComparisons:
+        """The other preferences, on the same rows."""
+        kept = np.delete(np.arange(self.pairs.shape[0]), preferences)
+        return PreferenceComparisons(self.n_rows, self.pairs[kept], self.magnitude[kept], self.weight[kept])
+
     def drop_preferences(self, preferences: np.ndarray) -> Removal:
         """The removal of some preferences: their columns of M and their targets."""
         pairs = self.pairs[preferences]

@@ -20,11 +20,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import scipy.linalg as la
 
-from ..comparisons import Comparisons
+from ..comparisons import Comparisons, PreferenceComparisons
 from ..numerics.linalg import KernelFactor, eigh_in_place, solve_checked
 from .gram import feature_gram, feature_moment
 from .holdout import STABLE, HoldOut, rows_outside
-from .problem import RidgeProblem
+from .problem import RidgeProblem, primal_problem
 
 # Folds of whole queries up to this many rows go to the compiled loop.
 _SMALL_FOLD = 64
@@ -107,6 +107,35 @@ class FeatureHoldOut(HoldOut):
             if on_fold is not None:
                 on_fold(number + 1)
         return predictions
+
+    def predict_without_preferences(
+        self, sets: Sequence[np.ndarray], alpha: float, *, on_fold: Callable[[int], None] | None = None
+    ) -> np.ndarray:
+        """For each preference the predicted difference when its set of preferences leaves, shape (l,).
+
+        For comparisons that are explicit preferences; rows and basis vectors stay. O(n k²) for a set of k preferences.
+        """
+        task = self.comparisons
+        assert isinstance(task, PreferenceComparisons)
+        out = np.empty(task.pairs.shape[0])
+        none = np.empty((self._s.shape[0], 0))
+        for number, left in enumerate(sets):
+            removal = task.drop_preferences(left)
+            Z = self._Z[removal.rows]
+            w = None
+            if left.shape[0] <= self._s.shape[0]:
+                w = self._weights_without(alpha, Z.T @ removal.columns, removal.signs, Z.T @ removal.change, none)
+            if w is None:
+                w = self._solve_with(task.without(left), alpha)
+            pairs = task.pairs[left]
+            out[left] = ((self._Z[pairs[:, 0]] - self._Z[pairs[:, 1]]) @ w)[:, 0]
+            if on_fold is not None:
+                on_fold(number + 1)
+        return out
+
+    def _solve_with(self, comparisons: Comparisons, alpha: float) -> np.ndarray:
+        """Train on other comparisons of the same rows, in the coordinates of Z."""
+        return primal_problem(self._Z, comparisons).solve(alpha)
 
     # One fold
 
