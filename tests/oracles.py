@@ -265,7 +265,7 @@ def letor_rows(data, *, missing=None, allow_unknown=False):
             rows.append((line, target, query, features, comment.decode().strip()))
         except UnicodeDecodeError:
             raise LetorFault(line) from None
-    if len(rows) > 1 and lines[-1]:
+    if len(rows) > 20 and lines[-1]:  # many rows of one length and a shorter last one without a line end
         lengths = {len(features) for _, _, _, features, _ in rows[:-1]}
         last, *_, features, _ = rows[-1]
         if last == len(lines) and len(lengths) == 1 and len(features) < min(lengths):
@@ -406,3 +406,164 @@ def err_of_list(y, max_grade, k=None):
         total += reads_on * stops / (position + 1)
         reads_on *= 1 - stops
     return total
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# RankSVM
+# ---------------------------------------------------------------------------------------------------------------
+
+
+def untied_pairs(y, qid, weighting="pair"):
+    """(worse, better, weight): every pair of rows of one query with different scores, one by one."""
+    worse, better, weight = [], [], []
+    for query in np.unique(qid):
+        rows = np.flatnonzero(qid == query)
+        found = [(i, j) for i in rows for j in rows if y[i] < y[j]]
+        factor = {"pair": 1.0, "item": 1.0 / len(rows), "query": 1.0 / max(len(found), 1)}[weighting]
+        worse += [i for i, _ in found]
+        better += [j for _, j in found]
+        weight += [factor] * len(found)
+    return np.array(worse, int), np.array(better, int), np.array(weight)
+
+
+def violation_statistics(pairs, p, v, margin=1.0):
+    """c, d and L v by adding up the violating pairs."""
+    worse, better, weight = pairs
+    violated = p[better] < p[worse] + margin
+    worse, better, weight = worse[violated], better[violated], weight[violated]
+    c, d, product = np.zeros_like(p), np.zeros_like(p), np.zeros_like(p)
+    np.add.at(c, worse, weight)
+    np.add.at(d, better, weight)
+    np.add.at(product, worse, weight * (v[worse] - v[better]))
+    np.add.at(product, better, weight * (v[better] - v[worse]))
+    return c, d, product
+
+
+def ranksvm_objective(features, w, pairs, alpha, loss):
+    """The objective, pair by pair."""
+    worse, better, weight = pairs
+    slack = np.maximum(1.0 - (features[better] - features[worse]) @ w, 0.0)
+    return float(weight @ (slack if loss == "hinge" else slack**2) + alpha * w @ w)
+
+
+def ranksvm_minimum(features, pairs, alpha, loss):
+    """(upper bound, lower bound) of the minimum, from the box-constrained dual with one variable per pair."""
+    from scipy.optimize import minimize
+
+    worse, better, weight = pairs
+    differences = features[better] - features[worse]
+
+    def negative_dual(beta):
+        w = differences.T @ beta / (2.0 * alpha)
+        value, gradient = beta.sum() - alpha * w @ w, 1.0 - differences @ w
+        if loss == "squared_hinge":
+            value, gradient = value - (beta**2 / (4.0 * weight)).sum(), gradient - beta / (2.0 * weight)
+        return -value, -gradient
+
+    bounds = [(0.0, u if loss == "hinge" else None) for u in weight]
+    options = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 1e-15, "gtol": 1e-10, "maxcor": 40}
+    solution = minimize(negative_dual, weight / 2, jac=True, bounds=bounds, method="L-BFGS-B", options=options)
+    w = differences.T @ solution.x / (2.0 * alpha)
+    return ranksvm_objective(features, w, pairs, alpha, loss), -solution.fun
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Hold-out: train anew on the remaining rows
+# --------------------------------------------------------------------------------------------------------------
+
+
+def refit_without(model, X, y, qid, leaving, test):
+    """Predictions for test rows by a clone trained on the rows that stay; held-out basis vectors leave the model."""
+    from sklearn.base import clone
+
+    rest = np.setdiff1d(np.arange(len(y)), leaving)
+    fresh = clone(model)
+    if getattr(model, "n_basis", None) is not None:
+        basis = clone(model).fit(X, y).basis_indices_
+        fresh.set_params(n_basis=None, basis=np.flatnonzero(np.isin(rest, basis)))
+    new, train = X[test], X[rest]
+    if getattr(model, "kernel", None) == "precomputed":
+        new, train = new[:, rest], train[:, rest]
+    extra = {} if qid is None else {"qid": np.asarray(qid)[rest]}
+    return fresh.fit(train, y[rest], **extra).predict(new)
+
+
+def refit_folds(model, X, y, qid, folds):
+    """Held-out predictions of disjoint folds, one refit each; rows in no fold stay NaN."""
+    out = np.full(np.shape(y), np.nan)
+    for fold in folds:
+        out[fold] = refit_without(model, X, y, qid, fold, fold)
+    return out
+
+
+def refit_without_preferences(model, X, pairs, magnitude, weight, sets):
+    """The predicted difference of each preference by a model trained without its set."""
+    from sklearn.base import clone
+
+    out = np.empty(len(pairs))
+    for left in sets:
+        rest = np.setdiff1d(np.arange(len(pairs)), left)
+        f = clone(model).fit_pairs(X, pairs[rest], magnitude=magnitude[rest], weight=weight[rest]).predict(X)
+        out[left] = f[pairs[left, 0]] - f[pairs[left, 1]]
+    return out
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Performance estimates: every pair by refitting, DeLong's variance and Wilcoxon's test by their definitions
+# ---------------------------------------------------------------------------------------------------------------
+
+
+def row_wins(y, scores, owner):
+    """For each row its pairs inside its group with different y, and those ordered as y is; one pair at a time."""
+    wins, pairs = np.zeros(len(y)), np.zeros(len(y))
+    for i in range(len(y)):
+        for j in range(len(y)):
+            if owner[i] == owner[j] and y[i] != y[j]:
+                order = np.sign(y[i] - y[j]) * np.sign(scores[i] - scores[j])
+                wins[i] += (1 + order) / 2
+                pairs[i] += 1
+    return wins, pairs
+
+
+def leave_pair_out_outcomes(fit_predict, y, groups=None):
+    """Outcome H of each (positive, negative) pair by refitting: {(i, j): 1, 1/2 or 0}.
+
+    ``fit_predict(train, test)`` gives scores of the test rows; rows of the pair's groups leave the training.
+    """
+    groups = np.arange(len(y)) if groups is None else np.asarray(groups)
+    outcomes = {}
+    for i in range(len(y)):
+        for j in range(len(y)):
+            if y[i] > y[j]:
+                train = np.flatnonzero((groups != groups[i]) & (groups != groups[j]))
+                f_i, f_j = fit_predict(train, np.array([i, j]))
+                outcomes[i, j] = 1.0 if f_i > f_j else 0.5 if f_i == f_j else 0.0
+    return outcomes
+
+
+def delong_variance(y, scores):
+    """DeLong, DeLong and Clarke-Pearson (1988): from the matrix of all (positive, negative) outcomes."""
+    positive, negative = scores[y == 1], scores[y == 0]
+    H = 0.5 + 0.5 * np.sign(positive[:, None] - negative[None, :])
+    return H.mean(axis=1).var(ddof=1) / len(positive) + H.mean(axis=0).var(ddof=1) / len(negative)
+
+
+def signed_ranks_pvalue(differences):
+    """Two-sided p-value of Wilcoxon's statistic over all assignments of signs; differences not zero and not tied."""
+    from itertools import product
+
+    ranks = np.argsort(np.argsort(np.abs(differences))) + 1
+    observed = ranks[differences > 0].sum()
+    sums = np.array([ranks[np.array(signs)].sum() for signs in product([False, True], repeat=len(ranks))])
+    return min(1.0, 2 * min((sums <= observed).mean(), (sums >= observed).mean()))
+
+
+def holm_by_steps(pvalues):
+    """Holm's procedure step by step: the smallest level at which each hypothesis is rejected."""
+    n = len(pvalues)
+    order = sorted(range(n), key=lambda k: pvalues[k])
+    corrected, running = [0.0] * n, 0.0
+    for step, k in enumerate(order):
+        running = max(running, (n - step) * pvalues[k])
+        corrected[k] = min(1.0, running)
+    return corrected

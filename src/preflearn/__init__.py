@@ -13,7 +13,9 @@ __version__ = "0.1.0"
 # Where each public name lives.
 _HOMES = {
     "RLS": ".estimators.rls",
+    "RLSCV": ".model_selection.search",
     "RankRLS": ".estimators.rankrls",
+    "RankRLSCV": ".model_selection.search",
 }
 _MODULES = ("comparisons", "kernels", "metrics", "model_selection")
 
@@ -22,6 +24,7 @@ __all__ = ["__version__", *_HOMES, *_MODULES]
 if TYPE_CHECKING:
     from .estimators.rankrls import RankRLS
     from .estimators.rls import RLS
+    from .model_selection.search import RLSCV, RankRLSCV
 
 
 def __getattr__(name: str) -> Any:

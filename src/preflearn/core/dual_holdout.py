@@ -64,9 +64,11 @@ class DualHoldOut(HoldOut):
             self._spectrum, self._G = None, G
         self._centred = bool(getattr(comparisons, "is_one_block", False))
 
-    def coefficients(self, alpha: float) -> np.ndarray:
-        """a = S x at one alpha."""
-        return self.comparisons.half(self._resolvent(alpha).x)
+    @property
+    def eigenvalues(self) -> np.ndarray:
+        if self._spectrum is None:
+            raise ValueError("No eigen decomposition was made: use many_alphas=True.")
+        return self._spectrum.values
 
     def predict(
         self,

@@ -82,9 +82,9 @@ class FeatureHoldOut(HoldOut):
         E = la.solve_triangular(factor.C, self._U, lower=True, trans="T")
         self._E = E / np.linalg.norm(E, axis=1, keepdims=True)
 
-    def coefficients(self, alpha: float) -> np.ndarray:
-        """w at one alpha, in the coordinates of Φ."""
-        return self._U @ (self._c / (self._s + alpha)[:, None])
+    @property
+    def eigenvalues(self) -> np.ndarray:
+        return self._s
 
     def predict(
         self,

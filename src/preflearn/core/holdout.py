@@ -56,9 +56,10 @@ class HoldOut(ABC):
             One array per fold, rows in the order of the fold.
         """
 
+    @property
     @abstractmethod
-    def coefficients(self, alpha: float) -> np.ndarray:
-        """The coefficients of the model trained on all rows, as its problem defines them."""
+    def eigenvalues(self) -> np.ndarray:
+        """Of the matrix that alpha is added to, ascending: they say which alphas matter."""
 
 
 def rows_outside(n_rows: int, rows: np.ndarray) -> np.ndarray:
@@ -85,6 +86,8 @@ def check_folds(folds: Sequence[np.ndarray], n_rows: int) -> list[np.ndarray]:
         if np.unique(rows).shape[0] != rows.shape[0]:
             raise ValueError(f"Fold {number} names a row twice.")
         if rows.shape[0] == n_rows:
-            raise ValueError(f"Fold {number} holds out every row: nothing is left to train on.")
+            raise ValueError(
+                f"Fold {number} holds out every row (n_samples = {n_rows}): nothing is left to train on."
+            )
         checked.append(rows.astype(np.int64, copy=False))
     return checked

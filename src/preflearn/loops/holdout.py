@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
+
+from .threads import over_ranges
 
 
-@njit(cache=True, parallel=True, nogil=True, fastmath={"reassoc", "contract"})
 def leave_blocks_out(T, Z, starts, D, residual, f, threshold):
     """Held-out predictions for adjacent blocks U of rows and every alpha.
 
@@ -27,11 +28,16 @@ def leave_blocks_out(T, Z, starts, D, residual, f, threshold):
     -------
     out : (n_alphas, m), stable : bool (n_alphas, n_blocks)
     """
-    n_alphas, r = D.shape
-    n_blocks = starts.shape[0] - 1
     out = np.empty_like(f)
-    stable = np.ones((n_alphas, n_blocks), dtype=np.bool_)
-    for b in prange(n_blocks):
+    stable = np.ones((D.shape[0], starts.shape[0] - 1), dtype=np.bool_)
+    over_ranges(_leave_blocks_out, starts.shape[0] - 1, T, Z, starts, D, residual, f, threshold, out, stable)
+    return out, stable
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _leave_blocks_out(T, Z, starts, D, residual, f, threshold, out, stable, first_block, last_block):
+    n_alphas, r = D.shape
+    for b in range(first_block, last_block):
         first, last = starts[b], starts[b + 1]
         n = last - first
         M = np.empty((n, n))
@@ -62,7 +68,6 @@ def leave_blocks_out(T, Z, starts, D, residual, f, threshold):
                 for c in range(r):
                     total += Z[first + i, c] * g[c]
                 out[k, first + i] = f[k, first + i] - total
-    return out, stable
 
 
 @njit(cache=True, nogil=True)
@@ -104,7 +109,6 @@ def _held_out_difference(R_ii, R_jj, R_ij, x_i, x_j, t_i, t_j):
     return determinant * (t_i - t_j) - (R_jj + R_ij) * x_i + (R_ii + R_ij) * x_j
 
 
-@njit(cache=True, parallel=True, nogil=True)
 def pair_order(R, first_row, diagonal, x, t, y):
     """How the held-out pairs of each row of a block are ordered.
 
@@ -116,9 +120,15 @@ def pair_order(R, first_row, diagonal, x, t, y):
     counts : int64 array of shape (block, 6)
         Right, tied and all pairs with a lower y, then right, tied and all pairs with a higher y.
     """
-    n_block, m = R.shape
-    counts = np.zeros((n_block, 6), dtype=np.int64)
-    for a in prange(n_block):
+    counts = np.zeros((R.shape[0], 6), dtype=np.int64)
+    over_ranges(_pair_order, R.shape[0], R, first_row, diagonal, x, t, y, counts, least=1 + (1 << 14) // R.shape[1])
+    return counts
+
+
+@njit(cache=True, nogil=True)
+def _pair_order(R, first_row, diagonal, x, t, y, counts, first, last):
+    m = R.shape[1]
+    for a in range(first, last):
         i = first_row + a
         R_ii, x_i, t_i, y_i = diagonal[i], x[i], t[i], y[i]
         right_lower, tied_lower, lower, right_higher, tied_higher, higher = 0, 0, 0, 0, 0, 0
@@ -136,10 +146,8 @@ def pair_order(R, first_row, diagonal, x, t, y):
                 tied_higher += difference == 0.0
         counts[a, 0], counts[a, 1], counts[a, 2] = right_lower, tied_lower, lower
         counts[a, 3], counts[a, 4], counts[a, 5] = right_higher, tied_higher, higher
-    return counts
 
 
-@njit(cache=True, parallel=True, nogil=True)
 def pair_predictions(pairs, R, x, t, pull, mean_f, kappa, share):
     """Predictions for both rows of each held-out pair.
 
@@ -157,7 +165,13 @@ def pair_predictions(pairs, R, x, t, pull, mean_f, kappa, share):
     float64 array of shape (p, 3)
     """
     out = np.empty((pairs.shape[0], 3))
-    for k in prange(pairs.shape[0]):
+    over_ranges(_pair_predictions, pairs.shape[0], pairs, R, x, t, pull, mean_f, kappa, share, out, least=1 << 14)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _pair_predictions(pairs, R, x, t, pull, mean_f, kappa, share, out, first, last):
+    for k in range(first, last):
         i, j = pairs[k, 0], pairs[k, 1]
         determinant = R[i, i] * R[j, j] - R[i, j] * R[i, j]
         v_i = -(R[j, j] * x[i] - R[i, j] * x[j]) / determinant
@@ -167,4 +181,3 @@ def pair_predictions(pairs, R, x, t, pull, mean_f, kappa, share):
         out[k, 0] = level + (t[i] + v_i - spread) / kappa
         out[k, 1] = level + (t[j] + v_j - spread) / kappa
         out[k, 2] = level
-    return out

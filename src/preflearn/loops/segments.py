@@ -7,73 +7,103 @@ its group, scale". These loops do that for a whole matrix without a second copy 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
-# Columns handled by one thread at a time: one cache line of float64.
+from .threads import over_ranges
+
+# Columns in a cache line of float64.
 _STRIPE = 8
+# Entries that are worth a thread of their own.
+_LEAST = 1 << 16
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def segment_sums(V, codes, n_groups):
+def segment_sums(V: np.ndarray, codes: np.ndarray, n_groups: int) -> np.ndarray:
     """Sum of the rows of each group in float64: out[g] = Σ_{i: codes[i] = g} V[i]; O(m v).
 
     Threads share out the columns rather than the rows, so that no thread needs a table of its own.
     """
-    n_rows, n_columns = V.shape
-    out = np.zeros((n_groups, n_columns))
-    n_stripes = (n_columns + _STRIPE - 1) // _STRIPE
-    for stripe in prange(n_stripes):
-        first = stripe * _STRIPE
-        last = min(first + _STRIPE, n_columns)
-        for i in range(n_rows):
-            g = codes[i]
-            for j in range(first, last):
-                out[g, j] += V[i, j]
+    out = np.zeros((n_groups, V.shape[1]))
+    over_ranges(_add_columns, V.shape[1], V, codes, out, least=_least(V.shape[0]), align=_STRIPE)
     return out
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def centre_rows(V, codes, means, scale, out):
+def centre_rows(V, codes, means, scale, out) -> None:
     """out[i] = scale[i] (V[i] - means[codes[i]]); ``out`` may be ``V``. O(m v)."""
-    n_rows, n_columns = V.shape
-    for i in prange(n_rows):
-        g = codes[i]
-        s = scale[i]
-        for j in range(n_columns):
-            out[i, j] = s * (V[i, j] - means[g, j])
+    over_ranges(_centre_rows, V.shape[0], V, codes, means, scale, out, least=_least(V.shape[1]))
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def centre_rows_with_ties(V, codes, means, ties, tie_means, inner, outer, out):
+def centre_rows_with_ties(V, codes, means, ties, tie_means, inner, outer, out) -> None:
     """out[i] = inner[i] (V[i] - tie mean) + outer[i] (tie mean - query mean); ``out`` may be ``V``. O(m v)."""
-    n_rows, n_columns = V.shape
-    for i in prange(n_rows):
-        g = codes[i]
-        t = ties[i]
-        a = inner[i]
-        b = outer[i]
-        for j in range(n_columns):
-            mean = tie_means[t, j]
-            out[i, j] = a * (V[i, j] - mean) + b * (mean - means[g, j])
+    arguments = (V, codes, means, ties, tie_means, inner, outer, out)
+    over_ranges(_centre_rows_with_ties, V.shape[0], *arguments, least=_least(V.shape[1]))
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def centre_along_rows(K, codes, counts, ties, tie_counts, inner, outer):
+def centre_along_rows(K, codes, counts, ties, tie_counts, inner, outer) -> None:
     """Apply the same map to every row of a square matrix in place: K ← K S. O(m²), no second matrix.
 
     ``ties`` is empty when every row is its own tie group.
     """
-    n_rows, n_columns = K.shape
+    arguments = (K, codes, counts, ties, tie_counts, inner, outer)
+    over_ranges(_centre_along_rows, K.shape[0], *arguments, least=_least(K.shape[1]))
+
+
+def transpose_in_place(K) -> None:
+    """K ← Kᵀ for a square matrix, tile by tile. O(m²)."""
+    n_tiles = -(-K.shape[0] // _TILE)
+    over_ranges(_transpose_tiles, n_tiles, K, least=max(1, _LEAST // (_TILE * K.shape[0] + 1)))
+
+
+def _least(entries_each: int) -> int:
+    return max(1, _LEAST // max(1, entries_each))
+
+
+_TILE = 64
+
+
+@njit(cache=True, nogil=True)
+def _add_columns(V, codes, out, first, last):
+    for i in range(V.shape[0]):
+        g = codes[i]
+        for j in range(first, last):
+            out[g, j] += V[i, j]
+
+
+@njit(cache=True, nogil=True)
+def _centre_rows(V, codes, means, scale, out, first, last):
+    for i in range(first, last):
+        g = codes[i]
+        s = scale[i]
+        for j in range(V.shape[1]):
+            out[i, j] = s * (V[i, j] - means[g, j])
+
+
+@njit(cache=True, nogil=True)
+def _centre_rows_with_ties(V, codes, means, ties, tie_means, inner, outer, out, first, last):
+    for i in range(first, last):
+        g = codes[i]
+        t = ties[i]
+        a = inner[i]
+        b = outer[i]
+        for j in range(V.shape[1]):
+            mean = tie_means[t, j]
+            out[i, j] = a * (V[i, j] - mean) + b * (mean - means[g, j])
+
+
+@njit(cache=True, nogil=True)
+def _centre_along_rows(K, codes, counts, ties, tie_counts, inner, outer, first, last):
+    n_columns = K.shape[1]
     has_ties = ties.shape[0] > 0
-    for i in prange(n_rows):
+    means = np.empty(counts.shape[0])
+    tie_means = np.empty(tie_counts.shape[0])
+    for i in range(first, last):
         row = K[i]
-        means = np.zeros(counts.shape[0])
+        means[:] = 0.0
         for j in range(n_columns):
             means[codes[j]] += row[j]
         for g in range(means.shape[0]):
             means[g] /= counts[g]
         if has_ties:
-            tie_means = np.zeros(tie_counts.shape[0])
+            tie_means[:] = 0.0
             for j in range(n_columns):
                 tie_means[ties[j]] += row[j]
             for t in range(tie_means.shape[0]):
@@ -86,15 +116,12 @@ def centre_along_rows(K, codes, counts, ties, tie_counts, inner, outer):
                 row[j] = outer[j] * (row[j] - means[codes[j]])
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def transpose_in_place(K):
-    """K ← Kᵀ for a square matrix, tile by tile. O(m²)."""
+@njit(cache=True, nogil=True)
+def _transpose_tiles(K, first, last):
     n = K.shape[0]
-    tile = 64
-    n_tiles = (n + tile - 1) // tile
-    for a in prange(n_tiles):
+    n_tiles = (n + _TILE - 1) // _TILE
+    for a in range(first, last):
         for b in range(a, n_tiles):
-            for i in range(a * tile, min((a + 1) * tile, n)):
-                first = max(b * tile, i + 1)
-                for j in range(first, min((b + 1) * tile, n)):
+            for i in range(a * _TILE, min((a + 1) * _TILE, n)):
+                for j in range(max(b * _TILE, i + 1), min((b + 1) * _TILE, n)):
                     K[i, j], K[j, i] = K[j, i], K[i, j]

@@ -135,13 +135,15 @@ class LearningProblem:
     def tasks(self) -> list[Comparisons]:
         return self.estimator._compare(self.scores, self.queries)
 
-    def held_out(self, folds: Folds, alphas: Sequence[float], on_fold=None) -> np.ndarray:
+    def machines(self, *, many_alphas: bool) -> list[tuple[Comparisons, HoldOut | None]]:
+        """Each task with the routine that holds out without refitting, or None."""
+        return [(task, self.hold_out(task, many_alphas=many_alphas)) for task in self.tasks()]
+
+    def held_out(self, folds: Folds, alphas: Sequence[float], on_fold=None, machines=None) -> np.ndarray:
         """Held-out predictions for every alpha, shape (n_alphas, m, v)."""
         self._refuse_parts_of_weighted_queries(folds)
-        tasks = self.tasks()
         parts = []
-        for task in tasks:
-            machine = self.hold_out(task, many_alphas=len(alphas) > 1)
+        for task, machine in machines or self.machines(many_alphas=len(alphas) > 1):
             predictions = (
                 self._refit(folds, alphas, task, on_fold)
                 if machine is None

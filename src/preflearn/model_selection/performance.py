@@ -1,0 +1,168 @@
+"""A performance estimate that explains itself."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+_POOLED = (
+    "Pooling compares scores of different models. A model that was trained without some of the positive (higher) rows "
+    "scores everything a little lower, and just those rows are scored by it: they lose against rows that other models "
+    "scored. Without any signal a pooled estimate therefore falls under 0.5, and with some it is too low."
+)
+_WIDTH = 100
+
+
+class RocCurve(NamedTuple):
+    """Points of an ROC curve, from (0, 0) to (1, 1).
+
+    Attributes
+    ----------
+    fpr, tpr : ndarray of shape (k,)
+        False and true positive rates.
+    """
+
+    fpr: np.ndarray
+    tpr: np.ndarray
+
+
+@dataclass(frozen=True)
+class PerformanceEstimate:
+    """An AUC or concordance on rows that the models had not seen; print it, or plot it.
+
+    Attributes
+    ----------
+    value : float
+    interval : tuple of two float
+        95 %.
+    method : str
+        "leave-pair-out", "leave-query-out", "averaged" or "pooled".
+    n_pairs : int
+        Pairs that were compared.
+    measure : str
+        "AUC" or "concordance".
+    n_rows : int
+    standard_error : float
+    compared : str
+        What was compared with what.
+    interval_method : str
+        Where the interval comes from and what it covers.
+    per_fold : ndarray of shape (n_folds,) or None
+        The value in each fold, or in each query where there are queries; NaN where there is no pair.
+    per_row : ndarray of shape (m,)
+        The share of each row's pairs that are ordered rightly (its placement value); NaN where it has none.
+    roc : RocCurve or None
+        AUC: of the pooled scores, or of a tournament of all pairs for leave-pair-out. Averaged folds have no single one.
+    tournament : ndarray of shape (m,) or None
+        Pairs that each row wins, rows of its own class included: the scores behind ``roc``.
+    pooled : float or None
+        The pooled estimate of the same data by ten folds, for comparison.
+    """
+
+    value: float
+    interval: tuple[float, float]
+    method: str
+    n_pairs: int
+    measure: str
+    n_rows: int
+    standard_error: float
+    compared: str
+    interval_method: str
+    per_fold: np.ndarray | None = field(default=None, repr=False)
+    per_row: np.ndarray | None = field(default=None, repr=False)
+    roc: RocCurve | None = field(default=None, repr=False)
+    tournament: np.ndarray | None = field(default=None, repr=False)
+    pooled: float | None = None
+
+    def __repr__(self) -> str:
+        low, high = self.interval
+        return (
+            f"PerformanceEstimate({self.measure} {self.value:.3f}, interval ({low:.3f}, {high:.3f}), "
+            f"method={self.method!r}, n_pairs={self.n_pairs})"
+        )
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        lines = [
+            f"{self.measure} {self.value:.3f}, 95 % interval {low:.3f} to {high:.3f}",
+            _item("method", f"{self.method}: {self.compared}"),
+            _item("interval", self.interval_method),
+        ]
+        if self.method == "pooled":
+            lines.append(
+                _item("careful", f"{_POOLED} Use method='leave-pair-out', or 'averaged' on large data.")
+            )
+        elif self.pooled is not None:
+            lines.append(_item("beside it", f"pooled ten-fold would say {self.pooled:.3f}. {_POOLED}"))
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, text and lists, for JSON."""
+        plain: dict[str, Any] = {
+            name: getattr(self, name)
+            for name in ("measure", "value", "method", "n_pairs", "n_rows", "standard_error", "pooled")
+        }
+        plain["interval"] = list(self.interval)
+        plain["compared"], plain["interval_method"] = self.compared, self.interval_method
+        for name in ("per_fold", "per_row", "tournament"):
+            array = getattr(self, name)
+            plain[name] = None if array is None else [None if np.isnan(v) else float(v) for v in array]
+        plain["roc"] = (
+            None if self.roc is None else {"fpr": self.roc.fpr.tolist(), "tpr": self.roc.tpr.tolist()}
+        )
+        return plain
+
+    def plot(self, ax: Any = None) -> Any:
+        """The ROC curve where there is one, else the spread over folds, queries or rows.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        ax = new_axes() if ax is None else ax
+        if self.roc is not None:
+            ax.plot([0, 1], [0, 1], color="0.7", linewidth=0.8, linestyle="--")
+            ax.plot(self.roc.fpr, self.roc.tpr, color="C0", drawstyle="default")
+            ax.set_aspect("equal")
+            ax.set_xlabel("false positive rate")
+            ax.set_ylabel("true positive rate")
+        else:
+            self._plot_spread(ax)
+        low, high = self.interval
+        ax.set_title(
+            f"{self.measure} {self.value:.3f} ({low:.3f} to {high:.3f}), {self.method}", fontsize="medium"
+        )
+        return ax
+
+    def _plot_spread(self, ax: Any) -> None:
+        found = self.per_row if self.per_fold is None else self.per_fold
+        assert found is not None
+        values = np.sort(found[~np.isnan(found)])
+        ax.axhspan(*self.interval, color="C0", alpha=0.15, linewidth=0)
+        ax.axhline(self.value, color="C0")
+        ax.axhline(0.5, color="0.7", linewidth=0.8, linestyle="--")
+        ax.plot(np.arange(1, values.shape[0] + 1), values, "o", color="C1", markersize=3)
+        ax.set_ylim(-0.03, 1.03)
+        what = "rows" if self.per_fold is None else "queries" if self.method == "leave-query-out" else "folds"
+        ax.set_xlabel(f"{what}, in order of their value")
+        ax.set_ylabel(self.measure)
+
+
+def new_axes() -> Any:
+    """One pair of axes in a figure of its own."""
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(figsize=(5, 3.8), layout="constrained")[1]
+
+
+def _item(name: str, text: str) -> str:
+    return textwrap.fill(
+        text, width=_WIDTH, initial_indent=f"  {name:<10}", subsequent_indent=" " * 12, break_on_hyphens=False
+    )

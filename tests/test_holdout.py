@@ -1,0 +1,292 @@
+"""Held-out predictions equal refitting: every kernel, cost, ties, weighting, fold type and alpha."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import oracles
+import pytest
+import scipy.sparse as sp
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.model_selection import GroupKFold, LeaveOneOut
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from preflearn import RLS, RankRLS
+from preflearn.core.feature_holdout import FeatureHoldOut
+from preflearn.model_selection import QueryKFold, cross_val_predict
+from preflearn.model_selection.cross_validation import LearningProblem
+from strategies import ranking_problems
+
+ALPHAS = st.sampled_from([2.0**-15, 2.0**-6, 1.0, 2.0**15])
+REPRESENTATIONS = st.sampled_from(
+    [
+        {},
+        {"solver": "dual"},
+        {"kernel": "rbf"},
+        {"kernel": "poly", "degree": 2},
+        {"kernel": "rbf", "n_basis": 0.5, "random_state": 0},
+    ]
+)
+RANKING = st.fixed_dictionaries(
+    {
+        "cost": st.sampled_from(["magnitude", "unit", "relative"]),
+        "ties": st.sampled_from(["include", "exclude"]),
+        "weighting": st.sampled_from(["pair", "item", "query"]),
+    }
+)
+
+
+def tolerance(expected):
+    return {"rtol": 1e-6, "atol": 1e-6 * max(1.0, np.nanmax(np.abs(expected)))}
+
+
+def scaled(problem):
+    """Features of unit size: the oracle refits at the smallest alpha too, and must itself be accurate there."""
+    X = problem.X / max(1e-12, abs(problem.X).max())
+    return X, problem.y / max(1.0, abs(problem.y).max())
+
+
+@settings(max_examples=120)
+@given(ranking_problems(min_rows=8, max_rows=16, max_features=4), RANKING, REPRESENTATIONS, ALPHAS, st.data())
+def test_whole_queries(problem, ranking, representation, alpha, data):
+    X, y = scaled(problem)
+    labels = np.unique(problem.qid)
+    n_folds = data.draw(st.integers(2, max(2, len(labels))))
+    folds = [np.flatnonzero(np.isin(problem.qid, labels[k::n_folds])) for k in range(n_folds)]
+    folds = [fold for fold in folds if 0 < len(fold) < len(y)]
+    assume(folds)
+    check(RankRLS(alpha, **ranking, **representation), X, y, problem.qid, folds)
+
+
+@settings(max_examples=120)
+@given(ranking_problems(min_rows=8, max_rows=14, max_features=4), RANKING, REPRESENTATIONS, ALPHAS, st.data())
+def test_parts_of_queries_and_of_global_rankings(problem, ranking, representation, alpha, data):
+    X, y = scaled(problem)
+    qid = problem.qid if data.draw(st.booleans()) else np.zeros(len(y), int)
+    if ranking["weighting"] == "query" and len(np.unique(qid)) > 1:
+        ranking = {**ranking, "weighting": "item"}
+    order = np.random.default_rng(data.draw(st.integers(0, 99))).permutation(len(y))
+    folds = np.array_split(order, data.draw(st.sampled_from([3, 5, len(y)])))
+    check(RankRLS(alpha, **ranking, **representation), X, y, qid, folds)
+
+
+@settings(max_examples=80)
+@given(ranking_problems(min_rows=6, max_rows=14), st.booleans(), REPRESENTATIONS, ALPHAS, st.sampled_from([2, 4, None]))
+def test_regression(problem, fit_intercept, representation, alpha, n_folds):
+    X, y = scaled(problem)
+    folds = np.array_split(np.arange(len(y)), n_folds or len(y))
+    check(RLS(alpha, fit_intercept=fit_intercept, **representation), X, y, None, folds)
+
+
+def check(model, X, y, qid, folds):
+    """Both ways agree: on the predictions, or on the refusal."""
+    try:
+        expected = oracles.refit_folds(model, X, y, qid, folds)
+    except ValueError as error:
+        # Training on the rest is impossible (nothing to compare, no basis vector left): so is the shortcut, or it
+        # gives the limit of a model without comparisons.
+        assert "compared" in str(error) or "basis" in str(error) or "1 sample" in str(error)
+        return
+    found = cross_val_predict(model, X, y, qid=qid, cv=folds)
+    np.testing.assert_allclose(found, expected, **tolerance(expected))
+
+
+def make_data(m=40, n=4, queries=6, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(m, n))
+    return X, X @ rng.normal(size=n) + 0.3 * rng.normal(size=m), rng.integers(0, queries, size=m)
+
+
+@pytest.mark.parametrize("representation", [{}, {"kernel": "rbf"}, {"kernel": "rbf", "n_basis": 12, "random_state": 0}])
+def test_every_alpha_and_output_from_one_factorisation(representation):
+    X, y, qid = make_data()
+    Y = np.stack([y, y**2], axis=1)
+    alphas = [2.0**-15, 1.0, 2.0**15]
+    problem = LearningProblem.read(RankRLS(**representation), X, Y, qid)
+    from preflearn.model_selection.folds import read_folds
+
+    found = problem.held_out(read_folds("leave-query-out", X, Y, 40, qid=qid), alphas)
+    folds = [np.flatnonzero(qid == q) for q in np.unique(qid)]
+    for k, alpha in enumerate(alphas):
+        expected = oracles.refit_folds(RankRLS(alpha, **representation), X, Y, qid, folds)
+        np.testing.assert_allclose(found[k], expected, **tolerance(expected))
+
+
+def test_overlapping_folds_are_averaged_and_missing_rows_are_nan():
+    X, y, _ = make_data(10)
+    found = cross_val_predict(RankRLS(kernel="rbf"), X, y, cv=[[0, 1, 2], [2, 3]])
+    first = oracles.refit_without(RankRLS(kernel="rbf"), X, y, None, [0, 1, 2], [0, 1, 2])
+    second = oracles.refit_without(RankRLS(kernel="rbf"), X, y, None, [2, 3], [2, 3])
+    np.testing.assert_allclose(found[[0, 1]], first[:2])
+    np.testing.assert_allclose(found[2], (first[2] + second[0]) / 2)
+    np.testing.assert_allclose(found[3], second[1])
+    assert np.isnan(found[4:]).all()
+
+
+@pytest.mark.parametrize("estimator", [RankRLS(kernel="rbf"), RLS(), make_pipeline(StandardScaler(), Ridge())])
+def test_groups_leave_the_training_whole(estimator):
+    X, y, _ = make_data(20)
+    groups = np.arange(20) // 3
+    found = cross_val_predict(estimator, X, y, cv="leave-one-out", groups=groups)
+    for i in (0, 7, 19):
+        expected = oracles.refit_without(estimator, X, y, None, np.flatnonzero(groups == groups[i]), [i])
+        np.testing.assert_allclose(found[i], expected[0])
+    whole = cross_val_predict(estimator, X, y, cv="leave-group-out", groups=groups)
+    expected = oracles.refit_without(estimator, X, y, None, [3, 4, 5], [3, 4, 5])
+    np.testing.assert_allclose(whole[3:6], expected)
+
+
+def test_dependent_basis_vectors_are_refitted():
+    X, y, qid = make_data(30)
+    X[15:] = X[:15]  # every row twice: a copy may stay when its twin leaves
+    model = RankRLS(kernel="rbf", basis=np.arange(20))
+    folds = [np.flatnonzero(qid == q) for q in np.unique(qid)]
+    expected = np.full(30, np.nan)
+    for fold in folds:
+        rest = np.setdiff1d(np.arange(30), fold)
+        fresh = RankRLS(kernel="rbf", basis=np.flatnonzero(np.isin(rest, np.arange(20))))
+        expected[fold] = fresh.fit(X[rest], y[rest], qid=qid[rest]).predict(X[fold])
+    np.testing.assert_allclose(cross_val_predict(model, X, y, qid=qid), expected, **tolerance(expected))
+
+
+def test_held_out_basis_vectors_do_not_stay_in_the_model():
+    X, y, qid = make_data(60, queries=12)
+    model = RankRLS(2.0**-15, kernel="rbf", gamma=2.0, n_basis=0.8, random_state=0)
+    fixed = model.fit(X, y, qid=qid)
+    left_in = np.full(60, np.nan)
+    for q in np.unique(qid):
+        rest, fold = np.flatnonzero(qid != q), np.flatnonzero(qid == q)
+        K = rbf_kernel(X, X[fixed.basis_indices_], gamma=2.0)
+        L, b = oracles.dense_comparisons(y[rest], qid[rest])
+        K_RR = K[fixed.basis_indices_]
+        left_in[fold] = K[fold] @ oracles.reduced_set_solution(K[rest], K_RR, L, b, 2.0**-15)
+    taken_out = cross_val_predict(model, X, y, qid=qid)
+    assert abs(taken_out - left_in).max() > 0.1  # the two really differ, and ours is the refit
+    folds = [np.flatnonzero(qid == q) for q in np.unique(qid)]
+    expected = oracles.refit_folds(model, X, y, qid, folds)
+    np.testing.assert_allclose(taken_out, expected, **tolerance(expected))
+
+
+def test_precomputed_kernels_objects_and_sparse_rows():
+    X, y, qid = make_data()
+    expected = cross_val_predict(RankRLS(kernel="rbf"), X, y, qid=qid)
+    np.testing.assert_allclose(cross_val_predict(RankRLS(kernel="precomputed"), rbf_kernel(X), y, qid=qid), expected)
+    as_objects = RankRLS(kernel=lambda a, b: float(np.exp(-0.25 * np.sum((a - b) ** 2))))
+    np.testing.assert_allclose(cross_val_predict(as_objects, list(X), y, qid=qid), expected)
+    linear = cross_val_predict(RankRLS(), X, y, qid=qid)
+    np.testing.assert_allclose(cross_val_predict(RankRLS(), sp.csr_array(X), y, qid=qid), linear)
+    by_cg = cross_val_predict(RankRLS(solver="cg", tol=1e-12), X, y, qid=qid)
+    np.testing.assert_allclose(by_cg, linear, atol=1e-6)
+
+
+@pytest.mark.parametrize("representation", [{"kernel": "rbf"}, {"kernel": "rbf", "n_basis": 10, "random_state": 0}])
+def test_a_precomputed_kernel_is_not_modified(representation):
+    X, y, qid = make_data()
+    K = rbf_kernel(X)
+    before = K.copy()
+    options = {**representation, "kernel": "precomputed"}
+    cross_val_predict(RankRLS(**options), K, y, qid=qid)
+    np.testing.assert_array_equal(K, before)
+
+
+@pytest.mark.parametrize(
+    "cv", ["leave-query-out", 3, QueryKFold(3), GroupKFold(3)], ids=["name", "int", "query splitter", "group splitter"]
+)
+def test_folds_of_whole_queries_by_any_name(cv):
+    X, y, qid = make_data()
+    found = cross_val_predict(RankRLS(), X, y, qid=qid, cv=cv)
+    n_folds = len(np.unique(qid)) if cv == "leave-query-out" else 3
+    assert np.isfinite(found).all()
+    if n_folds == 3:
+        splitter = GroupKFold(3) if isinstance(cv, GroupKFold) else QueryKFold(3)
+        key = {"groups": qid} if isinstance(cv, GroupKFold) else {"qid": qid}
+        folds = [test for _, test in splitter.split(X, y, **key)]
+    else:
+        folds = [np.flatnonzero(qid == q) for q in np.unique(qid)]
+    np.testing.assert_allclose(found, oracles.refit_folds(RankRLS(), X, y, qid, folds))
+
+
+def test_a_regression_is_held_out_by_query():
+    X, y, qid = make_data()
+    folds = [np.flatnonzero(qid == q) for q in np.unique(qid)]
+    found = cross_val_predict(RLS(kernel="rbf"), X, y, qid=qid)
+    np.testing.assert_allclose(found, oracles.refit_folds(RLS(kernel="rbf"), X, y, None, folds))
+
+
+def test_any_other_estimator_is_refitted():
+    X, y, _ = make_data(12)
+    found = cross_val_predict(Ridge(), X, y, cv=LeaveOneOut())
+    np.testing.assert_allclose(found, oracles.refit_folds(Ridge(), X, y, None, [[i] for i in range(12)]))
+    scores = cross_val_predict(LogisticRegression(), X, y > 0, cv=3)
+    assert len(np.unique(scores)) > 2  # decision values, not classes
+
+
+def test_small_queries_in_the_compiled_loop_equal_the_general_form(monkeypatch):
+    X, y, qid = make_data(200, n=8, queries=40)
+    model = RankRLS(0.1, ties="exclude")
+    fast = cross_val_predict(model, X, np.round(y), qid=qid)
+    monkeypatch.setattr(FeatureHoldOut, "_goes_to_the_loop", lambda self, folds: False)
+    np.testing.assert_allclose(cross_val_predict(model, X, np.round(y), qid=qid), fast, rtol=1e-9, atol=1e-9)
+
+
+def test_unstable_folds_are_trained_anew(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y, qid = 100 * rng.normal(size=(24, 20)), rng.normal(size=24), np.repeat(np.arange(6), 4)
+    model = RankRLS(2.0**-15, solver="primal")  # leverages of one up to 1e-11: nothing left of 1 - h
+    calls = []
+    retrain = FeatureHoldOut._retrain
+    monkeypatch.setattr(FeatureHoldOut, "_retrain", lambda self, *a: calls.append(a) or retrain(self, *a))
+    found = cross_val_predict(model, X, y, qid=qid)
+    assert calls
+    folds = [np.flatnonzero(qid == q) for q in range(6)]
+    expected = oracles.refit_folds(model, X, y, qid, folds)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * abs(expected).max())
+
+
+def test_progress_is_told_on_request(capsys):
+    X, y, qid = make_data()
+    cross_val_predict(RankRLS(kernel="rbf"), X, y, qid=qid, verbose=1)
+    assert "6 of 6 folds" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "needs their labels: pass qid"),
+        ({"cv": "leave-group-out"}, "pass groups"),
+        ({"cv": "leave-two-out"}, "cv must be one of .*'leave-two-out'"),
+        ({"cv": []}, "no fold"),
+        ({"cv": [[0, 0]]}, "names a row twice"),
+        ({"cv": [[0, 40]]}, "row 40: expected rows 0 to 39"),
+        ({"cv": [[]]}, "non-empty"),
+        ({"cv": [np.arange(40)]}, "nothing is left"),
+        ({"cv": [(np.arange(20), np.arange(20, 40))]}, "test index arrays alone"),
+        ({"cv": 3.5}, "cv must be"),
+        ({"cv": 3, "groups": [1, 2]}, "groups must hold one group label per row"),
+        ({"cv": [[0, 1]], "groups": np.zeros(40)}, "shares a group with every row"),
+    ],
+)
+def test_bad_folds_are_refused(arguments, message):
+    X, y, _ = make_data()
+    with pytest.raises(ValueError, match=message):
+        cross_val_predict(RankRLS(), X, y, **arguments)
+
+
+@pytest.mark.parametrize("representation", [{}, {"kernel": "rbf"}, {"kernel": "rbf", "n_basis": 10}])
+def test_parts_of_queries_under_query_weighting_are_refused(representation):
+    X, y, qid = make_data()
+    with pytest.raises(ValueError, match="weighting='query'.*whole queries together"):
+        cross_val_predict(RankRLS(weighting="query", **representation), X, y, qid=qid, cv=[[0, 1], [2]])
+
+
+def test_no_warning_escapes():
+    X, y, qid = make_data()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for options in ({}, {"kernel": "rbf"}, {"ties": "exclude", "kernel": "rbf"}):
+            cross_val_predict(RankRLS(**options), X, np.round(y), qid=qid)
