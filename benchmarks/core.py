@@ -1,7 +1,8 @@
 """How far is training from the machine's own BLAS and LAPACK?
 
-One question per row: the full kernel, a path of alphas, the reduced set, a million rows of a linear model, and an iteration
-of conjugate gradients, each as a ratio to the kernel evaluation and the one factorisation or product that cannot be avoided.
+One question per row: the full kernel, a path of alphas, the reduced set, a million rows of a linear model, and an
+iteration of conjugate gradients, each as a ratio to the kernel evaluation and the one factorisation or product that
+cannot be avoided.
 
     python benchmarks/core.py            # all rows
     python benchmarks/core.py --only path

@@ -130,6 +130,10 @@ def test_unknown_option_values(option):
         ({"solver": "dual", "kernel": "rbf", "n_basis": 2}, "does not take a reduced set"),
         ({"solver": "primal", "tol": 1e-3}, "tol and max_iter belong to solver='cg'"),
         ({"solver": "dual", "max_iter": 10}, "tol and max_iter belong to solver='cg'"),
+        ({"solver": "cg", "tol": -1.0}, "tol is a relative residual.*found -1.0"),
+        ({"solver": "cg", "tol": "tight"}, "tol is a relative residual.*found 'tight'"),
+        ({"solver": "cg", "max_iter": 0}, "max_iter must be a positive int: found 0"),
+        ({"max_iter": 2.5}, "max_iter must be a positive int: found 2.5"),
         ({"kernel": "rbf", "n_basis": 7}, "n_basis=7 is larger than the number of rows, 6"),
         ({"kernel": "rbf", "kernel_params": {"gama": 1.0}}, "does not take gama"),
     ],
@@ -173,3 +177,19 @@ def test_data_too_large_for_memory(monkeypatch, options, shape):
 def test_a_score_with_qid_on_a_regressor():
     with pytest.raises(ValueError, match="takes no qid"):
         RLS().fit(X, Y).score(X, Y, qid=QID)
+
+
+def test_a_solver_that_cannot_serve_is_refused_before_the_kernel_is_evaluated():
+    def never(a, b):
+        raise AssertionError("the kernel was evaluated")
+
+    with pytest.raises(ValueError, match="does not take a reduced set"):
+        RankRLS(kernel=never, solver="dual", n_basis=3).fit(list("abcdef"), Y)
+
+
+def test_pairs_of_cost_relative_too_many_for_memory(monkeypatch):
+    monkeypatch.setattr(memory, "available_bytes", lambda: 30_000_000)
+    with pytest.raises(
+        MemoryError, match="3000 × 3000 .*cost='relative' needs.*Use cost='magnitude' or 'unit'"
+    ):
+        RankRLS(cost="relative").fit(np.zeros((3000, 2)), np.arange(3000.0))

@@ -190,3 +190,63 @@ def test_bad_query_labels_are_refused(qid, message):
 def test_unknown_options_are_refused(option):
     with pytest.raises(ValueError, match=f"{option} must be one of"):
         compare_scores(np.arange(3.0)[:, None], one_group(3), **{option: "magnitud"})
+
+
+@pytest.mark.parametrize("width", [1, 9])
+@pytest.mark.parametrize(
+    ("cost", "ties"), [("magnitude", "include"), ("magnitude", "exclude"), ("relative", "include")]
+)
+def test_single_precision_operators_are_close_to_double(cost, ties, width):
+    rng = np.random.default_rng(0)
+    y, queries = rng.integers(0, 4, size=200).astype(float), encode_queries(rng.integers(0, 7, 200), 200)
+    comparisons = compare_scores(y[:, None], queries, cost=cost, ties=ties)
+    V = rng.normal(size=(200, width)) + 100.0  # the mean that the operators take away is large
+    single = V.astype(np.float32)
+    exact = comparisons.laplacian(single.astype(np.float64))
+    np.testing.assert_allclose(comparisons.laplacian(single), exact, atol=1e-5 * abs(exact).max())
+    if comparisons.has_half:
+        exact = comparisons.half(single.astype(np.float64))
+        np.testing.assert_allclose(comparisons.half(single), exact, atol=1e-5 * abs(exact).max())
+        K = rng.normal(size=(200, 5))
+        K = (K @ K.T).astype(np.float32)
+        exact = comparisons.half_both_sides(K.astype(np.float64))
+        np.testing.assert_allclose(comparisons.half_both_sides(K.copy()), exact, atol=1e-5 * abs(exact).max())
+
+
+def test_preferences_keep_the_type_of_the_features():
+    comparisons = PreferenceComparisons(4, np.array([[0, 1], [2, 3]]))
+    V = np.ones((4, 6), dtype=np.float32)
+    assert comparisons.laplacian(V).dtype == np.float32
+    assert all(right.dtype == np.float32 for _, right in comparisons.blocks(V, 2))
+
+
+@pytest.mark.parametrize("shape", [(6,), (6, 2), (6, 9)])
+def test_the_half_is_written_where_it_is_asked_for(shape):
+    comparisons = compare_scores(np.arange(6.0)[:, None], encode_queries([0, 0, 0, 1, 1, 1], 6))
+    V = np.random.default_rng(0).normal(size=shape)
+    expected = comparisons.half(V)
+    out = np.empty(shape)
+    assert comparisons.half(V, out=out) is out
+    np.testing.assert_array_equal(out, expected)
+    assert comparisons.half(V, out=V) is V
+    np.testing.assert_array_equal(V, expected)
+
+
+def test_small_queries_of_cost_relative_are_summed_together():
+    rng = np.random.default_rng(0)
+    comparisons = compare_scores(
+        rng.normal(size=(100, 1)), encode_queries(np.arange(100) // 5, 100), cost="relative"
+    )
+    V = rng.normal(size=(100, 3))
+    blocks = list(comparisons.blocks(V, 50))
+    assert len(blocks) <= 3  # 20 queries
+    np.testing.assert_allclose(sum(a.T @ b for a, b in blocks), V.T @ comparisons.to_dense() @ V)
+
+
+def test_labels_beyond_signed_integers_and_missing_values_of_pandas():
+    import pandas as pd
+
+    big = np.array([2**63 + 5, 2**63 + 6, 2**63 + 5], dtype=np.uint64)
+    assert encode_queries(big, 3).codes.tolist() == [0, 1, 0]
+    with pytest.raises(ValueError, match="missing label .row 1"):
+        encode_queries(pd.Series(["a", pd.NA, "b"], dtype=object), 3)

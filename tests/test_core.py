@@ -18,10 +18,11 @@ from preflearn.core import (
     feature_gram_diagonal,
     primal_problem,
     solve_conjugate_gradients,
+    solve_on_basis,
 )
 from preflearn.kernels import Kernel
 from preflearn.numerics import memory
-from preflearn.numerics.linalg import mirror_lower
+from preflearn.numerics.linalg import factor_kernel, mirror_lower
 from strategies import ranking_problems
 
 OPTIONS = st.fixed_dictionaries(
@@ -55,7 +56,7 @@ def test_gram_of_dense_and_sparse_features(problem, options, sparse):
 def test_primal_solution_and_path(problem, options, alpha):
     comparisons, L, b = build(problem, options)
     expected = oracles.feature_solution(problem.X, L, b, alpha)
-    tolerance = dict(rtol=1e-6, atol=1e-8 * max(1.0, abs(expected).max()))
+    tolerance = {"rtol": 1e-6, "atol": 1e-8 * max(1.0, abs(expected).max())}
     np.testing.assert_allclose(
         primal_problem(problem.X, comparisons).solve(alpha)[:, 0], expected, **tolerance
     )
@@ -77,7 +78,7 @@ def test_dual_solution_and_path(problem, cost, ties, weighting, alpha):
     comparisons, L, b = build(problem, {"cost": cost, "ties": ties, "weighting": weighting})
     K = Kernel("rbf", gamma=0.5).matrix(problem.X)
     expected = K @ oracles.kernel_solution(K, L, b, alpha)
-    tolerance = dict(rtol=1e-6, atol=1e-7 * max(1.0, abs(problem.y).max()))
+    tolerance = {"rtol": 1e-6, "atol": 1e-7 * max(1.0, abs(problem.y).max())}
     centre = comparisons.half  # predictions are compared up to what the comparisons can see
     for coefficients in (
         dual_problem(K.copy(), comparisons).solve(alpha),
@@ -195,3 +196,70 @@ def test_what_does_not_fit_is_refused_before_allocation(monkeypatch):
 def test_available_memory_is_told_here():
     available = memory.available_bytes()
     assert available is None or available > 1 << 20
+
+
+@given(ranking_problems(min_rows=8), OPTIONS, st.sampled_from([1e-3, 1.0]), st.integers(2, 6))
+def test_the_system_on_basis_vectors_equals_the_one_on_features(problem, options, alpha, r):
+    comparisons, _, _ = build(problem, options)
+    X = problem.X + 5 * np.arange(len(problem.y))[:, None]  # no two rows alike: K_RR is well conditioned
+    K_MR = Kernel("rbf", gamma=0.5).matrix(X, X[:r])
+    factor = factor_kernel(K_MR[:r])
+    assert factor.well_conditioned
+    beta = solve_on_basis(K_MR, K_MR[:r], comparisons, alpha)
+    features = np.linalg.solve(factor.C, K_MR.T).T
+    by_features = factor.expand(primal_problem(features, comparisons).solve(alpha))
+    np.testing.assert_allclose(K_MR @ beta, K_MR @ by_features, atol=1e-7 * max(1.0, abs(problem.y).max()))
+
+
+def test_an_ill_conditioned_system_on_basis_vectors_is_refused():
+    X = np.arange(10.0)[:, None]
+    K = Kernel("rbf", gamma=0.5).matrix(X)
+    comparisons = compare_scores(X**2, one_group(10))
+    # K β = 1 is invisible to a ranking: only alpha holds that direction.
+    with pytest.raises(np.linalg.LinAlgError):
+        solve_on_basis(K, K, comparisons, 1e-14)
+
+
+def test_directions_that_nothing_holds_get_no_weight():
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.normal(size=(30, 3)), 2, axis=1)  # each column twice
+    y = rng.normal(size=30)
+    comparisons = compare_scores(y[:, None], one_group(30))
+    expected = np.linalg.lstsq(X - X.mean(axis=0), y - y.mean(), rcond=1e-10)[0]  # least norm
+    for alpha in (1e-13, 1e-30, 1e-300):
+        np.testing.assert_allclose(primal_problem(X, comparisons).solve(alpha)[:, 0], expected, atol=1e-8)
+        path = primal_problem(X, comparisons).spectrum().path([alpha])
+        np.testing.assert_allclose(path[0, :, 0], expected, atol=1e-8)
+
+
+def test_sparse_gram_in_single_precision_survives_a_large_mean():
+    rng = np.random.default_rng(0)
+    X = (rng.normal(size=(500, 2)) + 300.0).astype(np.float32)
+    comparisons = compare_scores(rng.normal(size=(500, 1)), one_group(500))
+    exact = feature_gram(X.astype(np.float64), comparisons)
+    gram = feature_gram(sp.csr_array(X), comparisons)
+    assert gram.dtype == np.float32
+    np.testing.assert_allclose(gram, exact, atol=1e-4 * abs(exact).max())
+
+
+def test_means_of_many_rows_in_single_precision():
+    X = np.full((300_000, 1), 100.1, dtype=np.float32)
+    moments = GlobalMoments.of(X, np.zeros((300_000, 1)), "item")
+    np.testing.assert_allclose(moments.mean, float(X[0, 0]), rtol=1e-9)
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("rank", [3, 9])
+def test_a_kernel_is_factored_in_its_own_memory_only_when_allowed(rank, overwrite):
+    A = np.random.default_rng(0).normal(size=(9, rank))
+    K = A @ A.T
+    before = K.copy()
+    factor = factor_kernel(K, overwrite=overwrite)
+    assert factor.rank == rank
+    np.testing.assert_allclose(factor.F @ factor.F.T, before, atol=1e-10)
+    np.testing.assert_allclose(factor.F[factor.pivots], factor.C)
+    np.testing.assert_array_equal(np.triu(factor.C, 1), 0)
+    if not overwrite:
+        np.testing.assert_array_equal(K, before)
+    elif rank == 9:
+        assert np.shares_memory(factor.C, K)

@@ -15,6 +15,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 import oracles
 from preflearn import RLS, RankRLS
+from preflearn.kernels import NystromMap
 from strategies import ranking_problems
 
 OPTIONS = st.fixed_dictionaries(
@@ -220,12 +221,10 @@ def test_chunks_of_queries_equal_fit_on_everything(options):
     X, y, qid = make_data(60, queries=9)
     whole = RankRLS(0.5, **options).fit(X, y, qid=qid)
     model = RankRLS(0.5, **options)
-    order = np.concatenate([np.arange(8), np.arange(8, 60)])
     chunks = [np.flatnonzero(np.isin(qid, qid[:8])), np.flatnonzero(~np.isin(qid, qid[:8]))]
     assert len(chunks[1])
     for rows in chunks:
         model.partial_fit(X[rows], y[rows], qid=qid[rows])
-    assert order.size == 60
     np.testing.assert_allclose(model.predict(X), whole.predict(X), atol=1e-7)
     assert (model.n_queries_, model.n_comparisons_) == (whole.n_queries_, whole.n_comparisons_)
 
@@ -269,12 +268,14 @@ def test_many_outputs_in_chunks():
 @pytest.mark.parametrize(
     ("model", "calls", "message"),
     [
-        (RankRLS(), [dict(qid=[1, 1, 2, 2]), dict(qid=[2, 2, 3, 3])], "Query 2 has been seen"),
-        (RankRLS(), [dict(qid=[1, 1, 2, 2]), dict()], "came with qid"),
-        (RankRLS(), [dict(), dict(qid=[1, 1, 2, 2])], "came without qid"),
-        (RankRLS(kernel="rbf"), [dict()], "fixed width"),
-        (RankRLS(solver="dual"), [dict()], "primal form"),
-        (RankRLS(ties="exclude"), [dict()], "without qid needs cost='magnitude'"),
+        (RankRLS(), [{"qid": [1, 1, 2, 2]}, {"qid": [2, 2, 3, 3]}], "Query 2 has been seen"),
+        (RankRLS(), [{"qid": [1, 1, 2, 2]}, {}], "came with qid"),
+        (RankRLS(), [{}, {"qid": [1, 1, 2, 2]}], "came without qid"),
+        (RankRLS(kernel="rbf"), [{}], "fixed width"),
+        (RankRLS(solver="dual"), [{}], "primal form"),
+        (RankRLS(tol=1e-3), [{}], "tol and max_iter belong to solver='cg'"),
+        (RankRLS(kernel="precomputed"), [{}], "precomputed kernel"),
+        (RankRLS(ties="exclude"), [{}, {}], "second chunk without qid needs cost='magnitude'"),
     ],
 )
 def test_chunks_that_cannot_be_added_are_refused(model, calls, message):
@@ -373,3 +374,127 @@ def test_verbose_tells_the_stages(capsys):
     assert "factorisation" in told
     RankRLS(kernel="rbf").fit(X, y, qid=qid)
     assert capsys.readouterr().err == ""
+
+
+def test_a_basis_of_all_rows_in_another_order():
+    X, y, qid = make_data()
+    order = np.random.default_rng(1).permutation(40)
+    by_rows = RankRLS(kernel="rbf", basis=order).fit(X, y, qid=qid)
+    by_matrix = RankRLS(kernel="precomputed", basis=order).fit(rbf_kernel(X), y, qid=qid)
+    np.testing.assert_allclose(by_matrix.predict(rbf_kernel(X)), by_rows.predict(X), atol=1e-8)
+    np.testing.assert_array_equal(by_matrix.basis_indices_, order)
+
+
+@pytest.mark.parametrize("gamma", [1e-9, 1e-5, 1e-2, 1.0])
+@pytest.mark.parametrize("alpha", [1e-12, 1e-3, 10.0])
+def test_nearly_dependent_basis_vectors(gamma, alpha):
+    """Duplicates, and a kernel so wide that all basis vectors look alike: compared by augmented least squares."""
+    X, y, _ = make_data(60)
+    X[30:35] = X[:5]
+    model = RankRLS(alpha, kernel="rbf", gamma=gamma, basis=np.r_[0:20, 30:35]).fit(X, y)
+    features = NystromMap("rbf", gamma=gamma, basis=np.r_[0:20, 30:35]).fit(X)
+    Phi = features.transform(X)
+    centred, target = np.sqrt(60) * (Phi - Phi.mean(axis=0)), np.sqrt(60) * (y - y.mean())
+    stacked = np.vstack([centred, np.sqrt(alpha) * np.eye(Phi.shape[1])])
+    w = np.linalg.lstsq(stacked, np.r_[target, np.zeros(Phi.shape[1])], rcond=None)[0]
+    difference = model.predict(X) - Phi @ w
+    # Coefficients of nearly dependent basis vectors are large and cancel: that much rounding is theirs.
+    rounding = 20 * np.finfo(float).eps * abs(model.dual_coef_).sum()
+    np.testing.assert_allclose(difference - difference.mean(), 0, atol=1e-7 * abs(y).max() + rounding)
+
+
+def test_a_basis_of_all_rows_at_a_tiny_alpha():
+    X = np.arange(10.0)[:, None]
+    y = np.random.default_rng(0).normal(size=10)
+    for basis in ("uniform", np.arange(10)):
+        model = RankRLS(1e-14, kernel="rbf", gamma=0.5, basis=basis).fit(X, y)
+        f = model.predict(X)
+        np.testing.assert_allclose(f - f.mean(), y - y.mean(), atol=1e-6)
+
+
+def test_an_intercept_of_many_rows_in_single_precision():
+    rng = np.random.default_rng(0)
+    X = (rng.normal(size=(200_000, 1)) + 100.0).astype(np.float32)
+    y = 2.0 * X[:, 0].astype(np.float64)
+    exact = RLS(1e-3).fit(X.astype(np.float64), y)
+    single = RLS(1e-3).fit(X, y)
+    np.testing.assert_allclose(single.predict(X[:100]), exact.predict(X[:100]), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"kernel": "rbf"}, {"kernel": "rbf", "n_basis": 9, "random_state": 0}]
+)
+def test_several_outputs_in_single_precision_stay_single(options):
+    X, y, _ = make_data()
+    model = RLS(**options).fit(X.astype(np.float32), np.stack([y, -y], axis=1))
+    assert model.predict(X.astype(np.float32)).dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    "change", [{"weighting": "query"}, {"cost": "unit"}, {"gamma": 0.3}, {"basis": np.arange(3)}]
+)
+def test_options_that_change_between_chunks_are_refused(change):
+    X, y, qid = make_data()
+    first = qid < 3
+    model = RankRLS(kernel="rbf", basis=np.arange(4)).partial_fit(X[first], y[first], qid=qid[first])
+    model.set_params(**change)
+    with pytest.raises(ValueError, match=f"{next(iter(change))} has changed since the first partial_fit"):
+        model.partial_fit(X[~first], y[~first], qid=qid[~first])
+    model.set_params(**{name: getattr(RankRLS(basis=np.arange(4)), name) for name in change})
+    model.set_params(alpha=2.0).partial_fit(X[~first], y[~first], qid=qid[~first])
+    assert model.n_queries_ == 6
+
+
+@pytest.mark.parametrize("options", [{}, {"ties": "exclude"}, {"cost": "relative"}])
+def test_chunks_without_a_pair_change_nothing(options):
+    X, y, _ = make_data(12)
+    y = np.round(y)
+    y[8:] = 1.0
+    qid = np.array([0, 1, 2, 3, 4, 4, 4, 4, 5, 5, 5, 5])
+    y[4], y[5] = 3.0, 1.0
+    whole = RankRLS(**options).fit(X, y, qid=qid)
+    model = RankRLS(**options)
+    for rows in (np.arange(4), np.arange(4, 8), np.arange(8, 12)):  # the first chunk has no pair at all
+        model.partial_fit(X[rows], y[rows], qid=qid[rows])
+    np.testing.assert_allclose(model.coef_, whole.coef_, atol=1e-10)
+    assert (model.n_queries_, model.n_comparisons_) == (6, whole.n_comparisons_)
+
+
+def test_a_model_that_cannot_be_trained_in_chunks_has_no_partial_fit():
+    X, y, qid = make_data()
+    assert not hasattr(RankRLS(kernel="rbf"), "partial_fit")
+    assert not hasattr(RankRLS().fit(X, y), "partial_fit")
+    assert hasattr(RankRLS(kernel="rbf", n_basis=3), "partial_fit")
+    assert hasattr(RankRLS().partial_fit(X, y, qid=qid), "partial_fit")
+    one_call = RankRLS(ties="exclude").partial_fit(X, np.round(y))
+    np.testing.assert_allclose(one_call.coef_, RankRLS(ties="exclude").fit(X, np.round(y)).coef_, atol=1e-9)
+
+
+def test_threads_may_train_at_the_same_time():
+    from concurrent.futures import ThreadPoolExecutor
+
+    X, y, qid = make_data(300, n=8)
+    expected = RankRLS().fit(X, y, qid=qid).coef_
+    with ThreadPoolExecutor(4) as pool:
+        for model in pool.map(lambda _: RankRLS().fit(X, y, qid=qid), range(16)):
+            np.testing.assert_allclose(model.coef_, expected)
+
+
+def test_memory_mapped_rows(tmp_path):
+    X, y, qid = make_data(n=8)
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    for options in (
+        {},
+        {"kernel": "rbf"},
+        {"kernel": "rbf", "n_basis": 5, "random_state": 0},
+        {"solver": "cg"},
+    ):
+        model = RankRLS(**options).fit(mapped, y, qid=qid)
+        np.testing.assert_allclose(model.predict(mapped), RankRLS(**options).fit(X, y, qid=qid).predict(X))
+
+
+def test_two_rows_are_enough_and_one_feature():
+    model = RankRLS(1e-6).fit([[0.0], [2.0]], [0.0, 1.0])
+    np.testing.assert_allclose(model.coef_, [0.5], rtol=1e-5)
+    assert RLS().fit([[1.0]], [3.0]).predict([[5.0]]).tolist() == [3.0]

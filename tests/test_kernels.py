@@ -167,6 +167,18 @@ def test_a_zero_kernel_is_refused():
         factor_kernel(np.zeros((3, 3)))
 
 
+def test_a_callable_that_returns_no_number_is_refused():
+    with pytest.raises(ValueError, match="returned nan for items 0 and 1"):
+        Kernel(lambda a, b: np.nan if a != b else 1.0).matrix(["x", "y"])
+
+
+def test_the_laplacian_kernel_takes_sparse_rows_with_long_indices():
+    rows = sp.csr_array(X)
+    rows.indices, rows.indptr = rows.indices.astype(np.int64), rows.indptr.astype(np.int64)
+    np.testing.assert_allclose(Kernel("laplacian").matrix(rows), Kernel("laplacian").matrix(X))
+    assert rows.indices.dtype == np.int64
+
+
 @parametrize_with_checks(
     [NystromMap(), NystromMap("linear", n_basis=0.5, random_state=0), EmpiricalKernelMap()]
 )

@@ -108,7 +108,7 @@ def test_integer_weights_are_repeated_rows(rows, seed):
     assert np.isnan(found.values[~kept]).all()
     if kept.any():
         expected = concordance(*repeated, per_query=True)
-        np.testing.assert_allclose(found.values[kept], expected.values, rtol=1e-12)
+        np.testing.assert_allclose(found.values[kept], expected.values, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])

@@ -109,7 +109,7 @@ def _require_memory_for_blocks(queries: Groups) -> None:
     largest = int(n.max(initial=0))
     require_memory(
         8 * (int((n * n).sum()) + 2 * largest * largest),  # the blocks, and two temporary ones
-        f"cost='relative' with a block of {largest} × {largest} for the largest query",
+        f"a block of {largest} × {largest} for the largest query under cost='relative'",
         "Use cost='magnitude' or 'unit', which need no such block, or smaller queries.",
     )
 

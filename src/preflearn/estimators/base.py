@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from ..comparisons import Comparisons, encode_queries
-from ..kernels.functions import Kernel, n_items, take_items
+from ..kernels.functions import Kernel, n_items
 from ..kernels.inputs import KernelParametersMixin, read_items
 from ..kernels.maps import NystromMap
+from ..solvers.choice import check_solver_options
 from ..solvers.progress import Stages
 from ..solvers.squared_loss import SquaredLossFit, fit_squared_loss
 
@@ -27,9 +29,17 @@ class KernelModel(KernelParametersMixin, BaseEstimator):
     Subclasses set either ``coef_`` or ``dual_coef_``, ``basis_`` and ``basis_indices_`` in fit.
     """
 
+    n_basis: Any
+    basis: Any
+    random_state: Any
+    verbose: Any
+    coef_: np.ndarray
+    dual_coef_: np.ndarray
+    basis_indices_: np.ndarray
+
     def _reduced_set(self, X: Any, kernel: Kernel) -> NystromMap | None:
         """The feature map of the reduced set, or None for the full kernel."""
-        if self.n_basis is None and isinstance(self.basis, str) and self.basis == "uniform":
+        if not self._wants_reduced_set():
             return None
         return NystromMap(
             self.kernel,
@@ -41,6 +51,9 @@ class KernelModel(KernelParametersMixin, BaseEstimator):
             basis=self.basis,
             random_state=self.random_state,
         )._fit_items(X, kernel)
+
+    def _wants_reduced_set(self) -> bool:
+        return self.n_basis is not None or not (isinstance(self.basis, str) and self.basis == "uniform")
 
     def _set_function(
         self,
@@ -57,6 +70,7 @@ class KernelModel(KernelParametersMixin, BaseEstimator):
             self.coef_ = weights[:, 0] if single else np.ascontiguousarray(weights.T)
             return
         assert dual_coef is not None
+        assert basis_indices is not None
         self.dual_coef_ = dual_coef[:, 0] if single else dual_coef
         self.basis_indices_ = basis_indices
         self.basis_ = basis
@@ -81,14 +95,12 @@ class KernelModel(KernelParametersMixin, BaseEstimator):
     def _expand(self, X: Any, kernel: Kernel) -> np.ndarray:
         """k(X, basis) β, in blocks of rows so that no large kernel block is formed."""
         if kernel.is_precomputed:
-            whole = self.basis_indices_.shape[0] == X.shape[1]
-            return (X if whole else X[:, self.basis_indices_]) @ self.dual_coef_
+            every_row_in_order = np.array_equal(self.basis_indices_, np.arange(X.shape[1]))
+            return (X if every_row_in_order else X[:, self.basis_indices_]) @ self.dual_coef_
         step = max(1, _PREDICTION_BLOCK_BYTES // (8 * self.basis_indices_.shape[0]))
-        n = n_items(X)
         blocks = [
-            kernel.matrix(take_items(X, np.arange(i, min(i + step, n))) if n > step else X, self.basis_)
-            @ self.dual_coef_
-            for i in range(0, n, step)
+            kernel.matrix(X[start : start + step], self.basis_) @ self.dual_coef_
+            for start in range(0, n_items(X), step)
         ]
         return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
@@ -99,9 +111,26 @@ class KernelModel(KernelParametersMixin, BaseEstimator):
 class SquaredLossModel(KernelModel):
     """A learner whose loss is a sum of squares over comparisons."""
 
+    solver: Any
+    tol: Any
+    max_iter: Any
+
     def _fit_tasks(
-        self, X: Any, kernel: Kernel, tasks: list[Comparisons], alpha: float, single: bool
+        self,
+        X: Any,
+        kernel: Kernel,
+        tasks: list[Comparisons],
+        alpha: float,
+        single: bool,
+        with_mean: bool = True,
     ) -> SquaredLossFit:
+        check_solver_options(
+            self.solver,
+            linear=kernel.is_linear,
+            reduced=self._wants_reduced_set(),
+            tol=self.tol,
+            max_iter=self.max_iter,
+        )
         stages = self._more_stages()
         with stages("choice of basis vectors"):
             feature_map = self._reduced_set(X, kernel)
@@ -114,6 +143,7 @@ class SquaredLossModel(KernelModel):
             feature_map=feature_map,
             tol=self.tol,
             max_iter=self.max_iter,
+            with_mean=with_mean,
             stages=stages,
         )
         basis = None
@@ -125,8 +155,8 @@ class SquaredLossModel(KernelModel):
         self.residual_ = fit.residual
         if not fit.converged:
             warnings.warn(
-                f"Conjugate gradients stopped after {fit.n_iter} iterations at a relative residual of {fit.residual:.1e}: "
-                "raise max_iter or tol, scale the features, or use a larger alpha.",
+                f"Conjugate gradients stopped after {fit.n_iter} iterations at a relative residual of "
+                f"{fit.residual:.1e}: raise max_iter or tol, scale the features, or use a larger alpha.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -135,6 +165,9 @@ class SquaredLossModel(KernelModel):
 
 class RankerMixin:
     """Positions and concordance for learners that order items inside queries."""
+
+    predict: Callable[[Any], np.ndarray]
+    n_queries_: int
 
     # qid reaches fit and score through pipelines and searches without a set_fit_request by the user.
     __metadata_request__fit = {"qid": True}
@@ -178,15 +211,15 @@ class RankerMixin:
 
         if qid is None and getattr(self, "n_queries_", 1) > 1:
             warnings.warn(
-                f"This model was fitted with {self.n_queries_} queries and is scored without qid: rows of different queries "
-                "are compared with each other. Pass qid=... (np.zeros(len(y)) if the rows really are one query).",
+                f"This model was fitted with {self.n_queries_} queries and is scored without qid: rows of different "
+                "queries are compared with each other. Pass qid=... (np.zeros(len(y)) if the rows are one query).",
                 UserWarning,
                 stacklevel=2,
             )
         return concordance(y, self.predict(X), qid, sample_weight=sample_weight)
 
     def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
         tags.target_tags.required = True
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = True

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,67 @@ from ..comparisons.scores import depends_on_scores
 from ..core import GlobalMoments, QueryMoments
 from ..kernels.functions import Kernel, n_items
 from ..kernels.maps import NystromMap
+
+# The parameters that the statistics of a chunk depend on.
+_FIXED = (
+    "kernel",
+    "gamma",
+    "degree",
+    "coef0",
+    "kernel_params",
+    "n_basis",
+    "basis",
+    "cost",
+    "ties",
+    "weighting",
+)
+
+
+class PartialFitUnavailableError(AttributeError, ValueError):
+    """A model that cannot be trained in chunks has no partial_fit, and says why when it is asked for it."""
+
+
+class AvailableUnless:
+    """A method that is there unless ``why_not(model)`` gives a reason; hasattr, and scikit-learn, see it missing."""
+
+    def __init__(self, why_not: Callable[[Any], str | None]):
+        self._why_not = why_not
+
+    def __call__(self, method: Callable[..., Any]) -> AvailableUnless:
+        self._method = method
+        self.__doc__ = method.__doc__
+        return self
+
+    def __get__(self, model: Any, owner: type | None = None) -> Callable[..., Any]:
+        if model is None:
+            return self._method
+        reason = self._why_not(model)
+        if reason is not None:
+            raise PartialFitUnavailableError(reason)
+        return MethodType(self._method, model)
+
+
+def why_no_partial_fit(model: Any) -> str | None:
+    """What keeps a model from being trained in chunks, or None."""
+    if hasattr(model, "n_queries_") and getattr(model, "_incremental", None) is None:
+        return (
+            "partial_fit cannot go on from fit or fit_pairs, which keep no statistics: "
+            "start with partial_fit, or use clone(model) for a fresh one."
+        )
+    if model.solver not in ("auto", "primal"):
+        return (
+            f"partial_fit works in primal form: solver={model.solver!r} would be ignored. Use solver='auto'."
+        )
+    if model.tol is not None or model.max_iter is not None:
+        return "tol and max_iter belong to solver='cg' and would be ignored by partial_fit: leave them out."
+    if isinstance(model.kernel, str) and model.kernel == "precomputed":
+        return "partial_fit cannot take a precomputed kernel: new rows need the kernel function."
+    if not model._wants_reduced_set() and not (isinstance(model.kernel, str) and model.kernel == "linear"):
+        return (
+            "partial_fit needs a model of fixed width: the linear kernel, or n_basis=... (or basis=...) for "
+            f"kernel={model.kernel!r}."
+        )
+    return None
 
 
 @dataclass
@@ -29,6 +92,8 @@ class IncrementalState:
         Whether chunks come with qid.
     rows_of_query : dict
         Rows seen of each query label: a query must come, and go, as a whole.
+    options : dict
+        What the statistics depend on: the parameters of the first chunk, which must stay.
     moments : QueryMoments or GlobalMoments or None
         None before the first chunk.
     """
@@ -37,6 +102,7 @@ class IncrementalState:
     n_outputs: int
     single: bool
     with_queries: bool
+    options: dict[str, Any]
     rows_of_query: dict[Any, int] = field(default_factory=dict)
     moments: Any = None
 
@@ -45,30 +111,13 @@ class IncrementalState:
         cls, model: Any, X: Any, kernel: Kernel, n_outputs: int, single: bool, *, with_queries: bool
     ) -> IncrementalState:
         """Fix the width of the model from the first chunk."""
-        if model.solver not in ("auto", "primal"):
-            raise ValueError(
-                f"partial_fit works in primal form: solver={model.solver!r} would be ignored. Use solver='auto'."
-            )
-        if kernel.is_precomputed:
-            raise ValueError(
-                "partial_fit cannot take a precomputed kernel: new rows need the kernel function."
-            )
-        feature_map = model._reduced_set(X, kernel)
-        if feature_map is None and not kernel.is_linear:
-            raise ValueError(
-                "partial_fit needs a model of fixed width: the linear kernel, or n_basis=... (or basis=...) for "
-                f"kernel={model.kernel!r}."
-            )
         if n_outputs > 1 and depends_on_scores(model.cost, model.ties):
             raise ValueError(
-                "partial_fit with several outputs needs cost='magnitude' and ties='include': the pairs must not depend on the scores."
+                "partial_fit with several outputs needs cost='magnitude' and ties='include': "
+                "the pairs must not depend on the scores."
             )
-        if not with_queries and depends_on_scores(model.cost, model.ties):
-            raise ValueError(
-                "partial_fit without qid needs cost='magnitude' and ties='include': which pairs of a global ranking are "
-                "tied cannot be known from one chunk. Pass qid, or use fit."
-            )
-        return cls(feature_map, n_outputs, single, with_queries)
+        feature_map = model._reduced_set(X, kernel)
+        return cls(feature_map, n_outputs, single, with_queries, _options_of(model))
 
     @property
     def n_queries(self) -> int:
@@ -78,6 +127,7 @@ class IncrementalState:
         self, model: Any, X: Any, kernel: Kernel, scores: np.ndarray, qid: Any, *, forget: bool
     ) -> None:
         """Take a chunk in, or out."""
+        self._check_options(model)
         self._check_chunk(scores, qid)
         chunk, counts = self._chunk_moments(model, X, kernel, scores, qid, forget=forget)
         if self.moments is None:
@@ -92,6 +142,15 @@ class IncrementalState:
             else:
                 self.rows_of_query[label] = count
 
+    def _check_options(self, model: Any) -> None:
+        now = _options_of(model)
+        changed = [name for name, value in self.options.items() if not _same_option(value, now[name])]
+        if changed:
+            raise ValueError(
+                f"{', '.join(changed)} has changed since the first partial_fit, whose statistics depend on it: "
+                "set it back, or start anew with clone(model). alpha may change at any time."
+            )
+
     def _check_chunk(self, scores: np.ndarray, qid: Any) -> None:
         if (qid is not None) != self.with_queries:
             before = "with qid" if self.with_queries else "without qid"
@@ -100,20 +159,37 @@ class IncrementalState:
             )
         if scores.shape[1] != self.n_outputs:
             raise ValueError(f"Earlier chunks had {self.n_outputs} outputs: found {scores.shape[1]}.")
+        if (
+            self.moments is not None
+            and not self.with_queries
+            and depends_on_scores(self.options["cost"], self.options["ties"])
+        ):
+            raise ValueError(
+                "A second chunk without qid needs cost='magnitude' and ties='include': which pairs of a global ranking "
+                "are tied cannot be known from chunks. Pass qid, or use fit."
+            )
 
     def _chunk_moments(self, model, X, kernel, scores, qid, *, forget: bool):
         n_rows = n_items(X)
-        if not self.with_queries:
+        if not self.with_queries and not depends_on_scores(model.cost, model.ties):
             if forget and n_rows >= self.moments.n_rows - 1:
                 raise ValueError(
-                    f"forget would leave fewer than two of the {self.moments.n_rows} rows seen: nothing could be compared."
+                    f"forget would leave fewer than two of the {self.moments.n_rows} rows seen: "
+                    "nothing could be compared."
                 )
             return GlobalMoments.of(self._features(X, kernel), scores, model.weighting), {}
         queries = encode_queries(qid, n_rows)
-        counts = dict(zip(queries.labels.tolist(), queries.counts.tolist(), strict=True))
-        self._check_whole_queries(counts, forget=forget)
+        counts = {}
+        if queries.labels is not None:
+            counts = dict(zip(queries.labels.tolist(), queries.counts.tolist(), strict=True))
+            self._check_whole_queries(counts, forget=forget)
         comparisons = compare_scores(
-            scores, queries, cost=model.cost, ties=model.ties, weighting=model.weighting
+            scores,
+            queries,
+            cost=model.cost,
+            ties=model.ties,
+            weighting=model.weighting,
+            allow_none=True,  # a chunk of queries without a pair changes nothing, and is no error
         )
         return QueryMoments.of(self._features(X, kernel), comparisons), counts
 
@@ -124,7 +200,8 @@ class IncrementalState:
                 raise ValueError(f"forget: query {label!r} has not been seen by partial_fit.")
             if forget and seen != count:
                 raise ValueError(
-                    f"forget: query {label!r} was seen with {seen} rows and is given with {count}: pass the whole query as it came."
+                    f"forget: query {label!r} was seen with {seen} rows and is given with {count}: "
+                    "pass the whole query as it came."
                 )
             if not forget and seen is not None:
                 raise ValueError(
@@ -148,3 +225,11 @@ class IncrementalState:
             self.feature_map.basis_indices_,
             self.feature_map.basis_,
         )
+
+
+def _options_of(model: Any) -> dict[str, Any]:
+    return {name: getattr(model, name) for name in _FIXED}
+
+
+def _same_option(before: Any, now: Any) -> bool:
+    return before is now or bool(np.array_equal(before, now))

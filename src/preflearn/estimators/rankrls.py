@@ -11,7 +11,8 @@ from ..comparisons.scores import depends_on_scores
 from ..kernels.functions import n_items
 from ..kernels.inputs import read_items
 from .base import RankerMixin, SquaredLossModel
-from .incremental import IncrementalState
+from .combined import read_scores_and_pairs, refuse_without_pairs
+from .incremental import AvailableUnless, IncrementalState, why_no_partial_fit
 from .validation import read_alpha, read_pairs, read_per_pair, read_scores
 
 
@@ -24,7 +25,8 @@ class RankRLS(RankerMixin, SquaredLossModel):
     Parameters
     ----------
     alpha : float, default=1.0
-        Regularisation λ, positive. The loss is a sum over pairs: with weighting "pair" a query of n rows counts n (n - 1) / 2.
+        Regularisation λ, positive. The loss is a sum over pairs: with weighting "pair" a query of n rows counts
+        n (n - 1) / 2.
     kernel : str or callable, default="linear"
         A name of ``sklearn.metrics.pairwise.pairwise_kernels``, ``"precomputed"``, or a function of two items.
     gamma, degree, coef0, kernel_params
@@ -68,8 +70,9 @@ class RankRLS(RankerMixin, SquaredLossModel):
 
     Notes
     -----
-    Full kernel: O(m² n) for the kernel and m³ / 3 for one Cholesky factorisation. Reduced set: O(m r²). Linear: O(m n²).
-    Outputs share one factorisation unless the pairs depend on the scores (ties excluded, cost "unit" or "relative").
+    Full kernel: O(m² n) for the kernel and m³ / 3 for one Cholesky factorisation. Reduced set: O(m r²). Linear:
+    O(m n²). Outputs share one factorisation unless the pairs depend on the scores (ties excluded, cost "unit" or
+    "relative").
     Reference: Pahikkala, Tsivtsivadze, Airola, Järvinen and Boberg, "An efficient algorithm for learning to rank from
     preference graphs", Machine Learning 75 (2009).
 
@@ -86,6 +89,7 @@ class RankRLS(RankerMixin, SquaredLossModel):
     """
 
     __metadata_request__partial_fit = {"qid": True}
+    _incremental: IncrementalState | None
 
     def __init__(
         self,
@@ -124,8 +128,8 @@ class RankRLS(RankerMixin, SquaredLossModel):
         self.max_iter = max_iter
         self.verbose = verbose
 
-    def fit(self, X, y, *, qid=None):
-        """Learn from scores inside queries.
+    def fit(self, X, y, *, qid=None, pairs=None, magnitude=None, weight=None):
+        """Learn from scores inside queries, and from preferences beside them.
 
         Parameters
         ----------
@@ -134,6 +138,11 @@ class RankRLS(RankerMixin, SquaredLossModel):
             Scores, higher is better.
         qid : array-like of shape (m,), optional
             Query labels, any hashable values in any order; one query (a global ranking) without.
+        pairs : int array of shape (l, 2), optional
+            Preferences beside the scores: row ``pairs[k, 0]`` is preferred to row ``pairs[k, 1]``, labelled or not.
+            The loss gains Σ_k weight_k (magnitude_k - (f(x_h) - f(x_j)))², and y may be NaN where not known.
+        magnitude, weight : array-like of shape (l,) or float, optional
+            By how much, and the factor of the squared error; 1 by default.
 
         Returns
         -------
@@ -142,10 +151,17 @@ class RankRLS(RankerMixin, SquaredLossModel):
         alpha = read_alpha(self.alpha)
         kernel = self._read_kernel()
         X = read_items(self, X, kernel, reset=True)
-        scores, single = read_scores(y, n_items(X), estimator=self)
         queries = encode_queries(qid, n_items(X))
-        tasks = self._compare(scores, queries)
-        self._fit_tasks(X, kernel, tasks, alpha, single)
+        if pairs is not None:
+            data = read_scores_and_pairs(self, y, pairs, magnitude, weight, n_items(X))
+            scored = encode_queries(queries.codes[data.labelled], data.labelled.shape[0])
+            single = data.single
+            tasks: list[Comparisons] = [data.add_to(task) for task in self._compare(data.scores, scored)]
+        else:
+            refuse_without_pairs(magnitude, weight)
+            scores, single = read_scores(y, n_items(X), estimator=self)
+            tasks = self._compare(scores, queries)
+        self._fit_tasks(X, kernel, tasks, alpha, single, with_mean=False)
         return self._finish(queries.n_groups, sum(task.n_comparisons for task in tasks))
 
     def fit_pairs(self, X, pairs, *, magnitude=None, weight=None):
@@ -181,9 +197,10 @@ class RankRLS(RankerMixin, SquaredLossModel):
         magnitude = read_per_pair(magnitude, pairs.shape[0], "magnitude")
         weight = read_per_pair(weight, pairs.shape[0], "weight", positive=True)
         task = PreferenceComparisons(n_items(X), pairs, magnitude, weight)
-        self._fit_tasks(X, kernel, [task], alpha, single=True)
+        self._fit_tasks(X, kernel, [task], alpha, single=True, with_mean=False)
         return self._finish(1, task.n_comparisons)
 
+    @AvailableUnless(why_no_partial_fit)
     def partial_fit(self, X, y, *, qid=None):
         """Add whole queries to a model of fixed width; the result equals `fit` on everything seen.
 
@@ -222,11 +239,6 @@ class RankRLS(RankerMixin, SquaredLossModel):
     def _update(self, X: Any, y: Any, qid: Any, *, forget: bool) -> None:
         alpha = read_alpha(self.alpha)
         state: IncrementalState | None = getattr(self, "_incremental", None)
-        if state is None and hasattr(self, "n_queries_"):
-            raise ValueError(
-                "partial_fit cannot go on from fit or fit_pairs, which keep no statistics: "
-                "start with partial_fit, or use clone(model) for a fresh one."
-            )
         kernel = self._read_kernel()
         X = read_items(self, X, kernel, reset=state is None)
         scores, single = read_scores(y, n_items(X), estimator=self)

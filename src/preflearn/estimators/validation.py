@@ -11,12 +11,13 @@ from sklearn.utils.validation import check_array, column_or_1d
 
 def read_alpha(alpha: Any) -> float:
     """A positive, finite regularisation parameter."""
-    if isinstance(alpha, bool) or not isinstance(alpha, Real) or not np.isfinite(alpha) or alpha <= 0:
+    value = float(alpha) if isinstance(alpha, Real) and not isinstance(alpha, bool) else np.nan
+    if not 0 < value < np.inf:
         raise ValueError(
             f"alpha must be a positive number: found {alpha!r}. The closed form needs some regularisation; "
             "for nearly none use a small value such as 1e-8."
         )
-    return float(alpha)
+    return value
 
 
 def read_scores(y: Any, n_rows: int, *, estimator: Any = None) -> tuple[np.ndarray, bool]:
@@ -53,7 +54,8 @@ def read_pairs(pairs: Any, n_rows: int) -> np.ndarray:
     pairs = np.asarray(pairs)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.shape[0] == 0:
         raise ValueError(
-            f"pairs must be an integer array of shape (l, 2) with l >= 1, the better row first: found shape {pairs.shape}."
+            "pairs must be an integer array of shape (l, 2) with l >= 1, the better row first: "
+            f"found shape {pairs.shape}."
         )
     if pairs.dtype.kind not in "iu":
         raise ValueError(
@@ -62,7 +64,8 @@ def read_pairs(pairs: Any, n_rows: int) -> np.ndarray:
     outside = np.flatnonzero(((pairs < 0) | (pairs >= n_rows)).any(axis=1))
     if outside.size:
         raise ValueError(
-            f"pairs[{outside[0]}] = {pairs[outside[0]].tolist()} names a row out of range: X has rows 0 to {n_rows - 1}."
+            f"pairs[{outside[0]}] = {pairs[outside[0]].tolist()} names a row out of range: "
+            f"X has rows 0 to {n_rows - 1}."
         )
     same = np.flatnonzero(pairs[:, 0] == pairs[:, 1])
     if same.size:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from numbers import Integral, Real
 from typing import Any
 
@@ -47,18 +48,20 @@ def choose_basis(n_rows: int, n_basis: Any, basis: Any, random_state: Any) -> np
 
 def _basis_size(n_rows: int, n_basis: Any) -> int:
     if isinstance(n_basis, Integral) and not isinstance(n_basis, bool):
-        if n_basis < 1:
+        size = int(n_basis)
+        if size < 1:
             raise ValueError(f"n_basis must be at least 1: found {n_basis}.")
-        if n_basis > n_rows:
+        if size > n_rows:
             raise ValueError(
                 f"n_basis={n_basis} is larger than the number of rows, {n_rows}: use at most {n_rows}, "
                 "or n_basis=None for the full kernel."
             )
-        return int(n_basis)
+        return size
     if isinstance(n_basis, Real) and not isinstance(n_basis, bool):
-        if not 0 < n_basis <= 1:
+        fraction = float(n_basis)
+        if not 0 < fraction <= 1:
             raise ValueError(f"A float n_basis is a fraction of the rows, in (0, 1]: found {n_basis}.")
-        return int(np.ceil(n_basis * n_rows))
+        return ceil(fraction * n_rows)
     raise ValueError(f"n_basis must be None, an int or a float: found {n_basis!r}.")
 
 

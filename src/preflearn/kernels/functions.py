@@ -79,23 +79,47 @@ class Kernel:
         itemsize = 4 if getattr(X, "dtype", None) == np.float32 else 8
         require_memory(n_rows * n_columns * itemsize, f"a kernel matrix of {n_rows} × {n_columns}")
         if callable(self.kernel):
-            return self._call_for_pairs(X, Y)
+            return _refuse_not_finite(_call_for_pairs(self.kernel, self._params, X, Y))
+        if self.kernel == "laplacian":
+            X, Y = _short_indices(X), _short_indices(Y)
         K = pairwise_kernels(X, Y, metric=self.kernel, **self._params)
         return np.ascontiguousarray(K.toarray() if sp.issparse(K) else K)
 
-    def _call_for_pairs(self, X: Any, Y: Any) -> np.ndarray:
-        function, params = self.kernel, self._params
-        if Y is not None:
-            return np.array(
-                [[function(x, y, **params) for y in items(Y)] for x in items(X)], dtype=float
-            ).reshape(n_items(X), n_items(Y))
-        # The kernel is symmetric: half of the calls are enough.
-        rows = list(items(X))
-        K = np.empty((len(rows), len(rows)))
+
+def _call_for_pairs(function: Callable[..., float], params: dict[str, Any], X: Any, Y: Any) -> np.ndarray:
+    rows = list(items(X))
+    if Y is not None:
+        columns = list(items(Y))
+        K = np.empty((len(rows), len(columns)))
         for i, x in enumerate(rows):
-            for j in range(i + 1):
-                K[i, j] = K[j, i] = function(x, rows[j], **params)
+            for j, y in enumerate(columns):
+                K[i, j] = function(x, y, **params)
         return K
+    # The kernel is symmetric: half of the calls are enough.
+    K = np.empty((len(rows), len(rows)))
+    for i, x in enumerate(rows):
+        for j in range(i + 1):
+            K[i, j] = K[j, i] = function(x, rows[j], **params)
+    return K
+
+
+def _short_indices(X: Any) -> Any:
+    """The same sparse rows with 32-bit indices, the only ones that scikit-learn's sparse L1 distance takes."""
+    if not sp.issparse(X) or X.indices.dtype == np.int32 or max(X.nnz, *X.shape) > np.iinfo(np.int32).max:
+        return X
+    short = sp.csr_array(X.shape, dtype=X.dtype)
+    short.data, short.indices, short.indptr = X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)
+    return short
+
+
+def _refuse_not_finite(K: np.ndarray) -> np.ndarray:
+    bad = np.argwhere(~np.isfinite(K))
+    if bad.size:
+        i, j = bad[0].tolist()
+        raise ValueError(
+            f"The callable kernel returned {K[i, j]} for items {i} and {j}: expected a finite number."
+        )
+    return K
 
 
 def _read_parameters(kernel: Kernel) -> dict[str, Any]:
@@ -106,7 +130,8 @@ def _read_parameters(kernel: Kernel) -> dict[str, Any]:
     if callable(name):
         if changed:
             raise ValueError(
-                f"{', '.join(sorted(changed))} would be ignored by a callable kernel: pass its arguments in kernel_params."
+                f"{', '.join(sorted(changed))} would be ignored by a callable kernel: "
+                "pass its arguments in kernel_params."
             )
         return extra
     if name == "precomputed":

@@ -88,9 +88,9 @@ def check_kernel_matrix(K: np.ndarray) -> None:
     for start in range(0, n_rows, step):
         difference = np.abs(K[start : start + step] - K[:, start : start + step].T)
         if float(difference.max()) > _ASYMMETRY * scale:
-            i, j = np.unravel_index(np.argmax(difference), difference.shape)
-            i = int(i) + start
+            row, j = divmod(int(np.argmax(difference)), n_rows)
+            i = row + start
             raise ValueError(
-                f"The precomputed kernel is not symmetric: K[{i}, {j}] = {K[i, j]:.6g} but K[{j}, {i}] = {K[j, i]:.6g}. "
-                "Use (K + K.T) / 2 if the difference is rounding."
+                f"The precomputed kernel is not symmetric: K[{i}, {j}] = {K[i, j]:.6g} but "
+                f"K[{j}, {i}] = {K[j, i]:.6g}. Use (K + K.T) / 2 if the difference is rounding."
             )

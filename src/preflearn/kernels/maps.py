@@ -106,7 +106,7 @@ class NystromMap(KernelParametersMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         else:
             self.basis_ = X if chosen is None else take_items(X, chosen)
             K_RR = kernel.matrix(self.basis_)
-        self.factor_: KernelFactor = factor_kernel(K_RR)
+        self.factor_: KernelFactor = factor_kernel(K_RR, overwrite=True)
         self.rank_ = self.factor_.rank
         self._n_features_out = self.rank_
         return self

@@ -209,17 +209,22 @@ def count_pairs(
             scores[low:high], y[low:high], w_first[:n], scores_spare[:n], y_spare[:n], w_second[:n]
         )
         tied = 0.0
+        untied_scores = 0.0
+        below = 0.0
         i = 0
         while i < n:
             end = _end_of_tie(s, i, n)
+            level = _total(w, i, end)
+            untied_scores += below * level
+            below += level
             if end > i + 1:
                 tied += _untied_pairs(u, w, i, end)
             i = end
-        out[query, 3] = _untied_pairs(s, w, 0, n)
         u, w, discordant = _sort_counting_inversions(u, w, u_spare, w_spare)
         out[query, 0] = discordant
         out[query, 1] = tied
         out[query, 2] = _untied_pairs(u, w, 0, n)
+        out[query, 3] = untied_scores
 
 
 @compiled

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,13 +59,15 @@ class Rows:
     scores: np.ndarray
     queries: Groups
 
-    def grouped(self, values: np.ndarray) -> np.ndarray:
-        """A copy of one column with the rows of each query side by side."""
+    def grouped(self, *columns: np.ndarray) -> list[np.ndarray]:
+        """Copies of some columns with the rows of each query side by side."""
         from ..loops.ranking import group_rows
 
-        # Numba would compile the loop a second time for arrays that are read-only, as those of pandas are.
-        writable = [np.require(array, requirements=["C", "W"]) for array in (self.queries.codes, values)]
-        return group_rows(writable[0], self.queries.starts, writable[1])
+        def group(column: np.ndarray) -> np.ndarray:
+            return group_rows(codes, self.queries.starts, _writable(column))
+
+        codes = _writable(self.queries.codes)
+        return in_threads([partial(group, column) for column in columns], self.y.shape[0])
 
     def per_query(self, values: np.ndarray) -> PerQuery:
         labels = self.queries.labels
@@ -106,27 +110,26 @@ def check_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
 
 
 def over_queries(loop: Callable[..., None], queries: Groups, *arguments: Any) -> None:
-    """Run ``loop(*arguments, starts, first, last)`` over all queries, in threads where the rows are many.
+    """Run ``loop(*arguments, starts, first, last)`` over all queries, shared out by rows."""
+    starts = queries.starts
+    n_parts = max(1, min(queries.n_groups, queries.n_rows // _ROWS_PER_THREAD, effective_n_jobs(-1)))
+    edges = np.searchsorted(starts, np.linspace(0, queries.n_rows, n_parts + 1)).tolist()
+    in_threads(
+        [partial(loop, *arguments, starts, first, last) for first, last in pairwise(edges) if first < last],
+        queries.n_rows,
+    )
 
-    Plain threads rather than Numba's own: they may be used from several Python threads at once and survive a
-    fork of the process.
+
+def in_threads(calls: list[Callable[[], Any]], n_rows: int) -> list[Any]:
+    """Results of calls that release the GIL, made side by side where the rows are worth it.
+
+    Plain threads rather than Numba's own: those may not be started from several Python threads at once, and a
+    process that has started them may not fork.
     """
-    starts = np.asarray(queries.starts, dtype=np.int64)
-    n_threads = 1
-    if queries.n_groups > 1 and queries.n_rows >= 2 * _ROWS_PER_THREAD:
-        n_threads = min(effective_n_jobs(-1), queries.n_rows // _ROWS_PER_THREAD, queries.n_groups)
-    if n_threads == 1:
-        loop(*arguments, starts, 0, queries.n_groups)
-        return
-    edges = np.searchsorted(starts, np.linspace(0, queries.n_rows, n_threads + 1)[1:-1])
-    edges = np.concatenate([[0], edges, [queries.n_groups]])
-    with ThreadPoolExecutor(n_threads) as pool:
-        parts = [
-            pool.submit(loop, *arguments, starts, int(first), int(last))
-            for first, last in zip(edges[:-1], edges[1:], strict=True)
-        ]
-        for part in parts:
-            part.result()
+    if len(calls) == 1 or n_rows < 2 * _ROWS_PER_THREAD:
+        return [call() for call in calls]
+    with ThreadPoolExecutor(effective_n_jobs(-1)) as pool:
+        return [future.result() for future in [pool.submit(call) for call in calls]]
 
 
 def mean_or_refuse(values: PerQuery, *, metric: str, reason: str) -> float:
@@ -135,6 +138,11 @@ def mean_or_refuse(values: PerQuery, *, metric: str, reason: str) -> float:
     if np.isnan(mean):
         raise ValueError(f"{metric} is not defined: {reason}")
     return mean
+
+
+def _writable(array: np.ndarray) -> np.ndarray:
+    """The array itself unless it is read-only, as those of pandas are: Numba would compile for them anew."""
+    return np.require(array, requirements=["C", "W"])
 
 
 def _numbers(values: Any, name: str, many_outputs: bool) -> np.ndarray:

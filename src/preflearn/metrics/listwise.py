@@ -104,10 +104,11 @@ def ndcg(
         gains = np.exp2(gains) - 1.0
     else:
         gains = gains / max(gains.max(), 1.0)  # the sum of very large grades must not overflow
-    longest = int(rows.queries.counts.max())
-    discount = 1.0 / np.log2(np.arange(2, 2 + min(longest, k or longest)))
-    reached = _read_lists(discounted_gain, rows, rows.scores[:, 0], gains, discount)
-    best = _read_lists(discounted_gain, rows, gains, gains, discount)
+    longest = min(int(rows.queries.counts.max()), _positions(k, rows))
+    discount = 1.0 / np.log2(np.arange(2, 2 + longest))
+    key, gains = rows.grouped(-rows.scores[:, 0], gains)
+    reached = _value_of_grouped(discounted_gain, rows, key, gains, discount)
+    best = _value_of_grouped(discounted_gain, rows, -gains, gains, discount)
     with np.errstate(invalid="ignore"):
         values = np.minimum(reached / best, 1.0)
     return _finished("ndcg", rows, values, no_relevant, per_query)
@@ -169,7 +170,7 @@ def average_precision(
 
     check_options(relevant_above=relevant_above, no_relevant=no_relevant)
     rows = check_rows(y, scores, qid)
-    values = _read_lists(loop, rows, rows.scores[:, 0], _relevant(rows, relevant_above))
+    values = _value_of_lists(loop, rows, _relevant(rows, relevant_above))
     return _finished("average_precision", rows, values, no_relevant, per_query)
 
 
@@ -224,12 +225,11 @@ def reciprocal_rank(
 
     check_options(k=k, relevant_above=relevant_above, no_relevant=no_relevant)
     rows = check_rows(y, scores, qid)
-    values = _read_lists(
+    values = _value_of_lists(
         loop,
         rows,
-        rows.scores[:, 0],
         _relevant(rows, relevant_above),
-        rows.y.shape[0] if k is None else int(k),
+        _positions(k, rows),
     )
     return _finished("reciprocal_rank", rows, values, no_relevant, per_query)
 
@@ -303,9 +303,7 @@ def err(
         )
     top = largest if max_grade is None else float(max_grade)
     stop = np.exp2(rows.y[:, 0] - top) - np.exp2(-top)
-    values = _read_lists(
-        expected_reciprocal_rank, rows, rows.scores[:, 0], stop, rows.y.shape[0] if k is None else int(k)
-    )
+    values = _value_of_lists(expected_reciprocal_rank, rows, stop, _positions(k, rows))
     values[~_any_in_query(rows, rows.y[:, 0] > 0.0)] = np.nan
     return _finished("err", rows, values, no_relevant, per_query)
 
@@ -373,7 +371,7 @@ def precision_at(
     check_options(k=k, relevant_above=relevant_above, no_relevant=no_relevant)
     rows = check_rows(y, scores, qid)
     relevant = _relevant(rows, relevant_above)
-    values = _read_lists(precision, rows, rows.scores[:, 0], relevant, int(k))
+    values = _value_of_lists(precision, rows, relevant, int(k))
     values[~_any_in_query(rows, relevant > 0.0)] = np.nan
     return _finished("precision_at", rows, values, no_relevant, per_query)
 
@@ -398,17 +396,26 @@ def check_options(
         raise ValueError(f"max_grade must be a positive number: found {max_grade!r}.")
 
 
-def _read_lists(
-    loop: Callable[..., None], rows: Rows, by: np.ndarray, gains: np.ndarray, *options: Any
+def _value_of_lists(loop: Callable[..., None], rows: Rows, gains: np.ndarray, *options: Any) -> np.ndarray:
+    """One value per query from a loop that reads its rows from the highest score down."""
+    key, gains = rows.grouped(-rows.scores[:, 0], gains)
+    return _value_of_grouped(loop, rows, key, gains, *options)
+
+
+def _value_of_grouped(
+    loop: Callable[..., None], rows: Rows, key: np.ndarray, gains: np.ndarray, *options: Any
 ) -> np.ndarray:
-    """One value per query from a loop that reads its rows in descending order of ``by``."""
+    """The same from grouped rows, read in ascending order of ``key``; sorts both in place."""
     from ..loops.ranking import sort_queries
 
-    key, grouped_gains = rows.grouped(-by), rows.grouped(gains)
-    over_queries(sort_queries, rows.queries, key, grouped_gains)
+    over_queries(sort_queries, rows.queries, key, gains)
     values = np.empty(rows.queries.n_groups)
-    over_queries(loop, rows.queries, key, grouped_gains, *options, values)
+    over_queries(loop, rows.queries, key, gains, *options, values)
     return values
+
+
+def _positions(k: int | None, rows: Rows) -> int:
+    return rows.y.shape[0] if k is None else int(k)
 
 
 def _relevant(rows: Rows, relevant_above: float) -> np.ndarray:

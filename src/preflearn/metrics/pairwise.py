@@ -225,17 +225,12 @@ def _count_pairs(rows: Rows, weights: np.ndarray) -> np.ndarray:
     """D, H, U_y, U_s for each query and output: shape (4, n_queries, v)."""
     from ..loops.ranking import count_pairs
 
-    weights = rows.grouped(weights) if weights.size else weights
+    if weights.size:
+        (weights,) = rows.grouped(weights)
     counts = np.empty((rows.y.shape[1], rows.queries.n_groups, 4))
     for output in range(rows.y.shape[1]):
-        over_queries(
-            count_pairs,
-            rows.queries,
-            rows.grouped(rows.scores[:, output]),
-            rows.grouped(rows.y[:, output]),
-            weights,
-            counts[output],
-        )
+        scores, y = rows.grouped(rows.scores[:, output], rows.y[:, output])
+        over_queries(count_pairs, rows.queries, scores, y, weights, counts[output])
     return counts.T
 
 

@@ -15,6 +15,9 @@ The limit is 20,000 for dense and 3,000 for sparse data, where an iteration is c
 
 from __future__ import annotations
 
+from numbers import Integral, Real
+from typing import Any
+
 SOLVERS = ("auto", "dual", "primal", "cg")
 DENSE_LIMIT = 20_000
 SPARSE_LIMIT = 3_000
@@ -46,24 +49,10 @@ def choose_solver(
     ValueError
         If the solver asked for does not exist or cannot serve this kernel.
     """
-    if requested not in SOLVERS:
-        raise ValueError(f"solver must be one of {', '.join(map(repr, SOLVERS))}: found {requested!r}.")
+    check_solver_options(requested, linear=linear, reduced=reduced)
     if reduced:
-        if requested in ("dual", "cg"):
-            raise ValueError(
-                f"solver={requested!r} does not take a reduced set: with n_basis the problem is solved in primal form. "
-                "Use solver='auto' or 'primal', or n_basis=None."
-            )
         return "primal"
     if not linear:
-        if requested == "primal":
-            raise ValueError(
-                "solver='primal' with a non-linear kernel needs a reduced set: pass n_basis, or use solver='dual'."
-            )
-        if requested == "cg":
-            raise ValueError(
-                "solver='cg' is for the linear kernel: use solver='dual', or n_basis=... for large data."
-            )
         return "dual"
     if requested != "auto":
         return requested
@@ -71,3 +60,52 @@ def choose_solver(
     if min(n_rows, n_features) > (SPARSE_LIMIT if sparse else DENSE_LIMIT):
         return "cg"
     return "primal" if n_features <= n_rows else "dual"
+
+
+def check_solver_options(
+    requested: Any, *, linear: bool, reduced: bool, tol: Any = None, max_iter: Any = None
+) -> None:
+    """Refuse a solver that cannot serve this kernel, and options that it would ignore. Costs nothing: ask first.
+
+    Parameters
+    ----------
+    requested, linear, reduced
+        As in `choose_solver`.
+    tol, max_iter : optional
+        Of conjugate gradients; refused for another solver that was asked for by name.
+    """
+    if requested not in SOLVERS:
+        raise ValueError(f"solver must be one of {', '.join(map(repr, SOLVERS))}: found {requested!r}.")
+    if reduced and requested in ("dual", "cg"):
+        raise ValueError(
+            f"solver={requested!r} does not take a reduced set: with n_basis the problem is solved in primal form. "
+            "Use solver='auto' or 'primal', or n_basis=None."
+        )
+    if not linear and not reduced and requested == "primal":
+        raise ValueError(
+            "solver='primal' with a non-linear kernel needs a reduced set: pass n_basis, or use solver='dual'."
+        )
+    if not linear and requested == "cg":
+        raise ValueError(
+            "solver='cg' is for the linear kernel: use solver='dual', or n_basis=... for large data."
+        )
+    if requested in ("dual", "primal") and (tol is not None or max_iter is not None):
+        raise ValueError(
+            f"tol and max_iter belong to solver='cg' and would be ignored by solver={requested!r}: leave them out."
+        )
+    _check_iteration_options(tol, max_iter)
+
+
+def _check_iteration_options(tol: Any, max_iter: Any) -> None:
+    if tol is not None and (not _is_number(tol, Real) or not 0 < float(tol) < 1):
+        raise ValueError(
+            f"tol is a relative residual, between 0 and 1: found {tol!r}. Leave it out for 1e-8."
+        )
+    if max_iter is not None and (not _is_number(max_iter, Integral) or int(max_iter) < 1):
+        raise ValueError(
+            f"max_iter must be a positive int: found {max_iter!r}. Leave it out for the default."
+        )
+
+
+def _is_number(value: Any, kind: type) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)

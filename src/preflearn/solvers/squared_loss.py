@@ -34,8 +34,8 @@ class SquaredLossFit:
     dual_coef : ndarray of shape (r, v) or None
         Of the basis vectors otherwise.
     basis_indices : ndarray of shape (r,) or None
-    mean_prediction : ndarray of shape (v,)
-        Mean of f over the training rows, from which an intercept follows.
+    mean_prediction : ndarray of shape (v,) or None
+        Mean of f over the training rows where it was asked for; an intercept follows from it.
     n_iter : int or None
     residual : float or None
         What conjugate gradients reached.
@@ -46,7 +46,7 @@ class SquaredLossFit:
     weights: np.ndarray | None
     dual_coef: np.ndarray | None
     basis_indices: np.ndarray | None
-    mean_prediction: np.ndarray
+    mean_prediction: np.ndarray | None
     n_iter: int | None = None
     residual: float | None = None
     converged: bool = True
@@ -62,6 +62,7 @@ def fit_squared_loss(
     feature_map: NystromMap | None = None,
     tol: float | None = None,
     max_iter: int | None = None,
+    with_mean: bool = True,
     stages: Stages | None = None,
 ) -> SquaredLossFit:
     """Minimise Σ over comparisons + alpha ‖f‖².
@@ -77,8 +78,10 @@ def fit_squared_loss(
     solver : {"auto", "dual", "primal", "cg"}
     feature_map : NystromMap, optional
         Fitted on X: the reduced set.
-    tol, max_iter
-        Of conjugate gradients; refused for another solver that was asked for by name.
+    tol, max_iter : optional
+        Of conjugate gradients (1e-8; 10 n and at least 1000).
+    with_mean : bool
+        Whether `mean_prediction` is needed.
     """
     stages = stages or Stages(None)
     sparse = sp.issparse(X)
@@ -90,51 +93,64 @@ def fit_squared_loss(
         n_rows=n_items(X),
         n_features=X.shape[1] if hasattr(X, "shape") else None,
     )
-    if solver in ("dual", "primal") and (tol is not None or max_iter is not None):
-        raise ValueError(
-            f"tol and max_iter belong to solver='cg' and would be ignored by solver={solver!r}: leave them out."
-        )
     if chosen == "cg":
-        return _fit_cg(X, tasks, alpha, 1e-8 if tol is None else tol, max_iter, stages)
-    if feature_map is not None:
-        return _fit_reduced(X, kernel, feature_map, tasks, alpha, stages)
-    if chosen == "primal":
-        return _fit_linear(X, tasks, alpha, stages)
-    return _fit_dual(X, kernel, tasks, alpha, stages)
+        fit = _fit_cg(X, tasks, alpha, 1e-8 if tol is None else tol, max_iter, stages)
+    elif feature_map is not None:
+        return _fit_reduced(X, kernel, feature_map, tasks, alpha, with_mean, stages)
+    elif chosen == "dual":
+        return _fit_dual(X, kernel, tasks, alpha, with_mean, stages)
+    else:
+        fit = _fit_linear(X, tasks, alpha, stages)
+    if with_mean:
+        fit.mean_prediction = _column_means(X) @ fit.weights
+    return fit
 
 
 def _fit_linear(X, tasks, alpha, stages) -> SquaredLossFit:
     with stages(f"primal system {X.shape[1]} × {X.shape[1]}"):
         weights = _solve_each(lambda task: primal_problem(X, task).solve(alpha), tasks)
-    return SquaredLossFit("primal", weights, None, None, _column_means(X) @ weights)
+    return SquaredLossFit("primal", weights, None, None, None)
 
 
-def _fit_reduced(X, kernel, feature_map, tasks, alpha, stages) -> SquaredLossFit:
+def _fit_reduced(X, kernel, feature_map, tasks, alpha, with_mean, stages) -> SquaredLossFit:
     m, r = n_items(X), feature_map.rank_
     factor = feature_map.factor_
     with stages(f"kernel block {m} × {r}"):
         block = feature_map._kernel_block(X, kernel)
+    means = _column_means(block) if with_mean else None
     with stages(f"primal system {r} × {r}"):
-        means = block.mean(axis=0)
-        if factor.well_conditioned:
-            K_RR = block[feature_map.basis_indices_]  # basis vectors are training rows
-            coef = _solve_each(lambda task: solve_on_basis(block, K_RR, task, alpha), tasks)
-        else:
-            features = solve_triangular_in_place(factor.C, block)
-            coef = factor.expand(_solve_each(lambda task: primal_problem(features, task).solve(alpha), tasks))
-    mean_prediction = means @ coef[factor.pivots]
+        coef = _solve_reduced(block, feature_map, tasks, alpha)
+    mean_prediction = None if means is None else means @ coef[factor.pivots]
     return SquaredLossFit("primal", None, coef, feature_map.basis_indices_, mean_prediction)
 
 
-def _fit_dual(X, kernel, tasks, alpha, stages) -> SquaredLossFit:
+def _solve_reduced(
+    block: np.ndarray, feature_map: NystromMap, tasks: Sequence[Comparisons], alpha: float
+) -> np.ndarray:
+    """β of all outputs: on the basis vectors where that is accurate, otherwise on the features.
+
+    The features take the memory of the block.
+    """
+    factor = feature_map.factor_
+    if factor.well_conditioned:
+        K_RR = block[feature_map.basis_indices_]  # basis vectors are training rows
+        try:
+            return _solve_each(lambda task: solve_on_basis(block, K_RR, task, alpha), tasks)
+        except np.linalg.LinAlgError:
+            del K_RR
+    features = solve_triangular_in_place(factor.C, block)
+    return factor.expand(_solve_each(lambda task: primal_problem(features, task).solve(alpha), tasks))
+
+
+def _fit_dual(X, kernel, tasks, alpha, with_mean, stages) -> SquaredLossFit:
     m = n_items(X)
     itemsize = 4 if getattr(X, "dtype", None) == np.float32 else 8
-    # K itself, and a second matrix where K has to survive the first output or be factored.
-    n_matrices = 1 if len(tasks) == 1 and tasks[0].has_half else 3
+    # K itself; a second matrix where K has to survive the first output; three where K is factored.
+    n_matrices = 3 if not tasks[0].has_half else min(len(tasks), 2)
     require_memory(n_matrices * m * m * itemsize, f"training with the full kernel of {m} rows")
     with stages(f"kernel matrix {m} × {m}"):
         K = X.copy() if kernel.is_precomputed else kernel.matrix(X)
-    means = K.mean(axis=0)
+    means = _column_means(K) if with_mean else None
     with stages("factorisation and solution"):
         if tasks[0].has_half:
             last = tasks[-1]
@@ -143,15 +159,18 @@ def _fit_dual(X, kernel, tasks, alpha, stages) -> SquaredLossFit:
             )
         else:
             coef = _solve_through_factor(K, tasks, alpha)
-    mean_prediction = means @ coef
+    mean_prediction = None if means is None else means @ coef
     if kernel.is_linear:
         return SquaredLossFit("dual", np.asarray(X.T @ coef), None, None, mean_prediction)
     return SquaredLossFit("dual", None, coef, np.arange(m), mean_prediction)
 
 
 def _solve_through_factor(K: np.ndarray, tasks: Sequence[Comparisons], alpha: float) -> np.ndarray:
-    """Without a symmetric half: K = F Fᵀ, the primal form on F, and a = C⁻ᵀ w on the pivots of the factor."""
-    factor = factor_kernel(K)
+    """Without a symmetric half: K = F Fᵀ, the primal form on F, and a = C⁻ᵀ w on the pivots of the factor.
+
+    The factor takes the memory of K.
+    """
+    factor = factor_kernel(K, overwrite=True)
     F = np.ascontiguousarray(factor.F)
     w = _solve_each(lambda task: primal_problem(F, task).solve(alpha), tasks)
     return factor.expand(w)
@@ -171,7 +190,7 @@ def _fit_cg(X, tasks, alpha, tol, max_iter, stages) -> SquaredLossFit:
         weights,
         None,
         None,
-        _column_means(X) @ weights,
+        None,
         n_iter=max(result.n_iter for result in results),
         residual=max(result.residual for result in results),
         converged=all(result.converged for result in results),
@@ -183,4 +202,5 @@ def _solve_each(solve, tasks: Sequence[Comparisons]) -> np.ndarray:
 
 
 def _column_means(X) -> np.ndarray:
-    return np.asarray(X.mean(axis=0)).ravel()
+    """In float64: a sum of many rows loses the digits of float32."""
+    return np.asarray(X.mean(axis=0, dtype=np.float64)).ravel()

@@ -1,0 +1,150 @@
+"""Held-out pairs and preferences equal refitting."""
+
+from __future__ import annotations
+
+import numpy as np
+import oracles
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import Ridge
+
+from preflearn import RLS, RankRLS
+from preflearn.model_selection import leave_pair_out, leave_pair_out_tally, leave_preference_out
+from strategies import ranking_problems
+
+ALPHAS = st.sampled_from([2.0**-15, 1.0, 2.0**15])
+REPRESENTATIONS = st.sampled_from(
+    [{}, {"solver": "dual"}, {"kernel": "rbf"}, {"kernel": "rbf", "n_basis": 0.5, "random_state": 0}]
+)
+LEARNERS = st.sampled_from(
+    [
+        (RLS, {}),
+        (RLS, {"fit_intercept": False}),
+        (RankRLS, {}),
+        (RankRLS, {"weighting": "item"}),
+        (RankRLS, {"weighting": "query"}),
+        (RankRLS, {"ties": "exclude"}),
+        (RankRLS, {"cost": "unit", "weighting": "item"}),
+        (RankRLS, {"cost": "relative"}),
+    ]
+)
+
+
+def scaled(problem):
+    return problem.X / max(1e-12, abs(problem.X).max()), problem.y / max(1.0, abs(problem.y).max())
+
+
+@settings(max_examples=60)
+@given(ranking_problems(min_rows=6, max_rows=9, max_features=4), LEARNERS, REPRESENTATIONS, ALPHAS)
+def test_pairs_equal_refitting(problem, learner, representation, alpha):
+    X, y = scaled(problem)
+    y[:4] = [0.1, 0.2, 0.3, 0.1]  # whatever pair leaves, something is left to compare
+    model = learner[0](alpha, **learner[1], **representation)
+    pairs, found = leave_pair_out(model, X, y)
+    assert [tuple(pair) for pair in pairs] == [
+        (i, j) for i in range(len(y)) for j in range(i + 1, len(y)) if y[i] != y[j]
+    ]
+    try:
+        expected = np.array([oracles.refit_without(model, X, y, None, pair, pair) for pair in pairs])
+    except ValueError as error:
+        assert "compared" in str(error) or "basis" in str(error)
+        return
+    size = max(1.0, abs(expected).max())
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6 * size)
+    clear = abs(expected[:, 0] - expected[:, 1]) > 1e-7 * size
+    if clear.all():
+        wins = np.sign(y[pairs[:, 0]] - y[pairs[:, 1]]) == np.sign(expected[:, 0] - expected[:, 1])
+        tally = leave_pair_out_tally(model, X, y)
+        assert tally.n_pairs == len(pairs)
+        np.testing.assert_allclose(tally.share, wins.mean())
+        for row in range(len(y)):
+            assert tally.wins[row] == wins[(pairs == row).any(axis=1)].sum()
+
+
+def test_given_pairs_and_groups():
+    rng = np.random.default_rng(0)
+    X, y, groups = rng.normal(size=(12, 3)), rng.normal(size=12), np.arange(12) // 2
+    pairs = np.array([[3, 8], [0, 1], [8, 3]])
+    for model in (RankRLS(kernel="rbf"), RLS(), RankRLS(kernel="rbf", n_basis=6, random_state=0), Ridge()):
+        given_back, found = leave_pair_out(model, X, y, pairs=pairs, groups=groups)
+        np.testing.assert_array_equal(given_back, pairs)
+        for pair, prediction in zip(pairs, found, strict=True):
+            leaving = np.flatnonzero(np.isin(groups, groups[pair]))
+            np.testing.assert_allclose(prediction, oracles.refit_without(model, X, y, None, leaving, pair), rtol=1e-7)
+
+
+def test_blocks_of_pairs_equal_one_block(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 3)), rng.integers(0, 2, size=30).astype(float)
+    for model in (RankRLS(), RankRLS(kernel="rbf", n_basis=10, random_state=0)):
+        whole = leave_pair_out(model, X, y)[1]
+        share = leave_pair_out_tally(model, X, y).share
+        monkeypatch.setattr("preflearn.core.pair_holdout._BLOCK_ENTRIES", 64)
+        np.testing.assert_allclose(leave_pair_out(model, X, y)[1], whole, rtol=1e-9)
+        assert leave_pair_out_tally(model, X, y).share == pytest.approx(share)
+        monkeypatch.undo()
+
+
+@settings(max_examples=40)
+@given(st.sampled_from([{}, {"kernel": "rbf"}, {"kernel": "rbf", "basis": np.array([0, 2, 5])}]), ALPHAS, st.booleans(), st.integers(0, 999))
+def test_preferences_equal_refitting(representation, alpha, grouped, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(8, 3))
+    pairs = np.array([rng.choice(8, size=2, replace=False) for _ in range(10)])
+    magnitude, weight = rng.uniform(0.5, 2, 10), rng.uniform(0.1, 2, 10)
+    judge = np.arange(10) % 4 if grouped else None
+    model = RankRLS(alpha, **representation)
+    found = leave_preference_out(model, X, pairs, magnitude=magnitude, weight=weight, groups=judge)
+    sets = [np.flatnonzero(judge == j) for j in range(4)] if grouped else [np.array([k]) for k in range(10)]
+    expected = oracles.refit_without_preferences(model, X, pairs, magnitude, weight, sets)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6 * max(1.0, abs(expected).max()))
+
+
+def test_other_estimators_with_fit_pairs_are_refitted():
+    class Mean:
+        """Not a squared-loss model of ours: the mean row difference as weights."""
+
+        def get_params(self, deep=True):
+            return {}
+
+        def fit_pairs(self, X, pairs, **_):
+            self.w = (X[pairs[:, 0]] - X[pairs[:, 1]]).mean(axis=0)
+            return self
+
+        def predict(self, X):
+            return X @ self.w
+
+    X, pairs = np.random.default_rng(0).normal(size=(5, 2)), np.array([[0, 1], [2, 3], [4, 0]])
+    found = leave_preference_out(Mean(), X, pairs)
+    w = (X[[2, 4]] - X[[3, 0]]).mean(axis=0)
+    np.testing.assert_allclose(found[0], (X[0] - X[1]) @ w)
+
+
+@pytest.mark.parametrize(
+    ("y", "arguments", "message"),
+    [
+        (np.zeros(6), {}, "All y are equal"),
+        (np.arange(3.0), {}, "at least four rows"),
+        (np.array([0, 1, np.nan, 2, 3]), {}, "NaN"),
+        (np.zeros((6, 2)), {}, "one score per row"),
+        (np.arange(6.0), {"pairs": [[0, 0]]}, "to itself"),
+        (np.arange(6.0), {"pairs": [[0, 6]]}, "out of range"),
+        (np.arange(6.0), {"groups": [0, 0, 0, 1, 1, 1]}, "hold all rows but one"),
+    ],
+)
+def test_bad_pairs_are_refused(y, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        leave_pair_out(RankRLS(), np.random.default_rng(0).normal(size=(len(y), 2)), y, **arguments)
+
+
+def test_bad_preferences_are_refused():
+    X = np.eye(4)
+    with pytest.raises(TypeError, match="fit_pairs"):
+        leave_preference_out(Ridge(), X, [[0, 1], [1, 2]])
+    with pytest.raises(ValueError, match="at least two preferences"):
+        leave_preference_out(RankRLS(), X, [[0, 1]])
+    with pytest.raises(ValueError, match="one group"):
+        leave_preference_out(RankRLS(), X, [[0, 1], [1, 2]], groups=["a", "a"])
+    with pytest.raises(ValueError, match="would be ignored"):
+        leave_preference_out(RankRLS(weighting="query"), X, [[0, 1], [1, 2]])
