@@ -1,7 +1,7 @@
 """What does exact cross-validation cost next to one eigen decomposition, one product, or refitting?
 
-    python benchmarks/holdout.py
-    python benchmarks/holdout.py --only pairs
+python benchmarks/holdout.py
+python benchmarks/holdout.py --only pairs
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import time
 
 import numpy as np
 import scipy.linalg as la
-from _harness import best_of, peak_memory, report, write_results
 from sklearn.metrics.pairwise import rbf_kernel
 
+from _harness import best_of, peak_memory, report, write_results
 from preflearn import RankRLS, RankRLSCV
 from preflearn.model_selection import cross_val_predict, leave_pair_out_tally, permutation_test
 from preflearn.model_selection.cross_validation import LearningProblem
@@ -67,9 +67,15 @@ def queries(repeats: int) -> list[dict]:
     m, n, n_queries, alphas = 5000, 50, 250, 2.0 ** np.arange(-7, 8)
     X, y, qid = random_data(m, n, n_queries)
     K = rbf_kernel(X)
-    seconds = best_of({"RankRLSCV": lambda: choose_alpha(X, y, qid), "dsyevd": lambda: dsyevd(K)}, repeats=max(1, repeats // 2))
+    seconds = best_of(
+        {"RankRLSCV": lambda: choose_alpha(X, y, qid), "dsyevd": lambda: dsyevd(K)},
+        repeats=max(1, repeats // 2),
+    )
     kernel = report(
-        "leave-query-out over 15 alphas, m = 5000 in 250 queries, RBF", seconds, baseline="dsyevd", limits={"RankRLSCV": 1.4}
+        "leave-query-out over 15 alphas, m = 5000 in 250 queries, RBF",
+        seconds,
+        baseline="dsyevd",
+        limits={"RankRLSCV": 1.4},
     )
     arrays = peak_memory(prepare_queries, choose_alpha, m, n, n_queries) / (8 * m * m)
     print(f"  peak memory: {arrays:.2f} m × m arrays (at most 3)")
@@ -131,7 +137,12 @@ def permutations(repeats: int) -> list[dict]:
         repeats=repeats,
     )
     return [
-        report("permutation test, m = 1000, RBF", seconds, baseline="one training", limits={"1000 permutations": 5.0})
+        report(
+            "permutation test, m = 1000, RBF",
+            seconds,
+            baseline="one training",
+            limits={"1000 permutations": 5.0},
+        )
     ]
 
 

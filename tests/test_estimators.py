@@ -498,3 +498,22 @@ def test_two_rows_are_enough_and_one_feature():
     model = RankRLS(1e-6).fit([[0.0], [2.0]], [0.0, 1.0])
     np.testing.assert_allclose(model.coef_, [0.5], rtol=1e-5)
     assert RLS().fit([[1.0]], [3.0]).predict([[5.0]]).tolist() == [3.0]
+
+
+def test_a_reduced_set_is_as_accurate_as_its_features():
+    """Basis vectors that are only fairly independent, a small alpha: the cheaper system must not be trusted."""
+    X = np.array([[-0.218], [0.1], [0.327], [-0.349], [0.179], [-0.096], [0.384], [0.543], [1.262], [-0.307]])
+    y = np.array([1.0, 1.0, 0.0, 1.0, 0.0, 2.0, 1.5, 0.0, 0.0, 0.5])
+    qid = np.array([1, 1, 1, 0, 0, 1, 0, 1, 0, 0])
+    options = {"cost": "relative", "weighting": "item"}
+    kernel = {"kernel": "rbf", "gamma": 1.0, "basis": np.arange(5)}
+    model = RankRLS(2.0**-15, **kernel, **options).fit(X, y, qid=qid)
+    L, b = oracles.dense_comparisons(y, qid, **options)
+    values, vectors = np.linalg.eigh(L)
+    half = vectors * np.sqrt(np.maximum(values, 0))  # L = half halfᵀ
+    feature_map = NystromMap(**kernel).fit(X)
+    stacked = np.vstack([half.T @ feature_map.transform(X), 2.0**-7.5 * np.eye(5)])
+    target = np.concatenate([np.linalg.lstsq(half, b, rcond=1e-10)[0], np.zeros(5)])
+    w = np.linalg.lstsq(stacked, target, rcond=None)[0]
+    new = np.array([[-0.743]])
+    np.testing.assert_allclose(model.predict(new), feature_map.transform(new) @ w, atol=1e-7)

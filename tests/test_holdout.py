@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-import oracles
 import pytest
 import scipy.sparse as sp
 from hypothesis import assume, given, settings
@@ -16,6 +15,7 @@ from sklearn.model_selection import GroupKFold, LeaveOneOut
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+import oracles
 from preflearn import RLS, RankRLS
 from preflearn.core.feature_holdout import FeatureHoldOut
 from preflearn.model_selection import QueryKFold, cross_val_predict
@@ -76,7 +76,13 @@ def test_parts_of_queries_and_of_global_rankings(problem, ranking, representatio
 
 
 @settings(max_examples=80)
-@given(ranking_problems(min_rows=6, max_rows=14), st.booleans(), REPRESENTATIONS, ALPHAS, st.sampled_from([2, 4, None]))
+@given(
+    ranking_problems(min_rows=6, max_rows=14),
+    st.booleans(),
+    REPRESENTATIONS,
+    ALPHAS,
+    st.sampled_from([2, 4, None]),
+)
 def test_regression(problem, fit_intercept, representation, alpha, n_folds):
     X, y = scaled(problem)
     folds = np.array_split(np.arange(len(y)), n_folds or len(y))
@@ -102,7 +108,9 @@ def make_data(m=40, n=4, queries=6, seed=0):
     return X, X @ rng.normal(size=n) + 0.3 * rng.normal(size=m), rng.integers(0, queries, size=m)
 
 
-@pytest.mark.parametrize("representation", [{}, {"kernel": "rbf"}, {"kernel": "rbf", "n_basis": 12, "random_state": 0}])
+@pytest.mark.parametrize(
+    "representation", [{}, {"kernel": "rbf"}, {"kernel": "rbf", "n_basis": 12, "random_state": 0}]
+)
 def test_every_alpha_and_output_from_one_factorisation(representation):
     X, y, qid = make_data()
     Y = np.stack([y, y**2], axis=1)
@@ -128,7 +136,9 @@ def test_overlapping_folds_are_averaged_and_missing_rows_are_nan():
     assert np.isnan(found[4:]).all()
 
 
-@pytest.mark.parametrize("estimator", [RankRLS(kernel="rbf"), RLS(), make_pipeline(StandardScaler(), Ridge())])
+@pytest.mark.parametrize(
+    "estimator", [RankRLS(kernel="rbf"), RLS(), make_pipeline(StandardScaler(), Ridge())]
+)
 def test_groups_leave_the_training_whole(estimator):
     X, y, _ = make_data(20)
     groups = np.arange(20) // 3
@@ -175,7 +185,9 @@ def test_held_out_basis_vectors_do_not_stay_in_the_model():
 def test_precomputed_kernels_objects_and_sparse_rows():
     X, y, qid = make_data()
     expected = cross_val_predict(RankRLS(kernel="rbf"), X, y, qid=qid)
-    np.testing.assert_allclose(cross_val_predict(RankRLS(kernel="precomputed"), rbf_kernel(X), y, qid=qid), expected)
+    np.testing.assert_allclose(
+        cross_val_predict(RankRLS(kernel="precomputed"), rbf_kernel(X), y, qid=qid), expected
+    )
     as_objects = RankRLS(kernel=lambda a, b: float(np.exp(-0.25 * np.sum((a - b) ** 2))))
     np.testing.assert_allclose(cross_val_predict(as_objects, list(X), y, qid=qid), expected)
     linear = cross_val_predict(RankRLS(), X, y, qid=qid)
@@ -184,7 +196,9 @@ def test_precomputed_kernels_objects_and_sparse_rows():
     np.testing.assert_allclose(by_cg, linear, atol=1e-6)
 
 
-@pytest.mark.parametrize("representation", [{"kernel": "rbf"}, {"kernel": "rbf", "n_basis": 10, "random_state": 0}])
+@pytest.mark.parametrize(
+    "representation", [{"kernel": "rbf"}, {"kernel": "rbf", "n_basis": 10, "random_state": 0}]
+)
 def test_a_precomputed_kernel_is_not_modified(representation):
     X, y, qid = make_data()
     K = rbf_kernel(X)
@@ -195,7 +209,9 @@ def test_a_precomputed_kernel_is_not_modified(representation):
 
 
 @pytest.mark.parametrize(
-    "cv", ["leave-query-out", 3, QueryKFold(3), GroupKFold(3)], ids=["name", "int", "query splitter", "group splitter"]
+    "cv",
+    ["leave-query-out", 3, QueryKFold(3), GroupKFold(3)],
+    ids=["name", "int", "query splitter", "group splitter"],
 )
 def test_folds_of_whole_queries_by_any_name(cv):
     X, y, qid = make_data()

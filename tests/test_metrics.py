@@ -364,7 +364,7 @@ def test_threads_share_out_the_queries(metric, monkeypatch):
     alone = metric(y, scores, qid, per_query=True)
     monkeypatch.setattr(by_query, "_ROWS_PER_THREAD", 1)
     for n_threads in (2, 5, 64):
-        monkeypatch.setattr(by_query, "effective_n_jobs", lambda _, n=n_threads: n)
+        monkeypatch.setattr(by_query, "n_threads", lambda n=n_threads: n)
         np.testing.assert_array_equal(metric(y, scores, qid, per_query=True).values, alone.values)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
+import oracles
 from preflearn import RLS, RankRLS
 from preflearn.model_selection import leave_pair_out, leave_pair_out_tally, leave_preference_out
 from strategies import ranking_problems
@@ -71,7 +71,9 @@ def test_given_pairs_and_groups():
         np.testing.assert_array_equal(given_back, pairs)
         for pair, prediction in zip(pairs, found, strict=True):
             leaving = np.flatnonzero(np.isin(groups, groups[pair]))
-            np.testing.assert_allclose(prediction, oracles.refit_without(model, X, y, None, leaving, pair), rtol=1e-7)
+            np.testing.assert_allclose(
+                prediction, oracles.refit_without(model, X, y, None, leaving, pair), rtol=1e-7
+            )
 
 
 def test_blocks_of_pairs_equal_one_block(monkeypatch):
@@ -87,7 +89,12 @@ def test_blocks_of_pairs_equal_one_block(monkeypatch):
 
 
 @settings(max_examples=40)
-@given(st.sampled_from([{}, {"kernel": "rbf"}, {"kernel": "rbf", "basis": np.array([0, 2, 5])}]), ALPHAS, st.booleans(), st.integers(0, 999))
+@given(
+    st.sampled_from([{}, {"kernel": "rbf"}, {"kernel": "rbf", "basis": np.array([0, 2, 5])}]),
+    ALPHAS,
+    st.booleans(),
+    st.integers(0, 999),
+)
 def test_preferences_equal_refitting(representation, alpha, grouped, seed):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(8, 3))

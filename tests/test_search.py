@@ -6,12 +6,12 @@ import pickle
 import warnings
 
 import numpy as np
-import oracles
 import pytest
 from sklearn.linear_model import Ridge
 from sklearn.metrics import r2_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import oracles
 from preflearn import RLS, RLSCV, RankRLS, RankRLSCV
 from preflearn.metrics import concordance, ndcg
 from preflearn.model_selection import leave_pair_out_tally, permutation_test
@@ -39,7 +39,10 @@ def test_scikit_learn_checks(estimator, check):
 
 
 @pytest.mark.filterwarnings("ignore:The best alpha")
-@pytest.mark.parametrize("options", [{}, {"kernel": "rbf"}, {"kernel": "rbf", "n_basis": 20, "random_state": 0}, {"ties": "exclude"}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"kernel": "rbf"}, {"kernel": "rbf", "n_basis": 20, "random_state": 0}, {"ties": "exclude"}],
+)
 def test_scores_of_the_grid_equal_refitting(options):
     X, y, qid = make_data()
     y = np.round(y, 1)
@@ -61,7 +64,9 @@ def test_regression_is_scored_by_r2_of_leave_one_out():
     X, y, _ = make_data(25)
     model = RLSCV(ALPHAS, kernel="rbf").fit(X, y)
     folds = [[i] for i in range(25)]
-    expected = [r2_score(y, oracles.refit_folds(RLS(alpha, kernel="rbf"), X, y, None, folds)) for alpha in ALPHAS]
+    expected = [
+        r2_score(y, oracles.refit_folds(RLS(alpha, kernel="rbf"), X, y, None, folds)) for alpha in ALPHAS
+    ]
     np.testing.assert_allclose(model.cv_scores_, expected)
     np.testing.assert_allclose(model.predict(X), RLS(model.alpha_, kernel="rbf").fit(X, y).predict(X))
     assert hasattr(model, "intercept_")
@@ -87,7 +92,9 @@ def test_measures_folds_and_callables():
 
 
 @pytest.mark.filterwarnings("ignore:The best alpha")
-@pytest.mark.parametrize("options", [{}, {"kernel": "rbf"}, {"kernel": "rbf", "n_basis": 8, "random_state": 0}])
+@pytest.mark.parametrize(
+    "options", [{}, {"kernel": "rbf"}, {"kernel": "rbf", "n_basis": 8, "random_state": 0}]
+)
 def test_leave_pair_out_as_the_measure(options):
     X, y, _ = make_data(24)
     model = RankRLSCV([0.1, 10.0], cv="leave-pair-out", **options).fit(X, y)

@@ -12,18 +12,47 @@ __version__ = "0.1.0"
 
 # Where each public name lives.
 _HOMES = {
+    "OrderPreferenceRegressor": ".estimators.order_preference",
+    "OrderPreferenceRegressorCV": ".estimators.order_preference",
     "RLS": ".estimators.rls",
     "RLSCV": ".model_selection.search",
     "RankRLS": ".estimators.rankrls",
     "RankRLSCV": ".model_selection.search",
+    "RankSVM": ".estimators.ranksvm",
+    "RankSVMCV": ".estimators.ranksvm",
+    "TransductiveRankRLS": ".estimators.transductive",
 }
-_MODULES = ("comparisons", "kernels", "metrics", "model_selection")
+_MODULES = (
+    "comparisons",
+    "datasets",
+    "graphs",
+    "io",
+    "kernels",
+    "metrics",
+    "model_selection",
+    "ppi",
+    "preferences",
+)
 
-__all__ = ["__version__", *_HOMES, *_MODULES]
+__all__ = [
+    "OrderPreferenceRegressor",
+    "OrderPreferenceRegressorCV",
+    "RLS",
+    "RLSCV",
+    "RankRLS",
+    "RankRLSCV",
+    "RankSVM",
+    "RankSVMCV",
+    "TransductiveRankRLS",
+    "__version__",
+]
 
 if TYPE_CHECKING:
+    from .estimators.order_preference import OrderPreferenceRegressor, OrderPreferenceRegressorCV
     from .estimators.rankrls import RankRLS
+    from .estimators.ranksvm import RankSVM, RankSVMCV
     from .estimators.rls import RLS
+    from .estimators.transductive import TransductiveRankRLS
     from .model_selection.search import RLSCV, RankRLSCV
 
 
@@ -36,4 +65,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted((*__all__, *_MODULES))

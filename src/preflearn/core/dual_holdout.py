@@ -9,9 +9,9 @@ has no cancellation at small λ. The predictions are f' = K S x. From S K S = G 
 S⁺ (I - λ R)(τ + Ñ u) plus one constant per query, which the means of K over the rows of a query supply: no product of
 the size of K with another matrix is needed after the decomposition.
 
-When whole queries leave, Ñ is the identity on their rows U and e = 1; then Ñ u - δ = -(R_UU)⁻¹ x_U, where x = R t are the
-dual variables of the model trained on all rows. For rows of a global ranking the same holds with C R C in place of R, C
-being the centring.
+When whole queries leave, Ñ is the identity on their rows U and e = 1; then Ñ u - δ = -(R_UU)⁻¹ x_U, where x = R t
+are the dual variables of the model trained on all rows. For rows of a global ranking the same holds with C R C in
+place of R, C being the centring.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class DualHoldOut(HoldOut):
     intercept : bool
         Whether an unregularised intercept belongs to the predictions.
     many_alphas : bool
-        Factorise by an eigen decomposition, which serves every alpha; otherwise by Cholesky for each alpha that is asked
+        Factorise by an eigen decomposition, which serves every alpha; otherwise by Cholesky for each alpha
+        that is asked
         for first, which is about ten times cheaper.
 
     Notes
@@ -58,10 +59,14 @@ class DualHoldOut(HoldOut):
         # Means of K over the rows of each query, times S: what S loses of a prediction.
         self._pull = None if self.anchors is None else comparisons.half(_group_means(K, self.anchors).T).T
         G = comparisons.half_both_sides(K)
+        self._spectrum: Spectrum | None = None
         if many_alphas:
-            self._spectrum: Spectrum | None = RidgeProblem(G.T, self._t, comparisons.half).spectrum()
+            self._spectrum = RidgeProblem(G.T, self._t, comparisons.half).spectrum()
+            V = self._spectrum.vectors
+            self._pulled_vectors = np.empty((0, 0)) if self._pull is None else self._pull @ V
+            self._vector_means = V.mean(axis=0)
         else:
-            self._spectrum, self._G = None, G
+            self._G = G
         self._centred = bool(getattr(comparisons, "is_one_block", False))
 
     @property
@@ -112,6 +117,7 @@ class DualHoldOut(HoldOut):
             if removal.columns is None:
                 source = -la.solve(R, at.x[rows], assume_a="pos")
             else:
+                assert removal.lost is not None and removal.change is not None
                 g = t - removal.change - at.alpha * (at.x[rows] - R @ removal.change)
                 system = at.alpha * (removal.columns.T @ R @ removal.columns)
                 system[np.diag_indices_from(system)] += (1.0 - removal.lost) / removal.lost
@@ -211,9 +217,6 @@ class _SpectralResolvent(_Resolvent):
         self.alpha = alpha
         self._rho = 1.0 / (spectrum.values + alpha)
         self._V = spectrum.vectors
-        if not hasattr(owner, "_pulled_vectors"):
-            owner._pulled_vectors = None if owner._pull is None else owner._pull @ self._V
-            owner._vector_means = self._V.mean(axis=0)
         self._pulled, self._means = owner._pulled_vectors, owner._vector_means
         self.x = self._V @ (self._rho[:, None] * spectrum.projected)
         self._finish(owner)
@@ -244,7 +247,7 @@ class _ExplicitResolvent(_Resolvent):
         self._R = explicit_resolvent(owner._G, alpha)
         self._means = self._R.mean(axis=0)
         self.x = self._R @ owner._t
-        self._pulled = None if owner._pull is None else owner._pull @ self._R
+        self._pulled = np.empty((0, 0)) if owner._pull is None else owner._pull @ self._R
         self._finish(owner)
 
     def reader(self, rows, *, centred=False):

@@ -67,7 +67,7 @@ class FeatureHoldOut(HoldOut):
         self._Z = np.ascontiguousarray(features @ self._U)
         self._mean = self._Z.mean(axis=0)
         self._T = comparisons.half(self._Z) if comparisons.has_half else None
-        self._basis_of_row = None
+        self._basis_of_row: np.ndarray | None = None
         if factor is not None:
             assert basis_indices is not None
             self._set_basis(factor, basis_indices)
@@ -124,7 +124,9 @@ class FeatureHoldOut(HoldOut):
             Z = self._Z[removal.rows]
             w = None
             if left.shape[0] <= self._s.shape[0]:
-                w = self._weights_without(alpha, Z.T @ removal.columns, removal.signs, Z.T @ removal.change, none)
+                w = self._weights_without(
+                    alpha, Z.T @ removal.columns, removal.signs, Z.T @ removal.change, none
+                )
             if w is None:
                 w = self._solve_with(task.without(left), alpha)
             pairs = task.pairs[left]

@@ -1,7 +1,7 @@
 r"""Every pair of rows held out of a global ranking or a regression, without refitting.
 
-Without the rows H = {i, j} the predictions are f_H = f̄ + β_H · v + (t_H + v - Σ v / m) / κ with v = -(R_HH)⁻¹ x_H, where
-R = C (G + λ I)⁻¹ C, x = R t are the dual variables of the model trained on all rows, κ C = S, and β is the mean of K
+Without the rows H = {i, j} the predictions are f_H = f̄ + β_H · v + (t_H + v - Σ v / m) / κ with v = -(R_HH)⁻¹ x_H,
+where R = C (G + λ I)⁻¹ C, x = R t are the dual variables of the model trained on all rows, κ C = S, and β is the mean of K
 over the rows, times S R (`dual_holdout`). Only 2 × 2 systems are left, so all m (m - 1) / 2 pairs cost O(m²). For
 features Z with T = S Z the same holds with λ R = C - T D Tᵀ, block by block.
 
@@ -109,7 +109,11 @@ class PairSystem:
         level = self.mean_f + self.pull[i] * v_i + self.pull[j] * v_j
         spread = self.share * (v_i + v_j)
         return np.stack(
-            [level + (self.t[i] + v_i - spread) / self.kappa, level + (self.t[j] + v_j - spread) / self.kappa, level],
+            [
+                level + (self.t[i] + v_i - spread) / self.kappa,
+                level + (self.t[j] + v_j - spread) / self.kappa,
+                level,
+            ],
             axis=1,
         )
 
@@ -137,7 +141,9 @@ def dual_pair_system(K: np.ndarray, comparisons: Comparisons, alpha: float) -> P
     if mean is not None:
         _centre_in_place(R)
         pull, mean_f = R @ mean, float(mean @ x)
-    return PairSystem(np.diagonal(R).copy(), x, t, pull, mean_f, kappa, share, alpha, R=np.ascontiguousarray(R.T))
+    return PairSystem(
+        np.diagonal(R).copy(), x, t, pull, mean_f, kappa, share, alpha, R=np.ascontiguousarray(R.T)
+    )
 
 
 def feature_pair_system(source: FeatureHoldOut, alpha: float) -> PairSystem:

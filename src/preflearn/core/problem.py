@@ -153,13 +153,13 @@ def solve_on_basis(K_MR: np.ndarray, K_RR: np.ndarray, comparisons: Comparisons,
     Raises
     ------
     numpy.linalg.LinAlgError
-        If fewer than a third of the digits would be left; the features give an accurate answer then.
+        If fewer than half of the digits would be left; the features give an accurate answer then.
     """
     B = feature_gram(K_MR, comparisons)
     B += B.dtype.type(alpha) * K_RR.T  # symmetric, and laid out as B is
     norm = one_norm(B.T)
     factor = cholesky_in_place(B)
-    _refuse_below(np.finfo(B.dtype).eps ** (2 / 3), factor, norm)
+    _refuse_below(np.sqrt(np.finfo(B.dtype).eps), factor, norm)
     return cholesky_solve(factor, feature_moment(K_MR, comparisons.target))
 
 

@@ -148,7 +148,8 @@ class SquaredLossModel(KernelModel):
         )
         basis = None
         if fit.dual_coef is not None and not kernel.is_precomputed:
-            basis = X if feature_map is None else feature_map.basis_
+            # The caller may change X after fit; the model must not change with it.
+            basis = X.copy() if feature_map is None else feature_map.basis_
         self._set_function(fit.weights, fit.dual_coef, fit.basis_indices, basis, single)
         self.solver_ = fit.solver
         self.n_iter_ = fit.n_iter or 1  # a direct solver is one step

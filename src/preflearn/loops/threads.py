@@ -6,7 +6,7 @@ fork; plain threads have neither limit, and the loops compile several times fast
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from typing import Any
@@ -20,7 +20,7 @@ def n_threads() -> int:
     return effective_n_jobs(-1)
 
 
-def in_threads(calls: list[Callable[[], Any]]) -> list[Any]:
+def in_threads(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     """Results of the calls, made side by side."""
     if len(calls) == 1 or n_threads() == 1:
         return [call() for call in calls]

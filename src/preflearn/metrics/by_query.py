@@ -6,16 +6,15 @@ A metric here is a number per query; the metric of a data set is the mean over i
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import effective_n_jobs
 
 from ..comparisons.grouping import Groups, encode_queries
+from ..loops.threads import in_threads, n_threads
 
 # A thread that gets fewer rows than this costs more than it saves.
 _ROWS_PER_THREAD = 25_000
@@ -67,7 +66,9 @@ class Rows:
             return group_rows(codes, self.queries.starts, _writable(column))
 
         codes = _writable(self.queries.codes)
-        return in_threads([partial(group, column) for column in columns], self.y.shape[0])
+        calls = [partial(group, column) for column in columns]
+        # A small column is grouped faster than a thread starts.
+        return in_threads(calls) if self.y.shape[0] >= 2 * _ROWS_PER_THREAD else [call() for call in calls]
 
     def per_query(self, values: np.ndarray) -> PerQuery:
         labels = self.queries.labels
@@ -112,24 +113,13 @@ def check_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
 def over_queries(loop: Callable[..., None], queries: Groups, *arguments: Any) -> None:
     """Run ``loop(*arguments, starts, first, last)`` over all queries, shared out by rows."""
     starts = queries.starts
-    n_parts = max(1, min(queries.n_groups, queries.n_rows // _ROWS_PER_THREAD, effective_n_jobs(-1)))
-    edges = np.searchsorted(starts, np.linspace(0, queries.n_rows, n_parts + 1)).tolist()
+    n_parts = max(1, min(queries.n_groups, queries.n_rows // _ROWS_PER_THREAD, n_threads()))
+    edges = [0, queries.n_groups]
+    if n_parts > 1:
+        edges = np.searchsorted(starts, np.linspace(0, queries.n_rows, n_parts + 1)).tolist()
     in_threads(
-        [partial(loop, *arguments, starts, first, last) for first, last in pairwise(edges) if first < last],
-        queries.n_rows,
+        [partial(loop, *arguments, starts, first, last) for first, last in pairwise(edges) if first < last]
     )
-
-
-def in_threads(calls: list[Callable[[], Any]], n_rows: int) -> list[Any]:
-    """Results of calls that release the GIL, made side by side where the rows are worth it.
-
-    Plain threads rather than Numba's own: those may not be started from several Python threads at once, and a
-    process that has started them may not fork.
-    """
-    if len(calls) == 1 or n_rows < 2 * _ROWS_PER_THREAD:
-        return [call() for call in calls]
-    with ThreadPoolExecutor(effective_n_jobs(-1)) as pool:
-        return [future.result() for future in [pool.submit(call) for call in calls]]
 
 
 def mean_or_refuse(values: PerQuery, *, metric: str, reason: str) -> float:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..loops.threads import over_ranges
 from .by_query import PerQuery, Rows, check_rows, check_weights, mean_or_refuse, over_queries
 
 
@@ -227,10 +228,15 @@ def _count_pairs(rows: Rows, weights: np.ndarray) -> np.ndarray:
 
     if weights.size:
         (weights,) = rows.grouped(weights)
-    counts = np.empty((rows.y.shape[1], rows.queries.n_groups, 4))
-    for output in range(rows.y.shape[1]):
-        scores, y = rows.grouped(rows.scores[:, output], rows.y[:, output])
-        over_queries(count_pairs, rows.queries, scores, y, weights, counts[output])
+    n_outputs = rows.y.shape[1]
+    counts = np.empty((n_outputs, rows.queries.n_groups, 4))
+
+    def count(first: int, last: int) -> None:
+        for output in range(first, last):
+            scores, y = rows.grouped(rows.scores[:, output], rows.y[:, output])
+            over_queries(count_pairs, rows.queries, scores, y, weights, counts[output])
+
+    over_ranges(count, n_outputs, least=32)
     return counts.T
 
 

@@ -29,7 +29,8 @@ from .folds import Folds, read_folds
 def cross_val_predict(estimator, X, y, *, qid=None, cv="leave-query-out", groups=None, verbose=0):
     """For each row the prediction of the model trained without its fold.
 
-    Equal to refitting: by algebra, without refitting, for `RLS` and `RankRLS` (full kernel, linear, reduced set: held-out
+    Equal to refitting: by algebra, without refitting, for `RLS` and `RankRLS` (full kernel, linear, reduced
+    set: held-out
     basis vectors leave the model too); by refitting for any other estimator, pipelines included.
 
     Parameters
@@ -41,7 +42,8 @@ def cross_val_predict(estimator, X, y, *, qid=None, cv="leave-query-out", groups
     qid : array-like of shape (m,), optional
         Query labels.
     cv : str, int, splitter or iterable of test index arrays, default="leave-query-out"
-        ``"leave-one-out"``, ``"leave-query-out"``, ``"leave-group-out"``, a number of folds (of whole queries when qid is
+        ``"leave-one-out"``, ``"leave-query-out"``, ``"leave-group-out"``, a number of folds (of whole queries
+        when qid is
         given), a splitter, or the sets of test rows themselves. Sets may overlap: a row in several gets the mean of its
         predictions, a row in none NaN.
     groups : array-like of shape (m,), optional
@@ -57,7 +59,8 @@ def cross_val_predict(estimator, X, y, *, qid=None, cv="leave-query-out", groups
     Notes
     -----
     One factorisation, then for a fold H O(|H|² m) with the full kernel and O(|H|² r) with r features.
-    Reference: Pahikkala et al., Machine Learning 75 (2009), section 3; Airola, Pahikkala and Salakoski, "On learning and
+    Reference: Pahikkala et al., Machine Learning 75 (2009), section 3; Airola, Pahikkala and Salakoski, "On
+    learning and
     cross-validation with decomposed Nyström approximation of kernel matrix", Neural Processing Letters 33 (2011).
 
     Examples
@@ -159,8 +162,10 @@ class LearningProblem:
             touched = np.unique(self.queries.codes[rows])
             if int(self.queries.counts[touched].sum()) != rows.shape[0]:
                 raise ValueError(
-                    f"Fold {number} holds out part of a query under weighting='query', where every query weighs the same: "
-                    "the remaining pairs of that query would change their weight. Hold out whole queries together, or use "
+                    f"Fold {number} holds out part of a query under weighting='query', where every "
+                    "query weighs the same: "
+                    "the remaining pairs of that query would change their weight. Hold out whole "
+                    "queries together, or use "
                     "weighting='pair' or 'item'."
                 )
 
@@ -182,7 +187,10 @@ class LearningProblem:
         if self.kernel.is_linear and (solver == "primal" or self.X.shape[1] <= self.n_rows):
             return FeatureHoldOut(_double(self.X), task, intercept=self.intercept)
         n_matrices = 3 if many_alphas or not task.has_half else 2
-        require_memory(n_matrices * 8 * self.n_rows**2, f"exact cross-validation with the full kernel of {self.n_rows} rows")
+        require_memory(
+            n_matrices * 8 * self.n_rows**2,
+            f"exact cross-validation with the full kernel of {self.n_rows} rows",
+        )
         K = self._kernel_matrix()
         if task.has_half:
             return DualHoldOut(K, task, intercept=self.intercept, many_alphas=many_alphas)
@@ -231,7 +239,9 @@ class LearningProblem:
         if feature_map is not None:
             kept = np.flatnonzero(np.isin(rest, feature_map.basis_indices_))
             if kept.size == 0:
-                raise ValueError("A fold holds out every basis vector: use more basis vectors or smaller folds.")
+                raise ValueError(
+                    "A fold holds out every basis vector: use more basis vectors or smaller folds."
+                )
             model.set_params(basis=kept, n_basis=None)
         fit = model._fit_tasks(X, self.kernel, [task], alpha, single=False)
         new = take_items(self.X, left)

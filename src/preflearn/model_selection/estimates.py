@@ -11,8 +11,8 @@ much on small data. Leave-pair-out uses all pairs and compares only predictions 
 
 References
 ----------
-A. Airola, T. Pahikkala, W. Waegeman, B. De Baets, T. Salakoski. An experimental comparison of cross-validation techniques
-for estimating the area under the ROC curve. Computational Statistics & Data Analysis 55 (2011), 1828-1844.
+A. Airola, T. Pahikkala, W. Waegeman, B. De Baets, T. Salakoski. An experimental comparison of cross-validation
+techniques for estimating the area under the ROC curve. Computational Statistics & Data Analysis 55 (2011), 1828-1844.
 I. Montoya Perez et al. Tournament leave-pair-out cross-validation for receiver operating characteristic analysis.
 Statistical Methods in Medical Research 28 (2019), 2975-2991.
 """
@@ -32,6 +32,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import _safe_split
 
 from ..comparisons import Groups, encode_queries, one_group
+from ..estimators.base import SquaredLossModel
 from ..kernels.functions import n_items
 from ..solvers.progress import Counter
 from .cross_validation import cross_val_predict
@@ -39,7 +40,7 @@ from .intervals import mean_interval, placement_variance, wilson_interval
 from .pairs import leave_pair_out, leave_pair_out_tally
 from .performance import PerformanceEstimate, RocCurve
 from .splitters import QueryKFold
-from .tally import PairTally, tally_pairs, tally_scores
+from .tally import PairTally, rounding_of, tally_pairs, tally_scores, winners
 
 _DEFAULT_SPLITS = 10
 _DEFAULT_HALVINGS = 10
@@ -71,14 +72,14 @@ def estimate_auc(
     Parameters
     ----------
     estimator : estimator
-        Any that has predict, decision_function or predict_proba; not modified. `RLS` and `RankRLS` are held out by algebra,
-        others are refitted.
+        Any that has predict, decision_function or predict_proba; not modified. `RLS` and `RankRLS` are held out by
+        algebra, others are refitted.
     X : as in the estimator's fit
     y : array-like of shape (m,)
         Two different values; the larger marks the positive rows.
     method : {"leave-pair-out", "averaged", "pooled"}, default="leave-pair-out"
-        Each pair of a positive and a negative row held out by itself; pairs inside stratified folds; or all pairs, across
-        folds, which is biased downwards.
+        Each pair of a positive and a negative row held out by itself; pairs inside stratified folds; or all pairs,
+        across folds, which is biased downwards.
     n_splits : int, default=10
         Folds of "averaged" and "pooled".
     random_state : int, RandomState or None
@@ -87,8 +88,8 @@ def estimate_auc(
         Labels of dependent rows (patients, documents): all rows that share a group with a test row leave the training
         with it, and the interval takes groups, not rows, as independent.
     n_halvings : int, default=10
-        Random divisions into halves for the interval of leave-pair-out; 0 for the quick interval that takes the models as
-        given. Where the estimator has to be refitted, each costs half as many trainings as the estimate itself.
+        Random divisions into halves for the interval of leave-pair-out; 0 for the quick interval that takes the models
+        as given. Where the estimator has to be refitted, each costs half as many trainings as the estimate itself.
     verbose : int, default=0
         Report progress on standard error.
 
@@ -105,9 +106,9 @@ def estimate_auc(
 
     Notes
     -----
-    Leave-pair-out costs O(m²) after one factorisation for `RLS` and `RankRLS`, and a training per pair otherwise. Averages
-    weigh folds by their number of pairs. The ROC curve of leave-pair-out ranks rows by the pairs that they win in a
-    tournament of all pairs. See `preflearn.model_selection.intervals` for the interval and why it holds.
+    Leave-pair-out costs O(m²) after one factorisation for `RLS` and `RankRLS`, and a training per pair otherwise.
+    Averages weigh folds by their number of pairs. The ROC curve of leave-pair-out ranks rows by the pairs that they win
+    in a tournament of all pairs. See `preflearn.model_selection.intervals` for the interval and why it holds.
 
     References
     ----------
@@ -149,7 +150,8 @@ def estimate_concordance(
     """Concordance on unseen rows, or in unseen queries, with a 95 % interval.
 
     Without ``qid`` the rows are one global ranking, and the question is how a new pair of rows would be ordered. With
-    ``qid`` it is how the rows of a new query would be: whole queries are held out, and the value is the mean over queries.
+    ``qid`` it is how the rows of a new query would be: whole queries are held out, and the value is the mean over
+    queries.
 
     Parameters
     ----------
@@ -160,8 +162,8 @@ def estimate_concordance(
         The query of each row.
     method : str, optional
         Without qid "leave-pair-out" (the default), "averaged" or "pooled". With qid "leave-query-out" (the default), or
-        "averaged" over n_splits folds of whole queries; pooling would be the same, since rows of different queries are not
-        compared.
+        "averaged" over n_splits folds of whole queries; pooling would be the same, since rows of different queries are
+        not compared.
     n_splits : int, default=10
         Folds of "averaged" and "pooled".
     n_halvings : int, default=10
@@ -231,6 +233,15 @@ class _Data:
         return None if self.groups is None else encode_queries(self.groups, self.n_rows)
 
     @property
+    def tolerance(self) -> float:
+        """What differences of predictions are rounding: none where the estimator is refitted."""
+        return rounding_of(self.y) if isinstance(self.estimator, SquaredLossModel) else 0.0
+
+    def without_rounding(self, scores: np.ndarray) -> np.ndarray:
+        """Scores whose ties are ties."""
+        return np.round(scores / self.tolerance) * self.tolerance if self.tolerance else scores
+
+    @property
     def values(self) -> np.ndarray:
         return np.unique(self.order)
 
@@ -258,8 +269,8 @@ class _Data:
     def require_classes(self, method: str) -> None:
         if method == "leave-pair-out" and not self.can_leave_pairs():
             raise ValueError(
-                "leave-pair-out with groups would leave a class without training rows: each class must be found outside of "
-                "any two groups. Check that groups are small, or use method='averaged' with few folds."
+                "leave-pair-out with groups would leave a class without training rows: each class must be found "
+                "outside of any two groups. Check that groups are small, or use method='averaged' with few folds."
             )
 
     def can_leave_pairs(self) -> bool:
@@ -390,15 +401,21 @@ def _hold_out_pairs(data: _Data) -> tuple[PairTally, np.ndarray | None]:
         data.estimator, data.X, data.y, pairs=pairs, groups=data.groups, verbose=data.verbose
     )
     untied = data.order[pairs[:, 0]] != data.order[pairs[:, 1]]
-    won = np.sign(predictions[:, 0] - predictions[:, 1])
+    won = winners(predictions, data.tolerance)
     tournament = sum(
         np.bincount(pairs[:, k], weights=0.5 + sign * 0.5 * won, minlength=m) for k, sign in ((0, 1), (1, -1))
     )
-    return tally_pairs(data.order, pairs[untied], predictions[untied]), np.asarray(tournament)
+    tally = tally_pairs(data.order, pairs[untied], predictions[untied], tolerance=data.tolerance)
+    return tally, np.asarray(tournament)
 
 
 def _tally(data: _Data) -> PairTally:
-    return leave_pair_out_tally(data.estimator, data.X, data.y, groups=data.groups, verbose=data.verbose)
+    if data.n_rows**2 // 2 > _TOURNAMENT_PAIRS:
+        return leave_pair_out_tally(data.estimator, data.X, data.y, groups=data.groups, verbose=data.verbose)
+    pairs, predictions = leave_pair_out(
+        data.estimator, data.X, data.y, groups=data.groups, verbose=data.verbose
+    )
+    return tally_pairs(data.order, pairs, predictions, tolerance=data.tolerance)
 
 
 def _halves(data: _Data, random: np.random.RandomState, n_halvings: int) -> list[tuple[float, float]]:
@@ -437,7 +454,7 @@ def _predict(data: _Data, folds: Groups) -> np.ndarray:
         raise ValueError(
             f"{type(data.estimator).__name__} gives predictions of shape {scores.shape}: expected one score per row."
         )
-    return scores
+    return data.without_rounding(scores)
 
 
 def _roc(data: _Data, scores: np.ndarray) -> RocCurve | None:
@@ -466,7 +483,7 @@ def _deal(data: _Data, n_splits: int, random: np.random.RandomState) -> Groups:
     """Rows, or whole groups, dealt out to folds so that each gets its share of every class (or level of y)."""
     if data.owners is None:
         strata = _strata(data.order, n_splits, random)
-        order = np.lexsort((random.uniform(size=data.n_rows), strata))
+        order = np.lexsort((random.permutation(data.n_rows), strata))
         codes = np.empty(data.n_rows, dtype=np.int64)
         codes[order] = np.arange(data.n_rows) % n_splits
         return Groups(codes, n_splits)
@@ -502,7 +519,8 @@ def _strata(order: np.ndarray, n_splits: int, random: np.random.RandomState) -> 
     if values.shape[0] == 2 or counts.min() >= n_splits:
         return codes
     place = np.empty(order.shape[0], dtype=np.int64)
-    place[np.lexsort((random.uniform(size=order.shape[0]), order))] = np.arange(order.shape[0])
+    tie_breaker = random.permutation(order.shape[0])
+    place[np.lexsort((tie_breaker, order))] = np.arange(order.shape[0])
     return place // n_splits
 
 
@@ -552,7 +570,8 @@ def _estimate_queries(
 ) -> PerformanceEstimate:
     if queries.n_groups < 2:
         raise ValueError(
-            "qid names one query: whole queries are held out, so there must be two or more. Leave qid out for a global ranking."
+            "qid names one query: whole queries are held out, so there must be two or more. Leave qid out for a "
+            "global ranking."
         )
     if method == "averaged":
         cv: Any = QueryKFold(
@@ -563,7 +582,7 @@ def _estimate_queries(
     scores = cross_val_predict(
         data.estimator, data.X, data.y, qid=qid, cv=cv, groups=data.groups, verbose=data.verbose
     )
-    tally = tally_scores(data.order, np.asarray(scores, dtype=float), queries)
+    tally = tally_scores(data.order, data.without_rounding(np.asarray(scores, dtype=float)), queries)
     per_query = _share_per_group(tally, queries)
     counted = np.flatnonzero(~np.isnan(per_query))
     if counted.size == 0:
@@ -642,8 +661,8 @@ def _refuse_unknown(method: str, known: tuple[str, ...]) -> None:
 def _refuse_query_method(method: str) -> None:
     if method == "leave-pair-out":
         raise ValueError(
-            "method='leave-pair-out' is for a global ranking: with qid, the other rows of a query would stay in the training "
-            "while two of them are tested. Use 'leave-query-out' (or leave qid out)."
+            "method='leave-pair-out' is for a global ranking: with qid, the other rows of a query would stay in the "
+            "training while two of them are tested. Use 'leave-query-out' (or leave qid out)."
         )
     if method == "pooled":
         raise ValueError(

@@ -60,7 +60,8 @@ def read_folds(cv: Any, X: Any, y: Any, n_rows: int, *, qid: Any = None, groups:
     Parameters
     ----------
     cv : str, int, splitter, or iterable of test index arrays
-        ``"leave-one-out"``, ``"leave-query-out"`` (needs qid), ``"leave-group-out"`` (needs groups); a number of folds, of
+        ``"leave-one-out"``, ``"leave-query-out"`` (needs qid), ``"leave-group-out"`` (needs groups); a number
+        of folds, of
         whole queries when qid is given, else of whole groups when those are given.
     n_rows : int
         m.
@@ -77,7 +78,8 @@ def read_folds(cv: Any, X: Any, y: Any, n_rows: int, *, qid: Any = None, groups:
     for number, rows in enumerate(leaving):
         if rows.shape[0] == n_rows:
             raise ValueError(
-                f"Fold {number} shares a group with every row: nothing is left to train on. Use smaller folds or check groups."
+                f"Fold {number} shares a group with every row: nothing is left to train on. Use "
+                "smaller folds or check groups."
             )
     return Folds(tests, leaving)
 
@@ -89,7 +91,7 @@ def _encode_groups(groups: Any, n_rows: int) -> Groups:
         raise ValueError(str(error).replace("qid", "groups").replace("query label", "group label")) from None
 
 
-def _tests(cv: Any, X: Any, y: Any, n_rows: int, qid: Any, owners: Groups | None) -> Iterable[np.ndarray]:
+def _tests(cv: Any, X: Any, y: Any, n_rows: int, qid: Any, owners: Groups | None) -> list[np.ndarray]:
     if isinstance(cv, str):
         return _named(cv, n_rows, qid, owners)
     if isinstance(cv, Integral) and not isinstance(cv, bool):
@@ -102,10 +104,12 @@ def _tests(cv: Any, X: Any, y: Any, n_rows: int, qid: Any, owners: Groups | None
         return [test for _, test in _split(cv, X, y, n_rows, qid, owners)]
     if isinstance(cv, Iterable):
         return [_test_rows(fold) for fold in cv]
-    raise ValueError(f"cv must be one of {NAMED}, an int, a splitter, or an iterable of test index arrays: found {cv!r}.")
+    raise ValueError(
+        f"cv must be one of {NAMED}, an int, a splitter, or an iterable of test index arrays: found {cv!r}."
+    )
 
 
-def _named(cv: str, n_rows: int, qid: Any, owners: Groups | None) -> Iterable[np.ndarray]:
+def _named(cv: str, n_rows: int, qid: Any, owners: Groups | None) -> list[np.ndarray]:
     if cv == "leave-one-out":
         return list(np.arange(n_rows)[:, None])
     if cv == "leave-query-out":
@@ -119,7 +123,9 @@ def _named(cv: str, n_rows: int, qid: Any, owners: Groups | None) -> Iterable[np
         if owners is None:
             raise ValueError("cv='leave-group-out' needs the label of each row's group: pass groups=...")
         return [owners.rows(group) for group in range(owners.n_groups)]
-    raise ValueError(f"cv must be one of {', '.join(map(repr, NAMED))}, an int, a splitter or test indices: found {cv!r}.")
+    raise ValueError(
+        f"cv must be one of {', '.join(map(repr, NAMED))}, an int, a splitter or test indices: found {cv!r}."
+    )
 
 
 def _split(cv: Any, X: Any, y: Any, n_rows: int, qid: Any, owners: Groups | None):

@@ -9,8 +9,8 @@ which for two classes is DeLong's variance of an AUC. Rows that share a group en
 takes the scores as given: it sees the luck of the test rows, not that of the training rows.
 
 **Halves.** Cross-validation has the second kind of luck as well, and no formula sees it from one data set as a whole
-(Bengio and Grandvalet). Two disjoint halves of the rows are independent data sets, though, and with θ₁, θ₂ the estimates
-made inside each,
+(Bengio and Grandvalet, 2004). Two disjoint halves of the rows are independent data sets, though, and with θ₁, θ₂ the
+estimates made inside each,
 
     E (θ₁ - θ₂)² / 4 = Var(θ of half the rows) / 2 ≈ Var(θ of all rows)
 
@@ -26,7 +26,8 @@ get an interval of no width.
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import norm, t as student
+from scipy.stats import norm
+from scipy.stats import t as student
 
 from ..comparisons import Groups
 from .tally import PairTally
@@ -51,8 +52,8 @@ def placement_variance(tally: PairTally, strata: np.ndarray, clusters: Groups | 
 
     References
     ----------
-    E. R. DeLong, D. M. DeLong, D. L. Clarke-Pearson. Comparing the areas under two or more correlated receiver operating
-    characteristic curves: a nonparametric approach. Biometrics 44 (1988), 837-845.
+    E. R. DeLong, D. M. DeLong, D. L. Clarke-Pearson. Comparing the areas under two or more correlated receiver
+    operating characteristic curves: a nonparametric approach. Biometrics 44 (1988), 837-845.
     N. A. Obuchowski. Nonparametric analysis of clustered ROC curve data. Biometrics 53 (1997), 567-578.
     """
     influence = tally.wins - tally.share * tally.pairs
@@ -90,6 +91,7 @@ def wilson_interval(share: float, variance: float, max_effective: float) -> tupl
     """
     spread = share * (1.0 - share)
     n = min(spread / variance, max_effective) if variance > 0 and spread > 0 else max_effective
+    n = max(n, 1.0)  # no estimate is worth less than one pair
     z = float(norm.ppf(0.5 + LEVEL / 2))
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z * np.sqrt(spread / n + (z / (2 * n)) ** 2) / (1 + z * z / n)

@@ -48,7 +48,8 @@ def leave_pair_out(estimator, X, y, *, pairs=None, groups=None, verbose=0):
     Notes
     -----
     All pairs cost O(m²) after one factorisation; for the score alone `leave_pair_out_tally` needs no array of pairs.
-    Reference: Airola et al., "An experimental comparison of cross-validation techniques for estimating the area under the
+    Reference: Airola et al., "An experimental comparison of cross-validation techniques for estimating the
+    area under the
     ROC curve", Computational Statistics and Data Analysis 55 (2011).
 
     Examples
@@ -93,7 +94,10 @@ def leave_pair_out_tally(estimator, X, y, *, groups=None, verbose=0) -> PairTall
         system = _pair_system(problem, task, read_alpha(estimator.alpha)) if has_pair_form(task) else None
         if system is not None:
             counts = system.counts(y)
-            return PairTally(counts[:, 0] + counts[:, 3] + 0.5 * (counts[:, 1] + counts[:, 4]), (counts[:, 2] + counts[:, 5]) * 1.0)
+            return PairTally(
+                counts[:, 0] + counts[:, 3] + 0.5 * (counts[:, 1] + counts[:, 4]),
+                (counts[:, 2] + counts[:, 5]) * 1.0,
+            )
     pairs, predictions = leave_pair_out(estimator, X, y, groups=groups, verbose=verbose)
     return tally_pairs(y, pairs, predictions)
 
@@ -187,7 +191,9 @@ def leave_preference_out(estimator, X, pairs, *, magnitude=None, weight=None, gr
     True
     """
     if not hasattr(estimator, "fit_pairs"):
-        raise TypeError(f"leave_preference_out needs an estimator with fit_pairs: found {type(estimator).__name__}.")
+        raise TypeError(
+            f"leave_preference_out needs an estimator with fit_pairs: found {type(estimator).__name__}."
+        )
     n_rows = n_items(X)
     pairs = read_pairs(pairs, n_rows)
     magnitude = read_per_pair(magnitude, pairs.shape[0], "magnitude")
@@ -201,7 +207,9 @@ def leave_preference_out(estimator, X, pairs, *, magnitude=None, weight=None, gr
 
 def _preference_sets(groups: Any, n_pairs: int) -> list[np.ndarray]:
     if n_pairs < 2:
-        raise ValueError("leave_preference_out needs at least two preferences: nothing would be left to train on.")
+        raise ValueError(
+            "leave_preference_out needs at least two preferences: nothing would be left to train on."
+        )
     if groups is None:
         return list(np.arange(n_pairs)[:, None])
     owners = encode_queries(groups, n_pairs)
@@ -241,11 +249,15 @@ def _preferences_by_refitting(estimator, X, pairs, magnitude, weight, sets, coun
 def _one_score(y: Any, n_rows: int) -> np.ndarray:
     y = np.asarray(y, dtype=float)
     if y.shape != (n_rows,):
-        raise ValueError(f"Pairs are held out by one score per row: found y of shape {y.shape} for {n_rows} rows.")
+        raise ValueError(
+            f"Pairs are held out by one score per row: found y of shape {y.shape} for {n_rows} rows."
+        )
     if not np.isfinite(y).all():
         raise ValueError("y contains NaN or infinity.")
     if n_rows < 4:
-        raise ValueError(f"leave_pair_out needs at least four rows, two to hold out and two to train on: found {n_rows}.")
+        raise ValueError(
+            f"leave_pair_out needs at least four rows, two to hold out and two to train on: found {n_rows}."
+        )
     return y
 
 
@@ -265,5 +277,7 @@ def _leaving(pairs: np.ndarray, n_rows: int, groups: Any) -> list[np.ndarray]:
     for pair in pairs:
         sets.append(np.flatnonzero(np.isin(owners.codes, owners.codes[pair])))
         if sets[-1].shape[0] >= n_rows - 1:
-            raise ValueError(f"The groups of the pair {pair.tolist()} hold all rows but one: nothing is left to train on.")
+            raise ValueError(
+                f"The groups of the pair {pair.tolist()} hold all rows but one: nothing is left to train on."
+            )
     return sets

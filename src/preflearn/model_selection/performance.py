@@ -55,7 +55,7 @@ class PerformanceEstimate:
     per_row : ndarray of shape (m,)
         The share of each row's pairs that are ordered rightly (its placement value); NaN where it has none.
     roc : RocCurve or None
-        AUC: of the pooled scores, or of a tournament of all pairs for leave-pair-out. Averaged folds have no single one.
+        AUC: of the pooled scores, or of a tournament of all pairs for leave-pair-out. Averaged folds have none.
     tournament : ndarray of shape (m,) or None
         Pairs that each row wins, rows of its own class included: the scores behind ``roc``.
     pooled : float or None

@@ -13,7 +13,15 @@ from ..comparisons import Groups
 from .folds import Folds
 
 # Measures of ours by name; a smaller error is better, so it is turned round.
-_RANKING = ("concordance", "kendall_tau", "ndcg", "average_precision", "reciprocal_rank", "err", "precision_at")
+_RANKING = (
+    "concordance",
+    "kendall_tau",
+    "ndcg",
+    "average_precision",
+    "reciprocal_rank",
+    "err",
+    "precision_at",
+)
 _REGRESSION: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "r2": r2_score,
     "neg_mean_squared_error": lambda y, f: -float(np.mean((y - f) ** 2)),
@@ -37,7 +45,9 @@ def read_scoring(scoring: Any) -> Callable[[np.ndarray, np.ndarray, np.ndarray],
     if scoring == "disagreement_error":
         return lambda y, f, qid: -_mean_over_outputs(metrics.disagreement_error, y, f, qid)
     if scoring == "auc":
-        return lambda y, f, qid: _mean_over_outputs(lambda a, b, q: metrics.concordance(_binary(a), b, q), y, f, qid)
+        return lambda y, f, qid: _mean_over_outputs(
+            lambda a, b, q: metrics.concordance(_binary(a), b, q), y, f, qid
+        )
     if scoring in _RANKING:
         return lambda y, f, qid: _mean_over_outputs(getattr(metrics, scoring), y, f, qid)
     known = ", ".join(repr(name) for name in (*_RANKING, "auc", "disagreement_error", *_REGRESSION))

@@ -31,7 +31,7 @@ _BLIND_GRID = 2.0 ** np.arange(-15, 16, 3)
 class _AlphaSearch(SquaredLossModel):
     """What the two searches share; subclasses name their learner."""
 
-    _learner: type
+    _learner: type[SquaredLossModel]
     _default_scoring: str
 
     def _search(self, X: Any, y: Any, qid: Any, groups: Any) -> None:
@@ -57,7 +57,7 @@ class _AlphaSearch(SquaredLossModel):
 
     def _plain(self, setting: dict[str, Any], alpha: float = 1.0):
         """The learner that is searched over, with one alpha."""
-        names = self._learner._get_param_names()
+        names = self._learner().get_params(deep=False)
         params = {name: value for name, value in self.get_params(deep=False).items() if name in names}
         return self._learner(**{**params, **setting, "alpha": alpha})
 
@@ -74,7 +74,9 @@ class _AlphaSearch(SquaredLossModel):
         if not isinstance(self.alphas, str):
             return _read_alphas(self.alphas)
         if self.alphas != "auto":
-            raise ValueError(f"alphas must be 'auto' or a sequence of positive numbers: found {self.alphas!r}.")
+            raise ValueError(
+                f"alphas must be 'auto' or a sequence of positive numbers: found {self.alphas!r}."
+            )
         if machines is None:
             machines = problem.machines(many_alphas=True)
         if any(machine is None for _, machine in machines):
@@ -100,11 +102,15 @@ class _AlphaSearch(SquaredLossModel):
         """The leave-pair-out concordance of each alpha."""
         X, y, groups = data
         if problem.queries.n_groups > 1:
-            raise ValueError("cv='leave-pair-out' is for a global ranking: with qid use cv='leave-query-out'.")
+            raise ValueError(
+                "cv='leave-pair-out' is for a global ranking: with qid use cv='leave-query-out'."
+            )
         if not problem.single:
             raise ValueError("cv='leave-pair-out' takes one score per row.")
         if self.scoring not in (None, "concordance", "auc"):
-            raise ValueError("cv='leave-pair-out' measures the concordance of held-out pairs: leave scoring out.")
+            raise ValueError(
+                "cv='leave-pair-out' measures the concordance of held-out pairs: leave scoring out."
+            )
         y = problem.scores[:, 0]
         task = problem.tasks()[0]
         scores = []
@@ -126,7 +132,8 @@ class _AlphaSearch(SquaredLossModel):
             return
         end, direction = ("smallest", "smaller") if place == 0 else ("largest", "larger")
         warnings.warn(
-            f"The best alpha, {self.alpha_:.3g}, is the {end} of the grid: try {direction} ones (alphas=...) to be sure.",
+            f"The best alpha, {self.alpha_:.3g}, is the {end} of the grid: try {direction} ones "
+            "(alphas=...) to be sure.",
             UserWarning,
             stacklevel=4,
         )
@@ -159,7 +166,11 @@ class _AlphaSearch(SquaredLossModel):
         order = np.argsort(self.alphas_)
         ax.plot(self.alphas_[order], self.cv_scores_[order], marker=".", label="cross-validated")
         ax.axvline(self.alpha_, linestyle="--", color="0.5", label=f"chosen: {self.alpha_:.3g}")
-        ax.set(xscale="log", xlabel="alpha", ylabel=self._default_scoring if self.scoring is None else str(self.scoring))
+        ax.set(
+            xscale="log",
+            xlabel="alpha",
+            ylabel=self._default_scoring if self.scoring is None else str(self.scoring),
+        )
         ax.legend()
         return ax
 
@@ -179,7 +190,8 @@ class RankRLSCV(RankerMixin, _AlphaSearch):
         compared only where one model predicts them: inside the query and the fold.
     kernel_grid : dict or list of dict, optional
         Kernel parameters to search as well, for example ``{"gamma": [0.01, 0.1, 1.0]}``.
-    kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, cost, ties, weighting, solver, tol, max_iter,
+    kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, cost, ties, weighting, solver,
+    tol, max_iter,
     verbose : as in RankRLS
 
     Attributes
@@ -395,13 +407,17 @@ def _shuffled_folds(n_rows: int) -> list[np.ndarray]:
 def _read_alphas(alphas: Sequence[float]) -> np.ndarray:
     grid = np.asarray(alphas, dtype=float)
     if grid.ndim != 1 or grid.size == 0 or not np.isfinite(grid).all() or (grid <= 0).any():
-        raise ValueError(f"alphas must be 'auto' or a non-empty sequence of positive numbers: found {alphas!r}.")
+        raise ValueError(
+            f"alphas must be 'auto' or a non-empty sequence of positive numbers: found {alphas!r}."
+        )
     return grid
 
 
 def _strongest_of_the_best(alphas: np.ndarray, scores: np.ndarray) -> int:
     """The largest alpha among those with the best score."""
     if np.isnan(scores).all():
-        raise ValueError("No alpha could be scored: every held-out measure is undefined. Check qid, y and cv.")
+        raise ValueError(
+            "No alpha could be scored: every held-out measure is undefined. Check qid, y and cv."
+        )
     best = np.flatnonzero(scores >= np.nanmax(scores) - 1e-12)
     return int(best[np.argmax(alphas[best])])

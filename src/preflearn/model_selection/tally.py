@@ -77,7 +77,9 @@ def tally_scores(y: np.ndarray, scores: np.ndarray, owners: Groups) -> PairTally
     return PairTally(concordant + 0.5 * tied, pairs.astype(float))
 
 
-def tally_pairs(y: np.ndarray, pairs: np.ndarray, predictions: np.ndarray) -> PairTally:
+def tally_pairs(
+    y: np.ndarray, pairs: np.ndarray, predictions: np.ndarray, *, tolerance: float = 0.0
+) -> PairTally:
     """Count held-out pairs, each predicted by its own model.
 
     Parameters
@@ -86,18 +88,34 @@ def tally_pairs(y: np.ndarray, pairs: np.ndarray, predictions: np.ndarray) -> Pa
     pairs : int array of shape (p, 2)
         Rows with different y.
     predictions : ndarray of shape (p, 2)
+    tolerance : float, default=0.0
+        Predictions that differ by no more are tied; see `rounding_of`.
 
     Notes
     -----
     O(p).
     """
-    order = np.sign(y[pairs[:, 0]] - y[pairs[:, 1]]) * np.sign(predictions[:, 0] - predictions[:, 1])
-    won = 0.5 + 0.5 * order
+    won = 0.5 + 0.5 * np.sign(y[pairs[:, 0]] - y[pairs[:, 1]]) * winners(predictions, tolerance)
     ends, both = pairs.ravel(), np.repeat(won, 2)
     return PairTally(
         np.bincount(ends, weights=both, minlength=y.shape[0]),
         np.bincount(ends, minlength=y.shape[0]).astype(float),
     )
+
+
+def winners(predictions: np.ndarray, tolerance: float = 0.0) -> np.ndarray:
+    """1 where the first row of a pair is predicted higher, -1 where the second is, 0 where they are tied."""
+    difference = predictions[:, 0] - predictions[:, 1]
+    return np.where(np.abs(difference) <= tolerance, 0.0, np.sign(difference))
+
+
+def rounding_of(y: np.ndarray) -> float:
+    """Differences of held-out predictions that are rounding errors of the algebra, and no order.
+
+    Equal rows get equal predictions from one model. Computed without refitting, the two differ by rounding, and in the
+    direction of their labels: without this tolerance a model that knows nothing would order every pair rightly.
+    """
+    return 1e-10 * float(np.ptp(y))
 
 
 def _same(*keys: np.ndarray) -> np.ndarray:

@@ -1,0 +1,94 @@
+"""How the documentation is built: ``sphinx-build -W docs docs/_build``."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import preflearn
+
+project = "preflearn"
+author = "preflearn developers"
+copyright = "2026, preflearn developers"
+version = release = preflearn.__version__
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+]
+
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+exclude_patterns = ["_build"]
+templates_path = ["_templates"]
+myst_enable_extensions = ["amsmath", "attrs_inline", "colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+
+autosummary_generate = True
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+numpydoc_show_class_members = False
+numpydoc_xref_param_type = False
+
+# The examples run while the documentation is built; `-D plot_gallery=0` leaves that out.
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "download_all_examples": False,
+    "show_signature": False,
+    "write_computation_times": False,
+    "min_reported_time": 1e9,
+}
+
+# Prompts and output stay on the page and out of the clipboard.
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+html_theme = "pydata_sphinx_theme"
+html_title = "preflearn"
+html_static_path = ["_static"]
+html_css_files = ["preflearn.css"]
+html_show_sourcelink = False
+html_sidebars = {"index": [], "getting_started": [], "notation": [], "derivations": [], "changelog": []}
+html_theme_options = {
+    "logo": {"text": "preflearn", "image_light": "_static/logo.svg", "image_dark": "_static/logo.svg"},
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "header_links_before_dropdown": 7,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "secondary_sidebar_items": {"**": ["page-toc"], "index": []},
+}
+html_favicon = "_static/logo.svg"
+
+
+def skip_inherited_from_scikit_learn(
+    app: Any, what: str, name: str, member: Any, skip: bool, options: Any
+) -> Any:
+    """Methods of scikit-learn's base classes are documented there."""
+    return True if str(getattr(member, "__module__", "")).startswith("sklearn.") else None
+
+
+def escape_names_of_attributes(
+    app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]
+) -> None:
+    """A name such as ``coef_`` in the plain text of a docstring would be read as a link; examples stay as they are."""
+    in_example = False
+    for number, line in enumerate(lines):
+        in_example = bool(line.strip()) and (in_example or line.lstrip().startswith(">>>"))
+        if not in_example:
+            parts = re.split(r"(``.*?``|`.*?`)", line)
+            parts[::2] = [
+                re.sub(r"(\b[A-Za-z]\w*)_(?=[\s,.;:)\]*]|$)", r"\1\\_", part) for part in parts[::2]
+            ]
+            lines[number] = "".join(parts)
+
+
+def setup(app: Any) -> None:
+    app.connect("autodoc-skip-member", skip_inherited_from_scikit_learn)
+    app.connect("autodoc-process-docstring", escape_names_of_attributes, priority=900)

@@ -1,0 +1,429 @@
+"""Regression with order preferences: few labels, many statements of the kind "this one is worth more than that one".
+
+    min  1/l Σ_i |y_i - f(x_i)|_ε + λ₁ ‖α‖₁ + λ₂/p Σ_q w_q max(d_q - (f(x_iq) - f(x_jq)), 0),   f(x) = k(x, basis) α + β
+
+X. Zhu and A. B. Goldberg, Kernel Regression with Order Preferences, AAAI 2007, equations (6) and (7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.base import RegressorMixin
+from sklearn.metrics import mean_absolute_error, mean_squared_error, median_absolute_error, r2_score
+from sklearn.model_selection import check_cv
+
+from ..kernels.basis import choose_basis
+from ..kernels.functions import Kernel, n_items, take_items
+from ..kernels.inputs import read_items
+from ..preferences.statements import read_statements
+from ..solvers.order_design import OrderDesign, Statements
+from ..solvers.order_program import OrderSolution, order_program_path, solve_order_program
+from .base import KernelModel
+from .partial_targets import read_partial_targets
+
+# 9 values for alpha and 9 for gamma, as published.
+_PUBLISHED_GRID = np.logspace(-4, 4, 9)
+
+_WITHOUT_LABELS = (
+    "Order preferences alone do not fix the level of a regression: label at least one row, or learn a ranking from the "
+    "pairs with RankRLS.fit_pairs."
+)
+
+_SCORINGS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
+    "neg_mean_absolute_error": lambda y, f: -mean_absolute_error(y, f),
+    "neg_mean_squared_error": lambda y, f: -mean_squared_error(y, f),
+    "neg_median_absolute_error": lambda y, f: -median_absolute_error(y, f),
+    "r2": r2_score,
+}
+
+
+class _OrderPreferenceModel(RegressorMixin, KernelModel):
+    """Reading the data and the attributes of a solution; shared by the two regressors."""
+
+    def _read(
+        self, X: Any, y: Any, pairs: Any, margin: Any, weight: Any, bounds: Any
+    ) -> tuple[Kernel, Any, np.ndarray, Statements]:
+        for name in ("order_weight", "epsilon"):
+            _nonnegative(name, getattr(self, name))
+        kernel = self._read_kernel()
+        X = read_items(self, X, kernel, reset=True)
+        targets, _ = read_partial_targets(self, y, n_items(X), when_none_known=_WITHOUT_LABELS)
+        if targets.shape[1] != 1:
+            raise ValueError(
+                f"y must hold one target per row: found {targets.shape[1]} columns. Fit each output by itself."
+            )
+        y = targets[:, 0]
+        return kernel, X, y, read_statements(pairs, margin, weight, bounds, n_items(X))
+
+    def _choose_basis(self, labelled: np.ndarray, n_rows: int) -> np.ndarray:
+        """Rows that carry a coefficient: the labelled ones, a draw from them, or those the caller names."""
+        if isinstance(self.basis, str):
+            chosen = choose_basis(labelled.shape[0], self.n_basis, self.basis, self.random_state)
+            return labelled if chosen is None else labelled[chosen]
+        given = choose_basis(n_rows, self.n_basis, self.basis, self.random_state)
+        assert given is not None
+        return given
+
+    def _keep(self, kernel: Kernel, X: Any, design: OrderDesign, solution: OrderSolution) -> None:
+        self.dual_coef_ = solution.coef
+        self.intercept_ = solution.bias
+        self.basis_indices_ = design.basis
+        self.basis_ = None if kernel.is_precomputed else take_items(X, design.basis)
+        self.support_ = design.basis[solution.coef != 0]
+        if kernel.is_linear:
+            self.coef_ = np.asarray(self.basis_.T @ self.dual_coef_)
+        self.objective_ = solution.objective
+        self.objective_parts_ = solution.parts
+        self.preference_slack_, self.bound_slack_ = design.statements.split(solution.slack)
+        self.n_iter_ = solution.n_iter
+        self.n_labelled_ = design.labelled.shape[0]
+
+
+class OrderPreferenceRegressor(_OrderPreferenceModel):
+    """Regression from a few labels and many order preferences, by a linear program.
+
+    Minimises over α and the bias β, for l labelled rows and p statements,
+
+        1/l Σ_i |y_i - f(x_i)|_ε + λ₁ ‖α‖₁ + λ₂/p Σ_q w_q max(d_q - (f(x_iq) - f(x_jq)), 0),   f(x) = k(x, basis) α + β.
+
+    Parameters
+    ----------
+    alpha : float, default=1.0
+        λ₁, the weight of the 1-norm of the coefficients. 0 is allowed; for a nearly singular kernel the solver's
+        tolerance (1e-9 of the largest kernel value) then takes its place.
+    order_weight : float, default=1.0
+        λ₂, the weight of the statements.
+    epsilon : float, default=0.0
+        Residuals up to this size cost nothing.
+    kernel : str or callable, default="rbf"
+        As in ``sklearn.metrics.pairwise.pairwise_kernels``, or ``"precomputed"``.
+    gamma, degree, coef0, kernel_params
+        Parameters of the kernel; one that the kernel does not take is refused.
+    n_basis : None, int or float, default=None
+        How many labelled rows carry a coefficient (None: all, as in the reference).
+    basis : "uniform" or array of int, default="uniform"
+        How they are drawn, or which rows carry one; given rows may be unlabelled.
+    random_state : int, RandomState or None
+        For the draw.
+    verbose : bool, default=False
+        Print the log of HiGHS.
+
+    Attributes
+    ----------
+    dual_coef_ : ndarray of shape (r,)
+        α, exact zeros outside the support.
+    coef_ : ndarray of shape (n,)
+        Weights of the features; linear kernel only. (The 1-norm is that of ``dual_coef_`` all the same.)
+    intercept_ : float
+        β, not regularised.
+    basis_, basis_indices_ :
+        The rows that may carry a coefficient, and their numbers in the data of `fit`.
+    support_ : ndarray of int
+        Row numbers with a coefficient that is not zero.
+    objective_ : float
+        The minimum.
+    objective_parts_ : dict
+        Its three weighted parts, ``loss``, ``norm`` and ``preferences``.
+    preference_slack_ : ndarray of shape (n_pairs,)
+        By how much each preference is violated; 0 where the model agrees.
+    bound_slack_ : ndarray of shape (n_bounds,)
+        The same for the bounded rows.
+    n_labelled_ : int
+        l.
+    n_iter_ : int
+        Simplex iterations.
+
+    Notes
+    -----
+    The dual of the program is solved by HiGHS: r + 1 rows, l + p bounded columns, O((l + p) r) memory. For the linear
+    kernel the product of the features is not formed where they are far fewer numbers (O(nnz) memory). Preferences are
+    soft: a solution exists whatever they say, and contradictory ones show in ``preference_slack_``.
+
+    Reference: X. Zhu and A. B. Goldberg, Kernel Regression with Order Preferences, AAAI 2007.
+
+    Examples
+    --------
+    Two labels, and the statement that the third point lies highest:
+
+    >>> import numpy as np
+    >>> from preflearn import OrderPreferenceRegressor
+    >>> X = np.array([[0.0], [1.0], [2.0]])
+    >>> y = np.array([0.0, 1.0, np.nan])
+    >>> model = OrderPreferenceRegressor(alpha=0.01, kernel="linear").fit(X, y, pairs=[[2, 1]], margin=0.5)
+    >>> model.predict(X).round(3)
+    array([0., 1., 2.])
+    >>> model.preference_slack_
+    array([0.])
+    """
+
+    def __init__(
+        self,
+        alpha=1.0,
+        *,
+        order_weight=1.0,
+        epsilon=0.0,
+        kernel="rbf",
+        gamma=None,
+        degree=3,
+        coef0=1,
+        kernel_params=None,
+        n_basis=None,
+        basis="uniform",
+        random_state=None,
+        verbose=False,
+    ):
+        self.alpha = alpha
+        self.order_weight = order_weight
+        self.epsilon = epsilon
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.n_basis = n_basis
+        self.basis = basis
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X, y, *, pairs=None, margin=None, weight=None, bounds=None):
+        """Fit to labelled rows and statements about any rows.
+
+        Parameters
+        ----------
+        X : array-like or sparse of shape (m, n), kernel matrix (m, m), or sequence of objects
+            Labelled and unlabelled rows together.
+        y : array-like of shape (m,)
+            Targets; NaN means not known.
+        pairs : array-like of int (p, 2), or Preferences
+            f(x_i) - f(x_j) >= margin for rows i = pairs[q, 0], j = pairs[q, 1].
+        margin : float or array-like of shape (p,), default 0
+            d; negative margins state closeness.
+        weight : float or array-like of shape (p,), default 1
+            w, nonnegative.
+        bounds : tuple (rows, lower, upper) or (rows, lower, upper, weight)
+            lower <= f(x) <= upper for these rows; numbers or arrays, None or infinite for an open side, equal
+            for f(x) = g. Each finite side is one statement and counts in p.
+
+        Returns
+        -------
+        self
+        """
+        _nonnegative("alpha", self.alpha)
+        kernel, X, y, statements = self._read(X, y, pairs, margin, weight, bounds)
+        labelled = np.flatnonzero(~np.isnan(y))
+        basis = self._choose_basis(labelled, y.shape[0])
+        design = OrderDesign.of(kernel, X, y[labelled], labelled, basis, statements)
+        program = design.program(float(self.order_weight), float(self.epsilon))
+        self._keep(kernel, X, design, solve_order_program(program, float(self.alpha), verbose=self.verbose))
+        return self
+
+
+class OrderPreferenceRegressorCV(_OrderPreferenceModel):
+    """`OrderPreferenceRegressor` with alpha and gamma chosen by cross-validation on the labelled rows.
+
+    Parameters
+    ----------
+    alphas : "auto" or array-like, default="auto"
+        Values of λ₁; ``"auto"`` is 10⁻⁴, 10⁻³, ..., 10⁴.
+    gammas : "auto" or array-like, default="auto"
+        Values of the kernel parameter gamma; ``"auto"`` is the same nine values for the kernels rbf, laplacian and
+        chi2, and the kernel's own default for the others.
+    cv : int, splitter or iterable, default=5
+        Folds of the labelled rows. An int takes unshuffled folds, as scikit-learn does.
+    scoring : str or callable, default="neg_mean_absolute_error"
+        ``"neg_mean_absolute_error"``, ``"neg_mean_squared_error"``, ``"neg_median_absolute_error"``, ``"r2"`` or a
+        function of (y, predictions); higher is better.
+    preferences_in_cv : bool, default=True
+        Whether the statements take part in the choice. False tunes the regression without them, as in the reference.
+        Statements made from the targets themselves must not take part.
+    order_weight, epsilon, kernel, degree, coef0, kernel_params, n_basis, basis, random_state
+        As in `OrderPreferenceRegressor`.
+    n_jobs : int, optional
+        Values of gamma in parallel.
+    verbose : bool or int, default=False
+        Report progress.
+
+    Attributes
+    ----------
+    alpha_, gamma_ : float
+        The chosen values (gamma_ is None where the kernel's default was used).
+    alphas_, gammas_ : ndarray
+        The grid.
+    cv_scores_ : ndarray of shape (n_alphas, n_gammas)
+        Mean score over the folds.
+    best_score_ : float
+    dual_coef_, intercept_, ... :
+        As in `OrderPreferenceRegressor`, of the model fitted with the chosen values on all labelled rows.
+
+    Notes
+    -----
+    Between values of alpha only the bounds of r rows of the dual change: with the optional package ``highspy`` each
+    solution starts the next. The kernel is evaluated once for each gamma; folds take rows and columns of it. A held-out
+    row leaves the basis too. Of equally good values the largest alpha is taken (the sparsest model).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from preflearn import OrderPreferenceRegressorCV
+    >>> X = np.linspace(-1, 1, 30)[:, None]
+    >>> model = OrderPreferenceRegressorCV(alphas=[1e-3, 1e-1], gammas=[1.0, 100.0]).fit(X, X[:, 0] ** 3)
+    >>> model.alpha_, model.gamma_
+    (0.001, 1.0)
+    """
+
+    def __init__(
+        self,
+        alphas="auto",
+        *,
+        gammas="auto",
+        cv=5,
+        scoring="neg_mean_absolute_error",
+        preferences_in_cv=True,
+        order_weight=1.0,
+        epsilon=0.0,
+        kernel="rbf",
+        degree=3,
+        coef0=1,
+        kernel_params=None,
+        n_basis=None,
+        basis="uniform",
+        random_state=None,
+        n_jobs=None,
+        verbose=False,
+    ):
+        self.alphas = alphas
+        self.gammas = gammas
+        self.cv = cv
+        self.scoring = scoring
+        self.preferences_in_cv = preferences_in_cv
+        self.order_weight = order_weight
+        self.epsilon = epsilon
+        self.kernel = kernel
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.n_basis = n_basis
+        self.basis = basis
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    # The mixin reads a gamma; here it is a grid until one is chosen.
+    gamma = None
+
+    def fit(self, X, y, *, pairs=None, margin=None, weight=None, bounds=None):
+        """Choose alpha and gamma on the labelled rows, then fit with all of them.
+
+        Parameters
+        ----------
+        X, y, pairs, margin, weight, bounds
+            As in `OrderPreferenceRegressor.fit`.
+
+        Returns
+        -------
+        self
+        """
+        self.__dict__.pop("gamma_", None)
+        kernel, X, y, statements = self._read(X, y, pairs, margin, weight, bounds)
+        labelled = np.flatnonzero(~np.isnan(y))
+        alphas, gammas = _read_grid("alphas", self.alphas, _PUBLISHED_GRID), self._read_gammas(kernel)
+        score = _read_scoring(self.scoring)
+        basis = self._choose_basis(labelled, y.shape[0])
+        folds = _read_folds(self.cv, labelled.shape[0])
+        tuned = statements if self.preferences_in_cv else read_statements(None, None, None, None, y.shape[0])
+        order_weight, epsilon = float(self.order_weight), float(self.epsilon)
+
+        def evaluate(gamma: float | None) -> np.ndarray:
+            design = OrderDesign.of(self._kernel_with(gamma), X, y[labelled], labelled, basis, tuned)
+            return _scores_of_folds(design, folds, alphas, score, order_weight, epsilon)
+
+        results = Parallel(n_jobs=self.n_jobs, verbose=10 * int(self.verbose))(
+            delayed(evaluate)(g) for g in gammas
+        )
+        self.alphas_, self.gammas_ = (
+            alphas,
+            np.array(gammas, dtype=float if gammas[0] is not None else object),
+        )
+        self.cv_scores_ = np.stack(results, axis=1)
+        best = max(np.ndindex(*self.cv_scores_.shape), key=lambda at: (self.cv_scores_[at], alphas[at[0]]))
+        self.best_score_ = float(self.cv_scores_[best])
+        self.alpha_, self.gamma_ = float(alphas[best[0]]), gammas[best[1]]
+        kernel = self._kernel_with(self.gamma_)
+        design = OrderDesign.of(kernel, X, y[labelled], labelled, basis, statements)
+        self._keep(kernel, X, design, solve_order_program(design.program(order_weight, epsilon), self.alpha_))
+        return self
+
+    def _read_gammas(self, kernel: Kernel) -> list[float | None]:
+        if (
+            isinstance(self.gammas, str)
+            and self.gammas == "auto"
+            and kernel.kernel not in ("rbf", "laplacian", "chi2")
+        ):
+            return [None]
+        return [float(value) for value in _read_grid("gammas", self.gammas, _PUBLISHED_GRID)]
+
+    def _kernel_with(self, gamma: float | None) -> Kernel:
+        return Kernel(self.kernel, gamma, self.degree, self.coef0, self.kernel_params)
+
+    def _read_kernel(self) -> Kernel:
+        return self._kernel_with(getattr(self, "gamma_", None))
+
+
+def _scores_of_folds(
+    design: OrderDesign,
+    folds: list[np.ndarray],
+    alphas: np.ndarray,
+    score: Callable[[np.ndarray, np.ndarray], float],
+    order_weight: float,
+    epsilon: float,
+) -> np.ndarray:
+    """Mean score over the folds for every alpha, shape (n_alphas,)."""
+    # From large to small alpha the support grows step by step, and so does each warm-started solve.
+    descending = np.argsort(alphas)[::-1]
+    scores = np.zeros(alphas.shape[0])
+    for held_out in folds:
+        smaller, basis_kept = design.without(held_out)
+        path = order_program_path(smaller.program(order_weight, epsilon), alphas[descending])
+        for position, solution in zip(descending, path, strict=True):
+            predicted = design.values(held_out, basis_kept, solution.coef) + solution.bias
+            scores[position] += score(design.targets[held_out], predicted) / len(folds)
+    return scores
+
+
+def _nonnegative(name: str, value: Any) -> None:
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= float(value) < np.inf:
+        raise ValueError(f"{name} must be a finite number >= 0: found {value!r}.")
+
+
+def _read_grid(name: str, values: Any, automatic: np.ndarray) -> np.ndarray:
+    if isinstance(values, str):
+        if values != "auto":
+            raise ValueError(f"{name} must be 'auto' or a list of numbers: found {values!r}.")
+        return automatic
+    grid = np.atleast_1d(np.asarray(values, dtype=np.float64))
+    if grid.ndim != 1 or grid.size == 0 or not (np.isfinite(grid).all() and (grid >= 0).all()):
+        raise ValueError(f"{name} must hold at least one finite number >= 0: found {values!r}.")
+    return grid
+
+
+def _read_scoring(scoring: Any) -> Callable[[np.ndarray, np.ndarray], float]:
+    if callable(scoring):
+        return scoring
+    if scoring not in _SCORINGS:
+        raise ValueError(
+            f"scoring must be one of {', '.join(map(repr, _SCORINGS))} or a function: found {scoring!r}."
+        )
+    return _SCORINGS[scoring]
+
+
+def _read_folds(cv: Any, n_labelled: int) -> list[np.ndarray]:
+    """Test positions of each fold among the labelled rows."""
+    if n_labelled < 2:
+        raise ValueError(f"Cross-validation needs at least 2 labelled rows: found n_samples = {n_labelled}.")
+    splitter = check_cv(cv)
+    return [np.asarray(test) for _, test in splitter.split(np.zeros((n_labelled, 1)))]

@@ -1,0 +1,9 @@
+"""Published experiments, one module each, written on the public interface alone.
+
+Every module has a function ``run`` that returns an `ExperimentReport`: print it for Markdown, ``to_json`` for a file,
+``plot`` for the figure where the publication has one.
+"""
+
+from .report import ExperimentReport
+
+__all__ = ["ExperimentReport"]

@@ -1,0 +1,220 @@
+"""Blocks: what every file format turns into, and how they are made several at a time.
+
+A format cuts its file into blocks of whole rows, parses them on several threads and hands them on in order. What is
+built from blocks (all rows at once, or chunks of whole queries) does not know which format they came from.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import numpy as np
+from scipy import sparse as sp
+
+from preflearn.io.compression import DAMAGED, compression_of, open_plain
+
+# Text is parsed in blocks of about this size: large enough for threads to pay, small enough to stay in cache.
+BLOCK_BYTES = 4 << 20
+# Decompressors are asked for this much at a time, so that little is lost in front of damaged data.
+_PIECE_BYTES = 1 << 17
+# A row longer than this is taken for a file that is no table.
+LONGEST_ROW = 64 << 20
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+
+@dataclass(frozen=True)
+class SparseRows:
+    """Rows in compressed sparse form, of no particular width."""
+
+    starts: np.ndarray
+    columns: np.ndarray
+    values: np.ndarray
+
+    def __len__(self) -> int:
+        return self.starts.shape[0] - 1
+
+    def slice(self, first: int, last: int) -> SparseRows:
+        start, stop = self.starts[first], self.starts[last]
+        return SparseRows(
+            self.starts[first : last + 1] - start, self.columns[start:stop], self.values[start:stop]
+        )
+
+    def matrix(self, width: int, dtype: np.dtype) -> sp.csr_array:
+        values = self.values.astype(dtype, copy=False)
+        return sp.csr_array((values, self.columns, self.starts), shape=(len(self), width))
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some rows of a file.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    features : ndarray of shape (rows, n) or SparseRows
+        The features that are numbers.
+    lines : ndarray of shape (rows,)
+        Where each row stands in the file, from 1.
+    y, qid, items : ndarray of shape (rows,) or None
+    texts : dict of str to ndarray of shape (rows,)
+        Text columns that are still to be encoded.
+    widths : ndarray of shape (rows,) or None
+        Largest feature index of each row, for formats that do not fix it.
+    """
+
+    path: str
+    features: np.ndarray | SparseRows
+    lines: np.ndarray
+    y: np.ndarray | None = None
+    qid: np.ndarray | None = None
+    items: np.ndarray | None = None
+    texts: dict[str, np.ndarray] = field(default_factory=dict)
+    widths: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return self.lines.shape[0]
+
+    def slice(self, first: int, last: int) -> Block:
+        """Rows first .. last - 1."""
+        if first == 0 and last == len(self):
+            return self
+
+        def cut(values: np.ndarray | None) -> np.ndarray | None:
+            return None if values is None else values[first:last]
+
+        return replace(
+            self,
+            features=self.features.slice(first, last)
+            if isinstance(self.features, SparseRows)
+            else self.features[first:last],
+            lines=self.lines[first:last],
+            y=cut(self.y),
+            qid=cut(self.qid),
+            items=cut(self.items),
+            texts={name: values[first:last] for name, values in self.texts.items()},
+            widths=cut(self.widths),
+        )
+
+
+def read_records(path: str, progress: Callable[[int], None], *, quoted: bool = False) -> Iterator[bytes]:
+    """Cut a text file, compressed or not, into blocks of whole lines.
+
+    Parameters
+    ----------
+    path : str
+    progress : callable
+        Told how many bytes of the file (as it lies on the disk) have been read.
+    quoted : bool
+        Whether a line end between double quotes belongs to its row.
+
+    Yields
+    ------
+    block : bytes
+        Whole lines; only the last block may lack its line end.
+    """
+    carry = b""
+    n_lines = 0
+    compression = compression_of(path)
+    with open_plain(path, compression) as (raw, stream):
+        while True:
+            pieces, size = [carry], len(carry)
+            ended = False
+            while size < BLOCK_BYTES + len(carry) and not ended:
+                try:
+                    piece = stream.read(_PIECE_BYTES if compression else BLOCK_BYTES)
+                except DAMAGED as error:
+                    if compression is None:
+                        raise
+                    n_lines += sum(part.count(b"\n") for part in pieces)
+                    raise ValueError(
+                        f"{path}: the {compression} data are damaged or cut short after line {n_lines} "
+                        f"({str(error).rstrip('.')}). Fetch or make the file again."
+                    ) from error
+                ended = not piece
+                pieces.append(piece)
+                size += len(piece)
+            data = b"".join(pieces)
+            progress(raw.tell())
+            if ended:
+                if data:
+                    yield data
+                return
+            cut = _last_record_end(data) if quoted else data.rfind(b"\n") + 1
+            if cut == 0 and len(data) > LONGEST_ROW:
+                why = (
+                    "a quote that is never closed, or a file of another kind"
+                    if quoted
+                    else "a file of another kind"
+                )
+                where = f", line {n_lines + 1}" if compression or quoted else ""
+                raise ValueError(f"{path}{where}: a row of more than {LONGEST_ROW >> 20} MiB. Is this {why}?")
+            if cut:
+                # Lines are counted where an error here could need them; the parser counts for itself.
+                n_lines += data.count(b"\n", 0, cut) if compression or quoted else 0
+                yield data[:cut]
+            carry = data[cut:]
+
+
+def _last_record_end(data: bytes) -> int:
+    """Where the last complete row ends: behind a line end with an even number of quotes in front of it, or 0."""
+    odd = data.count(b'"') & 1
+    end = len(data)
+    while True:
+        line_end = data.rfind(b"\n", 0, end)
+        odd ^= data.count(b'"', line_end + 1, end) & 1
+        if line_end < 0 or not odd:
+            return line_end + 1
+        end = line_end
+
+
+def n_threads(n_jobs: int | None) -> int:
+    """How many threads parse: all cores by default, as in scikit-learn -1 means all and -2 all but one."""
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if n_jobs is None:
+        return available
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0:
+        raise ValueError(
+            f"n_jobs must be a whole number other than 0, or None for all cores: found {n_jobs!r}."
+        )
+    return int(n_jobs) if n_jobs > 0 else max(1, available + 1 + int(n_jobs))
+
+
+def map_ahead(function: Callable[[In], Out], items: Iterable[In], n_jobs: int) -> Iterator[Out]:
+    """``map(function, items)`` in order, with up to ``n_jobs`` calls running ahead in threads.
+
+    An error while fetching items comes after the results, and the errors, of the items fetched before it.
+    """
+    if n_jobs == 1:
+        yield from map(function, items)
+        return
+    failure: Exception | None = None
+    source = iter(items)
+    waiting: deque[Future[Out]] = deque()
+    with ThreadPoolExecutor(n_jobs, thread_name_prefix="preflearn-io") as pool:
+        try:
+            while True:
+                try:
+                    item = next(source)
+                except StopIteration:
+                    break
+                except Exception as error:
+                    failure = error
+                    break
+                waiting.append(pool.submit(function, item))
+                if len(waiting) > n_jobs:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+    if failure is not None:
+        raise failure

@@ -1,0 +1,69 @@
+"""What a single value in a file may be, and the sentence for what it may not be."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import NoReturn
+
+_NUMBER = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+_MISSING = {b"", b"na", b"n/a", b"nan", b"null", b"none"}
+_INFINITE = {b"inf", b"+inf", b"-inf", b"infinity", b"+infinity", b"-infinity"}
+
+
+class CellError(ValueError):
+    """A value that cannot be used; the file, line and column are added where they are known."""
+
+
+def clip(text: str | bytes, longest: int = 40) -> str:
+    """A value as it can be shown in one line of an error."""
+    shown = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+    return repr(shown if len(shown) <= longest else shown[: longest - 3] + "...")
+
+
+def is_missing(text: bytes) -> bool:
+    return text.lower() in _MISSING
+
+
+def number(text: bytes) -> float:
+    """The float64 nearest to a decimal number; NaN for a missing value.
+
+    Raises
+    ------
+    CellError
+        For anything else.
+
+    Examples
+    --------
+    >>> number(b"0.1000000000000000055511151231257827"), number(b"NULL")
+    (0.1, nan)
+    """
+    if _NUMBER.fullmatch(text):
+        value = float(text)
+        if math.isinf(value):
+            raise CellError(f"{clip(text)} is too large for a 64-bit float")
+        return value
+    if is_missing(text):
+        return math.nan
+    if text.lower() in _INFINITE:
+        raise CellError(f"{clip(text)} is infinite, expected a finite number")
+    raise CellError(f"found {clip(text)}, expected a number")
+
+
+def whole_number(text: str) -> int | None:
+    """The whole number that a label spells in the one usual way ("7", not "07" or "7.0"), or None.
+
+    Examples
+    --------
+    >>> whole_number("7"), whole_number("07")
+    (7, None)
+    """
+    return int(text) if _WHOLE_NUMBER.fullmatch(text) else None
+
+
+def refuse(path: str, unit: str, line: int, what: str, column: str | None = None) -> NoReturn:
+    """Raise the one error for a fault in a file: where, what was found, what was expected."""
+    where = f", column {column!r}" if column is not None else ""
+    ending = "" if what.endswith((".", "?")) else "."
+    raise ValueError(f"{path}, {unit} {line}{where}: {what}{ending}")

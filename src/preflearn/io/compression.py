@@ -1,0 +1,143 @@
+"""Compressed files, read and written as if they were plain.
+
+Reading goes by the first bytes of the file, never by its name alone: gzip, bzip2, xz and zstd all start with bytes
+that no text or Parquet file starts with. Writing goes by the name.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import PurePath
+from typing import IO, Any, cast
+
+_FIRST_BYTES = {
+    "gzip": b"\x1f\x8b",
+    "bzip2": b"BZh",
+    "xz": b"\xfd7zXZ\x00",
+    "zstd": b"\x28\xb5\x2f\xfd",
+}
+_SUFFIXES = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd", ".zstd": "zstd"}
+
+# What the decompressors raise on data that are cut short or damaged.
+DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError)
+
+
+def split_name(path: str | os.PathLike[str]) -> tuple[str, str | None]:
+    """The suffix that tells the format, and the compression that the name announces.
+
+    Examples
+    --------
+    >>> split_name("fold1/train.txt.xz")
+    ('.txt', 'xz')
+    """
+    name = PurePath(path)
+    compression = _SUFFIXES.get(name.suffix.lower())
+    if compression is not None:
+        name = name.with_suffix("")
+    return name.suffix.lower(), compression
+
+
+def compression_of(path: str | os.PathLike[str]) -> str | None:
+    """The compression of a file by its first bytes; a name that promises another one is refused."""
+    with open(path, "rb") as file:
+        start = file.read(10)
+    found = next((kind for kind, magic in _FIRST_BYTES.items() if start.startswith(magic)), None)
+    if found == "bzip2" and start[4:10] != b"1AY&SY" and start[4:10] != b"\x17\x72\x45\x38\x50\x90":
+        found = None  # text that happens to start with the three letters
+    _, promised = split_name(path)
+    if promised is not None and found != promised:
+        what = f"is {found} data" if found else "is empty" if not start else "is not compressed"
+        raise ValueError(
+            f"{os.fspath(path)} is named as {promised} data but {what}: rename it or make it again."
+        )
+    return found
+
+
+@contextmanager
+def open_plain(
+    path: str | os.PathLike[str], compression: str | None
+) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    """Open a file for reading; yields the file as it lies on the disk and its decompressed bytes."""
+    with open(path, "rb") as raw:
+        if compression is None:
+            yield raw, raw
+        else:
+            with _decompressing(raw, compression, path) as stream:
+                yield raw, stream
+
+
+def _decompressing(raw: IO[bytes], compression: str, path: str | os.PathLike[str]) -> IO[bytes]:
+    if compression == "gzip":
+        return cast(IO[bytes], gzip.GzipFile(fileobj=raw))
+    if compression == "bzip2":
+        return cast(IO[bytes], bz2.BZ2File(raw))
+    if compression == "xz":
+        return cast(IO[bytes], lzma.LZMAFile(raw))
+    zstd = _standard_zstd()
+    if zstd is not None:
+        return cast(IO[bytes], zstd.ZstdFile(raw))
+    arrow = require_arrow(f"{os.fspath(path)}: reading zstd data before Python 3.14")
+    return cast(IO[bytes], arrow.CompressedInputStream(arrow.PythonFile(raw, "r"), "zstd"))
+
+
+@contextmanager
+def open_compressing(raw: IO[bytes], compression: str | None) -> Iterator[IO[bytes]]:
+    """A file whose bytes go to ``raw`` compressed."""
+    stream: Any
+    if compression is None:
+        yield raw
+        return
+    if compression == "gzip":
+        # No name and no time: the same content gives the same bytes.
+        stream = gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0)
+    elif compression == "bzip2":
+        stream = bz2.BZ2File(raw, "wb")
+    elif compression == "xz":
+        stream = lzma.LZMAFile(raw, "wb")
+    else:
+        zstd = _standard_zstd()
+        if zstd is not None:
+            stream = zstd.ZstdFile(raw, "wb")
+        else:
+            arrow = require_arrow("Writing zstd data before Python 3.14")
+            stream = arrow.CompressedOutputStream(arrow.PythonFile(_LeftOpen(raw), "w"), "zstd")
+    with stream:
+        yield stream
+
+
+class _LeftOpen(io.RawIOBase):
+    """A file that stays open when the stream in front of it is closed."""
+
+    def __init__(self, raw: IO[bytes]):
+        self._raw = raw
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        return self._raw.write(data)
+
+
+def _standard_zstd() -> Any:
+    """The module of Python 3.14 and later, or None."""
+    try:
+        from compression import zstd  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:
+        return None
+    return zstd
+
+
+def require_arrow(what: str) -> Any:
+    """Import pyarrow, or say what needs it and how to get it."""
+    try:
+        import pyarrow
+    except ImportError:
+        raise ImportError(f"{what} needs pyarrow: pip install 'preflearn[arrow]'") from None
+    return pyarrow

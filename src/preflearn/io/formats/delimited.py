@@ -1,0 +1,257 @@
+"""CSV and TSV tables: a header of column names, then one row a record.
+
+Cells may stand in double quotes, where a doubled quote is one quote and line ends are text. Only columns that are
+asked for as text are text: a feature or target that is not a number is refused, with the remedy.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from preflearn.io.blocks import Block, map_ahead, n_threads, read_records
+from preflearn.io.cells import CellError, number, refuse
+from preflearn.io.options import ReadOptions
+from preflearn.io.queries import QueryLabels
+from preflearn.io.roles import Roles, check_names
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class _Parsed:
+    """A block as it came from the loop, lines counted from the start of the block."""
+
+    numbers: np.ndarray
+    texts: dict[str, np.ndarray]
+    lines: np.ndarray
+    n_lines: int
+    fault: tuple[int, str, str | None] | None
+
+
+class DelimitedFile:
+    """A CSV or TSV file."""
+
+    unit = "line"
+
+    def __init__(self, path: str, options: ReadOptions):
+        options.refuse_given("table", "their columns have names", "n_features")
+        self.path = path
+        self.options = options
+        self.delimiter = options.delimiter or ("\t" if options.format_of(path) == "tsv" else ",")
+        first = next(read_records(path, _ignore, quoted=True), b"").removeprefix(_BYTE_ORDER_MARK)
+        self.header_bytes = 0
+        if options.columns is not None:
+            self.names = list(options.columns)
+        else:
+            self.header_bytes = _first_record_end(first)
+            self.names = self._header(first[: self.header_bytes])
+        check_names(path, self.names)
+
+    def _header(self, record: bytes) -> list[str]:
+        try:
+            text = io.StringIO(record.decode("utf-8"), newline="")
+            rows = [row for row in csv.reader(text, delimiter=self.delimiter, strict=True) if row]
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise ValueError(f"{self.path}, line 1: the header cannot be read ({error}).") from error
+        if not rows:
+            raise ValueError(f"{self.path}: the file is empty, expected a header of column names.")
+        if len(rows) > 1:
+            raise ValueError(
+                f"{self.path}, line 1: a carriage return inside the line, expected it only at its end."
+            )
+        names = rows[0]
+        if all(_is_number(name) for name in names):
+            raise ValueError(
+                f"{self.path}, line 1: expected a header of column names, found only numbers. "
+                "Pass columns=[...] to name the columns of a file without a header."
+            )
+        if len(names) == 1 and self.options.delimiter is None:
+            other = next((mark for mark in ";\t,|" if mark in names[0]), None)
+            if other is not None:
+                raise ValueError(
+                    f"{self.path}, line 1: found one column {names[0][:40]!r}. Pass delimiter={other!r}."
+                )
+        return names
+
+    def blocks(self, roles: Roles | None, progress: Callable[[int], None]) -> Iterator[Block]:
+        assert roles is not None
+        layout = _Layout(self.names, roles)
+        labels = QueryLabels(self.path, self.unit)
+        offset = 0
+
+        def parse(data: bytes) -> _Parsed:
+            return self._parse(data, layout)
+
+        n = len(roles.numbers)
+        for parsed in map_ahead(parse, self._records(progress), n_threads(self.options.n_jobs)):
+            lines = parsed.lines + (offset + self._header_lines + 1)
+            if parsed.fault is not None:
+                line, what, column = parsed.fault
+                refuse(self.path, self.unit, offset + self._header_lines + line + 1, what, column)
+            offset += parsed.n_lines
+            if not lines.shape[0]:
+                continue
+            targets = parsed.numbers[:, n:]
+            yield Block(
+                path=self.path,
+                features=parsed.numbers[:, :n],
+                lines=lines,
+                y=None if not roles.targets else targets if roles.many_targets else targets[:, 0],
+                qid=None if roles.query is None else labels.from_texts(parsed.texts[roles.query], lines),
+                items=None if roles.item is None else parsed.texts[roles.item],
+                texts={name: parsed.texts[name] for name in roles.words},
+            )
+
+    def _records(self, progress: Callable[[int], None]) -> Iterator[bytes]:
+        records = read_records(self.path, progress, quoted=True)
+        first = next(records, b"").removeprefix(_BYTE_ORDER_MARK)
+        self._header_lines = first.count(b"\n", 0, self.header_bytes)
+        yield first[self.header_bytes :]
+        yield from records
+
+    def _parse(self, data: bytes, layout: _Layout) -> _Parsed:
+        from preflearn.loops import delimited as loop
+        from preflearn.loops.text_numbers import LF, count_bytes
+
+        if not data.endswith(b"\n"):
+            data += b"\n"
+        text = np.frombuffer(data, dtype=np.uint8)
+        rows, _ = count_bytes(text, LF, LF)
+        lines = np.empty(rows, np.int64)
+        numbers = np.empty((rows, layout.n_numbers))
+        spans = np.empty((rows, layout.n_texts, 2), np.int64)
+        odd = np.empty((rows * layout.n_numbers, 5), np.int64)
+        n, n_lines, n_odd, fault, column, at = loop.parse_delimited(
+            text, ord(self.delimiter), layout.kinds, lines, numbers, spans, odd
+        )
+        problem = self._settle(data, odd[:n_odd], numbers, layout)
+        if problem is None and fault != loop.FINE:
+            name = self.names[column] if column < len(self.names) else None
+            problem = n_lines, self._explain(fault, column), name if fault not in _ABOUT_ROWS else None
+        texts: dict[str, np.ndarray] = {}
+        if problem is None:
+            for place, name in enumerate(layout.text_names):
+                try:
+                    texts[name] = _texts(data, spans[:n, place], lines)
+                except CellError as error:
+                    problem = error.args[1], error.args[0], name
+                    break
+        return _Parsed(numbers[:n], texts, lines[:n], n_lines, problem)
+
+    def _settle(
+        self, data: bytes, odd: np.ndarray, numbers: np.ndarray, layout: _Layout
+    ) -> tuple[int, str, str | None] | None:
+        """Fill in the numbers that the loop left; the first fault, if any."""
+        for row, column, start, end, line in odd.tolist():
+            name = self.names[column]
+            place = int(layout.kinds[column])
+            try:
+                numbers[row, place] = number_cell(
+                    data[start:end].strip(b" \t"), name, place >= layout.n_features, self.options
+                )
+            except CellError as error:
+                return line, str(error), name
+        return None
+
+    def _explain(self, fault: int, column: int) -> str:
+        from preflearn.loops import delimited as loop
+
+        expected = len(self.names)
+        if fault == loop.TOO_FEW_CELLS:
+            return f"found {column} cell{'s' if column > 1 else ''}, expected {expected} as in the header"
+        if fault == loop.TOO_MANY_CELLS:
+            return f"found more than the {expected} cells of the header"
+        if fault == loop.STRAY_QUOTE:
+            return "a quote inside a cell that does not start with one. Quote the whole cell and double the quote"
+        if fault == loop.TEXT_AFTER_QUOTE:
+            return "text behind the closing quote of a cell, expected the next cell or the line end"
+        if fault == loop.OPEN_QUOTE:
+            return "a quote is opened here and never closed"
+        return "a carriage return inside the line, expected it only in front of the line end"
+
+
+_ABOUT_ROWS = (1, 2)  # too few and too many cells are about the row, not about a column
+
+
+class _Layout:
+    """Where the loop puts each column."""
+
+    def __init__(self, names: list[str], roles: Roles):
+        self.text_names = roles.texts
+        self.n_features = len(roles.numbers)
+        self.n_numbers = self.n_features + len(roles.targets)
+        self.n_texts = len(self.text_names)
+        places = {name: place for place, name in enumerate((*roles.numbers, *roles.targets))}
+        places |= {name: -2 - place for place, name in enumerate(self.text_names)}
+        self.kinds = np.array([places.get(name, -1) for name in names], dtype=np.int64)
+
+
+def number_cell(text: bytes, column: str, is_target: bool, options: ReadOptions) -> float:
+    """The number in a cell, or what the options put for a missing one."""
+    try:
+        value = number(text)
+    except CellError as error:
+        if is_target or "infinite" in str(error) or "too large" in str(error):
+            raise
+        raise CellError(f"{error}. {encoding_remedy(column)}") from None
+    if not math.isnan(value):
+        return value
+    return options.missing_target() if is_target else options.missing_feature()
+
+
+def encoding_remedy(column: str) -> str:
+    """What to do about a column of words."""
+    return (
+        f"Pass encode={{{column!r}: 'onehot'}} for categories, encode={{{column!r}: 'words'}} for text, "
+        f"or drop=[{column!r}]"
+    )
+
+
+def _texts(data: bytes, spans: np.ndarray, lines: np.ndarray) -> np.ndarray:
+    """Cells as texts; equal neighbours share one object, as the rows of a query do."""
+    texts = np.empty(spans.shape[0], dtype=object)
+    previous, text = None, ""
+    for row, (start, end) in enumerate(spans.tolist()):
+        cell = data[start:end]
+        if cell != previous:
+            previous = cell
+            try:
+                text = cell.decode("utf-8")
+            except UnicodeDecodeError:
+                raise CellError("the cell is not UTF-8 text", int(lines[row])) from None
+            if text.startswith('"'):
+                text = text[1:-1].replace('""', '"')
+        texts[row] = text
+    return texts
+
+
+def _first_record_end(data: bytes) -> int:
+    """Where the first row that is not empty ends."""
+    start = 0
+    while data[start : start + 1] in (b"\n", b"\r"):
+        start += 1
+    end = start
+    while True:
+        end = data.find(b"\n", end) + 1
+        if not end:
+            return len(data)
+        if data.count(b'"', start, end) % 2 == 0:
+            return end
+
+
+def _is_number(text: str) -> bool:
+    try:
+        number(text.strip().encode())
+    except CellError:
+        return False
+    return True
+
+
+def _ignore(_: int) -> None:
+    return None

@@ -1,0 +1,134 @@
+"""JSON lines: one object a line, keys are column names.
+
+The first row names the columns. A row may leave a key out (its value is missing) but not bring a new one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from preflearn.io.blocks import Block, read_records
+from preflearn.io.cells import CellError, clip, refuse
+from preflearn.io.formats.delimited import encoding_remedy
+from preflearn.io.options import ReadOptions
+from preflearn.io.queries import QueryLabels
+from preflearn.io.roles import Roles, check_names
+
+
+class JsonLinesFile:
+    """A file of JSON lines."""
+
+    unit = "line"
+
+    def __init__(self, path: str, options: ReadOptions):
+        options.refuse_given("table", "their columns have names", "n_features")
+        options.refuse_given("JSON lines", "their rows name the columns", "columns", "delimiter")
+        self.path = path
+        self.options = options
+        first = next((row for _, rows in self._rows(_ignore) for row in rows), None)
+        if first is None:
+            raise ValueError(f"{path}: the file is empty, expected one JSON object a line.")
+        self.names = list(first)
+        check_names(path, self.names)
+
+    def blocks(self, roles: Roles | None, progress: Callable[[int], None]) -> Iterator[Block]:
+        assert roles is not None
+        labels = QueryLabels(self.path, self.unit)
+        known = set(self.names)
+        for lines, rows in self._rows(progress):
+            for line, row in zip(lines, rows):
+                if not known.issuperset(row):
+                    new = next(name for name in row if name not in known)
+                    refuse(self.path, self.unit, line, f"column {clip(new)} is not in the first row")
+            where = np.array(lines, dtype=np.int64)
+            numbers = np.empty((len(rows), len(roles.numbers)))
+            for place, name in enumerate(roles.numbers):
+                numbers[:, place] = [
+                    self._number(row.get(name), line, name) for line, row in zip(lines, rows)
+                ]
+            targets = np.empty((len(rows), len(roles.targets)))
+            for place, name in enumerate(roles.targets):
+                targets[:, place] = [
+                    self._number(row.get(name), line, name, True) for line, row in zip(lines, rows)
+                ]
+            yield Block(
+                path=self.path,
+                features=numbers,
+                lines=where,
+                y=None if not roles.targets else targets if roles.many_targets else targets[:, 0],
+                qid=None
+                if roles.query is None
+                else labels.from_values([r.get(roles.query) for r in rows], where),
+                items=None if roles.item is None else self._texts(rows, lines, roles.item),
+                texts={name: self._texts(rows, lines, name) for name in roles.words},
+            )
+
+    def _rows(self, progress: Callable[[int], None]) -> Iterator[tuple[list[int], list[dict[str, Any]]]]:
+        """Line numbers and objects of each block that has any."""
+        n_lines = 0
+        decode = json.JSONDecoder(object_pairs_hook=_refuse_repeated_keys).decode
+        for data in read_records(self.path, progress):
+            lines, rows = [], []
+            for raw in data.split(b"\n"):
+                n_lines += 1
+                if not raw.strip():
+                    continue
+                try:
+                    row = decode(raw.decode("utf-8-sig" if n_lines == 1 else "utf-8").strip())
+                except (ValueError, RecursionError) as error:
+                    refuse(self.path, self.unit, n_lines, f"not a JSON object ({str(error).rstrip('.')})")
+                if not isinstance(row, dict):
+                    refuse(self.path, self.unit, n_lines, f"found {clip(raw)}, expected a JSON object")
+                lines.append(n_lines)
+                rows.append(row)
+            if data.endswith(b"\n"):
+                n_lines -= 1  # what split() finds behind the last line end is no line
+            if rows:
+                yield lines, rows
+
+    def _number(self, value: Any, line: int, column: str, is_target: bool = False) -> float:
+        try:
+            if value is None:
+                found = math.nan
+            elif isinstance(value, (bool, int, float)):
+                found = float(value)
+            else:
+                remedy = "" if is_target else f". {encoding_remedy(column)}"
+                raise CellError(f"found {clip(json.dumps(value))}, expected a number{remedy}")
+            if math.isinf(found):
+                raise CellError("the value is infinite, expected a finite number")
+            if math.isnan(found):
+                return self.options.missing_target() if is_target else self.options.missing_feature()
+            return found
+        except OverflowError:
+            what = "the number is too large for a 64-bit float"
+        except CellError as error:
+            what = str(error)
+        refuse(self.path, self.unit, line, what, column)
+
+    def _texts(self, rows: list[dict[str, Any]], lines: list[int], column: str) -> np.ndarray:
+        texts = np.empty(len(rows), dtype=object)
+        for place, (line, row) in enumerate(zip(lines, rows)):
+            value = row.get(column)
+            if isinstance(value, (dict, list)):
+                refuse(
+                    self.path, self.unit, line, f"found {clip(json.dumps(value))}, expected a text", column
+                )
+            texts[place] = "" if value is None else value if isinstance(value, str) else json.dumps(value)
+        return texts
+
+
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        raise ValueError("a key appears twice")
+    return row
+
+
+def _ignore(_: int) -> None:
+    return None

@@ -1,0 +1,475 @@
+"""Reading rankings: all rows at once, or chunk by chunk, through one reader.
+
+file ──► blocks of rows (any format, several threads) ──┬─► all of them          read_ranking
+                                                        └─► whole queries        iter_ranking
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from scipy import sparse as sp
+
+from preflearn.io.blocks import Block, SparseRows
+from preflearn.io.cells import refuse
+from preflearn.io.chunks import regroup
+from preflearn.io.data import RankingData
+from preflearn.io.encoders import Encoder, UnknownCategoryError
+from preflearn.io.formats import RankingFile, open_file
+from preflearn.io.options import AUTO, ReadOptions, as_paths
+from preflearn.io.roles import Roles, choose_columns
+
+# "auto" stores X sparsely when fewer than one value in ten is not zero: above that, dense arithmetic is faster
+# although it also multiplies the zeros.
+_SPARSE_BELOW = 0.1
+
+
+def read_ranking(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    format: str | None = None,
+    target: str | Sequence[str] | None = AUTO,
+    query: str | None = AUTO,
+    item: str | None = AUTO,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
+    encode: Mapping[str, Any] | None = None,
+    columns: Sequence[str] | None = None,
+    delimiter: str | None = None,
+    missing: float | None = None,
+    allow_unknown: bool = False,
+    n_features: int | None = None,
+    sparse: bool | Literal["auto"] = "auto",
+    dtype: Any = np.float64,
+    n_jobs: int | None = None,
+    verbose: bool = False,
+) -> RankingData:
+    """Read rows to rank from a file, or several files one after the other.
+
+    Every number becomes exactly the float64 that ``float(text)`` gives. A file that cannot be read faithfully is
+    refused with the line and the reason; nothing is guessed or skipped.
+
+    Parameters
+    ----------
+    path : path or list of paths
+        The file. Compressed files (gzip, bzip2, xz, zstd) are recognised by their content.
+    format : {"letor", "csv", "tsv", "jsonl", "parquet"}, default=None
+        None goes by the name of the file (``.txt`` and ``.svm`` are LETOR).
+    target : str, list of str or None, default="auto"
+        Target column, or columns for an m × v ``y``; None for a file without targets. "auto" is the column named
+        ``target``, and the first value of a LETOR line.
+    query : str or None, default="auto"
+        Query column, or None for one global ranking. "auto" is the column named ``qid`` or ``query`` if there is one,
+        and in LETOR files the ``qid`` if there is one; ``"qid"`` insists on it.
+    item : str or None, default="auto"
+        Column that names the rows; in LETOR files the comments do. None does without names.
+    features, drop : list of str, default=None
+        The columns to take as features in this order, or the ones to leave out; every other column by default.
+    encode : dict, default=None
+        Columns of words to turn into numbers: ``{"colour": "onehot", "title": "words"}``, with a list of categories,
+        :class:`OneHot` or :class:`HashedWords` for more control, or the ``encoding`` of data read before.
+    columns : list of str, default=None
+        Names of the columns of a CSV or TSV file that has no header.
+    delimiter : str, default=None
+        What separates the cells: a comma in CSV, a tab in TSV files.
+    missing : float, default=None
+        What stands for a missing feature (empty, NA, NaN, NULL): a number, NaN included. None refuses such files.
+    allow_unknown : bool, default=False
+        Read missing targets as NaN ("not known") instead of refusing them.
+    n_features : int, default=None
+        Width of X for LETOR files; None takes the largest feature number.
+    sparse : bool or "auto", default="auto"
+        Layout of X. "auto" is sparse when fewer than one value in ten differs from zero (tables without encoded
+        columns are always dense).
+    dtype : float64 or float32, default=float64
+        Type of X; targets are always float64.
+    n_jobs : int, default=None
+        Threads that parse; None takes every core.
+    verbose : bool, default=False
+        Show a progress bar on stderr.
+
+    Returns
+    -------
+    RankingData
+
+    Raises
+    ------
+    ValueError
+        If the file is malformed, truncated or damaged; the message has the line.
+
+    Notes
+    -----
+    Text formats are parsed by a compiled loop in blocks of 4 MiB; memory is at most about twice that of X.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "small.txt")
+    >>> _ = path.write_text("2 qid:1 1:0.5 2:1 # first\\n0 qid:1 1:0.25 2:3 # second\\n")
+    >>> data = read_ranking(path)
+    >>> data
+    RankingData: 2 rows in 1 query, 2 features (dense float64), targets 0 to 2
+    >>> data.X, data.item_names
+    (array([[0.5 , 1.  ],
+           [0.25, 3.  ]]), array(['first', 'second'], dtype=object))
+    """
+    options = ReadOptions(
+        format, target, query, item, features, drop, encode, columns, delimiter, missing, allow_unknown, n_features,
+        sparse, dtype, n_jobs, verbose,
+    )  # fmt: skip
+    source = _Source(as_paths(path), options)
+    blocks = list(source.blocks())
+    if not blocks:
+        raise ValueError(f"{source.name}: there are no rows in it.")
+    return _Assembler(source)(blocks)
+
+
+def iter_ranking(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    rows: int = 65536,
+    format: str | None = None,
+    target: str | Sequence[str] | None = AUTO,
+    query: str | None = AUTO,
+    item: str | None = AUTO,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
+    encode: Mapping[str, Any] | None = None,
+    columns: Sequence[str] | None = None,
+    delimiter: str | None = None,
+    missing: float | None = None,
+    allow_unknown: bool = False,
+    n_features: int | None = None,
+    sparse: bool | Literal["auto"] = "auto",
+    dtype: Any = np.float64,
+    n_jobs: int | None = None,
+    verbose: bool = False,
+) -> Iterator[RankingData]:
+    """Read rows to rank in chunks that never split a query, in constant memory.
+
+    Chunks put together are what :func:`read_ranking` returns, which documents the other parameters. Rows of a query
+    must be adjacent: a query that comes back after it has ended is refused. Without queries (``query=None``, or a file
+    that has none) the chunks are parts of one global ranking.
+
+    Parameters
+    ----------
+    path : path or list of paths
+    rows : int, default=65536
+        The most rows in a chunk; a query that is longer is a chunk of its own.
+    n_features : int, default=None
+        Width of X for LETOR files. None takes the largest feature number of the first chunk, and refuses a larger one
+        later on.
+    sparse : bool or "auto", default="auto"
+        "auto" looks at the first chunk.
+
+    Yields
+    ------
+    RankingData
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "small.csv")
+    >>> _ = path.write_text("target,qid,price\\n1,a,3\\n0,a,5\\n1,b,2\\n")
+    >>> [(len(chunk), chunk.qid[0]) for chunk in iter_ranking(path, rows=2)]
+    [(2, 'a'), (1, 'b')]
+    """
+    if isinstance(rows, bool) or not isinstance(rows, (int, np.integer)) or rows < 1:
+        raise ValueError(f"rows must be a positive whole number: found {rows!r}.")
+    options = ReadOptions(
+        format, target, query, item, features, drop, encode, columns, delimiter, missing, allow_unknown, n_features,
+        sparse, dtype, n_jobs, verbose,
+    )  # fmt: skip
+    _refuse_unready(options)
+    source = _Source(as_paths(path), options)
+    return _chunks(source, int(rows))
+
+
+def _refuse_unready(options: ReadOptions) -> None:
+    for column, encoder in options.encoders.items():
+        if not encoder.ready:
+            raise ValueError(
+                f"encode={{{column!r}: 'onehot'}} needs the whole column: give its categories as a list to read in "
+                "chunks."
+            )
+
+
+def _chunks(source: _Source, rows: int) -> Iterator[RankingData]:
+    assemble = _Assembler(source)
+    empty = True
+    for blocks in regroup(source.blocks(), rows, source.unit):
+        empty = False
+        yield assemble(blocks)
+    if empty:
+        raise ValueError(f"{source.name}: there are no rows in it.")
+
+
+@dataclass(frozen=True)
+class RankingScan:
+    """What a pass over a file finds, without keeping its rows.
+
+    Attributes
+    ----------
+    n_rows, n_features : int
+    n_queries : int or None
+        Runs of rows of the same query; None where there are no queries.
+    longest_query : int or None
+        Rows of the longest run.
+    """
+
+    n_rows: int
+    n_features: int
+    n_queries: int | None
+    longest_query: int | None
+
+
+def scan_ranking(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], **options: Any
+) -> RankingScan:
+    """Count rows, queries and features in one pass of constant memory.
+
+    Parameters
+    ----------
+    path : path or list of paths
+    **options
+        As for :func:`read_ranking`.
+
+    Returns
+    -------
+    RankingScan
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "small.txt")
+    >>> _ = path.write_text("2 qid:1 1:0.5 9:1\\n0 qid:1 1:0.25\\n")
+    >>> scan_ranking(path)
+    RankingScan(n_rows=2, n_features=9, n_queries=1, longest_query=2)
+    """
+    checked = ReadOptions(**options)
+    _refuse_unready(checked)
+    source = _Source(as_paths(path), checked)
+    n_rows = n_features = 0
+    previous: Any = None
+    n_runs = longest = current = 0
+    has_queries = False
+    for block in source.blocks():
+        n_rows += len(block)
+        n_features = max(n_features, source.n_columns if block.widths is None else int(block.widths.max()))
+        if block.qid is None:
+            continue
+        has_queries = True
+        cuts = np.flatnonzero(block.qid[1:] != block.qid[:-1]) + 1
+        runs = np.diff(np.concatenate([[0], cuts, [len(block)]])).tolist()
+        if n_runs and block.qid[0] == previous:
+            runs[0] += current
+            n_runs -= 1
+        n_runs += len(runs)
+        longest = max(longest, *runs)
+        current, previous = runs[-1], block.qid[-1]
+    return RankingScan(n_rows, n_features, n_runs if has_queries else None, longest if has_queries else None)
+
+
+class _Source:
+    """One file or several, as one stream of blocks."""
+
+    def __init__(self, paths: list[str], options: ReadOptions):
+        self.paths = paths
+        self.options = options
+        self.files: list[tuple[RankingFile, Roles | None]] = []
+        for path in paths:
+            file = open_file(path, options)
+            roles = None if file.names is None else choose_columns(path, file.names, options)
+            self.files.append((file, roles))
+        first, self.roles = self.files[0]
+        self.unit = first.unit
+        for path, (_, roles) in zip(paths, self.files):
+            if roles != self.roles:
+                raise ValueError(
+                    f"{path}: the columns are not those of {paths[0]}. Files read together must agree."
+                )
+
+    @property
+    def name(self) -> str:
+        return self.paths[0] if len(self.paths) == 1 else f"{self.paths[0]} and {len(self.paths) - 1} more"
+
+    @property
+    def n_columns(self) -> int:
+        """Width of X for a table."""
+        assert self.roles is not None
+        encoded = [len(encoder.names(column)) for column, encoder in self.options.encoders.items()]
+        return len(self.roles.numbers) + sum(encoded)
+
+    def blocks(self) -> Iterator[Block]:
+        """The rows of every file in turn."""
+        kind: Any = None
+        with _progress(self.paths, self.options.verbose) as tell:
+            for place, (file, roles) in enumerate(self.files):
+                for block in file.blocks(roles, tell(place)):
+                    found = None if block.qid is None else block.qid.dtype
+                    if kind is not None and kind[0] != found:
+                        refuse(block.path, file.unit, int(block.lines[0]), _disagreement(found, kind))
+                    kind = (found, block.path)
+                    yield block
+
+
+def _disagreement(found: np.dtype | None, before: tuple[np.dtype | None, str]) -> str:
+    names = {None: "no queries", np.dtype(np.int64): "queries that are numbers"}
+    return (
+        f"{names.get(found, 'queries that are texts')}, but {before[1]} has "
+        f"{names.get(before[0], 'queries that are texts')}. Files read together must agree"
+    )
+
+
+@contextmanager
+def _progress(paths: list[str], verbose: bool) -> Iterator[Callable[[int], Callable[[int], None]]]:
+    """A bar over the bytes of all files; yields a function that gives each file its reporter."""
+    if not verbose:
+        yield lambda place: lambda n_bytes: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    sizes = [os.path.getsize(path) for path in paths]
+    columns = (TextColumn("reading {task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(os.path.basename(paths[0]), total=sum(sizes))
+
+        def tell(place: int) -> Callable[[int], None]:
+            def update(n_bytes: int) -> None:
+                done = sum(sizes[:place]) + min(n_bytes, sizes[place])
+                bar.update(task, completed=done, description=os.path.basename(paths[place]))
+
+            return update
+
+        yield tell
+
+
+class _Assembler:
+    """Blocks to data. Width, layout and encoders are settled by the first call and held."""
+
+    def __init__(self, source: _Source):
+        self.source = source
+        self.options = source.options
+        self.unit = source.unit
+        self.dtype = np.dtype(source.options.dtype)
+        self.width = source.options.n_features
+        self.sparse: bool | None = None if source.options.sparse == "auto" else bool(source.options.sparse)
+        self.encoders: dict[str, Encoder] = dict(source.options.encoders)
+        self.names: list[str] | None = None
+
+    def __call__(self, blocks: list[Block]) -> RankingData:
+        """Consumes the list, so that memory is given back while X is filled."""
+        y = (
+            None
+            if blocks[0].y is None
+            else np.concatenate([block.y for block in blocks if block.y is not None])
+        )
+        qid = None if blocks[0].qid is None else np.concatenate([b.qid for b in blocks if b.qid is not None])
+        items = _join_items(blocks)
+        X = self._letor_matrix(blocks) if blocks[0].widths is not None else self._table_matrix(blocks)
+        self._refuse_overflow(X)
+        return RankingData(
+            X, y, qid, self._feature_names(), items, dict(self.encoders), ", ".join(self.source.paths)
+        )
+
+    def _feature_names(self) -> list[str]:
+        if self.names is None:
+            if self.source.roles is None:
+                self.names = [str(k) for k in range(1, (self.width or 0) + 1)]
+            else:
+                self.names = list(self.source.roles.numbers)
+                for column, encoder in self.encoders.items():
+                    self.names += encoder.names(column)
+        return self.names
+
+    def _letor_matrix(self, blocks: list[Block]) -> np.ndarray | sp.csr_array:
+        largest = max(int(block.widths.max()) for block in blocks if block.widths is not None)
+        if self.width is None:
+            self.width = max(1, largest)
+        elif largest > self.width:
+            self._refuse_width(blocks)
+        n_rows = sum(map(len, blocks))
+        pieces = [block.features for block in blocks if isinstance(block.features, SparseRows)]
+        blocks.clear()
+        if self.sparse is None:
+            self.sparse = sum(len(piece.values) for piece in pieces) < _SPARSE_BELOW * n_rows * self.width
+        if self.sparse:
+            matrices = [piece.matrix(self.width, self.dtype) for piece in pieces]
+            return matrices[0] if len(matrices) == 1 else sp.csr_array(sp.vstack(matrices, format="csr"))
+        X = np.empty((n_rows, self.width), dtype=self.dtype)
+        last = n_rows
+        while pieces:
+            piece = pieces.pop()
+            piece.matrix(self.width, self.dtype).toarray(out=X[last - len(piece) : last])
+            last -= len(piece)
+        return X
+
+    def _refuse_width(self, blocks: list[Block]) -> None:
+        for block in blocks:
+            assert block.widths is not None
+            too_wide = np.flatnonzero(block.widths > self.width)
+            if too_wide.size:
+                row = too_wide[0]
+                reason = (
+                    f"n_features={self.width} was given"
+                    if self.options.n_features is not None
+                    else f"the first chunk has none above {self.width}. Pass n_features= (scan_ranking counts them)"
+                )
+                refuse(
+                    block.path, self.unit, int(block.lines[row]), f"feature {block.widths[row]}, but {reason}"
+                )
+
+    def _table_matrix(self, blocks: list[Block]) -> np.ndarray | sp.csr_array:
+        encoded = [self._encode(column, blocks) for column in self.encoders]
+        n_rows = sum(map(len, blocks))
+        pieces = [block.features for block in blocks if isinstance(block.features, np.ndarray)]
+        blocks.clear()
+        X = np.empty((n_rows, pieces[0].shape[1]), dtype=self.dtype)
+        last = n_rows
+        with np.errstate(over="ignore"):  # float32 that overflows is refused below
+            while pieces:
+                piece = pieces.pop()
+                X[last - len(piece) : last] = piece
+                last -= len(piece)
+        width = X.shape[1] + sum(part.shape[1] for part in encoded)
+        if width == 0:
+            raise ValueError(f"{self.source.name}: no column is left as a feature.")
+        if self.sparse is None:
+            filled = np.count_nonzero(X) + sum(part.nnz for part in encoded) if encoded else 0
+            self.sparse = bool(encoded) and filled < _SPARSE_BELOW * n_rows * width
+        if self.sparse:
+            return sp.csr_array(sp.hstack([sp.csr_array(X), *encoded], format="csr", dtype=self.dtype))
+        return np.hstack([X, *(part.toarray().astype(self.dtype) for part in encoded)]) if encoded else X
+
+    def _encode(self, column: str, blocks: list[Block]) -> sp.csr_array:
+        texts = np.concatenate([block.texts[column] for block in blocks])
+        self.encoders[column] = self.encoders[column].learn(texts)
+        try:
+            return self.encoders[column].encode(texts)
+        except UnknownCategoryError as error:
+            row = error.row
+            for block in blocks:
+                if row < len(block):
+                    refuse(block.path, self.unit, int(block.lines[row]), str(error), column)
+                row -= len(block)
+            raise
+
+    def _refuse_overflow(self, X: np.ndarray | sp.csr_array) -> None:
+        if self.dtype == np.float64:
+            return
+        values = X.data if sp.issparse(X) else X
+        if np.isinf(values).any():
+            raise ValueError(f"{self.source.name}: a value is too large for float32. Use dtype=float64.")
+
+
+def _join_items(blocks: list[Block]) -> np.ndarray | None:
+    if all(block.items is None for block in blocks):
+        return None
+    nameless = np.array("", dtype=object)
+    return np.concatenate([np.broadcast_to(nameless, len(b)) if b.items is None else b.items for b in blocks])

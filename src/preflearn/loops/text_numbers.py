@@ -1,0 +1,160 @@
+"""Decimal text to the nearest float64, as a compiled loop.
+
+A number w · 10^q (w the digits read as a whole number) takes one of three roads, all of which give exactly what
+Python's ``float(text)`` gives:
+
+1. w ≤ 2^53 and |q| ≤ 22: w and 10^|q| are float64 values, so one multiplication or division rounds correctly.
+2. w < 10^19: the leading 128 bits of w · 5^q decide the rounding (Lemire, Number parsing at a gigabyte per second,
+   Software: Practice and Experience 51, 2021; Mushtak and Lemire, Fast number parsing without fallback, 2023).
+3. Anything else (20 digits or more, results that are subnormal or overflow, words such as NaN) is handed back to
+   the caller with ``ok`` false; the caller asks Python.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+SPACE, TAB, LF, CR = 32, 9, 10, 13
+
+_SMALLEST_POWER, _LARGEST_POWER = -300, 300
+_EXACT_POWERS = 10.0 ** np.arange(23)
+_LOW_HALF = np.uint64(0xFFFFFFFF)
+
+
+def _leading_bits_of_powers_of_five() -> np.ndarray:
+    """The 128 leading bits of 5^q as two uint64, rounded down for q ≥ 0 and up for q < 0."""
+    table = np.empty((_LARGEST_POWER - _SMALLEST_POWER + 1, 2), dtype=np.uint64)
+    for q in range(_SMALLEST_POWER, _LARGEST_POWER + 1):
+        power = 5 ** abs(q)
+        length = power.bit_length()
+        if q >= 0:
+            bits = power << (128 - length) if length <= 128 else power >> (length - 128)
+        else:
+            # 2^(length - 1) < 5^|q| < 2^length, so this quotient has exactly 128 bits.
+            bits = (1 << (length + 127)) // power + 1
+        table[q - _SMALLEST_POWER] = (bits >> 64, bits & 0xFFFFFFFFFFFFFFFF)
+    return table
+
+
+_FIVES = _leading_bits_of_powers_of_five()
+
+
+@njit(cache=True, nogil=True)
+def _product(a, b):
+    """a · b of two uint64 as (high, low) uint64."""
+    thirty_two = np.uint64(32)
+    a_high, a_low = a >> thirty_two, a & _LOW_HALF
+    b_high, b_low = b >> thirty_two, b & _LOW_HALF
+    low_low = a_low * b_low
+    high_low = a_high * b_low
+    low_high = a_low * b_high
+    middle = (low_low >> thirty_two) + (high_low & _LOW_HALF) + low_high
+    high = a_high * b_high + (high_low >> thirty_two) + (middle >> thirty_two)
+    low = (middle << thirty_two) | (low_low & _LOW_HALF)
+    return high, low
+
+
+@njit(cache=True, nogil=True)
+def _nearest(w, q):
+    """w · 10^q rounded to the nearest float64, with False where 128 bits or the normal range do not suffice."""
+    if q < _SMALLEST_POWER or q > _LARGEST_POWER:
+        return 0.0, False
+    shift = 0
+    while w < np.uint64(1 << 63):
+        w <<= np.uint64(1)
+        shift += 1
+    high, low = _product(w, _FIVES[q - _SMALLEST_POWER, 0])
+    if high & np.uint64(0x1FF) == np.uint64(0x1FF):
+        # The bits under the 55 that are kept could still carry: bring in the second word of 5^q.
+        second, _ = _product(w, _FIVES[q - _SMALLEST_POWER, 1])
+        total = low + second
+        if total < low:
+            high += np.uint64(1)
+        low = total
+    upper = high >> np.uint64(63)
+    drop = upper + np.uint64(9)
+    mantissa = high >> drop  # 54 bits: the 53 of a float64 and one to round by
+    exponent = ((217706 * q) >> 16) + 63 + np.int64(upper) - shift  # floor(q log2 10) = 217706 q / 2^16 here
+    if exponent < -1021 or exponent > 1022:
+        return 0.0, False
+    if low <= np.uint64(1) and -4 <= q <= 23 and mantissa & np.uint64(3) == np.uint64(1):
+        if mantissa << drop == high:
+            mantissa &= ~np.uint64(1)  # exactly half way: to even
+    mantissa = (mantissa + (mantissa & np.uint64(1))) >> np.uint64(1)
+    return math.ldexp(np.float64(mantissa), exponent - 52), True
+
+
+@njit(cache=True, nogil=True)
+def scan_number(text, at):
+    """Read the number that starts at ``text[at]``.
+
+    The text must hold a byte that is no part of a number (a line end) somewhere behind ``at``.
+
+    Returns
+    -------
+    value : float
+    ok : bool
+        False when there is no plain decimal number, or one that this loop leaves to Python.
+    at : int
+        The first byte behind the number; unspecified inside the token when ``ok`` is false.
+    """
+    negative = text[at] == 45
+    if negative or text[at] == 43:
+        at += 1
+    w = np.uint64(0)
+    first = at
+    while 48 <= text[at] <= 57:
+        w = w * np.uint64(10) + np.uint64(text[at] - 48)
+        at += 1
+    digits = at - first
+    q = 0
+    if text[at] == 46:
+        at += 1
+        first = at
+        while 48 <= text[at] <= 57:
+            w = w * np.uint64(10) + np.uint64(text[at] - 48)
+            at += 1
+        q = first - at
+        digits -= q
+    if digits == 0 or digits > 19:
+        return 0.0, False, at
+    if text[at] == 101 or text[at] == 69:
+        at += 1
+        minus = text[at] == 45
+        if minus or text[at] == 43:
+            at += 1
+        first = at
+        e = 0
+        while 48 <= text[at] <= 57:
+            if e < 100000:
+                e = 10 * e + (text[at] - 48)
+            at += 1
+        if at == first:
+            return 0.0, False, at
+        q += -e if minus else e
+    ok = True
+    if w == 0:
+        value = 0.0
+    elif w <= np.uint64(1 << 53) and -22 <= q <= 22:
+        value = np.float64(w)
+        if q < 0:
+            value /= _EXACT_POWERS[-q]
+        else:
+            value *= _EXACT_POWERS[q]
+    else:
+        value, ok = _nearest(w, q)
+    return (-value if negative else value), ok, at
+
+
+@njit(cache=True, nogil=True)
+def count_bytes(text, first, second):
+    """How often each of two byte values occurs."""
+    n_first = 0
+    n_second = 0
+    for byte in text:
+        n_first += byte == first
+        n_second += byte == second
+    return n_first, n_second

@@ -1,0 +1,556 @@
+"""Which pairs violate the margin, and what they cost.
+
+A pair says that row j is better than row i. At predictions p it violates the margin μ (1, unless said otherwise)
+when p_j < p_i + μ. With M the oriented, weighted incidence matrix of the violating pairs, all losses see them only
+through
+
+    c_i, d_i   weighted violations as the worse and as the better row,   b = d - c
+    L = M Mᵀ   their graph Laplacian:  L v = (c + d) v - Q(v),  Q(v)_i = sum of v over the partners of i
+
+    hinge           h_μ(p) = Σ (μ - p_j + p_i)    = μ Σc - bᵀp                  subgradient  -b
+    squared hinge   s_μ(p) = Σ (μ - p_j + p_i)²   = μ h_μ(p) + pᵀ(L p - μ b)    gradient     2 (L p - μ b)
+                                                                                Hessian      2 L
+
+so that the squared hinge at fixed violations is the least-squares problem of RankRLS with their L and b. The hinge
+rounded off over a width ε is a difference of two squared hinges, (s_1 - s_{1-ε}) / 2ε, with slopes
+β = clip(ξ / ε, 0, 1) at ξ = 1 - p_j + p_i.
+
+`ScoredPairs` (all pairs with different scores inside each query) finds c, d and L v in O(m log m) however many
+distinct scores there are; `ListedPairs` (given pairs) in O(l). Neither makes a feature vector per pair.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import joblib
+import numpy as np
+
+from ..comparisons.grouping import Groups, one_group
+
+# Queries longer than this are sorted by NumPy one at a time, shorter ones by compiled loops over many queries.
+_LONG_QUERY = 8192
+# Rows that one piece of work for a thread should at least hold; nodes larger than `_LARGE_NODE` are cut up.
+_PIECE = 16_384
+_LARGE_NODE = 65_536
+
+
+class Violations(Protocol):
+    """The margin-violating pairs at one vector of predictions.
+
+    Attributes
+    ----------
+    p : ndarray of shape (m,)
+        The predictions.
+    margin : float
+    worse, better : ndarrays of shape (m,)
+        Weighted numbers c and d of violated pairs that a row is the worse or the better one of.
+    """
+
+    p: np.ndarray
+    margin: float
+    worse: np.ndarray
+    better: np.ndarray
+
+    def laplacian(self, v: np.ndarray) -> np.ndarray:
+        """L v for the Laplacian L of the violating pairs, shape (m,)."""
+        ...
+
+
+class PairSet(Protocol):
+    """Pairs to be ordered."""
+
+    n_rows: int
+    n_pairs: int
+    groups: Groups
+
+    def violations(self, p: np.ndarray, *, margin: float = 1.0) -> Violations:
+        """The pairs that violate the margin at the finite predictions p."""
+        ...
+
+
+def hinge(violations: Violations) -> tuple[float, np.ndarray]:
+    """Sum of the hinge losses and a subgradient with respect to the predictions, O(m) given the violations.
+
+    Equations (4.12) and (4.13) of Airola, "Kernel-based ranking" (PhD thesis, University of Turku, 2011).
+    """
+    slope = violations.worse - violations.better
+    return float(violations.margin * violations.worse.sum() + slope @ violations.p), slope
+
+
+def squared_hinge(violations: Violations) -> tuple[float, np.ndarray]:
+    """Sum of the squared hinge losses and its gradient 2 (L p - μ b) with respect to the predictions."""
+    linear, slope = hinge(violations)
+    half_gradient = violations.margin * slope + violations.laplacian(violations.p)
+    value = violations.margin * linear + float(half_gradient @ violations.p)
+    # Rounding can leave a tiny negative number where no pair is violated.
+    return max(value, 0.0), 2.0 * half_gradient
+
+
+class SquaredHinge:
+    """The squared hinge at one vector of predictions: value, gradient, curvature.
+
+    Attributes
+    ----------
+    value : float
+    gradient : ndarray of shape (m,)
+        With respect to the predictions.
+    degrees : ndarray of shape (m,)
+        Diagonal of the Hessian but for a row's partners: 2 (c + d).
+    """
+
+    def __init__(self, pairs: PairSet, p: np.ndarray):
+        self._violations = pairs.violations(p)
+        self.value, self.gradient = squared_hinge(self._violations)
+        self.degrees = 2.0 * (self._violations.worse + self._violations.better)
+
+    def curvature(self, v: np.ndarray) -> np.ndarray:
+        """Hessian with respect to the predictions times v."""
+        return 2.0 * self._violations.laplacian(v)
+
+
+class RoundedHinge:
+    """The hinge rounded off over ``width``, and the hinge itself, at one vector of predictions.
+
+    Attributes
+    ----------
+    value, gradient, degrees
+        As in `SquaredHinge`, of the rounded hinge.
+    hinge : float
+        Sum of the plain hinge losses.
+    slopes : float
+        Σ β over pairs: with gradient u, the dual objective of the hinge at β is slopes - ‖Φᵀu‖² / 4 alpha.
+    """
+
+    def __init__(self, pairs: PairSet, p: np.ndarray, width: float):
+        self._width = width
+        self._outer = pairs.violations(p, margin=1.0)
+        self._inner = pairs.violations(p, margin=1.0 - width)
+        outer, outer_gradient = squared_hinge(self._outer)
+        inner, inner_gradient = squared_hinge(self._inner)
+        self.value = max(outer - inner, 0.0) / (2.0 * width)
+        self.gradient = (outer_gradient - inner_gradient) / (2.0 * width)
+        self.hinge = hinge(self._outer)[0]
+        self.slopes = (self.hinge - hinge(self._inner)[0]) / width
+        between = self._outer.worse + self._outer.better - self._inner.worse - self._inner.better
+        self.degrees = np.maximum(between, 0.0) / width  # weights leave rounding errors of either sign
+
+    def curvature(self, v: np.ndarray) -> np.ndarray:
+        """Hessian with respect to the predictions times v."""
+        return (self._outer.laplacian(v) - self._inner.laplacian(v)) / self._width
+
+    def narrowed(self, width: float) -> NarrowedHinge:
+        """The model of a smaller width in which every pair keeps its present role."""
+        return NarrowedHinge(self, width)
+
+
+class NarrowedHinge:
+    """What the hinge rounded off over a smaller width becomes if the pairs now in the rounded part stay there.
+
+    Pairs with ξ below the old width get the loss ξ² / 2ε of the new width ε even where ξ > ε, all others keep their
+    slope of 1. Its minimiser is the one for the new width wherever the roles of the pairs do not change.
+
+    Attributes
+    ----------
+    gradient, degrees
+        As in `SquaredHinge`.
+    """
+
+    def __init__(self, rounded: RoundedHinge, width: float):
+        self._rounded = rounded
+        self._scale = rounded._width / width
+        outer, inner = rounded._outer, rounded._inner
+        beyond = inner.worse - inner.better
+        between = outer.worse - outer.better - beyond + outer.laplacian(outer.p) - inner.laplacian(inner.p)
+        self.gradient = between / width + beyond
+        self.degrees = self._scale * rounded.degrees
+
+    def curvature(self, v: np.ndarray) -> np.ndarray:
+        return self._scale * self._rounded.curvature(v)
+
+
+@dataclass
+class _SortedViolations:
+    """Violations of scored pairs; the order of the predictions stays with the pairs for further products."""
+
+    pairs: ScoredPairs
+    p: np.ndarray
+    margin: float
+    worse: np.ndarray
+    better: np.ndarray
+    laplacian_p: np.ndarray
+
+    def laplacian(self, v: np.ndarray) -> np.ndarray:
+        return self.laplacian_p if v is self.p else self.pairs._laplacian(self, v)
+
+
+@dataclass
+class _ListedViolations:
+    """Violations of listed pairs: the pairs themselves."""
+
+    p: np.ndarray
+    margin: float
+    better_rows: np.ndarray
+    worse_rows: np.ndarray
+    weight: np.ndarray
+
+    def __post_init__(self) -> None:
+        self.worse = np.bincount(self.worse_rows, self.weight, minlength=self.p.shape[0])
+        self.better = np.bincount(self.better_rows, self.weight, minlength=self.p.shape[0])
+
+    def laplacian(self, v: np.ndarray) -> np.ndarray:
+        pull = self.weight * (v[self.better_rows] - v[self.worse_rows])
+        m = v.shape[0]
+        return np.bincount(self.better_rows, pull, minlength=m) - np.bincount(
+            self.worse_rows, pull, minlength=m
+        )
+
+
+class ListedPairs:
+    """Given pairs of rows, the better row first.
+
+    Parameters
+    ----------
+    n_rows : int
+    pairs : ndarray of shape (l, 2), int
+    weight : ndarray of shape (l,) or None
+        Factor of a pair's loss; one by default.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> pairs = ListedPairs(3, np.array([[2, 0], [2, 1]]), None)
+    >>> hinge(pairs.violations(np.array([0.0, 1.5, 2.0])))
+    (0.5, array([ 0.,  1., -1.]))
+    """
+
+    def __init__(self, n_rows: int, pairs: np.ndarray, weight: np.ndarray | None):
+        self.n_rows = n_rows
+        self.n_pairs = pairs.shape[0]
+        self.groups = one_group(n_rows)
+        self._better, self._worse = np.ascontiguousarray(pairs.T)
+        self._weight = np.ones(pairs.shape[0]) if weight is None else weight
+
+    def violations(self, p: np.ndarray, *, margin: float = 1.0) -> _ListedViolations:
+        """The pairs that violate the margin at p, O(l)."""
+        violated = p[self._better] < p[self._worse] + margin
+        return _ListedViolations(
+            p, margin, self._better[violated], self._worse[violated], self._weight[violated]
+        )
+
+
+class ScoredPairs:
+    """All pairs of rows of one query with different scores.
+
+    Parameters
+    ----------
+    y : ndarray of shape (m,)
+        Scores, higher is better; tied rows make no pair.
+    groups : Groups
+        The queries.
+    weighting : {"pair", "item", "query"}, default="pair"
+        Weight of a pair: 1, one over the rows of its query, or one over the pairs of its query.
+    n_threads : int or None, default=None
+        Threads to share the work; None takes the processors at hand.
+
+    Notes
+    -----
+    Construction sorts y once, O(m log m). `violations` then costs one sort by prediction and
+    log(m) / log(32) sequential sweeps, each product with the Laplacian only the sweeps (see
+    ``preflearn.loops.pairstats``). About 150 bytes of workspace per row. Not for use by several threads at once.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from preflearn.comparisons.grouping import one_group
+    >>> pairs = ScoredPairs(np.array([1.0, 2.0, 3.0]), one_group(3))
+    >>> violated = pairs.violations(np.array([0.0, 5.0, 5.5]))
+    >>> violated.worse, violated.better
+    (array([0., 1., 0.]), array([0., 0., 1.]))
+    >>> squared_hinge(violated)[0]
+    0.25
+    """
+
+    def __init__(self, y: np.ndarray, groups: Groups, weighting: str = "pair", n_threads: int | None = None):
+        from ..loops import pairstats
+
+        self._loops = pairstats
+        self.n_rows = y.shape[0]
+        self.groups = groups
+        order = np.lexsort((y, groups.codes)) if groups.n_groups > 1 else np.argsort(y, kind="stable")
+        sorted_y, sorted_codes = y[order], groups.codes[order]
+        new_query = _first_of_run(sorted_codes)
+        new_tie = new_query | _first_of_run(sorted_y)
+        # Queries whose scores are all tied make no pair: their rows get no slot.
+        in_pairs = np.bincount(sorted_codes[new_tie], minlength=groups.n_groups) > 1
+        kept = in_pairs[sorted_codes]
+        new_query, new_tie, rows = new_query[kept], new_tie[kept], order[kept]
+        n_slots = rows.shape[0]
+        self._group_of = (np.cumsum(new_tie) - 1).astype(np.int32)
+        self._slot_of = np.full(self.n_rows, -1, dtype=np.int32)
+        self._slot_of[rows] = np.arange(n_slots)
+        self._members = groups.order[in_pairs[groups.codes[groups.order]]].astype(np.int32)
+        tie_starts = np.append(np.flatnonzero(new_tie), n_slots)
+        query_ties = np.append(self._group_of[new_query], tie_starts.shape[0] - 1).astype(np.int64)
+        self._weigh(rows, tie_starts, query_ties, weighting)
+        self._plan(tie_starts, query_ties, max(1, n_threads or joblib.cpu_count()))
+
+    def _weigh(
+        self, rows: np.ndarray, tie_starts: np.ndarray, query_ties: np.ndarray, weighting: str
+    ) -> None:
+        """Number of pairs, and the weight of a row's pairs (empty: all one)."""
+        if weighting not in ("pair", "item", "query"):
+            raise ValueError(f"weighting must be 'pair', 'item' or 'query': found {weighting!r}.")
+        ties = np.diff(tie_starts).astype(float)
+        sizes = np.diff(tie_starts[query_ties])
+        pairs = (
+            (sizes.astype(float) ** 2 - np.add.reduceat(ties**2, query_ties[:-1])) / 2
+            if sizes.size
+            else sizes
+        )
+        self.n_pairs = int(pairs.sum())
+        self._weight = np.zeros(0 if weighting == "pair" else self.n_rows)
+        if weighting != "pair":
+            self._weight[rows] = np.repeat(1.0 / (sizes if weighting == "item" else pairs), sizes)
+
+    def _plan(self, tie_starts: np.ndarray, query_ties: np.ndarray, n_threads: int) -> None:
+        """Build the tree over the scores, divide it into pieces of work, and reserve the workspace."""
+        loops, n_slots = self._loops, self._members.shape[0]
+        n_queries, *tree = loops.split_tree(tie_starts, query_ties)
+        begin, end, level, first_bound, n_children, bounds, _ = self._tree = tuple(tree)
+        self._digits = np.zeros((int(level.max(initial=0)) + 1, n_slots), np.uint8)
+        loops.child_of_slot(level, first_bound, n_children, bounds, self._digits)
+        self._query_begin, self._query_end = begin[:n_queries], end[:n_queries]
+        sizes = self._query_end - self._query_begin
+        self._long = np.flatnonzero(sizes > _LONG_QUERY)
+        self._short_runs = _runs_of_rows(sizes, self._long)
+        self._index_bits = max(self.n_rows - 1, 1).bit_length()
+        self._n_threads = n_threads
+        self._pool = ThreadPoolExecutor(n_threads) if n_threads > 1 and n_slots > _PIECE else None
+        self._large, self._pieces = self._divide(n_queries)
+        self._even, self._odd = np.empty(n_slots, loops.ROW), np.empty(n_slots, loops.ROW)
+        self._settled = np.empty(n_slots, loops.SETTLED)
+        self._digit = np.empty(n_slots, np.uint8)
+        self._keys = np.empty(n_slots, np.int64)
+        self._order = np.empty(n_slots, np.int32)
+        self._sorted_p = np.empty(n_slots)
+        self._sorted_for: np.ndarray | None = None
+
+    def _divide(self, n_queries: int) -> tuple[list[int], list[np.ndarray]]:
+        """Nodes that all threads settle together, and lists of nodes that one thread settles alone."""
+        begin, end, _, first_bound, n_children, _, child = self._tree
+        large, small = [], []
+        stack = list(range(n_queries))
+        while stack:
+            node = stack.pop()
+            if self._pool is not None and end[node] - begin[node] > _LARGE_NODE and n_children[node]:
+                large.append(node)
+                children = child[first_bound[node] : first_bound[node] + n_children[node]]
+                stack.extend(int(c) for c in children if c >= 0)
+            else:
+                small.append(node)
+        nodes = np.array(sorted(small), dtype=np.int64)
+        pieces = [nodes[a:b] for a, b in _runs_of_rows((end - begin)[nodes], nodes[:0])]
+        # Breadth-first numbers: a node comes before its children.
+        return sorted(large), pieces
+
+    def violations(self, p: np.ndarray, *, margin: float = 1.0) -> _SortedViolations:
+        """The pairs that violate the margin at p, O(m log m); a second margin at the same p needs no second sort.
+
+        Parameters
+        ----------
+        p : ndarray of shape (m,), float64
+            Predictions; finite. Not to be changed while the result is in use.
+        margin : float, default=1.0
+        """
+        loops = self._loops
+        self._sort(p)
+        self._settle(p, margin, loops.COUNTS_AND_SUMS)
+        worse, better, product = (np.empty(self.n_rows) for _ in range(3))
+        self._map(
+            lambda low, high: loops.finish_counts(
+                self._settled, self._slot_of, self._weight, p, low, high, worse, better, product
+            ),
+            *self._stretches(0, self.n_rows),
+        )
+        return _SortedViolations(self, p, margin, worse, better, product)
+
+    def counts(self, p: np.ndarray, *, margin: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+        """Only the weighted counts c and d at p, all that a subgradient of the hinge needs; a little cheaper."""
+        loops = self._loops
+        self._sort(p)
+        self._settle(p, margin, loops.COUNTS)
+        worse, better, unused = (np.empty(self.n_rows) for _ in range(3))
+        loops.finish_counts(
+            self._settled, self._slot_of, self._weight, p, 0, self.n_rows, worse, better, unused
+        )
+        return worse, better
+
+    def _laplacian(self, violations: _SortedViolations, v: np.ndarray) -> np.ndarray:
+        loops = self._loops
+        self._sort(violations.p)
+        self._settle(v, violations.margin, loops.SUMS)
+        product = np.empty(self.n_rows)
+        degrees = (violations.worse, violations.better)
+        self._map(
+            lambda low, high: loops.finish_product(
+                self._settled, self._slot_of, self._weight, *degrees, v, low, high, product
+            ),
+            *self._stretches(0, self.n_rows),
+        )
+        return product
+
+    # ------------------------------------------------------------ sharing the work
+
+    def _map(self, function: Any, *columns: Any) -> None:
+        """Call a function that runs compiled loops once per row of arguments, in threads when there are several."""
+        calls = list(zip(*columns, strict=True))
+        if self._pool is None or len(calls) < 2:
+            for arguments in calls:
+                function(*arguments)
+        else:
+            list(self._pool.map(lambda arguments: function(*arguments), calls))
+
+    def _stretches(self, low: int, high: int) -> tuple[np.ndarray, np.ndarray]:
+        """Cut low..high into one stretch per thread."""
+        n = self._n_threads if self._pool is not None and high - low > _PIECE else 1
+        cuts = np.linspace(low, high, n + 1).astype(np.int64)
+        return cuts[:-1], cuts[1:]
+
+    # ------------------------------------------------------------ evaluation
+
+    def _sort(self, p: np.ndarray) -> None:
+        """Sort the rows of every query by prediction, unless they are in this order already."""
+        if self._sorted_for is p:
+            return
+        self._sorted_for = p
+        for query in self._long:
+            self._sort_long(p, int(query))
+        self._map(lambda run: self._sort_short(p, *run), self._short_runs)
+
+    def _sort_long(self, p: np.ndarray, query: int) -> None:
+        loops, bits = self._loops, p.view(np.int64)
+        first, last = self._query_begin[query], self._query_end[query]
+        lows, highs = self._stretches(first, last)
+        self._map(
+            lambda low, high: loops.pack_keys(bits, self._members, low, high, self._index_bits, self._keys),
+            lows,
+            highs,
+        )
+        self._keys[first:last].sort()
+        rows = (self._keys, self._order, self._sorted_p)
+        self._map(lambda low, high: loops.unpack_keys(p, low, high, self._index_bits, *rows), lows, highs)
+        if not loops.mend_order(first, last, self._order, self._sorted_p):
+            self._sort_plainly(p, query)
+
+    def _sort_short(self, p: np.ndarray, start: int, stop: int) -> None:
+        queries = (self._query_begin, self._query_end, self._index_bits)
+        rows = (self._keys, self._order, self._sorted_p)
+        while start < stop:
+            failed = self._loops.sort_queries(
+                p, p.view(np.int64), self._members, *queries, start, stop, *rows
+            )
+            if failed < 0:
+                return
+            self._sort_plainly(p, failed)
+            start = failed + 1
+
+    def _sort_plainly(self, p: np.ndarray, query: int) -> None:
+        """For predictions that agree in so many leading bits that mending their order is too slow."""
+        low, high = self._query_begin[query], self._query_end[query]
+        rows = self._members[low:high]
+        rows = rows[np.argsort(p[rows], kind="stable")]
+        self._order[low:high] = rows
+        self._sorted_p[low:high] = p[rows]
+
+    def _settle(self, v: np.ndarray, margin: float, want: int) -> None:
+        """c, d and Q(v) per slot, for the order that `_sort` left."""
+        loops = self._loops
+        # The keys are free between two sorts; their memory holds what rows gather on entering.
+        entered = self._keys.view(np.float64)
+        self._map(
+            lambda low, high: loops.load_rows(
+                self._order, self._sorted_p, self._slot_of, v, want, low, high, self._even
+            ),
+            *self._stretches(0, self._members.shape[0]),
+        )
+        for node in self._large:
+            self._settle_large(node, margin, want, entered)
+        layout = (self._tree, self._group_of, self._digits, self._even, self._odd, self._digit, entered)
+        self._map(
+            lambda nodes: loops.settle_subtrees(nodes, *layout, margin, want, self._settled), self._pieces
+        )
+
+    def _settle_large(self, node: int, margin: float, want: int, entered: np.ndarray) -> None:
+        """One node, cut into stretches whose state at the start follows from the totals of those before."""
+        loops, digit = self._loops, self._digit
+        begin, end, level, first_bound, n_children, bounds, child = self._tree
+        low, high, width, first = (
+            int(begin[node]),
+            int(end[node]),
+            int(n_children[node]),
+            int(first_bound[node]),
+        )
+        source, target = (self._even, self._odd) if level[node] % 2 == 0 else (self._odd, self._even)
+        lows, highs = self._stretches(low, high)
+        # What has entered before a stretch asks is what its predecessor's last row let in.
+        edges = [loops.first_not_below(source, low, high, source["p"][k - 1] + margin) for k in lows[1:]]
+        entry = [low, *edges, high]
+        n = lows.shape[0]
+        asking, entering = np.zeros((2, n, loops.LANES))
+        n_asking, n_entering = np.zeros((2, n, loops.LANES), np.int32)
+        digits = self._digits[level[node]]
+        self._map(lambda a, b: loops.read_digits(digits, source, a, b, digit), lows, highs)
+        stretches = [*zip(lows, highs, asking, n_asking, strict=True)]
+        stretches += zip(entry[:-1], entry[1:], entering, n_entering, strict=True)
+        self._map(
+            lambda stretch: loops.child_totals(source, digit, *stretch[:2], want, *stretch[2:]), stretches
+        )
+        places = bounds[first : first + width] + _before(n_asking)[:, :width]
+        above, n_above = _before(entering), _before(n_entering)
+        below, n_below = _before(asking[::-1])[::-1] + asking, _before(n_asking[::-1])[::-1] + n_asking
+
+        def settle(t: int) -> None:
+            loops.sums_above(above[t], n_above[t], width)
+            loops.sums_below(below[t], n_below[t], width)
+            state = (entered, above[t], n_above[t], below[t], n_below[t])
+            loops.sweep(source, digit, lows[t], highs[t], entry[t], entry[t + 1], width, margin, want, *state)
+
+        self._map(settle, range(n))
+        self._map(
+            lambda a, b, to: loops.partition(source, target, digit, entered, a, b, to), lows, highs, places
+        )
+        children = bounds[first : first + width + 1]
+        alone = np.flatnonzero(child[first : first + width] < 0)
+        self._map(
+            lambda a, b: loops.write_out(target, a, b, self._settled), children[alone], children[alone + 1]
+        )
+
+
+def _first_of_run(values: np.ndarray) -> np.ndarray:
+    """Whether each value differs from the one before it."""
+    first = np.ones(values.shape[0], dtype=bool)
+    first[1:] = values[1:] != values[:-1]
+    return first
+
+
+def _before(totals: np.ndarray) -> np.ndarray:
+    """Sums over the rows before each row."""
+    sums = np.zeros_like(totals)
+    np.cumsum(totals[:-1], axis=0, out=sums[1:])
+    return sums
+
+
+def _runs_of_rows(sizes: np.ndarray, breaks: np.ndarray) -> list[tuple[int, int]]:
+    """Runs start..stop of consecutive items of about `_PIECE` rows each, the items in ``breaks`` left out."""
+    runs: list[tuple[int, int]] = []
+    edges = np.concatenate([[-1], breaks, [sizes.shape[0]]])
+    for before, after in zip(edges[:-1], edges[1:], strict=True):
+        if after - before > 1:
+            rows = np.cumsum(sizes[before + 1 : after])
+            cuts = np.searchsorted(rows, np.arange(_PIECE, rows[-1], _PIECE)) + 1
+            ends = np.unique(np.append(cuts, after - before - 1)) + before + 1
+            runs.extend(zip([int(before) + 1, *ends[:-1].tolist()], ends.tolist(), strict=True))
+    return runs

@@ -1,0 +1,433 @@
+"""Truncated Newton for losses over pairs: minimise  J(w) = ℓ(Φ w) + alpha ‖w‖².
+
+Each step solves  (Φᵀ A Φ + 2 alpha I) s = -∇J,  A = ∇²ℓ(p) at p = Φ w, by conjugate gradients that see A only through
+products (O(m log m) for scored pairs) and Φ through Φ v and Φᵀ u, and goes along s by a line search that needs no
+further product with Φ. For the squared hinge A = 2 L, with L the Laplacian of the pairs inside the margin: each step
+is a RankRLS problem of those pairs.
+
+**Preconditioner.** A graph with the same degrees d but partners drawn at random inside each query q has the Laplacian
+diag(d) - d_q d_qᵀ / Σ d_q, so that Φᵀ A Φ is close to a weighted covariance of the features within queries, which a
+sample of rows gives at the speed of a matrix product. At w = 0, where every pair is inside the margin, it is exact
+for scores without ties, and the first step is the direct solution. It is built as soon as the products spent on
+conjugate gradients would have paid for it: at once for narrow data.
+
+**What the result is worth.** With u = ∇ℓ(p), the dual objective at u gives the duality gap  ‖∇J‖² / 4 alpha.
+
+The hinge is not smooth. It is minimised rounded off over a width ε that is lowered step by step; at any p, the
+slopes β of the rounded hinge are feasible for the dual of the hinge itself, which gives a duality gap at each
+iterate: it stops when that gap, not a heuristic, is small enough. With many pairs the gap falls like ε².
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..comparisons.grouping import Groups
+from ..losses.pairs import PairSet, RoundedHinge, SquaredHinge
+from ..numerics.linalg import add_gram, cholesky_in_place, cholesky_solve
+
+# Rows of the sample for the preconditioner: at least this many, and this many per feature.
+_SAMPLE_ROWS, _SAMPLE_PER_FEATURE = 10_000, 5
+# Wider features get a diagonal preconditioner only.
+_WIDEST_DENSE = 6_000
+# How many times faster a matrix product runs per operation than a matrix-vector product.
+_PRODUCT_SPEED = 8
+_MAX_CG = 500
+_ARMIJO = 1e-4
+# The narrowest rounding of the hinge: differences of two squared hinges lose their digits below.
+_NARROWEST = 1e-7
+
+_OVERFLOW = "The objective overflows: the features are too large for this loss. Scale them to about 1."
+
+Report = Callable[[int, float], None]
+
+
+class SmoothLoss(Protocol):
+    """A loss of the predictions, as its quadratic model at one point."""
+
+    gradient: np.ndarray
+    degrees: np.ndarray
+
+    def curvature(self, v: np.ndarray) -> np.ndarray: ...
+
+
+@dataclass
+class PairLossFit:
+    """A minimiser.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (n,)
+    objective : float
+        J at the weights.
+    gap : float
+        Duality gap: the objective is at most this much above the minimum.
+    gradient_norm : float
+        ‖∇J‖, of the rounded objective for the hinge.
+    n_iter : int
+        Newton steps.
+    n_evaluations : int
+        Evaluations of the loss with its gradient, and products with its Hessian.
+    converged : bool
+    """
+
+    weights: np.ndarray
+    objective: float
+    gap: float
+    gradient_norm: float
+    n_iter: int
+    n_evaluations: int
+    converged: bool
+
+
+class Features:
+    """Φ and its products, in float64 outside; sparse and float32 features stay what they are."""
+
+    def __init__(self, matrix: Any):
+        self.matrix = matrix
+        self.n_rows, self.n_features = matrix.shape
+        self.size = matrix.nnz if sp.issparse(matrix) else matrix.size
+        # The transpose of a CSR matrix is a CSC matrix on the same memory.
+        self._transpose = matrix.T
+        self._squares: Any = None
+
+    def forward(self, w: np.ndarray) -> np.ndarray:
+        """Φ w."""
+        return np.asarray(self.matrix @ w.astype(self.matrix.dtype, copy=False), dtype=np.float64)
+
+    def backward(self, u: np.ndarray) -> np.ndarray:
+        """Φᵀ u."""
+        return np.asarray(self._transpose @ u.astype(self.matrix.dtype, copy=False), dtype=np.float64)
+
+    def rows(self, rows: np.ndarray) -> np.ndarray:
+        """Some rows as a dense float64 array."""
+        block = self.matrix[rows]
+        return np.ascontiguousarray(block.toarray() if sp.issparse(block) else block, dtype=np.float64)
+
+    def squared_sums(self, u: np.ndarray) -> np.ndarray:
+        """Σ_i u_i Φ_ij² for each feature j, roughly."""
+        if sp.issparse(self.matrix):
+            # Single precision: the sums only scale a preconditioner, and the squares are kept.
+            if self._squares is None:
+                X = self.matrix
+                squares = np.square(X.data, dtype=np.float32)
+                self._squares = sp.csr_matrix((squares, X.indices, X.indptr), shape=X.shape, copy=False).T
+            scale = max(float(np.abs(u).max(initial=0.0)), np.finfo(float).tiny)
+            return scale * np.asarray(self._squares @ (u / scale).astype(np.float32), dtype=np.float64)
+        sums = np.zeros(self.n_features)
+        step = max(1, (1 << 20) // max(1, self.n_features))
+        for start in range(0, self.n_rows, step):
+            block = np.square(self.matrix[start : start + step], dtype=np.float64)
+            sums += block.T @ u[start : start + step]
+        return sums
+
+
+class Preconditioner:
+    """An approximate inverse of Φᵀ A Φ + 2 alpha I from the degrees of A alone.
+
+    Diagonal until the products spent on conjugate gradients would have paid for the dense form, then the weighted
+    covariance within queries on a sample of rows, factored.
+    """
+
+    def __init__(self, features: Features, groups: Groups, alpha: float):
+        self._features = features
+        self._groups = groups
+        self._alpha = alpha
+        n = features.n_features
+        self._sample_size = min(features.n_rows, max(_SAMPLE_ROWS, _SAMPLE_PER_FEATURE * n))
+        dense_work = self._sample_size * n * n + n**3 / 3
+        product_work = 4.0 * max(features.size, 1) * _PRODUCT_SPEED
+        self._patience = dense_work / product_work if n <= _WIDEST_DENSE else np.inf
+        self._sample: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+        self._factor: np.ndarray | None = None
+        self._diagonal: np.ndarray | None = None
+        self._spent = 0
+
+    def spend(self, n_products: int) -> None:
+        """Take note of products made, which decide when the dense form pays."""
+        self._spent += n_products
+
+    def update(self, degrees: np.ndarray) -> None:
+        """Adapt to new degrees of A."""
+        if self._spent + 1 >= self._patience:
+            self._factor = self._factorise(degrees)
+            self._spent = 0
+        elif self._factor is None:
+            total = max(float(degrees.sum()), np.finfo(float).tiny)
+            centre = self._features.backward(degrees) ** 2 / total if self._groups.n_groups == 1 else 0.0
+            squares = self._features.squared_sums(degrees)
+            self._diagonal = np.maximum(squares - centre, 1e-3 * squares) + 2.0 * self._alpha
+
+    def solve(self, r: np.ndarray) -> np.ndarray:
+        """The approximate inverse times r."""
+        if self._factor is not None:
+            return cholesky_solve(self._factor, r)
+        assert self._diagonal is not None
+        return r / self._diagonal
+
+    def _factorise(self, degrees: np.ndarray) -> np.ndarray:
+        """Factor of Σ_q Σ_i d_i (φ_i - φ̄_q)(φ_i - φ̄_q)ᵀ over the sample, scaled up to all rows, + 2 alpha I."""
+        if self._sample is None:
+            rows, starts = _sample_rows(self._groups, self._sample_size)
+            self._sample = rows, starts, self._features.rows(rows)
+        rows, starts, block = self._sample
+        d = degrees[rows]
+        sums = np.maximum(np.add.reduceat(d, starts), np.finfo(float).tiny)
+        means = np.add.reduceat(block * d[:, None], starts) / sums[:, None]
+        centred = block - np.repeat(means, np.diff(np.append(starts, rows.shape[0])), axis=0)
+        centred *= np.sqrt(d * (degrees.sum() / max(d.sum(), np.finfo(float).tiny)))[:, None]
+        n = block.shape[1]
+        matrix = add_gram(np.zeros((n, n), order="F"), centred, centred)
+        diagonal = np.einsum("ii->i", matrix)
+        if not np.isfinite(diagonal).all():
+            raise ValueError(_OVERFLOW)
+        # The small part keeps rounding from making a singular covariance indefinite.
+        diagonal += 2.0 * self._alpha + (1e-12 + 1e-14 * n) * float(diagonal.max(initial=0.0))
+        return cholesky_in_place(matrix)
+
+
+def _sample_rows(groups: Groups, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """About ``size`` rows in whole queries drawn at random, and where each query starts among them."""
+    rng = np.random.default_rng(0)
+    if groups.n_groups == 1:
+        drawn = np.arange(groups.n_rows)
+        if size < groups.n_rows:
+            drawn = np.sort(rng.choice(groups.n_rows, size, replace=False))
+        return drawn, np.zeros(1, dtype=np.int64)
+    queries = rng.permutation(groups.n_groups)
+    sizes = groups.counts[queries]
+    n_queries = int(np.searchsorted(np.cumsum(sizes), size)) + 1
+    queries = queries[:n_queries]
+    blocks = [groups.rows(q) for q in queries]
+    # A long query is represented by some of its rows.
+    blocks = [rng.choice(rows, size, replace=False) if rows.shape[0] > size else rows for rows in blocks]
+    starts = np.cumsum([0] + [rows.shape[0] for rows in blocks[:-1]])
+    return np.concatenate(blocks), starts
+
+
+@dataclass
+class _Point:
+    """Weights, their predictions, and the smooth objective there."""
+
+    weights: np.ndarray
+    predictions: np.ndarray
+    loss: SmoothLoss
+    objective: float
+    gradient: np.ndarray
+
+
+class _Newton:
+    """Newton steps on J; counts what it spends."""
+
+    def __init__(self, features: Features, pairs: PairSet, alpha: float, *, superlinear: bool):
+        self.features = features
+        self.alpha = alpha
+        self.superlinear = superlinear
+        self.preconditioner = Preconditioner(features, pairs.groups, alpha)
+        self.n_evaluations = 0
+        self._first_norm: float | None = None
+
+    def point(self, weights: np.ndarray, predictions: np.ndarray, loss: Any) -> _Point:
+        objective = loss.value + self.alpha * _dot(weights, weights)
+        gradient = self.features.backward(loss.gradient) + 2.0 * self.alpha * weights
+        if not (np.isfinite(objective) and np.isfinite(gradient).all()):
+            raise ValueError(_OVERFLOW)
+        return _Point(weights, predictions, loss, objective, gradient)
+
+    def step(self, at: _Point, loss_at: Callable[[np.ndarray], Any]) -> tuple[_Point, float]:
+        """The next point and the decrease that the quadratic model promised; the same point if nothing is gained."""
+        self.preconditioner.update(at.loss.degrees)
+        norm = float(np.linalg.norm(at.gradient))
+        self._first_norm = norm if self._first_norm is None else max(norm, self._first_norm)
+        # A tenth of the residual is a hundredth of the objective's distance to the minimum. More pays only where the
+        # gradient itself has to vanish, as in a duality gap at a small alpha.
+        accuracy = min(0.1, np.sqrt(norm / self._first_norm)) if self.superlinear else 0.1
+        direction, change, promised = self._solve(at, accuracy)
+        slope = _dot(at.gradient, direction)
+        if not slope < 0:
+            return at, 0.0
+        length = 1.0
+        for trial in range(30):
+            weights = at.weights + length * direction
+            predictions = at.predictions + length * change
+            loss = loss_at(predictions)
+            self.n_evaluations += 1
+            objective = loss.value + self.alpha * _dot(weights, weights)
+            new_slope = _dot(loss.gradient, change) + 2.0 * self.alpha * _dot(weights, direction)
+            # The objective is convex: where it still falls it has fallen all the way.
+            if new_slope <= 0 or objective <= at.objective + _ARMIJO * length * slope:
+                return self.point(weights, predictions, loss), promised
+            # The secant first; far off, where the slope hardly changes, by powers of ten.
+            length *= 0.1 if trial > 2 else min(0.8, max(0.1, slope / (slope - new_slope)))
+        return at, promised
+
+    def step_to_width(self, at: _Point, loss_at: Callable[[np.ndarray], Any], width: float) -> _Point:
+        """The point for a smaller width of the rounded hinge: where its active pairs predict it, if that is better."""
+        rounded: Any = at.loss
+        model = rounded.narrowed(width)
+        self.preconditioner.update(model.degrees)
+        gradient = self.features.backward(model.gradient) + 2.0 * self.alpha * at.weights
+        direction, change, _ = self._solve(_Point(at.weights, at.predictions, model, np.nan, gradient), 0.01)
+        here = self.point(at.weights, at.predictions, loss_at(at.predictions))
+        predictions = at.predictions + change
+        there = self.point(at.weights + direction, predictions, loss_at(predictions))
+        self.n_evaluations += 2
+        return there if there.objective < here.objective else here
+
+    def _solve(self, at: _Point, accuracy: float) -> tuple[np.ndarray, np.ndarray, float]:
+        """Preconditioned conjugate gradients: s, Φ s and the promised decrease -(∇Jᵀs + sᵀHs / 2)."""
+        features, loss, precondition = self.features, at.loss, self.preconditioner.solve
+        s, change = np.zeros_like(at.weights), np.zeros_like(at.predictions)
+        residual = -at.gradient
+        z = precondition(residual)
+        direction = z.copy()
+        rz = first = _dot(residual, z)
+        n_products = 0
+        while n_products < _MAX_CG and rz > accuracy**2 * first and rz > 0:
+            along = features.forward(direction)
+            product = features.backward(loss.curvature(along)) + 2.0 * self.alpha * direction
+            n_products += 1
+            curvature = _dot(direction, product)
+            if not curvature > 0:  # only by rounding
+                break
+            length = rz / curvature
+            s += length * direction
+            change += length * along
+            residual -= length * product
+            z = precondition(residual)
+            rz, last = _dot(residual, z), rz
+            direction = z + (rz / last) * direction
+        self.n_evaluations += n_products
+        self.preconditioner.spend(n_products)
+        return s, change, 0.5 * _dot(s, residual - at.gradient)
+
+
+def fit_squared_hinge(
+    matrix: Any,
+    pairs: PairSet,
+    alpha: float,
+    *,
+    tol: float = 1e-4,
+    max_iter: int = 200,
+    start: np.ndarray | None = None,
+    report: Report | None = None,
+) -> PairLossFit:
+    """Minimise the sum of squared hinges over pairs + alpha ‖w‖² to a relative accuracy of the objective.
+
+    Parameters
+    ----------
+    matrix : ndarray or CSR matrix of shape (m, n)
+        Features Φ.
+    pairs : PairSet
+    alpha : float
+    tol : float
+        Stop when a Newton step promises to lower the objective by less than this part of it (the step is taken), or
+        when the duality gap is below this part.
+    max_iter : int
+        Newton steps.
+    start : ndarray of shape (n,), optional
+        Weights to start from.
+    report : callable of (step, relative promised decrease), optional
+    """
+    features = Features(matrix)
+    newton = _Newton(features, pairs, alpha, superlinear=False)
+    at = _starting_point(newton, features, lambda p: SquaredHinge(pairs, p), start)
+    converged, n_iter = _gap(at, alpha) <= tol * at.objective, 0
+    while not converged and n_iter < max_iter:
+        n_iter += 1
+        new, promised = newton.step(at, lambda p: SquaredHinge(pairs, p))
+        converged = promised <= tol * new.objective or _gap(new, alpha) <= tol * new.objective
+        if new is at:  # rounding leaves nothing to gain
+            break
+        at = new
+        if report is not None:
+            report(n_iter, promised / at.objective)
+    norm = float(np.linalg.norm(at.gradient))
+    return PairLossFit(
+        at.weights, at.objective, _gap(at, alpha), norm, n_iter, newton.n_evaluations, converged
+    )
+
+
+def fit_hinge(
+    matrix: Any,
+    pairs: PairSet,
+    alpha: float,
+    *,
+    tol: float = 1e-4,
+    max_iter: int = 200,
+    start: np.ndarray | None = None,
+    report: Report | None = None,
+) -> PairLossFit:
+    """Minimise the sum of hinges over pairs + alpha ‖w‖² to a relative duality gap.
+
+    Parameters
+    ----------
+    matrix, pairs, alpha, max_iter, start
+        As in `fit_squared_hinge`.
+    tol : float
+        Stop when the duality gap is below this part of the objective.
+    report : callable of (step, relative duality gap), optional
+    """
+    features = Features(matrix)
+    newton = _Newton(features, pairs, alpha, superlinear=True)
+    width = 1.0
+    at = _starting_point(newton, features, partial(_rounded_hinge, pairs, width), start)
+    best, best_weights, bound, n_iter = np.inf, at.weights, -np.inf, 0
+    while True:
+        rounded: Any = at.loss
+        norm_squared = _dot(at.weights, at.weights)
+        primal = rounded.hinge + alpha * norm_squared
+        dual_direction = at.gradient - 2.0 * alpha * at.weights  # Φᵀu
+        bound = max(bound, rounded.slopes - _dot(dual_direction, dual_direction) / (4.0 * alpha))
+        if primal < best:
+            best, best_weights = primal, at.weights
+        gap = max(best - bound, 0.0)
+        if gap <= tol * best or n_iter == max_iter or width < _NARROWEST:
+            break
+        # The gap here has two parts: ‖∇J‖² / 4 alpha is left to minimise, the rest comes from rounding.
+        rounding = rounded.hinge - rounded.slopes - _dot(rounded.gradient, at.predictions)
+        if _gap(at, alpha) <= 0.5 * rounding:
+            width *= min(0.5, max(0.1, float(np.sqrt(0.3 * tol * best / rounding))))
+            at = newton.step_to_width(at, partial(_rounded_hinge, pairs, width), width)
+            continue
+        n_iter += 1
+        new, _ = newton.step(at, partial(_rounded_hinge, pairs, width))
+        if new is at:
+            break
+        at = new
+        if report is not None:
+            report(n_iter, gap / best)
+    norm = float(np.linalg.norm(at.gradient))
+    converged = gap <= tol * best
+    return PairLossFit(best_weights, best, gap, norm, n_iter, newton.n_evaluations, converged)
+
+
+def _rounded_hinge(pairs: PairSet, width: float, p: np.ndarray) -> RoundedHinge:
+    return RoundedHinge(pairs, p, width)
+
+
+def _starting_point(
+    newton: _Newton, features: Features, loss_at: Callable[[np.ndarray], Any], start: np.ndarray | None
+) -> _Point:
+    newton.n_evaluations += 1
+    if start is None:
+        predictions = np.zeros(features.n_rows)
+        return newton.point(np.zeros(features.n_features), predictions, loss_at(predictions))
+    predictions = features.forward(start)
+    return newton.point(start.astype(np.float64), predictions, loss_at(predictions))
+
+
+def _gap(at: _Point, alpha: float) -> float:
+    """Duality gap of a smooth objective, ‖∇J‖² / 4 alpha."""
+    return _dot(at.gradient, at.gradient) / (4.0 * alpha)
+
+
+def _dot(a: np.ndarray, b: np.ndarray) -> float:
+    """aᵀb without BLAS, whose threads cost more than such short work where the processors are busy."""
+    return float(np.einsum("i,i->", a, b))

@@ -1,0 +1,132 @@
+"""The command line: what it prints, where, and with which exit status."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from preflearn import __version__
+from preflearn.cli import demo as demo_module
+from preflearn.cli.app import run
+
+
+def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "preflearn", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture(scope="module")
+def demo_json() -> dict:
+    done = call("demo", "--json")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return json.loads(done.stdout)
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"preflearn {__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], []])
+def test_help_names_the_commands(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(arguments) == 0
+    out = capsys.readouterr().out
+    assert "demo" in out and "--version" in out
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from preflearn.cli.app import run; run(['--help']);"
+        "print([name for name in ('numpy', 'scipy', 'sklearn', 'numba') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nonsense"], "nonsense"),
+        (["demo", "--nonsense"], "--nonsense"),
+        (["demo", "--seed", "-1"], "seed"),
+        (["demo", "--seed", "many"], "seed"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_status_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("preflearn: ") and message in err
+    assert err.count("\n") == 1
+
+
+def test_wrong_usage_ends_the_process_with_status_2() -> None:
+    done = call("nonsense")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "says"),
+    [
+        (ValueError("found this,\nexpected that"), 2, "found this, expected that"),
+        (FileNotFoundError(2, "No such file or directory", "data.txt"), 2, "data.txt"),
+        (RuntimeError("broken"), 1, "internal error: RuntimeError: broken"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_errors_of_a_command(
+    error: BaseException,
+    status: int,
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(seed: int) -> None:
+        raise error
+
+    monkeypatch.delenv("PREFLEARN_TRACEBACK", raising=False)
+    monkeypatch.setattr(demo_module, "_learn", fail)
+    assert run(["demo", "--json"]) == status
+    err = capsys.readouterr().err
+    assert says in err and "Traceback" not in err
+    assert err.count("\n") <= 1
+
+
+def test_traceback_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(seed: int) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setenv("PREFLEARN_TRACEBACK", "1")
+    monkeypatch.setattr(demo_module, "_learn", fail)
+    with pytest.raises(RuntimeError, match="broken"):
+        run(["demo", "--json"])
+
+
+def test_demo_learns(demo_json: dict) -> None:
+    """Comparing within queries beats regression on the same kernel, and both beat one feature."""
+    quality = {row["model"]: row["concordance"] for row in demo_json["results"]}
+    ranker, linear, regression, feature = quality.values()
+    assert list(quality)[0] == "RankRLS, RBF kernel"
+    assert ranker > linear > feature > 0.5
+    assert ranker > regression > feature
+    assert all(0 < row["ndcg_at_10"] <= 1 for row in demo_json["results"])
+
+
+def test_demo_shows_a_query_best_first(demo_json: dict) -> None:
+    scores = [item["score"] for item in demo_json["example"]["items"]]
+    assert len(scores) >= 2
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_demo_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["demo", "--seed", "1"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    for text in ("RankRLS, RBF kernel", "concordance", "NDCG@10", "Held-out query", "To try next"):
+        assert text in out

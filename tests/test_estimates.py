@@ -1,0 +1,564 @@
+"""AUC and concordance estimates against refitting, their intervals against the definitions, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import auc as area_under
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from tests import oracles
+
+from preflearn import RLS, RankRLS
+from preflearn.comparisons import encode_queries, one_group
+from preflearn.metrics import auc, concordance
+from preflearn.model_selection import cross_val_predict
+from preflearn.model_selection.estimates import _Data, _deal, estimate_auc, estimate_concordance
+from preflearn.model_selection.intervals import mean_interval, placement_variance, wilson_interval
+from preflearn.model_selection.tally import tally_pairs, tally_scores
+
+
+def two_classes(m=24, n_positive=10, n_features=4, shift=0.8, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.zeros(m)
+    y[rng.choice(m, n_positive, replace=False)] = 1
+    return rng.normal(size=(m, n_features)) + shift * y[:, None] * (np.arange(n_features) < 2), y
+
+
+def refitted(model, X, y):
+    def fit_predict(train, test):
+        fitted = clone(model).fit(X[train], y[train])
+        if hasattr(fitted, "decision_function"):
+            return fitted.decision_function(X[test])
+        return (
+            fitted.predict_proba(X[test])[:, 1]
+            if hasattr(fitted, "predict_proba")
+            else fitted.predict(X[test])
+        )
+
+    return fit_predict
+
+
+# ---------------------------------------------------------------------------------------------------- tally
+
+
+@given(
+    m=st.integers(1, 40),
+    n_grades=st.integers(1, 12),
+    n_places=st.integers(1, 12),
+    n_owners=st.integers(1, 4),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_tally_counts_every_pair(m, n_grades, n_places, n_owners, seed):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, n_grades, size=m) * 1.5
+    scores = rng.integers(0, n_places, size=m) * 0.1
+    owners = encode_queries(rng.integers(0, n_owners, size=m), m)
+    tally = tally_scores(y, scores, owners)
+    wins, pairs = oracles.row_wins(y, scores, owners.codes)
+    np.testing.assert_array_equal(tally.wins, wins)
+    np.testing.assert_array_equal(tally.pairs, pairs)
+    assert tally.n_pairs == pairs.sum() / 2
+
+
+def test_tally_of_listed_pairs_is_that_of_scores():
+    rng = np.random.default_rng(0)
+    y, scores = rng.integers(0, 4, size=20).astype(float), rng.integers(0, 6, size=20).astype(float)
+    pairs = np.array([(i, j) for i in range(20) for j in range(i + 1, 20) if y[i] != y[j]])
+    one, other = tally_pairs(y, pairs, scores[pairs]), tally_scores(y, scores, one_group(20))
+    np.testing.assert_array_equal(one.wins, other.wins)
+    np.testing.assert_array_equal(one.pairs, other.pairs)
+
+
+# ------------------------------------------------------------------------------------------------ intervals
+
+
+@given(
+    n_positive=st.integers(2, 15),
+    n_negative=st.integers(2, 15),
+    levels=st.integers(2, 30),
+    seed=st.integers(0, 2**31),
+)
+def test_placement_variance_is_delongs(n_positive, n_negative, levels, seed):
+    rng = np.random.default_rng(seed)
+    y = np.repeat([1, 0], [n_positive, n_negative])
+    scores = rng.integers(0, levels, size=y.shape[0]).astype(float)
+    found = placement_variance(tally_scores(y, scores, one_group(y.shape[0])), y)
+    assert found == pytest.approx(oracles.delong_variance(y, scores), abs=1e-14)
+
+
+def test_groups_of_copies_count_once():
+    """Three copies of every row are not more data: the variance is that of one copy, up to the small-sample factor."""
+    rng = np.random.default_rng(0)
+    y, scores = np.repeat([1, 0], 30), rng.normal(size=60) + np.repeat([0.5, 0], 30)
+    single = placement_variance(tally_scores(y, scores, one_group(60)), y)
+    copies, owner = np.tile(y, 3), np.tile(np.arange(60), 3)
+    tally = tally_scores(copies, np.tile(scores, 3), one_group(180))
+    clustered = placement_variance(tally, copies, encode_queries(owner, 180))
+    assert clustered == pytest.approx(single * (60 / 59) / (30 / 29), rel=1e-12)
+    assert placement_variance(tally, copies) < 0.4 * single
+
+
+@given(share=st.floats(0, 1), variance=st.floats(0, 0.3), most=st.floats(1, 1e6))
+def test_wilson_interval_holds_the_share_and_stays_inside(share, variance, most):
+    low, high = wilson_interval(share, variance, most)
+    assert 0 <= low <= share + 1e-12 and share - 1e-12 <= high <= 1
+    assert high - low > 0
+
+
+def test_wilson_interval_of_a_binomial_proportion():
+    low, high = wilson_interval(0.7, 0.7 * 0.3 / 50, 1e9)
+    from scipy.stats import binomtest
+
+    expected = binomtest(35, 50).proportion_ci(method="wilson")
+    assert (low, high) == pytest.approx((expected.low, expected.high), rel=1e-12)
+
+
+def test_mean_interval_is_students():
+    from scipy.stats import ttest_1samp
+
+    values = np.random.default_rng(0).uniform(0.4, 0.8, size=12)
+    _, interval = mean_interval(values)
+    assert interval == pytest.approx(tuple(ttest_1samp(values, 0).confidence_interval()), rel=1e-12)
+
+
+def test_delong_interval_covers():
+    """With one fixed scorer, the case DeLong's variance is for, about 95 % of the intervals hold the truth."""
+    from scipy.stats import norm
+
+    rng = np.random.default_rng(0)
+    y, truth, held = np.repeat([1, 0], [25, 35]), norm.cdf(1 / np.sqrt(2)), 0
+    for _ in range(400):
+        tally = tally_scores(y, rng.normal(size=60) + y, one_group(60))
+        low, high = wilson_interval(tally.share, placement_variance(tally, y), 4 * 25 * 35 / 60)
+        held += low <= truth <= high
+    assert 0.92 <= held / 400 <= 0.98
+
+
+# -------------------------------------------------------------------------------------------- AUC: the values
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        RLS(0.5),
+        RLS(0.3, kernel="rbf", gamma=0.2),
+        RankRLS(2.0),
+        RankRLS(0.5, kernel="rbf", gamma=0.2),
+        Ridge(0.5),
+        GaussianNB(),
+        make_pipeline(StandardScaler(), LogisticRegression()),
+    ],
+    ids=lambda model: type(model).__name__ + str(getattr(model, "kernel", "")),
+)
+def test_leave_pair_out_is_refitting_every_pair(model):
+    X, y = two_classes(m=14, n_positive=6)
+    outcomes = oracles.leave_pair_out_outcomes(refitted(model, X, y), y)
+    result = estimate_auc(model, X, y, n_halvings=0, random_state=0)
+    assert result.value == pytest.approx(np.mean(list(outcomes.values())), abs=1e-12)
+    assert (result.method, result.n_pairs, result.n_rows) == ("leave-pair-out", 48, 14)
+    shares = [np.mean([h for pair, h in outcomes.items() if row in pair]) for row in range(14)]
+    np.testing.assert_allclose(result.per_row, shares, atol=1e-12)
+
+
+@pytest.mark.parametrize("model", [RLS(0.5), Ridge(0.5)], ids=["algebra", "refitting"])
+def test_leave_pair_out_with_groups_leaves_them_whole(model):
+    X, y = two_classes(m=18, n_positive=8, seed=1)
+    groups = np.random.default_rng(2).integers(0, 8, size=18)
+    outcomes = oracles.leave_pair_out_outcomes(refitted(model, X, y), y, groups)
+    result = estimate_auc(model, X, y, groups=groups, n_halvings=0, random_state=0)
+    assert result.value == pytest.approx(np.mean(list(outcomes.values())), abs=1e-12)
+
+
+@given(m=st.integers(24, 40), n_splits=st.integers(2, 6), seed=st.integers(0, 2**31))
+@settings(max_examples=10)
+def test_folds_are_stratified_and_averages_are_over_pairs(m, n_splits, seed):
+    X, y = two_classes(m=m, n_positive=m // 3, seed=seed)
+    data = _Data(RLS(), X, y, y, "AUC", None, 0)
+    folds = _deal(data, n_splits, np.random.RandomState(seed))
+    for value in (0, 1):
+        sizes = np.bincount(folds.codes[y == value], minlength=n_splits)
+        assert sizes.max() - sizes.min() <= 1
+    scores = cross_val_predict(RLS(), X, y, cv=[folds.rows(fold) for fold in range(n_splits)])
+    result = estimate_auc(
+        RLS(), X, y, method="averaged", n_splits=n_splits, random_state=np.random.RandomState(seed)
+    )
+    inside = [auc(y[folds.rows(fold)], scores[folds.rows(fold)]) for fold in range(n_splits)]
+    pairs = [(y[folds.rows(fold)] == 1).sum() * (y[folds.rows(fold)] == 0).sum() for fold in range(n_splits)]
+    np.testing.assert_allclose(result.per_fold, inside, atol=1e-12)
+    assert result.value == pytest.approx(np.average(inside, weights=pairs), abs=1e-12)
+    assert result.n_pairs == sum(pairs)
+    pooled = estimate_auc(
+        RLS(), X, y, method="pooled", n_splits=n_splits, random_state=np.random.RandomState(seed)
+    )
+    assert pooled.value == pytest.approx(auc(y, scores), abs=1e-12)
+    assert pooled.n_pairs == (y == 1).sum() * (y == 0).sum()
+
+
+def test_real_scores_are_spread_over_the_folds():
+    y = np.random.default_rng(0).normal(size=30)
+    data = _Data(RLS(), np.zeros((30, 1)), y, y, "concordance", None, 0)
+    one, other = (_deal(data, 5, np.random.RandomState(seed)) for seed in (0, 1))
+    for block in np.array_split(np.argsort(y), 6):
+        assert sorted(one.codes[block]) == [0, 1, 2, 3, 4]
+    assert (one.codes != other.codes).any()
+
+
+def test_pooled_leave_one_out_is_allowed_and_known():
+    X, y = two_classes()
+    result = estimate_auc(RLS(), X, y, method="pooled", n_splits=24, random_state=0)
+    assert result.value == pytest.approx(
+        auc(y, cross_val_predict(RLS(), X, y, cv="leave-one-out")), abs=1e-12
+    )
+
+
+def test_pooling_is_wrong_where_nothing_can_be_learned():
+    """With nothing but a constant, the model predicts the mean of the other rows: lower just for positive rows."""
+    X, y = np.ones((20, 1)), np.repeat([0, 1], 10)
+    assert estimate_auc(RLS(), X, y, method="pooled", n_splits=20).value == 0.0
+    assert estimate_auc(RLS(), X, y).value == pytest.approx(0.5, abs=1e-12)
+    assert estimate_auc(RLS(), X, y).pooled is not None
+
+
+def test_groups_are_never_split_over_folds():
+    X, y = two_classes(m=40, n_positive=16)
+    groups = np.random.default_rng(1).integers(0, 15, size=40)
+    for measure in ("AUC", "concordance"):
+        order = y if measure == "AUC" else X[:, 0]
+        data = _Data(RLS(), X, y, order, measure, groups, 0)
+        folds = _deal(data, 4, np.random.RandomState(0))
+        assert all(np.unique(folds.codes[groups == group]).shape[0] == 1 for group in np.unique(groups))
+    result = estimate_auc(RLS(), X, y, method="pooled", n_splits=4, groups=groups, random_state=0)
+    data = _Data(RLS(), X, y, y, "AUC", groups, 0)
+    folds = _deal(data, 4, np.random.RandomState(0))
+    scores = cross_val_predict(RLS(), X, y, cv=[folds.rows(fold) for fold in range(4)])
+    assert result.value == pytest.approx(auc(y, scores), abs=1e-12)
+
+
+def test_labels_may_be_text_and_the_larger_is_positive():
+    X, y = two_classes()
+    names = np.where(y == 1, "sick", "healthy")
+    by_name = estimate_auc(LogisticRegression(), X, names, n_halvings=0, random_state=0)
+    by_number = estimate_auc(LogisticRegression(), X, y, n_halvings=0, random_state=0)
+    assert by_name.value == by_number.value
+    turned = estimate_auc(RLS(), X, -y, n_halvings=0).value
+    assert turned == pytest.approx(estimate_auc(RLS(), X, y, n_halvings=0).value, abs=1e-12)
+
+
+def test_sparse_precomputed_and_reduced_set():
+    X, y = two_classes()
+    dense = estimate_auc(RLS(), X, y, random_state=0)
+    thin = estimate_auc(RLS(), sparse.csr_array(X), y, random_state=0)
+    kernel = estimate_auc(RLS(kernel="precomputed"), X @ X.T, y, random_state=0)
+    for other in (thin, kernel):
+        assert other.value == dense.value
+        assert other.interval == pytest.approx(dense.interval, abs=1e-12)
+    basis = estimate_auc(RLS(kernel="rbf", basis=np.arange(0, 24, 2)), X, y, random_state=0)
+    drawn = estimate_auc(RLS(kernel="rbf", n_basis=20, random_state=0), X, y, random_state=0)
+    assert 0 < basis.value < 1 and 0 < drawn.value < 1
+    assert "halves" in basis.interval_method and "halves" in drawn.interval_method
+
+
+def test_inputs_are_left_alone_and_the_seed_decides():
+    X, y = two_classes()
+    before, model = (X.copy(), y.copy()), RLS()
+    one, other = (estimate_auc(model, X, y, random_state=3) for _ in range(2))
+    assert one.interval == other.interval and one.pooled == other.pooled
+    np.testing.assert_array_equal(X, before[0])
+    np.testing.assert_array_equal(y, before[1])
+    assert not hasattr(model, "coef_")
+
+
+# ----------------------------------------------------------------------------------- intervals of the estimates
+
+
+def test_interval_of_halves_is_their_spread():
+    X, y = two_classes(m=30, n_positive=14, seed=4)
+    result = estimate_auc(RLS(), X, y, n_halvings=3, random_state=0)
+    random, squares = np.random.RandomState(0), []
+    data = _Data(RLS(), X, y, y, "AUC", None, 0)
+    for _ in range(3):
+        division = _deal(data, 2, random)
+        halves = [
+            estimate_auc(RLS(), X[division.rows(half)], y[division.rows(half)], n_halvings=0).value
+            for half in (0, 1)
+        ]
+        squares.append((halves[0] - halves[1]) ** 2)
+    quick = estimate_auc(RLS(), X, y, n_halvings=0)
+    expected = max(np.mean(squares) / 4, quick.standard_error**2)
+    assert result.standard_error**2 == pytest.approx(expected, rel=1e-12)
+    assert result.interval == pytest.approx(
+        wilson_interval(result.value, expected, 4 * 14 * 16 / 30), rel=1e-12
+    )
+
+
+def test_interval_of_halves_covers_where_there_is_no_signal():
+    """Models differ from sample to sample, and the interval knows it; the one that takes models as given does not."""
+    rng = np.random.default_rng(0)
+    held = {0: 0, 8: 0}
+    y = np.repeat([0.0, 1.0], 15)
+    for _ in range(50):
+        X = rng.normal(size=(30, 10))
+        for n_halvings in held:
+            low, high = estimate_auc(RLS(), X, y, n_halvings=n_halvings, random_state=0).interval
+            held[n_halvings] += low <= 0.5 <= high
+    # About 94 % and 84 % of many: three standard deviations under the first, and apart from each other.
+    assert held[8] >= 42
+    assert held[8] >= held[0] + 3
+
+
+def test_too_few_rows_for_halves_is_said():
+    X, y = two_classes(m=20, n_positive=3)
+    result = estimate_auc(RLS(), X, y, random_state=0)
+    assert (
+        "too few rows" in result.interval_method
+        and "too few" not in estimate_auc(RLS(), X, y, n_halvings=0).interval_method
+    )
+
+
+def test_perfect_separation_still_has_an_interval():
+    y = np.repeat([0, 1], 10)
+    X = (10.0 * y + np.random.default_rng(0).normal(size=20))[:, None]
+    result = estimate_auc(RLS(), X, y, random_state=0)
+    assert result.value == 1 and result.interval[1] == 1 and 0.7 < result.interval[0] < 0.9
+
+
+# --------------------------------------------------------------------------------------- ROC and the tournament
+
+
+def test_tournament_counts_the_wins_of_all_pairs():
+    X, y = two_classes(m=12, n_positive=5, seed=3)
+    wins = np.zeros(12)
+    for i in range(12):
+        for j in range(12):
+            if i != j:
+                train = np.setdiff1d(np.arange(12), [i, j])
+                f_i, f_j = RLS().fit(X[train], y[train]).predict(X[[i, j]])
+                wins[i] += 1.0 if f_i > f_j else 0.5 if f_i == f_j else 0.0
+    result = estimate_auc(RLS(), X, y, n_halvings=0)
+    np.testing.assert_allclose(result.tournament, wins, atol=1e-12)
+    assert area_under(result.roc.fpr, result.roc.tpr) == pytest.approx(auc(y, wins), abs=1e-12)
+
+
+def test_roc_of_the_methods():
+    X, y = two_classes()
+    pooled = estimate_auc(RLS(), X, y, method="pooled", random_state=0)
+    assert area_under(pooled.roc.fpr, pooled.roc.tpr) == pytest.approx(pooled.value, abs=1e-12)
+    assert estimate_auc(RLS(), X, y, method="averaged", n_splits=5, random_state=0).roc is None
+    assert estimate_concordance(RLS(), X, y, random_state=0).roc is None
+
+
+# ----------------------------------------------------------------------------------------------- concordance
+
+
+def test_concordance_of_two_classes_is_the_auc():
+    X, y = two_classes()
+    one, other = estimate_concordance(RLS(), X, y, random_state=0), estimate_auc(RLS(), X, y, random_state=0)
+    assert one.value == pytest.approx(other.value, abs=1e-12)
+    assert one.interval == pytest.approx(other.interval, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "model", [RLS(0.5), RankRLS(0.5), Ridge(0.5)], ids=lambda model: type(model).__name__
+)
+def test_concordance_of_real_scores_is_refitting(model):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(13, 3))
+    y = np.round(X[:, 0] + rng.normal(size=13), 1)
+    outcomes = oracles.leave_pair_out_outcomes(refitted(model, X, y), y)
+    result = estimate_concordance(model, X, y, n_halvings=2, random_state=0)
+    assert result.value == pytest.approx(np.mean(list(outcomes.values())), abs=1e-12)
+    assert result.n_pairs == len(outcomes)
+
+
+@pytest.mark.parametrize(
+    "model", [RankRLS(0.5), RLS(0.5), Ridge(0.5)], ids=lambda model: type(model).__name__
+)
+def test_concordance_with_queries(model):
+    rng = np.random.default_rng(0)
+    qid = rng.permutation(np.repeat(["a", "b", "c", "d", "e", "f"], 6))
+    X = rng.normal(size=(36, 3))
+    y = np.round(X[:, 0] + rng.normal(size=36))
+    y[qid == "d"] = 1.0  # a query without an untied pair
+    scores = np.empty(36)
+    for label in np.unique(qid):
+        test = qid == label
+        extra = {"qid": qid[~test]} if isinstance(model, RankRLS) else {}
+        scores[test] = clone(model).fit(X[~test], y[~test], **extra).predict(X[test])
+    result = estimate_concordance(model, X, y, qid=qid)
+    assert result.value == pytest.approx(concordance(y, scores, qid), abs=1e-9)
+    assert result.method == "leave-query-out"
+    per_query = concordance(y, scores, qid, per_query=True).values
+    np.testing.assert_allclose(result.per_fold, per_query, atol=1e-9)
+    _, interval = mean_interval(per_query[~np.isnan(per_query)])
+    assert result.interval == pytest.approx(interval, abs=1e-9)
+    folds = estimate_concordance(model, X, y, qid=qid, method="averaged", n_splits=3, random_state=0)
+    assert folds.method == "averaged" and folds.n_pairs == result.n_pairs
+
+
+def test_groups_of_queries_widen_the_interval():
+    rng = np.random.default_rng(0)
+    qid, X = np.repeat(np.arange(12), 8), rng.normal(size=(96, 3))
+    y = X[:, 0] + rng.normal(size=96)
+    groups = qid // 3
+    result = estimate_concordance(RankRLS(), X, y, qid=qid, groups=groups)
+    assert "4 groups of queries" in result.interval_method
+    scores = np.empty(96)
+    for group in range(4):
+        test = groups == group
+        scores[test] = RankRLS().fit(X[~test], y[~test], qid=qid[~test]).predict(X[test])
+    assert result.value == pytest.approx(concordance(y, scores, qid), abs=1e-9)
+
+
+# ------------------------------------------------------------------------------------------- how they print
+
+
+def test_it_prints_what_it_did_and_why_pooling_misleads():
+    X, y = two_classes()
+    pair_out = str(estimate_auc(RLS(), X, y, random_state=0))
+    assert pair_out.startswith("AUC 0.") and "95 % interval" in pair_out
+    assert (
+        "140 pairs (10 positive × 14 negative rows)" in pair_out and "pooled ten-fold would say" in pair_out
+    )
+    pooled = str(estimate_auc(RLS(), X, y, method="pooled", random_state=0))
+    assert "scores of different models" in pooled and "leave-pair-out" in pooled
+    averaged = estimate_auc(RLS(), X, y, method="averaged", n_splits=5, random_state=0)
+    assert "scores of different models" not in str(averaged)
+    assert repr(averaged).startswith("PerformanceEstimate(AUC 0.") and "\n" not in repr(averaged)
+    assert all(len(line) <= 100 for line in pair_out.splitlines())
+
+
+def test_it_goes_to_json():
+    X, y = two_classes()
+    for result in (
+        estimate_auc(RLS(), X, y, random_state=0),
+        estimate_concordance(RankRLS(), X, X[:, 0], qid=np.repeat([1, 2, 3], 8)),
+    ):
+        again = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+        assert again["value"] == result.value and tuple(again["interval"]) == result.interval
+
+
+@pytest.mark.parametrize("method", ["leave-pair-out", "averaged", "pooled"])
+def test_it_plots(method):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    X, y = two_classes()
+    n_splits = {} if method == "leave-pair-out" else {"n_splits": 5}
+    for estimate in (estimate_auc, estimate_concordance):
+        ax = estimate(RLS(), X, y, method=method, random_state=0, **n_splits).plot()
+        assert "95 %" not in ax.get_title() and method in ax.get_title()
+        plt.close(ax.figure)
+
+
+def test_verbose_reports(capsys):
+    X, y = two_classes()
+    estimate_auc(RLS(), X, y, random_state=0, verbose=1)
+    assert "10 of 10 divisions" in capsys.readouterr().err
+
+
+# -------------------------------------------------------------------------------------------- what they refuse
+
+
+@pytest.mark.parametrize(
+    ("y", "options", "message"),
+    [
+        ([0, 1, 2] * 4, {}, "y holds 3 different values.*estimate_concordance"),
+        ([1] * 12, {}, "y holds 1 different values"),
+        ([1] + [0] * 11, {}, "found 11 of .* and 1 of"),
+        ([0, 1] * 5, {}, "shape .*10.* for 12 rows"),
+        ([0, np.nan] * 6, {}, "NaN"),
+        ([0, 1] * 6, {"method": "bootstrap"}, "method must be one of 'leave-pair-out'"),
+        ([0, 1] * 6, {"n_splits": 5}, "n_splits=5 would be ignored"),
+        ([0, 1] * 6, {"method": "averaged"}, "smaller class has 6 rows for 10 folds.*n_splits=6"),
+        ([0, 1] * 6, {"method": "pooled", "n_splits": 13}, "more than the 12 rows"),
+        ([0, 1] * 6, {"method": "pooled", "n_splits": 1}, "at least 2"),
+        ([0, 1] * 6, {"method": "pooled", "n_splits": 2.5}, "n_splits must be an int"),
+        ([0, 1] * 6, {"method": "averaged", "n_splits": 3, "n_halvings": 2}, "n_halvings=2 would be ignored"),
+        ([0, 1] * 6, {"n_halvings": -1}, "n_halvings must be an int of at least 0"),
+        ([0, 1] * 6, {"groups": [1, 1, 2] * 4}, "each class must be found outside of any two groups"),
+        (
+            [0, 1] * 6,
+            {"method": "pooled", "n_splits": 4, "groups": [1, 2, 3] * 4},
+            "at least 4 groups: found 3",
+        ),
+    ],
+)
+def test_auc_refuses(y, options, message):
+    X = np.random.default_rng(0).normal(size=(12, 2))
+    with pytest.raises(ValueError, match=message):
+        estimate_auc(RLS(), X, y, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "leave-query-out"}, "needs the query of each row"),
+        ({"method": "twofold"}, "method must be one of"),
+        ({"qid": [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6], "method": "pooled"}, "the same as 'averaged'"),
+        ({"qid": [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6], "method": "leave-pair-out"}, "global ranking"),
+        ({"qid": [1] * 12}, "qid names one query"),
+        ({"qid": [1, 2] * 6, "n_splits": 3}, "n_splits=3 would be ignored"),
+        ({"method": "averaged"}, "12 rows for 10 folds"),
+    ],
+)
+def test_concordance_refuses(options, message):
+    rng = np.random.default_rng(0)
+    with pytest.raises(ValueError, match=message):
+        estimate_concordance(RLS(), rng.normal(size=(12, 2)), rng.normal(size=12), **options)
+
+
+def test_concordance_refuses_constant_and_unknown_scores():
+    X = np.zeros((6, 1))
+    with pytest.raises(ValueError, match="all y are equal"):
+        estimate_concordance(RLS(), X, np.ones(6))
+    with pytest.raises(ValueError, match="NaN"):
+        estimate_concordance(RLS(), X, [1, 2, 3, np.nan, 5, 6])
+
+
+# ----------------------------------------------------------------------------------------------- experiments
+
+
+def test_auc_estimation_experiment():
+    from preflearn.experiments import auc_estimation
+
+    report = auc_estimation.run(sizes=(30,), positives=(0.5, 0.1), trials=20)
+    rows = {(row["signal"], row["positive"], row["method"]): row for row in report.rows}
+    assert len(rows) == 20
+    # Published: pooling falls under leave-pair-out, by the same data in each of the settings.
+    for signal in ("no", "yes"):
+        for share in ("50%", "10%"):
+            pooled, pairs = (rows[signal, share, name] for name in ("pooled leave-one-out", "leave-pair-out"))
+            assert pooled["bias"] < pairs["bias"] - 0.01
+    assert rows["no", "10%", "averaged ten-fold"]["bias"] is None
+    assert rows["yes", "50%", "leave-pair-out"]["true"] > 0.6
+    assert "| no | 50% | 30 | leave-pair-out |" in str(report)
+    assert json.loads(report.to_json())["settings"]["trials"] == 20
+
+
+def test_nystrom_cv_experiment():
+    from preflearn.experiments import nystrom_cv
+
+    report = nystrom_cv.run(n_groups=25, alphas=(1e-9, 1e-3, 1e9), n_splits=5)
+    small, _, large = report.rows
+    # Published: about four times the error at small alpha, no difference at large.
+    assert small["ratio"] > 1.5
+    assert large["ratio"] == pytest.approx(1, abs=1e-3)
+    assert "| 1e-09 |" in str(report)
+
+
+def test_nystrom_cv_experiment_on_sentences(real_data):
+    from preflearn.experiments import nystrom_cv
+
+    report = nystrom_cv.run(data=real_data("ppi_corpora").parent, alphas=(1e-6, 1e6))
+    assert report.rows[0]["ratio"] > 1.0
+    assert report.rows[1]["ratio"] == pytest.approx(1, abs=1e-2)

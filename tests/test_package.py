@@ -1,0 +1,164 @@
+"""The package as a whole: what importing it costs, what it declares, which part may know which."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import preflearn
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src" / "preflearn"
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+# The parts that a part may import, besides itself. Parts not listed stand above all of these.
+MAY_IMPORT = {
+    "numerics": set[str](),
+    "loops": set[str](),
+    "comparisons": {"numerics", "loops"},
+    "kernels": {"numerics", "loops"},
+    "core": {"comparisons", "kernels", "numerics", "loops"},
+    "losses": {"core", "comparisons", "kernels", "numerics", "loops"},
+    "solvers": {"losses", "core", "comparisons", "kernels", "numerics", "loops"},
+}
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Absolute names of all modules that a file imports, at the top or inside functions."""
+    package = ["preflearn", *path.relative_to(SOURCE).parent.parts]
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            names.add(module)
+            names.update(f"{module}.{alias.name}" for alias in node.names)
+    return names
+
+
+def test_version_is_that_of_the_installed_package() -> None:
+    assert preflearn.__version__ == version("preflearn")
+    assert re.fullmatch(r"\d+\.\d+\.\d+(\.dev\d+|rc\d+)?", preflearn.__version__)
+
+
+def test_import_is_light() -> None:
+    """Neither the compiler nor anything optional is loaded before it is used."""
+    heavy = (
+        "numba",
+        "torch",
+        "dask",
+        "distributed",
+        "pyarrow",
+        "pandas",
+        "polars",
+        "matplotlib",
+        "typer",
+        "rich",
+    )
+    code = f"import preflearn, sys; print([name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_public_names_exist() -> None:
+    assert {"RLS", "RankRLS"} <= set(preflearn.__all__)
+    assert all(hasattr(preflearn, name) for name in preflearn.__all__)
+    assert set(preflearn.__all__) <= set(dir(preflearn))
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'RankRSL'"):
+        preflearn.RankRSL  # noqa: B018
+
+
+@pytest.mark.parametrize("part", MAY_IMPORT)
+def test_imports_go_one_way(part: str) -> None:
+    for path in sorted((SOURCE / part).rglob("*.py")):
+        own = {name.split(".")[1] for name in imported_modules(path) if name.startswith("preflearn.")}
+        folders = {name for name in own if (SOURCE / name).is_dir()}
+        assert folders - {part} <= MAY_IMPORT[part], path.relative_to(ROOT)
+
+
+def test_only_loops_import_numba() -> None:
+    guilty = [
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*.py")
+        if any(name.split(".")[0] == "numba" for name in imported_modules(path))
+    ]
+    assert all(name.startswith("loops/") for name in guilty), guilty
+
+
+def test_every_part_is_a_package_that_says_what_it_is() -> None:
+    for folder in SOURCE.iterdir():
+        if folder.is_dir() and any(folder.rglob("*.py")):
+            assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))), (
+                folder.name
+            )
+
+
+def extra(name: str) -> set[str]:
+    """Names of the packages that an extra brings, through extras of our own."""
+    found: set[str] = set()
+    for requirement in PYPROJECT["project"]["optional-dependencies"][name]:
+        own = re.fullmatch(r"preflearn\[(.+)\]", requirement)
+        if own:
+            found.update(*(extra(part) for part in own[1].split(",")))
+        else:
+            match = re.match(r"[A-Za-z0-9._-]+", requirement)
+            assert match
+            found.add(match[0].lower())
+    return found
+
+
+def test_extras() -> None:
+    extras = PYPROJECT["project"]["optional-dependencies"]
+    assert {"gpu", "dask", "arrow", "plots", "docs", "test", "all"} <= set(extras)
+    assert extra("all") == extra("gpu") | extra("dask") | extra("arrow") | extra("plots")
+    assert "torch" in extra("gpu") and "torch" not in extra("test")
+
+
+def readme_command(name: str) -> str:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    found = re.findall(rf"<!-- command: {name} -->\n```bash\n(.+?)\n```", readme, flags=re.DOTALL)
+    assert len(found) == 1 and "\n" not in found[0]
+    return found[0]
+
+
+def test_readme_commands_start_from_nothing() -> None:
+    for name in ("demo", "test"):
+        assert readme_command(name).startswith("python3 -m venv .venv && .venv/bin/pip install ")
+    assert readme_command("demo").endswith("preflearn demo")
+    assert ".venv/bin/pytest" in readme_command("test")
+
+
+def test_continuous_integration_runs_the_readme_commands() -> None:
+    """It reads them from the README, here with its own function, and has no copy that could differ."""
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    function = re.search(r"^readme_command\(\) \{.*?^\}", script, flags=re.DOTALL | re.MULTILINE)
+    assert function
+    for name in ("demo", "test"):
+        assert f"\nrun_readme_command {name}\n" in script
+        done = subprocess.run(
+            ["bash", "-c", f"{function[0]}\nreadme_command {name}"],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=ROOT,
+        )
+        assert done.stdout.strip() == readme_command(name)
+    assert "pytest" not in script
+
+
+def test_changelog_knows_the_version() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^## \[(.+?)\]", changelog, flags=re.MULTILINE)
+    assert headings and headings[0] in ("Unreleased", preflearn.__version__)

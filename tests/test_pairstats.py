@@ -1,0 +1,181 @@
+"""Statistics over violating pairs against adding the pairs up one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oracles import untied_pairs, violation_statistics
+from preflearn.comparisons.grouping import encode_queries, one_group
+from preflearn.losses import pairs as losses
+from preflearn.losses.pairs import ListedPairs, RoundedHinge, ScoredPairs, SquaredHinge, hinge, squared_hinge
+
+
+def check_statistics(pairs, listed, p, v, margin=1.0):
+    found = pairs.violations(p, margin=margin)
+    c, d, product = violation_statistics(listed, p, v, margin)
+    if pairs.__class__ is ScoredPairs and pairs._weight.size == 0:
+        np.testing.assert_array_equal(found.worse, c)
+        np.testing.assert_array_equal(found.better, d)
+    np.testing.assert_allclose(found.worse, c, rtol=1e-12)
+    np.testing.assert_allclose(found.better, d, rtol=1e-12)
+    scale = 1e-12 * (1.0 + np.abs(v).sum() + p.shape[0] * np.abs(v).max(initial=0.0))
+    np.testing.assert_allclose(found.laplacian(v), product, rtol=1e-12, atol=scale)
+    scale = 1e-12 * (1.0 + np.abs(p).sum() + p.shape[0] * np.abs(p).max(initial=0.0))
+    expected = violation_statistics(listed, p, p, margin)[2]
+    np.testing.assert_allclose(found.laplacian(p), expected, rtol=1e-12, atol=scale)
+    # A copy of p is another vector: the sums of v are taken, not the product made along with the counts.
+    np.testing.assert_allclose(found.laplacian(p.copy()), expected, rtol=1e-12, atol=scale)
+
+
+@st.composite
+def scored_problems(draw, max_rows):
+    m = draw(st.integers(1, max_rows))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n_scores = draw(st.sampled_from([1, 2, 3, 7, 50, 10**6]))
+    y = rng.integers(0, n_scores, m).astype(float)
+    if draw(st.booleans()):
+        y[rng.random(m) < 0.6] = 0.0  # one large tie beside many scores
+    spread = draw(st.sampled_from([0.0, 0.5, 3.0, 100.0, 1e18]))
+    p = spread * rng.standard_normal(m)
+    if draw(st.booleans()):
+        p = np.round(p)  # ties in the predictions, also at exactly the margin
+    if draw(st.booleans()):
+        p = p + draw(st.sampled_from([1e-13, 1e9])) * rng.standard_normal(m)
+    qid = rng.integers(0, draw(st.integers(1, max(1, m))), m)
+    return y, qid, p, rng.standard_normal(m)
+
+
+@given(scored_problems(120), st.sampled_from(["pair", "item", "query"]), st.sampled_from([1.0, 0.3, 0.0]))
+def test_statistics_of_scored_pairs(problem, weighting, margin):
+    y, qid, p, v = problem
+    pairs = ScoredPairs(y, encode_queries(qid, len(y)), weighting)
+    listed = untied_pairs(y, qid, weighting)
+    assert pairs.n_pairs == len(listed[0])
+    check_statistics(pairs, listed, p, v, margin)
+
+
+@given(scored_problems(600), st.integers(1, 3))
+def test_threads_share_queries_and_the_stretches_of_one(problem, n_threads):
+    y, qid, p, v = problem
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(losses, "_PIECE", 16)
+        patch.setattr(losses, "_LARGE_NODE", 60)
+        patch.setattr(losses, "_LONG_QUERY", 40)
+        pairs = ScoredPairs(y, encode_queries(qid, len(y)), n_threads=n_threads)
+        check_statistics(pairs, untied_pairs(y, qid), p, v)
+        counts = pairs.counts(p)
+        np.testing.assert_array_equal(counts[0], pairs.violations(p).worse)
+        np.testing.assert_array_equal(counts[1], pairs.violations(p).better)
+
+
+def test_deep_tree_of_distinct_scores():
+    rng = np.random.default_rng(0)
+    m = 4000  # three levels of the tree
+    y, v = rng.permutation(m).astype(float), rng.standard_normal(m)
+    p = 1e-3 * y + rng.standard_normal(m)
+    pairs = ScoredPairs(y, one_group(m), n_threads=1)
+    violated = (y[:, None] < y) & (p[None, :] < p[:, None] + 1.0)
+    found = pairs.violations(p)
+    np.testing.assert_array_equal(found.worse, violated.sum(axis=1))
+    np.testing.assert_array_equal(found.better, violated.sum(axis=0))
+    expected = (found.worse + found.better) * v - violated @ v - violated.T @ v
+    np.testing.assert_allclose(found.laplacian(v), expected, rtol=1e-10, atol=1e-8)
+    assert pairs._digits.shape[0] >= 2
+
+
+def test_predictions_that_differ_only_in_their_last_bits():
+    """The sort by leading bits puts these in a wrong order; they still have to come out right."""
+    rng = np.random.default_rng(1)
+    m = 300
+    y = rng.standard_normal(m)
+    p = 1e9 * (1.0 + np.finfo(float).eps * rng.integers(0, 2**18, m))
+    for long_query in (10, 10_000):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(losses, "_LONG_QUERY", long_query)
+            pairs = ScoredPairs(y, one_group(m))
+            check_statistics(pairs, untied_pairs(y, np.zeros(m)), p, rng.standard_normal(m), margin=1e-4)
+
+
+def test_signed_zeros_are_tied():
+    y, p = np.array([0.0, 1.0, 2.0]), np.array([0.0, -0.0, 0.0])
+    found = ScoredPairs(y, one_group(3)).violations(p, margin=0.0)
+    assert found.worse.sum() == 0
+
+
+def test_an_older_point_can_still_be_asked():
+    rng = np.random.default_rng(2)
+    y, p, other, v = rng.standard_normal((4, 50))
+    pairs = ScoredPairs(y, one_group(50))
+    first = pairs.violations(p)
+    expected = first.laplacian(v)
+    pairs.violations(other).laplacian(v)
+    np.testing.assert_allclose(first.laplacian(v), expected, rtol=1e-12)
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_statistics_of_listed_pairs(seed, weighted):
+    rng = np.random.default_rng(seed)
+    m, n_pairs = rng.integers(2, 12), rng.integers(1, 40)
+    better = rng.integers(0, m, n_pairs)
+    worse = (better + rng.integers(1, m, n_pairs)) % m
+    weight = rng.random(n_pairs) if weighted else None
+    pairs = ListedPairs(m, np.stack([better, worse], axis=1), weight)
+    p, v = rng.standard_normal((2, m))
+    check_statistics(pairs, (worse, better, np.ones(n_pairs) if weight is None else weight), p, v)
+
+
+@given(scored_problems(40))
+def test_losses_and_gradients(problem):
+    y, qid, p, _ = problem
+    p = np.clip(p, -1e4, 1e4)
+    pairs = ScoredPairs(y, encode_queries(qid, len(y)), "item")
+    worse, better, weight = untied_pairs(y, qid, "item")
+    slack = np.maximum(1.0 - p[better] + p[worse], 0.0)
+    scale = 1e-12 * (1.0 + weight @ (1.0 + np.abs(p[better]) + np.abs(p[worse])) ** 2)
+    value, _ = hinge(pairs.violations(p))
+    assert value == pytest.approx(weight @ slack, rel=1e-9, abs=scale)
+    value, gradient = squared_hinge(pairs.violations(p))
+    assert value == pytest.approx(weight @ slack**2, rel=1e-9, abs=scale)
+    expected = np.bincount(worse, 2 * weight * slack, len(y)) - np.bincount(
+        better, 2 * weight * slack, len(y)
+    )
+    np.testing.assert_allclose(gradient, expected, rtol=1e-9, atol=scale)
+
+
+@given(scored_problems(40), st.sampled_from([1.0, 0.2, 1e-3]))
+def test_rounded_hinge(problem, width):
+    y, qid, p, v = problem
+    p = np.clip(p, -100, 100)
+    pairs = ScoredPairs(y, encode_queries(qid, len(y)))
+    worse, better, weight = untied_pairs(y, qid)
+    slack = 1.0 - p[better] + p[worse]
+    slope = np.clip(slack / width, 0.0, 1.0)
+    rounded = np.where(slack < width, slope * slack / 2, slack - width / 2)
+    found = RoundedHinge(pairs, p, width)
+    atol = 1e-9 * (1.0 + np.abs(slack).sum()) / width
+    assert found.value == pytest.approx(rounded.sum(), rel=1e-9, abs=atol)
+    assert found.hinge == pytest.approx(np.maximum(slack, 0).sum(), rel=1e-9, abs=atol)
+    assert found.slopes == pytest.approx(slope.sum(), rel=1e-9, abs=atol)
+    expected = np.bincount(worse, slope, len(y)) - np.bincount(better, slope, len(y))
+    np.testing.assert_allclose(found.gradient, expected, rtol=1e-8, atol=atol)
+    outer = violation_statistics((worse, better, weight), p, v)[2]
+    inner = violation_statistics((worse, better, weight), p, v, 1.0 - width)[2]
+    np.testing.assert_allclose(found.curvature(v), (outer - inner) / width, rtol=1e-8, atol=atol)
+
+
+def test_curvature_is_the_derivative_of_the_gradient():
+    rng = np.random.default_rng(3)
+    y, p, v = rng.standard_normal((3, 30))
+    pairs = ScoredPairs(y, one_group(30))
+    step = 1e-6
+    for loss_at in (lambda q: SquaredHinge(pairs, q), lambda q: RoundedHinge(pairs, q, 0.5)):
+        change = (loss_at(p + step * v).gradient - loss_at(p - step * v).gradient) / (2 * step)
+        np.testing.assert_allclose(loss_at(p).curvature(v), change, rtol=1e-5, atol=1e-5)
+
+
+def test_unknown_weighting_is_refused():
+    with pytest.raises(ValueError, match="weighting must be"):
+        ScoredPairs(np.arange(3.0), one_group(3), "rows")
