@@ -14,7 +14,7 @@ from scipy.stats import norm
 
 from _harness import arguments, write_results
 from preflearn import RLS
-from preflearn.model_selection.estimates import estimate_auc
+from preflearn.model_selection import estimate_auc
 
 # rows, share of positives, features, shift of the first feature
 SETTINGS = [
@@ -56,8 +56,8 @@ def coverage(rows: int, share: float, features: int, shift: float, data_sets: in
         "data_sets": data_sets,
         "true_auc": float(np.mean(truths)),
         "mean_estimate": float(np.mean(estimates)),
-        "coverage": {name: held[name] / data_sets for name in HALVINGS},
-        "mean_width": {name: width[name] / data_sets for name in HALVINGS},
+        "coverage": {name: float(held[name] / data_sets) for name in HALVINGS},
+        "mean_width": {name: float(width[name] / data_sets) for name in HALVINGS},
     }
 
 

@@ -21,8 +21,7 @@ import numpy as np
 from sklearn.base import clone
 
 from _harness import best_of, write_results
-from preflearn import RankRLS
-from preflearn.estimators.ranksvm import RankSVM
+from preflearn import RankRLS, RankSVM
 from preflearn.io import read_ranking
 from preflearn.metrics import concordance, ndcg
 

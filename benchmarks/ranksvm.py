@@ -23,8 +23,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from _harness import best_of, peak_memory, report, write_results
+from preflearn import RankSVM
 from preflearn.comparisons.grouping import one_group
-from preflearn.estimators.ranksvm import RankSVM
 from preflearn.losses.pairs import ScoredPairs
 
 ACCURACY = 1e-3
@@ -191,7 +191,7 @@ def pairs(repeats: int, quick: bool) -> dict:
 
 
 def bundle(
-    X: np.ndarray, y: np.ndarray, alpha: float, accuracy: float, max_iter: int = 2_000
+    X: np.ndarray, y: np.ndarray, alpha: float, accuracy: float, max_iter: int = 300
 ) -> tuple[float, int]:
     """Cutting planes for the hinge: lower bound Σ_k max(a_k·w + b_k) + alpha ‖w‖², minimised by its "
     "dual on a simplex."""
@@ -234,11 +234,11 @@ def _simplex_qp(Q: np.ndarray, b: np.ndarray, start: np.ndarray) -> np.ndarray:
 
 
 def hinge(repeats: int, quick: bool) -> list[dict]:
-    m = 2_000 if quick else 50_000
+    m = 2_000 if quick else 20_000
     X, y = dense_data(m)
     results = []
     # The bundle method needs 1 / (alpha x accuracy) steps: relative to the number of pairs, a mild alpha.
-    for share in (1e-2, 1e-4):
+    for share in (1e-2, 1e-3):
         alpha = share * m * (m - 1) / 2
         ours = fit(X, y, alpha, "hinge")
         seconds = best_of({"rounded Newton": lambda a=alpha: fit(X, y, a, "hinge")}, repeats=repeats)
@@ -266,7 +266,7 @@ def main() -> None:
     for name in options.only:
         result = QUESTIONS[name](options.repeats, options.quick)
         results += result if isinstance(result, list) else [result] if result else []
-    if not options.quick and set(options.only) == set(QUESTIONS):
+    if not options.quick:
         write_results("ranksvm", *results)
 
 

@@ -74,21 +74,25 @@ def skip_inherited_from_scikit_learn(
     return True if str(getattr(member, "__module__", "")).startswith("sklearn.") else None
 
 
-def escape_names_of_attributes(
-    app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]
-) -> None:
-    """A name such as ``coef_`` in the plain text of a docstring would be read as a link; examples stay as they are."""
-    in_example = False
+def escape_plain_text(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """In the text of a docstring ``coef_`` is no link and ``|f|`` no substitution; examples and formulas stay."""
+    in_example, formula = False, None
     for number, line in enumerate(lines):
+        indent = len(line) - len(line.lstrip())
+        if line.strip() and formula is not None and indent <= formula:
+            formula = None
+        if line.lstrip().startswith(".. math::"):
+            formula = indent
         in_example = bool(line.strip()) and (in_example or line.lstrip().startswith(">>>"))
-        if not in_example:
+        if not in_example and formula is None:
             parts = re.split(r"(``.*?``|`.*?`)", line)
             parts[::2] = [
-                re.sub(r"(\b[A-Za-z]\w*)_(?=[\s,.;:)\]*]|$)", r"\1\\_", part) for part in parts[::2]
+                re.sub(r"(\b[A-Za-z]\w*)_(?=[\s,.;:)\]*]|$)", r"\1\\_", part).replace("|", r"\|")
+                for part in parts[::2]
             ]
             lines[number] = "".join(parts)
 
 
 def setup(app: Any) -> None:
     app.connect("autodoc-skip-member", skip_inherited_from_scikit_learn)
-    app.connect("autodoc-process-docstring", escape_names_of_attributes, priority=900)
+    app.connect("autodoc-process-docstring", escape_plain_text, priority=900)

@@ -17,8 +17,7 @@ step and watches both.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from preflearn import RankRLS
-from preflearn.estimators.ranksvm import RankSVM, RankSVMCV
+from preflearn import RankRLS, RankSVM, RankSVMCV
 
 rng = np.random.default_rng(0)
 weights = rng.standard_normal(10)

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(
     path
     for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
-    if not {"_build", "generated"} & set(path.parts)
+    if not {"_build", "generated", "gallery"} & set(path.parts)
 )
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 FENCE = re.compile(r"^(?P<ticks>`{3,}|~{3,})(?P<language>.*)$")

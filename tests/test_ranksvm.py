@@ -15,7 +15,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from oracles import ranksvm_minimum, ranksvm_objective, untied_pairs
-from preflearn.estimators.ranksvm import RankSVM, RankSVMCV
+from preflearn import RankSVM, RankSVMCV
 from preflearn.metrics import concordance
 from strategies import ranking_problems
 

@@ -254,6 +254,8 @@ class QueryComparisons(Comparisons):
         if h >= n:
             raise ValueError("All rows would leave the global ranking: nothing is left to train on.")
         rest = query_weights(self.weighting, np.array([n - h]), np.array([(n - h) * (n - h - 1) // 2]))
+        if rest[0] == 0:
+            raise ValueError("Only one row would be left of the global ranking: nothing is left to compare.")
         return float(rest[0] * (n - h) / self._outer[0])
 
 

@@ -145,7 +145,7 @@ class RankSVM(_PairLossModel):
     random_state : int, RandomState or None
         For the draw of basis vectors.
     loss : {"squared_hinge", "hinge"}, default="squared_hinge"
-        The squared hinge is smooth and takes a handful of Newton steps. The hinge takes two to four times as long.
+        The squared hinge is smooth and takes a handful of Newton steps. The hinge takes two to three times as long.
     weighting : {"pair", "item", "query"}, default="pair"
         Every pair once; the pairs of a query of n_q rows scaled by 1 / n_q; or every query the same total.
     tol : float, default=1e-4

@@ -44,6 +44,7 @@ def run(
     *,
     sizes: Sequence[int] = (30, 60, 120, 240),
     positives: Sequence[float] = (0.5, 0.1),
+    signals: Sequence[bool] = (False, True),
     trials: int = 200,
     alpha: float = 1.0,
     seed: int = 0,
@@ -57,6 +58,8 @@ def run(
         Rows of a data set.
     positives : sequence of float
         Shares of positive rows.
+    signals : sequence of bool
+        Without signal, with it, or both.
     trials : int, default=200
         Data sets for each setting.
     alpha : float, default=1.0
@@ -71,7 +74,7 @@ def run(
     """
     start = time.perf_counter()
     rows = []
-    settings = [(signal, share, size) for signal in (False, True) for share in positives for size in sizes]
+    settings = [(signal, share, size) for signal in signals for share in positives for size in sizes]
     for signal, share, size in settings:
         # A setting draws the same data whatever other settings are run.
         rng = np.random.default_rng([seed, signal, round(1000 * share), size])
@@ -95,6 +98,7 @@ def run(
         settings={
             "sizes": list(sizes),
             "positives": list(positives),
+            "signals": list(signals),
             "trials": trials,
             "alpha": alpha,
             "seed": seed,
@@ -201,6 +205,10 @@ def _findings(rows: list[dict[str, Any]]) -> Iterator[str]:
 def _draw(report: ExperimentReport, axes: Any = None) -> Any:
     import matplotlib.pyplot as plt
 
+    if all(row["signal"] == "yes" for row in report.rows):
+        raise ValueError(
+            "the figure shows data without signal, whose truth is 0.5: run with signals=(False, True)."
+        )
     shares = list(dict.fromkeys(row["positive"] for row in report.rows))
     if axes is None:
         _, axes = plt.subplots(

@@ -172,9 +172,11 @@ def _draw(report: ExperimentReport, axes: Any = None) -> Any:
         _, axes = plt.subplots(figsize=(5.2, 3.4), layout="constrained")
     alphas = [row["alpha"] for row in report.rows]
     axes.semilogx(alphas, [row["left in"] for row in report.rows], "o-", ms=3, color="C3", label="left in")
-    axes.semilogx(alphas, [row["taken out"] for row in report.rows], "o-", ms=3, color="C0", label="taken out")
+    axes.semilogx(
+        alphas, [row["taken out"] for row in report.rows], "o-", ms=3, color="C0", label="taken out"
+    )
     axes.set_xlabel("alpha")
     axes.set_ylabel("estimated mean squared error")
     axes.set_ylim(bottom=0)
-    axes.legend(title="held-out basis vectors")
+    axes.legend(title="held-out basis vectors", loc="upper right")
     return axes.figure

@@ -291,7 +291,10 @@ class ScoredPairs:
         self._group_of = (np.cumsum(new_tie) - 1).astype(np.int32)
         self._slot_of = np.full(self.n_rows, -1, dtype=np.int32)
         self._slot_of[rows] = np.arange(n_slots)
-        self._members = groups.order[in_pairs[groups.codes[groups.order]]].astype(np.int32)
+        if groups.n_groups == 1:  # no sort needed to bring one query together
+            self._members = np.arange(n_slots, dtype=np.int32)
+        else:
+            self._members = groups.order[in_pairs[groups.codes[groups.order]]].astype(np.int32)
         tie_starts = np.append(np.flatnonzero(new_tie), n_slots)
         query_ties = np.append(self._group_of[new_query], tie_starts.shape[0] - 1).astype(np.int64)
         self._weigh(rows, tie_starts, query_ties, weighting)

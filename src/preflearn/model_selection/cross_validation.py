@@ -147,13 +147,37 @@ class LearningProblem:
         self._refuse_parts_of_weighted_queries(folds)
         parts = []
         for task, machine in machines or self.machines(many_alphas=len(alphas) > 1):
-            predictions = (
-                self._refit(folds, alphas, task, on_fold)
-                if machine is None
-                else machine.predict(folds.leaving, alphas, on_fold=on_fold)
-            )
+            predictions = self.predict_folds(task, machine, folds.leaving, alphas, on_fold)
             parts.append(folds.collect(predictions, self.n_rows))
         return np.concatenate(parts, axis=2)
+
+    def predict_folds(
+        self, task: Comparisons, machine: HoldOut | None, folds, alphas, on_fold=None
+    ) -> list[np.ndarray]:
+        """Predictions of each fold by algebra, or by refitting where only that is exact."""
+        if machine is None:
+            return self._refit(folds, alphas, task, on_fold)
+        if not self._basis_must_be_refitted():
+            return machine.predict(folds, alphas, on_fold=on_fold)
+        feature_map = self.feature_map()
+        assert feature_map is not None
+        touched = [bool(np.isin(fold, feature_map.basis_indices_).any()) for fold in folds]
+        plain = [fold for fold, touches in zip(folds, touched, strict=True) if not touches]
+        easy = iter(machine.predict(plain, alphas) if plain else [])
+        predictions = []
+        for number, (fold, touches) in enumerate(zip(folds, touched, strict=True)):
+            predictions.append(self._refit([fold], alphas, task)[0] if touches else next(easy))
+            if on_fold is not None:
+                on_fold(number + 1)
+        return predictions
+
+    def _basis_must_be_refitted(self) -> bool:
+        """Whether K_RR is so near to singular that what leaves with a basis vector is lost in rounding.
+
+        With linearly dependent basis vectors another one may even span what a held-out one did.
+        """
+        feature_map = self.feature_map()
+        return feature_map is not None and not feature_map.factor_.well_conditioned
 
     def _refuse_parts_of_weighted_queries(self, folds: Folds) -> None:
         if getattr(self.estimator, "weighting", None) != "query" or self.queries.n_groups == 1:
@@ -208,21 +232,20 @@ class LearningProblem:
             self._feature_map = self.estimator._reduced_set(self.X, self.kernel)
         return self._feature_map
 
-    def _reduced(self, feature_map: NystromMap, task: Comparisons) -> HoldOut | None:
-        if feature_map.rank_ < feature_map.basis_indices_.shape[0]:
-            return None  # dependent basis vectors: another one may span what a held-out one did
+    def _reduced(self, feature_map: NystromMap, task: Comparisons) -> HoldOut:
+        leaves = not self._basis_must_be_refitted()
         return FeatureHoldOut(
             feature_map._features(self.X, self.kernel).astype(np.float64, copy=False),
             task,
             intercept=self.intercept,
-            factor=feature_map.factor_,
-            basis_indices=feature_map.basis_indices_,
+            factor=feature_map.factor_ if leaves else None,
+            basis_indices=feature_map.basis_indices_ if leaves else None,
         )
 
-    def _refit(self, folds: Folds, alphas, task: Comparisons, on_fold) -> list[np.ndarray]:
+    def _refit(self, folds, alphas, task: Comparisons, on_fold=None) -> list[np.ndarray]:
         """Train on the remaining rows, fold by fold and alpha by alpha."""
         predictions = []
-        for number, left in enumerate(folds.leaving):
+        for number, left in enumerate(folds):
             rest = rows_outside(self.n_rows, left)
             values = [self._refit_one(task.take(rest), rest, left, alpha) for alpha in alphas]
             predictions.append(np.stack(values))

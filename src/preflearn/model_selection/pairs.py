@@ -20,7 +20,6 @@ from ..estimators.validation import read_alpha, read_pairs, read_per_pair
 from ..kernels.functions import n_items
 from ..solvers.progress import Counter
 from .cross_validation import LearningProblem, refit_and_predict
-from .folds import Folds
 from .tally import PairTally, tally_pairs
 
 
@@ -103,11 +102,11 @@ def leave_pair_out_tally(estimator, X, y, *, groups=None, verbose=0) -> PairTall
 
 
 def _pair_system(problem: LearningProblem, task, alpha: float):
-    """The closed form of all pairs, or None when basis vectors have to leave with them."""
+    """The closed form of all pairs, or None when basis vectors may have to leave with them."""
     if problem.feature_map() is None and not _has_features(problem):
         return dual_pair_system(problem._kernel_matrix(), task, alpha)
     source = problem.hold_out(task, many_alphas=False)
-    if not isinstance(source, FeatureHoldOut) or source._basis_of_row is not None:
+    if not isinstance(source, FeatureHoldOut) or problem.feature_map() is not None:
         return None
     return feature_pair_system(source, alpha)
 
@@ -126,7 +125,7 @@ def _predict_pairs(problem: LearningProblem, pairs, alpha: float, groups, verbos
         if system is not None:
             return _with_intercept(problem, pairs, system.predictions(pairs))
         source = problem.hold_out(task, many_alphas=False)
-        if isinstance(source, FeatureHoldOut):
+        if isinstance(source, FeatureHoldOut) and source._basis_of_row is not None:
             return _with_intercept(problem, pairs, reduced_pair_predictions(source, pairs, alpha))
     return _hold_out_each(problem, pairs, alpha, groups, verbose)
 
@@ -150,10 +149,7 @@ def _hold_out_each(problem: LearningProblem, pairs, alpha, groups, verbose) -> n
     counter = Counter("leave_pair_out", len(folds), "training sets", verbose)
     task = problem.tasks()[0]
     machine = problem.hold_out(task, many_alphas=False)
-    if machine is None:
-        predictions = problem._refit(Folds(folds, folds), [alpha], task, counter)
-    else:
-        predictions = machine.predict(folds, [alpha], on_fold=counter)
+    predictions = problem.predict_folds(task, machine, folds, [alpha], counter)
     out = np.empty((pairs.shape[0], 2))
     place = np.empty(problem.n_rows, dtype=np.int64)
     for number, fold in enumerate(folds):

@@ -110,13 +110,11 @@ def _default_cv(cv: Any, qid: Any, groups: Any, n_rows: int) -> Any:
 
 def _permuted(y: np.ndarray, queries: Groups, n_permutations: int, rng) -> np.ndarray:
     """The scores as they are, then permuted inside queries, one column each."""
-    Y = np.empty((y.shape[0], n_permutations + 1))
-    Y[:, 0] = y
-    base = queries.order
-    for k in range(n_permutations):
-        order = rng.permutation(y.shape[0])
-        shuffled = order[np.argsort(queries.codes[order], kind="stable")]
-        Y[base, k + 1] = y[shuffled]
+    generator = np.random.default_rng(rng.randint(np.iinfo(np.int32).max))
+    Y = np.repeat(y[:, None], n_permutations + 1, axis=1)
+    for query in range(queries.n_groups):
+        rows = queries.rows(query)
+        Y[rows, 1:] = generator.permuted(Y[rows, 1:], axis=0)
     return Y
 
 
