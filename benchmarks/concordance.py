@@ -3,16 +3,10 @@
     python benchmarks/concordance.py
 
 One million rows in ten thousand queries in random row order: at most 3 times one ``np.argsort`` of the scores. The
-other metrics, one global ranking and the peers of scikit-learn and SciPy are measured in the same run, and so is
-the first call of a process, with and without the compiled loops on disk.
+other metrics, one global ranking and the peers of scikit-learn and SciPy are measured in the same run.
 """
 
 from __future__ import annotations
-
-import os
-import subprocess
-import sys
-import tempfile
 
 import numpy as np
 from scipy.stats import kendalltau
@@ -20,23 +14,6 @@ from sklearn.metrics import roc_auc_score
 
 from _harness import arguments, best_of, report, write_results
 from preflearn.metrics import average_precision, concordance, err, kendall_tau, ndcg
-
-FIRST_CALL = """
-import time
-from preflearn.metrics import concordance
-start = time.perf_counter()
-concordance([0, 1, 2], [0.1, 0.5, 0.2])
-print(time.perf_counter() - start)
-"""
-
-
-def first_call(cache: str) -> float:
-    """Seconds of the first `concordance` of a new process, Numba's import included."""
-    environment = {**os.environ, "NUMBA_CACHE_DIR": cache}
-    done = subprocess.run(
-        [sys.executable, "-c", FIRST_CALL], env=environment, capture_output=True, text=True, check=True
-    )
-    return float(done.stdout)
 
 
 def main() -> None:
@@ -83,17 +60,8 @@ def main() -> None:
     )
     ranking = report("One global ranking", seconds, baseline="np.argsort(scores)", note=f"{m:,} rows")
 
-    with tempfile.TemporaryDirectory() as cache:
-        compiling = first_call(cache)
-        cached = min(first_call(cache) for _ in range(options.repeats))
-    start = report(
-        "The first call of a process",
-        {"one second": 1.0, "loops compiled": compiling, "loops on disk": cached},
-        baseline="one second",
-        limits={"loops compiled": 10.0, "loops on disk": 1.0},
-    )
     if not options.quick:
-        write_results("concordance", queries, ranking, start)
+        write_results("concordance", queries, ranking)
 
 
 if __name__ == "__main__":

@@ -144,7 +144,7 @@ def _show(console: Console, result: dict[str, Any]) -> None:
     data = result["data"]
     console.print(
         f"\n[bold]A fictitious shop[/]: {data['rows']} search results with {len(data['features'])} features, "
-        f"graded 0 to 4.\nLearned from {data['training_queries']} queries, measured on "
+        f"graded 0 to 4. Learned from {data['training_queries']} queries, measured on "
         f"{data['held_out_queries']} others; alpha chosen by 3-fold cross-validation over whole queries.\n"
     )
     table = Table(title="Held-out queries", title_justify="left", title_style="bold")
@@ -156,9 +156,9 @@ def _show(console: Console, result: dict[str, Any]) -> None:
         table.add_row(row["model"], alpha, f"{row['concordance']:.3f}", f"{row['ndcg_at_10']:.3f}")
     console.print(table)
     console.print(
-        "Concordance: share of item pairs of a query put in the right order; 0.5 is chance.\n"
-        "The judges are kinder in some queries than in others. Regression takes that for an effect of the\n"
-        "features; RankRLS compares items within their query only. The RBF kernel adds what is not linear.\n"
+        "Concordance is the share of pairs of a query that come out in the right order; 0.5 is chance. The judges "
+        "are kinder in some queries than in others. Regression takes that for an effect of the features; RankRLS "
+        "compares items within their query only. The RBF kernel adds what is not linear.\n"
     )
     example = result["example"]
     table = Table(

@@ -240,5 +240,5 @@ def _draw(report: ExperimentReport, axes: Any = None) -> Any:
         axes[1, column].set_xticks(ticks, [str(tick) for tick in ticks])
     axes[0, 0].set_ylabel("mean estimate (truth: 0.5)")
     axes[1, 0].set_ylabel("spread of the deviation")
-    axes[0, 0].legend(fontsize="small")
+    axes[1, 0].legend(fontsize="small")
     return axes[0, 0].figure

@@ -358,13 +358,13 @@ def partition(source, target, digit, entered, low, high, places):
 
 
 @njit(**_OPTIONS)
-def write_out(rows, low, high, settled):
-    """What the rows low..high gathered, to their slots."""
+def write_out(rows, low, high, row_of, settled):
+    """What the rows low..high gathered, to the rows of the data."""
     for k in range(low, high):
-        slot = rows[k].slot
-        settled[slot].q = rows[k].q
-        settled[slot].c = rows[k].c
-        settled[slot].d = rows[k].d
+        row = row_of[rows[k].slot]
+        settled[row].q = rows[k].q
+        settled[row].c = rows[k].c
+        settled[row].d = rows[k].d
 
 
 # ---------------------------------------------------------------- whole subtrees
@@ -398,7 +398,7 @@ def settle_all_pairs(p, v, group, n, margin, want, c, d, q):
 
 
 @njit(**_OPTIONS)
-def settle_subtrees(nodes, tree, group_of, digits, even, odd, digit, entered, margin, want, settled):
+def settle_subtrees(nodes, tree, group_of, row_of, digits, even, odd, digit, entered, margin, want, settled):
     """Settle every pair below the given nodes, whose rows lie in the buffer of their level."""
     begin, end, level, first_bound, n_children, bounds, child = tree
     above, below = np.empty(LANES), np.empty(LANES)
@@ -430,10 +430,10 @@ def settle_subtrees(nodes, tree, group_of, digits, even, odd, digit, entered, ma
                     near_d[k] = 0.0 if want == SUMS else np.float64(row.d)
                 settle_all_pairs(near_p, near_v, near_group, n, margin, want, near_c, near_d, near_q)
                 for k in range(n):
-                    slot = source[low + k].slot
-                    settled[slot].q = near_q[k]
-                    settled[slot].c = np.int32(near_c[k])
-                    settled[slot].d = np.int32(near_d[k])
+                    out = row_of[source[low + k].slot]
+                    settled[out].q = near_q[k]
+                    settled[out].c = np.int32(near_c[k])
+                    settled[out].d = np.int32(near_d[k])
                 continue
             above[:] = 0.0
             below[:] = 0.0
@@ -455,36 +455,26 @@ def settle_subtrees(nodes, tree, group_of, digits, even, odd, digit, entered, ma
                     stack[depth] = child[first + k]
                     depth += 1
                 else:
-                    write_out(target, bounds[first + k], bounds[first + k + 1], settled)
+                    write_out(target, bounds[first + k], bounds[first + k + 1], row_of, settled)
 
 
 # ---------------------------------------------------------------- back to the rows
 
 
 @njit(**_OPTIONS)
-def finish_counts(settled, slot_of, weight, p, low, high, worse, better, laplacian_p):
-    """Weighted counts and L p of the rows low..high; a row without a slot is in no pair."""
+def finish_counts(settled, weight, p, low, high, worse, better, laplacian_p):
+    """Weighted counts and L p of the rows low..high."""
     for row in range(low, high):
-        slot = slot_of[row]
-        if slot < 0:
-            worse[row] = 0.0
-            better[row] = 0.0
-            laplacian_p[row] = 0.0
-        else:
-            w = weight[row] if weight.shape[0] else 1.0
-            c, d = settled[slot].c, settled[slot].d
-            worse[row] = w * c
-            better[row] = w * d
-            laplacian_p[row] = w * ((c + d) * p[row] - settled[slot].q)
+        w = weight[row] if weight.shape[0] else 1.0
+        c, d = settled[row].c, settled[row].d
+        worse[row] = w * c
+        better[row] = w * d
+        laplacian_p[row] = w * ((c + d) * p[row] - settled[row].q)
 
 
 @njit(**_OPTIONS)
-def finish_product(settled, slot_of, weight, worse, better, v, low, high, laplacian_v):
+def finish_product(settled, weight, worse, better, v, low, high, laplacian_v):
     """L v of the rows low..high."""
     for row in range(low, high):
-        slot = slot_of[row]
-        if slot < 0:
-            laplacian_v[row] = 0.0
-        else:
-            w = weight[row] if weight.shape[0] else 1.0
-            laplacian_v[row] = (worse[row] + better[row]) * v[row] - w * settled[slot].q
+        w = weight[row] if weight.shape[0] else 1.0
+        laplacian_v[row] = (worse[row] + better[row]) * v[row] - w * settled[row].q

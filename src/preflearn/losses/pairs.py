@@ -291,6 +291,7 @@ class ScoredPairs:
         self._group_of = (np.cumsum(new_tie) - 1).astype(np.int32)
         self._slot_of = np.full(self.n_rows, -1, dtype=np.int32)
         self._slot_of[rows] = np.arange(n_slots)
+        self._row_of = rows.astype(np.int32)
         if groups.n_groups == 1:  # no sort needed to bring one query together
             self._members = np.arange(n_slots, dtype=np.int32)
         else:
@@ -334,7 +335,7 @@ class ScoredPairs:
         self._pool = ThreadPoolExecutor(n_threads) if n_threads > 1 and n_slots > _PIECE else None
         self._large, self._pieces = self._divide(n_queries)
         self._even, self._odd = np.empty(n_slots, loops.ROW), np.empty(n_slots, loops.ROW)
-        self._settled = np.empty(n_slots, loops.SETTLED)
+        self._settled = np.zeros(self.n_rows, loops.SETTLED)  # rows without a pair stay at zero
         self._digit = np.empty(n_slots, np.uint8)
         self._keys = np.empty(n_slots, np.int64)
         self._order = np.empty(n_slots, np.int32)
@@ -374,7 +375,7 @@ class ScoredPairs:
         worse, better, product = (np.empty(self.n_rows) for _ in range(3))
         self._map(
             lambda low, high: loops.finish_counts(
-                self._settled, self._slot_of, self._weight, p, low, high, worse, better, product
+                self._settled, self._weight, p, low, high, worse, better, product
             ),
             *self._stretches(0, self.n_rows),
         )
@@ -386,9 +387,7 @@ class ScoredPairs:
         self._sort(p)
         self._settle(p, margin, loops.COUNTS)
         worse, better, unused = (np.empty(self.n_rows) for _ in range(3))
-        loops.finish_counts(
-            self._settled, self._slot_of, self._weight, p, 0, self.n_rows, worse, better, unused
-        )
+        loops.finish_counts(self._settled, self._weight, p, 0, self.n_rows, worse, better, unused)
         return worse, better
 
     def _laplacian(self, violations: _SortedViolations, v: np.ndarray) -> np.ndarray:
@@ -399,7 +398,7 @@ class ScoredPairs:
         degrees = (violations.worse, violations.better)
         self._map(
             lambda low, high: loops.finish_product(
-                self._settled, self._slot_of, self._weight, *degrees, v, low, high, product
+                self._settled, self._weight, *degrees, v, low, high, product
             ),
             *self._stretches(0, self.n_rows),
         )
@@ -481,7 +480,8 @@ class ScoredPairs:
         )
         for node in self._large:
             self._settle_large(node, margin, want, entered)
-        layout = (self._tree, self._group_of, self._digits, self._even, self._odd, self._digit, entered)
+        buffers = (self._even, self._odd, self._digit, entered)
+        layout = (self._tree, self._group_of, self._row_of, self._digits, *buffers)
         self._map(
             lambda nodes: loops.settle_subtrees(nodes, *layout, margin, want, self._settled), self._pieces
         )
@@ -528,7 +528,9 @@ class ScoredPairs:
         children = bounds[first : first + width + 1]
         alone = np.flatnonzero(child[first : first + width] < 0)
         self._map(
-            lambda a, b: loops.write_out(target, a, b, self._settled), children[alone], children[alone + 1]
+            lambda a, b: loops.write_out(target, a, b, self._row_of, self._settled),
+            children[alone],
+            children[alone + 1],
         )
 
 
