@@ -82,10 +82,7 @@ def counted_pairs(y, qid, *, cost="magnitude", ties="include"):
     """Every pair (i, j), j < i, of the same query that is counted."""
     tied_count = cost == "magnitude" and ties == "include"
     return [
-        (i, j)
-        for i in range(len(y))
-        for j in range(i)
-        if qid[i] == qid[j] and (tied_count or y[i] != y[j])
+        (i, j) for i in range(len(y)) for j in range(i) if qid[i] == qid[j] and (tied_count or y[i] != y[j])
     ]
 
 
@@ -150,7 +147,10 @@ def reduced_set_solution(K_MR, K_RR, L, b, alpha):
 
 def positions(scores, qid):
     """1 + the number of better rows of the same query."""
-    return [1 + sum(qid[j] == qid[i] and scores[j] > scores[i] for j in range(len(scores))) for i in range(len(scores))]
+    return [
+        1 + sum(qid[j] == qid[i] and scores[j] > scores[i] for j in range(len(scores)))
+        for i in range(len(scores))
+    ]
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -206,7 +206,9 @@ def order_program_whole(K, y, alpha, order_weight, epsilon, statements):
     tight = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
     for presolve in (True, False):
         options = {**tight, "presolve": presolve}
-        result = linprog(cost, A_ub=np.array(rows), b_ub=limits, bounds=bounds, method="highs", options=options)
+        result = linprog(
+            cost, A_ub=np.array(rows), b_ub=limits, bounds=bounds, method="highs", options=options
+        )
         if result.status == 0:
             return unit * result.fun
     raise AssertionError(result.message)
@@ -217,12 +219,12 @@ def order_program_whole(K, y, alpha, order_weight, epsilon, statements):
 # ------------------------------------------------------------------------------------------------------------------
 
 
-class LetorFault(Exception):
+class LetorError(Exception):
     """The line of the first fault, from 1."""
 
 
 def letor_rows(data, *, missing=None, allow_unknown=False):
-    """[(line, target, query or None, {index: value}, comment)], or LetorFault."""
+    """[(line, target, query or None, {index: value}, comment)], or LetorError."""
     import re
 
     number = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -233,7 +235,7 @@ def letor_rows(data, *, missing=None, allow_unknown=False):
             return float(text)
         if text.lower() in nothing and instead is not None:
             return instead
-        raise LetorFault(line)
+        raise LetorError(line)
 
     rows = []
     lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
@@ -245,31 +247,31 @@ def letor_rows(data, *, missing=None, allow_unknown=False):
         if not tokens:
             continue
         if b"\r" in content or b":" in tokens[0]:
-            raise LetorFault(line)
+            raise LetorError(line)
         target = read(tokens.pop(0), line, float("nan") if allow_unknown else None)
         query = None
         if tokens and tokens[0].startswith(b"qid:"):
             token = tokens.pop(0)
             if not re.fullmatch(rb"qid:-?[0-9]{1,18}", token):
-                raise LetorFault(line)
+                raise LetorError(line)
             query = int(token[4:])
         features = {}
         for token in tokens:
             pair = re.fullmatch(rb"([0-9]+):(.+)", token, re.DOTALL)
             if pair is None or not max([0, *features]) < int(pair[1]) <= 2**31 - 2:
-                raise LetorFault(line)
+                raise LetorError(line)
             features[int(pair[1])] = read(pair[2], line, missing)
         if rows and (query is None) != (rows[0][2] is None):
-            raise LetorFault(line)
+            raise LetorError(line)
         try:
             rows.append((line, target, query, features, comment.decode().strip()))
         except UnicodeDecodeError:
-            raise LetorFault(line) from None
+            raise LetorError(line) from None
     if len(rows) > 20 and lines[-1]:  # many rows of one length and a shorter last one without a line end
         lengths = {len(features) for _, _, _, features, _ in rows[:-1]}
         last, *_, features, _ = rows[-1]
         if last == len(lines) and len(lengths) == 1 and len(features) < min(lengths):
-            raise LetorFault(last)
+            raise LetorError(last)
     return rows
 
 
@@ -358,7 +360,9 @@ def concordance_of_query(y, scores, weight=None):
 
 def tau_b_of_query(y, scores):
     concordant, discordant, _, untied_y, untied_scores = pair_counts(y, scores)
-    return (concordant - discordant) / np.sqrt(untied_y * untied_scores) if untied_y * untied_scores else np.nan
+    return (
+        (concordant - discordant) / np.sqrt(untied_y * untied_scores) if untied_y * untied_scores else np.nan
+    )
 
 
 def mean_over_tie_orders(value_of_list, y, scores):
@@ -368,7 +372,8 @@ def mean_over_tie_orders(value_of_list, y, scores):
     rows = sorted(range(len(y)), key=lambda row: -scores[row])
     ties = [list(group) for _, group in groupby(rows, key=lambda row: scores[row])]
     lists = [
-        [y[row] for group in choice for row in group] for choice in product(*(permutations(tie) for tie in ties))
+        [y[row] for group in choice for row in group]
+        for choice in product(*(permutations(tie) for tie in ties))
     ]
     return sum(map(value_of_list, lists)) / len(lists)
 
@@ -462,7 +467,9 @@ def ranksvm_minimum(features, pairs, alpha, loss):
 
     bounds = [(0.0, u if loss == "hinge" else None) for u in weight]
     options = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 1e-15, "gtol": 1e-10, "maxcor": 40}
-    solution = minimize(negative_dual, weight / 2, jac=True, bounds=bounds, method="L-BFGS-B", options=options)
+    solution = minimize(
+        negative_dual, weight / 2, jac=True, bounds=bounds, method="L-BFGS-B", options=options
+    )
     w = differences.T @ solution.x / (2.0 * alpha)
     return ranksvm_objective(features, w, pairs, alpha, loss), -solution.fun
 

@@ -34,7 +34,7 @@ def assert_as_oracle(folder, data, **options):
     """The reader and the oracle find the same rows, or the same line at fault."""
     try:
         rows = oracles.letor_rows(data, **options)
-    except oracles.LetorFault as fault:
+    except oracles.LetorError as fault:
         with pytest.raises(ValueError) as error:
             read_bytes(folder, data, sparse=True, **options)
         assert fault_line(error.value) == fault.args[0], str(error.value)

@@ -62,6 +62,23 @@ def test_pairs_equal_refitting(problem, learner, representation, alpha):
             assert tally.wins[row] == wins[(pairs == row).any(axis=1)].sum()
 
 
+@pytest.mark.parametrize(
+    "representation", [{}, {"kernel": "rbf"}, {"kernel": "rbf", "basis": np.arange(0, 20, 3)}]
+)
+@pytest.mark.parametrize("learner", [RLS, RankRLS])
+def test_equal_rows_are_tied_and_not_ordered_by_rounding(learner, representation):
+    model = learner(**representation)
+    y = np.repeat([0.0, 1.0], 10)
+    assert leave_pair_out_tally(model, np.ones((20, 1)), y).share == 0.5
+    X = np.repeat(np.random.default_rng(0).normal(size=(10, 3)), 2, axis=0)[np.r_[0:20:2, 1:20:2]]
+    # Row k and row k + 10 are equal: each of these pairs counts half, whatever was learned from the others.
+    tally = leave_pair_out_tally(model, X, y)
+    pairs, predictions = leave_pair_out(model, X, y)
+    twins = pairs[:, 1] == pairs[:, 0] + 10
+    won = np.where(twins, 0.5, predictions[:, 1] > predictions[:, 0] + 1e-9)
+    np.testing.assert_allclose(tally.share, won.mean())
+
+
 def test_given_pairs_and_groups():
     rng = np.random.default_rng(0)
     X, y, groups = rng.normal(size=(12, 3)), rng.normal(size=12), np.arange(12) // 2

@@ -1,9 +1,9 @@
 r"""Every pair of rows held out of a global ranking or a regression, without refitting.
 
-Without the rows H = {i, j} the predictions are f_H = f̄ + β_H · v + (t_H + v - Σ v / m) / κ with v = -(R_HH)⁻¹ x_H,
-where R = C (G + λ I)⁻¹ C, x = R t are the dual variables of the model trained on all rows, κ C = S, and β is the mean of K
-over the rows, times S R (`dual_holdout`). Only 2 × 2 systems are left, so all m (m - 1) / 2 pairs cost O(m²). For
-features Z with T = S Z the same holds with λ R = C - T D Tᵀ, block by block.
+Without the rows H = {i, j} the predictions are f_H = f̄ + β_H · v + (t_H + v - Σ v / m) / κ with v = -(R_HH)⁻¹ x_H.
+There R = C (G + λ I)⁻¹ C, x = R t are the dual variables of the model trained on all rows, κ C = S, and β is the mean
+of K over the rows, times S R (`dual_holdout`). Only 2 × 2 systems are left, so all m (m - 1) / 2 pairs cost O(m²).
+For features Z with T = S Z the same holds with λ R = C - T D Tᵀ, block by block.
 
 With a reduced set, basis vectors among the two leave the model too, which adds a column each to the small system.
 """
@@ -62,11 +62,18 @@ class PairSystem:
     R: np.ndarray | None = None
     source: FeatureHoldOut | None = None
 
-    def counts(self, y: np.ndarray) -> np.ndarray:
-        """For each row its held-out pairs with lower and with higher y: right, tied and all; shape (m, 6)."""
+    def counts(self, y: np.ndarray, rounding: float) -> np.ndarray:
+        """For each row its held-out pairs with lower and with higher y: right, tied and all; shape (m, 6).
+
+        Predictions that differ by no more than ``rounding`` are tied: those of equal rows are equal only up to that.
+        """
         from ..loops.holdout import pair_order
 
-        parts = [pair_order(R, first, self.diagonal, self.x, self.t, y) for first, R in self._row_blocks()]
+        tolerance = self.kappa * rounding
+        parts = [
+            pair_order(R, first, self.diagonal, self.x, self.t, y, tolerance)
+            for first, R in self._row_blocks()
+        ]
         return np.concatenate(parts)
 
     def predictions(self, pairs: np.ndarray) -> np.ndarray:

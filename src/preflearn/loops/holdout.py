@@ -102,18 +102,12 @@ def _cholesky_solve(M, rhs, x):
     return smallest
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _held_out_difference(R_ii, R_jj, R_ij, x_i, x_j, t_i, t_j):
-    """f_i - f_j of the model trained without i and j, up to a positive factor (the determinant of R_HH)."""
-    determinant = R_ii * R_jj - R_ij * R_ij
-    return determinant * (t_i - t_j) - (R_jj + R_ij) * x_i + (R_ii + R_ij) * x_j
-
-
-def pair_order(R, first_row, diagonal, x, t, y):
+def pair_order(R, first_row, diagonal, x, t, y, tolerance):
     """How the held-out pairs of each row of a block are ordered.
 
     R holds the rows first_row ... of (G + λ I)⁻¹ (centred for a global ranking) and x = R t. Without the rows i and j
-    the predictions are t_H - (R_HH)⁻¹ x_H up to a constant and a positive factor.
+    the predictions are t_H - (R_HH)⁻¹ x_H up to a constant and a positive factor; two that differ by no more than
+    ``tolerance`` on that scale are tied.
 
     Returns
     -------
@@ -121,12 +115,24 @@ def pair_order(R, first_row, diagonal, x, t, y):
         Right, tied and all pairs with a lower y, then right, tied and all pairs with a higher y.
     """
     counts = np.zeros((R.shape[0], 6), dtype=np.int64)
-    over_ranges(_pair_order, R.shape[0], R, first_row, diagonal, x, t, y, counts, least=1 + (1 << 14) // R.shape[1])
+    over_ranges(
+        _pair_order,
+        R.shape[0],
+        R,
+        first_row,
+        diagonal,
+        x,
+        t,
+        y,
+        tolerance,
+        counts,
+        least=1 + (1 << 14) // R.shape[1],
+    )
     return counts
 
 
 @njit(cache=True, nogil=True)
-def _pair_order(R, first_row, diagonal, x, t, y, counts, first, last):
+def _pair_order(R, first_row, diagonal, x, t, y, tolerance, counts, first, last):
     m = R.shape[1]
     for a in range(first, last):
         i = first_row + a
@@ -135,15 +141,19 @@ def _pair_order(R, first_row, diagonal, x, t, y, counts, first, last):
         for j in range(m):
             if y[j] == y_i:
                 continue
-            difference = _held_out_difference(R_ii, diagonal[j], R[a, j], x_i, x[j], t_i, t[j])
+            # f_i - f_j times the determinant of R_HH, which is positive.
+            R_jj, R_ij = diagonal[j], R[a, j]
+            determinant = R_ii * R_jj - R_ij * R_ij
+            difference = determinant * (t_i - t[j]) - (R_jj + R_ij) * x_i + (R_ii + R_ij) * x[j]
+            least = tolerance * determinant
             if y[j] < y_i:
                 lower += 1
-                right_lower += difference > 0.0
-                tied_lower += difference == 0.0
+                right_lower += difference > least
+                tied_lower += abs(difference) <= least
             else:
                 higher += 1
-                right_higher += difference < 0.0
-                tied_higher += difference == 0.0
+                right_higher += difference < -least
+                tied_higher += abs(difference) <= least
         counts[a, 0], counts[a, 1], counts[a, 2] = right_lower, tied_lower, lower
         counts[a, 3], counts[a, 4], counts[a, 5] = right_higher, tied_higher, higher
 
@@ -165,7 +175,9 @@ def pair_predictions(pairs, R, x, t, pull, mean_f, kappa, share):
     float64 array of shape (p, 3)
     """
     out = np.empty((pairs.shape[0], 3))
-    over_ranges(_pair_predictions, pairs.shape[0], pairs, R, x, t, pull, mean_f, kappa, share, out, least=1 << 14)
+    over_ranges(
+        _pair_predictions, pairs.shape[0], pairs, R, x, t, pull, mean_f, kappa, share, out, least=1 << 14
+    )
     return out
 
 

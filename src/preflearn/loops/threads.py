@@ -28,7 +28,9 @@ def in_threads(calls: Sequence[Callable[[], Any]]) -> list[Any]:
         return [future.result() for future in [pool.submit(call) for call in calls]]
 
 
-def over_ranges(loop: Callable[..., Any], size: int, *arguments: Any, least: int = 1, align: int = 1) -> list[Any]:
+def over_ranges(
+    loop: Callable[..., Any], size: int, *arguments: Any, least: int = 1, align: int = 1
+) -> list[Any]:
     """Run ``loop(*arguments, first, last)`` over 0 ... size, one range per thread.
 
     Parameters

@@ -20,7 +20,7 @@ from ..estimators.validation import read_alpha, read_pairs, read_per_pair
 from ..kernels.functions import n_items
 from ..solvers.progress import Counter
 from .cross_validation import LearningProblem, refit_and_predict
-from .tally import PairTally, tally_pairs
+from .tally import PairTally, rounding_of, tally_pairs
 
 
 def leave_pair_out(estimator, X, y, *, pairs=None, groups=None, verbose=0):
@@ -92,13 +92,13 @@ def leave_pair_out_tally(estimator, X, y, *, groups=None, verbose=0) -> PairTall
         task = problem.tasks()[0]
         system = _pair_system(problem, task, read_alpha(estimator.alpha)) if has_pair_form(task) else None
         if system is not None:
-            counts = system.counts(y)
+            counts = system.counts(y, rounding_of(y))
             return PairTally(
                 counts[:, 0] + counts[:, 3] + 0.5 * (counts[:, 1] + counts[:, 4]),
                 (counts[:, 2] + counts[:, 5]) * 1.0,
             )
     pairs, predictions = leave_pair_out(estimator, X, y, groups=groups, verbose=verbose)
-    return tally_pairs(y, pairs, predictions)
+    return tally_pairs(y, pairs, predictions, tolerance=rounding_of(y))
 
 
 def _pair_system(problem: LearningProblem, task, alpha: float):

@@ -17,7 +17,7 @@ from ..metrics import concordance
 from ..solvers.progress import Counter
 from .cross_validation import LearningProblem, cross_val_predict
 from .folds import Folds, read_folds
-from .scoring import compared_within
+from .scoring import compared_within, settle
 from .search import _shuffled_folds
 
 
@@ -93,7 +93,7 @@ def permutation_test(
     queries = encode_queries(qid, n_rows)
     folds = read_folds(_default_cv(cv, qid, groups, n_rows), X, scores, n_rows, qid=qid, groups=groups)
     Y = _permuted(scores[:, 0], queries, int(n_permutations), check_random_state(random_state))
-    f = _held_out(estimator, X, Y, qid, folds, verbose)
+    f = settle(_held_out(estimator, X, Y, qid, folds, verbose), scores)
     values = concordance(Y, f, compared_within(folds, queries), per_query=True).values.reshape(-1, Y.shape[1])
     values = np.nanmean(values, axis=0)
     reached = int(np.count_nonzero(values[1:] >= values[0] - 1e-12))

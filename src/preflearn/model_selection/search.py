@@ -20,7 +20,8 @@ from ..solvers.progress import Counter
 from .cross_validation import LearningProblem
 from .folds import Folds, read_folds
 from .pairs import _pair_system, leave_pair_out_tally
-from .scoring import compared_within, read_scoring
+from .scoring import compared_within, read_scoring, settle
+from .tally import rounding_of
 
 # The automatic grid: powers of two around the largest eigenvalue of what alpha is added to.
 _AUTO_POWERS = np.arange(-27, 4)
@@ -90,7 +91,7 @@ class _AlphaSearch(SquaredLossModel):
         if folds is None:
             return self._pair_scores(problem, alphas, data)
         counter = Counter(type(self).__name__, len(folds.tests), "folds", self.verbose)
-        predictions = problem.held_out(folds, alphas, counter, machines)
+        predictions = settle(problem.held_out(folds, alphas, counter, machines), problem.scores)
         within = self._within(problem, folds)
         rows = np.flatnonzero(~np.isnan(predictions[0, :, 0]))
         return np.array([scoring(problem.scores[rows], f[rows], within[rows]) for f in predictions])
@@ -120,7 +121,7 @@ class _AlphaSearch(SquaredLossModel):
                 model = problem.estimator.set_params(alpha=alpha)
                 scores.append(leave_pair_out_tally(model, X, y, groups=groups).share)
                 continue
-            counts = system.counts(y).sum(axis=0)
+            counts = system.counts(y, rounding_of(y)).sum(axis=0)
             scores.append((counts[0] + counts[3] + 0.5 * (counts[1] + counts[4])) / (counts[2] + counts[5]))
         return np.array(scores)
 
