@@ -7,13 +7,14 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import sklearn
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.model_selection import GroupKFold, LeaveOneOut
+from sklearn.model_selection import GridSearchCV, GroupKFold, LeaveOneOut
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import oracles
 from preflearn import RLS, RankRLS
@@ -306,3 +307,26 @@ def test_no_warning_escapes():
         warnings.simplefilter("error")
         for options in ({}, {"kernel": "rbf"}, {"ties": "exclude", "kernel": "rbf"}):
             cross_val_predict(RankRLS(**options), X, np.round(y), qid=qid)
+
+
+@pytest.mark.filterwarnings("ignore:This model was fitted with")
+@pytest.mark.parametrize("routing", [False, True])
+@pytest.mark.parametrize("wrap", ["pipeline", "search", "both"])
+def test_wrapped_rankers_learn_inside_queries(wrap, routing):
+    rng = np.random.default_rng(0)
+    X, qid = rng.normal(size=(24, 3)), np.repeat(list("abcd"), 6)
+    y = X[:, 0] + 10 * rng.permutation(4).repeat(6) + rng.normal(size=24)
+    with sklearn.config_context(enable_metadata_routing=routing):
+        ranker = RankRLS(0.5)
+        if routing:
+            ranker.set_fit_request(qid=True).set_score_request(qid=False)
+        wrapped = ranker if wrap == "search" else make_pipeline(StandardScaler(), ranker)
+        name = "alpha" if wrap == "search" else "rankrls__alpha"
+        if wrap != "pipeline":
+            wrapped = GridSearchCV(wrapped, {name: [0.5]}, cv=2)
+        found = cross_val_predict(wrapped, X, y, qid=qid)
+    for query in "abcd":
+        test = qid == query
+        scale = StandardScaler().fit(X[~test]) if wrap != "search" else FunctionTransformer()
+        model = RankRLS(0.5).fit(scale.transform(X[~test]), y[~test], qid=qid[~test])
+        np.testing.assert_allclose(found[test], model.predict(scale.transform(X[test])))

@@ -7,14 +7,22 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import Ridge
 from sklearn.metrics import r2_score
+from sklearn.model_selection import KFold
+from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import oracles
 from preflearn import RLS, RLSCV, RankRLS, RankRLSCV
 from preflearn.metrics import concordance, ndcg
-from preflearn.model_selection import leave_pair_out_tally, permutation_test
+from preflearn.model_selection import (
+    cross_val_predict,
+    leave_pair_out,
+    leave_pair_out_tally,
+    permutation_test,
+)
 
 ALPHAS = 2.0 ** np.arange(-8, 9, 4)
 
@@ -220,3 +228,37 @@ def test_bad_permutation_tests_are_refused():
         permutation_test(RankRLS(), X, y, n_permutations=0)
     with pytest.raises(ValueError, match="one score per row"):
         permutation_test(RankRLS(), X, np.stack([y, y], axis=1))
+
+
+def test_a_search_is_searched_again_in_every_fold():
+    X, y, qid = make_data(m=24, queries=3)
+    search = RankRLSCV([0.1, 1.0, 10.0, 1000.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = cross_val_predict(search, X, y, qid=qid)
+        for query in range(3):
+            test = qid == query
+            model = clone(search).fit(X[~test], y[~test], qid=qid[~test])
+            np.testing.assert_allclose(found[test], model.predict(X[test]))
+        _, pair = leave_pair_out(RLSCV([0.1, 10.0]), X, y, pairs=[[3, 5]])
+        rest = np.delete(np.arange(24), [3, 5])
+        model = RLSCV([0.1, 10.0]).fit(X[rest], y[rest])
+        np.testing.assert_allclose(pair[0], model.predict(X[[3, 5]]))
+        assert permutation_test(search, X, y, qid=qid, n_permutations=2).permuted.shape == (2,)
+
+
+@pytest.mark.parametrize("scoring", [None, "ndcg"])
+def test_ranking_measures_of_single_rows_are_refused(scoring):
+    X, y, qid = make_data(m=24, queries=3)
+    with pytest.raises(ValueError, match="no two are held out together"):
+        RankRLSCV([0.1, 1.0], cv="leave-one-out", scoring=scoring).fit(X, np.abs(y), qid=qid)
+
+
+def test_permutations_of_refitted_models_keep_groups_out():
+    X, y, _ = make_data(m=24)
+    folds = [test for _, test in KFold(4, shuffle=True, random_state=0).split(X)]
+    options = {"groups": np.arange(24) // 3, "cv": folds, "n_permutations": 3, "random_state": 0}
+    by_algebra = permutation_test(RLS(1.0), X, y, **options)
+    by_refitting = permutation_test(make_pipeline(RLS(1.0)), X, y, **options)
+    np.testing.assert_allclose(by_refitting.permuted, by_algebra.permuted)
+    assert by_refitting.value == pytest.approx(by_algebra.value)

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn import get_config
 from sklearn.base import clone
+from sklearn.utils.metadata_routing import get_routing_for_object
 
 from ..comparisons import Comparisons, encode_queries
 from ..core.dual_holdout import DualHoldOut
@@ -75,7 +77,7 @@ def cross_val_predict(estimator, X, y, *, qid=None, cv="leave-query-out", groups
     >>> round(concordance(y, cross_val_predict(RankRLS(), X, y, qid=qid), qid), 3)
     1.0
     """
-    if isinstance(estimator, SquaredLossModel):
+    if has_closed_form(estimator):
         return _predict_squared_loss(estimator, X, y, qid, cv, groups, verbose)
     n_rows = n_items(X)
     folds = read_folds(cv, X, y, n_rows, qid=qid, groups=groups)
@@ -87,6 +89,11 @@ def cross_val_predict(estimator, X, y, *, qid=None, cv="leave-query-out", groups
         counter(number + 1)
     out = Folds(folds.tests, folds.tests).collect(predictions, n_rows)[0]
     return out[:, 0] if np.ndim(y) == 1 else out
+
+
+def has_closed_form(estimator: Any) -> bool:
+    """Whether rows can be held out by algebra; a search chooses its alpha anew without them, so it is refitted."""
+    return isinstance(estimator, SquaredLossModel) and hasattr(estimator, "alpha")
 
 
 def _predict_squared_loss(estimator, X, y, qid, cv, groups, verbose) -> np.ndarray:
@@ -288,9 +295,8 @@ def refit_and_predict(estimator, X, y, qid, train: np.ndarray, test: np.ndarray)
     new = _rows(X, test)
     if pairwise:
         rows, new = rows[:, train], new[:, train]
-    extra = {}
-    if qid is not None and accepts_qid(model):
-        extra["qid"] = _rows(qid, train)
+    name = None if qid is None else _qid_argument(model)
+    extra = {} if name is None else {name: _rows(qid, train)}
     model.fit(rows, _rows(y, train), **extra)
     return scores_of(model, new)
 
@@ -306,9 +312,23 @@ def scores_of(model, X) -> np.ndarray:
     return np.asarray(model.predict(X))
 
 
-def accepts_qid(model) -> bool:
-    """Whether fit takes qid, by its signature or by metadata routing."""
-    return "qid" in inspect.signature(model.fit).parameters
+def _qid_argument(model) -> str | None:
+    """The name under which fit takes qid, by its signature, by metadata routing or as an inner learner's; or None."""
+    from sklearn.model_selection._search import BaseSearchCV
+    from sklearn.pipeline import Pipeline
+
+    if "qid" in inspect.signature(model.fit).parameters:
+        return "qid"
+    if get_config()["enable_metadata_routing"]:
+        routed = hasattr(model, "get_metadata_routing") and get_routing_for_object(model).consumes(
+            "fit", ["qid"]
+        )
+        return "qid" if routed else None
+    if isinstance(model, Pipeline):
+        step, learner = model.steps[-1]
+        inner = _qid_argument(learner) if hasattr(learner, "fit") else None
+        return None if inner is None else f"{step}__{inner}"
+    return _qid_argument(model.estimator) if isinstance(model, BaseSearchCV) else None
 
 
 def _rows(values: Any, rows: np.ndarray) -> Any:

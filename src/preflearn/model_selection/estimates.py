@@ -81,7 +81,7 @@ def estimate_auc(
         Each pair of a positive and a negative row held out by itself; pairs inside stratified folds; or all pairs,
         across folds, which is biased downwards.
     n_splits : int, default=10
-        Folds of "averaged" and "pooled".
+        Folds of "averaged" and "pooled", and of the pooled number that leave-pair-out prints beside its own.
     random_state : int, RandomState or None
         For the folds, and for the halves that the interval of leave-pair-out is made from.
     groups : array-like of shape (m,), optional
@@ -165,7 +165,7 @@ def estimate_concordance(
         "averaged" over n_splits folds of whole queries; pooling would be the same, since rows of different queries are
         not compared.
     n_splits : int, default=10
-        Folds of "averaged" and "pooled".
+        Folds of "averaged" and "pooled", and of the pooled number that leave-pair-out prints beside its own.
     n_halvings : int, default=10
         For leave-pair-out, as in `estimate_auc`.
 
@@ -320,7 +320,7 @@ def _estimate(
 ) -> PerformanceEstimate:
     random = check_random_state(random_state)
     if method == "leave-pair-out":
-        return _leave_pair_out(data, random, n_halvings)
+        return _leave_pair_out(data, random, n_splits, n_halvings)
     _require_folds(data, method, n_splits)
     folds = _deal(data, n_splits, random)
     if method == "averaged":
@@ -351,7 +351,9 @@ def _estimate(
     )
 
 
-def _leave_pair_out(data: _Data, random: np.random.RandomState, n_halvings: int) -> PerformanceEstimate:
+def _leave_pair_out(
+    data: _Data, random: np.random.RandomState, n_splits: int, n_halvings: int
+) -> PerformanceEstimate:
     tally, tournament = _hold_out_pairs(data)
     variance = placement_variance(tally, data.classes, data.owners)
     halves = _halves(data, random, n_halvings)
@@ -375,7 +377,8 @@ def _leave_pair_out(data: _Data, random: np.random.RandomState, n_halvings: int)
         per_row=_share_per_row(tally),
         roc=None if tournament is None else _roc(data, tournament),
         tournament=tournament,
-        pooled=_pooled_beside(data, random),
+        pooled=_pooled_beside(data, random, n_splits),
+        pooled_folds=n_splits,
     )
 
 
@@ -433,10 +436,10 @@ def _halves(data: _Data, random: np.random.RandomState, n_halvings: int) -> list
     return found
 
 
-def _pooled_beside(data: _Data, random: np.random.RandomState) -> float | None:
-    """What pooling ten folds would say; None where ten folds would leave a class without training rows."""
+def _pooled_beside(data: _Data, random: np.random.RandomState, n_splits: int) -> float | None:
+    """What pooling the folds would say; None where they would leave a class without training rows."""
     n_units = data.n_rows if data.owners is None else data.owners.n_groups
-    folds = _deal(data, min(_DEFAULT_SPLITS, n_units), random)
+    folds = _deal(data, min(n_splits, n_units), random)
     everything = set(np.unique(data.classes).tolist())
     for fold in range(folds.n_groups):
         if set(np.unique(data.classes[folds.codes != fold]).tolist()) != everything:
@@ -673,7 +676,7 @@ def _refuse_query_method(method: str) -> None:
 
 
 def _refuse_ignored(method: str, n_splits: Any, n_halvings: Any) -> None:
-    if method in ("leave-pair-out", "leave-query-out") and n_splits != _DEFAULT_SPLITS:
+    if method == "leave-query-out" and n_splits != _DEFAULT_SPLITS:
         raise ValueError(f"n_splits={n_splits!r} would be ignored by method={method!r}: leave it out.")
     if method != "leave-pair-out" and n_halvings != _DEFAULT_HALVINGS:
         raise ValueError(f"n_halvings={n_halvings!r} would be ignored by method={method!r}: leave it out.")

@@ -15,11 +15,10 @@ from ..core.pair_holdout import (
     has_pair_form,
     reduced_pair_predictions,
 )
-from ..estimators.base import SquaredLossModel
 from ..estimators.validation import read_alpha, read_pairs, read_per_pair
 from ..kernels.functions import n_items
 from ..solvers.progress import Counter
-from .cross_validation import LearningProblem, refit_and_predict
+from .cross_validation import LearningProblem, has_closed_form, refit_and_predict
 from .tally import PairTally, rounding_of, tally_pairs
 
 
@@ -62,7 +61,7 @@ def leave_pair_out(estimator, X, y, *, pairs=None, groups=None, verbose=0):
     """
     y = _one_score(y, n_items(X))
     pairs = _all_pairs(y) if pairs is None else read_pairs(pairs, y.shape[0])
-    if isinstance(estimator, SquaredLossModel):
+    if has_closed_form(estimator):
         problem = LearningProblem.read(estimator, X, y, None)
         return pairs, _predict_pairs(problem, pairs, read_alpha(estimator.alpha), groups, verbose)
     leaving = _leaving(pairs, y.shape[0], groups)
@@ -87,7 +86,7 @@ def leave_pair_out_tally(estimator, X, y, *, groups=None, verbose=0) -> PairTall
         ``share`` is the leave-pair-out concordance (AUC for two classes).
     """
     y = _one_score(y, n_items(X))
-    if isinstance(estimator, SquaredLossModel) and groups is None:
+    if has_closed_form(estimator) and groups is None:
         problem = LearningProblem.read(estimator, X, y, None)
         task = problem.tasks()[0]
         system = _pair_system(problem, task, read_alpha(estimator.alpha)) if has_pair_form(task) else None
@@ -196,7 +195,7 @@ def leave_preference_out(estimator, X, pairs, *, magnitude=None, weight=None, gr
     weight = read_per_pair(weight, pairs.shape[0], "weight", positive=True)
     sets = _preference_sets(groups, pairs.shape[0])
     counter = Counter("leave_preference_out", len(sets), "training sets", verbose)
-    if isinstance(estimator, SquaredLossModel):
+    if has_closed_form(estimator):
         return _preferences_by_algebra(estimator, X, pairs, magnitude, weight, sets, counter)
     return _preferences_by_refitting(estimator, X, pairs, magnitude, weight, sets, counter)
 

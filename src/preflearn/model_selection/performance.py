@@ -58,8 +58,8 @@ class PerformanceEstimate:
         AUC: of the pooled scores, or of a tournament of all pairs for leave-pair-out. Averaged folds have none.
     tournament : ndarray of shape (m,) or None
         Pairs that each row wins, rows of its own class included: the scores behind ``roc``.
-    pooled : float or None
-        The pooled estimate of the same data by ten folds, for comparison.
+    pooled, pooled_folds : float or None, int
+        The pooled estimate of the same data, for comparison, and its number of folds.
     """
 
     value: float
@@ -76,6 +76,7 @@ class PerformanceEstimate:
     roc: RocCurve | None = field(default=None, repr=False)
     tournament: np.ndarray | None = field(default=None, repr=False)
     pooled: float | None = None
+    pooled_folds: int = 10
 
     def __repr__(self) -> str:
         low, high = self.interval
@@ -96,7 +97,8 @@ class PerformanceEstimate:
                 _item("careful", f"{_POOLED} Use method='leave-pair-out', or 'averaged' on large data.")
             )
         elif self.pooled is not None:
-            lines.append(_item("beside it", f"pooled ten-fold would say {self.pooled:.3f}. {_POOLED}"))
+            folds = "ten" if self.pooled_folds == 10 else str(self.pooled_folds)
+            lines.append(_item("beside it", f"pooled {folds}-fold would say {self.pooled:.3f}. {_POOLED}"))
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:

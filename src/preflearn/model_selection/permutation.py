@@ -10,12 +10,11 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from ..comparisons import Groups, encode_queries
-from ..estimators.base import SquaredLossModel
 from ..estimators.validation import read_alpha, read_scores
 from ..kernels.functions import n_items
 from ..metrics import concordance
 from ..solvers.progress import Counter
-from .cross_validation import LearningProblem, cross_val_predict
+from .cross_validation import LearningProblem, cross_val_predict, has_closed_form
 from .folds import Folds, read_folds
 from .scoring import compared_within, settle
 from .search import _shuffled_folds
@@ -93,7 +92,7 @@ def permutation_test(
     queries = encode_queries(qid, n_rows)
     folds = read_folds(_default_cv(cv, qid, groups, n_rows), X, scores, n_rows, qid=qid, groups=groups)
     Y = _permuted(scores[:, 0], queries, int(n_permutations), check_random_state(random_state))
-    f = settle(_held_out(estimator, X, Y, qid, folds, verbose), scores)
+    f = settle(_held_out(estimator, X, Y, qid, folds, groups, verbose), scores)
     values = concordance(Y, f, compared_within(folds, queries), per_query=True).values.reshape(-1, Y.shape[1])
     values = np.nanmean(values, axis=0)
     reached = int(np.count_nonzero(values[1:] >= values[0] - 1e-12))
@@ -118,13 +117,13 @@ def _permuted(y: np.ndarray, queries: Groups, n_permutations: int, rng) -> np.nd
     return Y
 
 
-def _held_out(estimator, X, Y, qid, folds: Folds, verbose) -> np.ndarray:
-    if isinstance(estimator, SquaredLossModel):
+def _held_out(estimator, X, Y, qid, folds: Folds, groups, verbose) -> np.ndarray:
+    if has_closed_form(estimator):
         problem = LearningProblem.read(estimator, X, Y, qid)
         return problem.held_out(folds, [read_alpha(estimator.alpha)])[0]
     counter = Counter("permutation_test", Y.shape[1], "permutations", verbose)
     f = np.empty_like(Y)
     for k in range(Y.shape[1]):
-        f[:, k] = cross_val_predict(estimator, X, Y[:, k], qid=qid, cv=folds.tests)
+        f[:, k] = cross_val_predict(estimator, X, Y[:, k], qid=qid, cv=folds.tests, groups=groups)
         counter(k + 1)
     return f

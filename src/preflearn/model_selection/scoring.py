@@ -55,6 +55,11 @@ def read_scoring(scoring: Any) -> Callable[[np.ndarray, np.ndarray, np.ndarray],
     raise ValueError(f"scoring must be one of {known}, or a callable of (y, scores, qid): found {scoring!r}.")
 
 
+def is_ranking_measure(scoring: Any) -> bool:
+    """Whether a named measure compares rows with each other."""
+    return isinstance(scoring, str) and scoring not in _REGRESSION
+
+
 def compared_within(folds: Folds, queries: Groups) -> np.ndarray:
     """Labels of rows whose held-out predictions come from one model: the query, and the fold inside it.
 

@@ -20,7 +20,7 @@ from ..solvers.progress import Counter
 from .cross_validation import LearningProblem
 from .folds import Folds, read_folds
 from .pairs import _pair_system, leave_pair_out_tally
-from .scoring import compared_within, read_scoring, settle
+from .scoring import compared_within, is_ranking_measure, read_scoring, settle
 from .tally import rounding_of
 
 # The automatic grid: powers of two around the largest eigenvalue of what alpha is added to.
@@ -91,10 +91,21 @@ class _AlphaSearch(SquaredLossModel):
         if folds is None:
             return self._pair_scores(problem, alphas, data)
         counter = Counter(type(self).__name__, len(folds.tests), "folds", self.verbose)
-        predictions = settle(problem.held_out(folds, alphas, counter, machines), problem.scores)
         within = self._within(problem, folds)
+        self._refuse_single_rows(within)
+        predictions = settle(problem.held_out(folds, alphas, counter, machines), problem.scores)
         rows = np.flatnonzero(~np.isnan(predictions[0, :, 0]))
         return np.array([scoring(problem.scores[rows], f[rows], within[rows]) for f in predictions])
+
+    def _refuse_single_rows(self, within: np.ndarray) -> None:
+        """A ranking measure has nothing to compare where every row is predicted by a model of its own."""
+        scoring = self._default_scoring if self.scoring is None else self.scoring
+        if is_ranking_measure(scoring) and np.unique(within).shape[0] == within.shape[0]:
+            raise ValueError(
+                f"scoring={scoring!r} compares rows of a query that one model predicts, and with "
+                f"cv={self.cv!r} no two are held out together. Use cv='leave-query-out' with qid, "
+                "cv='leave-pair-out' or a number of folds without, or scoring='neg_mean_squared_error'."
+            )
 
     def _within(self, problem: LearningProblem, folds: Folds) -> np.ndarray:
         return compared_within(folds, problem.queries)
