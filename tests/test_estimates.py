@@ -490,7 +490,6 @@ def test_verbose_reports(capsys):
         ([0, 1] * 5, {}, "shape .*10.* for 12 rows"),
         ([0, np.nan] * 6, {}, "NaN"),
         ([0, 1] * 6, {"method": "bootstrap"}, "method must be one of 'leave-pair-out'"),
-        ([0, 1] * 6, {"n_splits": 5}, "n_splits=5 would be ignored"),
         ([0, 1] * 6, {"method": "averaged"}, "smaller class has 6 rows for 10 folds.*n_splits=6"),
         ([0, 1] * 6, {"method": "pooled", "n_splits": 13}, "more than the 12 rows"),
         ([0, 1] * 6, {"method": "pooled", "n_splits": 1}, "at least 2"),
@@ -574,3 +573,12 @@ def test_nystrom_cv_experiment_on_sentences(real_data):
     report = nystrom_cv.run(data=real_data("ppi_corpora").parent, alphas=(1e-6, 1e6))
     assert report.rows[0]["ratio"] > 1.0
     assert report.rows[1]["ratio"] == pytest.approx(1, abs=1e-2)
+
+
+def test_with_leave_pair_out_the_folds_are_those_of_the_pooled_number_beside_it():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 3)), np.repeat([0, 1], 15)
+    five = estimate_auc(RLS(), X, y, n_splits=5, n_halvings=0, random_state=0)
+    pooled = estimate_auc(RLS(), X, y, method="pooled", n_splits=5, random_state=0)
+    assert five.pooled == pytest.approx(pooled.value)
+    assert "pooled 5-fold would say" in " ".join(str(five).split())
