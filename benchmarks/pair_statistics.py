@@ -2,8 +2,10 @@
 
 One query of a million real-valued scores: counts of violating pairs (hinge), counts and sums (gradient of the squared
 hinge), and sums of another vector at the same predictions (product with the Hessian), each as a ratio to
-``np.argsort`` of the predictions. The order of the scores is computed once and not counted. Then the same for fewer
-distinct scores, and for many queries.
+``np.argsort`` of the predictions. The order of the scores is computed once and not counted. Each evaluation gets
+predictions it has not seen; every product uses the order that the evaluation at its point left behind, unless another
+point was evaluated in between ("at an older point"), when it sorts again. Then the same for fewer distinct scores, and
+for many queries.
 
     python benchmarks/pair_statistics.py
 """
@@ -36,8 +38,15 @@ def evaluate(name: str, y: np.ndarray, qid: np.ndarray | None, repeats: int, lim
         },
         repeats=repeats,
     )
-    at = pairs.violations(p)
+    at, older = pairs.violations(p), [pairs.violations(others[0]), pairs.violations(others[1])]
+
+    def at_older_point() -> np.ndarray:
+        older.reverse()
+        return older[0].laplacian(v)
+
+    # One after the other: the points of the two would otherwise take each other's order away.
     seconds |= best_of({"Hessian product": lambda: at.laplacian(v)}, repeats=repeats)
+    seconds |= best_of({"Hessian product at an older point": at_older_point}, repeats=repeats)
     limits = {} if limit is None else dict.fromkeys(("counts", "counts and sums", "Hessian product"), limit)
     return report(name, seconds, baseline="np.argsort", limits=limits)
 

@@ -24,7 +24,7 @@ extensions = [
 ]
 
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "experiments/results"]
 templates_path = ["_templates"]
 myst_enable_extensions = ["amsmath", "attrs_inline", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
@@ -54,7 +54,9 @@ html_title = "preflearn"
 html_static_path = ["_static"]
 html_css_files = ["preflearn.css"]
 html_show_sourcelink = False
-html_sidebars = {"index": [], "getting_started": [], "notation": [], "derivations": [], "changelog": []}
+html_sidebars = {
+    page: [] for page in ("index", "getting_started", "notation", "derivations", "experiments", "changelog")
+}
 html_theme_options = {
     "logo": {"text": "preflearn", "image_light": "_static/logo.svg", "image_dark": "_static/logo.svg"},
     "show_toc_level": 2,

@@ -503,6 +503,17 @@ def refit_folds(model, X, y, qid, folds):
     return out
 
 
+def refit_reduced(model, X, y, qid, basis, fold):
+    """Predictions for a fold by a model trained on the other rows, with the basis rows among them."""
+    from sklearn.base import clone
+
+    rest = np.setdiff1d(np.arange(len(y)), fold)
+    kept = np.flatnonzero(np.isin(rest, basis))
+    if kept.size == 0:
+        raise ValueError("no basis vector is left")
+    return clone(model).set_params(basis=kept).fit(X[rest], y[rest], qid=qid[rest]).predict(X[fold])
+
+
 def refit_without_preferences(model, X, pairs, magnitude, weight, sets):
     """The predicted difference of each preference by a model trained without its set."""
     from sklearn.base import clone
@@ -574,3 +585,31 @@ def holm_by_steps(pvalues):
         running = max(running, (n - step) * pvalues[k])
         corrected[k] = min(1.0, running)
     return corrected
+
+
+# ---------------------------------------------------------------------- streams of chunks
+
+
+def held_out_pair_error(fit_predict, y, qid, fold_of_row, *, untied=False, unit=False, weighting="pair"):
+    """Mean over pairs of the same query of (target - difference of predictions by the model without the fold)².
+
+    ``fit_predict(train, test)`` trains on some rows and predicts others. Weighted as in training.
+    """
+    total = weight = 0.0
+    for fold in np.unique(fold_of_row):
+        test = np.flatnonzero(fold_of_row == fold)
+        f = fit_predict(np.flatnonzero(fold_of_row != fold), test)
+        for query in np.unique(qid[test]):
+            rows = np.flatnonzero(qid[test] == query)
+            pairs = [(i, j) for k, i in enumerate(rows) for j in rows[k + 1 :]]
+            if untied:
+                pairs = [(i, j) for i, j in pairs if y[test[i]] != y[test[j]]]
+            if not pairs:
+                continue
+            w = {"pair": 1.0, "item": 1.0 / len(rows), "query": 1.0 / len(pairs)}[weighting]
+            for i, j in pairs:
+                target = y[test[i]] - y[test[j]]
+                target = np.sign(target) if unit else target
+                total += w * (target - (f[i] - f[j])) ** 2
+                weight += w
+    return total / weight

@@ -22,7 +22,7 @@ from preflearn.core import (
 )
 from preflearn.kernels import Kernel
 from preflearn.numerics import memory
-from preflearn.numerics.linalg import factor_kernel, mirror_lower
+from preflearn.numerics.linalg import factor_kernel, first_equal_items, mirror_lower
 from strategies import ranking_problems
 
 OPTIONS = st.fixed_dictionaries(
@@ -263,3 +263,13 @@ def test_a_kernel_is_factored_in_its_own_memory_only_when_allowed(rank, overwrit
         np.testing.assert_array_equal(K, before)
     elif rank == 9:
         assert np.shares_memory(factor.C, K)
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=12), st.integers(0, 10**6))
+def test_equal_items_are_found_and_share_a_pivot(numbers, seed):
+    X = np.random.default_rng(seed).normal(size=(6, 8))[numbers]
+    first = [numbers.index(number) for number in numbers]
+    assert first_equal_items(X @ X.T).tolist() == first
+    factor = factor_kernel(X @ X.T)
+    np.testing.assert_allclose(factor.F @ factor.F.T, X @ X.T, atol=1e-12)
+    assert factor.pivots[factor.pivot_of].tolist() == first

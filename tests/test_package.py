@@ -26,7 +26,8 @@ MAY_IMPORT = {
     "kernels": {"numerics", "loops"},
     "core": {"comparisons", "kernels", "numerics", "loops"},
     "losses": {"core", "comparisons", "kernels", "numerics", "loops"},
-    "solvers": {"losses", "core", "comparisons", "kernels", "numerics", "loops"},
+    "arrays": {"core", "comparisons", "kernels", "numerics"},
+    "solvers": {"arrays", "losses", "core", "comparisons", "kernels", "numerics", "loops"},
 }
 
 

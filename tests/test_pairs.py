@@ -172,3 +172,15 @@ def test_bad_preferences_are_refused():
         leave_preference_out(RankRLS(), X, [[0, 1], [1, 2]], groups=["a", "a"])
     with pytest.raises(ValueError, match="would be ignored"):
         leave_preference_out(RankRLS(weighting="query"), X, [[0, 1], [1, 2]])
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 10**6), ALPHAS, st.sampled_from(["linear", "rbf"]))
+def test_copies_of_basis_vectors_leave_only_together(seed, alpha, kernel):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(6, 7))[rng.integers(0, 6, 12)]
+    y, basis = rng.normal(size=12), rng.choice(12, 7, replace=False)
+    model = RankRLS(alpha, kernel=kernel, basis=basis)
+    pairs, found = leave_pair_out(model, X, y)
+    expected = [oracles.refit_reduced(model, X, y, np.zeros(12), basis, pair) for pair in pairs]
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6 * max(1.0, np.abs(expected).max()))

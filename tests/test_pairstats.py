@@ -57,13 +57,21 @@ def test_statistics_of_scored_pairs(problem, weighting, margin):
     check_statistics(pairs, listed, p, v, margin)
 
 
-@given(scored_problems(600), st.integers(1, 3))
-def test_threads_share_queries_and_the_stretches_of_one(problem, n_threads):
+@given(
+    scored_problems(600),
+    st.integers(1, 3),
+    st.sampled_from([6, 7, 31, 32, 33, 64, 1024]),
+    st.sampled_from([16, 300]),
+)
+def test_trees_of_any_fanout_shared_by_threads(problem, n_threads, fanout, piece):
+    """Few children make deep trees; small pieces make the threads share queries, nodes and the stretches of one."""
     y, qid, p, v = problem
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(losses, "_PIECE", 16)
+        patch.setattr(losses, "_FANOUT", fanout)
+        patch.setattr(losses, "_PIECE", piece)
         patch.setattr(losses, "_LARGE_NODE", 60)
         patch.setattr(losses, "_LONG_QUERY", 40)
+        patch.setattr(losses, "_KEY_SAMPLE", 8)
         pairs = ScoredPairs(y, encode_queries(qid, len(y)), n_threads=n_threads)
         check_statistics(pairs, untied_pairs(y, qid), p, v)
         counts = pairs.counts(p)
@@ -71,19 +79,25 @@ def test_threads_share_queries_and_the_stretches_of_one(problem, n_threads):
         np.testing.assert_array_equal(counts[1], pairs.violations(p).better)
 
 
-def test_deep_tree_of_distinct_scores():
-    rng = np.random.default_rng(0)
-    m = 4000  # three levels of the tree
-    y, v = rng.permutation(m).astype(float), rng.standard_normal(m)
-    p = 1e-3 * y + rng.standard_normal(m)
-    pairs = ScoredPairs(y, one_group(m), n_threads=1)
-    violated = (y[:, None] < y) & (p[None, :] < p[:, None] + 1.0)
-    found = pairs.violations(p)
-    np.testing.assert_array_equal(found.worse, violated.sum(axis=1))
-    np.testing.assert_array_equal(found.better, violated.sum(axis=0))
-    expected = (found.worse + found.better) * v - violated @ v - violated.T @ v
-    np.testing.assert_allclose(found.laplacian(v), expected, rtol=1e-10, atol=1e-8)
-    assert pairs._digits.shape[0] >= 2
+@pytest.mark.parametrize("n_scores", [1023, 1024, 1025, 3000])
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_around_the_widest_node(n_scores, n_threads):
+    """Up to 1024 distinct scores are the children of one leaf; one more makes a second level."""
+    rng = np.random.default_rng(n_scores)
+    m = 3000
+    y = rng.permutation(np.arange(m) % n_scores).astype(float)
+    p, v = np.round(1e-3 * y + rng.standard_normal(m), 2), rng.standard_normal(m)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(losses, "_PIECE", 100)
+        patch.setattr(losses, "_LARGE_NODE", 500)
+        pairs = ScoredPairs(y, one_group(m), n_threads=n_threads)
+        assert pairs._children.shape[0] == (1 if n_scores <= 1024 else 2)
+        violated = (y[:, None] < y) & (p[None, :] < p[:, None] + 1.0)
+        found = pairs.violations(p)
+        np.testing.assert_array_equal(found.worse, violated.sum(axis=1))
+        np.testing.assert_array_equal(found.better, violated.sum(axis=0))
+        expected = (found.worse + found.better) * v - violated @ v - violated.T @ v
+        np.testing.assert_allclose(found.laplacian(v), expected, rtol=1e-10, atol=1e-8)
 
 
 def test_predictions_that_differ_only_in_their_last_bits():
@@ -174,6 +188,18 @@ def test_curvature_is_the_derivative_of_the_gradient():
     for loss_at in (lambda q: SquaredHinge(pairs, q), lambda q: RoundedHinge(pairs, q, 0.5)):
         change = (loss_at(p + step * v).gradient - loss_at(p - step * v).gradient) / (2 * step)
         np.testing.assert_allclose(loss_at(p).curvature(v), change, rtol=1e-5, atol=1e-5)
+
+
+def test_rows_that_make_no_pair():
+    """Queries of one row or of tied scores count nothing, between others and when there is nothing else."""
+    y, qid = np.array([1.0, 2.0, 2.0, 7.0, 0.0]), np.array([0, 1, 1, 2, 0])
+    found = ScoredPairs(y, encode_queries(qid, 5)).violations(np.arange(5.0))
+    np.testing.assert_array_equal(found.worse, [0, 0, 0, 0, 1])
+    np.testing.assert_array_equal(found.laplacian(np.ones(5)), np.zeros(5))
+    for groups in (one_group(3), encode_queries([0, 1, 2], 3)):
+        pairs = ScoredPairs(np.ones(3), groups)
+        assert pairs.n_pairs == 0
+        assert not pairs.violations(np.arange(3.0)).worse.any()
 
 
 def test_unknown_weighting_is_refused():

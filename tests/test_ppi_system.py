@@ -27,7 +27,7 @@ from preflearn.ppi import (
     save_results,
 )
 from preflearn.ppi.measures import best_threshold, measure, ratio_threshold
-from preflearn.ppi.training import distinct_rows, held_out_scores, train
+from preflearn.ppi.training import held_out_scores, train
 from test_ppi import CONLLU, ENTITIES, corpus_xml, example, learnable_corpus
 
 FEW = (0.1, 1.0)
@@ -104,12 +104,6 @@ def test_held_out_scores_equal_refitting(m, reduced, learner, seed):
 
         expected = oracles.leave_groups_out(make, K, y, documents, basis)
         np.testing.assert_allclose(scores, expected, rtol=1e-6, atol=1e-8)
-
-
-@given(st.lists(st.integers(0, 5), min_size=1, max_size=12), st.integers(0, 10**6))
-def test_distinct_rows_are_the_first_of_equal_ones(numbers, seed):
-    X = np.random.default_rng(seed).normal(size=(6, 8))[numbers]
-    assert distinct_rows(X @ X.T).tolist() == sorted({numbers.index(number) for number in numbers})
 
 
 def test_train_takes_the_best_of_the_grid(data):

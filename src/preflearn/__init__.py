@@ -25,6 +25,7 @@ _HOMES = {
 _MODULES = (
     "comparisons",
     "datasets",
+    "distributed",
     "graphs",
     "io",
     "kernels",
@@ -32,6 +33,7 @@ _MODULES = (
     "model_selection",
     "ppi",
     "preferences",
+    "report",
 )
 
 __all__ = [

@@ -13,16 +13,25 @@ from typing import Annotated
 
 import typer
 
+from preflearn.cli.compare import compare
 from preflearn.cli.demo import demo
+from preflearn.cli.evaluate import evaluate
 from preflearn.cli.ppi import app as ppi
+from preflearn.cli.predict import predict
+from preflearn.cli.reproduce import reproduce
+from preflearn.cli.train import train
 
 app = typer.Typer(
     name="preflearn",
-    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+app.command()(train)
+app.command()(predict)
+app.command()(evaluate)
+app.command()(compare)
 app.command()(demo)
+app.command()(reproduce)
 app.add_typer(ppi)
 
 # What a command raises when the caller gave it something it cannot use.

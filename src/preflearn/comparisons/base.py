@@ -167,6 +167,31 @@ class Comparisons(ABC):
             rows = slice(start, start + n_rows)
             yield V[rows], image[rows]
 
+    def half_blocks(self, V: np.ndarray, n_rows: int, rows: np.ndarray | None = None) -> Iterator[np.ndarray]:
+        """Row blocks of [S V, t] in some order: their Gram matrix holds Vᵀ L V and Vᵀ b at once.
+
+        Parameters
+        ----------
+        V : ndarray of shape (m, n), or of more rows with ``rows``
+        n_rows : int
+            The most rows of a block.
+        rows : ndarray of shape (m,), optional
+            The rows of V that are compared; all of them in order by default.
+        """
+        V = V if rows is None else V[rows]
+        block = np.empty((self.n_rows, V.shape[1] + self.n_outputs), dtype=V.dtype)
+        block[:, : V.shape[1]] = self.half(V)
+        block[:, V.shape[1] :] = self.half_target
+        yield block
+
+    def squared_targets(self) -> np.ndarray:
+        """zᵀz of each output, the value of the loss at f = 0, shape (v,)."""
+        raise NotImplementedError(f"{type(self).__name__} does not give the value of its loss.")
+
+    def total_weight(self) -> float:
+        """Sum of the weights of the comparisons: the loss over this is a mean."""
+        raise NotImplementedError(f"{type(self).__name__} does not give the value of its loss.")
+
     def to_dense(self) -> np.ndarray:
         """L as an m × m array; for tests and small problems."""
         return self.laplacian(np.eye(self.n_rows))

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from ..numerics.namespace import as_host
+
 # A lookup table over the whole range of integer labels is used while it is at most this many times longer
 # than the labels themselves; it replaces a sort by two passes.
 _TABLE_FACTOR = 4
@@ -95,7 +97,7 @@ def encode_queries(qid: Any, n_rows: int) -> Groups:
     """
     if qid is None:
         return one_group(n_rows)
-    values = _as_label_array(qid)
+    values = _as_label_array(as_host(qid))
     if values.shape != (n_rows,):
         found = f"{values.shape[0]} labels" if values.ndim == 1 else f"an array of shape {values.shape}"
         raise ValueError(f"qid must hold one query label per row: found {found} for {n_rows} rows of X.")

@@ -67,3 +67,9 @@ class PointwiseComparisons(Comparisons):
 
     def drop(self, rows: np.ndarray) -> Removal:
         return Removal(rows, np.eye(rows.shape[0]), np.ones(rows.shape[0]), self.target[rows])
+
+    def squared_targets(self) -> np.ndarray:
+        return np.einsum("ij,ij->j", self.target, self.target)
+
+    def total_weight(self) -> float:
+        return float(self.n_rows)

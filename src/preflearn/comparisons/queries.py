@@ -192,6 +192,66 @@ class QueryComparisons(Comparisons):
         return K
 
     def blocks(self, V: np.ndarray, n_rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        if self._longest > n_rows:
+            yield from self._blocks_of_long_queries(V, n_rows)
+            return
+        block = np.empty((min(n_rows, self.n_rows), V.shape[1]), dtype=V.dtype)
+        for places in self._runs_of_queries(n_rows):
+            part = block[: places.stop - places.start]
+            self._half_of_queries(V, self._by_query, places, part)
+            yield part, part
+
+    def half_blocks(self, V: np.ndarray, n_rows: int, rows: np.ndarray | None = None) -> Iterator[np.ndarray]:
+        if self._longest > n_rows:
+            yield from super().half_blocks(V, n_rows, rows)
+            return
+        order = self._by_query
+        targets = self.half_target[order]
+        width = V.shape[1]
+        block = np.empty((min(n_rows, self.n_rows), width + targets.shape[1]), dtype=V.dtype)
+        for places in self._runs_of_queries(n_rows):
+            part = block[: places.stop - places.start]
+            self._half_of_queries(V, order if rows is None else rows[order], places, part)
+            part[:, width:] = targets[places]
+            yield part
+
+    @property
+    def _longest(self) -> int:
+        return int(self.queries.counts.max(initial=0))
+
+    @property
+    def _by_query(self) -> np.ndarray:
+        """The rows with those of a query, and inside it those of a tie group, side by side."""
+        # Tie groups are numbered query by query.
+        return self.queries.order if self.tie_groups is None else self.tie_groups.order
+
+    def _runs_of_queries(self, n_rows: int) -> Iterator[slice]:
+        """Places of whole queries in the order by query, at most ``n_rows`` at a time."""
+        starts, start = self.queries.starts, 0
+        while start < self.n_rows:
+            stop = int(starts[np.searchsorted(starts, start + n_rows, side="right") - 1])
+            yield slice(start, stop)
+            start = stop
+
+    def _half_of_queries(self, V: np.ndarray, rows: np.ndarray, places: slice, out: np.ndarray) -> None:
+        """out = (S V) at some places of the order by query, ``rows`` naming the row of V for each place."""
+        from ..loops.segments import centre_queries, centre_queries_with_ties
+
+        starts = self.queries.starts
+        first, last = np.searchsorted(starts, [places.start, places.stop])
+        own_rows = self._by_query[places]
+        outer = np.sqrt(self._outer[own_rows])
+        bounds = starts[first : last + 1] - places.start
+        if self.tie_groups is None:
+            centre_queries(V, rows[places], bounds, outer, out)
+            return
+        tie_starts = self.tie_groups.starts
+        first_tie = np.searchsorted(tie_starts, starts[first : last + 1])
+        ties = tie_starts[first_tie[0] : first_tie[-1] + 1] - places.start
+        inner = np.sqrt(self._inner[own_rows])
+        centre_queries_with_ties(V, rows[places], bounds, ties, first_tie - first_tie[0], inner, outer, out)
+
+    def _blocks_of_long_queries(self, V: np.ndarray, n_rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         V = np.ascontiguousarray(V)
         inner, outer = np.sqrt(self._inner), np.sqrt(self._outer)
         means = self._means(V)
@@ -201,6 +261,15 @@ class QueryComparisons(Comparisons):
             part = block[: rows.stop - start]
             self._centre(V[rows], means, rows, inner, outer, part)
             yield part, part
+
+    def squared_targets(self) -> np.ndarray:
+        if self.unit:
+            return np.array([self.total_weight()])
+        half = self.half_target
+        return np.einsum("ij,ij->j", half, half)
+
+    def total_weight(self) -> float:
+        return float(self.weights @ self.pairs_per_query)
 
     def diagonal(self) -> np.ndarray:
         # diag(I - P) = 1 - 1/n_g and diag(P - O) = 1/n_g - 1/n.

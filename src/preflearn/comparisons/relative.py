@@ -49,6 +49,7 @@ class RelativeComparisons(Comparisons):
         self.target *= weights[queries.codes][:, None]
         self.pairs_per_query = n_pairs
         self.n_comparisons = int(n_pairs.sum())
+        self._total_weight = float(weights @ n_pairs)
 
     def laplacian(self, V: np.ndarray) -> np.ndarray:
         out = np.empty_like(V)
@@ -68,6 +69,13 @@ class RelativeComparisons(Comparisons):
                 image[rows] = block @ part[rows]
                 start = rows.stop
             yield part, image
+
+    def squared_targets(self) -> np.ndarray:
+        # The error of a pair is divided by its target: each target is 1.
+        return np.array([self._total_weight])
+
+    def total_weight(self) -> float:
+        return self._total_weight
 
     def diagonal(self) -> np.ndarray:
         out = np.empty(self.n_rows)

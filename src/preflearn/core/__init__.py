@@ -1,7 +1,7 @@
 """The one quadratic problem behind every squared-loss learner: build it, factorise it, solve it for every alpha."""
 
 from .conjugate_gradients import ConjugateGradientResult, solve_conjugate_gradients
-from .gram import feature_gram, feature_gram_diagonal, feature_moment
+from .gram import feature_gram, feature_gram_diagonal, feature_moment, feature_moments
 from .moments import GlobalMoments, QueryMoments
 from .problem import RidgeProblem, Spectrum, dual_problem, primal_problem, solve_on_basis
 
@@ -15,6 +15,7 @@ __all__ = [
     "feature_gram",
     "feature_gram_diagonal",
     "feature_moment",
+    "feature_moments",
     "primal_problem",
     "solve_conjugate_gradients",
     "solve_on_basis",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -63,37 +64,86 @@ def solve_conjugate_gradients(
     dtype = features.dtype
     rhs = feature_moment(features, comparisons.target)
     inverse_diagonal = (1.0 / (feature_gram_diagonal(features, comparisons) + alpha)).astype(dtype)[:, None]
-    limit = max(1000, 10 * features.shape[1]) if max_iter is None else max_iter
 
     def system(V: np.ndarray) -> np.ndarray:
         return transposed @ comparisons.laplacian(features @ V) + dtype.type(alpha) * V
 
-    norm = np.linalg.norm(rhs, axis=0)
-    scale = np.where(norm > 0, norm, 1.0)
-    w = np.zeros_like(rhs)
-    residual = rhs.copy()
-    direction = np.zeros_like(rhs)
-    previous = np.ones(rhs.shape[1], dtype=dtype)
-    n_iter, reached = 0, float((norm > 0).any())
-    for n_iter in range(1, limit + 1):
-        if reached <= tol:
-            n_iter -= 1
-            break
-        preconditioned = inverse_diagonal * residual
-        energy = np.einsum("ij,ij->j", residual, preconditioned)
-        direction *= _ratio(energy, previous) if n_iter > 1 else 0
-        direction += preconditioned
+    return iterate(
+        system,
+        lambda residual: inverse_diagonal * residual,
+        rhs,
+        tol=tol,
+        max_iter=max(1000, 10 * features.shape[1]) if max_iter is None else max_iter,
+        on_iteration=on_iteration,
+    )
+
+
+def iterate(
+    system: Callable[[Any], Any],
+    precondition: Callable[[Any], Any],
+    rhs: Any,
+    *,
+    tol: float,
+    max_iter: int,
+    start: Any = None,
+    in_energy: bool = False,
+    on_iteration: Callable[[int, float], None] | None = None,
+    xp: Any = np,
+) -> ConjugateGradientResult:
+    """Preconditioned conjugate gradients for A w = rhs, all columns at once.
+
+    Parameters
+    ----------
+    system, precondition : callable
+        V to A V, and V to M⁻¹ V for a symmetric positive definite M near A.
+    rhs : array of shape (n, v)
+    tol : float
+        Size of the residual relative to that of the right-hand side at which an output is done.
+    max_iter : int
+    start : array of shape (n, v), optional
+        Zero by default.
+    in_energy : bool
+        Measure a residual ρ by (ρᵀ M⁻¹ ρ)^½, which for M near A is the error of w in the norm (wᵀ A w)^½ of the problem
+        itself, instead of by its length.
+    on_iteration : callable, optional
+        Receives the iteration number and the largest relative size of a residual.
+    xp : module
+        NumPy, or the array API namespace of the arrays.
+    """
+
+    def size(residual: Any, energy: Any) -> Any:
+        return xp.sqrt(energy if in_energy else xp.sum(residual * residual, axis=0))
+
+    preconditioned = precondition(rhs)
+    norm = size(rhs, xp.clip(xp.sum(rhs * preconditioned, axis=0), min=0))
+    scale = xp.where(norm > 0, norm, xp.ones_like(norm))
+    w = xp.zeros_like(rhs) if start is None else start
+    residual = xp.asarray(rhs, copy=True) if start is None else rhs - system(start)
+    direction = previous = None
+    n_iter, reached = 0, float(xp.any(norm > 0))
+    while True:
+        preconditioned = precondition(residual)
+        energy = xp.clip(xp.sum(residual * preconditioned, axis=0), min=0)
+        if n_iter or start is not None:
+            reached = float(xp.max(size(residual, energy) / scale))
+            if on_iteration is not None and n_iter:
+                on_iteration(n_iter, reached)
+        if reached <= tol or n_iter == max_iter:
+            return ConjugateGradientResult(w, n_iter, reached, reached <= tol)
+        n_iter += 1
+        direction = (
+            preconditioned if n_iter == 1 else preconditioned + _ratio(energy, previous, xp) * direction
+        )
         image = system(direction)
-        step = _ratio(energy, np.einsum("ij,ij->j", direction, image))
-        w += step * direction
-        residual -= step * image
+        step = _ratio(energy, xp.sum(direction * image, axis=0), xp)
+        w = w + step * direction
+        residual = residual - step * image
         previous = energy
-        reached = float(np.max(np.linalg.norm(residual, axis=0) / scale))
-        if on_iteration is not None:
-            on_iteration(n_iter, reached)
-    return ConjugateGradientResult(w, n_iter, reached, reached <= tol)
 
 
-def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
+def _ratio(numerator: Any, denominator: Any, xp: Any) -> Any:
     """Elementwise quotient; an output whose residual is exactly zero takes no further step."""
-    return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)
+    positive = denominator > 0
+    return xp.where(positive, numerator, xp.zeros_like(numerator)) / xp.where(
+        positive, denominator, xp.ones_like(denominator)
+    )

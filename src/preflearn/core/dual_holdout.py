@@ -17,14 +17,20 @@ place of R, C being the centring.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.linalg as la
 
 from ..comparisons import Comparisons, HalfRemoval
-from ..numerics.linalg import inverse_in_place
+from ..numerics.linalg import inverse_in_place, solve_positive
 from .holdout import HoldOut
-from .problem import RidgeProblem, Spectrum
+from .tridiagonal import TridiagonalForm
+
+# Columns that are solved for at once where all are needed.
+_BLOCK = 512
 
 
 class DualHoldOut(HoldOut):
@@ -39,14 +45,12 @@ class DualHoldOut(HoldOut):
     intercept : bool
         Whether an unregularised intercept belongs to the predictions.
     many_alphas : bool
-        Factorise by an eigen decomposition, which serves every alpha; otherwise by Cholesky for each alpha
-        that is asked
-        for first, which is about ten times cheaper.
+        Reduce to tridiagonal form, which serves every alpha; otherwise factorise by Cholesky for each alpha that is
+        asked for, which is several times cheaper for one.
 
     Notes
     -----
-    O(m³) once, then O(|H|² m + |H|³) for a fold and an alpha. At most three m × m arrays, the decomposition's workspace
-    included.
+    O(m³) once, then O(|H|² m + |H|³) for a fold and an alpha. One further m × m array for one alpha, none for many.
     """
 
     def __init__(
@@ -59,21 +63,22 @@ class DualHoldOut(HoldOut):
         # Means of K over the rows of each query, times S: what S loses of a prediction.
         self._pull = None if self.anchors is None else comparisons.half(_group_means(K, self.anchors).T).T
         G = comparisons.half_both_sides(K)
-        self._spectrum: Spectrum | None = None
+        self._form: TridiagonalForm | None = None
         if many_alphas:
-            self._spectrum = RidgeProblem(G.T, self._t, comparisons.half).spectrum()
-            V = self._spectrum.vectors
-            self._pulled_vectors = np.empty((0, 0)) if self._pull is None else self._pull @ V
-            self._vector_means = V.mean(axis=0)
+            self._form = TridiagonalForm(G.T)
+            Qt = self._form.transposed
+            self._projected = Qt @ self._t
+            self._pulled = np.empty((0, Qt.shape[0])) if self._pull is None else self._pull @ Qt.T
+            self._means = Qt.mean(axis=1)
         else:
             self._G = G
         self._centred = bool(getattr(comparisons, "is_one_block", False))
 
     @property
-    def eigenvalues(self) -> np.ndarray:
-        if self._spectrum is None:
-            raise ValueError("No eigen decomposition was made: use many_alphas=True.")
-        return self._spectrum.values
+    def largest_eigenvalue(self) -> float:
+        if self._form is None:
+            raise ValueError("Only the form for many alphas knows the spectrum: use many_alphas=True.")
+        return self._form.largest
 
     def predict(
         self,
@@ -96,8 +101,8 @@ class DualHoldOut(HoldOut):
         return predictions
 
     def _resolvent(self, alpha: float) -> _Resolvent:
-        if self._spectrum is not None:
-            return _SpectralResolvent(alpha, self)
+        if self._form is not None:
+            return _TridiagonalResolvent(alpha, self)
         return _ExplicitResolvent(alpha, self)
 
     def _blocks(self, fold: np.ndarray, removal: HalfRemoval, resolvents: list[_Resolvent]) -> np.ndarray:
@@ -111,11 +116,12 @@ class DualHoldOut(HoldOut):
             names, anchor_of = np.unique(self.anchors.codes[rows], return_inverse=True)
         t = self._t[rows]
         out = np.empty((len(resolvents), fold.shape[0], t.shape[1]))
-        reader = resolvents[0].reader(rows)
+        read = resolvents[0].read(rows)
         for k, at in enumerate(resolvents):
-            R = at.block(rows, reader)
+            part = at.part(rows, read)
+            R = part.block
             if removal.columns is None:
-                source = -la.solve(R, at.x[rows], assume_a="pos")
+                source = -solve_positive(R, at.x[rows])
             else:
                 assert removal.lost is not None and removal.change is not None
                 g = t - removal.change - at.alpha * (at.x[rows] - R @ removal.change)
@@ -124,7 +130,7 @@ class DualHoldOut(HoldOut):
                 source = removal.columns @ la.solve(system, removal.columns.T @ g) - removal.change
             f = at.f[rows] + local.half_inverse(source - at.alpha * (R @ source))
             if anchor_of is not None:
-                f = f + (at.pull(names, rows, reader) @ source)[anchor_of]
+                f = f + (part.pull(names) @ source)[anchor_of]
             out[k] = f[wanted]
         return out
 
@@ -133,11 +139,11 @@ class DualHoldOut(HoldOut):
         m, h = self.comparisons.n_rows, fold.shape[0]
         kappa = np.sqrt(self.comparisons._outer[0])  # type: ignore[attr-defined]
         out = np.empty((len(resolvents), h, self._t.shape[1]))
-        reader = resolvents[0].reader(fold, centred=True)
+        read = resolvents[0].read(fold, centred=True)
         for k, at in enumerate(resolvents):
-            R = at.block(fold, reader, centred=True)
-            source = -la.solve(R, at.x[fold], assume_a="pos")
-            level = at.mean_f + at.pull_one(fold, reader) @ source
+            part = at.part(fold, read, centred=True)
+            source = -solve_positive(part.block, at.x[fold])
+            level = at.mean_f + part.pull(slice(0, 1))[0] @ source
             f = level + (self._t[fold] + source - source.sum(axis=0) / m) / kappa
             out[k] = f + self._intercept_without(fold, f, level)
         return out
@@ -175,34 +181,34 @@ class _Resolvent:
     x: np.ndarray
 
     def _finish(self, owner: DualHoldOut) -> None:
-        residual = owner._t - self.alpha * self.x
-        f = owner.comparisons.half_inverse(residual)
-        self.mean_f = np.zeros(f.shape[1])
-        if owner._pull is not None:
-            assert owner.anchors is not None
-            means = owner._pull @ self.x
-            f = f + means[owner.anchors.codes]
-            self.mean_f = means[0]
-        self.f = f
+        self._owner = owner
+        self._anchor_means = None if owner._pull is None else owner._pull @ self.x
+
+    @property
+    def mean_f(self) -> np.ndarray:
+        """The mean prediction of a global ranking."""
+        return np.zeros(self.x.shape[1]) if self._anchor_means is None else self._anchor_means[0]
+
+    @cached_property
+    def f(self) -> np.ndarray:
+        """The predictions of the model trained on all rows."""
+        f = self._owner.comparisons.half_inverse(self._owner._t - self.alpha * self.x)
+        if self._anchor_means is None:
+            return f
+        assert self._owner.anchors is not None
+        return f + self._anchor_means[self._owner.anchors.codes]
 
     # What a fold reads of the decomposition is read once for all alphas.
 
-    def reader(self, rows: np.ndarray, *, centred: bool = False):
+    def read(self, rows: np.ndarray, *, centred: bool = False) -> np.ndarray | None:
         raise NotImplementedError
 
-    def block(self, rows: np.ndarray, reader, *, centred: bool = False) -> np.ndarray:
+    def part(self, rows: np.ndarray, read: np.ndarray | None, *, centred: bool = False) -> _Part:
         """R on the rows (C R C with ``centred``)."""
         raise NotImplementedError
 
-    def pull(self, anchors: np.ndarray, rows: np.ndarray, reader) -> np.ndarray:
-        """The rows ``anchors`` of (means of K) S R, on the columns ``rows``."""
-        raise NotImplementedError
-
-    def pull_one(self, rows: np.ndarray, reader) -> np.ndarray:
-        """(mean of K) S R C on ``rows``, for a global ranking."""
-        raise NotImplementedError
-
     def pull_all(self) -> np.ndarray:
+        """(mean of K) S R C, for a global ranking."""
         raise NotImplementedError
 
     def centred_diagonal(self) -> np.ndarray:
@@ -210,35 +216,45 @@ class _Resolvent:
         raise NotImplementedError
 
 
-class _SpectralResolvent(_Resolvent):
+@dataclass(frozen=True)
+class _Part:
+    """What a fold needs of R: its block, and rows of (means of K) S R on the columns of the fold."""
+
+    block: np.ndarray
+    pull: Callable[[Any], np.ndarray]
+
+
+class _TridiagonalResolvent(_Resolvent):
+    """R = Q (T + λ I)⁻¹ Qᵀ."""
+
     def __init__(self, alpha: float, owner: DualHoldOut):
-        spectrum = owner._spectrum
-        assert spectrum is not None
+        assert owner._form is not None
         self.alpha = alpha
-        self._rho = 1.0 / (spectrum.values + alpha)
-        self._V = spectrum.vectors
-        self._pulled, self._means = owner._pulled_vectors, owner._vector_means
-        self.x = self._V @ (self._rho[:, None] * spectrum.projected)
+        self._inverse = owner._form.inverse(alpha)
+        self._Qt, self._means, self._pulled = owner._form.transposed, owner._means, owner._pulled
+        self.x = self._Qt.T @ self._inverse(owner._projected)
         self._finish(owner)
 
-    def reader(self, rows, *, centred=False):
-        V = np.ascontiguousarray(self._V[rows])
-        return V - self._means if centred else V
+    def read(self, rows, *, centred=False):
+        Qt = np.take(self._Qt, rows, axis=1)
+        return Qt - self._means[:, None] if centred else Qt
 
-    def block(self, rows, reader, *, centred=False):
-        return (reader * self._rho) @ reader.T
-
-    def pull(self, anchors, rows, reader):
-        return (self._pulled[anchors] * self._rho) @ reader.T
-
-    def pull_one(self, rows, reader):
-        return ((self._pulled * self._rho) @ reader.T)[0]
+    def part(self, rows, read, *, centred=False):
+        W = self._inverse(read)
+        return _Part(read.T @ W, lambda anchors: self._pulled[anchors] @ W)
 
     def pull_all(self):
-        return (self._V - self._means) @ (self._rho * self._pulled[0])
+        along = self._inverse(self._pulled[:1].T)[:, 0]
+        return self._Qt.T @ along - self._means @ along
 
     def centred_diagonal(self):
-        return (self._V - self._means) ** 2 @ self._rho
+        m = self._Qt.shape[0]
+        diagonal = np.empty(m)
+        for start in range(0, m, _BLOCK):
+            rows = np.arange(start, min(start + _BLOCK, m))
+            read = self.read(rows, centred=True)
+            diagonal[rows] = np.einsum("ij,ij->j", read, self._inverse(read))
+        return diagonal
 
 
 class _ExplicitResolvent(_Resolvent):
@@ -250,21 +266,21 @@ class _ExplicitResolvent(_Resolvent):
         self._pulled = np.empty((0, 0)) if owner._pull is None else owner._pull @ self._R
         self._finish(owner)
 
-    def reader(self, rows, *, centred=False):
+    def read(self, rows, *, centred=False):
         return None
 
-    def block(self, rows, reader, *, centred=False):
+    def part(self, rows, read, *, centred=False):
         block = self._R[np.ix_(rows, rows)]
-        if centred:
-            means = self._means[rows]
-            block = block - means[:, None] - means[None, :] + self._means.mean()
-        return block
-
-    def pull(self, anchors, rows, reader):
-        return self._pulled[np.ix_(anchors, rows)]
-
-    def pull_one(self, rows, reader):
-        return self._pulled[0, rows] - self._pulled[0].mean()
+        if not centred:
+            return _Part(block, lambda anchors: self._pulled[np.ix_(anchors, rows)])
+        means = self._means[rows]
+        block = block - means[:, None] - means[None, :] + self._means.mean()
+        return _Part(
+            block,
+            lambda anchors: (
+                self._pulled[anchors][:, rows] - self._pulled[anchors].mean(axis=1, keepdims=True)
+            ),
+        )
 
     def pull_all(self):
         return self._pulled[0] - self._pulled[0].mean()

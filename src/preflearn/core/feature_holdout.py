@@ -19,15 +19,19 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import scipy.linalg as la
+import scipy.sparse as sp
 
 from ..comparisons import Comparisons, PreferenceComparisons
-from ..numerics.linalg import KernelFactor, eigh_in_place, solve_checked
+from ..numerics.linalg import KernelFactor, add_gram, eigh_in_place, solve_checked
 from .gram import feature_gram, feature_moment
 from .holdout import STABLE, HoldOut, rows_outside
+from .leaving import Leaving, LeavingBasis
 from .problem import RidgeProblem, primal_problem
 
 # Folds of whole queries up to this many rows go to the compiled loop.
 _SMALL_FOLD = 64
+# Weights of comparisons without a closed half have no bound; what a heavy one leaves behind needs more digits.
+_STABLE_WITHOUT_HALF = 1e-5
 
 
 class FeatureHoldOut(HoldOut):
@@ -60,31 +64,39 @@ class FeatureHoldOut(HoldOut):
     ):
         self.comparisons = comparisons
         self.intercept = intercept
-        A = feature_gram(features, comparisons).astype(np.float64, copy=False)
+        T = comparisons.half(features) if comparisons.has_half and not sp.issparse(features) else None
+        width = features.shape[1]
+        # Only the lower triangle is filled from T, and only that is read.
+        A = (
+            feature_gram(features, comparisons).astype(np.float64, copy=False)
+            if T is None
+            else add_gram(np.zeros((width, width), order="F"), T, T)
+        )
         values, self._U = eigh_in_place(A)
         self._s = np.maximum(values, 0.0)
         self._c = self._U.T @ feature_moment(features, comparisons.target)
         self._Z = np.ascontiguousarray(features @ self._U)
-        self._mean = self._Z.mean(axis=0)
-        self._T = comparisons.half(self._Z) if comparisons.has_half else None
-        self._basis_of_row: np.ndarray | None = None
+        if T is not None:
+            T = np.ascontiguousarray(T @ self._U)
+        elif comparisons.has_half:
+            T = comparisons.half(self._Z)
+        self._T = T
+        self._leaving = Leaving(comparisons, self._Z, T)
+        self._least_condition = STABLE if comparisons.has_half else _STABLE_WITHOUT_HALF
+        self._mean = self._leaving.mean
+        self._leaving_basis: LeavingBasis | None = None
         if factor is not None:
             assert basis_indices is not None
             self._set_basis(factor, basis_indices)
 
     def _set_basis(self, factor: KernelFactor, basis_indices: np.ndarray) -> None:
-        if factor.rank < basis_indices.shape[0]:
-            raise ValueError(
-                "Linearly dependent basis vectors: what leaves the model with one of them is not one direction."
-            )
-        self._basis_of_row = np.full(self.comparisons.n_rows, -1)
-        self._basis_of_row[basis_indices] = np.arange(basis_indices.shape[0])
+        self._leaving_basis = LeavingBasis(factor, basis_indices, self.comparisons.n_rows)
         E = la.solve_triangular(factor.C, self._U, lower=True, trans="T")
         self._E = E / np.linalg.norm(E, axis=1, keepdims=True)
 
     @property
-    def eigenvalues(self) -> np.ndarray:
-        return self._s
+    def largest_eigenvalue(self) -> float:
+        return float(self._s[-1])
 
     def predict(
         self,
@@ -95,7 +107,7 @@ class FeatureHoldOut(HoldOut):
     ) -> list[np.ndarray]:
         if (
             all(fold.shape[0] == 1 for fold in folds)
-            and self._basis_of_row is None
+            and self._leaving_basis is None
             and self._has_single_form()
         ):
             return self._predict_singles(folds, alphas)
@@ -143,54 +155,20 @@ class FeatureHoldOut(HoldOut):
 
     def _predict_fold(self, fold: np.ndarray, alphas: Sequence[float]) -> np.ndarray:
         E = self._constraints(fold)
-        if self._n_lost(fold) + E.shape[1] > self._s.shape[0]:
+        if self._leaving.n_columns(fold) + E.shape[1] > self._s.shape[0]:
             return self._retrain(fold, alphas, E)
-        Y, signs, change, scale = self._removal(fold)
+        Y, signs, change, scale = self._leaving.removal(fold)
         out = np.empty((len(alphas), fold.shape[0], self._c.shape[1]))
         for k, alpha in enumerate(alphas):
             w = self._weights_without(alpha / scale, Y, signs, change, E)
             out[k] = self._retrain(fold, [alpha], E)[0] if w is None else self._predict_held_out(fold, w)
         return out
 
-    def _n_lost(self, fold: np.ndarray) -> int:
-        """At most so many columns has N; a fold of whole queries, and a row of a global ranking, one per row."""
-        if self._is_whole(fold) or getattr(self.comparisons, "is_one_block", False):
-            return fold.shape[0]
-        queries = getattr(self.comparisons, "queries", None)
-        if queries is None:
-            return fold.shape[0]
-        return int(queries.counts[np.unique(queries.codes[fold])].sum())
-
-    def _is_whole(self, fold: np.ndarray) -> bool:
-        """Whether the rows leave with everything that they compare, in a form with a closed half."""
-        if self._T is None:
-            return False
-        queries = getattr(self.comparisons, "queries", None)
-        if queries is None:
-            return True  # plain regression
-        return (
-            queries.n_groups > 1
-            and int(queries.counts[np.unique(queries.codes[fold])].sum()) == fold.shape[0]
-        )
-
-    def _removal(self, fold: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-        """Y = Zᵀ N, σ, Zᵀ d and the scale."""
-        if self._is_whole(fold):
-            assert self._T is not None
-            Y = self._T[fold].T
-            return Y, np.ones(fold.shape[0]), Y @ self.comparisons.half_target[fold], 1.0
-        removal = self.comparisons.drop(fold)
-        Z = self._Z[removal.rows]
-        if removal.centred:
-            Z = Z - self._mean
-        return Z.T @ removal.columns, removal.signs, Z.T @ removal.change, removal.scale
-
     def _constraints(self, fold: np.ndarray) -> np.ndarray:
         """E: the directions that leave with held-out basis vectors, shape (n, h)."""
-        if self._basis_of_row is None:
+        if self._leaving_basis is None:
             return np.empty((self._s.shape[0], 0))
-        numbers = self._basis_of_row[fold]
-        return self._E[numbers[numbers >= 0]].T
+        return self._E[self._leaving_basis.numbers(fold)].T
 
     def _weights_without(self, alpha, Y, signs, change, E) -> np.ndarray | None:
         """w' = P (c - Zᵀ d) under Eᵀ w' = 0; None when the small system is too ill conditioned."""
@@ -200,14 +178,14 @@ class FeatureHoldOut(HoldOut):
         rhs = np.concatenate([self._c - change, E], axis=1)
         small = np.diag(signs) - Y.T @ DY
         solved, condition = solve_checked(small, DY.T @ rhs)
-        if condition < STABLE:
+        if condition < self._least_condition:
             return None
         image = D * rhs + DY @ solved
         return _constrained(image[:, :v], image[:, v:], E)
 
     def _retrain(self, fold: np.ndarray, alphas: Sequence[float], E: np.ndarray) -> np.ndarray:
         """Train on the remaining rows, in the coordinates of Z."""
-        if self._is_whole(fold) and fold.shape[0] < self.comparisons.n_rows // 2:
+        if self._leaving.is_whole(fold) and fold.shape[0] < self.comparisons.n_rows // 2:
             assert self._T is not None
             T = self._T[fold]
             A = np.diag(self._s) - T.T @ T
@@ -227,13 +205,7 @@ class FeatureHoldOut(HoldOut):
 
     def _predict_held_out(self, fold: np.ndarray, w: np.ndarray) -> np.ndarray:
         f = self._Z[fold] @ w
-        if not self.intercept:
-            return f
-        y = self.comparisons.scores  # type: ignore[attr-defined]
-        m, rest = y.shape[0], y.shape[0] - fold.shape[0]
-        return (
-            f + (y.sum(axis=0) - y[fold].sum(axis=0)) / rest - (m * (self._mean @ w) - f.sum(axis=0)) / rest
-        )
+        return f + self._leaving.intercept(fold, f, self._mean @ w) if self.intercept else f
 
     # Single rows, all at once
 
@@ -278,11 +250,10 @@ class FeatureHoldOut(HoldOut):
 
     def _goes_to_the_loop(self, folds: Sequence[np.ndarray]) -> bool:
         return (
-            self._basis_of_row is None
+            self._leaving_basis is None
             and self._c.shape[1] == 1
-            and all(
-                fold.shape[0] <= min(_SMALL_FOLD, self._s.shape[0]) and self._is_whole(fold) for fold in folds
-            )
+            and max(fold.shape[0] for fold in folds) <= min(_SMALL_FOLD, self._s.shape[0])
+            and self._leaving.are_whole(folds)
         )
 
     def _predict_small_queries(
@@ -294,10 +265,9 @@ class FeatureHoldOut(HoldOut):
         rows = np.concatenate(folds)
         starts = np.concatenate([[0], np.cumsum([fold.shape[0] for fold in folds])])
         D = 1.0 / (self._s[None, :] + np.asarray(alphas)[:, None])
-        T, Z = self._T[rows], self._Z[rows]
         w = D * self._c[:, 0]
-        residual = self.comparisons.half_target[rows, 0] - w @ T.T
-        out, stable = leave_blocks_out(T, Z, starts, D, residual, w @ Z.T, STABLE)
+        residual = self.comparisons.half_target[:, 0] - w @ self._T.T
+        out, stable = leave_blocks_out(self._T, self._Z, rows, starts, D, residual, w @ self._Z.T, STABLE)
         for k, number in zip(*np.nonzero(~stable), strict=True):
             part = slice(starts[number], starts[number + 1])
             fold = folds[number]

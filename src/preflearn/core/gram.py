@@ -13,11 +13,13 @@ from ..numerics.memory import require_memory
 # so that the n × n result is not read and written more often than the block, and no larger than that result.
 _BLOCK_BYTES = 1 << 23
 _LEAST_BLOCK_ROWS = 1024
+# Centred rows go straight into a product: they had better still be in the cache of one core.
+_CENTRED_BLOCK_BYTES = 1 << 19
 
 
-def block_rows(n_columns: int, itemsize: int = 8) -> int:
+def block_rows(n_columns: int, itemsize: int = 8, n_bytes: int = _BLOCK_BYTES) -> int:
     """Rows of a temporary block with this many columns."""
-    return max(_LEAST_BLOCK_ROWS, n_columns, _BLOCK_BYTES // max(1, n_columns * itemsize))
+    return max(_LEAST_BLOCK_ROWS, n_columns, n_bytes // max(1, n_columns * itemsize))
 
 
 def feature_gram(features, comparisons: Comparisons) -> np.ndarray:
@@ -68,6 +70,39 @@ def feature_gram_diagonal(features, comparisons: Comparisons) -> np.ndarray:
     for left, right in comparisons.blocks(features, block_rows(features.shape[1], features.itemsize)):
         total += np.einsum("ij,ij->j", left, right)
     return np.maximum(total, 0.0)
+
+
+def feature_moments(
+    features, comparisons: Comparisons, rows: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Φᵀ L Φ and Φᵀ b together; with dense features and a symmetric half in one pass over Φ.
+
+    Parameters
+    ----------
+    features : ndarray or sparse array of shape (m, n), or of more rows with ``rows``
+        Φ.
+    comparisons : Comparisons
+        L and b.
+    rows : ndarray of shape (m,), optional
+        The rows of Φ that are compared; all of them by default. No copy of them is made.
+
+    Returns
+    -------
+    A : ndarray of shape (n, n), Fortran order
+    c : ndarray of shape (n, v)
+    """
+    if sp.issparse(features) or not comparisons.has_half:
+        features = features if rows is None else features[rows]
+        return feature_gram(features, comparisons), feature_moment(features, comparisons.target)
+    width = features.shape[1]
+    total = width + comparisons.n_outputs
+    require_memory(total * total * 8, f"a matrix of {width} × {width} for the primal form")
+    # One product of [S Φ, t] with itself gives both, and hardly costs more than that of S Φ.
+    A = np.zeros((total, total), dtype=features.dtype, order="F")
+    n_rows = block_rows(total, features.itemsize, _CENTRED_BLOCK_BYTES)
+    for block in comparisons.half_blocks(features, n_rows, rows):
+        A = add_gram(A, block, block)
+    return mirror_lower(np.asfortranarray(A[:width, :width])), A[width:, :width].T.copy()
 
 
 def feature_moment(features, V: np.ndarray) -> np.ndarray:

@@ -58,8 +58,8 @@ class HoldOut(ABC):
 
     @property
     @abstractmethod
-    def eigenvalues(self) -> np.ndarray:
-        """Of the matrix that alpha is added to, ascending: they say which alphas matter."""
+    def largest_eigenvalue(self) -> float:
+        """Of the matrix that alpha is added to: it says which alphas matter."""
 
 
 def rows_outside(n_rows: int, rows: np.ndarray) -> np.ndarray:

@@ -195,14 +195,14 @@ def reduced_pair_predictions(source: FeatureHoldOut, pairs: np.ndarray, alpha: f
     alpha, kappa, share = _pair_scale(comparisons, alpha)
     D = 1.0 / (source._s + alpha)
     w = D * source._c[:, 0]
-    assert source._basis_of_row is not None
+    assert source._leaving_basis is not None
     out = np.empty((pairs.shape[0], 3))
     step = max(1, _BLOCK_ENTRIES // (4 * D.shape[0]))
     for start in range(0, pairs.shape[0], step):
         part = pairs[start : start + step]
         Z = source._Z[part]
         centre = source._mean if share else np.zeros_like(source._mean)
-        number = source._basis_of_row[part]
+        number = source._leaving_basis.numbers_of_pairs(part)
         E = np.where((number >= 0)[:, :, None], source._E[np.maximum(number, 0)], 0.0)
         columns = np.concatenate([kappa * (Z - centre), E], axis=1)
         image = columns * D

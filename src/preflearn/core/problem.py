@@ -26,6 +26,36 @@ from .gram import feature_gram, feature_moment
 
 
 @dataclass
+class SquaredLossFit:
+    """What training returns.
+
+    Attributes
+    ----------
+    solver : {"dual", "primal", "cg"}
+    weights : ndarray of shape (n, v) or None
+        Of the features of X, for the linear kernel without a reduced set.
+    dual_coef : ndarray of shape (r, v) or None
+        Of the basis vectors otherwise.
+    basis_indices : ndarray of shape (r,) or None
+    mean_prediction : ndarray of shape (v,) or None
+        Mean of f over the training rows where it was asked for; an intercept follows from it.
+    n_iter : int or None
+    residual : float or None
+        What conjugate gradients reached.
+    converged : bool
+    """
+
+    solver: str
+    weights: np.ndarray | None
+    dual_coef: np.ndarray | None
+    basis_indices: np.ndarray | None
+    mean_prediction: np.ndarray | None
+    n_iter: int | None = None
+    residual: float | None = None
+    converged: bool = True
+
+
+@dataclass
 class RidgeProblem:
     """(B + λ I) x = c for v right-hand sides.
 
@@ -52,7 +82,7 @@ class RidgeProblem:
         B = self._take_matrix()
         diagonal = np.diagonal(B).copy()
         np.fill_diagonal(B, diagonal + B.dtype.type(alpha))
-        in_doubt = alpha <= _rounding(B.shape[0], B.dtype, float(diagonal.max()))
+        in_doubt = alpha <= rounding_of_sums(B.shape[0], B.dtype, float(diagonal.max()))
         norm = one_norm(B.T) if in_doubt else 0.0
         try:
             factor = cholesky_in_place(B)
@@ -105,7 +135,7 @@ class Spectrum:
     def _shrink(self, alpha: float) -> np.ndarray:
         """(Λ + λ)⁻¹ Vᵀ c. Where λ itself is below rounding, so is what lies outside of the range of B: left out."""
         largest = float(self.values[-1])
-        rounding = _rounding(1, self.values.dtype, largest)
+        rounding = rounding_of_sums(1, self.values.dtype, largest)
         inverse = 1.0 / np.maximum(self.values + alpha, np.finfo(self.values.dtype).tiny)
         if alpha <= rounding:
             inverse[self.values <= rounding] = 0.0
@@ -156,11 +186,16 @@ def solve_on_basis(K_MR: np.ndarray, K_RR: np.ndarray, comparisons: Comparisons,
         If fewer than half of the digits would be left; the features give an accurate answer then.
     """
     B = feature_gram(K_MR, comparisons)
+    return solve_basis_system(B, K_RR, feature_moment(K_MR, comparisons.target), alpha)
+
+
+def solve_basis_system(B: np.ndarray, K_RR: np.ndarray, rhs: np.ndarray, alpha: float) -> np.ndarray:
+    """(B + λ K_RR)⁻¹ rhs in the memory of the Fortran-ordered B; refused as in `solve_on_basis`."""
     B += B.dtype.type(alpha) * K_RR.T  # symmetric, and laid out as B is
     norm = one_norm(B.T)
     factor = cholesky_in_place(B)
     _refuse_below(np.sqrt(np.finfo(B.dtype).eps), factor, norm)
-    return cholesky_solve(factor, feature_moment(K_MR, comparisons.target))
+    return cholesky_solve(factor, rhs)
 
 
 def _unchanged(x: np.ndarray) -> np.ndarray:
@@ -169,16 +204,21 @@ def _unchanged(x: np.ndarray) -> np.ndarray:
 
 def _spectrum(B: np.ndarray, rhs: np.ndarray, recover) -> Spectrum:
     values, vectors = eigh_in_place(B)
-    largest = max(abs(float(values[-1])), abs(float(values[0])), np.finfo(values.dtype).tiny)
-    if values[0] < -np.sqrt(np.finfo(values.dtype).eps) * largest:
-        raise ValueError(
-            f"The kernel is not positive semidefinite: an eigenvalue is {values[0]:.3g}, the largest {values[-1]:.3g}. "
-            "Check a precomputed or callable kernel, for example with np.linalg.eigvalsh."
-        )
+    refuse_indefinite(float(values[0]), float(values[-1]), values.dtype)
     return Spectrum(np.maximum(values, 0), vectors, vectors.T @ rhs, recover)
 
 
-def _rounding(n: int, dtype: np.dtype, largest: float) -> float:
+def refuse_indefinite(smallest: float, largest: float, dtype: np.dtype | type = np.float64) -> None:
+    """Refuse a kernel with an eigenvalue that is negative beyond rounding."""
+    size = max(abs(largest), abs(smallest), float(np.finfo(dtype).tiny))
+    if smallest < -np.sqrt(np.finfo(dtype).eps) * size:
+        raise ValueError(
+            f"The kernel is not positive semidefinite: an eigenvalue is {smallest:.3g}, the largest {largest:.3g}. "
+            "Check a precomputed or callable kernel, for example with np.linalg.eigvalsh."
+        )
+
+
+def rounding_of_sums(n: int, dtype: np.dtype, largest: float) -> float:
     """Size of the rounding errors in n sums of numbers up to ``largest``."""
     return 10 * n * float(np.finfo(dtype).eps) * largest
 

@@ -15,6 +15,7 @@ from ..comparisons import Comparisons, encode_queries
 from ..kernels.functions import Kernel, n_items
 from ..kernels.inputs import KernelParametersMixin, read_items
 from ..kernels.maps import NystromMap
+from ..numerics.namespace import Home, as_host, check_same_home, is_device_array
 from ..solvers.choice import check_solver_options
 from ..solvers.progress import Stages
 from ..solvers.squared_loss import SquaredLossFit, fit_squared_loss
@@ -37,10 +38,15 @@ class KernelModel(KernelParametersMixin, BaseEstimator):
     dual_coef_: np.ndarray
     basis_indices_: np.ndarray
 
-    def _reduced_set(self, X: Any, kernel: Kernel) -> NystromMap | None:
+    def _reduced_set(self, X: Any, kernel: Kernel) -> Any:
         """The feature map of the reduced set, or None for the full kernel."""
         if not self._wants_reduced_set():
             return None
+        if is_device_array(X):
+            from ..arrays.kernels import DeviceBasis, refuse_unless_served
+
+            refuse_unless_served(kernel, self.solver, [])
+            return DeviceBasis.choose(X, kernel, self.n_basis, self.basis, self.random_state)
         return NystromMap(
             self.kernel,
             gamma=self.gamma,
@@ -67,7 +73,7 @@ class KernelModel(KernelParametersMixin, BaseEstimator):
         for name in ("coef_", "dual_coef_", "basis_", "basis_indices_"):
             self.__dict__.pop(name, None)
         if weights is not None:
-            self.coef_ = weights[:, 0] if single else np.ascontiguousarray(weights.T)
+            self.coef_ = weights[:, 0] if single else _transposed(weights)
             return
         assert dual_coef is not None
         assert basis_indices is not None
@@ -88,12 +94,22 @@ class KernelModel(KernelParametersMixin, BaseEstimator):
         """
         check_is_fitted(self)
         kernel = self._read_kernel()
+        check_same_home(self, "predict", X, self.coef_ if hasattr(self, "coef_") else self.dual_coef_)
         X = read_items(self, X, kernel, reset=False)
-        scores = np.asarray(X @ self.coef_.T) if hasattr(self, "coef_") else self._expand(X, kernel)
+        scores = self._linear(X) if hasattr(self, "coef_") else self._expand(X, kernel)
         return scores + self.intercept_ if hasattr(self, "intercept_") else scores
 
-    def _expand(self, X: Any, kernel: Kernel) -> np.ndarray:
+    def _linear(self, X: Any) -> Any:
+        """X w."""
+        weights = self.coef_ if self.coef_.ndim == 1 else self.coef_.T
+        return X @ weights if is_device_array(X) else np.asarray(X @ weights)
+
+    def _expand(self, X: Any, kernel: Kernel) -> Any:
         """k(X, basis) β, in blocks of rows so that no large kernel block is formed."""
+        if is_device_array(X):
+            from ..arrays.prediction import expand_on_device
+
+            return expand_on_device(X, kernel, self.basis_, self.dual_coef_)
         if kernel.is_precomputed:
             every_row_in_order = np.array_equal(self.basis_indices_, np.arange(X.shape[1]))
             return (X if every_row_in_order else X[:, self.basis_indices_]) @ self.dual_coef_
@@ -149,8 +165,11 @@ class SquaredLossModel(KernelModel):
         basis = None
         if fit.dual_coef is not None and not kernel.is_precomputed:
             # The caller may change X after fit; the model must not change with it.
-            basis = X.copy() if feature_map is None else feature_map.basis_
-        self._set_function(fit.weights, fit.dual_coef, fit.basis_indices, basis, single)
+            basis = _copied(X) if feature_map is None else feature_map.basis_
+        indices = fit.basis_indices
+        if indices is not None and is_device_array(X):
+            indices = Home.of(X).put_as_is(indices)
+        self._set_function(fit.weights, fit.dual_coef, indices, basis, single)
         self.solver_ = fit.solver
         self.n_iter_ = fit.n_iter or 1  # a direct solver is one step
         self.residual_ = fit.residual
@@ -162,6 +181,14 @@ class SquaredLossModel(KernelModel):
                 stacklevel=3,
             )
         return fit
+
+    def __sklearn_tags__(self):
+        from ..arrays.kernels import why_not_on_device
+
+        tags = super().__sklearn_tags__()
+        reason = why_not_on_device(self.kernel, self.solver, getattr(self, "cost", None))
+        tags.array_api_support = reason is None
+        return tags
 
 
 class RankerMixin:
@@ -187,11 +214,13 @@ class RankerMixin:
         -------
         ndarray of int of shape (m,) or (m, v)
         """
-        scores = self.predict(X)
+        found = self.predict(X)
+        scores = as_host(found)
         queries = encode_queries(qid, scores.shape[0])
         columns = scores[:, None] if scores.ndim == 1 else scores
         positions = np.stack([_positions(column, queries) for column in columns.T], axis=1)
-        return positions[:, 0] if scores.ndim == 1 else positions
+        positions = positions[:, 0] if scores.ndim == 1 else positions
+        return Home.of(found).put_as_is(positions) if is_device_array(found) else positions
 
     def score(self, X, y, *, qid=None, sample_weight=None):
         """Concordance: the share of untied pairs inside queries that are ordered as in y, averaged over queries.
@@ -217,7 +246,7 @@ class RankerMixin:
                 UserWarning,
                 stacklevel=2,
             )
-        return concordance(y, self.predict(X), qid, sample_weight=sample_weight)
+        return concordance(as_host(y), as_host(self.predict(X)), as_host(qid), sample_weight=sample_weight)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()  # type: ignore[misc]
@@ -225,6 +254,14 @@ class RankerMixin:
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = True
         return tags
+
+
+def _transposed(weights: Any) -> Any:
+    return weights.T if is_device_array(weights) else np.ascontiguousarray(weights.T)
+
+
+def _copied(X: Any) -> Any:
+    return Home.of(X).xp.asarray(X, copy=True) if is_device_array(X) else X.copy()
 
 
 def _positions(scores: np.ndarray, queries) -> np.ndarray:

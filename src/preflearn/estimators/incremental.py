@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ..comparisons import compare_scores, encode_queries
+from ..comparisons import encode_queries
 from ..comparisons.scores import depends_on_scores
-from ..core import GlobalMoments, QueryMoments
 from ..kernels.functions import Kernel, n_items
 from ..kernels.maps import NystromMap
+from ..streaming.recipe import recipe_of
 
 # The parameters that the statistics of a chunk depend on.
 _FIXED = (
@@ -58,7 +58,7 @@ def why_no_partial_fit(model: Any) -> str | None:
     """What keeps a model from being trained in chunks, or None."""
     if hasattr(model, "n_queries_") and getattr(model, "_incremental", None) is None:
         return (
-            "partial_fit cannot go on from fit or fit_pairs, which keep no statistics: "
+            "partial_fit cannot go on from fit, fit_stream or fit_pairs, which keep no statistics: "
             "start with partial_fit, or use clone(model) for a fresh one."
         )
     if model.solver not in ("auto", "primal"):
@@ -171,27 +171,19 @@ class IncrementalState:
 
     def _chunk_moments(self, model, X, kernel, scores, qid, *, forget: bool):
         n_rows = n_items(X)
-        if not self.with_queries and not depends_on_scores(model.cost, model.ties):
-            if forget and n_rows >= self.moments.n_rows - 1:
-                raise ValueError(
-                    f"forget would leave fewer than two of the {self.moments.n_rows} rows seen: "
-                    "nothing could be compared."
-                )
-            return GlobalMoments.of(self._features(X, kernel), scores, model.weighting), {}
-        queries = encode_queries(qid, n_rows)
+        recipe = recipe_of(model, kernel, self.feature_map, with_queries=self.with_queries)
         counts = {}
-        if queries.labels is not None:
+        if self.with_queries:
+            queries = encode_queries(qid, n_rows)
+            assert queries.labels is not None
             counts = dict(zip(queries.labels.tolist(), queries.counts.tolist(), strict=True))
             self._check_whole_queries(counts, forget=forget)
-        comparisons = compare_scores(
-            scores,
-            queries,
-            cost=model.cost,
-            ties=model.ties,
-            weighting=model.weighting,
-            allow_none=True,  # a chunk of queries without a pair changes nothing, and is no error
-        )
-        return QueryMoments.of(self._features(X, kernel), comparisons), counts
+        elif forget and n_rows >= self.moments.n_rows - 1 and not recipe.one_chunk_only:
+            raise ValueError(
+                f"forget would leave fewer than two of the {self.moments.n_rows} rows seen: "
+                "nothing could be compared."
+            )
+        return recipe.statistics(X, scores, qid).folds[0], counts
 
     def _check_whole_queries(self, counts: dict[Any, int], *, forget: bool) -> None:
         for label, count in counts.items():
@@ -210,9 +202,6 @@ class IncrementalState:
                 )
         if forget and len(counts) == len(self.rows_of_query):
             raise ValueError("forget would leave no query in the model.")
-
-    def _features(self, X: Any, kernel: Kernel):
-        return X if self.feature_map is None else self.feature_map._features(X, kernel)
 
     def solve(self, alpha: float):
         """Weights of the features, or coefficients of the basis vectors with their rows and values."""

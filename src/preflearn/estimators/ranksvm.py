@@ -96,8 +96,13 @@ class _PairLossModel(RankerMixin, KernelModel):
     def _set_solution(
         self, X: Any, representation: _Representation, fits: Sequence[PairLossFit], alpha: float, single: bool
     ) -> None:
+        self._set_fits(fits, representation.map, alpha, single)
+
+    def _set_fits(
+        self, fits: Sequence[PairLossFit], feature_map: NystromMap | None, alpha: float, single: bool
+    ) -> None:
+        """The attributes of a solution, one fit per output."""
         weights = np.stack([fit.weights for fit in fits], axis=1)
-        feature_map = representation.map
         if feature_map is None:
             self._set_function(weights, None, None, None, single)
         else:

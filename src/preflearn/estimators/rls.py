@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.metrics import r2_score
@@ -9,6 +11,7 @@ from sklearn.metrics import r2_score
 from ..comparisons import Comparisons, Groups, PointwiseComparisons, QueryComparisons, one_group
 from ..kernels.functions import n_items, take_items
 from ..kernels.inputs import read_items
+from ..numerics.namespace import Home, as_host, is_device_array
 from .base import SquaredLossModel
 from .combined import read_scores_and_pairs, refuse_without_pairs
 from .validation import read_alpha, read_scores
@@ -29,8 +32,8 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
         Parameters of the kernel; one that the kernel does not take is refused.
     n_basis : None, int or float, default=None
         Number of basis vectors of the reduced set, or their fraction of the rows; None for the full kernel.
-    basis : "uniform" or array of int, default="uniform"
-        How the basis vectors are chosen.
+    basis : "uniform", "diverse" or array of int, default="uniform"
+        How the basis vectors are chosen: at random, at random among what the chosen ones do not span yet, or given.
     random_state : int, RandomState or None
         For the draw of basis vectors.
     fit_intercept : bool, default=True
@@ -38,7 +41,7 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
     solver : {"auto", "dual", "primal", "cg"}, default="auto"
         The automatic choice is the table in `preflearn.solvers.choice`; `solver_` says what was taken.
     tol, max_iter : optional
-        Relative residual (1e-8) and iteration limit of solver "cg".
+        Relative residual (1e-8; 1e-6 with a reduced set) and iteration limit of solver "cg".
     verbose : int, default=0
         Print each stage with its time.
 
@@ -132,6 +135,7 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
             return self._fit_with_pairs(X, kernel, alpha, y, pairs, magnitude, weight)
         refuse_without_pairs(magnitude, weight)
         scores, single = read_scores(y, n_items(X), estimator=self)
+        self.__dict__.pop("stream_", None)
         fit = self._fit_tasks(
             X, kernel, self._compare(scores), alpha, single, with_mean=bool(self.fit_intercept)
         )
@@ -140,12 +144,44 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
         )
         return self
 
+    def fit_stream(self, chunks, *, checkpoint=None, checkpoint_every=None, verbose=None, **reading):
+        """Learn from more rows than fit in memory, in one pass over chunks of rows.
+
+        Parameters
+        ----------
+        chunks, checkpoint, checkpoint_every, verbose, **reading
+            As in `RankRLS.fit_stream`; the queries of a chunk are of no concern to a regression.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from preflearn import RLS
+        >>> X = np.arange(6.0).reshape(-1, 1)
+        >>> model = RLS(alpha=1e-6).fit_stream([(X[:4], 2 * X[:4, 0] + 1), (X[4:], 2 * X[4:, 0] + 1)])
+        >>> model.predict([[10.0]]).round(3)
+        array([21.])
+        """
+        from ..streaming.models import fit_stream
+
+        alpha = read_alpha(self.alpha)
+        options = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "verbose": verbose}
+        fit_stream(self, chunks, alpha, **options, reading=reading)
+        return self
+
     def _set_intercept(self, intercept: np.ndarray | None) -> None:
         """Store the constant of each output in the type of the coefficients, so that single precision stays so."""
         self.__dict__.pop("intercept_", None)
         if intercept is not None:
             coef = self.coef_ if hasattr(self, "coef_") else self.dual_coef_
-            self.intercept_ = float(intercept[0]) if coef.ndim == 1 else intercept.astype(coef.dtype)
+            if coef.ndim == 1:
+                self.intercept_: Any = float(intercept[0])
+            else:
+                home = Home.of(coef) if is_device_array(coef) else None
+                self.intercept_ = intercept.astype(coef.dtype) if home is None else home.put(intercept)
 
     def _compare(self, scores: np.ndarray, queries: Groups | None = None) -> list[Comparisons]:
         """L = I, or the centring that an unregularised intercept leaves; all outputs share it."""
@@ -188,4 +224,4 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
             raise ValueError(
                 "RLS.score is R² and takes no qid; use preflearn.metrics.concordance(y, model.predict(X), qid)."
             )
-        return r2_score(y, self.predict(X), sample_weight=sample_weight)
+        return r2_score(as_host(y), as_host(self.predict(X)), sample_weight=as_host(sample_weight))

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_array, column_or_1d
 
+from ..numerics.namespace import as_host
+
 
 def read_alpha(alpha: Any) -> float:
     """A positive, finite regularisation parameter."""
@@ -31,6 +33,7 @@ def read_scores(y: Any, n_rows: int, *, estimator: Any = None) -> tuple[np.ndarr
     if y is None:
         name = type(estimator).__name__ if estimator is not None else "This estimator"
         raise ValueError(f"{name} requires y to be passed, but the target y is None.")
+    y = as_host(y)
     y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y", allow_nd=True, copy=False)
     if y.ndim == 0 or y.ndim > 2:
         raise ValueError(f"y must hold one score per row, or one row of scores: found {y.ndim} dimensions.")

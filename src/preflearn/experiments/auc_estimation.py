@@ -11,9 +11,9 @@ sets, spread its standard deviation.
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from ..model_selection.cross_validation import cross_val_predict
 from ..model_selection.estimates import estimate_auc
 from ..model_selection.pairs import leave_pair_out_tally
 from .report import ExperimentReport
+from .resume import Resume
 
 N_FEATURES, N_INFORMATIVE, SHIFT = 10, 4, 0.5
 METHODS = (
@@ -49,6 +50,7 @@ def run(
     alpha: float = 1.0,
     seed: int = 0,
     verbose: int = 0,
+    resume: str | Path | None = None,
 ) -> ExperimentReport:
     """Simulate bias and spread of five estimates.
 
@@ -67,20 +69,30 @@ def run(
     seed : int, default=0
     verbose : int, default=0
         Report progress on standard error.
+    resume : path, optional
+        Where finished settings are kept.
 
     Returns
     -------
     ExperimentReport
     """
-    start = time.perf_counter()
-    rows = []
-    settings = [(signal, share, size) for signal in signals for share in positives for size in sizes]
-    for signal, share, size in settings:
-        # A setting draws the same data whatever other settings are run.
+    chosen: dict[str, Any] = {
+        "sizes": list(sizes),
+        "positives": list(positives),
+        "signals": list(signals),
+        "trials": trials,
+        "alpha": alpha,
+        "seed": seed,
+    }
+    cells = [(signal, share, size) for signal in signals for share in positives for size in sizes]
+    # A setting draws the same data whatever other settings are run.
+    counts = ("sizes", "positives", "signals")
+    work = Resume(resume, "auc-estimation", chosen, counts=counts, total=len(cells), verbose=verbose)
+    rows: list[dict[str, Any]] = []
+    for signal, share, size in cells:
         rng = np.random.default_rng([seed, signal, round(1000 * share), size])
-        rows += _one_setting(signal, share, size, trials, alpha, rng)
-        if verbose:
-            print(f"[auc-estimation] {size} rows, {share:.0%} positive, signal: {signal}", file=sys.stderr)
+        key = f"{size} rows, {share:.0%} positive, {'with' if signal else 'no'} signal"
+        rows += work.unit(key, partial(_one_setting, signal, share, size, trials, alpha, rng))
     return ExperimentReport(
         name="auc-estimation",
         title="Cross-validated estimates of the AUC",
@@ -91,18 +103,21 @@ def run(
             "few. The data are made as described here and not those of the publication."
         ),
         published=_PUBLISHED,
-        columns=("signal", "positive", "rows", "method", "estimate", "true", "bias", "spread"),
+        columns=(
+            "signal",
+            "positive",
+            "rows",
+            "method",
+            "estimate",
+            "true",
+            "bias",
+            "95 % of bias",
+            "spread",
+        ),
         rows=rows,
         findings=list(_findings(rows)),
-        seconds=time.perf_counter() - start,
-        settings={
-            "sizes": list(sizes),
-            "positives": list(positives),
-            "signals": list(signals),
-            "trials": trials,
-            "alpha": alpha,
-            "seed": seed,
-        },
+        seconds=work.seconds,
+        settings=chosen,
         draw=_draw,
     )
 
@@ -128,16 +143,20 @@ def _one_setting(
             "method": method,
         }
         if not values:
-            rows.append({**base, "estimate": None, "true": None, "bias": None, "spread": None})
+            absent = ("estimate", "true", "bias", "95 % of bias", "spread")
+            rows.append({**base, **dict.fromkeys(absent)})
             continue
         deviation = np.array(values) - true
+        bias, spread = float(deviation.mean()), float(deviation.std(ddof=1)) if trials > 1 else 0.0
+        half = 1.96 * spread / np.sqrt(trials)
         rows.append(
             {
                 **base,
                 "estimate": float(np.mean(values)),
                 "true": float(true.mean()),
-                "bias": float(deviation.mean()),
-                "spread": float(deviation.std(ddof=1)) if trials > 1 else 0.0,
+                "bias": bias,
+                "95 % of bias": f"{bias - half:+.3f} .. {bias + half:+.3f}",
+                "spread": spread,
             }
         )
     return rows

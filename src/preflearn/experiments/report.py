@@ -6,7 +6,19 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from textwrap import fill
 from typing import Any
+
+_WIDTH = 120
+
+
+@dataclass(frozen=True)
+class ReportTable:
+    """A further table of a report: heading, columns in order, rows."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -31,6 +43,8 @@ class ExperimentReport:
     seconds : float
     settings : dict
         The arguments of the run.
+    more : list of ReportTable
+        Tables after the first.
     """
 
     name: str
@@ -42,19 +56,28 @@ class ExperimentReport:
     findings: list[str] = field(default_factory=list)
     seconds: float = 0.0
     settings: dict[str, Any] = field(default_factory=dict)
+    more: list[ReportTable] = field(default_factory=list)
     draw: Callable[[ExperimentReport, Any], Any] | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         parts = [
             f"# {self.title}",
-            self.protocol,
-            f"Published: {self.published}",
+            fill(self.protocol, _WIDTH, break_on_hyphens=False),
+            fill(f"Published: {self.published}", _WIDTH, break_on_hyphens=False),
             _table(self.columns, self.rows),
         ]
+        for table in self.more:
+            parts += [f"**{table.title}**", _table(table.columns, table.rows)]
         if self.findings:
-            parts.append("\n".join(f"- {finding}" for finding in self.findings))
-        parts.append(f"{self.seconds:.0f} s")
+            parts.append("\n".join(_bullet(finding) for finding in self.findings))
+        parts.append(self._origin())
         return "\n\n".join(parts)
+
+    def _origin(self) -> str:
+        """Where the numbers come from: command, seed, time."""
+        seed = f", seed {self.settings['seed']}" if "seed" in self.settings else ""
+        took = f"{self.seconds:.0f} s" if self.seconds < 600 else f"{self.seconds / 60:.0f} min"
+        return f"`preflearn reproduce {self.name}`{seed}, {took}."
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the figure."""
@@ -90,6 +113,10 @@ class ExperimentReport:
             plt.close(figure)
 
 
+def _bullet(text: str) -> str:
+    return fill(text, _WIDTH, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
+
+
 def _table(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     lines += ["| " + " | ".join(_cell(row.get(column)) for column in columns) + " |" for row in rows]
@@ -99,4 +126,7 @@ def _table(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
 def _cell(value: Any) -> str:
     if value is None:
         return "–"
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    # Shares and errors line up in a column; anything else keeps three digits.
+    return f"{value:.3f}" if 0.01 <= abs(value) < 1 else f"{value:.3g}"

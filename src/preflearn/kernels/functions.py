@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from sklearn.metrics.pairwise import KERNEL_PARAMS, PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 
 from ..numerics.memory import require_memory
+from ..numerics.namespace import Home, is_device_array
 
 # scikit-learn's own defaults: a value that differs was given by the user.
 _DEFAULTS = {"gamma": None, "degree": 3, "coef0": 1}
@@ -177,6 +178,8 @@ def items(X: Any):
 
 def take_items(X: Any, rows: np.ndarray) -> Any:
     """Some of the items, in the container that came in (a list for other sequences)."""
+    if is_device_array(X):
+        return Home.of(X).rows(X, rows)
     if hasattr(X, "shape"):
         return X[rows]
     return [X[i] for i in rows]

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import validate_data
 
+from ..numerics.namespace import Home, is_device_array
 from .functions import Kernel
 
 # How far a precomputed kernel may be from symmetric, relative to its largest entry.
@@ -45,6 +46,8 @@ def read_items(estimator: Any, X: Any, kernel: Kernel, *, reset: bool) -> Any:
     reset : bool
         True in fit, False in predict and transform.
     """
+    if is_device_array(X):
+        return _read_device_items(estimator, X, reset)
     if kernel.takes_objects and not _is_table(X):
         return _read_objects(X)
     if kernel.is_precomputed and sp.issparse(X):
@@ -57,6 +60,16 @@ def read_items(estimator: Any, X: Any, kernel: Kernel, *, reset: bool) -> Any:
     if kernel.is_precomputed and reset:
         check_kernel_matrix(X)
     return X
+
+
+def _read_device_items(estimator: Any, X: Any, reset: bool) -> Any:
+    """Rows of numbers on a device, in float64 or float32; they stay there."""
+    if getattr(X, "is_sparse", False) or getattr(X, "is_sparse_csr", False):
+        raise TypeError(
+            "Sparse arrays on a device are not taken: pass X.to_dense(), or a scipy.sparse matrix on the host."
+        )
+    xp = Home.of(X).xp
+    return validate_data(estimator, X, dtype=[xp.float64, xp.float32], order=None, reset=reset)
 
 
 def _is_table(X: Any) -> bool:

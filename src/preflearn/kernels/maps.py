@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from ..numerics.linalg import KernelFactor, factor_kernel, solve_triangular_in_place
-from .basis import choose_basis
+from .basis import select_basis
 from .functions import Kernel, n_items, take_items
 from .inputs import KernelParametersMixin, read_items
 
@@ -29,8 +29,9 @@ class NystromMap(KernelParametersMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         Parameters of the kernel; one that the kernel does not take is refused.
     n_basis : None, int or float, default=None
         Number of basis vectors, or their fraction of the rows; None takes every row.
-    basis : "uniform" or array of int, default="uniform"
-        How they are chosen from the rows of ``fit``.
+    basis : "uniform", "diverse" or array of int, default="uniform"
+        How they are chosen from the rows of ``fit``: at random; at random among what the chosen ones do not span yet;
+        or these rows.
     random_state : int, RandomState or None
         For the draw.
 
@@ -98,7 +99,7 @@ class NystromMap(KernelParametersMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         return self._fit_items(X, kernel)
 
     def _fit_items(self, X: Any, kernel: Kernel) -> NystromMap:
-        chosen = choose_basis(n_items(X), self.n_basis, self.basis, self.random_state)
+        chosen = select_basis(X, kernel, self.n_basis, self.basis, self.random_state)
         self.basis_indices_ = np.arange(n_items(X)) if chosen is None else chosen
         if kernel.is_precomputed:
             self.basis_ = None

@@ -8,16 +8,19 @@ from numba import njit
 from .threads import over_ranges
 
 
-def leave_blocks_out(T, Z, starts, D, residual, f, threshold):
-    """Held-out predictions for adjacent blocks U of rows and every alpha.
+def leave_blocks_out(T, Z, rows, starts, D, residual, f, threshold):
+    """Held-out predictions for blocks U of rows and every alpha.
 
     e = (I - T_U D T_Uᵀ)⁻¹ residual_U by Cholesky, then f_U - Z_U D T_Uᵀ e.
 
     Parameters
     ----------
     T, Z : float64 arrays of shape (m, r)
-        S Z and Z, rows in the order of the blocks.
+        S Z and Z.
+    rows : int64 array
+        The rows of all blocks, one block after the other.
     starts : int64 array of shape (n_blocks + 1,)
+        Where each block begins in ``rows``.
     D : float64 array of shape (n_alphas, r)
     residual, f : float64 arrays of shape (n_alphas, m)
         t - T w and Z w.
@@ -26,80 +29,126 @@ def leave_blocks_out(T, Z, starts, D, residual, f, threshold):
 
     Returns
     -------
-    out : (n_alphas, m), stable : bool (n_alphas, n_blocks)
+    out : (n_alphas, len(rows)), stable : bool (n_alphas, n_blocks)
     """
-    out = np.empty_like(f)
+    out = np.empty((D.shape[0], rows.shape[0]))
     stable = np.ones((D.shape[0], starts.shape[0] - 1), dtype=np.bool_)
-    over_ranges(_leave_blocks_out, starts.shape[0] - 1, T, Z, starts, D, residual, f, threshold, out, stable)
+    over_ranges(
+        _leave_blocks_out, starts.shape[0] - 1, T, Z, rows, starts, D, residual, f, threshold, out, stable
+    )
     return out, stable
 
 
+# So many alphas are factorised side by side: the processor's vectors are filled whatever the size of a block.
+_LANES = 8
+
+
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def _leave_blocks_out(T, Z, starts, D, residual, f, threshold, out, stable, first_block, last_block):
+def _leave_blocks_out(T, Z, rows, starts, D, residual, f, threshold, out, stable, first_block, last_block):
     n_alphas, r = D.shape
+    largest = 0
     for b in range(first_block, last_block):
-        first, last = starts[b], starts[b + 1]
-        n = last - first
-        M = np.empty((n, n))
-        scaled = np.empty((n, r))
-        e = np.empty(n)
-        g = np.empty(r)
-        for k in range(n_alphas):
-            for i in range(n):
+        largest = max(largest, starts[b + 1] - starts[b])
+    # Four rows of zeros follow a block, so that products may be taken four at a time.
+    block = np.zeros((largest + 4, r))
+    scaled = np.zeros((largest + 4, r))
+    M = np.zeros((largest + 4, largest + 4, _LANES))
+    e = np.zeros((largest, _LANES))
+    column = np.zeros((largest, _LANES))
+    smallest = np.empty(_LANES)
+    g = np.empty(r)
+    for b in range(first_block, last_block):
+        first = starts[b]
+        n = starts[b + 1] - first
+        for i in range(n):
+            for c in range(r):
+                block[i, c] = T[rows[first + i], c]
+        block[n : n + 4] = 0.0
+        scaled[n : n + 4] = 0.0
+        for first_alpha in range(0, n_alphas, _LANES):
+            lanes = min(_LANES, n_alphas - first_alpha)
+            for lane in range(lanes):
+                k = first_alpha + lane
+                for i in range(n):
+                    for c in range(r):
+                        scaled[i, c] = block[i, c] * D[k, c]
+                _negative_products(scaled, block, n, M, lane)
+                for i in range(n):
+                    M[i, i, lane] += 1.0
+                    e[i, lane] = residual[k, rows[first + i]]
+            _cholesky_solve(M, n, e, column, smallest)
+            for lane in range(lanes):
+                k = first_alpha + lane
+                if not smallest[lane] >= threshold:
+                    stable[k, b] = False
+                    continue
+                g[:] = 0.0
+                for i in range(n):
+                    for c in range(r):
+                        g[c] += block[i, c] * e[i, lane]
                 for c in range(r):
-                    scaled[i, c] = T[first + i, c] * D[k, c]
-            for i in range(n):
-                for j in range(i + 1):
+                    g[c] *= D[k, c]
+                for i in range(n):
+                    row = rows[first + i]
                     total = 0.0
                     for c in range(r):
-                        total += scaled[i, c] * T[first + j, c]
-                    M[i, j] = -total
-                M[i, i] += 1.0
-            smallest = _cholesky_solve(M, residual[k, first:last], e)
-            if smallest < threshold:
-                stable[k, b] = False
-                continue
-            g[:] = 0.0
-            for i in range(n):
-                for c in range(r):
-                    g[c] += scaled[i, c] * e[i]
-            for i in range(n):
-                total = 0.0
-                for c in range(r):
-                    total += Z[first + i, c] * g[c]
-                out[k, first + i] = f[k, first + i] - total
+                        total += Z[row, c] * g[c]
+                    out[k, first + i] = f[k, row] - total
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _negative_products(A, B, n, M, lane):
+    """The lower triangle of M[:, :, lane] = -A Bᵀ in tiles of 2 × 4, each row of A and B read once per tile."""
+    r = A.shape[1]
+    for i in range(0, n, 2):
+        for j in range(0, i + 2, 4):
+            s00, s01, s02, s03, s10, s11, s12, s13 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+            for c in range(r):
+                a0, a1 = A[i, c], A[i + 1, c]
+                b0, b1, b2, b3 = B[j, c], B[j + 1, c], B[j + 2, c], B[j + 3, c]
+                s00 += a0 * b0
+                s01 += a0 * b1
+                s02 += a0 * b2
+                s03 += a0 * b3
+                s10 += a1 * b0
+                s11 += a1 * b1
+                s12 += a1 * b2
+                s13 += a1 * b3
+            M[i, j, lane], M[i, j + 1, lane], M[i, j + 2, lane], M[i, j + 3, lane] = -s00, -s01, -s02, -s03
+            M[i + 1, j, lane], M[i + 1, j + 1, lane] = -s10, -s11
+            M[i + 1, j + 2, lane], M[i + 1, j + 3, lane] = -s12, -s13
 
 
 @njit(cache=True, nogil=True)
-def _cholesky_solve(M, rhs, x):
-    """x = M⁻¹ rhs from the lower triangle, in place; the smallest squared pivot (negative when M is not positive)."""
-    n = M.shape[0]
-    smallest = np.inf
+def _cholesky_solve(M, n, x, column, smallest):
+    """x ← M⁻¹ x in every lane, from the lower triangles of the first n rows, in place.
+
+    ``smallest`` receives the smallest squared pivot of each lane, 0 or less where M is not positive definite.
+    """
+    for lane in range(_LANES):
+        smallest[lane] = np.inf
     for j in range(n):
-        pivot = M[j, j]
-        for c in range(j):
-            pivot -= M[j, c] * M[j, c]
-        smallest = min(smallest, pivot)
-        if not pivot > 0.0:
-            return -1.0
-        root = np.sqrt(pivot)
-        M[j, j] = root
+        for lane in range(_LANES):
+            pivot = M[j, j, lane]
+            smallest[lane] = min(smallest[lane], pivot)
+            root = np.sqrt(pivot) if pivot > 0.0 else 1.0
+            M[j, j, lane] = 1.0 / root
+            x[j, lane] /= root
         for i in range(j + 1, n):
-            total = M[i, j]
-            for c in range(j):
-                total -= M[i, c] * M[j, c]
-            M[i, j] = total / root
-    for i in range(n):
-        total = rhs[i]
-        for c in range(i):
-            total -= M[i, c] * x[c]
-        x[i] = total / M[i, i]
-    for i in range(n - 1, -1, -1):
-        total = x[i]
-        for c in range(i + 1, n):
-            total -= M[c, i] * x[c]
-        x[i] = total / M[i, i]
-    return smallest
+            for lane in range(_LANES):
+                column[i, lane] = M[i, j, lane] * M[j, j, lane]
+                M[i, j, lane] = column[i, lane]
+                x[i, lane] -= column[i, lane] * x[j, lane]
+        for i in range(j + 1, n):
+            for c in range(j + 1, i + 1):
+                for lane in range(_LANES):
+                    M[i, c, lane] -= column[i, lane] * column[c, lane]
+    for j in range(n - 1, -1, -1):
+        for lane in range(_LANES):
+            x[j, lane] *= M[j, j, lane]
+        for i in range(j):
+            for lane in range(_LANES):
+                x[i, lane] -= M[j, i, lane] * x[j, lane]
 
 
 def pair_order(R, first_row, diagonal, x, t, y, tolerance):

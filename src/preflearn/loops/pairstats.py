@@ -10,12 +10,12 @@ and for every row the loops below give, exactly with ties in y and in p,
     Q_i = sum of v_j over the partners j of i, in either role.
 
 **The structure.** Rows lie in *slots*, ordered by query and then by utility. A tree over the slots of a query
-splits each node into at most ``LANES`` children, never through a tie in y. A node holds its rows sorted by p,
-and one sweep over them settles all pairs of rows from different children: row i "asks" once every j with
-p_j < p_i + margin has "entered", and the running sums over children sit in ``LANES`` vector lanes, so that entering
-and asking cost a few vector instructions. A stable partition then hands the rows, still sorted by p, to the
-children. Nodes of at most ``BASE`` rows are settled by all their pairs in vectorised loops. That makes
-log(m) / log(LANES) sequential sweeps instead of log2(m) random accesses to a search tree per row.
+splits each node into up to ``FANOUT`` children, never through a tie in y; the children of a leaf are its tie groups.
+A node holds its rows sorted by p, and one sweep over them settles all pairs of rows from different children: row i
+"asks" once every j with p_j < p_i + margin has "entered". The running sums over the children sit in `lanes`: blocks
+of ``BLOCK`` children with sums inside the block, and one block of sums over whole blocks, so that a row enters with
+two short vector additions and asks with two look-ups. A stable partition then hands the rows, still sorted by p, to
+the children. Two sweeps settle a million distinct utilities, both in memory that the nearest cache holds.
 
 The functions are plain loops on arrays that release the interpreter lock: threads share the nodes of the tree
 and the stretches of one large node.
@@ -26,18 +26,20 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-LANES = 32
-BASE = 48
+BLOCK_BITS = 5
+BLOCK = 1 << BLOCK_BITS
+FANOUT = BLOCK * BLOCK
 INSERTION_SORT = 24
 
-# One row on its way down the tree: prediction, sums gathered so far, slot, and either the two counts (statistics
-# of p itself) or the vector v to sum (further products at the same p), which share their place. One record is
-# one stream of memory for the partition into children: three times as fast as one array per field.
+# One row on its way down the tree: prediction, sums gathered so far, either the two counts (statistics of p itself)
+# or the vector v to sum (further products at the same p), which share their place, slot, and child of the present
+# node. One record is one stream of memory for the partition into children: three times as fast as one array per
+# field.
 ROW = np.dtype(
     {
-        "names": ["p", "q", "slot", "v", "c", "d"],
-        "formats": ["f8", "f8", "i8", "f8", "i4", "i4"],
-        "offsets": [0, 8, 16, 24, 24, 28],
+        "names": ["p", "q", "v", "c", "d", "slot", "child"],
+        "formats": ["f8", "f8", "f8", "i4", "i4", "i4", "u4"],
+        "offsets": [0, 8, 16, 16, 20, 24, 28],
         "itemsize": 32,
     }
 )
@@ -61,14 +63,14 @@ def _grown(array):
 
 @njit(**_OPTIONS)
 def _cut_groups(group_starts, first, last, n_parts, cuts):
-    """Cut tie groups first..last into runs of about equal size; how many, or -1 if more than ``LANES``."""
+    """Cut tie groups first..last into runs of about equal size; how many, or -1 if ``cuts`` cannot hold them."""
     target = -(-(group_starts[last] - group_starts[first]) // n_parts)
     n_cuts = 0
     cuts[0] = first
     for group in range(first + 1, last):
         if group_starts[group + 1] - group_starts[cuts[n_cuts]] > target:
             n_cuts += 1
-            if n_cuts == LANES:
+            if n_cuts == cuts.shape[0] - 1:
                 return -1
             cuts[n_cuts] = group
     cuts[n_cuts + 1] = last
@@ -76,7 +78,7 @@ def _cut_groups(group_starts, first, last, n_parts, cuts):
 
 
 @njit(**_OPTIONS)
-def split_tree(group_starts, query_groups):
+def split_tree(group_starts, query_groups, fanout):
     """Nodes of the tree over slots, breadth first; the queries that have a pair come first.
 
     Parameters
@@ -85,6 +87,8 @@ def split_tree(group_starts, query_groups):
         Slot boundaries of the tie groups.
     query_groups : ndarray of shape (n_queries + 1,), int64
         Tie-group boundaries of the queries.
+    fanout : int
+        Most children of a node, 6 to ``FANOUT``.
 
     Returns
     -------
@@ -92,15 +96,17 @@ def split_tree(group_starts, query_groups):
         Number of queries with at least two distinct utilities; nodes 0 .. n_roots - 1.
     begin, end, level, first_bound, n_children : ndarrays of shape (n_nodes,), int64
         Slots of a node, its depth, where its children start in ``bounds`` and how many there are; none means
-        that the node is settled by all pairs.
+        a leaf, whose tie groups stand for children.
     bounds, child : ndarrays of shape (n_bounds,), int64
         Slot boundaries of the children, and the node number of each (-1: one tie group, nothing left to do).
+    first_group : ndarray of shape (n_nodes + 1,), int64
+        First tie group of each node.
     """
     first_group = np.empty(1024, np.int64)
     last_group = np.empty(1024, np.int64)
     level = np.empty(1024, np.int64)
-    bounds = np.empty(1024, np.int64)
-    child = np.empty(1024, np.int64)
+    bounds = np.empty(2 * FANOUT, np.int64)
+    child = np.empty(2 * FANOUT, np.int64)
     n_nodes = 0
     for q in range(query_groups.shape[0] - 1):
         if query_groups[q + 1] - query_groups[q] > 1:
@@ -113,23 +119,24 @@ def split_tree(group_starts, query_groups):
     n_roots = n_nodes
     first_bound = np.empty(first_group.shape[0], np.int64)
     n_children = np.empty(first_group.shape[0], np.int64)
-    cuts = np.empty(LANES + 1, np.int64)
+    cuts = np.empty(fanout + 1, np.int64)
     n_bounds = 0
     node = 0
     while node < n_nodes:
         low, high = first_group[node], last_group[node]
         first_bound[node] = n_bounds
         n_children[node] = 0
-        if group_starts[high] - group_starts[low] > BASE:
-            n_parts = min(LANES, (3 * (group_starts[high] - group_starts[low])) // (2 * BASE) + 1)
+        if high - low > fanout:
+            # Children just small enough to be leaves, where so many children are allowed.
+            n_parts = min(fanout, -(-(group_starts[high] - group_starts[low]) // fanout))
             k = _cut_groups(group_starts, low, high, n_parts, cuts)
             if k < 0:
                 # Two neighbouring runs together exceed the target, so this many parts always fit.
-                k = _cut_groups(group_starts, low, high, LANES // 2 - 1, cuts)
+                k = _cut_groups(group_starts, low, high, fanout // 2 - 1, cuts)
             n_children[node] = k
-            if n_bounds + LANES + 1 > bounds.shape[0]:
+            if n_bounds + fanout + 1 > bounds.shape[0]:
                 bounds, child = _grown(bounds), _grown(child)
-            if n_nodes + LANES > first_group.shape[0]:
+            while n_nodes + fanout > first_group.shape[0]:
                 first_group, last_group, level = _grown(first_group), _grown(last_group), _grown(level)
                 first_bound, n_children = _grown(first_bound), _grown(n_children)
             for c in range(k):
@@ -156,16 +163,22 @@ def split_tree(group_starts, query_groups):
         n_children[:n_nodes].copy(),
         bounds[:n_bounds].copy(),
         child[:n_bounds].copy(),
+        first_group[:n_nodes].copy(),
     )
 
 
 @njit(**_OPTIONS)
-def child_of_slot(level, first_bound, n_children, bounds, digits):
-    """Fill digits[depth, slot] with the number of the child that owns the slot in its node of that depth."""
+def child_of_slot(group_starts, first_group, end, level, first_bound, n_children, bounds, children):
+    """Fill children[depth, slot] with the number of the child that owns the slot in its node of that depth."""
     for node in range(level.shape[0]):
-        first = first_bound[node]
+        of_slot = children[level[node]]
         for c in range(n_children[node]):
-            digits[level[node], bounds[first + c] : bounds[first + c + 1]] = c
+            of_slot[bounds[first_bound[node] + c] : bounds[first_bound[node] + c + 1]] = c
+        if n_children[node] == 0:
+            c, group = 0, first_group[node]
+            while group_starts[group] < end[node]:
+                of_slot[group_starts[group] : group_starts[group + 1]] = c
+                c, group = c + 1, group + 1
 
 
 # ---------------------------------------------------------------- sorting by prediction
@@ -185,6 +198,27 @@ def pack_keys(p_bits, members, low, high, index_bits, keys):
         bits = p_bits[row]
         bits ^= (bits >> 63) & np.int64(0x7FFFFFFFFFFFFFFF)
         keys[k] = (bits & ~mask) | row
+
+
+@njit(**_OPTIONS)
+def count_parts(keys, low, high, splitters, numbers):
+    """How many of the keys low..high lie between two neighbouring splitters."""
+    for k in range(low, high):
+        part = 0
+        for splitter in splitters:
+            part += keys[k] >= splitter
+        numbers[part] += 1
+
+
+@njit(**_OPTIONS)
+def move_to_parts(keys, low, high, splitters, places, parted):
+    """Bring the keys between two neighbouring splitters together; ``places``: where the next key of a part goes."""
+    for k in range(low, high):
+        part = 0
+        for splitter in splitters:
+            part += keys[k] >= splitter
+        parted[places[part]] = keys[k]
+        places[part] += 1
 
 
 @njit(**_OPTIONS)
@@ -235,19 +269,105 @@ def sort_queries(p, p_bits, members, begin, end, index_bits, start, stop, keys, 
     return -1
 
 
+# ---------------------------------------------------------------- running sums over the children of a node
+#
+# lanes[1 + b, k]: sum over the children of block b that come before (or after) child k of the block;
+# lanes[0, b]: sum over all children of the blocks before (or after) block b.
+#
+# Children are unsigned numbers, which need no test for indices that count from the end.
+#
+# The loops run over the whole block, with a zero for the children that get nothing: two vector additions without a
+# branch. The bound of the loop is read from the array and masked because a constant would be unrolled into scalar
+# additions, and the compiler would otherwise prepare for a remainder.
+
+
+@njit(**_OPTIONS)
+def new_lanes(like):
+    return np.zeros((1 + BLOCK, BLOCK), like.dtype)
+
+
+@njit(**_OPTIONS)
+def look_up(lanes, child):
+    block, place = child >> np.uint32(BLOCK_BITS), child & np.uint32(BLOCK - 1)
+    return lanes[np.uint32(0), block] + lanes[block + np.uint32(1), place]
+
+
+@njit(**_OPTIONS)
+def add_before(lanes, child, n_blocks, value):
+    """Add the value of a row of ``child`` to the sums of all children before it."""
+    nothing = value - value
+    block, place = np.int32(child >> BLOCK_BITS), np.int32(child & (BLOCK - 1))
+    width = lanes.shape[1] & -BLOCK
+    for k in range(width):
+        lanes[1 + block, k] += value if np.int32(k) < place else nothing
+    if n_blocks > 1:
+        for k in range(width):
+            lanes[0, k] += value if np.int32(k) < block else nothing
+
+
+@njit(**_OPTIONS)
+def subtract_after(lanes, child, n_blocks, value):
+    """Subtract the value of a row of ``child`` from the sums of all children after it."""
+    nothing = value - value
+    block, place = np.int32(child >> BLOCK_BITS), np.int32(child & (BLOCK - 1))
+    width = lanes.shape[1] & -BLOCK
+    for k in range(width):
+        lanes[1 + block, k] -= value if np.int32(k) > place else nothing
+    if n_blocks > 1:
+        for k in range(width):
+            lanes[0, k] -= value if np.int32(k) > block else nothing
+
+
+@njit(**_OPTIONS)
+def fill_before(lanes, totals, n_children):
+    """Sums over the children before each one, from the totals of the children."""
+    over_blocks = totals[0] - totals[0]
+    for block in range(-(-n_children // BLOCK)):
+        lanes[0, block] = over_blocks
+        inside = over_blocks - over_blocks
+        for k in range(BLOCK):
+            lanes[1 + block, k] = inside
+            if block * BLOCK + k < n_children:
+                inside += totals[block * BLOCK + k]
+        over_blocks += inside
+
+
+@njit(**_OPTIONS)
+def fill_after(lanes, totals, n_children):
+    """Sums over the children after each one, from the totals of the children."""
+    over_blocks = totals[0] - totals[0]
+    for block in range(-(-n_children // BLOCK) - 1, -1, -1):
+        lanes[0, block] = over_blocks
+        inside = over_blocks - over_blocks
+        for k in range(BLOCK - 1, -1, -1):
+            lanes[1 + block, k] = inside
+            if block * BLOCK + k < n_children:
+                inside += totals[block * BLOCK + k]
+        over_blocks += inside
+
+
 # ---------------------------------------------------------------- one node: sweep and partition
 
 
 @njit(**_OPTIONS)
-def load_rows(order, sorted_p, slot_of, v, want, low, high, rows):
+def look_up_places(order, place_of, low, high, slots, children):
+    """Slots of the sorted rows low..high, and the child of the root that owns each."""
+    for k in range(low, high):
+        place = place_of[order[k]]
+        slots[k] = place & 0xFFFFFFFF
+        children[k] = place >> 32
+
+
+@njit(**_OPTIONS)
+def load_rows(order, sorted_p, slots, children, v, want, low, high, rows):
     """Records of the sorted rows low..high, nothing gathered yet."""
     for k in range(low, high):
-        row = order[k]
         rows[k].p = sorted_p[k]
         rows[k].q = 0.0
-        rows[k].slot = slot_of[row]
+        rows[k].slot = slots[k]
+        rows[k].child = children[k]
         if want == SUMS:
-            rows[k].v = v[row]
+            rows[k].v = v[order[k]]
         else:
             rows[k].c = 0
             rows[k].d = 0
@@ -266,215 +386,181 @@ def first_not_below(rows, low, high, threshold):
 
 
 @njit(**_OPTIONS)
-def read_digits(digits, rows, low, high, digit):
-    """Child of each row of a node."""
+def find_children(child_of, rows, low, high):
+    """Note the child of each row of a node below the root."""
     for k in range(low, high):
-        digit[k] = digits[rows[k].slot]
+        rows[k].child = child_of[rows[k].slot]
 
 
 @njit(**_OPTIONS)
-def read_digits_and_totals(digits, rows, low, high, want, digit, totals):
-    """Child of each row of a node, and the sum over the rows of each child."""
-    for k in range(low, high):
-        child = digits[rows[k].slot]
-        digit[k] = child
-        totals[child] += rows[k].v if want == SUMS else rows[k].p
-
-
-@njit(**_OPTIONS)
-def child_totals(rows, digit, low, high, want, totals, numbers):
+def child_totals(rows, low, high, want, totals, numbers):
     """Add up the sums and numbers of rows of each child over low..high."""
-    for k in range(low, high):
-        totals[digit[k]] += rows[k].v if want == SUMS else rows[k].p
-        numbers[digit[k]] += 1
+    if want == SUMS:
+        for k in range(low, high):
+            numbers[rows[k].child] += 1
+            totals[rows[k].child] += rows[k].v
+    elif want == COUNTS_AND_SUMS:
+        for k in range(low, high):
+            numbers[rows[k].child] += 1
+            totals[rows[k].child] += rows[k].p
+    else:
+        for k in range(low, high):
+            numbers[rows[k].child] += 1
 
 
 @njit(**_OPTIONS)
-def sums_below(totals, numbers, width):
-    """Totals per child, in place, to sums over the children before it."""
-    total, number = 0.0, 0
-    for k in range(width):
-        total, totals[k] = total + totals[k], total
-        number, numbers[k] = number + numbers[k], number
-
-
-@njit(**_OPTIONS)
-def sums_above(totals, numbers, width):
-    """Totals per child, in place, to sums over the children after it."""
-    total, number = 0.0, 0
-    for k in range(width - 1, -1, -1):
-        total, totals[k] = total + totals[k], total
-        number, numbers[k] = number + numbers[k], number
-
-
-@njit(**_OPTIONS)
-def sweep(
-    rows, digit, low, high, entering, last, width, margin, want, entered, above, n_above, below, n_below
-):
+def sweep(rows, low, high, entering, last, n_children, margin, want, entered, above, n_above, below, n_below):
     """Settle the pairs between children for the rows low..high that ask and the rows that enter meanwhile.
 
-    ``above[k]`` sums over the entered rows of children > k, ``below[k]`` over the rows of children < k that
-    have not asked yet; ``n_above``, ``n_below`` are their numbers. Rows from ``entering`` to ``last`` enter;
-    what they gather goes to ``entered``, because another thread may be asking for the same row.
+    ``above`` sums over the entered rows of the children after each child, ``below`` over the rows of the children
+    before it that have not asked yet; ``n_above``, ``n_below`` are their numbers. Rows from ``entering`` to ``last``
+    enter; what they gather goes to ``entered``, because another thread may be asking for the same row.
     """
+    n_blocks, one = -(-n_children // BLOCK), np.int32(1)
     for i in range(low, high):
         threshold = rows[i].p + margin
         while entering < last and rows[entering].p < threshold:
-            child = digit[entering]
+            child = rows[entering].child
             if want != SUMS:
-                rows[entering].d += n_below[child]
-                for k in range(width):
-                    n_above[k] += np.int32(k < child)
+                rows[entering].d += look_up(n_below, child)
+                add_before(n_above, child, n_blocks, one)
             if want != COUNTS:
-                value = rows[entering].v if want == SUMS else rows[entering].p
-                entered[entering] = below[child]
-                for k in range(width):
-                    above[k] += value if k < child else 0.0
+                entered[entering] = look_up(below, child)
+                add_before(above, child, n_blocks, rows[entering].v if want == SUMS else rows[entering].p)
             entering += 1
-        child = digit[i]
+        child = rows[i].child
         if want != SUMS:
-            rows[i].c += n_above[child]
-            for k in range(width):
-                n_below[k] -= np.int32(k > child)
+            rows[i].c += look_up(n_above, child)
+            subtract_after(n_below, child, n_blocks, one)
         if want != COUNTS:
-            value = rows[i].v if want == SUMS else rows[i].p
-            rows[i].q += above[child]
-            for k in range(width):
-                below[k] -= value if k > child else 0.0
+            rows[i].q += look_up(above, child)
+            subtract_after(below, child, n_blocks, rows[i].v if want == SUMS else rows[i].p)
     # Rows that nobody let in violate no pair as the better row.
     entered[entering:last] = 0.0
 
 
 @njit(**_OPTIONS)
-def partition(source, target, digit, entered, low, high, places):
-    """Move the rows low..high to their children, in order; ``places[k]``: where the next row of child k goes."""
-    for k in range(low, high):
-        place = places[digit[k]]
-        places[digit[k]] = place + 1
-        target[place].p = source[k].p
-        target[place].q = source[k].q + entered[k]
-        target[place].slot = source[k].slot
-        target[place].v = source[k].v  # the two counts where there are any: they share the place
+def sweep_stretch(
+    rows, low, high, entering, last, n_children, margin, want, entered, before, n_before, ahead, n_ahead
+):
+    """`sweep` over one stretch of a large node.
+
+    Per child: ``before`` and ``n_before`` total the rows that entered before the stretch, ``ahead`` and ``n_ahead``
+    those that have not asked when it starts.
+    """
+    above, below = new_lanes(before), new_lanes(before)
+    n_above, n_below = new_lanes(n_before), new_lanes(n_before)
+    fill_after(above, before, n_children)
+    fill_after(n_above, n_before, n_children)
+    fill_before(below, ahead, n_children)
+    fill_before(n_below, n_ahead, n_children)
+    state = (entered, above, n_above, below, n_below)
+    sweep(rows, low, high, entering, last, n_children, margin, want, *state)
 
 
 @njit(**_OPTIONS)
-def write_out(rows, low, high, row_of, settled):
-    """What the rows low..high gathered, to the rows of the data."""
+def partition(source, target, entered, want, low, high, places):
+    """Move the rows low..high to their children, in order; ``places[k]``: where the next row of child k goes."""
     for k in range(low, high):
-        row = row_of[rows[k].slot]
-        settled[row].q = rows[k].q
-        settled[row].c = rows[k].c
-        settled[row].d = rows[k].d
+        child = source[k].child
+        place = places[child]
+        places[child] = place + 1
+        target[place].p = source[k].p
+        target[place].q = source[k].q + entered[k] if want != COUNTS else 0.0
+        target[place].v = source[k].v  # the two counts where there are any: they share the place
+        target[place].slot = source[k].slot
+
+
+@njit(**_OPTIONS)
+def write_out(rows, low, high, settled):
+    """What the rows low..high gathered, to their slots: near each other, as the rows of the data are not."""
+    for k in range(low, high):
+        slot = rows[k].slot
+        settled[slot].q = rows[k].q
+        settled[slot].c = rows[k].c
+        settled[slot].d = rows[k].d
+
+
+@njit(**_OPTIONS)
+def write_out_leaf(rows, entered, want, low, high, settled):
+    """`write_out` for rows that have just been swept."""
+    if want != COUNTS:
+        for k in range(low, high):
+            rows[k].q += entered[k]
+    write_out(rows, low, high, settled)
 
 
 # ---------------------------------------------------------------- whole subtrees
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "nsz", "contract"})
-def settle_all_pairs(p, v, group, n, margin, want, c, d, q):
-    """Settle all pairs of n rows; numbers as floats, so that the loops use one kind of vector register."""
-    for i in range(n):
-        threshold, own, value = p[i] + margin, group[i], v[i]
-        total, number = 0.0, 0.0
-        if want == SUMS:
-            for j in range(n):
-                violates = 1.0 if (group[j] > own) & (p[j] < threshold) else 0.0
-                total += violates * v[j]
-                q[j] += violates * value
-        elif want == COUNTS:
-            for j in range(n):
-                violates = 1.0 if (group[j] > own) & (p[j] < threshold) else 0.0
-                number += violates
-                d[j] += violates
-        else:
-            for j in range(n):
-                violates = 1.0 if (group[j] > own) & (p[j] < threshold) else 0.0
-                number += violates
-                d[j] += violates
-                total += violates * v[j]
-                q[j] += violates * value
-        c[i] += number
-        q[i] += total
-
-
 @njit(**_OPTIONS)
-def settle_subtrees(nodes, tree, group_of, row_of, digits, even, odd, digit, entered, margin, want, settled):
+def settle_subtrees(nodes, tree, children, even, odd, entered, margin, want, settled):
     """Settle every pair below the given nodes, whose rows lie in the buffer of their level."""
     begin, end, level, first_bound, n_children, bounds, child = tree
-    above, below = np.empty(LANES), np.empty(LANES)
-    n_above, n_below = np.empty(LANES, np.int32), np.empty(LANES, np.int32)
-    places = np.empty(LANES, np.int64)
-    near_p, near_v, near_group = np.empty(BASE), np.empty(BASE), np.empty(BASE)
-    near_c, near_d, near_q = np.empty(BASE), np.empty(BASE), np.empty(BASE)
-    stack = np.empty(16 * LANES, np.int64)
+    totals, numbers = np.empty(FANOUT), np.empty(FANOUT, np.int32)
+    above, below = new_lanes(totals), new_lanes(totals)
+    n_above, n_below = new_lanes(numbers), new_lanes(numbers)
+    places = np.empty(FANOUT, np.int64)
+    stack = np.empty(children.shape[0] * FANOUT + 1, np.int64)
     for top in nodes:
         stack[0] = top
         depth = 1
         while depth > 0:
             depth -= 1
             node = stack[depth]
-            low, high, width = begin[node], end[node], n_children[node]
+            low, high = begin[node], end[node]
             if level[node] % 2 == 0:
                 source, target = even, odd
             else:
                 source, target = odd, even
-            if width == 0:
-                n = high - low
-                for k in range(n):
-                    row = source[low + k]
-                    near_p[k] = row.p
-                    near_v[k] = row.v if want == SUMS else row.p
-                    near_group[k] = group_of[row.slot]
-                    near_q[k] = row.q
-                    near_c[k] = 0.0 if want == SUMS else np.float64(row.c)
-                    near_d[k] = 0.0 if want == SUMS else np.float64(row.d)
-                settle_all_pairs(near_p, near_v, near_group, n, margin, want, near_c, near_d, near_q)
-                for k in range(n):
-                    out = row_of[source[low + k].slot]
-                    settled[out].q = near_q[k]
-                    settled[out].c = np.int32(near_c[k])
-                    settled[out].d = np.int32(near_d[k])
+            child_of = children[level[node]]
+            width = np.int64(child_of[high - 1]) + 1
+            totals[:width] = 0.0
+            numbers[:width] = 0
+            if level[node] > 0:
+                find_children(child_of, source, low, high)
+            child_totals(source, low, high, want, totals, numbers)
+            if want != SUMS:
+                n_above[:] = 0
+                fill_before(n_below, numbers, width)
+            if want != COUNTS:
+                above[:] = 0.0
+                fill_before(below, totals, width)
+            state = (entered, above, n_above, below, n_below)
+            sweep(source, low, high, low, high, width, margin, want, *state)
+            if n_children[node] == 0:
+                write_out_leaf(source, entered, want, low, high, settled)
                 continue
-            above[:] = 0.0
-            below[:] = 0.0
-            n_above[:] = 0
             first = first_bound[node]
             for k in range(width):
                 places[k] = bounds[first + k]
-                n_below[k] = bounds[first + k + 1] - bounds[first + k]
-            if want == COUNTS:
-                read_digits(digits[level[node]], source, low, high, digit)
-            else:
-                read_digits_and_totals(digits[level[node]], source, low, high, want, digit, below)
-            sums_below(below, n_below, width)
-            state = (entered, above, n_above, below, n_below)
-            sweep(source, digit, low, high, low, high, width, margin, want, *state)
-            partition(source, target, digit, entered, low, high, places)
+            partition(source, target, entered, want, low, high, places)
             for k in range(width):
                 if child[first + k] >= 0:
                     stack[depth] = child[first + k]
                     depth += 1
                 else:
-                    write_out(target, bounds[first + k], bounds[first + k + 1], row_of, settled)
+                    write_out(target, bounds[first + k], bounds[first + k + 1], settled)
 
 
 # ---------------------------------------------------------------- back to the rows
 
 
 @njit(**_OPTIONS)
-def finish_counts(settled, weight, p, low, high, worse, better, laplacian_p):
+def finish_counts(settled, slot_of, weight, p, low, high, worse, better, laplacian_p):
     """Weighted counts and L p of the rows low..high."""
     for row in range(low, high):
         w = weight[row] if weight.shape[0] else 1.0
-        c, d = settled[row].c, settled[row].d
+        slot = slot_of[row]
+        c, d = settled[slot].c, settled[slot].d
         worse[row] = w * c
         better[row] = w * d
-        laplacian_p[row] = w * ((c + d) * p[row] - settled[row].q)
+        laplacian_p[row] = w * ((c + d) * p[row] - settled[slot].q)
 
 
 @njit(**_OPTIONS)
-def finish_product(settled, weight, worse, better, v, low, high, laplacian_v):
+def finish_product(settled, slot_of, weight, worse, better, v, low, high, laplacian_v):
     """L v of the rows low..high."""
     for row in range(low, high):
         w = weight[row] if weight.shape[0] else 1.0
-        laplacian_v[row] = (worse[row] + better[row]) * v[row] - w * settled[row].q
+        laplacian_v[row] = (worse[row] + better[row]) * v[row] - w * settled[slot_of[row]].q

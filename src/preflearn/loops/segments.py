@@ -15,6 +15,7 @@ from .threads import over_ranges
 _STRIPE = 8
 # Entries that are worth a thread of their own.
 _LEAST = 1 << 16
+_LEAST_CENTRED = 1 << 19
 
 
 def segment_sums(V: np.ndarray, codes: np.ndarray, n_groups: int) -> np.ndarray:
@@ -38,6 +39,27 @@ def centre_rows_with_ties(V, codes, means, ties, tie_means, inner, outer, out) -
     over_ranges(_centre_rows_with_ties, V.shape[0], *arguments, least=_least(V.shape[1]))
 
 
+def centre_queries(V, order, starts, scale, out) -> None:
+    """Rows grouped by query, centred and scaled, in one pass: out[k] = scale[k] (V[order[k]] - mean of its query).
+
+    Query q owns the places ``starts[q]`` to ``starts[q + 1]`` of ``order``. A query is read twice in a row, the second
+    time from the cache, so that a matrix too large for it is fetched once. O(m v).
+    """
+    least = _least_queries(order.shape[0], V.shape[1], starts.shape[0] - 1)
+    over_ranges(_centre_queries, starts.shape[0] - 1, V, order, starts, scale, out, least=least)
+
+
+def centre_queries_with_ties(V, order, starts, tie_starts, first_tie, inner, outer, out) -> None:
+    """The same with tie groups: out[k] = inner[k] (V[order[k]] - tie mean) + outer[k] (tie mean - query mean).
+
+    Tie group t owns the places ``tie_starts[t]`` to ``tie_starts[t + 1]``, query q the tie groups ``first_tie[q]`` to
+    ``first_tie[q + 1]``. O(m v).
+    """
+    least = _least_queries(order.shape[0], V.shape[1], starts.shape[0] - 1)
+    arguments = (V, order, starts, tie_starts, first_tie, inner, outer, out)
+    over_ranges(_centre_queries_with_ties, starts.shape[0] - 1, *arguments, least=least)
+
+
 def centre_along_rows(K, codes, counts, ties, tie_counts, inner, outer) -> None:
     """Apply the same map to every row of a square matrix in place: K ← K S. O(m²), no second matrix.
 
@@ -55,6 +77,11 @@ def transpose_in_place(K) -> None:
 
 def _least(entries_each: int) -> int:
     return max(1, _LEAST // max(1, entries_each))
+
+
+def _least_queries(n_rows: int, width: int, n_queries: int) -> int:
+    """Queries that are worth a thread: blocks that fit the cache are centred faster than threads start."""
+    return max(1, (_LEAST_CENTRED * n_queries) // max(1, n_rows * width))
 
 
 _TILE = 64
@@ -87,6 +114,55 @@ def _centre_rows_with_ties(V, codes, means, ties, tie_means, inner, outer, out, 
         for j in range(V.shape[1]):
             mean = tie_means[t, j]
             out[i, j] = a * (V[i, j] - mean) + b * (mean - means[g, j])
+
+
+@njit(cache=True, nogil=True)
+def _centre_queries(V, order, starts, scale, out, first, last):
+    width = V.shape[1]
+    mean = np.empty(width)
+    for q in range(first, last):
+        a, b = starts[q], starts[q + 1]
+        mean[:] = 0.0
+        for k in range(a, b):
+            i = order[k]
+            for j in range(width):
+                mean[j] += V[i, j]
+        share = 1.0 / max(1, b - a)
+        for j in range(width):
+            mean[j] *= share
+        for k in range(a, b):
+            i = order[k]
+            s = scale[k]
+            for j in range(width):
+                out[k, j] = s * (V[i, j] - mean[j])
+
+
+@njit(cache=True, nogil=True)
+def _centre_queries_with_ties(V, order, starts, tie_starts, first_tie, inner, outer, out, first, last):
+    width = V.shape[1]
+    mean = np.empty(width)
+    tie_mean = np.empty(width)
+    for q in range(first, last):
+        mean[:] = 0.0
+        for k in range(starts[q], starts[q + 1]):
+            for j in range(width):
+                mean[j] += V[order[k], j]
+        share = 1.0 / max(1, starts[q + 1] - starts[q])
+        for j in range(width):
+            mean[j] *= share
+        for t in range(first_tie[q], first_tie[q + 1]):
+            a, b = tie_starts[t], tie_starts[t + 1]
+            tie_mean[:] = 0.0
+            for k in range(a, b):
+                for j in range(width):
+                    tie_mean[j] += V[order[k], j]
+            for j in range(width):
+                tie_mean[j] /= b - a
+            for k in range(a, b):
+                i = order[k]
+                x, z = inner[k], outer[k]
+                for j in range(width):
+                    out[k, j] = x * (V[i, j] - tie_mean[j]) + z * (tie_mean[j] - mean[j])
 
 
 @njit(cache=True, nogil=True)

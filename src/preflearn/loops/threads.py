@@ -6,6 +6,9 @@ fork; plain threads have neither limit, and the loops compile several times fast
 
 from __future__ import annotations
 
+import os
+import threading
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
@@ -17,15 +20,36 @@ from joblib import effective_n_jobs
 @lru_cache(maxsize=1)
 def n_threads() -> int:
     """Processors that this process may use (asked once: the answer is read from several files)."""
-    return effective_n_jobs(-1)
+    with warnings.catch_warnings():
+        # Inside a worker of Dask or of multiprocessing the answer is one, which is as it should be.
+        warnings.simplefilter("ignore", UserWarning)
+        return effective_n_jobs(-1)
+
+
+# Starting threads costs more than many a loop: they are started once. A loop that runs inside one of them must not wait
+# for the others, which may be waiting for it.
+_inside = threading.local()
+
+
+@lru_cache(maxsize=1)
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(
+        n_threads() - 1, thread_name_prefix="preflearn", initializer=lambda: setattr(_inside, "pool", True)
+    )
+
+
+if hasattr(os, "register_at_fork"):
+    # Threads do not survive a fork.
+    os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def in_threads(calls: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Results of the calls, made side by side."""
-    if len(calls) == 1 or n_threads() == 1:
+    """Results of the calls, made side by side; the caller's own thread takes the first."""
+    if len(calls) == 1 or n_threads() == 1 or getattr(_inside, "pool", False):
         return [call() for call in calls]
-    with ThreadPoolExecutor(n_threads()) as pool:
-        return [future.result() for future in [pool.submit(call) for call in calls]]
+    others = [_pool().submit(call) for call in calls[1:]]
+    first = calls[0]()
+    return [first, *(future.result() for future in others)]
 
 
 def over_ranges(

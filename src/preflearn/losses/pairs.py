@@ -35,6 +35,10 @@ _LONG_QUERY = 8192
 # Rows that one piece of work for a thread should at least hold; nodes larger than `_LARGE_NODE` are cut up.
 _PIECE = 16_384
 _LARGE_NODE = 65_536
+# Keys looked at to divide the predictions of a long query among the threads.
+_KEY_SAMPLE = 1024
+# Most children of a node of the tree over the scores (1024, the loops' own limit, is the fastest).
+_FANOUT = 1024
 
 
 class Violations(Protocol):
@@ -83,10 +87,11 @@ def hinge(violations: Violations) -> tuple[float, np.ndarray]:
 def squared_hinge(violations: Violations) -> tuple[float, np.ndarray]:
     """Sum of the squared hinge losses and its gradient 2 (L p - μ b) with respect to the predictions."""
     linear, slope = hinge(violations)
-    half_gradient = violations.margin * slope + violations.laplacian(violations.p)
-    value = violations.margin * linear + float(half_gradient @ violations.p)
+    gradient = violations.margin * slope + violations.laplacian(violations.p)
+    value = violations.margin * linear + float(gradient @ violations.p)
+    gradient *= 2.0
     # Rounding can leave a tiny negative number where no pair is violated.
-    return max(value, 0.0), 2.0 * half_gradient
+    return max(value, 0.0), gradient
 
 
 class SquaredHinge:
@@ -104,7 +109,8 @@ class SquaredHinge:
     def __init__(self, pairs: PairSet, p: np.ndarray):
         self._violations = pairs.violations(p)
         self.value, self.gradient = squared_hinge(self._violations)
-        self.degrees = 2.0 * (self._violations.worse + self._violations.better)
+        self.degrees = self._violations.worse + self._violations.better
+        self.degrees *= 2.0
 
     def curvature(self, v: np.ndarray) -> np.ndarray:
         """Hessian with respect to the predictions times v."""
@@ -258,8 +264,8 @@ class ScoredPairs:
     Notes
     -----
     Construction sorts y once, O(m log m). `violations` then costs one sort by prediction and
-    log(m) / log(32) sequential sweeps, each product with the Laplacian only the sweeps (see
-    ``preflearn.loops.pairstats``). About 150 bytes of workspace per row. Not for use by several threads at once.
+    log(m) / log(1024) sequential sweeps, each product with the Laplacian only the sweeps (see
+    ``preflearn.loops.pairstats``). About 130 bytes of workspace per row. Not for use by several threads at once.
 
     Examples
     --------
@@ -279,25 +285,26 @@ class ScoredPairs:
         self._loops = pairstats
         self.n_rows = y.shape[0]
         self.groups = groups
-        order = np.lexsort((y, groups.codes)) if groups.n_groups > 1 else np.argsort(y, kind="stable")
-        sorted_y, sorted_codes = y[order], groups.codes[order]
-        new_query = _first_of_run(sorted_codes)
-        new_tie = new_query | _first_of_run(sorted_y)
+        # The order of tied rows makes no difference.
+        rows = np.lexsort((y, groups.codes)) if groups.n_groups > 1 else np.argsort(y)
+        codes = groups.codes[rows] if groups.n_groups > 1 else groups.codes
+        new_query = _first_of_run(codes)
+        new_tie = new_query | _first_of_run(y[rows])
         # Queries whose scores are all tied make no pair: their rows get no slot.
-        in_pairs = np.bincount(sorted_codes[new_tie], minlength=groups.n_groups) > 1
-        kept = in_pairs[sorted_codes]
-        new_query, new_tie, rows = new_query[kept], new_tie[kept], order[kept]
+        in_pairs = np.bincount(codes[new_tie], minlength=groups.n_groups) > 1
+        if not in_pairs.all():
+            kept = in_pairs[codes]
+            new_query, new_tie, rows = new_query[kept], new_tie[kept], rows[kept]
         n_slots = rows.shape[0]
-        self._group_of = (np.cumsum(new_tie) - 1).astype(np.int32)
-        self._slot_of = np.full(self.n_rows, -1, dtype=np.int32)
-        self._slot_of[rows] = np.arange(n_slots)
-        self._row_of = rows.astype(np.int32)
+        # Rows that make no pair share the slot behind the last, where nothing is ever counted.
+        self._slot_of = np.full(self.n_rows, n_slots, dtype=np.int32)
+        self._slot_of[rows] = np.arange(n_slots, dtype=np.int32)
         if groups.n_groups == 1:  # no sort needed to bring one query together
             self._members = np.arange(n_slots, dtype=np.int32)
         else:
             self._members = groups.order[in_pairs[groups.codes[groups.order]]].astype(np.int32)
         tie_starts = np.append(np.flatnonzero(new_tie), n_slots)
-        query_ties = np.append(self._group_of[new_query], tie_starts.shape[0] - 1).astype(np.int64)
+        query_ties = np.searchsorted(tie_starts, np.append(np.flatnonzero(new_query), n_slots))
         self._weigh(rows, tie_starts, query_ties, weighting)
         self._plan(tie_starts, query_ties, max(1, n_threads or joblib.cpu_count()))
 
@@ -322,10 +329,15 @@ class ScoredPairs:
     def _plan(self, tie_starts: np.ndarray, query_ties: np.ndarray, n_threads: int) -> None:
         """Build the tree over the scores, divide it into pieces of work, and reserve the workspace."""
         loops, n_slots = self._loops, self._members.shape[0]
-        n_queries, *tree = loops.split_tree(tie_starts, query_ties)
+        n_queries, *tree, first_group = loops.split_tree(tie_starts, query_ties, _FANOUT)
         begin, end, level, first_bound, n_children, bounds, _ = self._tree = tuple(tree)
-        self._digits = np.zeros((int(level.max(initial=0)) + 1, n_slots), np.uint8)
-        loops.child_of_slot(level, first_bound, n_children, bounds, self._digits)
+        self._children = np.zeros((int(level.max(initial=0)) + 1, n_slots + 1), np.uint16)
+        layout = (level, first_bound, n_children, bounds)
+        loops.child_of_slot(tie_starts, first_group, end, *layout, self._children)
+        # Slot and child of the root in one number: one access to memory finds both.
+        self._place_of = self._children[0][self._slot_of].astype(np.int64)
+        self._place_of <<= 32
+        self._place_of += self._slot_of
         self._query_begin, self._query_end = begin[:n_queries], end[:n_queries]
         sizes = self._query_end - self._query_begin
         self._long = np.flatnonzero(sizes > _LONG_QUERY)
@@ -335,11 +347,11 @@ class ScoredPairs:
         self._pool = ThreadPoolExecutor(n_threads) if n_threads > 1 and n_slots > _PIECE else None
         self._large, self._pieces = self._divide(n_queries)
         self._even, self._odd = np.empty(n_slots, loops.ROW), np.empty(n_slots, loops.ROW)
-        self._settled = np.zeros(self.n_rows, loops.SETTLED)  # rows without a pair stay at zero
-        self._digit = np.empty(n_slots, np.uint8)
+        self._settled = np.zeros(n_slots + 1, loops.SETTLED)
         self._keys = np.empty(n_slots, np.int64)
         self._order = np.empty(n_slots, np.int32)
         self._sorted_p = np.empty(n_slots)
+        self._slots, self._root_children = np.empty(n_slots, np.int32), np.empty(n_slots, np.uint16)
         self._sorted_for: np.ndarray | None = None
 
     def _divide(self, n_queries: int) -> tuple[list[int], list[np.ndarray]]:
@@ -349,7 +361,7 @@ class ScoredPairs:
         stack = list(range(n_queries))
         while stack:
             node = stack.pop()
-            if self._pool is not None and end[node] - begin[node] > _LARGE_NODE and n_children[node]:
+            if self._pool is not None and end[node] - begin[node] > _LARGE_NODE:
                 large.append(node)
                 children = child[first_bound[node] : first_bound[node] + n_children[node]]
                 stack.extend(int(c) for c in children if c >= 0)
@@ -375,7 +387,7 @@ class ScoredPairs:
         worse, better, product = (np.empty(self.n_rows) for _ in range(3))
         self._map(
             lambda low, high: loops.finish_counts(
-                self._settled, self._weight, p, low, high, worse, better, product
+                self._settled, self._slot_of, self._weight, p, low, high, worse, better, product
             ),
             *self._stretches(0, self.n_rows),
         )
@@ -387,7 +399,12 @@ class ScoredPairs:
         self._sort(p)
         self._settle(p, margin, loops.COUNTS)
         worse, better, unused = (np.empty(self.n_rows) for _ in range(3))
-        loops.finish_counts(self._settled, self._weight, p, 0, self.n_rows, worse, better, unused)
+        self._map(
+            lambda low, high: loops.finish_counts(
+                self._settled, self._slot_of, self._weight, p, low, high, worse, better, unused
+            ),
+            *self._stretches(0, self.n_rows),
+        )
         return worse, better
 
     def _laplacian(self, violations: _SortedViolations, v: np.ndarray) -> np.ndarray:
@@ -398,7 +415,7 @@ class ScoredPairs:
         degrees = (violations.worse, violations.better)
         self._map(
             lambda low, high: loops.finish_product(
-                self._settled, self._weight, *degrees, v, low, high, product
+                self._settled, self._slot_of, self._weight, *degrees, v, low, high, product
             ),
             *self._stretches(0, self.n_rows),
         )
@@ -406,14 +423,12 @@ class ScoredPairs:
 
     # ------------------------------------------------------------ sharing the work
 
-    def _map(self, function: Any, *columns: Any) -> None:
+    def _map(self, function: Any, *columns: Any) -> list[Any]:
         """Call a function that runs compiled loops once per row of arguments, in threads when there are several."""
         calls = list(zip(*columns, strict=True))
         if self._pool is None or len(calls) < 2:
-            for arguments in calls:
-                function(*arguments)
-        else:
-            list(self._pool.map(lambda arguments: function(*arguments), calls))
+            return [function(*arguments) for arguments in calls]
+        return list(self._pool.map(lambda arguments: function(*arguments), calls))
 
     def _stretches(self, low: int, high: int) -> tuple[np.ndarray, np.ndarray]:
         """Cut low..high into one stretch per thread."""
@@ -431,21 +446,52 @@ class ScoredPairs:
         for query in self._long:
             self._sort_long(p, int(query))
         self._map(lambda run: self._sort_short(p, *run), self._short_runs)
+        places = (self._slots, self._root_children)
+        self._map(
+            lambda low, high: self._loops.look_up_places(self._order, self._place_of, low, high, *places),
+            *self._stretches(0, self._members.shape[0]),
+        )
 
     def _sort_long(self, p: np.ndarray, query: int) -> None:
+        """Sort one query: each thread sorts the rows whose prediction lies in its range."""
         loops, bits = self._loops, p.view(np.int64)
-        first, last = self._query_begin[query], self._query_end[query]
+        first, last = int(self._query_begin[query]), int(self._query_end[query])
         lows, highs = self._stretches(first, last)
         self._map(
             lambda low, high: loops.pack_keys(bits, self._members, low, high, self._index_bits, self._keys),
             lows,
             highs,
         )
-        self._keys[first:last].sort()
-        rows = (self._keys, self._order, self._sorted_p)
-        self._map(lambda low, high: loops.unpack_keys(p, low, high, self._index_bits, *rows), lows, highs)
-        if not loops.mend_order(first, last, self._order, self._sorted_p):
+        keys, edges = self._keys, [first, last]
+        if lows.shape[0] > 1:
+            keys, edges = self._part_keys(lows, highs)
+        rows = (keys, self._order, self._sorted_p)
+
+        def sort_part(low: int, high: int) -> bool:
+            keys[low:high].sort()
+            loops.unpack_keys(p, low, high, self._index_bits, *rows)
+            return loops.mend_order(low, high, self._order, self._sorted_p)
+
+        if not all(self._map(sort_part, edges[:-1], edges[1:])):
             self._sort_plainly(p, query)
+
+    def _part_keys(self, lows: np.ndarray, highs: np.ndarray) -> tuple[np.ndarray, list[int]]:
+        """The keys of the stretches in one part per thread, smallest first, and the edges of the parts."""
+        loops, first, last = self._loops, int(lows[0]), int(highs[-1])
+        sample = np.sort(self._keys[first : last : (last - first) // _KEY_SAMPLE + 1])
+        n = lows.shape[0]
+        # Equal leading bits stay in one part, where `mend_order` sees them.
+        splitters = sample[np.arange(1, n) * sample.shape[0] // n] >> self._index_bits << self._index_bits
+        numbers = np.zeros((n, n), np.int64)
+        self._map(lambda a, b, of: loops.count_parts(self._keys, a, b, splitters, of), lows, highs, numbers)
+        edges = first + np.append(0, np.cumsum(numbers.sum(axis=0)))
+        places = edges[:-1] + _sums_up_to(numbers)[:-1]
+        # The records of rows are not in use before the sort is done.
+        parted = self._odd.view(np.int64)[: self._keys.shape[0]]
+        self._map(
+            lambda a, b, to: loops.move_to_parts(self._keys, a, b, splitters, to, parted), lows, highs, places
+        )
+        return parted, edges.tolist()
 
     def _sort_short(self, p: np.ndarray, start: int, stop: int) -> None:
         queries = (self._query_begin, self._query_end, self._index_bits)
@@ -472,63 +518,69 @@ class ScoredPairs:
         loops = self._loops
         # The keys are free between two sorts; their memory holds what rows gather on entering.
         entered = self._keys.view(np.float64)
+        rows = (self._order, self._sorted_p, self._slots, self._root_children)
         self._map(
-            lambda low, high: loops.load_rows(
-                self._order, self._sorted_p, self._slot_of, v, want, low, high, self._even
-            ),
+            lambda low, high: loops.load_rows(*rows, v, want, low, high, self._even),
             *self._stretches(0, self._members.shape[0]),
         )
         for node in self._large:
             self._settle_large(node, margin, want, entered)
-        buffers = (self._even, self._odd, self._digit, entered)
-        layout = (self._tree, self._group_of, self._row_of, self._digits, *buffers)
+        layout = (self._tree, self._children, self._even, self._odd, entered)
         self._map(
             lambda nodes: loops.settle_subtrees(nodes, *layout, margin, want, self._settled), self._pieces
         )
 
     def _settle_large(self, node: int, margin: float, want: int, entered: np.ndarray) -> None:
         """One node, cut into stretches whose state at the start follows from the totals of those before."""
-        loops, digit = self._loops, self._digit
+        loops = self._loops
         begin, end, level, first_bound, n_children, bounds, child = self._tree
-        low, high, width, first = (
-            int(begin[node]),
-            int(end[node]),
-            int(n_children[node]),
-            int(first_bound[node]),
-        )
+        low, high, first = int(begin[node]), int(end[node]), int(first_bound[node])
+        child_of = self._children[level[node]]
+        width = int(child_of[high - 1]) + 1
         source, target = (self._even, self._odd) if level[node] % 2 == 0 else (self._odd, self._even)
         lows, highs = self._stretches(low, high)
         # What has entered before a stretch asks is what its predecessor's last row let in.
         edges = [loops.first_not_below(source, low, high, source["p"][k - 1] + margin) for k in lows[1:]]
         entry = [low, *edges, high]
-        n = lows.shape[0]
-        asking, entering = np.zeros((2, n, loops.LANES))
-        n_asking, n_entering = np.zeros((2, n, loops.LANES), np.int32)
-        digits = self._digits[level[node]]
-        self._map(lambda a, b: loops.read_digits(digits, source, a, b, digit), lows, highs)
-        stretches = [*zip(lows, highs, asking, n_asking, strict=True)]
-        stretches += zip(entry[:-1], entry[1:], entering, n_entering, strict=True)
+        if level[node] > 0:
+            self._map(lambda a, b: loops.find_children(child_of, source, a, b), lows, highs)
+        cuts = np.unique([*lows, *entry])
+        totals = np.zeros((cuts.shape[0] - 1, width))
+        numbers = np.zeros((cuts.shape[0] - 1, width), np.int32)
         self._map(
-            lambda stretch: loops.child_totals(source, digit, *stretch[:2], want, *stretch[2:]), stretches
+            lambda a, b, *sums: loops.child_totals(source, a, b, want, *sums),
+            cuts[:-1],
+            cuts[1:],
+            totals,
+            numbers,
         )
-        places = bounds[first : first + width] + _before(n_asking)[:, :width]
-        above, n_above = _before(entering), _before(n_entering)
-        below, n_below = _before(asking[::-1])[::-1] + asking, _before(n_asking[::-1])[::-1] + n_asking
+        at_low, at_entry = np.searchsorted(cuts, lows), np.searchsorted(cuts, entry[:-1])
+        before, n_before = _sums_up_to(totals)[at_entry], _sums_up_to(numbers)[at_entry]
+        ahead = _sums_up_to(totals[::-1])[::-1][at_low]
+        n_ahead = _sums_up_to(numbers[::-1])[::-1][at_low]
 
         def settle(t: int) -> None:
-            loops.sums_above(above[t], n_above[t], width)
-            loops.sums_below(below[t], n_below[t], width)
-            state = (entered, above[t], n_above[t], below[t], n_below[t])
-            loops.sweep(source, digit, lows[t], highs[t], entry[t], entry[t + 1], width, margin, want, *state)
+            state = (entered, before[t], n_before[t], ahead[t], n_ahead[t])
+            loops.sweep_stretch(
+                source, lows[t], highs[t], entry[t], entry[t + 1], width, margin, want, *state
+            )
 
-        self._map(settle, range(n))
+        self._map(settle, range(lows.shape[0]))
+        if n_children[node] == 0:
+            self._map(
+                lambda a, b: loops.write_out_leaf(source, entered, want, a, b, self._settled),
+                lows,
+                highs,
+            )
+            return
+        places = bounds[first : first + width] + _sums_up_to(numbers)[at_low]
         self._map(
-            lambda a, b, to: loops.partition(source, target, digit, entered, a, b, to), lows, highs, places
+            lambda a, b, to: loops.partition(source, target, entered, want, a, b, to), lows, highs, places
         )
         children = bounds[first : first + width + 1]
         alone = np.flatnonzero(child[first : first + width] < 0)
         self._map(
-            lambda a, b: loops.write_out(target, a, b, self._row_of, self._settled),
+            lambda a, b: loops.write_out(target, a, b, self._settled),
             children[alone],
             children[alone + 1],
         )
@@ -541,10 +593,10 @@ def _first_of_run(values: np.ndarray) -> np.ndarray:
     return first
 
 
-def _before(totals: np.ndarray) -> np.ndarray:
-    """Sums over the rows before each row."""
-    sums = np.zeros_like(totals)
-    np.cumsum(totals[:-1], axis=0, out=sums[1:])
+def _sums_up_to(totals: np.ndarray) -> np.ndarray:
+    """Sums over the first k rows, k = 0 ... all."""
+    sums = np.zeros((totals.shape[0] + 1, totals.shape[1]), totals.dtype)
+    np.cumsum(totals, axis=0, out=sums[1:])
     return sums
 
 

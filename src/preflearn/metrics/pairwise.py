@@ -230,10 +230,11 @@ def _count_pairs(rows: Rows, weights: np.ndarray) -> np.ndarray:
         (weights,) = rows.grouped(weights)
     n_outputs = rows.y.shape[1]
     counts = np.empty((n_outputs, rows.queries.n_groups, 4))
+    all_scores, all_y = np.ascontiguousarray(rows.scores.T), np.ascontiguousarray(rows.y.T)
 
     def count(first: int, last: int) -> None:
         for output in range(first, last):
-            scores, y = rows.grouped(rows.scores[:, output], rows.y[:, output])
+            scores, y = rows.grouped(all_scores[output], all_y[output])
             over_queries(count_pairs, rows.queries, scores, y, weights, counts[output])
 
     over_ranges(count, n_outputs, least=32)

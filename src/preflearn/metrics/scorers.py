@@ -19,6 +19,7 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils.metadata_routing import MetadataRequest
 
+from .by_query import PerQuery
 from .listwise import average_precision, check_options, err, ndcg, precision_at, reciprocal_rank
 from .pairwise import auc, concordance, disagreement_error, kendall_tau
 
@@ -92,6 +93,15 @@ class RankingScorer:
         given = {"qid": qid, "sample_weight": sample_weight}
         metadata = {name: value for name, value in given.items() if value is not None}
         return self._sign * self._metric(y, scores, **self._options, **metadata)
+
+    def per_query(self, y: Any, scores: Any, qid: Any = None) -> PerQuery:
+        """The value in each query of scores that are there already, with the sign, so that greater is better."""
+        if "per_query" not in inspect.signature(self._metric).parameters:
+            raise TypeError(
+                f"{self._metric.__name__} has no value per query: use 'concordance', which takes qid."
+            )
+        found: Any = self._metric(y, scores, qid, per_query=True, **self._options)
+        return PerQuery(found.labels, self._sign * found.values)
 
     def with_options(self, **options: Any) -> RankingScorer:
         """The same scorer with other options of its metric; a name the metric does not know is an error."""

@@ -13,9 +13,11 @@ from sklearn.base import clone
 from sklearn.utils.metadata_routing import get_routing_for_object
 
 from ..comparisons import Comparisons, encode_queries
+from ..core.basis_holdout import FEW_FOLDS, BasisHoldOut
 from ..core.dual_holdout import DualHoldOut
 from ..core.feature_holdout import FeatureHoldOut
 from ..core.holdout import HoldOut, rows_outside
+from ..core.problem import primal_problem
 from ..estimators.base import SquaredLossModel
 from ..estimators.validation import read_alpha, read_scores
 from ..kernels.functions import Kernel, n_items, take_items
@@ -23,9 +25,13 @@ from ..kernels.inputs import read_items
 from ..kernels.maps import NystromMap
 from ..numerics.linalg import factor_kernel
 from ..numerics.memory import require_memory
+from ..numerics.namespace import Home, as_host, is_device_array
 from ..solvers.choice import choose_solver
 from ..solvers.progress import Counter
 from .folds import Folds, read_folds
+
+# From a reciprocal condition of K_RR of this many roundings on, six digits are left of what leaves with a basis vector.
+_LOST_IN_ROUNDING = 500.0
 
 
 def cross_val_predict(estimator, X, y, *, qid=None, cv="leave-query-out", groups=None, verbose=0):
@@ -102,7 +108,7 @@ def _predict_squared_loss(estimator, X, y, qid, cv, groups, verbose) -> np.ndarr
     folds = read_folds(cv, X, y, problem.n_rows, qid=qid, groups=groups)
     counter = Counter("cross_val_predict", len(folds.tests), "folds", verbose)
     out = problem.held_out(folds, [alpha], counter)[0]
-    return out[:, 0] if problem.single else out
+    return problem.at_home(out[:, 0] if problem.single else out)
 
 
 class LearningProblem:
@@ -138,6 +144,10 @@ class LearningProblem:
     def n_rows(self) -> int:
         return self.scores.shape[0]
 
+    def at_home(self, values: np.ndarray) -> Any:
+        """Results for the caller: on the device of X where X is on one."""
+        return Home.of(self.X).put(values) if is_device_array(self.X) else values
+
     @property
     def intercept(self) -> bool:
         return bool(getattr(self.estimator, "fit_intercept", False))
@@ -145,15 +155,20 @@ class LearningProblem:
     def tasks(self) -> list[Comparisons]:
         return self.estimator._compare(self.scores, self.queries)
 
-    def machines(self, *, many_alphas: bool) -> list[tuple[Comparisons, HoldOut | None]]:
+    def machines(
+        self, *, many_alphas: bool, n_folds: int | None = None
+    ) -> list[tuple[Comparisons, HoldOut | None]]:
         """Each task with the routine that holds out without refitting, or None."""
-        return [(task, self.hold_out(task, many_alphas=many_alphas)) for task in self.tasks()]
+        return [
+            (task, self.hold_out(task, many_alphas=many_alphas, n_folds=n_folds)) for task in self.tasks()
+        ]
 
     def held_out(self, folds: Folds, alphas: Sequence[float], on_fold=None, machines=None) -> np.ndarray:
         """Held-out predictions for every alpha, shape (n_alphas, m, v)."""
         self._refuse_parts_of_weighted_queries(folds)
         parts = []
-        for task, machine in machines or self.machines(many_alphas=len(alphas) > 1):
+        machines = machines or self.machines(many_alphas=len(alphas) > 1, n_folds=len(folds.leaving))
+        for task, machine in machines:
             predictions = self.predict_folds(task, machine, folds.leaving, alphas, on_fold)
             parts.append(folds.collect(predictions, self.n_rows))
         return np.concatenate(parts, axis=2)
@@ -184,7 +199,12 @@ class LearningProblem:
         With linearly dependent basis vectors another one may even span what a held-out one did.
         """
         feature_map = self.feature_map()
-        return feature_map is not None and not feature_map.factor_.well_conditioned
+        if feature_map is None:
+            return False
+        if is_device_array(self.X):
+            return not feature_map.well_conditioned
+        factor = feature_map.factor_
+        return bool(factor.reciprocal_condition < _LOST_IN_ROUNDING * np.finfo(factor.C.dtype).eps)
 
     def _refuse_parts_of_weighted_queries(self, folds: Folds) -> None:
         if getattr(self.estimator, "weighting", None) != "query" or self.queries.n_groups == 1:
@@ -200,9 +220,24 @@ class LearningProblem:
                     "weighting='pair' or 'item'."
                 )
 
-    def hold_out(self, task: Comparisons, *, many_alphas: bool) -> HoldOut | None:
-        """The routine that holds out without refitting, or None where only refitting is exact."""
+    def hold_out(self, task: Comparisons, *, many_alphas: bool, n_folds: int | None = None) -> HoldOut | None:
+        """The routine that holds out without refitting, or None where only refitting is exact.
+
+        A few folds (``n_folds``) at one alpha need no eigen decomposition.
+        """
         feature_map = self.feature_map()
+        if is_device_array(self.X):
+            from ..arrays.holdout import device_hold_out
+
+            return device_hold_out(
+                self.X,
+                self.kernel,
+                task,
+                feature_map,
+                solver=self.estimator.solver,
+                intercept=self.intercept,
+                many_alphas=many_alphas,
+            )
         solver = choose_solver(
             self.estimator.solver,
             linear=self.kernel.is_linear,
@@ -214,12 +249,14 @@ class LearningProblem:
         if solver == "cg":
             return None
         if feature_map is not None:
-            return self._reduced(feature_map, task)
+            few = not many_alphas and n_folds is not None and n_folds <= FEW_FOLDS
+            return self._few_folds(feature_map, task) if few else self._reduced(feature_map, task)
         if self.kernel.is_linear and (solver == "primal" or self.X.shape[1] <= self.n_rows):
             return FeatureHoldOut(_double(self.X), task, intercept=self.intercept)
-        n_matrices = 3 if many_alphas or not task.has_half else 2
+        # A tridiagonal form takes the memory of the kernel, an inverse needs a second matrix, a factor a third.
+        n_matrices = 3.0 if not task.has_half else 1.25 if many_alphas else 2.0
         require_memory(
-            n_matrices * 8 * self.n_rows**2,
+            int(n_matrices * 8 * self.n_rows**2),
             f"exact cross-validation with the full kernel of {self.n_rows} rows",
         )
         K = self._kernel_matrix()
@@ -233,11 +270,24 @@ class LearningProblem:
             return np.array(self.X, dtype=np.float64, order="C")
         return self.kernel.matrix(self.X).astype(np.float64, copy=False)
 
-    def feature_map(self) -> NystromMap | None:
+    def feature_map(self) -> Any:
         """The reduced set, drawn once on all rows."""
         if not hasattr(self, "_feature_map"):
             self._feature_map = self.estimator._reduced_set(self.X, self.kernel)
         return self._feature_map
+
+    def _few_folds(self, feature_map: NystromMap, task: Comparisons) -> HoldOut:
+        """The reduced set on its kernel values, where their condition leaves enough digits."""
+        if not feature_map.factor_.well_conditioned:
+            return self._reduced(feature_map, task)
+        return BasisHoldOut(
+            feature_map._kernel_block(self.X, self.kernel).astype(np.float64, copy=False),
+            feature_map.factor_,
+            feature_map.basis_indices_,
+            task,
+            intercept=self.intercept,
+            fallback=lambda: self._reduced(feature_map, task),
+        )
 
     def _reduced(self, feature_map: NystromMap, task: Comparisons) -> HoldOut:
         leaves = not self._basis_must_be_refitted()
@@ -254,11 +304,39 @@ class LearningProblem:
         predictions = []
         for number, left in enumerate(folds):
             rest = rows_outside(self.n_rows, left)
-            values = [self._refit_one(task.take(rest), rest, left, alpha) for alpha in alphas]
-            predictions.append(np.stack(values))
+            if self.feature_map() is not None and len(alphas) > 1:
+                predictions.append(self._refit_path(task.take(rest), rest, left, alphas))
+            else:
+                values = [self._refit_one(task.take(rest), rest, left, alpha) for alpha in alphas]
+                predictions.append(np.stack(values))
             if on_fold is not None:
                 on_fold(number + 1)
         return predictions
+
+    def _refit_path(
+        self, task: Comparisons, rest: np.ndarray, left: np.ndarray, alphas: Sequence[float]
+    ) -> np.ndarray:
+        """Every alpha of a reduced set trained on the rows that stay, from one eigen decomposition."""
+        feature_map = clone(self.feature_map()).set_params(basis=self._kept_basis(rest), n_basis=None)
+        X = take_items(self.X, rest)
+        X = X[:, rest] if self.kernel.is_precomputed else X
+        features = (
+            feature_map._fit_items(X, self.kernel)._features(X, self.kernel).astype(np.float64, copy=False)
+        )
+        weights = primal_problem(features, task).spectrum().path(alphas)
+        new = take_items(self.X, left)
+        new = new[:, rest] if self.kernel.is_precomputed else new
+        f = feature_map._features(new, self.kernel) @ weights
+        if self.intercept:
+            f = f + self.scores[rest].mean(axis=0) - (features.mean(axis=0) @ weights)[:, None, :]
+        return f
+
+    def _kept_basis(self, rest: np.ndarray) -> np.ndarray:
+        """Which of the rows that stay are basis vectors."""
+        kept = np.flatnonzero(np.isin(rest, self.feature_map().basis_indices_))  # type: ignore[union-attr]
+        if kept.size == 0:
+            raise ValueError("A fold holds out every basis vector: use more basis vectors or smaller folds.")
+        return kept
 
     def _refit_one(self, task: Comparisons, rest: np.ndarray, left: np.ndarray, alpha: float) -> np.ndarray:
         model = clone(self.estimator)
@@ -267,16 +345,11 @@ class LearningProblem:
             X = X[:, rest]
         feature_map = self.feature_map()
         if feature_map is not None:
-            kept = np.flatnonzero(np.isin(rest, feature_map.basis_indices_))
-            if kept.size == 0:
-                raise ValueError(
-                    "A fold holds out every basis vector: use more basis vectors or smaller folds."
-                )
-            model.set_params(basis=kept, n_basis=None)
+            model.set_params(basis=self._kept_basis(rest), n_basis=None)
         fit = model._fit_tasks(X, self.kernel, [task], alpha, single=False)
         new = take_items(self.X, left)
         new = new[:, rest] if self.kernel.is_precomputed else new
-        f = np.asarray(new @ model.coef_.T) if hasattr(model, "coef_") else model._expand(new, self.kernel)
+        f = as_host(model._linear(new) if hasattr(model, "coef_") else model._expand(new, self.kernel))
         if self.intercept:
             f = f + self.scores[rest].mean(axis=0) - fit.mean_prediction
         return f

@@ -40,18 +40,29 @@ class Folds:
         predictions : list of ndarray of shape (n_alphas, len(leaving), v)
         """
         n_alphas, _, n_outputs = predictions[0].shape
+        rows = np.concatenate(self.tests)
+        values = np.concatenate(self._of_tests(predictions, n_rows), axis=1)
+        count = np.bincount(rows, minlength=n_rows)
+        if rows.shape[0] == n_rows and count.min() == 1:
+            out = np.empty_like(values)
+            out[:, rows] = values
+            return out
         total = np.zeros((n_alphas, n_rows, n_outputs))
-        count = np.zeros(n_rows)
-        for test, left, values in zip(self.tests, self.leaving, predictions, strict=True):
-            if left.shape[0] != test.shape[0]:
-                place = np.empty(n_rows, dtype=np.int64)
-                place[left] = np.arange(left.shape[0])
-                values = values[:, place[test]]
-            total[:, test] += values
-            count[test] += 1
+        np.add.at(total.transpose(1, 0, 2), rows, values.transpose(1, 0, 2))
         total[:, count > 1] /= count[count > 1, None]
         total[:, count == 0] = np.nan
         return total
+
+    def _of_tests(self, predictions: list[np.ndarray], n_rows: int) -> list[np.ndarray]:
+        """The predictions of the test rows, out of those of all rows that leave."""
+        kept = []
+        place = np.empty(n_rows, dtype=np.int64)
+        for test, left, values in zip(self.tests, self.leaving, predictions, strict=True):
+            if left is not test and left.shape[0] != test.shape[0]:
+                place[left] = np.arange(left.shape[0])
+                values = values[:, place[test]]
+            kept.append(values)
+        return kept
 
 
 def read_folds(cv: Any, X: Any, y: Any, n_rows: int, *, qid: Any = None, groups: Any = None) -> Folds:

@@ -17,6 +17,7 @@ from ..core.pair_holdout import (
 )
 from ..estimators.validation import read_alpha, read_pairs, read_per_pair
 from ..kernels.functions import n_items
+from ..numerics.namespace import Home, as_host, is_device_array
 from ..solvers.progress import Counter
 from .cross_validation import LearningProblem, has_closed_form, refit_and_predict
 from .tally import PairTally, rounding_of, tally_pairs
@@ -60,10 +61,13 @@ def leave_pair_out(estimator, X, y, *, pairs=None, groups=None, verbose=0):
     True
     """
     y = _one_score(y, n_items(X))
-    pairs = _all_pairs(y) if pairs is None else read_pairs(pairs, y.shape[0])
+    pairs = _all_pairs(y) if pairs is None else read_pairs(as_host(pairs), y.shape[0])
     if has_closed_form(estimator):
         problem = LearningProblem.read(estimator, X, y, None)
-        return pairs, _predict_pairs(problem, pairs, read_alpha(estimator.alpha), groups, verbose)
+        predictions = _predict_pairs(problem, pairs, read_alpha(estimator.alpha), groups, verbose)
+        if is_device_array(problem.X):
+            pairs = Home.of(problem.X).put_as_is(pairs)
+        return pairs, problem.at_home(predictions)
     leaving = _leaving(pairs, y.shape[0], groups)
     counter = Counter("leave_pair_out", pairs.shape[0], "pairs", verbose)
     out = np.empty((pairs.shape[0], 2))
@@ -97,11 +101,19 @@ def leave_pair_out_tally(estimator, X, y, *, groups=None, verbose=0) -> PairTall
                 (counts[:, 2] + counts[:, 5]) * 1.0,
             )
     pairs, predictions = leave_pair_out(estimator, X, y, groups=groups, verbose=verbose)
-    return tally_pairs(y, pairs, predictions, tolerance=rounding_of(y))
+    return tally_pairs(y, as_host(pairs), as_host(predictions), tolerance=rounding_of(y))
 
 
 def _pair_system(problem: LearningProblem, task, alpha: float):
     """The closed form of all pairs, or None when basis vectors may have to leave with them."""
+    if is_device_array(problem.X):
+        from ..arrays.pairs import dual_device_pairs, feature_device_pairs
+
+        if problem.feature_map() is not None:
+            return None
+        if not _has_features(problem):
+            return dual_device_pairs(problem.X, problem.kernel, task, alpha)
+        return feature_device_pairs(problem.hold_out(task, many_alphas=False), alpha)  # type: ignore[arg-type]
     if problem.feature_map() is None and not _has_features(problem):
         return dual_pair_system(problem._kernel_matrix(), task, alpha)
     source = problem.hold_out(task, many_alphas=False)
@@ -124,7 +136,7 @@ def _predict_pairs(problem: LearningProblem, pairs, alpha: float, groups, verbos
         if system is not None:
             return _with_intercept(problem, pairs, system.predictions(pairs))
         source = problem.hold_out(task, many_alphas=False)
-        if isinstance(source, FeatureHoldOut) and source._basis_of_row is not None:
+        if isinstance(source, FeatureHoldOut) and source._leaving_basis is not None:
             return _with_intercept(problem, pairs, reduced_pair_predictions(source, pairs, alpha))
     return _hold_out_each(problem, pairs, alpha, groups, verbose)
 
@@ -242,7 +254,7 @@ def _preferences_by_refitting(estimator, X, pairs, magnitude, weight, sets, coun
 
 
 def _one_score(y: Any, n_rows: int) -> np.ndarray:
-    y = np.asarray(y, dtype=float)
+    y = np.asarray(as_host(y), dtype=float)
     if y.shape != (n_rows,):
         raise ValueError(
             f"Pairs are held out by one score per row: found y of shape {y.shape} for {n_rows} rows."

@@ -110,11 +110,11 @@ def _default_cv(cv: Any, qid: Any, groups: Any, n_rows: int) -> Any:
 def _permuted(y: np.ndarray, queries: Groups, n_permutations: int, rng) -> np.ndarray:
     """The scores as they are, then permuted inside queries, one column each."""
     generator = np.random.default_rng(rng.randint(np.iinfo(np.int32).max))
-    Y = np.repeat(y[:, None], n_permutations + 1, axis=1)
+    Y = np.repeat(y[None, :], n_permutations + 1, axis=0)
     for query in range(queries.n_groups):
         rows = queries.rows(query)
-        Y[rows, 1:] = generator.permuted(Y[rows, 1:], axis=0)
-    return Y
+        Y[1:, rows] = generator.permuted(Y[1:, rows], axis=1)
+    return np.ascontiguousarray(Y.T)
 
 
 def _held_out(estimator, X, Y, qid, folds: Folds, groups, verbose) -> np.ndarray:

@@ -16,6 +16,7 @@ from ..estimators.base import RankerMixin, SquaredLossModel
 from ..estimators.rankrls import RankRLS
 from ..estimators.rls import RLS
 from ..kernels.functions import Kernel
+from ..numerics.namespace import Home, is_device_array
 from ..solvers.progress import Counter
 from .cross_validation import LearningProblem
 from .folds import Folds, read_folds
@@ -82,10 +83,8 @@ class _AlphaSearch(SquaredLossModel):
             machines = problem.machines(many_alphas=True)
         if any(machine is None for _, machine in machines):
             return _BLIND_GRID
-        largest = max(float(machine.eigenvalues[-1]) for _, machine in machines)
-        if not largest > 0:
-            return _BLIND_GRID
-        return 2.0 ** (np.round(np.log2(largest)) + _AUTO_POWERS)
+        largest = max(machine.largest_eigenvalue for _, machine in machines)
+        return auto_grid(largest)
 
     def _scores(self, problem, folds, machines, alphas, scoring, data) -> np.ndarray:
         if folds is None:
@@ -160,6 +159,10 @@ class _AlphaSearch(SquaredLossModel):
         for name, value in vars(model).items():
             if name.endswith("_") and not name.endswith("__"):
                 setattr(self, name, value)
+        learned = self.coef_ if hasattr(self, "coef_") else self.dual_coef_
+        if is_device_array(learned):
+            home = Home.of(learned)
+            self.alphas_, self.cv_scores_ = home.put_as_is(self.alphas_), home.put_as_is(self.cv_scores_)
 
     def plot_cv_scores(self, ax=None):
         """The cross-validated score over alpha, with the chosen one marked.
@@ -172,19 +175,9 @@ class _AlphaSearch(SquaredLossModel):
         -------
         matplotlib axes
         """
-        import matplotlib.pyplot as plt
+        from ..report.displays import AlphaPathDisplay
 
-        ax = plt.subplots(figsize=(6, 4))[1] if ax is None else ax
-        order = np.argsort(self.alphas_)
-        ax.plot(self.alphas_[order], self.cv_scores_[order], marker=".", label="cross-validated")
-        ax.axvline(self.alpha_, linestyle="--", color="0.5", label=f"chosen: {self.alpha_:.3g}")
-        ax.set(
-            xscale="log",
-            xlabel="alpha",
-            ylabel=self._default_scoring if self.scoring is None else str(self.scoring),
-        )
-        ax.legend()
-        return ax
+        return AlphaPathDisplay.from_estimator(self).plot(ax).ax_
 
 
 class RankRLSCV(RankerMixin, _AlphaSearch):
@@ -289,9 +282,53 @@ class RankRLSCV(RankerMixin, _AlphaSearch):
         -------
         self
         """
-        self.__dict__.pop("best_kernel_", None)
+        for name in ("best_kernel_", "stream_", "scoring_", "fold_scores_", "loss_scores_"):
+            self.__dict__.pop(name, None)
         self._search(X, y, qid, groups)
         self._adopt(self._plain(self.best_kernel_, self.alpha_).fit(X, y, qid=qid))
+        return self
+
+    def fit_stream(self, chunks, *, checkpoint=None, checkpoint_every=None, verbose=None, **reading):
+        """Choose alpha by cross-validation and train, in one pass over chunks of whole queries.
+
+        One statistic of fixed width is kept for each fold of queries. The model of a fold is trained on the sum of the
+        others and tested on its own: the squared error of held-out pairs is a quadratic form in the statistics, so
+        every alpha is scored without reading a row again. The folds are exact, as if each had been trained by itself.
+
+        Parameters
+        ----------
+        chunks, checkpoint, checkpoint_every, verbose, **reading
+            As in `RankRLS.fit_stream`.
+
+        Returns
+        -------
+        self
+
+        Notes
+        -----
+        `cv` must be a number of folds (None is 5). The fold of a query is a hash of its label: the same whatever the
+        order of the rows and the size of the chunks; without qid, of the number of a row. `scoring` None is minus the
+        squared error of held-out pairs, averaged over pairs. A ranking measure ("concordance", "ndcg", ...) depends on
+        the predictions themselves and takes a second pass, so `chunks` must be something that can be read twice.
+        `scoring_` names the measure, `fold_scores_` of shape (n_alphas, n_folds) and `loss_scores_` hold the squared
+        errors in any case. Basis vectors of a reduced set leave the model with the fold of their query.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from preflearn import RankRLSCV
+        >>> rng = np.random.default_rng(0)
+        >>> X, qid = rng.normal(size=(200, 3)), np.repeat(np.arange(20), 10)
+        >>> y = X @ [1.0, -2.0, 0.5] + rng.normal(size=200)
+        >>> chunks = [(X[k : k + 50], y[k : k + 50], qid[k : k + 50]) for k in range(0, 200, 50)]
+        >>> model = RankRLSCV(alphas=[0.1, 1.0, 10.0, 1e4, 1e6]).fit_stream(chunks)
+        >>> model.scoring_, model.fold_scores_.shape
+        ('neg_mean_squared_pair_error', (5, 5))
+        """
+        from ..streaming.models import search_stream
+
+        options = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "verbose": verbose}
+        search_stream(self, chunks, **options, reading=reading)
         return self
 
     def _default_cv(self, problem, qid, groups):
@@ -408,6 +445,13 @@ class RLSCV(MultiOutputMixin, RegressorMixin, _AlphaSearch):
 
     def _default_cv(self, problem, qid, groups):
         return "leave-group-out" if groups is not None else "leave-one-out"
+
+
+def auto_grid(largest: float) -> np.ndarray:
+    """The automatic alphas for this largest eigenvalue of what alpha is added to."""
+    if not largest > 0:
+        return _BLIND_GRID
+    return 2.0 ** (np.round(np.log2(largest)) + _AUTO_POWERS)
 
 
 def _shuffled_folds(n_rows: int) -> list[np.ndarray]:

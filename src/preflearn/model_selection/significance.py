@@ -324,9 +324,7 @@ def _per_query(y: Any, scores: Any, qid: Any, metric: str | Callable[..., PerQue
     if callable(metric):
         found = metric(y, scores, qid, per_query=True)
     else:
-        scorer = get_scorer(metric)
-        found = scorer._metric(y, scores, qid, per_query=True, **scorer._options)
-        found = PerQuery(found.labels, scorer._sign * found.values)
+        found = get_scorer(metric).per_query(y, scores, qid)
     if not isinstance(found, PerQuery) or found.values.ndim != 1:
         raise TypeError(
             f"{_metric_name(metric)} must give one value per query when called as "

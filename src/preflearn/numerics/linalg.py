@@ -76,6 +76,24 @@ def eigh_in_place(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return values, vectors
 
 
+def tridiagonalise_in_place(A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Q, the diagonal and the off-diagonal of T with A = Q T Qᵀ, from the lower triangle of the Fortran-ordered A.
+
+    Q takes the memory of A.
+    """
+    n = A.shape[0]
+    if n == 1:
+        return np.ones((1, 1), order="F"), A[0].copy(), np.empty(0, dtype=A.dtype)
+    sytrd, sytrd_lwork = get_lapack_funcs(("sytrd", "sytrd_lwork"), (A,))
+    lwork, _ = sytrd_lwork(n, lower=True)
+    reflectors, diagonal, off_diagonal, scales, _ = sytrd(A, lower=True, lwork=int(lwork), overwrite_a=True)
+    # The reflectors are stored as those of a Hessenberg form.
+    orghr, orghr_lwork = get_lapack_funcs(("orghr", "orghr_lwork"), (A,))
+    lwork, _ = orghr_lwork(n, 0, n - 1)
+    Q, _ = orghr(reflectors, scales, lo=0, hi=n - 1, lwork=int(lwork), overwrite_a=True)
+    return Q, diagonal, off_diagonal
+
+
 @dataclass(frozen=True)
 class KernelFactor:
     """A factor of a kernel matrix of r items: K ≈ F Fᵀ with F of full column rank.
@@ -88,31 +106,44 @@ class KernelFactor:
         Linearly independent items that span all others up to rounding.
     C : ndarray of shape (rank, rank), Fortran order
         Lower triangular, K[pivots][:, pivots] = C Cᵀ.
-    well_conditioned : bool
-        Whether the condition of K leaves half of the digits: then systems in K itself may be tried.
+    reciprocal_condition : float
+        An estimate of 1 / (‖K‖₁ ‖K⁻¹‖₁) for the pivots; 0 where other items than copies were set aside.
+    pivot_of : ndarray of shape (r,) or None
+        For each item the pivot that it equals; None where items were set aside that equal none.
     """
 
     F: np.ndarray
     pivots: np.ndarray
     C: np.ndarray
-    well_conditioned: bool = False
+    reciprocal_condition: float = 0.0
+    pivot_of: np.ndarray | None = None
 
     @property
     def rank(self) -> int:
         return self.pivots.shape[0]
 
+    @property
+    def well_conditioned(self) -> bool:
+        """Whether the condition of K leaves half of the digits: then systems in K itself may be tried."""
+        return bool(self.reciprocal_condition > np.sqrt(np.finfo(self.C.dtype).eps))
+
     def expand(self, w: np.ndarray) -> np.ndarray:
         """β of shape (r, v) with K β = F w on all items: C⁻ᵀ w on the pivots, zero on the items set aside."""
-        beta = np.zeros((self.F.shape[0], *w.shape[1:]), dtype=w.dtype)
-        beta[self.pivots] = solve_triangular(self.C, w, lower=True, trans="T", check_finite=False)
-        return beta
+        return self.place(solve_triangular(self.C, w, lower=True, trans="T", check_finite=False))
+
+    def place(self, values: np.ndarray) -> np.ndarray:
+        """Values of the pivots as values of all items, zero on those set aside."""
+        out = np.zeros((self.F.shape[0], *values.shape[1:]), dtype=values.dtype)
+        out[self.pivots] = values
+        return out
 
 
 def factor_kernel(K: np.ndarray, *, overwrite: bool = False) -> KernelFactor:
     """Factor a positive semidefinite kernel matrix; linearly dependent items are set aside, not crashed on.
 
-    Plain Cholesky first (a third of r³ at full BLAS speed); when K is singular to working precision, Cholesky with
-    diagonal pivoting, which stops at the numerical rank and costs O(r rank²).
+    Plain Cholesky first (a third of r³ at full BLAS speed); when K is singular to working precision, the same on one of
+    each set of equal items, and when that does not help, Cholesky with diagonal pivoting, which stops at the numerical
+    rank and costs O(r rank²).
 
     Parameters
     ----------
@@ -141,10 +172,47 @@ def factor_kernel(K: np.ndarray, *, overwrite: bool = False) -> KernelFactor:
             raise np.linalg.LinAlgError("singular to working precision")
     except np.linalg.LinAlgError:
         restore_lower(A, diagonal)
+        first_of = first_equal_items(A.T)
+        distinct, pivot_of = np.unique(first_of, return_inverse=True)
+        if distinct.shape[0] < K.shape[0]:
+            factor = factor_kernel(np.ascontiguousarray(A.T[np.ix_(distinct, distinct)]), overwrite=True)
+            return _with_copies(factor, distinct, pivot_of)
         return _factor_with_pivots(A, diagonal, tolerance)
-    well_conditioned = reciprocal_condition(C, norm) > np.sqrt(eps)
+    reciprocal = reciprocal_condition(C, norm)
     _clear_upper(C)
-    return KernelFactor(F=C, pivots=np.arange(K.shape[0]), C=C, well_conditioned=bool(well_conditioned))
+    every = np.arange(K.shape[0])
+    return KernelFactor(F=C, pivots=every, C=C, reciprocal_condition=reciprocal, pivot_of=every)
+
+
+def first_equal_items(K: np.ndarray) -> np.ndarray:
+    """For each item the first one that equals it, at distance K_ii + K_jj - 2 K_ij = 0 up to rounding. Shape (r,).
+
+    Equal items have equal rows of K, and so equal products with any vector: one sort finds them. O(r²).
+    """
+    r = K.shape[0]
+    mark = K @ np.asarray(np.random.default_rng(0).standard_normal(r), dtype=K.dtype)
+    order = np.argsort(mark)
+    before, item = order[:-1], order[1:]
+    diagonal = np.diagonal(K)
+    size = diagonal[item] + diagonal[before]
+    equal = np.abs(size - 2 * K[item, before]) <= 16 * np.finfo(K.dtype).eps * np.abs(size)
+    run = np.cumsum(np.append(True, ~equal)) - 1
+    first = np.full(int(run[-1]) + 1, r)
+    np.minimum.at(first, run, order)
+    out = np.empty(r, dtype=np.int64)
+    out[order] = first[run]
+    return out
+
+
+def _with_copies(factor: KernelFactor, distinct: np.ndarray, pivot_of: np.ndarray) -> KernelFactor:
+    """The factor of distinct items for all items."""
+    return KernelFactor(
+        F=factor.F[pivot_of],
+        pivots=distinct[factor.pivots],
+        C=factor.C,
+        reciprocal_condition=factor.reciprocal_condition,
+        pivot_of=None if factor.pivot_of is None else factor.pivot_of[pivot_of],
+    )
 
 
 def one_norm(K: np.ndarray) -> float:
@@ -215,6 +283,17 @@ def inverse_in_place(A: np.ndarray) -> np.ndarray:
     if info != 0:
         raise np.linalg.LinAlgError(f"diagonal entry {info} of the factor is zero")
     return mirror_lower(inverse)
+
+
+def solve_positive(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """A⁻¹ B for a small positive definite A, by Cholesky; by LU where rounding has made A indefinite."""
+    posv, gesv = get_lapack_funcs(("posv", "gesv"), (A, B))
+    _, solution, info = posv(A, B, lower=True)
+    if info > 0:
+        _, _, solution, info = gesv(A, B)
+        if info > 0:
+            raise np.linalg.LinAlgError(f"pivot {info} is zero")
+    return solution
 
 
 def solve_checked(A: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, float]:

@@ -19,6 +19,14 @@ def available_bytes() -> int | None:
     return min(found) if found else _physical_bytes()
 
 
+def fits_in_memory(n_bytes: int) -> bool:
+    """Whether so much can be had; True where the system does not tell."""
+    if n_bytes < 1 << 20:  # not worth asking the system
+        return True
+    available = available_bytes()
+    return available is None or n_bytes <= _HEADROOM * available
+
+
 def require_memory(n_bytes: int, what: str, remedy: str = _REMEDY) -> None:
     """Raise MemoryError if ``n_bytes`` cannot be had.
 
@@ -27,10 +35,8 @@ def require_memory(n_bytes: int, what: str, remedy: str = _REMEDY) -> None:
     MemoryError
         Names what is asked for, what there is, and the option that needs less.
     """
-    if n_bytes < 1 << 20:  # not worth asking the system
-        return
-    available = available_bytes()
-    if available is not None and n_bytes > _HEADROOM * available:
+    if not fits_in_memory(n_bytes):
+        available = available_bytes() or 0
         raise MemoryError(
             f"{what[:1].upper()}{what[1:]} needs {_gigabytes(n_bytes)}, and {_gigabytes(available)} of memory is "
             f"available. {remedy}"

@@ -148,11 +148,11 @@ class CrossCorpus:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def matrix(self, name: str = "auc", threshold: str = "training") -> np.ndarray:
-        """A measure for each training corpus (row) and test corpus (column); NaN on the diagonal."""
+        """A measure for each training corpus (row) and test corpus (column); NaN where there is none."""
         values = np.full((len(self.corpora), len(self.corpora)), np.nan)
         for row, trained_on in enumerate(self.corpora):
             for column, tested_on in enumerate(self.corpora):
-                if trained_on != tested_on:
+                if (trained_on, tested_on) in self.results:
                     values[row, column] = getattr(
                         getattr(self.results[trained_on, tested_on], f"at_{threshold}"), name
                     )
@@ -301,6 +301,7 @@ def evaluate(
 def cross_corpus(
     corpora: Sequence[Candidates],
     *,
+    training: Sequence[str] | None = None,
     kernel: str = "all-paths",
     aggregate: str = "max",
     settings: Settings | None = None,
@@ -313,6 +314,8 @@ def cross_corpus(
     ----------
     corpora : sequence of Candidates
         At least two, with different names.
+    training : sequence of str, optional
+        Names of the corpora to train on; all of them by default.
     kernel, aggregate, settings, n_jobs, progress
         As in `evaluate`.
     """
@@ -320,6 +323,9 @@ def cross_corpus(
     names = [one.name for one in corpora]
     if len(names) < 2 or len(set(names)) < len(names):
         raise ValueError(f"Two or more corpora with different names are needed; found {names}.")
+    absent = [name for name in training or () if name not in names]
+    if absent:
+        raise ValueError(f"training names {absent[0]!r}, which is none of the corpora {names}.")
     labels = [known_labels(one.labels) for one in corpora]
     maps = feature_maps(kernel, aggregate, n_jobs)
     together = [graph for one in corpora for graph in one.graphs]
@@ -329,6 +335,8 @@ def cross_corpus(
     blocks = [X[first:last] for first, last in zip(ends[:-1], ends[1:], strict=True)]
     results = {}
     for trained_on, name in enumerate(names):
+        if training is not None and name not in training:
+            continue
         block = blocks[trained_on]
         tell(f"training on {name}, {block.shape[0]} candidates")
         trained = train(gram(block), labels[trained_on], corpora[trained_on].documents, settings)

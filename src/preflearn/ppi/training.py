@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
+from preflearn.numerics.linalg import first_equal_items
 from preflearn.ppi.measures import area_under_curve, best_threshold
 
 ALPHAS = tuple(2.0**power for power in range(-4, 5))
 LEARNERS = ("rls", "rankrls")
-_ROUNDING = 1e-10
 
 
 @dataclass(frozen=True)
@@ -97,32 +97,16 @@ def train(K: np.ndarray, y: np.ndarray, documents: np.ndarray, settings: Setting
 def _draw_basis(K: np.ndarray, settings: Settings) -> np.ndarray | None:
     """Rows of the basis vectors, or None for all rows.
 
-    Some sentences occur twice. A basis vector that repeats another spans nothing new, and would make it undefined
-    what leaves the model with one of the two: the draw is among distinct candidates.
+    Some sentences occur twice, and a basis vector that repeats another spans nothing new: the draw is among distinct
+    candidates.
     """
     if settings.n_basis >= K.shape[0]:
         return None
-    distinct = distinct_rows(K)
+    distinct = np.unique(first_equal_items(K))
     if settings.n_basis >= distinct.shape[0]:
         return distinct
     drawn = check_random_state(settings.random_state).choice(distinct, size=settings.n_basis, replace=False)
     return np.sort(drawn)
-
-
-def distinct_rows(K: np.ndarray) -> np.ndarray:
-    """The first of every set of equal candidates, ascending: those at distance K_ii + K_jj - 2 K_ij = 0.
-
-    Equal candidates have equal rows of K, and so equal products with any vector: one sort finds them. O(m²).
-    """
-    mark = K @ np.random.default_rng(0).standard_normal(K.shape[0])
-    order = np.argsort(mark)
-    before, row = order[:-1], order[1:]
-    diagonal = np.diag(K)
-    equal = diagonal[row] + diagonal[before] - 2 * K[row, before] <= _ROUNDING * (
-        diagonal[row] + diagonal[before]
-    )
-    starts = np.flatnonzero(np.append(True, ~equal))
-    return np.sort(np.minimum.reduceat(order, starts))
 
 
 def _learner(settings: Settings, alpha: float, basis: np.ndarray | None) -> Any:

@@ -3,7 +3,8 @@
 =====================  =========================================  ==========  ====================================
 kernel, n_basis        data                                       solver      square matrix that is factorised
 =====================  =========================================  ==========  ====================================
-any, with n_basis      any                                        primal      r × r (features of the reduced set)
+any, with n_basis      r <= 5,000, or K_MR fits in memory         primal      r × r (features of the reduced set)
+any, with n_basis      otherwise                                  cg          r × r (of a sample: a preconditioner)
 other than linear      any                                        dual        m × m
 linear                 n <= m, and n <= limit                     primal      n × n
 linear                 m < n, and m <= limit                      dual        m × m
@@ -11,6 +12,10 @@ linear                 both above the limit                       cg          no
 =====================  =========================================  ==========  ====================================
 
 The limit is 20,000 for dense and 3,000 for sparse data, where an iteration is cheap next to filling a square matrix.
+With n_basis neither solver stores the m × r block K_MR once it is large; "primal" sums up the r × r matrix in one
+pass over the rows, m r² operations, and "cg" takes a pass of O(m r) an iteration, which is less work from some
+thousands of basis vectors on. Preferences and cost "relative" cannot be summed up in one pass: for them "primal"
+stores K_MR, and "cg" is taken where it does not fit.
 """
 
 from __future__ import annotations
@@ -21,10 +26,21 @@ from typing import Any
 SOLVERS = ("auto", "dual", "primal", "cg")
 DENSE_LIMIT = 20_000
 SPARSE_LIMIT = 3_000
+# Basis vectors up to which one pass of m r² operations is no more work than a dozen or two passes of O(m r).
+BASIS_LIMIT = 5_000
 
 
 def choose_solver(
-    requested: str, *, linear: bool, reduced: bool, sparse: bool, n_rows: int, n_features: int | None
+    requested: str,
+    *,
+    linear: bool,
+    reduced: bool,
+    sparse: bool,
+    n_rows: int,
+    n_features: int | None,
+    n_basis: int = 0,
+    fits: bool = True,
+    one_pass: bool = True,
 ) -> str:
     """Read the table, or check what was asked for against it.
 
@@ -39,6 +55,10 @@ def choose_solver(
         Whether X is sparse.
     n_rows, n_features : int
         m and n; n is None for objects.
+    n_basis : int
+        r, with a reduced set.
+    fits, one_pass : bool
+        With a reduced set: whether K_MR fits in memory, and whether its Gram matrix can be summed up in blocks instead.
 
     Returns
     -------
@@ -51,7 +71,9 @@ def choose_solver(
     """
     check_solver_options(requested, linear=linear, reduced=reduced)
     if reduced:
-        return "primal"
+        if requested != "auto":
+            return requested
+        return "primal" if fits or (one_pass and n_basis <= BASIS_LIMIT) else "cg"
     if not linear:
         return "dual"
     if requested != "auto":
@@ -76,18 +98,19 @@ def check_solver_options(
     """
     if requested not in SOLVERS:
         raise ValueError(f"solver must be one of {', '.join(map(repr, SOLVERS))}: found {requested!r}.")
-    if reduced and requested in ("dual", "cg"):
+    if reduced and requested == "dual":
         raise ValueError(
-            f"solver={requested!r} does not take a reduced set: with n_basis the problem is solved in primal form. "
-            "Use solver='auto' or 'primal', or n_basis=None."
+            "solver='dual' does not take a reduced set: with n_basis the problem is solved in primal form. "
+            "Use solver='auto', 'primal' or 'cg', or n_basis=None."
         )
     if not linear and not reduced and requested == "primal":
         raise ValueError(
             "solver='primal' with a non-linear kernel needs a reduced set: pass n_basis, or use solver='dual'."
         )
-    if not linear and requested == "cg":
+    if not linear and not reduced and requested == "cg":
         raise ValueError(
-            "solver='cg' is for the linear kernel: use solver='dual', or n_basis=... for large data."
+            "solver='cg' is for the linear kernel, or for a reduced set: use solver='dual', or n_basis=... for "
+            "large data."
         )
     if requested in ("dual", "primal") and (tol is not None or max_iter is not None):
         raise ValueError(

@@ -6,50 +6,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.base import clone
 
 from ..comparisons import Comparisons
 from ..core import dual_problem, primal_problem, solve_conjugate_gradients, solve_on_basis
+from ..core.problem import SquaredLossFit
+from ..core.reduced_set import ReducedRows, solve_iteratively, solve_streamed
+from ..core.row_blocks import can_be_blocked
 from ..kernels.functions import Kernel, n_items
 from ..kernels.maps import NystromMap
 from ..numerics.linalg import factor_kernel, solve_triangular_in_place
-from ..numerics.memory import require_memory
+from ..numerics.memory import fits_in_memory, require_memory
+from ..numerics.namespace import is_device_array
 from .choice import choose_solver
 from .progress import Stages
 
-
-@dataclass
-class SquaredLossFit:
-    """What training returns.
-
-    Attributes
-    ----------
-    solver : {"dual", "primal", "cg"}
-    weights : ndarray of shape (n, v) or None
-        Of the features of X, for the linear kernel without a reduced set.
-    dual_coef : ndarray of shape (r, v) or None
-        Of the basis vectors otherwise.
-    basis_indices : ndarray of shape (r,) or None
-    mean_prediction : ndarray of shape (v,) or None
-        Mean of f over the training rows where it was asked for; an intercept follows from it.
-    n_iter : int or None
-    residual : float or None
-        What conjugate gradients reached.
-    converged : bool
-    """
-
-    solver: str
-    weights: np.ndarray | None
-    dual_coef: np.ndarray | None
-    basis_indices: np.ndarray | None
-    mean_prediction: np.ndarray | None
-    n_iter: int | None = None
-    residual: float | None = None
-    converged: bool = True
+# A block K_MR up to this size is stored and used for every output; a larger one is formed again block by block.
+_STORED_BYTES = 1 << 28
 
 
 def fit_squared_loss(
@@ -59,7 +36,7 @@ def fit_squared_loss(
     alpha: float,
     *,
     solver: str = "auto",
-    feature_map: NystromMap | None = None,
+    feature_map: Any = None,
     tol: float | None = None,
     max_iter: int | None = None,
     with_mean: bool = True,
@@ -69,21 +46,36 @@ def fit_squared_loss(
 
     Parameters
     ----------
-    X : array, CSR matrix, kernel matrix, or list of objects
-        Validated items.
+    X : array, CSR matrix, kernel matrix, list of objects, or array on a device
+        Validated items. Arrays of other libraries are handed on to `preflearn.arrays`.
     kernel : Kernel
     tasks : sequence of Comparisons
         One that all outputs share, or one per output where L depends on the scores.
     alpha : float
     solver : {"auto", "dual", "primal", "cg"}
-    feature_map : NystromMap, optional
+    feature_map : NystromMap or DeviceBasis, optional
         Fitted on X: the reduced set.
     tol, max_iter : optional
-        Of conjugate gradients (1e-8; 10 n and at least 1000).
+        Of conjugate gradients (1e-8; 10 n and at least 1000; with a reduced set 1e-6 and 500).
     with_mean : bool
         Whether `mean_prediction` is needed.
     """
     stages = stages or Stages(None)
+    if is_device_array(X):
+        from ..arrays.squared_loss import fit_on_device
+
+        return fit_on_device(
+            X,
+            kernel,
+            tasks,
+            alpha,
+            solver=solver,
+            basis=feature_map,
+            tol=tol,
+            max_iter=max_iter,
+            with_mean=with_mean,
+            stages=stages,
+        )
     sparse = sp.issparse(X)
     chosen = choose_solver(
         solver,
@@ -92,7 +84,10 @@ def fit_squared_loss(
         sparse=sparse,
         n_rows=n_items(X),
         n_features=X.shape[1] if hasattr(X, "shape") else None,
+        **_reduced_size(X, feature_map, tasks),
     )
+    if feature_map is not None and chosen == "cg":
+        return _fit_reduced_cg(X, kernel, feature_map, tasks, alpha, tol, max_iter, with_mean, stages)
     if chosen == "cg":
         fit = _fit_cg(X, tasks, alpha, 1e-8 if tol is None else tol, max_iter, stages)
     elif feature_map is not None:
@@ -112,9 +107,28 @@ def _fit_linear(X, tasks, alpha, stages) -> SquaredLossFit:
     return SquaredLossFit("primal", weights, None, None, None)
 
 
+def _reduced_size(X: Any, feature_map: NystromMap | None, tasks: Sequence[Comparisons]) -> dict[str, Any]:
+    """What the choice of solver asks about a reduced set."""
+    if feature_map is None:
+        return {}
+    return {
+        "n_basis": feature_map.rank_,
+        "fits": fits_in_memory(_block_bytes(X, feature_map)),
+        "one_pass": all(can_be_blocked(task) for task in tasks),
+    }
+
+
+def _block_bytes(X: Any, feature_map: NystromMap) -> int:
+    return n_items(X) * feature_map.rank_ * feature_map.factor_.C.itemsize
+
+
 def _fit_reduced(X, kernel, feature_map, tasks, alpha, with_mean, stages) -> SquaredLossFit:
     m, r = n_items(X), feature_map.rank_
     factor = feature_map.factor_
+    if factor.C.dtype == np.float32 and not factor.well_conditioned:
+        return _fit_reduced_in_double(X, kernel, feature_map, tasks, alpha, with_mean, stages)
+    if _block_bytes(X, feature_map) > _STORED_BYTES and all(can_be_blocked(task) for task in tasks):
+        return _fit_reduced_in_blocks(X, kernel, feature_map, tasks, alpha, with_mean, stages)
     with stages(f"kernel block {m} × {r}"):
         block = feature_map._kernel_block(X, kernel)
     means = _column_means(block) if with_mean else None
@@ -122,6 +136,53 @@ def _fit_reduced(X, kernel, feature_map, tasks, alpha, with_mean, stages) -> Squ
         coef = _solve_reduced(block, feature_map, tasks, alpha)
     mean_prediction = None if means is None else means @ coef[factor.pivots]
     return SquaredLossFit("primal", None, coef, feature_map.basis_indices_, mean_prediction)
+
+
+def _fit_reduced_in_double(X, kernel, feature_map, tasks, alpha, with_mean, stages) -> SquaredLossFit:
+    """Where single precision has not enough digits for the basis vectors; β comes back in single precision."""
+    X = X.astype(np.float64)
+    double = (
+        clone(feature_map).set_params(basis=feature_map.basis_indices_, n_basis=None)._fit_items(X, kernel)
+    )
+    fit = _fit_reduced(X, kernel, double, tasks, alpha, with_mean, stages)
+    assert fit.dual_coef is not None
+    fit.dual_coef = fit.dual_coef.astype(np.float32)
+    return fit
+
+
+def _fit_reduced_in_blocks(X, kernel, feature_map, tasks, alpha, with_mean, stages) -> SquaredLossFit:
+    rows = ReducedRows(X, kernel, feature_map)
+    with stages(f"primal system {rows.width} × {rows.width} over {rows.n_rows} rows"):
+        beta = _solve_each(lambda task: solve_streamed(rows, task, alpha), tasks)
+    return SquaredLossFit("primal", None, *_on_the_basis(rows, feature_map, beta, with_mean))
+
+
+def _fit_reduced_cg(X, kernel, feature_map, tasks, alpha, tol, max_iter, with_mean, stages) -> SquaredLossFit:
+    rows = ReducedRows(X, kernel, feature_map)
+    tol = 1e-6 if tol is None else tol
+    with stages(f"conjugate gradients over {rows.n_rows} rows, {rows.width} basis vectors") as stage:
+        results = [
+            solve_iteratively(rows, task, alpha, tol=tol, max_iter=max_iter, on_iteration=stage.iteration)
+            for task in tasks
+        ]
+    beta = np.concatenate([result.weights for result in results], axis=1)
+    return SquaredLossFit(
+        "cg",
+        None,
+        *_on_the_basis(rows, feature_map, beta, with_mean),
+        n_iter=max(result.n_iter for result in results),
+        residual=max(result.residual for result in results),
+        converged=all(result.converged for result in results),
+    )
+
+
+def _on_the_basis(
+    rows: ReducedRows, feature_map: NystromMap, beta: np.ndarray, with_mean: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Coefficients of all basis vectors, their rows, and the mean prediction where it is asked for."""
+    coef = np.zeros((feature_map.basis_indices_.shape[0], beta.shape[1]), dtype=beta.dtype)
+    coef[rows.factor.pivots] = beta
+    return coef, feature_map.basis_indices_, rows.mean() @ beta if with_mean else None
 
 
 def _solve_reduced(
@@ -133,9 +194,9 @@ def _solve_reduced(
     """
     factor = feature_map.factor_
     if factor.well_conditioned:
-        K_RR = block[feature_map.basis_indices_]  # basis vectors are training rows
+        K_RR = block[feature_map.basis_indices_[factor.pivots]]  # basis vectors are training rows
         try:
-            return _solve_each(lambda task: solve_on_basis(block, K_RR, task, alpha), tasks)
+            return factor.place(_solve_each(lambda task: solve_on_basis(block, K_RR, task, alpha), tasks))
         except np.linalg.LinAlgError:
             del K_RR
     features = solve_triangular_in_place(factor.C, block)

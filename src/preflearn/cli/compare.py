@@ -1,0 +1,142 @@
+"""``preflearn compare``: several models or score files on the same queries, with significance."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from preflearn.cli import files
+from preflearn.cli.evaluate import read_known
+from preflearn.cli.output import (
+    JsonOption,
+    new_console,
+    print_json,
+    print_notes,
+    progress,
+    speaking_of_options,
+)
+
+if TYPE_CHECKING:
+    from preflearn.model_selection import RankerTable
+
+
+def compare(
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Rows with known targets, in queries.")],
+    rankers: Annotated[
+        list[Path], typer.Argument(metavar="A B...", help="Models of `preflearn train`, or files of scores.")
+    ],
+    metric: Annotated[
+        str, typer.Option("--metric", help="concordance, kendall_tau, ndcg@10, average_precision, ...")
+    ] = "concordance",
+    baseline: Annotated[
+        Path | None, typer.Option("--baseline", help="Compare only with this one of them.")
+    ] = None,
+    target: files.TargetOption = None,
+    query: files.QueryOption = None,
+    drop: files.DropOption = None,
+    missing: files.MissingOption = None,
+    delimiter: files.DelimiterOption = None,
+    columns: files.ColumnsOption = None,
+    format: files.FormatOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare rankers on the same queries: Wilcoxon's signed ranks, corrected by Holm's method."""
+    if len(rankers) < 2:
+        raise ValueError(
+            f"compare needs two rankers or more: found {len(rankers)}. Usage: preflearn compare DATA A B [C...]"
+        )
+    names = _names(rankers)
+    if baseline is not None and baseline not in names:
+        raise ValueError(
+            f"--baseline must be one of the rankers ({', '.join(map(str, rankers))}): found {baseline}."
+        )
+    reading = files.Reading.from_options(
+        format=format,
+        target=target,
+        query=query,
+        drop=drop,
+        missing=missing,
+        delimiter=delimiter,
+        columns=columns,
+    )
+    from preflearn.model_selection import compare_several_rankers
+
+    notes, scores = [], {}
+    with progress(1 + len(rankers)) as tell:
+        tell(f"reading {data.name}")
+        models = [path for path in rankers if files.is_model(path)]
+        rows = read_known((models or rankers)[0], [data], reading)
+        if rows.qid is None:
+            raise ValueError(
+                f"{data}: comparing rankers needs queries, which are the independent trials of the test: pass "
+                "--query and a "
+                "column. For one ranking of all rows compare the intervals of `preflearn evaluate`."
+            )
+        for path, name in names.items():
+            tell(f"scoring with {path.name}")
+            scores[name], note = files.scores_of_ranker(path, [data], reading, len(rows))
+            if note:
+                notes.append(f"{name}: {note}")
+        with speaking_of_options():
+            table = compare_several_rankers(
+                rows.y,
+                scores,
+                rows.qid,
+                metric=metric,
+                baseline=None if baseline is None else names[baseline],
+            )
+    if as_json:
+        print_json({"data": str(data), **table.to_dict(), "notes": notes})
+    else:
+        _show(table, notes)
+
+
+def _names(paths: list[Path]) -> dict[Path, str]:
+    """Short names where they differ, whole paths otherwise."""
+    if len(set(paths)) < len(paths):
+        twice = next(path for path in paths if paths.count(path) > 1)
+        raise ValueError(f"{twice} is given twice: compare different rankers.")
+    short = [path.name for path in paths]
+    return {path: path.name if short.count(path.name) == 1 else str(path) for path in paths}
+
+
+def _show(table: RankerTable, notes: list[Any]) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    console = new_console()
+    n_queries = table.comparisons[0].n_queries
+    means = Table(
+        box=box.SIMPLE,
+        title=f"{table.metric}, mean over {n_queries} queries",
+        title_justify="left",
+        title_style="bold",
+    )
+    means.add_column("ranker")
+    means.add_column(table.metric, justify="right")
+    for name, mean in table.means.items():
+        means.add_row(Text(name), f"{mean:.4f}")
+    console.print(means)
+    pairs = Table(
+        box=box.SIMPLE,
+        title="Queries where the first is better, worse, level",
+        title_justify="left",
+        title_style="bold",
+    )
+    pairs.add_column("first - second")
+    for title in ("difference", "better", "worse", "level", "effect", "p", "p (Holm)"):
+        pairs.add_column(title, justify="right")
+    for one, p in zip(table.comparisons, table.corrected):
+        pairs.add_row(
+            Text(f"{one.names[0]} - {one.names[1]}"), f"{one.mean_difference:+.4f}", str(one.n_better),
+            str(one.n_worse), str(one.n_tied), f"{one.effect_size:+.2f}", f"{one.pvalue:.2g}", f"{p:.2g}",
+        )  # fmt: skip
+    console.print(pairs)
+    console.print(
+        "Wilcoxon signed ranks over queries, two-sided; effect: rank-biserial correlation, -1 to 1.",
+        markup=False,
+    )
+    print_notes(console, notes)

@@ -1,0 +1,164 @@
+"""``preflearn reproduce NAME``: run a published experiment and print its figures beside ours.
+
+With ``--output`` the report is written as Markdown, JSON and (where there is a figure) SVG, and finished parts of the
+work are kept there until the command ends, so that an interrupted run goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from preflearn.experiments.registry import Experiment
+    from preflearn.experiments.report import ExperimentReport
+
+# Every experiment in turn.
+ALL = "all"
+
+
+def reproduce(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="An experiment (--list names them), or all.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="The folder that holds the data folders.")
+    ] = None,
+    trials: Annotated[int | None, typer.Option(min=1, help="Fewer or more repetitions.")] = None,
+    folds: Annotated[int | None, typer.Option(min=1, help="Fewer folds.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of everything drawn at random.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="DIR", help="Write NAME.md, .json and .svg there.")
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option("--resume", metavar="FILE", help="Keep finished parts there and go on from them."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of Markdown.")] = False,
+    progress: Annotated[
+        bool | None, typer.Option("--progress/--quiet", help="Tell what is finished; default at a terminal.")
+    ] = None,
+    list_them: Annotated[bool, typer.Option("--list", help="List the experiments and stop.")] = False,
+) -> None:
+    """Run a published experiment: its figures beside ours."""
+    from preflearn.experiments.registry import EXPERIMENTS, get
+
+    if list_them:
+        _print_list(as_json)
+        return
+    if name is None:
+        raise ValueError("Name an experiment (preflearn reproduce --list shows them), or all.")
+    given = {"trials": trials, "folds": folds, "seed": seed}
+    given = {option: value for option, value in given.items() if value is not None}
+    verbose = int(sys.stderr.isatty() if progress is None else progress)
+    chosen = list(EXPERIMENTS.values()) if name == ALL else [get(name)]
+    if name == ALL:
+        if resume is not None:
+            raise ValueError(
+                "--resume is for one experiment: with all, use --output, which keeps a file for each."
+            )
+        chosen = _with_data(chosen, data)
+    else:
+        _refuse(chosen[0], data, given, resume)
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+
+    kept: list[Path] = []
+    reports = []
+    for experiment in chosen:
+        units = resume
+        if units is None and output is not None and "resume" in experiment.arguments():
+            units = output / f"{experiment.name}.units.json"
+            kept.append(units)
+        report = _run(experiment, data, given, units, verbose)
+        reports.append(report)
+        if output is not None:
+            _write(report, output)
+        if not as_json:
+            print(report, end="\n\n" if experiment is not chosen[-1] else "\n", flush=True)
+    if as_json:
+        found = [report.to_dict() for report in reports]
+        print(json.dumps(found if name == ALL else found[0], indent=1))
+    # Everything is written: a later run starts anew.
+    for path in kept:
+        path.unlink(missing_ok=True)
+
+
+def _print_list(as_json: bool) -> None:
+    from preflearn.experiments.registry import EXPERIMENTS
+
+    if as_json:
+        table = [
+            {"name": e.name, "description": e.description, "folders": list(e.folders)}
+            for e in EXPERIMENTS.values()
+        ]
+        print(json.dumps(table, indent=1))
+        return
+    width = max(len(name) for name in EXPERIMENTS)
+    for experiment in EXPERIMENTS.values():
+        folders = ", ".join(experiment.folders) or "makes its data"
+        if experiment.optional_data:
+            folders += ", or makes its data"
+        print(f"{experiment.name:<{width}}  {experiment.description} ({folders})")
+
+
+def _with_data(experiments: list[Experiment], data: Path | None) -> list[Experiment]:
+    """Those whose data are there; the others are named on standard error."""
+    _refuse_no_folder(data)
+    runnable = []
+    for experiment in experiments:
+        missing = experiment.missing_folders(data)
+        # An experiment that can make its data is run on them where the folder is not there.
+        if missing and not experiment.optional_data:
+            print(f"preflearn: {experiment.name} left out: no folder {missing[0]}", file=sys.stderr)
+        else:
+            runnable.append(experiment)
+    return runnable
+
+
+def _refuse(experiment: Experiment, data: Path | None, given: dict[str, Any], resume: Path | None) -> None:
+    """Options that the experiment does not have, and data that are not there, before any work."""
+    name = experiment.name
+    if data is not None and not experiment.folders:
+        raise ValueError(f"{name} makes its data and takes no --data.")
+    _refuse_no_folder(data)
+    missing = experiment.missing_folders(data)
+    if missing and data is None:
+        raise ValueError(
+            f"{name} reads {' and '.join(missing)}: give --data DIR, the folder that holds "
+            f"{'them' if len(missing) > 1 else 'it'}."
+        )
+    if missing:
+        raise FileNotFoundError(f"{name} reads {' and '.join(missing)}, which {data} does not hold.")
+    arguments = experiment.arguments()
+    for option in (*given, *(["resume"] if resume is not None else [])):
+        if option not in arguments:
+            raise ValueError(f"{name} has no --{option}: leave it out.")
+
+
+def _refuse_no_folder(data: Path | None) -> None:
+    if data is not None and not data.is_dir():
+        raise FileNotFoundError(f"--data {data}: there is no such folder.")
+
+
+def _run(
+    experiment: Experiment, data: Path | None, given: dict[str, Any], units: Path | None, verbose: int
+) -> ExperimentReport:
+    arguments = experiment.arguments()
+    usable = data if not experiment.missing_folders(data) else None
+    possible = {"data": usable, "resume": units, "verbose": verbose, **given}
+    return experiment.run(**{name: value for name, value in possible.items() if name in arguments})
+
+
+def _write(report: ExperimentReport, output: Path) -> None:
+    from preflearn.io.atomic import atomic_write
+
+    for suffix, text in (("md", f"{report}\n"), ("json", report.to_json() + "\n")):
+        with atomic_write(output / f"{report.name}.{suffix}") as file:
+            file.write(text.encode())
+    if report.draw is not None:
+        report.save_figure(output / f"{report.name}.svg")

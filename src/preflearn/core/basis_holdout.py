@@ -1,0 +1,125 @@
+r"""Hold-out for a reduced set and a few large folds, on the kernel values themselves.
+
+f = K_MR β with (K_RM L K_MR + λ K_RR) β = K_RM b. When a fold leaves, B = K_RM L K_MR loses Y diag(σ) Yᵀ with
+Y = K_RM N, and the rows and columns of the basis vectors in the fold are struck out. A fold costs a product of its own
+size and a Cholesky factorisation, n r² + r³ / 3; nothing has the m r² of a training but B itself, made once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ..comparisons import Comparisons
+from ..numerics.linalg import KernelFactor, add_gram, mirror_lower
+from .gram import feature_gram, feature_moment
+from .holdout import HoldOut, rows_outside
+from .leaving import Leaving, LeavingBasis
+from .problem import solve_basis_system
+
+# Up to so many folds are factorised one by one; for more, one eigen decomposition that serves them all is cheaper.
+FEW_FOLDS = 30
+# A fold that takes more than all but this share of B with it is trained anew.
+_LEAST_LEFT = 1e-3
+
+
+class BasisHoldOut(HoldOut):
+    """Exact hold-out by a factorisation for each fold and alpha.
+
+    Parameters
+    ----------
+    K_MR : ndarray of shape (m, rank)
+        On the pivots of the factor.
+    factor : KernelFactor
+        Of K_RR.
+    basis_indices : ndarray of shape (r,)
+        The rows that are basis vectors.
+    comparisons : Comparisons
+    intercept : bool
+    fallback : callable
+        Makes the routine to use when the system of a fold is too ill conditioned.
+    """
+
+    def __init__(
+        self,
+        K_MR: np.ndarray,
+        factor: KernelFactor,
+        basis_indices: np.ndarray,
+        comparisons: Comparisons,
+        *,
+        intercept: bool,
+        fallback: Callable[[], HoldOut],
+    ):
+        self.comparisons = comparisons
+        self.intercept = intercept
+        self._K = K_MR
+        self._pivot_rows = basis_indices[factor.pivots]
+        self._leaving_basis = LeavingBasis(factor, basis_indices, comparisons.n_rows)
+        self._B = feature_gram(K_MR, comparisons)
+        self._c = feature_moment(K_MR, comparisons.target)
+        self._leaving = Leaving(comparisons, K_MR, None)
+        self._fallback = fallback
+
+    def predict(
+        self,
+        folds: Sequence[np.ndarray],
+        alphas: Sequence[float],
+        *,
+        on_fold: Callable[[int], None] | None = None,
+    ) -> list[np.ndarray]:
+        predictions = []
+        for number, fold in enumerate(folds):
+            try:
+                predictions.append(self._predict_fold(fold, alphas))
+            except np.linalg.LinAlgError:
+                self._K = self._B = np.empty((0, 0))  # their memory is needed
+                return self._fallback().predict(folds, alphas, on_fold=on_fold)
+            if on_fold is not None:
+                on_fold(number + 1)
+        return predictions
+
+    def _predict_fold(self, fold: np.ndarray, alphas: Sequence[float]) -> np.ndarray:
+        stays = rows_outside(self._pivot_rows.shape[0], self._leaving_basis.numbers(fold))
+        if stays.size == 0:
+            raise ValueError("A fold holds out every basis vector: use more basis vectors or smaller folds.")
+        B, rhs, scale = self._system_without(fold)
+        B, rhs = _struck_out(B, stays), rhs[stays]
+        K_RR = self._K[self._pivot_rows[stays]][:, stays]
+        out = np.empty((len(alphas), fold.shape[0], self._c.shape[1]))
+        for k, alpha in enumerate(alphas):
+            system = B if k == len(alphas) - 1 else B.copy(order="F")
+            beta = np.zeros_like(self._c)
+            beta[stays] = solve_basis_system(system, K_RR, rhs, alpha / scale)
+            f = self._K[fold] @ beta
+            out[k] = f + self._leaving.intercept(fold, f, self._leaving.mean @ beta) if self.intercept else f
+        return out
+
+    def _system_without(self, fold: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+        """K_RM L K_MR and K_RM b of the rows that stay, both to be multiplied by the scale."""
+        if fold.shape[0] <= self.comparisons.n_rows // 2:
+            Y, signs, change, scale = self._leaving.removal(fold)
+            B = self._B - _symmetric_product(Y, signs)
+            if np.trace(B) > _LEAST_LEFT * np.trace(self._B):
+                return B, self._c - change, scale
+        # Little is left: what is taken off would leave its rounding behind.
+        rest = rows_outside(self.comparisons.n_rows, fold)
+        kept, K = self.comparisons.take(rest), self._K[rest]
+        return feature_gram(K, kept), feature_moment(K, kept.target), 1.0
+
+    @property
+    def largest_eigenvalue(self) -> float:
+        raise ValueError("No eigen decomposition was made: use FeatureHoldOut.")
+
+
+def _struck_out(B: np.ndarray, stays: np.ndarray) -> np.ndarray:
+    """A Fortran-ordered copy of the symmetric B on some of its rows and columns."""
+    return B.T[stays][:, stays].T
+
+
+def _symmetric_product(Y: np.ndarray, signs: np.ndarray) -> np.ndarray:
+    """Y diag(σ) Yᵀ in Fortran order."""
+    if (signs < 0).any():
+        return np.asfortranarray((Y * signs) @ Y.T)
+    columns = np.ascontiguousarray(Y.T)
+    return mirror_lower(add_gram(np.zeros((Y.shape[0], Y.shape[0]), order="F"), columns, columns))

@@ -1,0 +1,74 @@
+r"""(B + λ I)⁻¹ for every λ from one reduction B = Q T Qᵀ to tridiagonal form.
+
+T + λ I is solved in O(n) for each right-hand side, so that nothing needs the eigenvectors: the reduction costs less
+than the eigen decomposition (which begins with it) and works in the memory of B, where that needs two more n × n
+arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import scipy.linalg as la
+from scipy.linalg import get_lapack_funcs
+
+from ..numerics.linalg import tridiagonalise_in_place
+from .problem import refuse_indefinite, rounding_of_sums
+
+
+class TridiagonalForm:
+    """Q and T of a symmetric positive semidefinite B.
+
+    Parameters
+    ----------
+    B : ndarray of shape (n, n), Fortran order
+        Read from its lower triangle; overwritten.
+
+    Attributes
+    ----------
+    transposed : ndarray of shape (n, n), C-contiguous
+        Qᵀ.
+    largest : float
+        The largest eigenvalue of B.
+    """
+
+    def __init__(self, B: np.ndarray):
+        n = B.shape[0]
+        Q, self._diagonal, self._off_diagonal = tridiagonalise_in_place(B)
+        self.transposed = Q.T
+        smallest, self.largest = (
+            float(la.eigvalsh_tridiagonal(self._diagonal, self._off_diagonal, "i", (k, k))[0])
+            for k in (0, n - 1)
+        )
+        refuse_indefinite(smallest, self.largest)
+        self._spectrum: tuple[np.ndarray, np.ndarray] | None = None
+
+    def inverse(self, alpha: float) -> Callable[[np.ndarray], np.ndarray]:
+        """The function V → (T + λ I)⁻¹ V for V of shape (n, k), λ = alpha."""
+        n = self._diagonal.shape[0]
+        if alpha > rounding_of_sums(n, np.dtype(float), self.largest) and n > 1:
+            pttrf = get_lapack_funcs("pttrf", (self._diagonal,))
+            pivots, multipliers, info = pttrf(self._diagonal + alpha, self._off_diagonal)
+            if info == 0:
+                return _Substitution(pivots, multipliers)
+        return self._inverse_by_spectrum(alpha)
+
+    def _inverse_by_spectrum(self, alpha: float) -> Callable[[np.ndarray], np.ndarray]:
+        """Where λ is lost in the rounding of T, negative eigenvalues are known to be zero."""
+        if self._spectrum is None:
+            values, vectors = la.eigh_tridiagonal(self._diagonal, self._off_diagonal)
+            self._spectrum = np.maximum(values, 0.0), vectors
+        values, vectors = self._spectrum
+        factors = (1.0 / (values + alpha))[:, None]
+        return lambda V: vectors @ (factors * (vectors.T @ V))
+
+
+class _Substitution:
+    def __init__(self, pivots: np.ndarray, multipliers: np.ndarray):
+        self._factor = pivots, multipliers
+
+    def __call__(self, V: np.ndarray) -> np.ndarray:
+        from ..loops.tridiagonal import solve_tridiagonal
+
+        return solve_tridiagonal(*self._factor, np.ascontiguousarray(V))

@@ -1,0 +1,38 @@
+"""The five corpora of protein-protein interactions that two experiments read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..ppi import Candidates, candidates, read_corpus
+from .data import find_file, find_folder
+
+# In the order of the article: name → file
+CORPORA = {
+    "AIMed": "AImed-learning-format.xml.xz",
+    "BioInfer": "BioInfer-learning-format.xml.xz",
+    "HPRD50": "HPRD50-learning-format.xml.xz",
+    "IEPA": "IEPA-learning-format.xml.xz",
+    "LLL": "LLL-learning-format.xml.xz",
+}
+# The published figures have at most 4000 basis vectors, which take much longer on the two large corpora.
+N_BASIS = 1000
+
+
+def refuse_unknown(corpora: Sequence[str]) -> None:
+    """
+    Raises
+    ------
+    ValueError
+        If a name is none of the corpora.
+    """
+    unknown = [name for name in corpora if name not in CORPORA]
+    if unknown:
+        raise ValueError(f"There is no corpus {unknown[0]!r}: choose from {', '.join(CORPORA)}.")
+
+
+def read_candidates(data: str | Path | None, name: str, experiment: str) -> Candidates:
+    """Candidate pairs of a corpus, with their graphs."""
+    folder = find_folder(data, "ppi_corpora", experiment)
+    return candidates(read_corpus(find_file(folder, CORPORA[name], experiment)))

@@ -1,0 +1,103 @@
+r"""Blocks of the kernel between rows and a fixed set of basis vectors, formed again and again.
+
+The common kernels of dense rows are one matrix product and one function of its entries. For the RBF kernel
+
+    exp(-γ |x - z|²) = exp([√(2γ) x, -γ |x|², 1] · [√(2γ) z, 1, -γ |z|²]),
+
+with x and z taken relative to the mean of the basis, so that large means lose no digits. What depends on the basis
+alone is prepared once; a block is then formed several times faster than by a call of ``pairwise_kernels``, and on any
+device that holds the rows. Every other kernel, sparse rows and objects are evaluated by `Kernel.matrix`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from .functions import Kernel, n_items
+
+# Kernels of dense rows that are formed here; the others go through scikit-learn, which needs NumPy arrays.
+DIRECT_KERNELS = ("linear", "poly", "polynomial", "rbf")
+
+
+class KernelBlocks:
+    """K[i, j] = k(x_i, z_j) for changing rows x and fixed basis vectors z.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    basis : array, sparse matrix or list of r items
+        z; for a precomputed kernel the columns of the kernel matrix that belong to the basis vectors.
+    xp : module
+        NumPy, or the array API namespace of `basis`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from preflearn.kernels.functions import Kernel
+    >>> X = np.arange(6.0).reshape(3, 2)
+    >>> blocks = KernelBlocks(Kernel("rbf", gamma=0.1), X[:2])
+    >>> np.allclose(blocks(X), Kernel("rbf", gamma=0.1).matrix(X, X[:2]))
+    True
+    """
+
+    def __init__(self, kernel: Kernel, basis: Any, xp: Any = np):
+        self._kernel, self._basis, self._xp = kernel, basis, xp
+        self._params = dict(kernel._params)
+        dense = hasattr(basis, "shape") and not sp.issparse(basis)
+        self._direct = dense and isinstance(kernel.kernel, str) and kernel.kernel in DIRECT_KERNELS
+        if self._direct and kernel.kernel != "linear":
+            gamma = self._params.get("gamma")
+            self._gamma = 1.0 / basis.shape[1] if gamma is None else float(gamma)
+        if self._direct and kernel.kernel == "rbf":
+            self._centre = xp.mean(basis, axis=0)
+            z = basis - self._centre
+            ones = xp.ones_like(z[:, :1])
+            self._basis = xp.concat(
+                [z * (2 * self._gamma) ** 0.5, ones, -self._gamma * xp.sum(z * z, axis=1, keepdims=True)],
+                axis=1,
+            )
+
+    @property
+    def width(self) -> int:
+        """r."""
+        return n_items(self._basis)
+
+    def __call__(self, rows: Any) -> Any:
+        """The block of some rows, an array of its own, shape (b, r)."""
+        if self._kernel.is_precomputed:
+            return np.ascontiguousarray(rows[:, self._basis])
+        if not self._direct or sp.issparse(rows):
+            return self._kernel.matrix(rows, self._basis)
+        if self._kernel.kernel == "rbf":
+            return self._rbf(rows)
+        products = rows @ self._basis.T
+        if self._kernel.kernel == "linear":
+            return products
+        products *= self._gamma
+        products += float(self._params["coef0"])
+        degree = self._params["degree"]
+        power = products
+        if degree == int(degree) and 1 <= degree <= 4:  # products are faster, and exact for negative numbers
+            for _ in range(int(degree) - 1):
+                power = power * products
+            return power
+        return products**degree
+
+    def _rbf(self, rows: Any) -> Any:
+        xp = self._xp
+        x = rows - self._centre
+        squares = -self._gamma * xp.sum(x * x, axis=1, keepdims=True)
+        x = xp.concat([x * (2 * self._gamma) ** 0.5, squares, xp.ones_like(squares)], axis=1)
+        return exp_in_place(x @ self._basis.T, xp)
+
+
+def exp_in_place(values: Any, xp: Any) -> Any:
+    """exp of every entry, in the memory of ``values`` where the library can."""
+    if xp is np:
+        return np.exp(values, out=values)
+    if hasattr(values, "exp_"):  # PyTorch
+        return values.exp_()
+    return xp.exp(values)

@@ -1,0 +1,225 @@
+"""What a report of a training holds: plain records, made once, shown as text, JSON or HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file that was learned from, so that it can be recognised again."""
+
+    name: str
+    n_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Something that was decided, and why."""
+
+    name: str
+    value: str
+    why: str
+
+
+@dataclass(frozen=True)
+class AlphaPath:
+    """The cross-validated score of every alpha.
+
+    Attributes
+    ----------
+    alphas, scores : ndarray of shape (n_alphas,)
+    chosen : float
+    errors : ndarray of shape (n_alphas,) or None
+        Standard errors over the held-out units.
+    """
+
+    alphas: np.ndarray
+    scores: np.ndarray
+    chosen: float
+    errors: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """How well new data would be ordered.
+
+    Attributes
+    ----------
+    measure : str
+    value : float
+    interval : tuple of two float
+        95 %.
+    held_out : str
+        What was held out, as a sentence.
+    interval_method : str
+        How the interval was made, as a sentence.
+    without_choice : float or None
+        The same with alpha chosen for each unit by the others alone.
+    checks : tuple of Choice
+        How the interval was checked on these data: what, result, meaning.
+    """
+
+    measure: str
+    value: float
+    interval: tuple[float, float]
+    held_out: str
+    interval_method: str
+    without_choice: float | None = None
+    checks: tuple[Choice, ...] = ()
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A simpler way to order the same held-out data.
+
+    Attributes
+    ----------
+    name : str
+    value : float
+    better, worse, level : int or None
+        Queries where the learned model is better than this, worse, level.
+    pvalue : float or None
+        Wilcoxon signed ranks over queries, corrected by Holm's method.
+    is_model : bool
+        Whether this is the learned model itself.
+    """
+
+    name: str
+    value: float
+    better: int | None = None
+    worse: int | None = None
+    level: int | None = None
+    pvalue: float | None = None
+    is_model: bool = False
+
+
+@dataclass(frozen=True)
+class Influence:
+    """What each feature contributes.
+
+    Attributes
+    ----------
+    names : list of str
+    values : ndarray of shape (n,)
+    meaning : str
+        What the values are, for the axis.
+    explanation : str
+        How to read them, as a sentence or two.
+    errors : ndarray of shape (n,) or None
+    """
+
+    names: list[str]
+    values: np.ndarray
+    meaning: str
+    explanation: str
+    errors: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Roc:
+    """A ROC curve and what it is made of."""
+
+    fpr: np.ndarray
+    tpr: np.ndarray
+    auc: float
+    explanation: str
+    n_queries: int = 1
+
+
+@dataclass(frozen=True)
+class TrainingReport:
+    """Everything that is said about one training.
+
+    Attributes
+    ----------
+    title : str
+    files : tuple of DataFile
+    data : dict of str to str
+        What the data are, by name.
+    choices : tuple of Choice
+    alpha_path : AlphaPath
+    estimate : Estimate
+    unit : str
+        What is held out as one: "query", "fold" or "preference".
+    labels, values : ndarrays of shape (n_units,)
+        The measure in each held-out unit; NaN where it is not defined.
+    sizes : ndarray of shape (n_units,)
+        Rows of each unit.
+    baselines : tuple of Baseline
+        The learned model among them.
+    baselines_note : str
+    influence : Influence or None
+    influence_note : str
+        Why there is none, or what was left out.
+    roc : Roc or None
+    notes : tuple of str
+        What the user should know.
+    command : str
+    seed : int
+    version : str
+    seconds : float
+    model_file : str
+    """
+
+    title: str
+    files: tuple[DataFile, ...]
+    data: dict[str, str]
+    choices: tuple[Choice, ...]
+    alpha_path: AlphaPath
+    estimate: Estimate
+    unit: str
+    labels: np.ndarray
+    values: np.ndarray
+    sizes: np.ndarray
+    baselines: tuple[Baseline, ...]
+    command: str
+    seed: int
+    version: str
+    seconds: float
+    model_file: str
+    baselines_note: str = ""
+    influence: Influence | None = None
+    influence_note: str = ""
+    roc: Roc | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def has_units(self) -> bool:
+        """Whether the measure is spread over several held-out units."""
+        return int((~np.isnan(self.values)).sum()) >= 2
+
+    def extremes(self, n: int = 5) -> tuple[list[tuple[str, float, int]], list[tuple[str, float, int]]]:
+        """The best and the worst units: label, value and rows of each; no unit is in both lists."""
+        defined = np.flatnonzero(~np.isnan(self.values))
+        order = defined[np.argsort(self.values[defined], kind="stable")]
+        n = min(n, order.size // 2)
+
+        def rows(places: Sequence[int]) -> list[tuple[str, float, int]]:
+            return [(str(self.labels[k]), float(self.values[k]), int(self.sizes[k])) for k in places]
+
+        return rows(order[::-1][:n].tolist()), rows(order[:n].tolist())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, texts and lists, for JSON."""
+        return plain(asdict(self))
+
+
+def plain(value: Any) -> Any:
+    """Arrays, NumPy numbers and NaN as what JSON can hold."""
+    if isinstance(value, dict):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(one) for one in value]
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value

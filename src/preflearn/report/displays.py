@@ -1,0 +1,471 @@
+"""Plots in scikit-learn's habit: an object that holds what is drawn, made by ``from_...``, drawn by ``plot``.
+
+``plot`` returns the display, with the axes in ``ax_`` and the figure in ``figure_``. Colours are the first, second and
+eighth of Matplotlib's cycle, so that a style changes them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+_MAIN, _ACCENT, _MUTED = "C0", "C1", "C7"
+
+
+class _Display:
+    """What every display shares: the axes that it draws on."""
+
+    ax_: Any
+    figure_: Any
+
+    def _draw_on(self, ax: Any) -> Any:
+        if ax is None:
+            ax = _new_axes()
+        self.ax_, self.figure_ = ax, ax.figure
+        return ax
+
+
+class AlphaPathDisplay(_Display):
+    """The cross-validated score over alpha, with the chosen one marked.
+
+    Parameters
+    ----------
+    alphas, scores : array-like of shape (n_alphas,)
+    chosen : float
+        The alpha that was taken.
+    errors : array-like of shape (n_alphas,), optional
+        Standard error of each score, drawn as a band.
+    score_name : str, default="concordance"
+
+    Attributes
+    ----------
+    ax_, figure_
+        Where it was drawn last.
+
+    Examples
+    --------
+    >>> from preflearn import RankRLSCV
+    >>> from preflearn.datasets import load_demo
+    >>> from preflearn.report import AlphaPathDisplay
+    >>> X, y, qid, _ = load_demo()
+    >>> display = AlphaPathDisplay.from_estimator(RankRLSCV().fit(X, y, qid=qid))
+    >>> display.alphas.shape == display.scores.shape
+    True
+    """
+
+    def __init__(self, alphas, scores, chosen, *, errors=None, score_name="concordance"):
+        order = np.argsort(np.asarray(alphas, dtype=float))
+        self.alphas = np.asarray(alphas, dtype=float)[order]
+        self.scores = np.asarray(scores, dtype=float)[order]
+        self.errors = None if errors is None else np.asarray(errors, dtype=float)[order]
+        self.chosen = float(chosen)
+        self.score_name = score_name
+
+    @classmethod
+    def from_estimator(cls, estimator, **options) -> AlphaPathDisplay:
+        """Of a fitted search (`RankRLSCV`, `RLSCV`, `RankSVMCV`), or a pipeline that ends with one.
+
+        Parameters
+        ----------
+        estimator : fitted search
+        **options
+            ``errors`` and ``score_name``.
+
+        Returns
+        -------
+        AlphaPathDisplay
+        """
+        search = _last_step(estimator)
+        if not hasattr(search, "cv_scores_"):
+            raise TypeError(
+                f"AlphaPathDisplay draws a fitted search over alpha (RankRLSCV, RLSCV, RankSVMCV): found "
+                f"{type(search).__name__} without cv_scores_."
+            )
+        scoring = getattr(search, "scoring_", getattr(search, "scoring", None))
+        default = getattr(search, "_default_scoring", "concordance") if scoring is None else str(scoring)
+        return cls(search.alphas_, search.cv_scores_, search.alpha_, **{"score_name": default, **options})
+
+    def plot(self, ax=None) -> AlphaPathDisplay:
+        """Draw it.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        AlphaPathDisplay
+            Itself.
+        """
+        ax = self._draw_on(ax)
+        ax.plot(self.alphas, self.scores, marker=".", color=_MAIN, label="cross-validated")
+        ax.axvline(self.chosen, linestyle="--", color=_ACCENT, label=f"chosen: {self.chosen:.4g}")
+        if self.errors is not None:
+            low, high = self.scores - self.errors, self.scores + self.errors
+            ax.fill_between(
+                self.alphas, low, high, color=_MAIN, alpha=0.18, linewidth=0, label="± standard error"
+            )
+        ax.set(xscale="log", xlabel="alpha", ylabel=self.score_name)
+        _legend_above(ax, 3)
+        return self
+
+
+class QueryScoresDisplay(_Display):
+    """A metric in each query, in order of size, with its mean; the ends are named.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n_queries,)
+    values : array-like of shape (n_queries,)
+        NaN where the metric is not defined; such queries are left out.
+    metric_name : str, default="concordance"
+    chance : float or None, default=0.5
+        What a random order gets, as a line.
+    interval : tuple of two float, optional
+        Of the mean, as a band.
+    unit : str, default="queries"
+
+    Attributes
+    ----------
+    labels, values : ndarrays
+        Of the queries where the metric is defined, worst first.
+    ax_, figure_
+        Where it was drawn last.
+
+    Examples
+    --------
+    >>> from preflearn.report import QueryScoresDisplay
+    >>> display = QueryScoresDisplay.from_predictions([1, 0, 1, 0], [2, 1, 1, 2], ["a", "a", "b", "b"])
+    >>> display.labels.tolist(), display.values.tolist()
+    (['b', 'a'], [0.0, 1.0])
+    """
+
+    def __init__(
+        self, labels, values, *, metric_name="concordance", chance=0.5, interval=None, unit="queries"
+    ):
+        values = np.asarray(values, dtype=float)
+        defined = np.flatnonzero(~np.isnan(values))
+        if not defined.size:
+            raise ValueError(f"{metric_name} is defined in none of the {unit}: there is nothing to draw.")
+        order = defined[np.argsort(values[defined], kind="stable")]
+        self.labels, self.values = np.asarray(labels)[order], values[order]
+        self.metric_name = metric_name
+        self.chance = chance
+        self.interval = interval
+        self.unit = unit
+
+    @classmethod
+    def from_predictions(cls, y, scores, qid, *, metric="concordance", **options) -> QueryScoresDisplay:
+        """Of scores and what is known about the rows.
+
+        Parameters
+        ----------
+        y, scores, qid : array-like of shape (m,)
+        metric : str, default="concordance"
+            A name of `preflearn.metrics.get_scorer`, "ndcg@10" for example.
+        **options
+            ``chance``, ``interval`` and ``unit``.
+
+        Returns
+        -------
+        QueryScoresDisplay
+        """
+        from preflearn.metrics import get_scorer
+
+        found = get_scorer(metric).per_query(y, scores, qid)
+        chance = {"concordance": 0.5, "kendall_tau": 0.0}.get(metric)
+        return cls(found.labels, found.values, metric_name=metric, **{"chance": chance, **options})
+
+    @classmethod
+    def from_estimator(cls, estimator, X, y, qid, **options) -> QueryScoresDisplay:
+        """Of a fitted ranker on rows that it was not trained on.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+        X, y, qid : its data
+        **options
+            As in `from_predictions`.
+
+        Returns
+        -------
+        QueryScoresDisplay
+        """
+        return cls.from_predictions(y, estimator.predict(X), qid, **options)
+
+    def plot(self, ax=None, *, n_named=1) -> QueryScoresDisplay:
+        """Draw it.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+        n_named : int, default=1
+            How many queries to name at each end.
+
+        Returns
+        -------
+        QueryScoresDisplay
+            Itself.
+        """
+        ax = self._draw_on(ax)
+        n = self.values.shape[0]
+        place = np.arange(1, n + 1)
+        if self.interval is not None:
+            ax.axhspan(*self.interval, color=_ACCENT, alpha=0.25, linewidth=0)
+        mean = float(self.values.mean())
+        ax.axhline(mean, color=_ACCENT, label=f"mean {mean:.3f}")
+        if self.chance is not None:
+            ax.axhline(self.chance, color=_MUTED, linewidth=0.9, linestyle="--", label="random order")
+        ax.plot(place, self.values, "o", color=_MAIN, markersize=4 if n < 60 else 2.5)
+        for k in range(min(n_named, n // 2)):
+            _name(ax, place[k], self.values[k], self.labels[k], "left")
+            _name(ax, place[n - 1 - k], self.values[n - 1 - k], self.labels[n - 1 - k], "right")
+        ax.set(xlabel=f"{self.unit}, in order of their value", ylabel=self.metric_name)
+        ax.margins(y=0.14)
+        _legend_above(ax, 2)
+        return self
+
+
+class QueryRocDisplay(_Display):
+    """The ROC curve of a query, averaged over queries: the area under it is their mean AUC.
+
+    Scores of different queries are not on one scale, so the curve of all rows together would mix them; here the true
+    positive rates of the queries are averaged at each false positive rate.
+
+    Parameters
+    ----------
+    fpr, tpr : array-like
+        The mean curve.
+    auc : float
+    n_queries : int
+        Queries with rows of both classes.
+
+    Examples
+    --------
+    >>> from preflearn.report import QueryRocDisplay
+    >>> display = QueryRocDisplay.from_predictions([1, 0, 1, 0], [2, 1, 1, 2], ["a", "a", "b", "b"])
+    >>> float(display.auc), display.n_queries
+    (0.5, 2)
+    """
+
+    def __init__(self, fpr, tpr, auc, n_queries=1):
+        self.fpr, self.tpr = np.asarray(fpr, dtype=float), np.asarray(tpr, dtype=float)
+        self.auc, self.n_queries = float(auc), int(n_queries)
+
+    @classmethod
+    def from_predictions(cls, y, scores, qid=None) -> QueryRocDisplay:
+        """Of scores and classes.
+
+        Parameters
+        ----------
+        y : array-like of shape (m,)
+            Two different values; the larger marks the positive rows.
+        scores : array-like of shape (m,)
+        qid : array-like of shape (m,), optional
+
+        Returns
+        -------
+        QueryRocDisplay
+
+        Notes
+        -----
+        The mean is taken at every false positive rate that occurs in a query, on both sides of a jump, so that
+        the area is exactly the mean of the queries' areas. O(m n_queries).
+        """
+        from sklearn.metrics import roc_curve
+
+        from preflearn.comparisons import encode_queries
+
+        y, scores = np.asarray(y), np.asarray(scores, dtype=float)
+        values = np.unique(y)
+        if values.shape[0] != 2:
+            raise ValueError(f"A ROC curve needs two classes: y holds {values.shape[0]} different values.")
+        groups = encode_queries(qid, y.shape[0])
+        curves = []
+        for query in range(groups.n_groups):
+            rows = groups.rows(query)
+            positive = y[rows] == values[1]
+            if positive.any() and not positive.all():
+                curves.append(roc_curve(positive, scores[rows], drop_intermediate=True)[:2])
+        if not curves:
+            raise ValueError("No query has rows of both classes: there is no ROC curve.")
+        grid = np.unique(np.concatenate([fpr for fpr, _ in curves]))
+        low = np.mean([_at(fpr, tpr, grid, "left") for fpr, tpr in curves], axis=0)
+        high = np.mean([_at(fpr, tpr, grid, "right") for fpr, tpr in curves], axis=0)
+        fpr, tpr = np.repeat(grid, 2), np.stack([low, high], axis=1).ravel()
+        return cls(fpr, tpr, np.trapezoid(tpr, fpr), len(curves))
+
+    def plot(self, ax=None) -> QueryRocDisplay:
+        """Draw it.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        QueryRocDisplay
+            Itself.
+        """
+        ax = self._draw_on(ax)
+        ax.plot([0, 1], [0, 1], color=_MUTED, linewidth=0.9, linestyle="--", label="random order")
+        label = f"AUC {self.auc:.3f}" + (f", mean of {self.n_queries} queries" if self.n_queries > 1 else "")
+        ax.plot(self.fpr, self.tpr, color=_MAIN, label=label)
+        ax.set(xlabel="false positive rate", ylabel="true positive rate", aspect="equal")
+        ax.legend(loc="lower right")
+        return self
+
+
+class CoefficientsDisplay(_Display):
+    """The features with the largest influence, as bars to both sides.
+
+    Parameters
+    ----------
+    names : sequence of n str
+    values : array-like of shape (n,)
+    xlabel : str, default="coefficient"
+    errors : array-like of shape (n,), optional
+        Drawn as lines at the ends of the bars.
+
+    Attributes
+    ----------
+    names, values : the features, the largest first
+    ax_, figure_
+        Where it was drawn last.
+
+    Examples
+    --------
+    >>> from preflearn import RankRLS
+    >>> from preflearn.report import CoefficientsDisplay
+    >>> model = RankRLS().fit([[0.0, 1.0], [1.0, 1.5], [2.0, 1.0]], [0, 1, 2])
+    >>> CoefficientsDisplay.from_estimator(model, feature_names=["price", "rating"]).names
+    ['price', 'rating']
+    """
+
+    def __init__(self, names: Sequence[str], values, *, xlabel="coefficient", errors=None):
+        values = np.asarray(values, dtype=float)
+        if values.shape != (len(names),):
+            raise ValueError(
+                f"values must hold one number per name: found shape {values.shape} for {len(names)} names."
+            )
+        order = np.argsort(-np.abs(values), kind="stable")
+        self.names = [str(names[k]) for k in order]
+        self.values = values[order]
+        self.errors = None if errors is None else np.asarray(errors, dtype=float)[order]
+        self.xlabel = xlabel
+
+    @classmethod
+    def from_estimator(cls, estimator, *, feature_names=None, **options) -> CoefficientsDisplay:
+        """Of a fitted linear model, or a pipeline of scalers that ends with one.
+
+        Parameters
+        ----------
+        estimator : fitted estimator with ``coef_``
+        feature_names : sequence of str, optional
+            By default the names that the model was fitted with, or the numbers of the features from 0.
+        **options
+            ``xlabel``.
+
+        Returns
+        -------
+        CoefficientsDisplay
+        """
+        model = _last_step(estimator)
+        coef = getattr(model, "coef_", None)
+        if coef is None or np.ndim(coef) != 1:
+            raise TypeError(
+                f"CoefficientsDisplay draws a fitted linear model of one output: {type(model).__name__} has no such "
+                "coef_. For other kernels use sklearn.inspection.permutation_importance."
+            )
+        if feature_names is None:
+            feature_names = getattr(estimator, "feature_names_in_", np.arange(len(coef)))
+        return cls([str(name) for name in feature_names], coef, **options)
+
+    def plot(self, ax=None, *, n_features=15) -> CoefficientsDisplay:
+        """Draw it.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+        n_features : int, default=15
+            How many, the largest first.
+
+        Returns
+        -------
+        CoefficientsDisplay
+            Itself.
+        """
+        ax = self._draw_on(ax)
+        names, values = self.names[:n_features], self.values[:n_features]
+        place = np.arange(len(names))[::-1]
+        colors = [_MAIN if value >= 0 else _ACCENT for value in values]
+        errors = None if self.errors is None else self.errors[:n_features]
+        ax.barh(place, values, color=colors, xerr=errors, ecolor=_MUTED, height=0.7)
+        ax.axvline(0, color=_MUTED, linewidth=0.9)
+        ax.set_yticks(place, [_short(name) for name in names])
+        ax.set_xlabel(self.xlabel)
+        return self
+
+
+def _new_axes() -> Any:
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ImportError("Plots need Matplotlib: pip install 'preflearn[plots]'.") from None
+    return plt.subplots(figsize=(6, 4), layout="constrained")[1]
+
+
+def _last_step(estimator: Any) -> Any:
+    """The learner itself: the last step of a pipeline."""
+    from sklearn.pipeline import Pipeline
+
+    return estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+
+
+def _legend_above(ax: Any, n_columns: int) -> None:
+    """Over the axes: inside there is no corner that every curve leaves free."""
+    ax.legend(
+        loc="lower center",
+        bbox_to_anchor=(0.5, 1.0),
+        ncols=n_columns,
+        frameon=False,
+        columnspacing=1.0,
+        handlelength=1.4,
+        handletextpad=0.5,
+    )
+
+
+def _name(ax: Any, x: float, value: float, label: Any, side: str) -> None:
+    """Beside the first point and under it, or above the last one: the others are on the other side."""
+    shift = (4, -4) if side == "left" else (2, 5)
+    ax.annotate(
+        _short(str(label)),
+        (x, value),
+        xytext=shift,
+        textcoords="offset points",
+        ha=side,
+        va="top" if side == "left" else "bottom",
+        fontsize="small",
+    )
+
+
+def _short(name: str, most: int = 24) -> str:
+    # A dollar sign would start a formula.
+    text = name if len(name) <= most else name[: most - 1] + "…"
+    return text.replace("$", r"\$")
+
+
+def _at(fpr: np.ndarray, tpr: np.ndarray, grid: np.ndarray, side: str) -> np.ndarray:
+    """The height of a curve at each grid point: where it jumps, before the jump (left) or after it (right)."""
+    places, first = np.unique(fpr, return_index=True)
+    last = np.concatenate([first[1:], [fpr.shape[0]]]) - 1
+    before, after = tpr[first], tpr[last]
+    # Between two points the curve runs from the upper end of the left one to the lower end of the right one.
+    k = np.clip(np.searchsorted(places, grid, side="right") - 1, 0, places.shape[0] - 1)
+    exact = places[k] == grid
+    nxt = np.minimum(k + 1, places.shape[0] - 1)
+    width = np.where(nxt > k, places[nxt] - places[k], 1.0)
+    between = after[k] + (before[nxt] - after[k]) * (grid - places[k]) / width
+    return np.where(exact, before[k] if side == "left" else after[k], between)

@@ -1,0 +1,200 @@
+"""One self-contained HTML page about a training: no network, light and dark, for screens, phones and paper."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from preflearn.report.contents import TrainingReport
+from preflearn.report.displays import (
+    AlphaPathDisplay,
+    CoefficientsDisplay,
+    QueryRocDisplay,
+    QueryScoresDisplay,
+)
+
+# Colours that stand in for variables of the page's style: what Matplotlib draws in them follows light and dark.
+_COLOURS = {
+    "#0a0b01": "var(--plot-main)",
+    "#0a0b02": "var(--plot-accent)",
+    "#0a0b03": "var(--plot-muted)",
+    "#0a0b04": "var(--text)",
+    "#0a0b05": "var(--line)",
+    "#0a0b06": "var(--surface)",
+}
+_MAIN, _ACCENT, _MUTED, _TEXT, _LINE, _SURFACE = _COLOURS
+# Narrow enough to be read on a phone without scaling much; wide screens show two beside each other.
+_SIZE = (4.8, 3.2)
+
+
+def write_report(report: TrainingReport, path: str | os.PathLike[str]) -> None:
+    """Write a report as one HTML file, which appears whole or not at all.
+
+    Parameters
+    ----------
+    report : TrainingReport
+    path : path
+    """
+    from preflearn.io.atomic import atomic_write
+
+    page = render_report(report).encode()
+    with atomic_write(path) as file:
+        file.write(page)
+
+
+def require_parts() -> None:
+    """Refuse before any work where the packages that a report needs are not installed."""
+    try:
+        import jinja2  # noqa: F401
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise ImportError("A report needs Matplotlib and Jinja2: pip install 'preflearn[plots]'.") from None
+
+
+def render_report(report: TrainingReport) -> str:
+    """The page as text.
+
+    Parameters
+    ----------
+    report : TrainingReport
+
+    Returns
+    -------
+    str
+        HTML without references to anything outside of it.
+    """
+    require_parts()
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader("preflearn.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["number"] = _number
+    environment.filters["p"] = _p
+    best, worst = report.extremes()
+    plots = {name: Markup(svg) for name, svg in _plots(report).items()}
+    return environment.get_template("page.html.j2").render(
+        report=report, plots=plots, best=best, worst=worst, units=_plural(report.unit)
+    )
+
+
+def _plots(report: TrainingReport) -> dict[str, str]:
+    drawings: dict[str, tuple[Callable[[Any], Any], str, tuple[float, float]]] = {}
+    path, estimate = report.alpha_path, report.estimate
+    if len(path.alphas) > 1:
+        display = AlphaPathDisplay(
+            path.alphas,
+            path.scores,
+            path.chosen,
+            errors=path.errors,
+            score_name=f"held-out {estimate.measure}",
+        )
+        drawings["alpha"] = (display.plot, _say_alpha(report), _SIZE)
+    if report.has_units:
+        spread = QueryScoresDisplay(
+            report.labels, report.values, metric_name=estimate.measure, interval=estimate.interval,
+            unit=_plural(report.unit),
+        )  # fmt: skip
+        drawings["units"] = (spread.plot, _say_units(report), _SIZE)
+    if report.roc is not None:
+        roc = QueryRocDisplay(report.roc.fpr, report.roc.tpr, report.roc.auc, report.roc.n_queries)
+        text = f"ROC curve, from (0, 0) to (1, 1); the area under it is {report.roc.auc:.3f}."
+        drawings["roc"] = (roc.plot, text, (4.8, 4.4))
+    if report.influence is not None:
+        one = report.influence
+        bars = CoefficientsDisplay(one.names, one.values, xlabel=one.meaning, errors=one.errors)
+        n_bars = min(15, len(one.names))
+        drawings["influence"] = (bars.plot, _say_influence(bars), (4.8, 0.9 + 0.26 * n_bars))
+    return {name: _svg(name, *drawing) for name, drawing in drawings.items()}
+
+
+def _svg(name: str, draw: Callable[[Any], Any], text: str, size: tuple[float, float]) -> str:
+    """A drawing as inline SVG that takes its colours from the page and says in words what it shows."""
+    from cycler import cycler
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+    from matplotlib.style import context
+
+    settings = {
+        "axes.prop_cycle": cycler(
+            color=[_MAIN, _ACCENT, _MUTED, _MUTED, _MUTED, _MUTED, _MUTED, _MUTED]
+        ),
+        "axes.edgecolor": _LINE, "axes.labelcolor": _TEXT, "text.color": _TEXT, "xtick.color": _LINE,
+        "ytick.color": _LINE, "xtick.labelcolor": _TEXT, "ytick.labelcolor": _TEXT, "grid.color": _LINE,
+        "axes.facecolor": "none", "figure.facecolor": "none", "legend.frameon": False, "axes.grid": True,
+        "grid.linewidth": 0.5, "axes.axisbelow": True, "axes.spines.top": False, "axes.spines.right": False,
+        "font.size": 10.0, "legend.fontsize": 9.0, "svg.fonttype": "path", "svg.hashsalt": f"preflearn-{name}",
+    }  # fmt: skip
+    with context(["default", settings]):
+        figure = Figure(figsize=size, layout="constrained")
+        FigureCanvasSVG(figure)
+        draw(figure.add_subplot())
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    return _inline(buffer.getvalue(), name, text)
+
+
+def _inline(svg: str, name: str, text: str) -> str:
+    """The SVG element alone, with its own ids, the page's colours and a description."""
+    from markupsafe import escape
+
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    svg = re.sub(r'href="#', f'href="#{name}-', svg)
+    svg = re.sub(r"url\(#", f"url(#{name}-", svg)
+    for colour, variable in _COLOURS.items():
+        svg = svg.replace(colour, variable)
+    head, rest = svg.split(">", 1)
+    head = re.sub(r'\s(width|height)="[^"]*"', "", head)
+    label = escape(text)
+    return f'{head} role="img" aria-label="{label}" class="plot"><title>{label}</title>{rest}'
+
+
+def _say_alpha(report: TrainingReport) -> str:
+    path, best = report.alpha_path, float(np.nanmax(report.alpha_path.scores))
+    return (
+        f"Held-out {report.estimate.measure} over {len(path.alphas)} values of alpha from {path.alphas.min():.3g} to "
+        f"{path.alphas.max():.3g}: between {np.nanmin(path.scores):.3f} and {best:.3f}, best at the chosen alpha, "
+        f"{path.chosen:.3g}."
+    )
+
+
+def _say_units(report: TrainingReport) -> str:
+    values = report.values[~np.isnan(report.values)]
+    low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
+    return (
+        f"{report.estimate.measure.capitalize()} in each of {values.size} held-out {_plural(report.unit)}, from "
+        f"{values.min():.3f} to {values.max():.3f}; the middle half lies between {low:.3f} and {high:.3f}, the "
+        "median is "
+        f"{middle:.3f}."
+    )
+
+
+def _say_influence(bars: CoefficientsDisplay) -> str:
+    shown = ", ".join(f"{name} {value:+.3g}" for name, value in zip(bars.names[:5], bars.values[:5]))
+    return f"Bars of {bars.xlabel} by feature. The largest: {shown}."
+
+
+def _plural(unit: str) -> str:
+    return "queries" if unit == "query" else f"{unit}s"
+
+
+def _number(value: float | None, digits: int = 3) -> str:
+    return "–" if value is None or not np.isfinite(value) else f"{value:.{digits}f}"
+
+
+def _p(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.3f}" if value >= 0.001 else f"{value:.0e}"

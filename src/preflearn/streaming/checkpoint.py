@@ -1,0 +1,284 @@
+"""The checkpoint of a stream: what has been added up, and of which rows.
+
+A file in NumPy's npz form: arrays and one JSON header, no pickled object. It is written under another name and renamed
+(`preflearn.io.atomic`), so that whoever opens it finds the last whole checkpoint, and every member carries a checksum.
+A checkpoint knows the parameters and the rows it belongs to (a hash chained over y, qid and every 64th row of X of each
+chunk) and is refused with others.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import json
+import os
+import time
+import warnings
+import zipfile
+import zlib
+from collections.abc import Mapping
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..core import GlobalMoments, QueryMoments
+from ..io.atomic import atomic_write
+from ..kernels.functions import n_items
+from .basis import Basis
+from .labels import KeySet
+from .recipe import Moments, Statistics
+
+FORMAT = "preflearn stream checkpoint"
+VERSION = 1
+_KINDS: dict[str, type] = {"QueryMoments": QueryMoments, "GlobalMoments": GlobalMoments}
+# Every so many rows of X enter the hash of a chunk; hashing all of them would cost as much as reading them.
+_HASH_EVERY = 64
+_DEFAULT_SECONDS = 60.0
+
+
+class CheckpointError(ValueError):
+    """A file that is no checkpoint, is damaged, or belongs to other data or parameters."""
+
+
+@dataclasses.dataclass
+class Progress:
+    """How far a stream has been read.
+
+    Attributes
+    ----------
+    statistics : Statistics
+    digest : bytes
+        Hash of every row read, chained over the chunks.
+    first_digest : bytes
+        The same after the first chunk, so that other data are noticed at once.
+    n_outputs : int
+    single : bool
+        Whether y came as one column.
+    with_queries : bool
+    basis : Basis or None
+        Of a reduced set.
+    """
+
+    statistics: Statistics
+    digest: bytes
+    first_digest: bytes
+    n_outputs: int
+    single: bool
+    with_queries: bool
+    basis: Basis | None = None
+
+
+def extend_digest(digest: bytes, X: Any, y: np.ndarray, qid: Any) -> bytes:
+    """The hash of the rows so far and of one more chunk."""
+    found = blake2b(digest, digest_size=16)
+    sample: Any = X[::_HASH_EVERY] if hasattr(X, "shape") else []
+    found.update(repr((type(X).__name__, n_items(X))).encode())
+    labels = np.empty(0) if qid is None else np.asarray(qid)
+    parts = (sample.data, sample.indices, sample.indptr) if sp.issparse(sample) else (sample,)
+    for part in (*map(np.asarray, parts), y, labels):
+        if part.dtype == object:
+            found.update(repr(part.tolist()).encode())
+        elif part.size:
+            found.update(np.ascontiguousarray(part).data.cast("B"))
+    return found.digest()
+
+
+def fingerprint(learner: str, parameters: Mapping[str, Any], n_folds: int) -> dict[str, str]:
+    """The parameters that the statistics depend on, each as text."""
+    values = {"learner": learner, "folds": str(n_folds)}
+    for name, value in parameters.items():
+        values[name] = _as_text(value)
+    return values
+
+
+def _as_text(value: Any) -> str:
+    if callable(value):
+        return f"{getattr(value, '__module__', '?')}.{getattr(value, '__qualname__', type(value).__name__)}"
+    if isinstance(value, (list, tuple, np.ndarray)):
+        array = np.asarray(value)
+        return f"{array.dtype} {array.shape} {blake2b(array.tobytes(), digest_size=16).hexdigest()}"
+    return repr(value.item() if isinstance(value, np.generic) else value)
+
+
+class Checkpoint:
+    """A checkpoint file and the rhythm in which it is written.
+
+    Parameters
+    ----------
+    path : path-like
+    every : int, float or None
+        Chunks (int) or seconds (float) between two checkpoints; None is 60 seconds.
+    parameters : dict of str
+        As `fingerprint` gives them.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], every: int | float | None, parameters: dict[str, str]):
+        self.path = Path(path)
+        self._parameters = parameters
+        self._chunks, self._seconds = _read_every(every)
+        self._last_time, self._last_chunk = time.monotonic(), 0
+        self._warned = False
+        self._refuse_unwritable()
+
+    def _refuse_unwritable(self) -> None:
+        folder = Path(os.path.realpath(self.path)).parent
+        if self.path.is_dir():
+            raise IsADirectoryError(f"checkpoint={str(self.path)!r} is a folder: give the name of a file.")
+        if not folder.is_dir():
+            raise FileNotFoundError(f"There is no folder {folder} for the checkpoint: create it first.")
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(f"The folder {folder} of the checkpoint cannot be written to.")
+
+    def load(self) -> Progress | None:
+        """The progress in the file; None where there is no file yet.
+
+        Raises
+        ------
+        CheckpointError
+            If the file is no whole checkpoint, or belongs to other parameters.
+        """
+        if not self.path.exists():
+            return None
+        try:
+            with np.load(self.path, allow_pickle=False) as archive:
+                header = json.loads(archive["header"].tobytes())
+                arrays = {name: archive[name] for name in archive.files if name != "header"}
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise CheckpointError(
+                f"{self.path}: not a whole checkpoint of preflearn ({error}). "
+                "Give another name, or remove the file to start anew."
+            ) from error
+        if not isinstance(header, dict) or header.get("format") != FORMAT:
+            raise CheckpointError(f"{self.path}: not a checkpoint of preflearn. Give another name.")
+        if header["version"] != VERSION:
+            raise CheckpointError(
+                f"{self.path}: written in version {header['version']} of the format, this preflearn reads "
+                f"{VERSION}. Remove the file to start anew."
+            )
+        self._refuse_other_parameters(header["parameters"])
+        progress = _unpack(header, arrays)
+        self._last_chunk = progress.statistics.n_chunks
+        return progress
+
+    def _refuse_other_parameters(self, found: dict[str, str]) -> None:
+        names = sorted(set(found) | set(self._parameters))
+        changed = [name for name in names if found.get(name) != self._parameters.get(name)]
+        if changed:
+            differences = ", ".join(
+                f"{name} was {found.get(name)} and is {self._parameters.get(name)}" for name in changed
+            )
+            raise CheckpointError(
+                f"{self.path}: the checkpoint belongs to other parameters ({differences}). Set them back, give another "
+                "checkpoint, or remove the file to start anew. alpha and alphas may change."
+            )
+
+    def is_due(self, n_chunks: int) -> bool:
+        """Whether it is time to write."""
+        if self._chunks is not None:
+            return n_chunks - self._last_chunk >= self._chunks
+        return time.monotonic() - self._last_time >= self._seconds
+
+    def save(self, progress: Progress) -> None:
+        """Write, or warn once and leave the last checkpoint as it is where the disk is full."""
+        self._last_time, self._last_chunk = time.monotonic(), progress.statistics.n_chunks
+        header, arrays = _pack(progress, self._parameters)
+        try:
+            with atomic_write(self.path) as file:
+                arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
+                np.savez(file, allow_pickle=False, **arrays)
+        except OSError as error:
+            if self._warned:
+                return
+            self._warned = True
+            why = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error)
+            kept = "the one before stays" if self.path.exists() else "there is none yet"
+            warnings.warn(
+                f"The checkpoint {self.path} could not be written ({why}); {kept}. Training goes on, and the next "
+                "checkpoint is tried as usual.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        else:
+            self._warned = False
+
+
+def _read_every(every: int | float | None) -> tuple[int | None, float]:
+    if every is None:
+        return None, _DEFAULT_SECONDS
+    if isinstance(every, bool) or not isinstance(every, (int, float)) or not every > 0:
+        raise ValueError(
+            "checkpoint_every must be a number of chunks (int) or of seconds (float), above zero: "
+            f"found {every!r}."
+        )
+    return (every, 0.0) if isinstance(every, int) else (None, every)
+
+
+def _pack(progress: Progress, parameters: dict[str, str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    statistics = progress.statistics
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "parameters": parameters,
+        "n_rows": statistics.n_rows,
+        "n_chunks": statistics.n_chunks,
+        "digest": progress.digest.hex(),
+        "first_digest": progress.first_digest.hex(),
+        "n_outputs": progress.n_outputs,
+        "single": progress.single,
+        "with_queries": progress.with_queries,
+        "basis": None if progress.basis is None else progress.basis.source,
+        "folds": [None if fold is None else type(fold).__name__ for fold in statistics.folds],
+    }
+    arrays: dict[str, np.ndarray] = {}
+    arrays["query_low"], arrays["query_high"] = statistics.queries.runs()
+    for number, fold in enumerate(statistics.folds):
+        if fold is not None:
+            for part in dataclasses.fields(fold):
+                arrays[f"fold{number}_{part.name}"] = np.asarray(getattr(fold, part.name))
+    if progress.basis is not None:
+        items = progress.basis.items
+        arrays["basis_indices"], arrays["basis_keys"] = progress.basis.indices, progress.basis.keys
+        if sp.issparse(items):
+            items = items.tocsr()
+            arrays |= {f"basis_csr_{name}": getattr(items, name) for name in ("data", "indices", "indptr")}
+            arrays["basis_shape"] = np.array(items.shape)
+        else:
+            arrays["basis_items"] = np.asarray(items)
+    return header, arrays
+
+
+def _unpack(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Progress:
+    folds: list[Moments | None] = []
+    for number, kind in enumerate(header["folds"]):
+        if kind is None:
+            folds.append(None)
+            continue
+        names = [part.name for part in dataclasses.fields(_KINDS[kind])]
+        values = {name: arrays[f"fold{number}_{name}"] for name in names}
+        # Counts, weights and words were plain values.
+        folds.append(_KINDS[kind](**{k: v.item() if v.ndim == 0 else v for k, v in values.items()}))
+    basis = None
+    if header["basis"] is not None:
+        if "basis_shape" in arrays:
+            parts = tuple(arrays[f"basis_csr_{name}"] for name in ("data", "indices", "indptr"))
+            items: Any = sp.csr_array(parts, shape=tuple(arrays["basis_shape"]))
+        else:
+            items = arrays["basis_items"]
+        basis = Basis(items, arrays["basis_indices"], arrays["basis_keys"], header["basis"])
+    return Progress(
+        Statistics(
+            folds,
+            KeySet.from_runs(arrays["query_low"], arrays["query_high"]),
+            header["n_rows"],
+            header["n_chunks"],
+        ),
+        bytes.fromhex(header["digest"]),
+        bytes.fromhex(header["first_digest"]),
+        header["n_outputs"],
+        header["single"],
+        header["with_queries"],
+        basis,
+    )

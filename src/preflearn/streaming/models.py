@@ -1,0 +1,191 @@
+"""From statistics to fitted models, for streams and for clusters alike."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from .one_pass_cv import LOSS, FoldModels, MeasureTally, models_of_folds, tally_chunk
+from .recipe import Recipe, Statistics
+from .stream import Stream, StreamFit
+
+_DEFAULT_FOLDS = 5
+# Measures that are a mean over queries, and so can be summed up over chunks of whole queries.
+MEASURES = (
+    "concordance", "disagreement_error", "kendall_tau", "ndcg", "average_precision", "reciprocal_rank", "err",
+    "precision_at",
+)  # fmt: skip
+
+
+def set_solution(
+    model: Any, statistics: Statistics, recipe: Recipe, single: bool, alpha: float, info: dict[str, Any]
+) -> None:
+    """Solve at one alpha and set what `fit` would have set."""
+    total = statistics.total()
+    is_ranker = not recipe.kind.startswith("regression")
+    n_queries = len(statistics.queries) if recipe.with_queries else 1
+    if is_ranker and total.n_comparisons == 0:
+        raise ValueError(
+            f"No pair can be compared in {statistics.n_rows} rows of {n_queries} queries: check y and qid. "
+            "Rows of a query must carry the same label, and differ in score where ties are left out."
+        )
+    weights = total.problem().solve(alpha)
+    feature_map = recipe.feature_map
+    if feature_map is None:
+        model._set_function(weights, None, None, None, single)
+    else:
+        coefficients = feature_map.expand(weights)
+        model._set_function(None, coefficients, feature_map.basis_indices_, feature_map.basis_, single)
+    model.solver_, model.n_iter_, model.residual_ = "primal", 1, None
+    model.stream_ = info
+    if is_ranker:
+        model._incremental = None
+        model.n_queries_, model.n_comparisons_ = n_queries, total.n_comparisons
+    else:
+        model._set_intercept(total.intercept(weights) if recipe.kind == "regression" else None)  # type: ignore[union-attr]
+
+
+def fit_stream(
+    model: Any, chunks: Any, alpha: float, *, checkpoint, checkpoint_every, verbose, reading
+) -> None:
+    """Train a RankRLS or RLS in one pass."""
+    fit = Stream(
+        model,
+        chunks,
+        checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every,
+        verbose=model.verbose if verbose is None else verbose,
+        reading=reading,
+    ).run()
+    set_solution(model, fit.statistics, fit.recipe, fit.single, alpha, fit.info)
+
+
+class OnePassSearch:
+    """The options of a RankRLSCV, read for folds that are summed up rather than listed.
+
+    Parameters
+    ----------
+    search : RankRLSCV
+    where : str
+        The caller, for messages.
+    """
+
+    def __init__(self, search: Any, where: str):
+        self.n_folds = _read_folds(search.cv, where)
+        self.measure = _read_measure(search.scoring, where)
+        if search.kernel_grid:
+            raise ValueError(
+                f"{where} takes one kernel, so kernel_grid={search.kernel_grid!r} would be ignored: search kernels by "
+                "several calls."
+            )
+        self.search = search
+
+    @property
+    def needs_queries(self) -> str | None:
+        """The refusal of data without queries."""
+        if self.measure is None:
+            return None
+        return (
+            f"scoring={self.measure!r} is a mean over queries, and there is no qid: use scoring=None, the squared "
+            "error of held-out pairs."
+        )
+
+    def grid(self, statistics: Statistics) -> np.ndarray:
+        """The alphas, those of `RankRLSCV.fit` when they are chosen automatically."""
+        from ..model_selection.search import _read_alphas, auto_grid
+
+        if not isinstance(self.search.alphas, str):
+            return _read_alphas(self.search.alphas)
+        if self.search.alphas != "auto":
+            raise ValueError(
+                f"alphas must be 'auto' or a sequence of positive numbers: found {self.search.alphas!r}."
+            )
+        return auto_grid(float(statistics.total().problem().spectrum().values[-1]))
+
+    def models(self, statistics: Statistics, recipe: Recipe) -> FoldModels:
+        """The models of every fold and alpha, with their losses."""
+        return models_of_folds(statistics, recipe, self.grid(statistics))
+
+    def choose(
+        self,
+        models: FoldModels,
+        tally: MeasureTally | None,
+        statistics: Statistics,
+        recipe: Recipe,
+        single: bool,
+        info: dict[str, Any],
+        plain: Any,
+    ) -> None:
+        """Set the attributes of the search, and fit the chosen model on everything."""
+        from ..model_selection.search import _strongest_of_the_best
+
+        search = self.search
+        search.alphas_ = models.alphas
+        search.scoring_ = LOSS if tally is None else self.measure
+        search.cv_scores_ = models.scores if tally is None else tally.means()
+        search.loss_scores_, search.fold_scores_ = models.scores, models.fold_scores
+        choice = _strongest_of_the_best(search.alphas_, search.cv_scores_)
+        search.best_kernel_, search.kernel_scores_ = {}, None
+        search.alpha_, search.best_score_ = float(search.alphas_[choice]), float(search.cv_scores_[choice])
+        search._warn_at_the_edge(choice)
+        set_solution(plain, statistics, recipe, single, search.alpha_, {**info, "folds": self.n_folds})
+        search._adopt(plain)
+
+
+def search_stream(search: Any, chunks: Any, *, checkpoint, checkpoint_every, verbose, reading) -> None:
+    """Choose alpha and train a RankRLSCV in one pass (two with a ranking measure)."""
+    options = OnePassSearch(search, "fit_stream")
+    plain = search._plain({})
+    stream = Stream(
+        plain,
+        chunks,
+        n_folds=options.n_folds,
+        checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every,
+        verbose=search.verbose if verbose is None else verbose,
+        reading=reading,
+        needs_queries=options.needs_queries,
+    )
+    if options.measure is not None and not stream.source.again:
+        raise ValueError(
+            f"scoring={options.measure!r} needs a second pass over the rows, and {stream.source.name}. Pass a path, a "
+            "list, or a function that starts the iterator anew; or use scoring=None, the squared error of held-out "
+            "pairs, which needs none."
+        )
+    fit = stream.run()
+    models = options.models(fit.statistics, fit.recipe)
+    tally = None if options.measure is None else _second_pass(stream, fit, models, options.measure)
+    options.choose(models, tally, fit.statistics, fit.recipe, fit.single, fit.info, plain)
+
+
+def _second_pass(stream: Stream, fit: StreamFit, models: FoldModels, measure: str) -> MeasureTally:
+    tally: MeasureTally | None = None
+    for X, scores, qid, _ in stream.chunks():
+        part = tally_chunk(fit.recipe, models, measure, X, scores, qid)
+        tally = part if tally is None else tally.plus(part)
+    assert tally is not None
+    return tally
+
+
+def _read_folds(cv: Any, where: str) -> int:
+    if cv is None:
+        return _DEFAULT_FOLDS
+    if isinstance(cv, bool) or not isinstance(cv, Integral) or cv < 2:
+        raise ValueError(
+            f"{where} keeps one statistic per fold, so cv must be a number of folds of at least 2 (or None for "
+            f"{_DEFAULT_FOLDS}): found {cv!r}."
+        )
+    return int(cv)
+
+
+def _read_measure(scoring: Any, where: str) -> str | None:
+    if scoring is None or scoring == LOSS:
+        return None
+    if not isinstance(scoring, str) or scoring not in MEASURES:
+        raise ValueError(
+            f"{where} scores by the squared error of held-out pairs (scoring=None), or in a second pass by one of "
+            f"{', '.join(map(repr, MEASURES))}: found {scoring!r}."
+        )
+    return scoring

@@ -1,0 +1,355 @@
+"""The learners on arrays of other libraries give what they give on NumPy arrays, and stay on the device of X.
+
+array-api-strict implements the standard and nothing else, so what works there works on any library that follows it;
+PyTorch is tested where it is installed. Blocks are made smaller than the data, so that every sum over blocks is one.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from contextlib import contextmanager
+from functools import partial
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import sklearn
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+from preflearn import RLS, RLSCV, RankRLS, RankRLSCV
+from preflearn.model_selection import cross_val_predict, leave_pair_out
+from preflearn.model_selection.pairs import leave_pair_out_tally
+from preflearn.numerics import namespace
+from preflearn.numerics.namespace import Home, as_host
+from strategies import ranking_problems
+
+RNG = np.random.default_rng(0)
+M = 60
+X = RNG.normal(size=(M, 4))
+QID = RNG.integers(9, size=M)
+Y = np.round(np.sin(X[:, 0]) + X[:, 1], 1)
+Y2 = np.stack([Y, X[:, 2]], axis=1)
+
+KERNELS = [
+    {"kernel": "linear"},
+    {"kernel": "linear", "solver": "dual"},
+    {"kernel": "rbf", "gamma": 0.3},
+    {"kernel": "poly", "degree": 2},
+    {"kernel": "rbf", "gamma": 0.3, "n_basis": 20, "random_state": 0},
+]
+COMPARISONS = [
+    {},
+    {"ties": "exclude"},
+    {"weighting": "item"},
+    {"weighting": "query", "ties": "exclude"},
+    {"cost": "unit", "weighting": "query"},
+]
+
+
+def _library(name: str):
+    return pytest.importorskip(name, reason=f"array API: {name} is not installed")
+
+
+@pytest.fixture(params=["array_api_strict", "torch"])
+def xp(request):
+    return _library(request.param)
+
+
+def small_blocks(kernel) -> int:
+    """Bytes of a block of 23 rows, so that the 60 rows make three and queries are cut."""
+    if "n_basis" in kernel:
+        return 23 * 20 * 8
+    return 23 * 8 * (M if kernel["kernel"] != "linear" or "solver" in kernel else X.shape[1])
+
+
+@contextmanager
+def dispatch(block_bytes: int = 1 << 25):
+    """scikit-learn's switch, which asks for SciPy's own to be set, and a size of blocks."""
+    with (
+        patch.dict(os.environ, {"SCIPY_ARRAY_API": "1"}),
+        patch.object(namespace, "_HOST_BLOCK_BYTES", block_bytes),
+        sklearn.config_context(array_api_dispatch=True),
+    ):
+        yield
+
+
+def fit_there(model, xp, X, y, block_bytes=1 << 25, **fit_params):
+    """A clone fitted on arrays of the library, its predictions for the same rows, as NumPy arrays."""
+    with dispatch(block_bytes):
+        there = xp.asarray(X)
+        fitted = clone(model).fit(there, xp.asarray(y), **fit_params)
+        found = fitted.predict(there)
+        assert type(found) is type(there)
+        return fitted, as_host(found)
+
+
+# Training -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("comparisons", COMPARISONS, ids=str)
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_rankrls_is_the_same_as_on_numpy_arrays(xp, kernel, comparisons):
+    model = RankRLS(0.5, **kernel, **comparisons)
+    for y, qid, block_bytes in (
+        (Y2, QID, 1 << 25),
+        (Y, QID, small_blocks(kernel)),
+        (Y, None, small_blocks(kernel)),
+    ):
+        wanted = clone(model).fit(X, y, qid=qid)
+        fitted, found = fit_there(model, xp, X, y, block_bytes, qid=qid)
+        np.testing.assert_allclose(found, wanted.predict(X), atol=1e-8)
+        assert fitted.solver_ == wanted.solver_
+        assert fitted.n_comparisons_ == wanted.n_comparisons_
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_rls_is_the_same_as_on_numpy_arrays(xp, kernel, intercept):
+    model = RLS(0.5, fit_intercept=intercept, **kernel)
+    for y in (Y, Y2):
+        _, found = fit_there(model, xp, X, y, small_blocks(kernel))
+        np.testing.assert_allclose(found, clone(model).fit(X, y).predict(X), atol=1e-8)
+
+
+@settings(max_examples=25)
+@given(
+    ranking_problems(),
+    st.sampled_from(COMPARISONS),
+    st.sampled_from(KERNELS[:4] + [{"kernel": "rbf", "n_basis": 0.5, "random_state": 0}]),
+    st.sampled_from([1 << 25, 600]),
+)
+def test_any_queries_ties_and_duplicates(problem, comparisons, kernel, block_bytes):
+    xp = _library("array_api_strict")
+    model = RankRLS(0.5, **kernel, **comparisons)
+    wanted = clone(model).fit(problem.X, problem.y, qid=problem.qid).predict(problem.X)
+    _, found = fit_there(model, xp, problem.X, problem.y, block_bytes, qid=problem.qid)
+    np.testing.assert_allclose(found, wanted, atol=2e-6 * (1 + np.abs(wanted).max()))
+
+
+@pytest.mark.parametrize("kernel", KERNELS[:1] + KERNELS[2:3] + KERNELS[4:], ids=str)
+def test_single_precision_stays_single_and_is_accurate_to_four_digits(xp, kernel):
+    model = RankRLS(1.0, weighting="item", **kernel)
+    fitted, found = fit_there(model, xp, X.astype(np.float32), Y, qid=QID)
+    wanted = clone(model).fit(X, Y, qid=QID).predict(X)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, wanted, atol=1e-4 * np.abs(wanted).max())
+
+
+def test_single_precision_is_not_enough_for_crowded_basis_vectors(xp):
+    rng = np.random.default_rng(0)
+    rows, labels = rng.normal(size=(800, 6)), np.arange(800) // 10
+    scores = np.sin(2 * rows[:, 0]) + rows[:, 1]
+    model = RankRLS(1.0, kernel="rbf", gamma=0.05, n_basis=200, random_state=0)
+    wanted = clone(model).fit(rows, scores, qid=labels).predict(rows)
+    _, found = fit_there(model, xp, rows.astype(np.float32), scores, qid=labels)
+    np.testing.assert_allclose(found, wanted, atol=1e-4 * np.abs(wanted).max())
+    on_host = clone(model).fit(rows.astype(np.float32), scores, qid=labels)
+    assert on_host.dual_coef_.dtype == np.float32
+    np.testing.assert_allclose(
+        on_host.predict(rows.astype(np.float32)), wanted, atol=1e-4 * np.abs(wanted).max()
+    )
+
+
+def test_a_kernel_that_does_not_fit_on_the_device_is_iterated_over(xp):
+    model = RankRLS(0.1, kernel="rbf", gamma=0.3)
+    wanted = clone(model).fit(X, Y, qid=QID).predict(X)
+    with patch.object(Home, "free_bytes", lambda self: 10_000):
+        fitted, found = fit_there(model, xp, X, Y, 23 * M * 8, qid=QID)
+    assert fitted.solver_ == "cg"
+    assert fitted.residual_ <= 1e-8
+    np.testing.assert_allclose(found, wanted, atol=1e-5 * np.abs(wanted).max())
+
+
+def test_linearly_dependent_basis_vectors(xp):
+    doubled = np.concatenate([X, X])
+    y = np.concatenate([Y, Y])
+    model = RankRLS(0.1, kernel="rbf", gamma=0.3, basis=np.arange(30).tolist() + np.arange(60, 90).tolist())
+    _, found = fit_there(model, xp, doubled, y)
+    np.testing.assert_allclose(found, clone(model).fit(doubled, y).predict(doubled), atol=1e-6)
+
+
+def test_labels_ranks_and_scores_may_be_of_either_kind(xp):
+    with dispatch():
+        there, y, qid = xp.asarray(X), xp.asarray(Y), xp.asarray(QID)
+        model = RankRLS(0.5, kernel="rbf").fit(there, y, qid=qid)
+        on_numpy = RankRLS(0.5, kernel="rbf").fit(X, Y, qid=QID)
+        ranks = model.rank(there, qid=qid)
+        assert type(ranks) is type(there)
+        np.testing.assert_array_equal(as_host(ranks), on_numpy.rank(X, qid=QID))
+        assert model.score(there, y, qid=qid) == model.score(there, Y, qid=QID)
+        assert model.score(there, y, qid=qid) == pytest.approx(on_numpy.score(X, Y, qid=QID))
+        regressor = RLS(0.5).fit(there, Y)
+        assert regressor.score(there, y) == pytest.approx(RLS(0.5).fit(X, Y).score(X, Y))
+
+
+def test_inputs_are_not_modified(xp):
+    for kernel in KERNELS:
+        with dispatch():
+            there = xp.asarray(X.copy())
+            RankRLS(0.5, **kernel).fit(there, xp.asarray(Y), qid=QID)
+            RankRLSCV(**kernel).fit(there, xp.asarray(Y), qid=QID)
+            np.testing.assert_array_equal(as_host(there), X)
+
+
+# Cross-validation ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("comparisons", COMPARISONS[:2] + COMPARISONS[4:], ids=str)
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_queries_held_out(xp, kernel, comparisons):
+    for alpha, cv in ((0.5, "leave-query-out"), (1e-5, 3)):
+        model = RankRLS(alpha, **kernel, **comparisons)
+        wanted = cross_val_predict(model, X, Y, qid=QID, cv=cv)
+        with dispatch(small_blocks(kernel)):
+            found = cross_val_predict(model, xp.asarray(X), xp.asarray(Y), qid=QID, cv=cv)
+            np.testing.assert_allclose(as_host(found), wanted, atol=1e-6 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize(
+    "learner", [RankRLS(0.5), RLS(0.5), RLS(0.5, fit_intercept=False)], ids=["rank", "intercept", "plain"]
+)
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_rows_held_out(xp, kernel, learner):
+    model = clone(learner).set_params(**kernel)
+    for cv in ("leave-one-out", 5, [[1, 2, 3], [2, 3, 4]]):
+        wanted = cross_val_predict(model, X, Y2, cv=cv)
+        with dispatch(small_blocks(kernel)):
+            found = as_host(cross_val_predict(model, xp.asarray(X), xp.asarray(Y2), cv=cv))
+        np.testing.assert_allclose(found, wanted, atol=1e-7 * np.nanmax(np.abs(wanted)))
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"cv": 3, "weighting": "query"}, {"alphas": [0.01, 1.0, 100.0]}], ids=str
+)
+@pytest.mark.parametrize("kernel", KERNELS[:1] + KERNELS[2:], ids=str)
+def test_the_search_chooses_the_same_alpha(xp, kernel, options):
+    model = RankRLSCV(**kernel, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the best alpha may be at the edge of a short grid
+        wanted = clone(model).fit(X, Y, qid=QID)
+        fitted, found = fit_there(model, xp, X, Y, qid=QID)
+    with dispatch():
+        np.testing.assert_allclose(as_host(fitted.cv_scores_), wanted.cv_scores_, atol=1e-9)
+    assert fitted.alpha_ == pytest.approx(wanted.alpha_)
+    np.testing.assert_allclose(found, wanted.predict(X), atol=1e-7)
+
+
+def test_the_regressors_search_and_pairs_in_the_search(xp):
+    for model in (RLSCV(kernel="rbf"), RankRLSCV(kernel="rbf", cv="leave-pair-out")):
+        fitted, _ = fit_there(model, xp, X, Y)
+        assert fitted.alpha_ == pytest.approx(clone(model).fit(X, Y).alpha_)
+
+
+@pytest.mark.parametrize(
+    "learner", [RankRLS(0.3), RLS(0.3), RLS(0.3, fit_intercept=False)], ids=["rank", "intercept", "plain"]
+)
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_pairs_held_out(xp, kernel, learner):
+    model = clone(learner).set_params(**kernel)
+    chosen = np.array([[0, 5], [7, 3], [12, 40]])
+    everything = leave_pair_out(model, X, Y)[1] if "n_basis" not in kernel else None
+    some, tally = leave_pair_out(model, X, Y, pairs=chosen)[1], leave_pair_out_tally(model, X, Y)
+    with dispatch(9 * M * 8):
+        there, y = xp.asarray(X), xp.asarray(Y)
+        pairs, found = leave_pair_out(model, there, y, pairs=xp.asarray(chosen))
+        assert type(pairs) is type(found) is type(there)
+        np.testing.assert_allclose(as_host(found), some, atol=1e-8)
+        if everything is not None:
+            np.testing.assert_allclose(as_host(leave_pair_out(model, there, y)[1]), everything, atol=1e-8)
+            np.testing.assert_array_equal(leave_pair_out_tally(model, there, y).wins, tally.wins)
+
+
+# Refusals -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"kernel": "laplacian"},
+            "kernel='laplacian' is not evaluated on device arrays.*'rbf'.*NumPy arrays",
+        ),
+        ({"kernel": lambda a, b: 1.0}, "is not evaluated on device arrays"),
+        ({"solver": "cg"}, "solver='cg' works on NumPy arrays.*solver='auto'"),
+        ({"cost": "relative"}, "cost='relative' are worked out on NumPy arrays"),
+        (
+            {"kernel": "rbf", "n_basis": 5, "basis": "diverse"},
+            "basis='diverse' is worked out on NumPy arrays",
+        ),
+    ],
+)
+def test_what_is_not_served_is_refused(xp, options, message):
+    with dispatch(), pytest.raises(ValueError, match=message):
+        RankRLS(**options).fit(xp.asarray(X), xp.asarray(Y), qid=QID)
+
+
+def test_pairs_beside_scores_and_parts_of_queries_are_refused(xp):
+    with dispatch():
+        there = xp.asarray(X)
+        with pytest.raises(ValueError, match="Preferences .* NumPy arrays"):
+            RankRLS().fit_pairs(there, [[0, 1]])
+        with pytest.raises(ValueError, match="Fold 0 holds out part of a query"):
+            cross_val_predict(RankRLS(), there, Y, qid=QID, cv="leave-one-out")
+
+
+def test_arrays_of_fit_and_predict_must_be_of_one_kind(xp):
+    with dispatch():
+        model = RankRLS().fit(xp.asarray(X), Y)
+        with pytest.raises(ValueError, match=r"RankRLS.predict\(\) must use the same namespace.*found NumPy"):
+            model.predict(X)
+        with pytest.raises(ValueError, match="expected NumPy"):
+            RankRLS().fit(X, Y).predict(xp.asarray(X))
+
+
+def test_not_finite_and_sparse_input_is_refused():
+    torch = _library("torch")
+    bad = torch.asarray(X.copy())
+    bad[3, 1] = float("nan")
+    with dispatch():
+        with pytest.raises(ValueError, match="NaN"):
+            RankRLS().fit(bad, Y)
+        with pytest.raises(TypeError, match="Sparse arrays on a device"):
+            RankRLS().fit(torch.asarray(X).to_sparse(), Y)
+
+
+def test_without_dispatch_tensors_are_read_as_numpy_arrays():
+    torch = _library("torch")
+    model = RankRLS(kernel="rbf").fit(torch.asarray(X), torch.asarray(Y), qid=torch.asarray(QID))
+    assert isinstance(model.dual_coef_, np.ndarray)
+    found = model.predict(torch.asarray(X))
+    np.testing.assert_array_equal(found, RankRLS(kernel="rbf").fit(X, Y, qid=QID).predict(X))
+
+
+# scikit-learn's own checks ------------------------------------------------------------------------------------------
+
+
+def _array_api_checks():
+    for estimator in (
+        RLS(),
+        RLS(kernel="rbf"),
+        RankRLS(kernel="poly", degree=2, ties="exclude"),
+        RankRLS(kernel="rbf", n_basis=0.5, random_state=0),
+        RankRLSCV(alphas=[0.1, 1.0, 10.0]),
+        RLSCV(kernel="rbf", alphas=[0.1, 1.0, 10.0]),
+    ):
+        for _, check in estimator_checks_generator(estimator):
+            name = check.func.__name__ if isinstance(check, partial) else check.__name__
+            elsewhere = any(word in str(check) for word in ("cupy", "dpnp", "xpu", "mps"))
+            if "array_api" in name and not elsewhere:
+                yield pytest.param(estimator, check, id=f"{estimator}-{_name(check)}")
+
+
+def _name(check) -> str:
+    words = {**getattr(getattr(check, "func", check), "keywords", {}), **getattr(check, "keywords", {})}
+    return " ".join(str(value) for value in words.values())
+
+
+@pytest.mark.parametrize(("estimator", "check"), _array_api_checks())
+def test_scikit_learn_array_api_checks(estimator, check):
+    with patch.dict(os.environ, {"SCIPY_ARRAY_API": "1"}), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the best alpha is at the edge of the short grid
+        check(clone(estimator))
