@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ..comparisons import Comparisons
-from ..numerics.linalg import KernelFactor, add_gram, mirror_lower
+from ..numerics.linalg import KernelFactor, one_norm, subtract_gram
 from .gram import feature_gram, feature_moment
 from .holdout import HoldOut, rows_outside
 from .leaving import Leaving, LeavingBasis
-from .problem import solve_basis_system
+from .problem import solve_basis_system, solve_positive_system
 
 # Up to so many folds are factorised one by one; for more, one eigen decomposition that serves them all is cheaper.
 FEW_FOLDS = 30
@@ -55,6 +55,8 @@ class BasisHoldOut(HoldOut):
         self.intercept = intercept
         self._K = K_MR
         self._pivot_rows = basis_indices[factor.pivots]
+        self._K_RR = np.asfortranarray(K_MR[self._pivot_rows].T)  # symmetric
+        self._with_penalty: tuple[float, np.ndarray] | None = None
         self._leaving_basis = LeavingBasis(factor, basis_indices, comparisons.n_rows)
         self._B = feature_gram(K_MR, comparisons)
         self._c = feature_moment(K_MR, comparisons.target)
@@ -73,7 +75,8 @@ class BasisHoldOut(HoldOut):
             try:
                 predictions.append(self._predict_fold(fold, alphas))
             except np.linalg.LinAlgError:
-                self._K = self._B = np.empty((0, 0))  # their memory is needed
+                self._K = self._B = self._K_RR = np.empty((0, 0))  # their memory is needed
+                self._with_penalty = None
                 return self._fallback().predict(folds, alphas, on_fold=on_fold)
             if on_fold is not None:
                 on_fold(number + 1)
@@ -83,29 +86,44 @@ class BasisHoldOut(HoldOut):
         stays = rows_outside(self._pivot_rows.shape[0], self._leaving_basis.numbers(fold))
         if stays.size == 0:
             raise ValueError("A fold holds out every basis vector: use more basis vectors or smaller folds.")
-        B, rhs, scale = self._system_without(fold)
-        B, rhs = _struck_out(B, stays), rhs[stays]
-        K_RR = self._K[self._pivot_rows[stays]][:, stays]
+        solve, rhs, scale = self._system_without(fold, stays)
         out = np.empty((len(alphas), fold.shape[0], self._c.shape[1]))
         for k, alpha in enumerate(alphas):
-            system = B if k == len(alphas) - 1 else B.copy(order="F")
             beta = np.zeros_like(self._c)
-            beta[stays] = solve_basis_system(system, K_RR, rhs, alpha / scale)
+            beta[stays] = solve(alpha / scale, rhs)
             f = self._K[fold] @ beta
             out[k] = f + self._leaving.intercept(fold, f, self._leaving.mean @ beta) if self.intercept else f
         return out
 
-    def _system_without(self, fold: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        """K_RM L K_MR and K_RM b of the rows that stay, both to be multiplied by the scale."""
+    def _system_without(
+        self, fold: np.ndarray, stays: np.ndarray
+    ) -> tuple[Callable[[float, np.ndarray], np.ndarray], np.ndarray, float]:
+        """(B' + λ K_RR)⁻¹ on the basis vectors that stay, as a function of λ; the right-hand side; the scale."""
         if fold.shape[0] <= self.comparisons.n_rows // 2:
             Y, signs, change, scale = self._leaving.removal(fold)
-            B = self._B - _symmetric_product(Y, signs)
-            if np.trace(B) > _LEAST_LEFT * np.trace(self._B):
-                return B, self._c - change, scale
+            left = np.einsum("ij,j,ij->", Y, signs, Y)
+            if np.trace(self._B) - left > _LEAST_LEFT * np.trace(self._B):
+                return (
+                    lambda alpha, c: self._downdate(alpha, Y[stays], signs, stays, c),
+                    (self._c - change)[stays],
+                    scale,
+                )
         # Little is left: what is taken off would leave its rounding behind.
         rest = rows_outside(self.comparisons.n_rows, fold)
-        kept, K = self.comparisons.take(rest), self._K[rest]
-        return feature_gram(K, kept), feature_moment(K, kept.target), 1.0
+        kept, K = self.comparisons.take(rest), self._K[np.ix_(rest, stays)]
+        B, K_RR = feature_gram(K, kept), _struck_out(self._K_RR, stays)
+        return (
+            lambda alpha, c: solve_basis_system(B.copy(order="F"), K_RR, c, alpha),
+            feature_moment(K, kept.target),
+            1.0,
+        )
+
+    def _downdate(self, alpha: float, Y: np.ndarray, signs: np.ndarray, stays: np.ndarray, rhs: np.ndarray):
+        if self._with_penalty is None or self._with_penalty[0] != alpha:
+            self._with_penalty = alpha, self._B + alpha * self._K_RR
+        whole = self._with_penalty[1]
+        system = subtract_gram(_struck_out(whole, stays), Y, signs)
+        return solve_positive_system(system, one_norm(whole.T), rhs)
 
     @property
     def largest_eigenvalue(self) -> float:
@@ -114,12 +132,6 @@ class BasisHoldOut(HoldOut):
 
 def _struck_out(B: np.ndarray, stays: np.ndarray) -> np.ndarray:
     """A Fortran-ordered copy of the symmetric B on some of its rows and columns."""
-    return B.T[stays][:, stays].T
-
-
-def _symmetric_product(Y: np.ndarray, signs: np.ndarray) -> np.ndarray:
-    """Y diag(σ) Yᵀ in Fortran order."""
-    if (signs < 0).any():
-        return np.asfortranarray((Y * signs) @ Y.T)
-    columns = np.ascontiguousarray(Y.T)
-    return mirror_lower(add_gram(np.zeros((Y.shape[0], Y.shape[0]), order="F"), columns, columns))
+    if stays.shape[0] == B.shape[0]:
+        return B.copy(order="F")
+    return np.take(np.take(B.T, stays, axis=0), stays, axis=1).T

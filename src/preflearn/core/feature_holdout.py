@@ -23,7 +23,7 @@ import scipy.sparse as sp
 
 from ..comparisons import Comparisons, PreferenceComparisons
 from ..numerics.linalg import KernelFactor, add_gram, eigh_in_place, solve_checked
-from .gram import feature_gram, feature_moment
+from .gram import block_rows, feature_gram, feature_moment
 from .holdout import STABLE, HoldOut, rows_outside
 from .leaving import Leaving, LeavingBasis
 from .problem import RidgeProblem, primal_problem
@@ -77,7 +77,7 @@ class FeatureHoldOut(HoldOut):
         self._c = self._U.T @ feature_moment(features, comparisons.target)
         self._Z = np.ascontiguousarray(features @ self._U)
         if T is not None:
-            T = np.ascontiguousarray(T @ self._U)
+            _rotate_in_place(T, self._U)
         elif comparisons.has_half:
             T = comparisons.half(self._Z)
         self._T = T
@@ -273,6 +273,13 @@ class FeatureHoldOut(HoldOut):
             fold = folds[number]
             out[k, part] = self._retrain(fold, [alphas[k]], self._constraints(fold))[0, :, 0]
         return [out[:, starts[i] : starts[i + 1], None] for i in range(len(folds))]
+
+
+def _rotate_in_place(T: np.ndarray, U: np.ndarray) -> None:
+    """T ← T U, some rows at a time."""
+    step = block_rows(T.shape[1], n_bytes=1 << 18)
+    for start in range(0, T.shape[0], step):
+        T[start : start + step] = T[start : start + step] @ U
 
 
 def _constrained(w: np.ndarray, PE: np.ndarray, E: np.ndarray) -> np.ndarray:

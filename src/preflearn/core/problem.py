@@ -192,7 +192,17 @@ def solve_on_basis(K_MR: np.ndarray, K_RR: np.ndarray, comparisons: Comparisons,
 def solve_basis_system(B: np.ndarray, K_RR: np.ndarray, rhs: np.ndarray, alpha: float) -> np.ndarray:
     """(B + λ K_RR)⁻¹ rhs in the memory of the Fortran-ordered B; refused as in `solve_on_basis`."""
     B += B.dtype.type(alpha) * K_RR.T  # symmetric, and laid out as B is
-    norm = one_norm(B.T)
+    return solve_positive_system(B, one_norm(B.T), rhs)
+
+
+def solve_positive_system(B: np.ndarray, norm: float, rhs: np.ndarray) -> np.ndarray:
+    """B⁻¹ rhs from the lower triangle of the Fortran-ordered B, in its memory; ``norm`` is ‖B‖₁ or more.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If fewer than half of the digits would be left.
+    """
     factor = cholesky_in_place(B)
     _refuse_below(np.sqrt(np.finfo(B.dtype).eps), factor, norm)
     return cholesky_solve(factor, rhs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .threads import over_ranges
+from .threads import over_ranges, over_small_ranges
 
 
 def leave_blocks_out(T, Z, rows, starts, D, residual, f, threshold):
@@ -33,9 +33,8 @@ def leave_blocks_out(T, Z, rows, starts, D, residual, f, threshold):
     """
     out = np.empty((D.shape[0], rows.shape[0]))
     stable = np.ones((D.shape[0], starts.shape[0] - 1), dtype=np.bool_)
-    over_ranges(
-        _leave_blocks_out, starts.shape[0] - 1, T, Z, rows, starts, D, residual, f, threshold, out, stable
-    )
+    arguments = (T, Z, rows, starts, D, residual, f, threshold, out, stable)
+    over_small_ranges(_leave_blocks_out, starts.shape[0] - 1, 8, *arguments)
     return out, stable
 
 

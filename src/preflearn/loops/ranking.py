@@ -251,6 +251,21 @@ def count_pairs(
 
 
 @compiled
+def count_pairs_of_outputs(
+    scores: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
+    out: np.ndarray,
+    starts: np.ndarray,
+    first: int,
+    last: int,
+) -> None:
+    """`count_pairs` for the outputs first .. last - 1, one in a row of ``scores`` and ``y``."""
+    for output in range(first, last):
+        count_pairs(scores[output], y[output], weights, out[output], starts, 0, starts.shape[0] - 1)
+
+
+@compiled
 def sort_queries(key: np.ndarray, gain: np.ndarray, starts: np.ndarray, first: int, last: int) -> None:
     """Sort the rows of each query by ``key`` ascending, in place. O(m log n)."""
     longest = _longest(starts, first, last)

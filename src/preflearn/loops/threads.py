@@ -52,6 +52,20 @@ def in_threads(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     return [first, *(future.result() for future in others)]
 
 
+def over_small_ranges(loop: Callable[..., Any], size: int, step: int, *arguments: Any) -> None:
+    """The same over ranges of ``step``, each taken by the first thread that is free.
+
+    For loops that follow a matrix product: the threads of BLAS stay awake for a while and slow one of ours down.
+    """
+    starts = iter(range(0, size, step))
+
+    def work() -> None:
+        for first in starts:
+            loop(*arguments, first, min(first + step, size))
+
+    in_threads([work] * min(n_threads(), -(-size // step)))
+
+
 def over_ranges(
     loop: Callable[..., Any], size: int, *arguments: Any, least: int = 1, align: int = 1
 ) -> list[Any]:

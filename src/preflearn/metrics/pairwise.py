@@ -10,6 +10,7 @@ both from one O(n log n) count per query.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -224,20 +225,19 @@ def kendall_tau(y: Any, scores: Any, qid: Any = None, *, per_query: bool = False
 
 def _count_pairs(rows: Rows, weights: np.ndarray) -> np.ndarray:
     """D, H, U_y, U_s for each query and output: shape (4, n_queries, v)."""
-    from ..loops.ranking import count_pairs
+    from ..loops.ranking import count_pairs, count_pairs_of_outputs
 
     if weights.size:
         (weights,) = rows.grouped(weights)
-    n_outputs = rows.y.shape[1]
+    n_outputs, starts = rows.y.shape[1], rows.queries.starts
     counts = np.empty((n_outputs, rows.queries.n_groups, 4))
-    all_scores, all_y = np.ascontiguousarray(rows.scores.T), np.ascontiguousarray(rows.y.T)
-
-    def count(first: int, last: int) -> None:
-        for output in range(first, last):
-            scores, y = rows.grouped(all_scores[output], all_y[output])
-            over_queries(count_pairs, rows.queries, scores, y, weights, counts[output])
-
-    over_ranges(count, n_outputs, least=32)
+    if n_outputs == 1:
+        scores, y = rows.grouped(rows.scores[:, 0], rows.y[:, 0])
+        over_queries(count_pairs, rows.queries, scores, y, weights, counts[0])
+    else:
+        order = rows.queries.order
+        all_scores, all_y = (np.ascontiguousarray(values[order].T) for values in (rows.scores, rows.y))
+        over_ranges(partial(count_pairs_of_outputs, all_scores, all_y, weights, counts, starts), n_outputs)
     return counts.T
 
 

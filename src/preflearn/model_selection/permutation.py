@@ -113,8 +113,20 @@ def _permuted(y: np.ndarray, queries: Groups, n_permutations: int, rng) -> np.nd
     Y = np.repeat(y[None, :], n_permutations + 1, axis=0)
     for query in range(queries.n_groups):
         rows = queries.rows(query)
-        Y[1:, rows] = generator.permuted(Y[1:, rows], axis=1)
+        Y[1:, rows] = y[rows[_permutations(n_permutations, rows.shape[0], generator)]]
     return np.ascontiguousarray(Y.T)
+
+
+def _permutations(number: int, size: int, generator: np.random.Generator) -> np.ndarray:
+    """Random permutations of 0 ... size - 1, one in a row, by sorting random keys that carry their place."""
+    bits = max(1, int(size - 1).bit_length())
+    places = (1 << bits) - 1
+    keys = generator.integers(0, np.iinfo(np.uint64).max, (number, size), dtype=np.uint64, endpoint=True)
+    keys &= np.uint64(np.iinfo(np.uint64).max - places)
+    keys |= np.arange(size, dtype=np.uint64)
+    keys.sort(axis=1)
+    keys &= np.uint64(places)
+    return keys.view(np.int64)
 
 
 def _held_out(estimator, X, Y, qid, folds: Folds, groups, verbose) -> np.ndarray:

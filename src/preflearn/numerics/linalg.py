@@ -24,6 +24,19 @@ def add_gram(C: np.ndarray, A: np.ndarray, B: np.ndarray) -> np.ndarray:
     return gemm(1.0, A.T, B, beta=1.0, c=C, overwrite_c=True)
 
 
+def subtract_gram(C: np.ndarray, Y: np.ndarray, signs: np.ndarray) -> np.ndarray:
+    """C ← C - Y diag(σ) Yᵀ in the lower triangle of the Fortran-ordered C, σ being 1 or -1."""
+    syrk = get_blas_funcs("syrk", (Y, C))
+    for sign in (1.0, -1.0):
+        columns = Y if (signs == sign).all() else Y[:, signs == sign]
+        if columns.shape[1]:
+            # Row-major Y is Yᵀ for BLAS.
+            C = syrk(
+                -sign, np.ascontiguousarray(columns).T, beta=1.0, c=C, trans=1, overwrite_c=True, lower=True
+            )
+    return C
+
+
 def cholesky_in_place(A: np.ndarray, *, clean: bool = False) -> np.ndarray:
     """The lower factor C with A = C Cᵀ in the memory of the Fortran-ordered A.
 
@@ -287,13 +300,19 @@ def inverse_in_place(A: np.ndarray) -> np.ndarray:
 
 def solve_positive(A: np.ndarray, B: np.ndarray) -> np.ndarray:
     """A⁻¹ B for a small positive definite A, by Cholesky; by LU where rounding has made A indefinite."""
-    posv, gesv = get_lapack_funcs(("posv", "gesv"), (A, B))
-    _, solution, info = posv(A, B, lower=True)
+    potrf, gesv = get_lapack_funcs(("potrf", "gesv"), (A, B))
+    factor, info = potrf(A, lower=True)
     if info > 0:
         _, _, solution, info = gesv(A, B)
         if info > 0:
             raise np.linalg.LinAlgError(f"pivot {info} is zero")
-    return solution
+        return solution
+    # A row-major B is Bᵀ for BLAS, and Bᵀ A⁻¹ needs no copy of another layout.
+    trsm = get_blas_funcs("trsm", (factor, B))
+    transposed = np.ascontiguousarray(B).T
+    for trans in (1, 0):
+        transposed = trsm(1.0, factor, transposed, side=1, lower=1, trans_a=trans, overwrite_b=trans == 0)
+    return transposed.T
 
 
 def solve_checked(A: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, float]:
