@@ -221,7 +221,7 @@ def lightgbm(part: Part, validation: Part, leaves: int, rate: float):
     import lightgbm
 
     model = lightgbm.LGBMRanker(
-        n_estimators=1000, num_leaves=leaves, learning_rate=rate, random_state=0, verbosity=-1
+        n_estimators=400, num_leaves=leaves, learning_rate=rate, random_state=0, verbosity=-1
     )
     model.fit(
         part.X,
@@ -230,7 +230,7 @@ def lightgbm(part: Part, validation: Part, leaves: int, rate: float):
         eval_set=[(validation.X, validation.y.astype(int))],
         eval_group=[validation.sizes],
         eval_at=[10],
-        callbacks=[lightgbm.early_stopping(50, verbose=False)],
+        callbacks=[lightgbm.early_stopping(30, verbose=False)],
     )
     return model.predict
 
@@ -239,14 +239,14 @@ def xgboost(part: Part, validation: Part, leaves: int, rate: float):
     import xgboost
 
     model = xgboost.XGBRanker(
-        n_estimators=1000,
+        n_estimators=400,
         max_leaves=leaves,
         grow_policy="lossguide",
         learning_rate=rate,
         tree_method="hist",
         objective="rank:ndcg",
         eval_metric="ndcg@10",
-        early_stopping_rounds=50,
+        early_stopping_rounds=30,
         random_state=0,
     )
     model.fit(
@@ -264,12 +264,12 @@ def catboost(part: Part, validation: Part, leaves: int, rate: float):
     from catboost import CatBoostRanker, Pool
 
     model = CatBoostRanker(
-        iterations=1000,
+        iterations=400,
         depth=4 if leaves == 15 else 6,
         learning_rate=rate,
         loss_function="YetiRank",
         eval_metric="NDCG:top=10",
-        early_stopping_rounds=50,
+        early_stopping_rounds=30,
         random_seed=0,
         verbose=False,
         allow_writing_files=False,
@@ -388,10 +388,8 @@ if __name__ == "__main__":
     names = options.only or (list(DATA) if options.data else ["generated"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = [
-            result
-            for name in names
-            for result in run(name, options.data, options.contestant or list(CONTESTANTS), options.memory)
-        ]
-    if not options.only and not options.contestant:
-        write_results("peers", *found)
+        found = []
+        for name in names:
+            found += run(name, options.data, options.contestant or list(CONTESTANTS), options.memory)
+            if not options.contestant:
+                write_results("peers", *found)

@@ -273,3 +273,14 @@ def test_equal_items_are_found_and_share_a_pivot(numbers, seed):
     factor = factor_kernel(X @ X.T)
     np.testing.assert_allclose(factor.F @ factor.F.T, X @ X.T, atol=1e-12)
     assert factor.pivots[factor.pivot_of].tolist() == first
+
+
+def test_items_close_to_each_other_are_not_one():
+    times = 1.7e9 + 60.0 * np.arange(200)[:, None]
+    factor = factor_kernel(times @ times.T)
+    np.testing.assert_allclose(factor.F @ factor.F.T, times @ times.T, rtol=1e-12)
+    assert len(np.unique(factor.F[:, 0])) > 100
+    points = np.linspace(0, 1, 1000, dtype=np.float32)[:, None]
+    K = Kernel("rbf", 1.0).matrix(points)
+    factor = factor_kernel(K)
+    np.testing.assert_allclose(factor.F @ factor.F.T, K, atol=2e-4)

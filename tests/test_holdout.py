@@ -363,3 +363,18 @@ def test_wrapped_rankers_learn_inside_queries(wrap, routing):
         scale = StandardScaler().fit(X[~test]) if wrap != "search" else FunctionTransformer()
         model = RankRLS(0.5).fit(scale.transform(X[~test]), y[~test], qid=qid[~test])
         np.testing.assert_allclose(found[test], model.predict(scale.transform(X[test])))
+
+
+def test_unsorted_folds_that_are_whole_groups():
+    X, y, _ = make_data(12)
+    folds = [[2, 0, 1], [3, 4, 5], [8, 7, 6], [9, 10, 11]]
+    found = cross_val_predict(RankRLS(), X, y, cv=folds, groups=np.repeat(np.arange(4), 3))
+    np.testing.assert_allclose(found, cross_val_predict(RankRLS(), X, y, cv=folds))
+
+
+def test_folds_of_two_sizes_in_a_global_ranking():
+    X, y, _ = make_data(23)
+    folds = [np.arange(k, 23, 4) for k in range(4)]
+    model = RankRLS(0.5, kernel="rbf")
+    found = cross_val_predict(model, X, y, cv=folds)
+    np.testing.assert_allclose(found, oracles.refit_folds(model, X, y, None, folds))

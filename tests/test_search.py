@@ -192,8 +192,12 @@ def test_the_plot_marks_the_chosen_alpha():
 
 
 @pytest.mark.parametrize("with_queries", [True, False])
-@pytest.mark.parametrize("options", [{}, {"kernel": "rbf"}, {"cost": "unit"}])
-def test_permutations_as_outputs_equal_one_model_each(with_queries, options):
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"kernel": "rbf"}, {"cost": "unit"}, {"kernel": "rbf", "n_basis": 15, "random_state": 0}],
+)
+def test_permutations_as_outputs_equal_one_model_each(with_queries, options, monkeypatch):
+    monkeypatch.setattr("preflearn.model_selection.permutation._OUTPUTS", 2)
     X, y, qid = make_data(40, queries=4)
     qid = qid if with_queries else None
     cv = None if with_queries else [np.arange(0, 20), np.arange(20, 40)]
@@ -262,3 +266,12 @@ def test_permutations_of_refitted_models_keep_groups_out():
     by_refitting = permutation_test(make_pipeline(RLS(1.0)), X, y, **options)
     np.testing.assert_allclose(by_refitting.permuted, by_algebra.permuted)
     assert by_refitting.value == pytest.approx(by_algebra.value)
+
+
+def test_permutations_go_on_where_the_kernel_values_have_too_few_digits(monkeypatch):
+    monkeypatch.setattr("preflearn.model_selection.permutation._OUTPUTS", 8)
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 3)), rng.normal(size=60)
+    model = RankRLS(1e-9, kernel="rbf", gamma=0.05, n_basis=15, random_state=0)
+    result = permutation_test(model, X, y, n_permutations=20, cv=5, random_state=0)
+    assert 0 < result.p_value <= 1 and np.isfinite(result.permuted).all()

@@ -777,3 +777,29 @@ def test_partial_fit_after_a_stream_is_refused():
     assert not hasattr(model, "partial_fit")
     with pytest.raises(ValueError, match="fit_stream"):
         model.partial_fit(*small()[0][:2])
+
+
+def test_a_checkpoint_refuses_what_it_could_not_know_again(tmp_path):
+    from functools import partial
+
+    rng = np.random.default_rng(0)
+    chunk = (rng.normal(size=(20, 3)), rng.normal(size=20), np.arange(20) // 5)
+
+    def plain(a, b):
+        return float(a @ b)
+
+    for kernel in (partial(plain), lambda a, b: float(a @ b)):
+        with pytest.raises(ValueError, match="top level of a module"):
+            RankRLS(kernel=kernel, n_basis=5).fit_stream([chunk], checkpoint=tmp_path / "c")
+    model = RankRLS(kernel="rbf", n_basis=5, random_state=np.random.RandomState(0))
+    with pytest.raises(ValueError, match="random_state is a generator"):
+        model.fit_stream([chunk], checkpoint=tmp_path / "c")
+    assert not (tmp_path / "c").exists()
+
+
+def test_dates_as_labels_can_be_checkpointed(tmp_path):
+    rng = np.random.default_rng(0)
+    days = np.datetime64("2026-01-01") + np.arange(20) // 5
+    chunk = (rng.normal(size=(20, 3)), rng.normal(size=20), days)
+    model = RankRLS().fit_stream([chunk], checkpoint=tmp_path / "c")
+    np.testing.assert_array_equal(model.coef_, RankRLS().fit_stream([chunk]).coef_)

@@ -8,6 +8,7 @@ size and a Cholesky factorisation, n r² + r³ / 3; nothing has the m r² of a t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 
 import numpy as np
 
@@ -38,7 +39,7 @@ class BasisHoldOut(HoldOut):
     comparisons : Comparisons
     intercept : bool
     fallback : callable
-        Makes the routine to use when the system of a fold is too ill conditioned.
+        Makes the routine for these comparisons to use when the system of a fold is too ill conditioned.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class BasisHoldOut(HoldOut):
         comparisons: Comparisons,
         *,
         intercept: bool,
-        fallback: Callable[[], HoldOut],
+        fallback: Callable[[Comparisons], HoldOut],
     ):
         self.comparisons = comparisons
         self.intercept = intercept
@@ -62,6 +63,7 @@ class BasisHoldOut(HoldOut):
         self._c = feature_moment(K_MR, comparisons.target)
         self._leaving = Leaving(comparisons, K_MR, None)
         self._fallback = fallback
+        self._instead: HoldOut | None = None
 
     def predict(
         self,
@@ -70,14 +72,15 @@ class BasisHoldOut(HoldOut):
         *,
         on_fold: Callable[[int], None] | None = None,
     ) -> list[np.ndarray]:
+        if self._instead is not None:
+            return self._instead.predict(folds, alphas, on_fold=on_fold)
         predictions = []
         for number, fold in enumerate(folds):
             try:
                 predictions.append(self._predict_fold(fold, alphas))
             except np.linalg.LinAlgError:
-                self._K = self._B = self._K_RR = np.empty((0, 0))  # their memory is needed
-                self._with_penalty = None
-                return self._fallback().predict(folds, alphas, on_fold=on_fold)
+                self._instead = self._fallback(self.comparisons)
+                return self._instead.predict(folds, alphas, on_fold=on_fold)
             if on_fold is not None:
                 on_fold(number + 1)
         return predictions
@@ -124,6 +127,15 @@ class BasisHoldOut(HoldOut):
         whole = self._with_penalty[1]
         system = subtract_gram(_struck_out(whole, stays), Y, signs)
         return solve_positive_system(system, one_norm(whole.T), rhs)
+
+    def with_targets(self, comparisons: Comparisons) -> HoldOut | None:
+        if self._instead is not None:
+            return self._instead.with_targets(comparisons)
+        other = copy(self)
+        other.comparisons = comparisons
+        other._c = feature_moment(self._K, comparisons.target)
+        other._leaving = self._leaving.with_targets(comparisons)
+        return other
 
     @property
     def largest_eigenvalue(self) -> float:

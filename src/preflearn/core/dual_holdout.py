@@ -17,6 +17,7 @@ place of R, C being the centring.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -72,7 +73,15 @@ class DualHoldOut(HoldOut):
             self._means = Qt.mean(axis=1)
         else:
             self._G = G
+            self._inverses: dict[float, np.ndarray] = {}
         self._centred = bool(getattr(comparisons, "is_one_block", False))
+
+    def with_targets(self, comparisons: Comparisons) -> DualHoldOut:
+        other = copy(self)
+        other.comparisons, other._t = comparisons, comparisons.half_target
+        if self._form is not None:
+            other._projected = self._form.transposed @ other._t
+        return other
 
     @property
     def largest_eigenvalue(self) -> float:
@@ -90,20 +99,32 @@ class DualHoldOut(HoldOut):
         if self._centred and all(fold.shape[0] == 1 for fold in folds):
             return self._predict_singles(folds, alphas)
         removals = [self.comparisons.drop_half(fold) for fold in folds]
-        lambdas = sorted({alpha / removal.scale for removal in removals for alpha in alphas})
-        at = {value: self._resolvent(value) for value in lambdas}
-        predictions = []
-        for number, (fold, removal) in enumerate(zip(folds, removals, strict=True)):
-            one = self._one_block if removal.centred else self._blocks
-            predictions.append(one(fold, removal, [at[alpha / removal.scale] for alpha in alphas]))
-            if on_fold is not None:
-                on_fold(number + 1)
-        return predictions
+        predictions: dict[int, np.ndarray] = {}
+        # Folds of one scale share their λ, and the inverses of another scale are not kept.
+        for scale in sorted({removal.scale for removal in removals}):
+            resolvents = [self._resolvent(alpha / scale) for alpha in alphas]
+            for number, (fold, removal) in enumerate(zip(folds, removals, strict=True)):
+                if removal.scale != scale:
+                    continue
+                one = self._one_block if removal.centred else self._blocks
+                predictions[number] = one(fold, removal, resolvents)
+                if on_fold is not None:
+                    on_fold(len(predictions))
+            del resolvents
+        return [predictions[number] for number in range(len(folds))]
 
     def _resolvent(self, alpha: float) -> _Resolvent:
         if self._form is not None:
             return _TridiagonalResolvent(alpha, self)
         return _ExplicitResolvent(alpha, self)
+
+    def _inverse_at(self, alpha: float) -> np.ndarray:
+        """(G + λ I)⁻¹; two are kept for other targets: folds of a global ranking have mostly one or two sizes."""
+        if alpha not in self._inverses:
+            if len(self._inverses) == 2:
+                self._inverses.pop(next(iter(self._inverses)))
+            self._inverses[alpha] = explicit_resolvent(self._G, alpha)
+        return self._inverses[alpha]
 
     def _blocks(self, fold: np.ndarray, removal: HalfRemoval, resolvents: list[_Resolvent]) -> np.ndarray:
         """Whole queries, parts of queries, or rows of a plain regression."""
@@ -260,7 +281,7 @@ class _TridiagonalResolvent(_Resolvent):
 class _ExplicitResolvent(_Resolvent):
     def __init__(self, alpha: float, owner: DualHoldOut):
         self.alpha = alpha
-        self._R = explicit_resolvent(owner._G, alpha)
+        self._R = owner._inverse_at(alpha)
         self._means = self._R.mean(axis=0)
         self.x = self._R @ owner._t
         self._pulled = np.empty((0, 0)) if owner._pull is None else owner._pull @ self._R

@@ -16,6 +16,7 @@ the remaining rows in the same coordinates instead.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 
 import numpy as np
 import scipy.linalg as la
@@ -93,6 +94,13 @@ class FeatureHoldOut(HoldOut):
         self._leaving_basis = LeavingBasis(factor, basis_indices, self.comparisons.n_rows)
         E = la.solve_triangular(factor.C, self._U, lower=True, trans="T")
         self._E = E / np.linalg.norm(E, axis=1, keepdims=True)
+
+    def with_targets(self, comparisons: Comparisons) -> FeatureHoldOut:
+        other = copy(self)
+        other.comparisons = comparisons
+        other._c = feature_moment(self._Z, comparisons.target)
+        other._leaving = self._leaving.with_targets(comparisons)
+        return other
 
     @property
     def largest_eigenvalue(self) -> float:

@@ -56,6 +56,10 @@ class HoldOut(ABC):
             One array per fold, rows in the order of the fold.
         """
 
+    def with_targets(self, comparisons: Comparisons) -> HoldOut | None:
+        """The same for other targets of the same L, with what was factorised; None where it has to be made anew."""
+        return None
+
     @property
     @abstractmethod
     def largest_eigenvalue(self) -> float:

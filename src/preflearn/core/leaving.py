@@ -6,6 +6,7 @@ L' = scale (L - N diag(σ) Nᵀ) and b' = scale (b - d): what the hold-out routi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 import numpy as np
 
@@ -30,6 +31,12 @@ class Leaving:
         self.mean = Z.mean(axis=0)
         self._Z, self._T = Z, T
         self._queries = getattr(comparisons, "queries", None)
+
+    def with_targets(self, comparisons: Comparisons) -> Leaving:
+        """The same for other targets of the same L."""
+        other = copy(self)
+        other.comparisons = comparisons
+        return other
 
     def is_whole(self, fold: np.ndarray) -> bool:
         """Whether the rows leave with everything that they compare, in a form with a closed half."""

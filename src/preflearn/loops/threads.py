@@ -10,7 +10,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import lru_cache, partial
 from typing import Any
 
@@ -41,15 +41,23 @@ def _pool() -> ThreadPoolExecutor:
 if hasattr(os, "register_at_fork"):
     # Threads do not survive a fork.
     os.register_at_fork(after_in_child=_pool.cache_clear)
+    os.register_at_fork(after_in_child=n_threads.cache_clear)
 
 
 def in_threads(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     """Results of the calls, made side by side; the caller's own thread takes the first."""
-    if len(calls) == 1 or n_threads() == 1 or getattr(_inside, "pool", False):
+    if len(calls) <= 1 or n_threads() == 1 or getattr(_inside, "pool", False):
         return [call() for call in calls]
     others = [_pool().submit(call) for call in calls[1:]]
-    first = calls[0]()
-    return [first, *(future.result() for future in others)]
+    try:
+        first = calls[0]()
+        return [first, *(future.result() for future in others)]
+    except BaseException:
+        # The others write to arrays of the caller: they are not left running.
+        for future in others:
+            future.cancel()
+        wait(others)
+        raise
 
 
 def over_small_ranges(loop: Callable[..., Any], size: int, step: int, *arguments: Any) -> None:

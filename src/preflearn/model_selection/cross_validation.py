@@ -167,8 +167,10 @@ class LearningProblem:
         """Held-out predictions for every alpha, shape (n_alphas, m, v)."""
         self._refuse_parts_of_weighted_queries(folds)
         parts = []
-        machines = machines or self.machines(many_alphas=len(alphas) > 1, n_folds=len(folds.leaving))
-        for task, machine in machines:
+        options: dict[str, Any] = {"many_alphas": len(alphas) > 1, "n_folds": len(folds.leaving)}
+        # One routine at a time, where they are not at hand already.
+        made = machines or ((task, self.hold_out(task, **options)) for task in self.tasks())
+        for task, machine in made:
             predictions = self.predict_folds(task, machine, folds.leaving, alphas, on_fold)
             parts.append(folds.collect(predictions, self.n_rows))
         return np.concatenate(parts, axis=2)
@@ -253,8 +255,8 @@ class LearningProblem:
             return self._few_folds(feature_map, task) if few else self._reduced(feature_map, task)
         if self.kernel.is_linear and (solver == "primal" or self.X.shape[1] <= self.n_rows):
             return FeatureHoldOut(_double(self.X), task, intercept=self.intercept)
-        # A tridiagonal form takes the memory of the kernel, an inverse needs a second matrix, a factor a third.
-        n_matrices = 3.0 if not task.has_half else 1.25 if many_alphas else 2.0
+        # A tridiagonal form takes the memory of the kernel; a factor, or inverses for two sizes of fold, need two more.
+        n_matrices = 1.25 if many_alphas and task.has_half else 3.0
         require_memory(
             int(n_matrices * 8 * self.n_rows**2),
             f"exact cross-validation with the full kernel of {self.n_rows} rows",
@@ -286,7 +288,7 @@ class LearningProblem:
             feature_map.basis_indices_,
             task,
             intercept=self.intercept,
-            fallback=lambda: self._reduced(feature_map, task),
+            fallback=lambda comparisons: self._reduced(feature_map, comparisons),
         )
 
     def _reduced(self, feature_map: NystromMap, task: Comparisons) -> HoldOut:

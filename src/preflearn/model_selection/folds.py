@@ -58,7 +58,7 @@ class Folds:
         kept = []
         place = np.empty(n_rows, dtype=np.int64)
         for test, left, values in zip(self.tests, self.leaving, predictions, strict=True):
-            if left is not test and left.shape[0] != test.shape[0]:
+            if left is not test:
                 place[left] = np.arange(left.shape[0])
                 values = values[:, place[test]]
             kept.append(values)

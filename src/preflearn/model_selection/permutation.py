@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from ..comparisons import Groups, encode_queries
+from ..comparisons import Comparisons, Groups, encode_queries
+from ..core.holdout import HoldOut
 from ..estimators.validation import read_alpha, read_scores
 from ..kernels.functions import n_items
 from ..metrics import concordance
@@ -18,6 +20,9 @@ from .cross_validation import LearningProblem, cross_val_predict, has_closed_for
 from .folds import Folds, read_folds
 from .scoring import compared_within, settle
 from .search import _shuffled_folds
+
+# Permutations that are worked on together: enough for the matrix products, few enough for the cache.
+_OUTPUTS = 128
 
 
 @dataclass(frozen=True)
@@ -92,9 +97,13 @@ def permutation_test(
     queries = encode_queries(qid, n_rows)
     folds = read_folds(_default_cv(cv, qid, groups, n_rows), X, scores, n_rows, qid=qid, groups=groups)
     Y = _permuted(scores[:, 0], queries, int(n_permutations), check_random_state(random_state))
-    f = settle(_held_out(estimator, X, Y, qid, folds, groups, verbose), scores)
-    values = concordance(Y, f, compared_within(folds, queries), per_query=True).values.reshape(-1, Y.shape[1])
-    values = np.nanmean(values, axis=0)
+    within = encode_queries(compared_within(folds, queries), n_rows)
+    values = np.concatenate(
+        [
+            _mean_concordance(Y[:, outputs], settle(f, scores), within)
+            for outputs, f in _held_out(estimator, X, Y, qid, folds, groups, verbose)
+        ]
+    )
     reached = int(np.count_nonzero(values[1:] >= values[0] - 1e-12))
     return PermutationTest(float(values[0]), (1 + reached) / (1 + int(n_permutations)), values[1:])
 
@@ -129,13 +138,32 @@ def _permutations(number: int, size: int, generator: np.random.Generator) -> np.
     return keys.view(np.int64)
 
 
-def _held_out(estimator, X, Y, qid, folds: Folds, groups, verbose) -> np.ndarray:
-    if has_closed_form(estimator):
-        problem = LearningProblem.read(estimator, X, Y, qid)
-        return problem.held_out(folds, [read_alpha(estimator.alpha)])[0]
-    counter = Counter("permutation_test", Y.shape[1], "permutations", verbose)
-    f = np.empty_like(Y)
-    for k in range(Y.shape[1]):
-        f[:, k] = cross_val_predict(estimator, X, Y[:, k], qid=qid, cv=folds.tests, groups=groups)
-        counter(k + 1)
-    return f
+def _mean_concordance(Y: np.ndarray, f: np.ndarray, within: Groups) -> np.ndarray:
+    """The mean over queries for each output."""
+    values = concordance(Y, f, within, per_query=True).values
+    return np.nanmean(values.reshape(-1, Y.shape[1]), axis=0)
+
+
+def _held_out(estimator, X, Y, qid, folds: Folds, groups, verbose) -> Iterator[tuple[slice, np.ndarray]]:
+    """Held-out predictions, some outputs at a time."""
+    if not has_closed_form(estimator):
+        counter = Counter("permutation_test", Y.shape[1], "permutations", verbose)
+        for k in range(Y.shape[1]):
+            f = cross_val_predict(estimator, X, Y[:, k], qid=qid, cv=folds.tests, groups=groups)
+            counter(k + 1)
+            yield slice(k, k + 1), f[:, None]
+        return
+    alpha = [read_alpha(estimator.alpha)]
+    problem = LearningProblem.read(estimator, X, Y[:, 0], qid)
+    machines: list[tuple[Comparisons, HoldOut | None]] = []
+    for start in range(0, Y.shape[1], _OUTPUTS):
+        outputs = slice(start, min(start + _OUTPUTS, Y.shape[1]))
+        problem.scores, problem.single = np.ascontiguousarray(Y[:, outputs]), False
+        tasks = problem.tasks()
+        shared = machines[0][1] if len(machines) == len(tasks) == 1 else None
+        other = None if shared is None else shared.with_targets(tasks[0])
+        if other is not None:
+            machines = [(tasks[0], other)]
+        elif len(tasks) == 1:
+            machines = problem.machines(many_alphas=False, n_folds=len(folds.leaving))
+        yield outputs, problem.held_out(folds, alpha, machines=machines or None)[0]

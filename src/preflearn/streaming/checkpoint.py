@@ -82,7 +82,7 @@ def extend_digest(digest: bytes, X: Any, y: np.ndarray, qid: Any) -> bytes:
         if part.dtype == object:
             found.update(repr(part.tolist()).encode())
         elif part.size:
-            found.update(np.ascontiguousarray(part).data.cast("B"))
+            found.update(np.ascontiguousarray(part).view(np.uint8).data)
     return found.digest()
 
 
@@ -95,12 +95,32 @@ def fingerprint(learner: str, parameters: Mapping[str, Any], n_folds: int) -> di
 
 
 def _as_text(value: Any) -> str:
+    """What tells a parameter from another value of it in another process."""
+    if isinstance(value, (np.random.RandomState, np.random.Generator)):
+        raise ValueError(
+            "A checkpoint must know how the basis was drawn: random_state is a generator, whose state cannot be "
+            "compared with that of another run. Use an int, or leave checkpoint out."
+        )
     if callable(value):
-        return f"{getattr(value, '__module__', '?')}.{getattr(value, '__qualname__', type(value).__name__)}"
+        return _function_as_text(value)
+    if isinstance(value, Mapping):
+        return repr(sorted((str(key), _as_text(one)) for key, one in value.items()))
     if isinstance(value, (list, tuple, np.ndarray)):
         array = np.asarray(value)
         return f"{array.dtype} {array.shape} {blake2b(array.tobytes(), digest_size=16).hexdigest()}"
     return repr(value.item() if isinstance(value, np.generic) else value)
+
+
+def _function_as_text(function: Any) -> str:
+    name = getattr(function, "__qualname__", "")
+    if not name or "<" in name:
+        raise ValueError(
+            f"A checkpoint must know its kernel again: {function!r} is not a function at the top level of a module. "
+            "Give the kernel a name there, with parameters in kernel_params, or leave checkpoint out."
+        )
+    code = getattr(function, "__code__", None)
+    body = b"" if code is None else code.co_code + repr(code.co_consts).encode()
+    return f"{function.__module__}.{name} {blake2b(body, digest_size=8).hexdigest()}"
 
 
 class Checkpoint:

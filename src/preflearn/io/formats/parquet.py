@@ -51,7 +51,8 @@ class ParquetTable:
             if compression:
                 self._unpack(compression, raw)
             try:
-                with ParquetFile(raw) as file:
+                # Read ahead by pyarrow would keep every row group that was read until the end of the file.
+                with ParquetFile(raw, pre_buffer=False) as file:
                     yield file
             except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
                 reason = " ".join(str(error).split()).rstrip(".")
