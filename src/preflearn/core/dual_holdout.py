@@ -27,7 +27,7 @@ import scipy.linalg as la
 
 from ..comparisons import Comparisons, HalfRemoval
 from ..numerics.linalg import inverse_in_place, solve_positive
-from .holdout import HoldOut
+from .holdout import HoldOut, each_fold
 from .tridiagonal import TridiagonalForm
 
 # Columns that are solved for at once where all are needed.
@@ -103,15 +103,23 @@ class DualHoldOut(HoldOut):
         # Folds of one scale share their λ, and the inverses of another scale are not kept.
         for scale in sorted({removal.scale for removal in removals}):
             resolvents = [self._resolvent(alpha / scale) for alpha in alphas]
-            for number, (fold, removal) in enumerate(zip(folds, removals, strict=True)):
-                if removal.scale != scale:
-                    continue
-                one = self._one_block if removal.centred else self._blocks
-                predictions[number] = one(fold, removal, resolvents)
-                if on_fold is not None:
-                    on_fold(len(predictions))
+            mine = [number for number, removal in enumerate(removals) if removal.scale == scale]
+            found = self._with_resolvents(
+                resolvents, [folds[k] for k in mine], [removals[k] for k in mine], on_fold
+            )
+            predictions.update(zip(mine, found, strict=True))
             del resolvents
         return [predictions[number] for number in range(len(folds))]
+
+    def _with_resolvents(self, resolvents, folds, removals, on_fold) -> list[np.ndarray]:
+        one = self._one_block if removals[0].centred else self._blocks
+        if not removals[0].centred:
+            for at in resolvents:
+                _ = at.f  # made once, before threads ask for it
+        sizes = [removal.rows.shape[0] for removal in removals]
+        return each_fold(
+            lambda k: one(folds[k], removals[k], resolvents), sizes, self.comparisons.n_rows, on_fold
+        )
 
     def _resolvent(self, alpha: float) -> _Resolvent:
         if self._form is not None:

@@ -25,7 +25,7 @@ import scipy.sparse as sp
 from ..comparisons import Comparisons, PreferenceComparisons
 from ..numerics.linalg import KernelFactor, add_gram, eigh_in_place, solve_checked
 from .gram import block_rows, feature_gram, feature_moment
-from .holdout import STABLE, HoldOut, rows_outside
+from .holdout import STABLE, HoldOut, each_fold, rows_outside
 from .leaving import Leaving, LeavingBasis
 from .problem import RidgeProblem, primal_problem
 
@@ -121,12 +121,8 @@ class FeatureHoldOut(HoldOut):
             return self._predict_singles(folds, alphas)
         if self._goes_to_the_loop(folds):
             return self._predict_small_queries(folds, alphas)
-        predictions = []
-        for number, fold in enumerate(folds):
-            predictions.append(self._predict_fold(fold, alphas))
-            if on_fold is not None:
-                on_fold(number + 1)
-        return predictions
+        sizes = [fold.shape[0] for fold in folds]
+        return each_fold(lambda k: self._predict_fold(folds[k], alphas), sizes, self._s.shape[0], on_fold)
 
     def predict_without_preferences(
         self, sets: Sequence[np.ndarray], alpha: float, *, on_fold: Callable[[int], None] | None = None

@@ -8,6 +8,7 @@ output, and are equal to training on the remaining rows.
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
@@ -64,6 +65,42 @@ class HoldOut(ABC):
     @abstractmethod
     def largest_eigenvalue(self) -> float:
         """Of the matrix that alpha is added to: it says which alphas matter."""
+
+
+# Matrices of up to this many entries are worked on by one thread each.
+_SMALL_MATRIX = 1 << 20
+
+
+def each_fold(
+    predict: Callable[[int], np.ndarray],
+    sizes: Sequence[int],
+    width: int,
+    on_fold: Callable[[int], None] | None,
+) -> list[np.ndarray]:
+    """The predictions of every fold; small folds are shared out among threads.
+
+    Parameters
+    ----------
+    predict : callable
+        Receives the number of a fold; only reads what it shares with other folds.
+    sizes : sequence of int
+        Rows of each fold.
+    width : int
+        Columns of the arrays that are read for a fold.
+    """
+    from ..loops.threads import with_small_matrices
+
+    done = itertools.count(1)
+
+    def one(number: int) -> np.ndarray:
+        found = predict(number)
+        if on_fold is not None:
+            on_fold(next(done))
+        return found
+
+    if len(sizes) > 1 and max(sizes) * width <= _SMALL_MATRIX:
+        return with_small_matrices(one, len(sizes))
+    return [one(number) for number in range(len(sizes))]
 
 
 def rows_outside(n_rows: int, rows: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from joblib import effective_n_jobs
+from threadpoolctl import ThreadpoolController
 
 
 @lru_cache(maxsize=1)
@@ -44,13 +45,36 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=n_threads.cache_clear)
 
 
+@lru_cache(maxsize=1)
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def with_small_matrices(work: Callable[[int], Any], size: int) -> list[Any]:
+    """``work(0) ... work(size - 1)``, each on matrices too small for the threads of BLAS, which rest meanwhile."""
+    results: list[Any] = [None] * size
+
+    def some(first: int, last: int) -> None:
+        for number in range(first, last):
+            results[number] = work(number)
+
+    with _libraries().limit(limits=1, user_api="blas"):
+        over_small_ranges(some, size, 1)
+    return results
+
+
 def in_threads(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     """Results of the calls, made side by side; the caller's own thread takes the first."""
     if len(calls) <= 1 or n_threads() == 1 or getattr(_inside, "pool", False):
         return [call() for call in calls]
     others = [_pool().submit(call) for call in calls[1:]]
     try:
-        first = calls[0]()
+        # A loop inside the first call would wait behind the others.
+        _inside.pool = True
+        try:
+            first = calls[0]()
+        finally:
+            _inside.pool = False
         return [first, *(future.result() for future in others)]
     except BaseException:
         # The others write to arrays of the caller: they are not left running.

@@ -22,7 +22,7 @@ from .scoring import compared_within, settle
 from .search import _shuffled_folds
 
 # Permutations that are worked on together: enough for the matrix products, few enough for the cache.
-_OUTPUTS = 128
+_OUTPUTS = 256
 
 
 @dataclass(frozen=True)
