@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..comparisons import Comparisons
+from ..core.leaving import LOST_IN_ROUNDING
 from ..core.row_blocks import can_be_blocked
 from ..kernels.basis import choose_basis
 from ..kernels.blocks import DIRECT_KERNELS, KernelBlocks
@@ -17,8 +18,6 @@ from ..kernels.functions import Kernel
 from ..numerics.namespace import Home
 from .linalg import cholesky
 
-# Smallest eigenvalue of K_RR, in roundings of the largest, at which a basis vector can leave the model by algebra.
-_LOST_IN_ROUNDING = 500.0
 _REMEDY = "Use {}, or NumPy arrays (X.cpu().numpy() for a PyTorch tensor)."
 
 
@@ -101,4 +100,4 @@ class DeviceBasis:
             return False
         xp = self.home.xp
         values = xp.linalg.eigvalsh(self.K)
-        return bool(float(values[0]) > _LOST_IN_ROUNDING * self.home.eps * float(values[-1]))
+        return bool(float(values[0]) > LOST_IN_ROUNDING * self.home.eps * float(values[-1]))

@@ -27,7 +27,7 @@ import scipy.linalg as la
 
 from ..comparisons import Comparisons, HalfRemoval
 from ..numerics.linalg import inverse_in_place, solve_positive
-from .holdout import HoldOut, each_fold
+from .holdout import HoldOut, each_fold, intercept_of_rest
 from .tridiagonal import TridiagonalForm
 
 # Columns that are solved for at once where all are needed.
@@ -174,16 +174,11 @@ class DualHoldOut(HoldOut):
             source = -solve_positive(part.block, at.x[fold])
             level = at.mean_f + part.pull(slice(0, 1))[0] @ source
             f = level + (self._t[fold] + source - source.sum(axis=0) / m) / kappa
-            out[k] = f + self._intercept_without(fold, f, level)
+            if self.intercept:
+                y = self.comparisons.scores  # type: ignore[attr-defined]
+                f = f + intercept_of_rest(y, y[fold].sum(axis=0), level, f.sum(axis=0), h)
+            out[k] = f
         return out
-
-    def _intercept_without(self, fold: np.ndarray, f: np.ndarray, level: np.ndarray) -> np.ndarray | float:
-        """Mean of y less mean of f' over the remaining rows; ``level`` is the mean of f' over all rows."""
-        if not self.intercept:
-            return 0.0
-        y = self.comparisons.scores  # type: ignore[attr-defined]
-        m, rest = y.shape[0], y.shape[0] - fold.shape[0]
-        return (y.sum(axis=0) - y[fold].sum(axis=0)) / rest - (m * level - f.sum(axis=0)) / rest
 
     def _predict_singles(self, folds: Sequence[np.ndarray], alphas: Sequence[float]) -> list[np.ndarray]:
         """Leave-one-out of a global ranking, all rows at once."""
@@ -198,7 +193,7 @@ class DualHoldOut(HoldOut):
             level = at.mean_f + at.pull_all()[:, None] * source
             f = level + (self._t + source * (1.0 - 1.0 / m)) / kappa
             if self.intercept:
-                f = f + (y.sum(axis=0) - y) / (m - 1) - (m * level - f) / (m - 1)
+                f = f + intercept_of_rest(y, y, level, f, 1)
             everything[k] = f
         return [everything[:, fold] for fold in folds]
 

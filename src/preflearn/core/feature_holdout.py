@@ -25,7 +25,7 @@ import scipy.sparse as sp
 from ..comparisons import Comparisons, PreferenceComparisons
 from ..numerics.linalg import KernelFactor, add_gram, eigh_in_place, solve_checked
 from .gram import block_rows, feature_gram, feature_moment
-from .holdout import STABLE, HoldOut, each_fold, rows_outside
+from .holdout import STABLE, HoldOut, each_fold, intercept_of_rest, rows_outside
 from .leaving import Leaving, LeavingBasis
 from .problem import RidgeProblem, primal_problem
 
@@ -238,17 +238,13 @@ class FeatureHoldOut(HoldOut):
             f = Z @ w - np.einsum("ij,ij,j->i", Z, columns, D)[:, None] * step
             if self.intercept:
                 mean = self._mean @ w - (columns @ (D * self._mean))[:, None] * step
-                f = f + self._single_intercept(rows, f, mean)
+                y = self.comparisons.scores  # type: ignore[attr-defined]
+                f = f + intercept_of_rest(y, y[rows], mean, f, 1)
             out[k] = f
             for i in np.flatnonzero(left < STABLE):
                 out[k, i] = self._retrain(rows[[i]], [alpha], self._constraints(rows[[i]]))[0]
         ends = np.cumsum([fold.shape[0] for fold in folds])[:-1]
         return np.split(out, ends, axis=1)
-
-    def _single_intercept(self, rows, f, mean) -> np.ndarray:
-        y = self.comparisons.scores  # type: ignore[attr-defined]
-        m = y.shape[0]
-        return (y.sum(axis=0) - y[rows]) / (m - 1) - (m * mean - f) / (m - 1)
 
     # Small whole queries, compiled
 

@@ -103,6 +103,24 @@ def each_fold(
     return [one(number) for number in range(len(sizes))]
 
 
+def intercept_of_rest(
+    y: np.ndarray, y_left: np.ndarray, level: np.ndarray, f_left: np.ndarray, n_left: int
+) -> np.ndarray:
+    """Mean of y less mean of f over the rows that stay.
+
+    Parameters
+    ----------
+    y : ndarray of shape (m, v) or (m,)
+        Of all rows.
+    y_left, f_left : ndarray
+        Sums of y and f over the ``n_left`` rows that leave.
+    level : ndarray
+        The mean of f over all rows.
+    """
+    m = y.shape[0]
+    return (y.sum(axis=0) - y_left - m * level + f_left) / (m - n_left)
+
+
 def rows_outside(n_rows: int, rows: np.ndarray) -> np.ndarray:
     """The other rows, ascending."""
     stays = np.ones(n_rows, dtype=bool)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,13 +23,11 @@ from ..estimators.validation import read_alpha
 from ..kernels.maps import NystromMap
 from ..losses.pairs import RoundedHinge, ScoredPairs, SquaredHinge
 from ..solvers.newton import (
+    MINIMISERS,
     Features,
-    PairLossFit,
     PairObjective,
     Preconditioner,
     RowSample,
-    minimise_hinge,
-    minimise_squared_hinge,
 )
 from ..streaming.labels import KeySet, label_keys
 from ..streaming.recipe import SplitQueryError
@@ -38,10 +35,6 @@ from ..streaming.stream import basis_map
 from .parts import Parts, in_part, require_dask, tree_reduce
 from .squared_losses import _choose_basis, read_part
 
-_SOLVERS: dict[str, Callable[..., PairLossFit]] = {
-    "hinge": minimise_hinge,
-    "squared_hinge": minimise_squared_hinge,
-}
 # Points whose sorted pairs a partition keeps: the line search looks at one beside the present one.
 _POINTS_KEPT = 2
 
@@ -264,7 +257,7 @@ def fit_pair_losses(model: Any, parts: Parts, split_every: int) -> None:
         name = f"{model.loss} over {summary.n_pairs} pairs in {len(parts)} partitions, alpha = {alpha:g}"
         with model._more_stages()(name) as stage:
             fits.append(
-                _SOLVERS[model.loss](
+                MINIMISERS[model.loss](
                     objective, alpha, tol=model.tol, max_iter=model.max_iter, report=stage.iteration
                 )
             )

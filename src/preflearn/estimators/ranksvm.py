@@ -20,11 +20,10 @@ from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.inputs import read_items
 from ..kernels.maps import NystromMap
 from ..losses.pairs import ListedPairs, PairSet, ScoredPairs
-from ..solvers.newton import Features, PairLossFit, fit_hinge, fit_squared_hinge
+from ..solvers.newton import MINIMISERS, Features, PairLossFit, PairObjective
 from .base import KernelModel, RankerMixin
 from .validation import read_alpha, read_pairs, read_per_pair, read_scores
 
-_SOLVERS = {"hinge": fit_hinge, "squared_hinge": fit_squared_hinge}
 _WEIGHTINGS = ("pair", "item", "query")
 
 
@@ -45,7 +44,7 @@ class _PairLossModel(RankerMixin, KernelModel):
     """What RankSVM and RankSVMCV share: options, features, and the attributes of a solution."""
 
     def _read_options(self) -> None:
-        if self.loss not in _SOLVERS:
+        if self.loss not in MINIMISERS:
             raise ValueError(f"loss must be 'hinge' or 'squared_hinge': found {self.loss!r}.")
         if self.weighting not in _WEIGHTINGS:
             raise ValueError(f"weighting must be 'pair', 'item' or 'query': found {self.weighting!r}.")
@@ -83,9 +82,8 @@ class _PairLossModel(RankerMixin, KernelModel):
         self, features: Any, pairs: PairSet, alpha: float, start: np.ndarray | None = None
     ) -> PairLossFit:
         with self._more_stages()(f"{self.loss} over {pairs.n_pairs} pairs, alpha = {alpha:g}") as stage:
-            return _SOLVERS[self.loss](
-                features,
-                pairs,
+            return MINIMISERS[self.loss](
+                PairObjective(features, pairs),
                 alpha,
                 tol=self.tol,
                 max_iter=self.max_iter,

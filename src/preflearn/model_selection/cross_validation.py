@@ -17,6 +17,7 @@ from ..core.basis_holdout import FEW_FOLDS, BasisHoldOut
 from ..core.dual_holdout import DualHoldOut
 from ..core.feature_holdout import FeatureHoldOut
 from ..core.holdout import HoldOut, rows_outside
+from ..core.leaving import LOST_IN_ROUNDING
 from ..core.problem import primal_problem
 from ..estimators.base import SquaredLossModel
 from ..estimators.validation import read_alpha, read_scores
@@ -29,9 +30,6 @@ from ..numerics.namespace import Home, as_host, is_device_array
 from ..solvers.choice import choose_solver
 from ..solvers.progress import Counter
 from .folds import Folds, read_folds
-
-# From a reciprocal condition of K_RR of this many roundings on, six digits are left of what leaves with a basis vector.
-_LOST_IN_ROUNDING = 500.0
 
 
 def cross_val_predict(estimator, X, y, *, qid=None, cv="leave-query-out", groups=None, verbose=0):
@@ -206,7 +204,7 @@ class LearningProblem:
         if is_device_array(self.X):
             return not feature_map.well_conditioned
         factor = feature_map.factor_
-        return bool(factor.reciprocal_condition < _LOST_IN_ROUNDING * np.finfo(factor.C.dtype).eps)
+        return bool(factor.reciprocal_condition < LOST_IN_ROUNDING * np.finfo(factor.C.dtype).eps)
 
     def _refuse_parts_of_weighted_queries(self, folds: Folds) -> None:
         if getattr(self.estimator, "weighting", None) != "query" or self.queries.n_groups == 1:

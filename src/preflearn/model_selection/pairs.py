@@ -8,7 +8,7 @@ import numpy as np
 
 from ..comparisons import PreferenceComparisons, encode_queries
 from ..core.feature_holdout import FeatureHoldOut
-from ..core.holdout import rows_outside
+from ..core.holdout import intercept_of_rest, rows_outside
 from ..core.pair_holdout import (
     dual_pair_system,
     feature_pair_system,
@@ -146,9 +146,7 @@ def _with_intercept(problem: LearningProblem, pairs: np.ndarray, found: np.ndarr
     if not problem.intercept:
         return f
     y = problem.scores[:, 0]
-    m = y.shape[0]
-    means = (y.sum() - y[pairs].sum(axis=1)) / (m - 2) - (m * found[:, 2] - f.sum(axis=1)) / (m - 2)
-    return f + means[:, None]
+    return f + intercept_of_rest(y, y[pairs].sum(axis=1), found[:, 2], f.sum(axis=1), 2)[:, None]
 
 
 def _hold_out_each(problem: LearningProblem, pairs, alpha, groups, verbose) -> np.ndarray:

@@ -393,21 +393,6 @@ class _Newton:
         return s, change, 0.5 * _dot(s, residual - at.gradient)
 
 
-def fit_squared_hinge(
-    matrix: Any,
-    pairs: PairSet,
-    alpha: float,
-    *,
-    tol: float = 1e-4,
-    max_iter: int = 200,
-    start: np.ndarray | None = None,
-    report: Report | None = None,
-) -> PairLossFit:
-    """`minimise_squared_hinge` for features Φ and pairs in memory."""
-    options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "start": start, "report": report}
-    return minimise_squared_hinge(PairObjective(matrix, pairs), alpha, **options)
-
-
 def minimise_squared_hinge(
     objective: PairObjective,
     alpha: float,
@@ -449,21 +434,6 @@ def minimise_squared_hinge(
     return PairLossFit(
         at.weights, at.objective, _gap(at, alpha), norm, n_iter, newton.n_evaluations, converged
     )
-
-
-def fit_hinge(
-    matrix: Any,
-    pairs: PairSet,
-    alpha: float,
-    *,
-    tol: float = 1e-4,
-    max_iter: int = 200,
-    start: np.ndarray | None = None,
-    report: Report | None = None,
-) -> PairLossFit:
-    """`minimise_hinge` for features Φ and pairs in memory."""
-    options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "start": start, "report": report}
-    return minimise_hinge(PairObjective(matrix, pairs), alpha, **options)
 
 
 def minimise_hinge(
@@ -516,6 +486,12 @@ def minimise_hinge(
     norm = float(np.linalg.norm(at.gradient))
     converged = gap <= tol * best
     return PairLossFit(best_weights, best, gap, norm, n_iter, newton.n_evaluations, converged)
+
+
+MINIMISERS: dict[str, Callable[..., PairLossFit]] = {
+    "hinge": minimise_hinge,
+    "squared_hinge": minimise_squared_hinge,
+}
 
 
 def _starting_point(
