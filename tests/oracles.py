@@ -380,7 +380,7 @@ def mean_over_tie_orders(value_of_list, y, scores):
 
 def ndcg_of_list(y, k=None, gain="exponential"):
     def dcg(grades):
-        gains = [2.0**g - 1 if gain == "exponential" else g for g in grades]
+        gains = [np.expm1(np.log(2) * g) if gain == "exponential" else g for g in grades]
         return sum(g / np.log2(position + 2) for position, g in enumerate(gains[:k]))
 
     best = dcg(sorted(y, reverse=True))
@@ -407,7 +407,7 @@ def err_of_list(y, max_grade, k=None):
         return np.nan
     total, reads_on = 0.0, 1.0
     for position, grade in enumerate(y[:k]):
-        stops = (2.0**grade - 1) / 2.0**max_grade
+        stops = np.expm1(np.log(2) * grade) / 2.0**max_grade  # 2^grade - 1
         total += reads_on * stops / (position + 1)
         reads_on *= 1 - stops
     return total

@@ -205,3 +205,30 @@ def test_rows_that_make_no_pair():
 def test_unknown_weighting_is_refused():
     with pytest.raises(ValueError, match="weighting must be"):
         ScoredPairs(np.arange(3.0), one_group(3), "rows")
+
+
+@given(st.integers(1, 1024), st.sampled_from([np.int32, np.float64]), st.integers(0, 2**32 - 1))
+def test_lanes_are_sums_over_the_children_before_and_after(n_children, dtype, seed):
+    from preflearn.loops import lanes
+
+    rng = np.random.default_rng(seed)
+    totals = rng.integers(-50, 50, n_children).astype(dtype)
+    before, after, zero = (lanes.new_lanes(totals) for _ in range(3))
+    for array in (before, after, zero):
+        array[:] = 99  # left over from another node
+        assert array.ctypes.data % 64 == 0
+    lanes.fill_before(before, totals, n_children)
+    lanes.fill_after(after, totals, n_children)
+    lanes.clear(zero, n_children)
+    for child in rng.integers(0, n_children, 20).astype(np.uint32):
+        value = totals.dtype.type(rng.integers(1, 9))
+        lanes.add_after(before, child, n_children, value)
+        lanes.add_before(after, child, n_children, value)
+        totals[child] += value
+
+    def read(array):
+        return [lanes.look_up(array, np.uint32(child)) for child in range(n_children)]
+
+    np.testing.assert_array_equal(read(before), np.cumsum(totals) - totals)
+    np.testing.assert_array_equal(read(after), np.cumsum(totals[::-1])[::-1] - totals)
+    assert not np.any(read(zero))

@@ -12,10 +12,10 @@ and for every row the loops below give, exactly with ties in y and in p,
 **The structure.** Rows lie in *slots*, ordered by query and then by utility. A tree over the slots of a query
 splits each node into up to ``FANOUT`` children, never through a tie in y; the children of a leaf are its tie groups.
 A node holds its rows sorted by p, and one sweep over them settles all pairs of rows from different children: row i
-"asks" once every j with p_j < p_i + margin has "entered". The running sums over the children sit in `lanes`: blocks
-of ``BLOCK`` children with sums inside the block, and one block of sums over whole blocks, so that a row enters with
-two short vector additions and asks with two look-ups. A stable partition then hands the rows, still sorted by p, to
-the children. Two sweeps settle a million distinct utilities, both in memory that the nearest cache holds.
+"asks" once every j with p_j < p_i + margin has "entered". The running sums over the children sit in `lanes`, where a
+row enters with three short vector additions and asks with three look-ups. A stable partition then hands the rows, still
+sorted by p, to the children. Two sweeps settle a million distinct utilities, both in memory that the nearest cache
+holds.
 
 The functions are plain loops on arrays that release the interpreter lock: threads share the nodes of the tree
 and the stretches of one large node.
@@ -26,20 +26,18 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-BLOCK_BITS = 5
-BLOCK = 1 << BLOCK_BITS
-FANOUT = BLOCK * BLOCK
+from .lanes import FANOUT, add_after, add_before, clear, fill_after, fill_before, look_up, new_lanes
+
 INSERTION_SORT = 24
 
 # One row on its way down the tree: prediction, sums gathered so far, either the two counts (statistics of p itself)
-# or the vector v to sum (further products at the same p), which share their place, slot, and child of the present
-# node. One record is one stream of memory for the partition into children: three times as fast as one array per
-# field.
+# or the vector v to sum (further products at the same p), which share their place, and slot. One record is one stream
+# of memory for the partition into children: three times as fast as one array per field.
 ROW = np.dtype(
     {
-        "names": ["p", "q", "v", "c", "d", "slot", "child"],
-        "formats": ["f8", "f8", "f8", "i4", "i4", "i4", "u4"],
-        "offsets": [0, 8, 16, 16, 20, 24, 28],
+        "names": ["p", "q", "v", "c", "d", "slot"],
+        "formats": ["f8", "f8", "f8", "i4", "i4", "i4"],
+        "offsets": [0, 8, 16, 16, 20, 24],
         "itemsize": 32,
     }
 )
@@ -185,75 +183,90 @@ def child_of_slot(group_starts, first_group, end, level, first_bound, n_children
 
 
 @njit(**_OPTIONS)
-def pack_keys(p_bits, members, low, high, index_bits, keys):
+def pack_keys(p_bits, members, low, high, index_bits, placed, keys):
     """Sortable integers for the members low..high: the leading bits of p, then the row.
 
     Sorting plain 64-bit integers is several times faster than sorting indices by float keys. Values that differ
     only in the bits cut off may come out in the wrong order; `mend_order` puts that right. ``p_bits``: the
-    predictions, viewed as int64.
+    predictions, viewed as int64. They are also noted in ``placed``, beside the place of the row: the first random
+    access to memory finds both.
     """
     mask = (np.int64(1) << index_bits) - np.int64(1)
     for k in range(low, high):
         row = np.int64(members[k])
         bits = p_bits[row]
+        placed[row, 0] = bits
         bits ^= (bits >> 63) & np.int64(0x7FFFFFFFFFFFFFFF)
         keys[k] = (bits & ~mask) | row
 
 
 @njit(**_OPTIONS)
-def count_parts(keys, low, high, splitters, numbers):
-    """How many of the keys low..high lie between two neighbouring splitters."""
-    for k in range(low, high):
-        part = 0
-        for splitter in splitters:
-            part += keys[k] >= splitter
-        numbers[part] += 1
+def count_parts(keys, low, high, bounds, numbers):
+    """How many of the keys low..high lie between two neighbouring bounds."""
+    counted = 0
+    for part in range(numbers.shape[0]):
+        beyond, below = bounds[part + 1], 0
+        for key in keys[low:high]:
+            below += key < beyond
+        numbers[part] = below - counted
+        counted = below
 
 
 @njit(**_OPTIONS)
-def move_to_parts(keys, low, high, splitters, places, parted):
-    """Bring the keys between two neighbouring splitters together; ``places``: where the next key of a part goes."""
-    for k in range(low, high):
-        part = 0
-        for splitter in splitters:
-            part += keys[k] >= splitter
-        parted[places[part]] = keys[k]
-        places[part] += 1
+def move_to_parts(keys, low, bounds, numbers, places, parted):
+    """Bring the keys from ``low`` on that lie between two neighbouring bounds together, from their places on.
+
+    One pass for each part, without a branch: every key is written, and stays where it belongs.
+    """
+    for part in range(numbers.shape[0]):
+        least, beyond, k = bounds[part], bounds[part + 1], low
+        place, end = places[part], places[part] + numbers[part]
+        while place < end:
+            key = keys[k]
+            parted[place] = key
+            place += (key >= least) & (key < beyond)
+            k += 1
 
 
 @njit(**_OPTIONS)
-def unpack_keys(p, low, high, index_bits, keys, rows, sorted_p):
-    """Rows in the order of the sorted keys, and their p."""
+def unpack_keys(placed, low, high, index_bits, keys, rows, sorted_bits, slots, children):
+    """Rows in the order of the sorted keys, their p, slot and child of the root."""
     mask = (np.int64(1) << index_bits) - np.int64(1)
     for k in range(low, high):
         row = keys[k] & mask
         rows[k] = row
-        sorted_p[k] = p[row]
+        sorted_bits[k] = placed[row, 0]
+        slots[k] = placed[row, 1] & 0xFFFFFFFF
+        children[k] = placed[row, 1] >> 32
 
 
 @njit(**_OPTIONS)
-def mend_order(low, high, rows, sorted_p):
+def mend_order(low, high, rows, sorted_p, slots, children):
     """Insertion sort of an almost sorted stretch; False when it is too far from sorted to go on."""
     moves_left = 8 * (high - low)
     for k in range(low + 1, high):
         if sorted_p[k] < sorted_p[k - 1]:
-            value, row, place = sorted_p[k], rows[k], k
-            while place > low and sorted_p[place - 1] > value:
-                sorted_p[place], rows[place] = sorted_p[place - 1], rows[place - 1]
-                place -= 1
-            sorted_p[place], rows[place] = value, row
-            moves_left -= k - place
+            value, row, slot, child, to = sorted_p[k], rows[k], slots[k], children[k], k
+            while to > low and sorted_p[to - 1] > value:
+                sorted_p[to], rows[to] = sorted_p[to - 1], rows[to - 1]
+                slots[to], children[to] = slots[to - 1], children[to - 1]
+                to -= 1
+            sorted_p[to], rows[to], slots[to], children[to] = value, row, slot, child
+            moves_left -= k - to
             if moves_left < 0:
                 return False
     return True
 
 
 @njit(**_OPTIONS)
-def sort_queries(p, p_bits, members, begin, end, index_bits, start, stop, keys, rows, sorted_p):
+def sort_queries(
+    p_bits, members, begin, end, index_bits, start, stop, placed, keys, rows, sorted_p, slots, children
+):
     """Sort each of the short queries start..stop by prediction; the first one that failed, or -1."""
+    sorted_bits = sorted_p.view(np.int64)
     for query in range(start, stop):
         low, high = begin[query], end[query]
-        pack_keys(p_bits, members, low, high, index_bits, keys)
+        pack_keys(p_bits, members, low, high, index_bits, placed, keys)
         if high - low <= INSERTION_SORT:
             for k in range(low + 1, high):
                 key, place = keys[k], k
@@ -263,122 +276,28 @@ def sort_queries(p, p_bits, members, begin, end, index_bits, start, stop, keys, 
                 keys[place] = key
         else:
             keys[low:high].sort()
-        unpack_keys(p, low, high, index_bits, keys, rows, sorted_p)
-        if not mend_order(low, high, rows, sorted_p):
+        unpack_keys(placed, low, high, index_bits, keys, rows, sorted_bits, slots, children)
+        if not mend_order(low, high, rows, sorted_p, slots, children):
             return query
     return -1
-
-
-# ---------------------------------------------------------------- running sums over the children of a node
-#
-# lanes[1 + b, k]: sum over the children of block b that come before (or after) child k of the block;
-# lanes[0, b]: sum over all children of the blocks before (or after) block b.
-#
-# Children are unsigned numbers, which need no test for indices that count from the end.
-#
-# The loops run over the whole block, with a zero for the children that get nothing: two vector additions without a
-# branch. The bound of the loop is read from the array and masked because a constant would be unrolled into scalar
-# additions, and the compiler would otherwise prepare for a remainder.
-
-
-@njit(**_OPTIONS)
-def new_lanes(like):
-    return np.zeros((1 + BLOCK, BLOCK), like.dtype)
-
-
-@njit(**_OPTIONS)
-def look_up(lanes, child):
-    block, place = child >> np.uint32(BLOCK_BITS), child & np.uint32(BLOCK - 1)
-    return lanes[np.uint32(0), block] + lanes[block + np.uint32(1), place]
-
-
-@njit(**_OPTIONS)
-def add_before(lanes, child, n_blocks, value):
-    """Add the value of a row of ``child`` to the sums of all children before it."""
-    nothing = value - value
-    block, place = np.int32(child >> BLOCK_BITS), np.int32(child & (BLOCK - 1))
-    width = lanes.shape[1] & -BLOCK
-    for k in range(width):
-        lanes[1 + block, k] += value if np.int32(k) < place else nothing
-    if n_blocks > 1:
-        for k in range(width):
-            lanes[0, k] += value if np.int32(k) < block else nothing
-
-
-@njit(**_OPTIONS)
-def subtract_after(lanes, child, n_blocks, value):
-    """Subtract the value of a row of ``child`` from the sums of all children after it."""
-    nothing = value - value
-    block, place = np.int32(child >> BLOCK_BITS), np.int32(child & (BLOCK - 1))
-    width = lanes.shape[1] & -BLOCK
-    for k in range(width):
-        lanes[1 + block, k] -= value if np.int32(k) > place else nothing
-    if n_blocks > 1:
-        for k in range(width):
-            lanes[0, k] -= value if np.int32(k) > block else nothing
-
-
-@njit(**_OPTIONS)
-def fill_before(lanes, totals, n_children):
-    """Sums over the children before each one, from the totals of the children."""
-    over_blocks = totals[0] - totals[0]
-    for block in range(-(-n_children // BLOCK)):
-        lanes[0, block] = over_blocks
-        inside = over_blocks - over_blocks
-        for k in range(BLOCK):
-            lanes[1 + block, k] = inside
-            if block * BLOCK + k < n_children:
-                inside += totals[block * BLOCK + k]
-        over_blocks += inside
-
-
-@njit(**_OPTIONS)
-def fill_after(lanes, totals, n_children):
-    """Sums over the children after each one, from the totals of the children."""
-    over_blocks = totals[0] - totals[0]
-    for block in range(-(-n_children // BLOCK) - 1, -1, -1):
-        lanes[0, block] = over_blocks
-        inside = over_blocks - over_blocks
-        for k in range(BLOCK - 1, -1, -1):
-            lanes[1 + block, k] = inside
-            if block * BLOCK + k < n_children:
-                inside += totals[block * BLOCK + k]
-        over_blocks += inside
 
 
 # ---------------------------------------------------------------- one node: sweep and partition
 
 
 @njit(**_OPTIONS)
-def look_up_places(order, place_of, low, high, slots, children):
-    """Slots of the sorted rows low..high, and the child of the root that owns each."""
+def gather(v, order, low, high, sorted_v):
+    """v in the order of the sorted rows low..high."""
     for k in range(low, high):
-        place = place_of[order[k]]
-        slots[k] = place & 0xFFFFFFFF
-        children[k] = place >> 32
+        sorted_v[k] = v[order[k]]
 
 
 @njit(**_OPTIONS)
-def load_rows(order, sorted_p, slots, children, v, want, low, high, rows):
-    """Records of the sorted rows low..high, nothing gathered yet."""
-    for k in range(low, high):
-        rows[k].p = sorted_p[k]
-        rows[k].q = 0.0
-        rows[k].slot = slots[k]
-        rows[k].child = children[k]
-        if want == SUMS:
-            rows[k].v = v[order[k]]
-        else:
-            rows[k].c = 0
-            rows[k].d = 0
-
-
-@njit(**_OPTIONS)
-def first_not_below(rows, low, high, threshold):
-    """First place in low..high whose p is not below the threshold."""
+def first_not_below(p, low, high, threshold):
+    """First place in low..high of the sorted p that is not below the threshold."""
     while low < high:
         middle = (low + high) // 2
-        if rows[middle].p < threshold:
+        if p[middle] < threshold:
             low = middle + 1
         else:
             high = middle
@@ -386,63 +305,66 @@ def first_not_below(rows, low, high, threshold):
 
 
 @njit(**_OPTIONS)
-def find_children(child_of, rows, low, high):
-    """Note the child of each row of a node below the root."""
+def read_records(records, child_of, p, v, slots, children, low, high):
+    """The arrays of a node below the root for its records low..high."""
     for k in range(low, high):
-        rows[k].child = child_of[rows[k].slot]
+        p[k] = records[k].p
+        v[k] = records[k].v
+        slots[k] = records[k].slot
+        children[k] = child_of[records[k].slot]
 
 
 @njit(**_OPTIONS)
-def child_totals(rows, low, high, want, totals, numbers):
-    """Add up the sums and numbers of rows of each child over low..high."""
-    if want == SUMS:
-        for k in range(low, high):
-            numbers[rows[k].child] += 1
-            totals[rows[k].child] += rows[k].v
-    elif want == COUNTS_AND_SUMS:
-        for k in range(low, high):
-            numbers[rows[k].child] += 1
-            totals[rows[k].child] += rows[k].p
-    else:
-        for k in range(low, high):
-            numbers[rows[k].child] += 1
+def child_totals(v, children, low, high, want, totals, numbers):
+    """Add up the sums of v and the numbers of rows of each child over low..high."""
+    for k in range(low, high):
+        numbers[children[k]] += 1
+        if want != COUNTS:
+            totals[children[k]] += v[k]
 
 
 @njit(**_OPTIONS)
-def sweep(rows, low, high, entering, last, n_children, margin, want, entered, above, n_above, below, n_below):
+def sweep(
+    p, v, children, low, high, entering, last, n_children, margin, want, c, d, q, entered,
+    above, n_above, below, n_below,
+):  # fmt: skip
     """Settle the pairs between children for the rows low..high that ask and the rows that enter meanwhile.
 
     ``above`` sums over the entered rows of the children after each child, ``below`` over the rows of the children
     before it that have not asked yet; ``n_above``, ``n_below`` are their numbers. Rows from ``entering`` to ``last``
-    enter; what they gather goes to ``entered``, because another thread may be asking for the same row.
+    enter, and gather ``d`` and ``entered``; asking rows gather ``c`` and ``q``: another thread may have the same row.
     """
-    n_blocks, one = -(-n_children // BLOCK), np.int32(1)
+    one = np.int32(1)
     for i in range(low, high):
-        threshold = rows[i].p + margin
-        while entering < last and rows[entering].p < threshold:
-            child = rows[entering].child
+        threshold = p[i] + margin
+        while entering < last and p[entering] < threshold:
+            child = children[entering]
             if want != SUMS:
-                rows[entering].d += look_up(n_below, child)
-                add_before(n_above, child, n_blocks, one)
+                d[entering] = look_up(n_below, child)
+                add_before(n_above, child, n_children, one)
             if want != COUNTS:
                 entered[entering] = look_up(below, child)
-                add_before(above, child, n_blocks, rows[entering].v if want == SUMS else rows[entering].p)
+                add_before(above, child, n_children, v[entering])
             entering += 1
-        child = rows[i].child
+        child = children[i]
         if want != SUMS:
-            rows[i].c += look_up(n_above, child)
-            subtract_after(n_below, child, n_blocks, one)
+            c[i] = look_up(n_above, child)
+            add_after(n_below, child, n_children, -one)
         if want != COUNTS:
-            rows[i].q += look_up(above, child)
-            subtract_after(below, child, n_blocks, rows[i].v if want == SUMS else rows[i].p)
+            q[i] = look_up(above, child)
+            add_after(below, child, n_children, -v[i])
     # Rows that nobody let in violate no pair as the better row.
-    entered[entering:last] = 0.0
+    if want != SUMS:
+        d[entering:last] = 0
+    if want != COUNTS:
+        entered[entering:last] = 0.0
 
 
 @njit(**_OPTIONS)
 def sweep_stretch(
-    rows, low, high, entering, last, n_children, margin, want, entered, before, n_before, ahead, n_ahead
-):
+    p, v, children, low, high, entering, last, n_children, margin, want, c, d, q, entered,
+    before, n_before, ahead, n_ahead,
+):  # fmt: skip
     """`sweep` over one stretch of a large node.
 
     Per child: ``before`` and ``n_before`` total the rows that entered before the stretch, ``ahead`` and ``n_ahead``
@@ -454,54 +376,73 @@ def sweep_stretch(
     fill_after(n_above, n_before, n_children)
     fill_before(below, ahead, n_children)
     fill_before(n_below, n_ahead, n_children)
-    state = (entered, above, n_above, below, n_below)
-    sweep(rows, low, high, entering, last, n_children, margin, want, *state)
+    rows, gathered, state = (p, v, children), (c, d, q, entered), (above, n_above, below, n_below)
+    sweep(*rows, low, high, entering, last, n_children, margin, want, *gathered, *state)
 
 
 @njit(**_OPTIONS)
-def partition(source, target, entered, want, low, high, places):
-    """Move the rows low..high to their children, in order; ``places[k]``: where the next row of child k goes."""
+def partition(p, v, slots, children, c, d, q, entered, carried, want, low, high, places, records):
+    """Move the rows low..high to their children, in order; ``places[k]``: where the next row of child k goes.
+
+    ``carried``: the records that brought them here, with what they gathered before; empty at the root.
+    """
+    below_root = carried.shape[0] > 0
     for k in range(low, high):
-        child = source[k].child
-        place = places[child]
-        places[child] = place + 1
-        target[place].p = source[k].p
-        target[place].q = source[k].q + entered[k] if want != COUNTS else 0.0
-        target[place].v = source[k].v  # the two counts where there are any: they share the place
-        target[place].slot = source[k].slot
+        place = places[children[k]]
+        places[children[k]] = place + 1
+        records[place].p = p[k]
+        records[place].slot = slots[k]
+        if want != COUNTS:
+            records[place].q = q[k] + entered[k] + (carried[k].q if below_root else 0.0)
+        if want == SUMS:
+            records[place].v = v[k]
+        else:
+            records[place].c = c[k] + (carried[k].c if below_root else 0)
+            records[place].d = d[k] + (carried[k].d if below_root else 0)
 
 
 @njit(**_OPTIONS)
-def write_out(rows, low, high, settled):
-    """What the rows low..high gathered, to their slots: near each other, as the rows of the data are not."""
+def write_out_leaf(slots, c, d, q, entered, carried, want, low, high, settled):
+    """What the rows low..high of a leaf gathered, to their slots: near each other, as the rows of the data are not."""
+    below_root = carried.shape[0] > 0
     for k in range(low, high):
-        slot = rows[k].slot
-        settled[slot].q = rows[k].q
-        settled[slot].c = rows[k].c
-        settled[slot].d = rows[k].d
+        slot = slots[k]
+        if want != COUNTS:
+            settled[slot].q = q[k] + entered[k] + (carried[k].q if below_root else 0.0)
+        if want != SUMS:
+            settled[slot].c = c[k] + (carried[k].c if below_root else 0)
+            settled[slot].d = d[k] + (carried[k].d if below_root else 0)
 
 
 @njit(**_OPTIONS)
-def write_out_leaf(rows, entered, want, low, high, settled):
-    """`write_out` for rows that have just been swept."""
-    if want != COUNTS:
-        for k in range(low, high):
-            rows[k].q += entered[k]
-    write_out(rows, low, high, settled)
+def write_out(records, low, high, settled):
+    """The same for records whose child is one tie group: nothing is left to gather."""
+    for k in range(low, high):
+        slot = records[k].slot
+        settled[slot].q = records[k].q
+        settled[slot].c = records[k].c
+        settled[slot].d = records[k].d
 
 
 # ---------------------------------------------------------------- whole subtrees
 
 
 @njit(**_OPTIONS)
-def settle_subtrees(nodes, tree, children, even, odd, entered, margin, want, settled):
-    """Settle every pair below the given nodes, whose rows lie in the buffer of their level."""
+def settle_subtrees(
+    nodes, tree, child_of_slots, p, v, slots, children, c, d, q, entered, records, margin, want, settled
+):
+    """Settle every pair below the given nodes: queries in the arrays of sorted rows, or nodes below in the records."""
     begin, end, level, first_bound, n_children, bounds, child = tree
     totals, numbers = np.empty(FANOUT), np.empty(FANOUT, np.int32)
     above, below = new_lanes(totals), new_lanes(totals)
     n_above, n_below = new_lanes(numbers), new_lanes(numbers)
     places = np.empty(FANOUT, np.int64)
-    stack = np.empty(children.shape[0] * FANOUT + 1, np.int64)
+    stack = np.empty(child_of_slots.shape[0] * FANOUT + 1, np.int64)
+    # The arrays of a node below the root: few enough rows for the nearest caches.
+    own = FANOUT
+    own_p, own_v, own_q, own_entered = np.empty(own), np.empty(own), np.empty(own), np.empty(own)
+    own_slots, own_c, own_d = np.empty(own, np.int32), np.empty(own, np.int32), np.empty(own, np.int32)
+    own_children = np.empty(own, np.uint16)
     for top in nodes:
         stack[0] = top
         depth = 1
@@ -509,45 +450,74 @@ def settle_subtrees(nodes, tree, children, even, odd, entered, margin, want, set
             depth -= 1
             node = stack[depth]
             low, high = begin[node], end[node]
-            if level[node] % 2 == 0:
-                source, target = even, odd
-            else:
-                source, target = odd, even
-            child_of = children[level[node]]
+            n = high - low
+            child_of = child_of_slots[level[node]]
             width = np.int64(child_of[high - 1]) + 1
+            if level[node] == 0:
+                rows = (p[low:high], v[low:high], slots[low:high], children[low:high])
+                gathered = (c[low:high], d[low:high], q[low:high], entered[low:high])
+                carried = records[:0]
+            else:
+                if n > own:
+                    own = n
+                    own_p, own_v, own_q, own_entered = (
+                        np.empty(own),
+                        np.empty(own),
+                        np.empty(own),
+                        np.empty(own),
+                    )
+                    own_slots, own_children = np.empty(own, np.int32), np.empty(own, np.uint16)
+                    own_c, own_d = np.empty(own, np.int32), np.empty(own, np.int32)
+                rows = (own_p[:n], own_v[:n], own_slots[:n], own_children[:n])
+                gathered = (own_c[:n], own_d[:n], own_q[:n], own_entered[:n])
+                carried = records[low:high]
+                read_records(carried, child_of, *rows, 0, n)
+            in_p, in_v, in_slots, in_children = rows
+            if want == COUNTS_AND_SUMS:
+                in_v = in_p
             totals[:width] = 0.0
             numbers[:width] = 0
-            if level[node] > 0:
-                find_children(child_of, source, low, high)
-            child_totals(source, low, high, want, totals, numbers)
+            child_totals(in_v, in_children, 0, n, want, totals, numbers)
             if want != SUMS:
-                n_above[:] = 0
+                clear(n_above, width)
                 fill_before(n_below, numbers, width)
             if want != COUNTS:
-                above[:] = 0.0
+                clear(above, width)
                 fill_before(below, totals, width)
-            state = (entered, above, n_above, below, n_below)
-            sweep(source, low, high, low, high, width, margin, want, *state)
+            state = (above, n_above, below, n_below)
+            sweep(in_p, in_v, in_children, 0, n, 0, n, width, margin, want, *gathered, *state)
             if n_children[node] == 0:
-                write_out_leaf(source, entered, want, low, high, settled)
+                write_out_leaf(in_slots, *gathered, carried, want, 0, n, settled)
                 continue
             first = first_bound[node]
             for k in range(width):
                 places[k] = bounds[first + k]
-            partition(source, target, entered, want, low, high, places)
+            if level[node] > 0:
+                carried = carried.copy()
+            partition(in_p, in_v, in_slots, in_children, *gathered, carried, want, 0, n, places, records)
             for k in range(width):
                 if child[first + k] >= 0:
                     stack[depth] = child[first + k]
                     depth += 1
                 else:
-                    write_out(target, bounds[first + k], bounds[first + k + 1], settled)
+                    write_out(records, bounds[first + k], bounds[first + k + 1], settled)
 
 
 # ---------------------------------------------------------------- back to the rows
 
 
 @njit(**_OPTIONS)
-def finish_counts(settled, slot_of, weight, p, low, high, worse, better, laplacian_p):
+def finish_counts(settled, slot_of, weight, low, high, worse, better):
+    """Weighted counts of the rows low..high."""
+    for row in range(low, high):
+        w = weight[row] if weight.shape[0] else 1.0
+        slot = slot_of[row]
+        worse[row] = w * settled[slot].c
+        better[row] = w * settled[slot].d
+
+
+@njit(**_OPTIONS)
+def finish_counts_and_sums(settled, slot_of, weight, p, low, high, worse, better, laplacian_p):
     """Weighted counts and L p of the rows low..high."""
     for row in range(low, high):
         w = weight[row] if weight.shape[0] else 1.0

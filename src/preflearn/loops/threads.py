@@ -50,17 +50,15 @@ def _libraries() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+def blas_at_rest() -> Any:
+    """A context in which BLAS works in the thread that calls it, and nowhere else."""
+    return _libraries().limit(limits=1, user_api="blas")
+
+
 def with_small_matrices(work: Callable[[int], Any], size: int) -> list[Any]:
     """``work(0) ... work(size - 1)``, each on matrices too small for the threads of BLAS, which rest meanwhile."""
-    results: list[Any] = [None] * size
-
-    def some(first: int, last: int) -> None:
-        for number in range(first, last):
-            results[number] = work(number)
-
-    with _libraries().limit(limits=1, user_api="blas"):
-        over_small_ranges(some, size, 1)
-    return results
+    with blas_at_rest():
+        return in_turns(work, [(number,) for number in range(size)])
 
 
 def in_threads(calls: Sequence[Callable[[], Any]]) -> list[Any]:
@@ -84,18 +82,28 @@ def in_threads(calls: Sequence[Callable[[], Any]]) -> list[Any]:
         raise
 
 
+def in_turns(function: Callable[..., Any], calls: Sequence[tuple], n: int | None = None) -> list[Any]:
+    """Results of the function for each tuple of arguments, each taken by the first of ``n`` threads that is free."""
+    results: list[Any] = [None] * len(calls)
+    turns = iter(range(len(calls)))
+
+    def work() -> None:
+        for turn in turns:
+            results[turn] = function(*calls[turn])
+
+    in_threads([work] * min(n or n_threads(), len(calls)))
+    return results
+
+
 def over_small_ranges(loop: Callable[..., Any], size: int, step: int, *arguments: Any) -> None:
-    """The same over ranges of ``step``, each taken by the first thread that is free.
+    """The same over ranges of ``step``.
 
     For loops that follow a matrix product: the threads of BLAS stay awake for a while and slow one of ours down.
     """
-    starts = iter(range(0, size, step))
-
-    def work() -> None:
-        for first in starts:
-            loop(*arguments, first, min(first + step, size))
-
-    in_threads([work] * min(n_threads(), -(-size // step)))
+    in_turns(
+        lambda first: loop(*arguments, first, min(first + step, size)),
+        [(first,) for first in range(0, size, step)],
+    )
 
 
 def over_ranges(

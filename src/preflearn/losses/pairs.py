@@ -21,14 +21,14 @@ distinct scores there are; `ListedPairs` (given pairs) in O(l). Neither makes a 
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import joblib
 import numpy as np
 
 from ..comparisons.grouping import Groups, one_group
+from ..loops.threads import in_turns
+from ..loops.threads import n_threads as processors
 
 # Queries longer than this are sorted by NumPy one at a time, shorter ones by compiled loops over many queries.
 _LONG_QUERY = 8192
@@ -59,7 +59,7 @@ class Violations(Protocol):
     better: np.ndarray
 
     def laplacian(self, v: np.ndarray) -> np.ndarray:
-        """L v for the Laplacian L of the violating pairs, shape (m,)."""
+        """L v for the Laplacian L of the violating pairs, shape (m,); a new array unless v is p."""
         ...
 
 
@@ -81,17 +81,24 @@ def hinge(violations: Violations) -> tuple[float, np.ndarray]:
     Equations (4.12) and (4.13) of Airola, "Kernel-based ranking" (PhD thesis, University of Turku, 2011).
     """
     slope = violations.worse - violations.better
-    return float(violations.margin * violations.worse.sum() + slope @ violations.p), slope
+    return float(violations.margin * violations.worse.sum() + _dot(slope, violations.p)), slope
 
 
 def squared_hinge(violations: Violations) -> tuple[float, np.ndarray]:
     """Sum of the squared hinge losses and its gradient 2 (L p - μ b) with respect to the predictions."""
-    linear, slope = hinge(violations)
-    gradient = violations.margin * slope + violations.laplacian(violations.p)
-    value = violations.margin * linear + float(gradient @ violations.p)
+    linear, gradient = hinge(violations)
+    # In place: memory that is touched for the first time costs more than the arithmetic.
+    gradient *= violations.margin
+    gradient += violations.laplacian(violations.p)
+    value = violations.margin * linear + _dot(gradient, violations.p)
     gradient *= 2.0
     # Rounding can leave a tiny negative number where no pair is violated.
     return max(value, 0.0), gradient
+
+
+def _dot(a: np.ndarray, b: np.ndarray) -> float:
+    """aᵀb without BLAS, whose threads would then be in the way of ours."""
+    return float(np.einsum("i,i->", a, b))
 
 
 class SquaredHinge:
@@ -114,7 +121,8 @@ class SquaredHinge:
 
     def curvature(self, v: np.ndarray) -> np.ndarray:
         """Hessian with respect to the predictions times v."""
-        return 2.0 * self._violations.laplacian(v)
+        product = self._violations.laplacian(v)
+        return np.multiply(product, 2.0, out=None if v is self._violations.p else product)
 
 
 class RoundedHinge:
@@ -203,15 +211,17 @@ class _ListedViolations:
     weight: np.ndarray
 
     def __post_init__(self) -> None:
-        self.worse = np.bincount(self.worse_rows, self.weight, minlength=self.p.shape[0])
-        self.better = np.bincount(self.better_rows, self.weight, minlength=self.p.shape[0])
+        # Without pairs np.bincount gives whole numbers.
+        m = self.p.shape[0]
+        self.worse = np.bincount(self.worse_rows, self.weight, minlength=m).astype(float, copy=False)
+        self.better = np.bincount(self.better_rows, self.weight, minlength=m).astype(float, copy=False)
 
     def laplacian(self, v: np.ndarray) -> np.ndarray:
         pull = self.weight * (v[self.better_rows] - v[self.worse_rows])
         m = v.shape[0]
-        return np.bincount(self.better_rows, pull, minlength=m) - np.bincount(
-            self.worse_rows, pull, minlength=m
-        )
+        product = np.bincount(self.better_rows, pull, minlength=m).astype(float, copy=False)
+        product -= np.bincount(self.worse_rows, pull, minlength=m)
+        return product
 
 
 class ListedPairs:
@@ -306,7 +316,7 @@ class ScoredPairs:
         tie_starts = np.append(np.flatnonzero(new_tie), n_slots)
         query_ties = np.searchsorted(tie_starts, np.append(np.flatnonzero(new_query), n_slots))
         self._weigh(rows, tie_starts, query_ties, weighting)
-        self._plan(tie_starts, query_ties, max(1, n_threads or joblib.cpu_count()))
+        self._plan(tie_starts, query_ties, max(1, n_threads or processors()))
 
     def _weigh(
         self, rows: np.ndarray, tie_starts: np.ndarray, query_ties: np.ndarray, weighting: str
@@ -334,24 +344,25 @@ class ScoredPairs:
         self._children = np.zeros((int(level.max(initial=0)) + 1, n_slots + 1), np.uint16)
         layout = (level, first_bound, n_children, bounds)
         loops.child_of_slot(tie_starts, first_group, end, *layout, self._children)
-        # Slot and child of the root in one number: one access to memory finds both.
-        self._place_of = self._children[0][self._slot_of].astype(np.int64)
-        self._place_of <<= 32
-        self._place_of += self._slot_of
+        # Per row the bits of its prediction, and its place: child of the root (upper half) and slot.
+        self._placed = np.zeros((self.n_rows, 2), np.int64)
+        self._placed[:, 1] = self._children[0][self._slot_of]
+        self._placed[:, 1] <<= 32
+        self._placed[:, 1] += self._slot_of
         self._query_begin, self._query_end = begin[:n_queries], end[:n_queries]
         sizes = self._query_end - self._query_begin
         self._long = np.flatnonzero(sizes > _LONG_QUERY)
         self._short_runs = _runs_of_rows(sizes, self._long)
         self._index_bits = max(self.n_rows - 1, 1).bit_length()
-        self._n_threads = n_threads
-        self._pool = ThreadPoolExecutor(n_threads) if n_threads > 1 and n_slots > _PIECE else None
+        self._n_threads = n_threads if n_slots > _PIECE else 1
         self._large, self._pieces = self._divide(n_queries)
-        self._even, self._odd = np.empty(n_slots, loops.ROW), np.empty(n_slots, loops.ROW)
+        self._records = np.empty(n_slots, loops.ROW)
         self._settled = np.zeros(n_slots + 1, loops.SETTLED)
         self._keys = np.empty(n_slots, np.int64)
         self._order = np.empty(n_slots, np.int32)
         self._sorted_p = np.empty(n_slots)
         self._slots, self._root_children = np.empty(n_slots, np.int32), np.empty(n_slots, np.uint16)
+        self._gathered = self._new_gathered(n_slots)
         self._sorted_for: np.ndarray | None = None
 
     def _divide(self, n_queries: int) -> tuple[list[int], list[np.ndarray]]:
@@ -361,7 +372,7 @@ class ScoredPairs:
         stack = list(range(n_queries))
         while stack:
             node = stack.pop()
-            if self._pool is not None and end[node] - begin[node] > _LARGE_NODE:
+            if self._n_threads > 1 and end[node] - begin[node] > _LARGE_NODE:
                 large.append(node)
                 children = child[first_bound[node] : first_bound[node] + n_children[node]]
                 stack.extend(int(c) for c in children if c >= 0)
@@ -384,9 +395,9 @@ class ScoredPairs:
         loops = self._loops
         self._sort(p)
         self._settle(p, margin, loops.COUNTS_AND_SUMS)
-        worse, better, product = (np.empty(self.n_rows) for _ in range(3))
+        worse, better, product = np.empty((3, self.n_rows))
         self._map(
-            lambda low, high: loops.finish_counts(
+            lambda low, high: loops.finish_counts_and_sums(
                 self._settled, self._slot_of, self._weight, p, low, high, worse, better, product
             ),
             *self._stretches(0, self.n_rows),
@@ -398,10 +409,10 @@ class ScoredPairs:
         loops = self._loops
         self._sort(p)
         self._settle(p, margin, loops.COUNTS)
-        worse, better, unused = (np.empty(self.n_rows) for _ in range(3))
+        worse, better = np.empty((2, self.n_rows))
         self._map(
             lambda low, high: loops.finish_counts(
-                self._settled, self._slot_of, self._weight, p, low, high, worse, better, unused
+                self._settled, self._slot_of, self._weight, low, high, worse, better
             ),
             *self._stretches(0, self.n_rows),
         )
@@ -425,14 +436,11 @@ class ScoredPairs:
 
     def _map(self, function: Any, *columns: Any) -> list[Any]:
         """Call a function that runs compiled loops once per row of arguments, in threads when there are several."""
-        calls = list(zip(*columns, strict=True))
-        if self._pool is None or len(calls) < 2:
-            return [function(*arguments) for arguments in calls]
-        return list(self._pool.map(lambda arguments: function(*arguments), calls))
+        return in_turns(function, list(zip(*columns, strict=True)), self._n_threads)
 
     def _stretches(self, low: int, high: int) -> tuple[np.ndarray, np.ndarray]:
         """Cut low..high into one stretch per thread."""
-        n = self._n_threads if self._pool is not None and high - low > _PIECE else 1
+        n = self._n_threads if high - low > _PIECE else 1
         cuts = np.linspace(low, high, n + 1).astype(np.int64)
         return cuts[:-1], cuts[1:]
 
@@ -446,31 +454,26 @@ class ScoredPairs:
         for query in self._long:
             self._sort_long(p, int(query))
         self._map(lambda run: self._sort_short(p, *run), self._short_runs)
-        places = (self._slots, self._root_children)
-        self._map(
-            lambda low, high: self._loops.look_up_places(self._order, self._place_of, low, high, *places),
-            *self._stretches(0, self._members.shape[0]),
-        )
 
     def _sort_long(self, p: np.ndarray, query: int) -> None:
         """Sort one query: each thread sorts the rows whose prediction lies in its range."""
         loops, bits = self._loops, p.view(np.int64)
         first, last = int(self._query_begin[query]), int(self._query_end[query])
         lows, highs = self._stretches(first, last)
-        self._map(
-            lambda low, high: loops.pack_keys(bits, self._members, low, high, self._index_bits, self._keys),
-            lows,
-            highs,
-        )
+        packed = (self._index_bits, self._placed, self._keys)
+        self._map(lambda low, high: loops.pack_keys(bits, self._members, low, high, *packed), lows, highs)
         keys, edges = self._keys, [first, last]
         if lows.shape[0] > 1:
             keys, edges = self._part_keys(lows, highs)
-        rows = (keys, self._order, self._sorted_p)
 
         def sort_part(low: int, high: int) -> bool:
             keys[low:high].sort()
-            loops.unpack_keys(p, low, high, self._index_bits, *rows)
-            return loops.mend_order(low, high, self._order, self._sorted_p)
+            places = (self._slots, self._root_children)
+            sorted_bits = self._sorted_p.view(np.int64)
+            loops.unpack_keys(
+                self._placed, low, high, self._index_bits, keys, self._order, sorted_bits, *places
+            )
+            return loops.mend_order(low, high, self._order, self._sorted_p, *places)
 
         if not all(self._map(sort_part, edges[:-1], edges[1:])):
             self._sort_plainly(p, query)
@@ -479,27 +482,29 @@ class ScoredPairs:
         """The keys of the stretches in one part per thread, smallest first, and the edges of the parts."""
         loops, first, last = self._loops, int(lows[0]), int(highs[-1])
         sample = np.sort(self._keys[first : last : (last - first) // _KEY_SAMPLE + 1])
-        n = lows.shape[0]
+        n, whole = lows.shape[0], np.iinfo(np.int64)
         # Equal leading bits stay in one part, where `mend_order` sees them.
         splitters = sample[np.arange(1, n) * sample.shape[0] // n] >> self._index_bits << self._index_bits
+        bounds = np.concatenate([[whole.min], splitters, [whole.max]])
         numbers = np.zeros((n, n), np.int64)
-        self._map(lambda a, b, of: loops.count_parts(self._keys, a, b, splitters, of), lows, highs, numbers)
+        self._map(lambda a, b, of: loops.count_parts(self._keys, a, b, bounds, of), lows, highs, numbers)
         edges = first + np.append(0, np.cumsum(numbers.sum(axis=0)))
         places = edges[:-1] + _sums_up_to(numbers)[:-1]
         # The records of rows are not in use before the sort is done.
-        parted = self._odd.view(np.int64)[: self._keys.shape[0]]
+        parted = self._records.view(np.int64)[: self._keys.shape[0]]
         self._map(
-            lambda a, b, to: loops.move_to_parts(self._keys, a, b, splitters, to, parted), lows, highs, places
+            lambda a, of, to: loops.move_to_parts(self._keys, a, bounds, of, to, parted),
+            lows,
+            numbers,
+            places,
         )
         return parted, edges.tolist()
 
     def _sort_short(self, p: np.ndarray, start: int, stop: int) -> None:
         queries = (self._query_begin, self._query_end, self._index_bits)
-        rows = (self._keys, self._order, self._sorted_p)
+        rows = (self._placed, self._keys, self._order, self._sorted_p, self._slots, self._root_children)
         while start < stop:
-            failed = self._loops.sort_queries(
-                p, p.view(np.int64), self._members, *queries, start, stop, *rows
-            )
+            failed = self._loops.sort_queries(p.view(np.int64), self._members, *queries, start, stop, *rows)
             if failed < 0:
                 return
             self._sort_plainly(p, failed)
@@ -512,43 +517,61 @@ class ScoredPairs:
         rows = rows[np.argsort(p[rows], kind="stable")]
         self._order[low:high] = rows
         self._sorted_p[low:high] = p[rows]
+        self._slots[low:high] = self._slot_of[rows]
+        self._root_children[low:high] = self._children[0][self._slots[low:high]]
+
+    @staticmethod
+    def _new_gathered(size: int) -> tuple[np.ndarray, ...]:
+        """Room for what rows gather at one node: c, d, and the sums on asking and on entering."""
+        return np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size), np.empty(size)
 
     def _settle(self, v: np.ndarray, margin: float, want: int) -> None:
         """c, d and Q(v) per slot, for the order that `_sort` left."""
         loops = self._loops
-        # The keys are free between two sorts; their memory holds what rows gather on entering.
-        entered = self._keys.view(np.float64)
-        rows = (self._order, self._sorted_p, self._slots, self._root_children)
-        self._map(
-            lambda low, high: loops.load_rows(*rows, v, want, low, high, self._even),
-            *self._stretches(0, self._members.shape[0]),
-        )
+        sorted_v = self._sorted_p
+        if want == loops.SUMS:
+            # The keys are free between two sorts.
+            sorted_v = self._keys.view(np.float64)
+            self._map(
+                lambda low, high: loops.gather(v, self._order, low, high, sorted_v),
+                *self._stretches(0, self._members.shape[0]),
+            )
+        rows = (self._sorted_p, sorted_v, self._slots, self._root_children)
         for node in self._large:
-            self._settle_large(node, margin, want, entered)
-        layout = (self._tree, self._children, self._even, self._odd, entered)
+            self._settle_large(node, rows, margin, want)
+        layout = (self._tree, self._children, *rows, *self._gathered, self._records)
         self._map(
             lambda nodes: loops.settle_subtrees(nodes, *layout, margin, want, self._settled), self._pieces
         )
 
-    def _settle_large(self, node: int, margin: float, want: int, entered: np.ndarray) -> None:
+    def _settle_large(self, node: int, rows: tuple[np.ndarray, ...], margin: float, want: int) -> None:
         """One node, cut into stretches whose state at the start follows from the totals of those before."""
         loops = self._loops
         begin, end, level, first_bound, n_children, bounds, child = self._tree
         low, high, first = int(begin[node]), int(end[node]), int(first_bound[node])
         child_of = self._children[level[node]]
         width = int(child_of[high - 1]) + 1
-        source, target = (self._even, self._odd) if level[node] % 2 == 0 else (self._odd, self._even)
-        lows, highs = self._stretches(low, high)
+        lows, highs = self._stretches(0, high - low)
+        if level[node] == 0:
+            p, v, slots, children = (array[low:high] for array in rows)
+            gathered = tuple(array[low:high] for array in self._gathered)
+            carried = self._records[:0]
+        else:
+            carried = self._records[low:high]
+            p, v, slots, children = (np.empty(high - low, array.dtype) for array in rows)
+            gathered = self._new_gathered(high - low)
+            self._map(
+                lambda a, b: loops.read_records(carried, child_of, p, v, slots, children, a, b), lows, highs
+            )
+            v = p if want == loops.COUNTS_AND_SUMS else v
         # What has entered before a stretch asks is what its predecessor's last row let in.
-        edges = [loops.first_not_below(source, low, high, source["p"][k - 1] + margin) for k in lows[1:]]
-        entry = [low, *edges, high]
-        if level[node] > 0:
-            self._map(lambda a, b: loops.find_children(child_of, source, a, b), lows, highs)
+        edges = [loops.first_not_below(p, 0, high - low, p[k - 1] + margin) for k in lows[1:]]
+        entry = [0, *edges, high - low]
         cuts = np.unique([*lows, *entry])
         totals = np.zeros((cuts.shape[0] - 1, width))
         numbers = np.zeros((cuts.shape[0] - 1, width), np.int32)
         self._map(
-            lambda a, b, *sums: loops.child_totals(source, a, b, want, *sums),
+            lambda a, b, *sums: loops.child_totals(v, children, a, b, want, *sums),
             cuts[:-1],
             cuts[1:],
             totals,
@@ -560,29 +583,27 @@ class ScoredPairs:
         n_ahead = _sums_up_to(numbers[::-1])[::-1][at_low]
 
         def settle(t: int) -> None:
-            state = (entered, before[t], n_before[t], ahead[t], n_ahead[t])
-            loops.sweep_stretch(
-                source, lows[t], highs[t], entry[t], entry[t + 1], width, margin, want, *state
-            )
+            stretch = (lows[t], highs[t], entry[t], entry[t + 1], width, margin, want)
+            state = (before[t], n_before[t], ahead[t], n_ahead[t])
+            loops.sweep_stretch(p, v, children, *stretch, *gathered, *state)
 
         self._map(settle, range(lows.shape[0]))
         if n_children[node] == 0:
             self._map(
-                lambda a, b: loops.write_out_leaf(source, entered, want, a, b, self._settled),
+                lambda a, b: loops.write_out_leaf(slots, *gathered, carried, want, a, b, self._settled),
                 lows,
                 highs,
             )
             return
         places = bounds[first : first + width] + _sums_up_to(numbers)[at_low]
-        self._map(
-            lambda a, b, to: loops.partition(source, target, entered, want, a, b, to), lows, highs, places
-        )
-        children = bounds[first : first + width + 1]
+        moved = (p, v, slots, children, *gathered, carried.copy(), want)
+        self._map(lambda a, b, to: loops.partition(*moved, a, b, to, self._records), lows, highs, places)
+        edges_of = bounds[first : first + width + 1]
         alone = np.flatnonzero(child[first : first + width] < 0)
         self._map(
-            lambda a, b: loops.write_out(target, a, b, self._settled),
-            children[alone],
-            children[alone + 1],
+            lambda a, b: loops.write_out(self._records, a, b, self._settled),
+            edges_of[alone],
+            edges_of[alone + 1],
         )
 
 

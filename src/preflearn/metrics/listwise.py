@@ -101,7 +101,7 @@ def ndcg(
                 f'gain="exponential" is 2**y - 1: found y = {gains.max():g}, which is not a grade. '
                 'Use gain="linear" or grades such as 0 to 4.'
             )
-        gains = np.exp2(gains) - 1.0
+        gains = np.expm1(np.log(2.0) * gains)  # small grades keep their digits
     else:
         gains = gains / max(gains.max(), 1.0)  # the sum of very large grades must not overflow
     longest = min(int(rows.queries.counts.max()), _positions(k, rows))
@@ -302,7 +302,8 @@ def err(
             f"max_grade must be at least the largest grade: found {max_grade:g} and y = {largest:g}."
         )
     top = largest if max_grade is None else float(max_grade)
-    stop = np.exp2(rows.y[:, 0] - top) - np.exp2(-top)
+    # (2^y - 1) / 2^top: small grades keep their digits, large ones do not overflow.
+    stop = -np.expm1(-np.log(2.0) * rows.y[:, 0]) * np.exp2(rows.y[:, 0] - top)
     values = _value_of_lists(expected_reciprocal_rank, rows, stop, _positions(k, rows))
     values[~_any_in_query(rows, rows.y[:, 0] > 0.0)] = np.nan
     return _finished("err", rows, values, no_relevant, per_query)

@@ -42,6 +42,8 @@ _SAMPLE_ROWS, _SAMPLE_PER_FEATURE = 10_000, 5
 _WIDEST_DENSE = 6_000
 # How many times faster a matrix product runs per operation than a matrix-vector product.
 _PRODUCT_SPEED = 8
+# Entries of Φ that a thread should at least have to multiply.
+_BLOCK_ENTRIES = 1 << 18
 _MAX_CG = 500
 _ARMIJO = 1e-4
 # The narrowest rounding of the hinge: differences of two squared hinges lose their digits below.
@@ -103,11 +105,33 @@ class Features:
 
     def forward(self, w: np.ndarray) -> np.ndarray:
         """Φ w."""
-        return np.asarray(self.matrix @ w.astype(self.matrix.dtype, copy=False), dtype=np.float64)
+        w = w.astype(self.matrix.dtype, copy=False)
+        if sp.issparse(self.matrix):
+            return np.asarray(self.matrix @ w, dtype=np.float64)
+        product = np.empty(self.n_rows, self.matrix.dtype)
+
+        def some(first: int, last: int) -> None:
+            np.matmul(self.matrix[first:last], w, out=product[first:last])
+
+        self._in_blocks(some)
+        return product.astype(np.float64, copy=False)
 
     def backward(self, u: np.ndarray) -> np.ndarray:
         """Φᵀ u."""
-        return np.asarray(self._transpose @ u.astype(self.matrix.dtype, copy=False), dtype=np.float64)
+        u = u.astype(self.matrix.dtype, copy=False)
+        if sp.issparse(self.matrix):
+            return np.asarray(self._transpose @ u, dtype=np.float64)
+        # Not `@`, which holds the interpreter lock here.
+        parts = self._in_blocks(lambda first, last: np.dot(u[first:last], self.matrix[first:last]))
+        return np.asarray(np.sum(parts, axis=0, dtype=np.float64))
+
+    def _in_blocks(self, product: Callable[[int, int], Any]) -> list[Any]:
+        """A product of blocks of rows, one per thread of ours: those of BLAS would keep the processors busy waiting
+        for more, while the loops over pairs want them."""
+        from ..loops.threads import blas_at_rest, over_ranges
+
+        with blas_at_rest():
+            return over_ranges(product, self.n_rows, least=1 + _BLOCK_ENTRIES // max(1, self.n_features))
 
     def rows(self, rows: np.ndarray) -> np.ndarray:
         """Some rows as a dense float64 array."""
@@ -340,7 +364,7 @@ class _Newton:
         length = 1.0
         for trial in range(30):
             weights = at.weights + length * direction
-            predictions = at.predictions + length * change
+            predictions = at.predictions + (change if length == 1.0 else length * change)
             loss = loss_at(predictions)
             self.n_evaluations += 1
             objective = loss.value + self.alpha * _dot(weights, weights)
@@ -369,6 +393,7 @@ class _Newton:
         """Preconditioned conjugate gradients: s, Φ s and the promised decrease -(∇Jᵀs + sᵀHs / 2)."""
         objective, loss, precondition = self.objective, at.loss, self.preconditioner.solve
         s, change = np.zeros_like(at.weights), np.zeros_like(at.predictions)
+        scaled = np.empty_like(change)
         residual = -at.gradient
         z = precondition(residual)
         direction = z.copy()
@@ -383,7 +408,7 @@ class _Newton:
                 break
             length = rz / curvature
             s += length * direction
-            change += length * along
+            change += np.multiply(along, length, out=scaled)
             residual -= length * product
             z = precondition(residual)
             rz, last = _dot(residual, z), rz
