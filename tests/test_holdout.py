@@ -18,9 +18,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import oracles
-from preflearn import RLS, RankRLS
+from preflearn import RLS, RLSCV, RankRLS, RankRLSCV
 from preflearn.core.feature_holdout import FeatureHoldOut
-from preflearn.model_selection import QueryKFold, cross_val_predict, cross_validation
+from preflearn.model_selection import (
+    QueryKFold,
+    cross_val_predict,
+    cross_validation,
+    leave_pair_out_tally,
+    permutation_test,
+)
 from preflearn.model_selection.cross_validation import LearningProblem
 from preflearn.model_selection.folds import Folds, read_folds
 from strategies import ranking_problems
@@ -276,12 +282,56 @@ def test_any_other_estimator_is_refitted():
     assert len(np.unique(scores)) > 2  # decision values, not classes
 
 
-def test_small_queries_in_the_compiled_loop_equal_the_general_form(monkeypatch):
+@pytest.mark.parametrize("n_alphas", [1, 8, 15])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_small_queries_in_the_compiled_loop_equal_the_general_form(monkeypatch, n_alphas, order):
     X, y, qid = make_data(200, n=8, queries=40)
-    model = RankRLS(0.1, ties="exclude")
-    fast = cross_val_predict(model, X, np.round(y), qid=qid)
+    alphas = 2.0 ** np.arange(-n_alphas, n_alphas, 2)
+    folds = read_folds("leave-query-out", X, y, 200, qid=qid)
+
+    def held_out():
+        problem = LearningProblem.read(RankRLS(ties="exclude"), np.array(X, order=order), np.round(y), qid)
+        machine = problem.hold_out(problem.tasks()[0], many_alphas=True)
+        first = np.concatenate(machine.predict(folds.leaving, alphas), axis=1)
+        machine.predict([np.arange(7)], alphas)  # part of the queries, which needs more than the loop does
+        again = np.concatenate(machine.predict(folds.leaving, alphas), axis=1)
+        np.testing.assert_allclose(again, first, rtol=1e-9, atol=1e-9)
+        return first
+
+    fast = held_out()
     monkeypatch.setattr(FeatureHoldOut, "_goes_to_the_loop", lambda self, folds: False)
-    np.testing.assert_allclose(cross_val_predict(model, X, np.round(y), qid=qid), fast, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(held_out(), fast, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        RLS(),
+        RLS(fit_intercept=False),
+        RLS(fit_intercept=False, kernel="rbf", n_basis=9, random_state=0),
+        RankRLS(),
+        RankRLS(ties="exclude"),
+        RankRLS(kernel="rbf"),
+        RankRLS(kernel="rbf", n_basis=9, random_state=0),
+    ],
+    ids=str,
+)
+def test_what_belongs_to_the_caller_is_not_modified(model):
+    X, y, qid = make_data(40, queries=8)
+    y = np.round(y)
+    mine = [X.copy(), y.copy(), qid.copy()]
+    for cv in ("leave-one-out", 5, "leave-query-out"):
+        keys = {"qid": qid} if cv == "leave-query-out" else {}
+        cross_val_predict(model, X, y, cv=cv, **keys)
+    leave_pair_out_tally(model, X, y)
+    permutation_test(model, X, y, n_permutations=9, random_state=0)
+    search = RLSCV if isinstance(model, RLS) else RankRLSCV
+    options = {name: value for name, value in model.get_params().items() if name in search().get_params()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        search(**options).fit(X, y)
+    for before, after in zip(mine, (X, y, qid), strict=True):
+        np.testing.assert_array_equal(after, before)
 
 
 def test_unstable_folds_are_trained_anew(monkeypatch):

@@ -17,20 +17,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.linalg as la
 import scipy.sparse as sp
 
 from ..comparisons import Comparisons, PreferenceComparisons
+from ..loops.threads import blas_at_rest
 from ..numerics.linalg import KernelFactor, add_gram, eigh_in_place, solve_checked
 from .gram import block_rows, feature_gram, feature_moment
 from .holdout import STABLE, HoldOut, each_fold, intercept_of_rest, rows_outside
-from .leaving import Leaving, LeavingBasis
+from .leaving import Leaving, LeavingBasis, are_whole
 from .problem import RidgeProblem, primal_problem
 
 # Folds of whole queries up to this many rows go to the compiled loop.
 _SMALL_FOLD = 64
+# Features of up to this many entries are worked on without the threads of BLAS, which would keep the loop waiting.
+_FEW_ENTRIES = 1 << 20
 # Weights of comparisons without a closed half have no bound; what a heavy one leaves behind needs more digits.
 _STABLE_WITHOUT_HALF = 1e-5
 
@@ -51,7 +56,8 @@ class FeatureHoldOut(HoldOut):
 
     Notes
     -----
-    O(m n²) once, then O(n k²) for a fold of k lost comparisons and an alpha. Two arrays of the size of Φ.
+    O(m n²) once, then O(n k²) for a fold of k lost comparisons and an alpha. Two arrays of the size of Φ, one where all
+    folds are small whole queries.
     """
 
     def __init__(
@@ -65,30 +71,60 @@ class FeatureHoldOut(HoldOut):
     ):
         self.comparisons = comparisons
         self.intercept = intercept
-        T = comparisons.half(features) if comparisons.has_half and not sp.issparse(features) else None
-        width = features.shape[1]
-        # Only the lower triangle is filled from T, and only that is read.
-        A = (
-            feature_gram(features, comparisons).astype(np.float64, copy=False)
-            if T is None
-            else add_gram(np.zeros((width, width), order="F"), T, T)
+        self._features = features
+        self._half = (
+            comparisons.half(features) if comparisons.has_half and not sp.issparse(features) else None
         )
-        values, self._U = eigh_in_place(A)
-        self._s = np.maximum(values, 0.0)
-        self._c = self._U.T @ feature_moment(features, comparisons.target)
-        self._Z = np.ascontiguousarray(features @ self._U)
-        if T is not None:
-            _rotate_in_place(T, self._U)
-        elif comparisons.has_half:
-            T = comparisons.half(self._Z)
-        self._T = T
-        self._leaving = Leaving(comparisons, self._Z, T)
+        # The half of a plain regression is the features themselves, which belong to the caller.
+        self._half_is_own, self._half_is_rotated = self._half is not features, False
+        width = features.shape[1]
+        # Only the lower triangle is filled from the half, and only that is read.
+        with blas_at_rest(features.shape[0] * width <= _FEW_ENTRIES):
+            A = (
+                feature_gram(features, comparisons).astype(np.float64, copy=False)
+                if self._half is None
+                else add_gram(np.zeros((width, width), order="F"), self._half, self._half)
+            )
+            values, self._U = eigh_in_place(A)
+            self._s = np.maximum(values, 0.0)
+            self._c = self._U.T @ feature_moment(features, comparisons.target)
         self._least_condition = STABLE if comparisons.has_half else _STABLE_WITHOUT_HALF
-        self._mean = self._leaving.mean
         self._leaving_basis: LeavingBasis | None = None
         if factor is not None:
             assert basis_indices is not None
             self._set_basis(factor, basis_indices)
+
+    # Z = Φ U and T = S Z, made when a fold needs more of them than a few rows at a time.
+
+    @cached_property
+    def _Z(self) -> np.ndarray:
+        Z = np.ascontiguousarray(self._features @ self._U)
+        self._features = None
+        return Z
+
+    @cached_property
+    def _T(self) -> np.ndarray | None:
+        if not self.comparisons.has_half:
+            return None
+        if self._half is None or not self._half_is_own:
+            return self.comparisons.half(self._Z)
+        _rotate_in_place(self._half, self._U)
+        self._half_is_rotated = True
+        return self._half
+
+    def _half_and_features(self) -> tuple[Any, Any, np.ndarray]:
+        """T and Z, or what becomes T and Z when rotated, and the rotation."""
+        if self._features is None or self._half is None or self._half_is_rotated:
+            return self._T, self._Z, np.empty((0, 0))
+        return self._half, self._features, self._U
+
+    @cached_property
+    def _leaving(self) -> Leaving:
+        return Leaving(self.comparisons, self._Z, self._T)
+
+    @property
+    def _mean(self) -> np.ndarray:
+        return self._leaving.mean
 
     def _set_basis(self, factor: KernelFactor, basis_indices: np.ndarray) -> None:
         self._leaving_basis = LeavingBasis(factor, basis_indices, self.comparisons.n_rows)
@@ -96,10 +132,11 @@ class FeatureHoldOut(HoldOut):
         self._E = E / np.linalg.norm(E, axis=1, keepdims=True)
 
     def with_targets(self, comparisons: Comparisons) -> FeatureHoldOut:
+        leaving = self._leaving.with_targets(comparisons)
         other = copy(self)
         other.comparisons = comparisons
         other._c = feature_moment(self._Z, comparisons.target)
-        other._leaving = self._leaving.with_targets(comparisons)
+        other._leaving = leaving
         return other
 
     @property
@@ -122,6 +159,7 @@ class FeatureHoldOut(HoldOut):
         if self._goes_to_the_loop(folds):
             return self._predict_small_queries(folds, alphas)
         sizes = [fold.shape[0] for fold in folds]
+        _ = self._leaving  # made once, before threads ask for it
         return each_fold(lambda k: self._predict_fold(folds[k], alphas), sizes, self._s.shape[0], on_fold)
 
     def predict_without_preferences(
@@ -253,7 +291,7 @@ class FeatureHoldOut(HoldOut):
             self._leaving_basis is None
             and self._c.shape[1] == 1
             and max(fold.shape[0] for fold in folds) <= min(_SMALL_FOLD, self._s.shape[0])
-            and self._leaving.are_whole(folds)
+            and are_whole(self.comparisons, folds)
         )
 
     def _predict_small_queries(
@@ -261,13 +299,12 @@ class FeatureHoldOut(HoldOut):
     ) -> list[np.ndarray]:
         from ..loops.holdout import leave_blocks_out
 
-        assert self._T is not None
         rows = np.concatenate(folds)
         starts = np.concatenate([[0], np.cumsum([fold.shape[0] for fold in folds])])
         D = 1.0 / (self._s[None, :] + np.asarray(alphas)[:, None])
         w = D * self._c[:, 0]
-        residual = self.comparisons.half_target[:, 0] - w @ self._T.T
-        out, stable = leave_blocks_out(self._T, self._Z, rows, starts, D, residual, w @ self._Z.T, STABLE)
+        t = self.comparisons.half_target[:, 0]
+        out, stable = leave_blocks_out(*self._half_and_features(), rows, starts, D, w, t, STABLE)
         for k, number in zip(*np.nonzero(~stable), strict=True):
             part = slice(starts[number], starts[number + 1])
             fold = folds[number]

@@ -44,22 +44,7 @@ class Leaving:
 
     def is_whole(self, fold: np.ndarray) -> bool:
         """Whether the rows leave with everything that they compare, in a form with a closed half."""
-        return self.are_whole([fold])
-
-    def are_whole(self, folds: Sequence[np.ndarray]) -> bool:
-        """The same of several folds at once."""
-        if not self.comparisons.has_half:
-            return False
-        if self._queries is None:
-            return True  # plain regression
-        if self._queries.n_groups == 1:
-            return False
-        sizes = np.array([fold.shape[0] for fold in folds])
-        touched = np.repeat(np.arange(len(folds)), sizes) * self._queries.n_groups
-        touched = np.unique(touched + self._queries.codes[np.concatenate(folds)])
-        owner, query = np.divmod(touched, self._queries.n_groups)
-        rows = np.bincount(owner, weights=self._queries.counts[query], minlength=len(folds))
-        return bool((rows == sizes).all())
+        return are_whole(self.comparisons, [fold])
 
     def n_columns(self, fold: np.ndarray) -> int:
         """At most so many columns has N; a fold of whole queries, and a row of a global ranking, one per row."""
@@ -88,6 +73,27 @@ class Leaving:
         """Mean of y less mean of f over the rows that stay; ``level`` is the mean of f over all rows."""
         y = self.comparisons.scores  # type: ignore[attr-defined]
         return intercept_of_rest(y, y[fold].sum(axis=0), level, f.sum(axis=0), fold.shape[0])
+
+
+def are_whole(comparisons: Comparisons, folds: Sequence[np.ndarray]) -> bool:
+    """Whether the rows of every fold leave with everything that they compare, in a form with a closed half."""
+    if not comparisons.has_half:
+        return False
+    queries = getattr(comparisons, "queries", None)
+    if queries is None:
+        return True  # plain regression
+    if queries.n_groups == 1:
+        return False
+    sizes = np.array([fold.shape[0] for fold in folds])
+    touched = np.repeat(np.arange(len(folds)), sizes) * queries.n_groups
+    touched += queries.codes[np.concatenate(folds)]
+    # Mostly the rows of a query stand together, and no sort is needed.
+    ends = np.flatnonzero(np.append(touched[1:] != touched[:-1], True))
+    if (np.diff(ends, prepend=-1) == queries.counts[touched[ends] % queries.n_groups]).all():
+        return True
+    owner, query = np.divmod(np.unique(touched), queries.n_groups)
+    rows = np.bincount(owner, weights=queries.counts[query], minlength=len(folds))
+    return bool((rows == sizes).all())
 
 
 class LeavingBasis:

@@ -5,25 +5,30 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .threads import over_ranges, over_small_ranges
+from .threads import blas_at_rest, over_ranges, over_small_ranges
+from .vectors import multiply, subtract_products
+
+# So many alphas are factorised side by side: the processor's vectors are filled whatever the size of a block.
+_LANES = 8
+_multiply, _subtract_products = multiply(_LANES), subtract_products(_LANES)
 
 
-def leave_blocks_out(T, Z, rows, starts, D, residual, f, threshold):
+def leave_blocks_out(half, features, rotation, rows, starts, D, w, t, threshold):
     """Held-out predictions for blocks U of rows and every alpha.
 
-    e = (I - T_U D T_Uᵀ)⁻¹ residual_U by Cholesky, then f_U - Z_U D T_Uᵀ e.
+    With T and Z the rows of half and features, rotated, e = (I - T_U D T_Uᵀ)⁻¹ (t - T w)_U by Cholesky, and then
+    Z_U (w - D T_Uᵀ e).
 
     Parameters
     ----------
-    T, Z : float64 arrays of shape (m, r)
-        S Z and Z.
+    half, features : float64 arrays of shape (m, r)
+    rotation : float64 array of shape (r, r), or (0, 0) for none
     rows : int64 array
         The rows of all blocks, one block after the other.
     starts : int64 array of shape (n_blocks + 1,)
         Where each block begins in ``rows``.
-    D : float64 array of shape (n_alphas, r)
-    residual, f : float64 arrays of shape (n_alphas, m)
-        t - T w and Z w.
+    D, w : float64 arrays of shape (n_alphas, r)
+    t : float64 array of shape (m,)
     threshold : float
         Smallest pivot that counts as stable.
 
@@ -31,68 +36,85 @@ def leave_blocks_out(T, Z, rows, starts, D, residual, f, threshold):
     -------
     out : (n_alphas, len(rows)), stable : bool (n_alphas, n_blocks)
     """
+    n_blocks = starts.shape[0] - 1
     out = np.empty((D.shape[0], rows.shape[0]))
-    stable = np.ones((D.shape[0], starts.shape[0] - 1), dtype=np.bool_)
-    arguments = (T, Z, rows, starts, D, residual, f, threshold, out, stable)
-    over_small_ranges(_leave_blocks_out, starts.shape[0] - 1, 8, *arguments)
+    stable = np.ones((D.shape[0], n_blocks), dtype=np.bool_)
+    at_once = max(1, _ROWS_AT_ONCE * n_blocks // rows.shape[0])
+    arrays = (np.ascontiguousarray(V) for V in (half, features, rotation))
+    data = (*arrays, rows, starts, D, w, t, threshold, out, stable)
+    with blas_at_rest():
+        over_small_ranges(_leave_blocks_out, n_blocks, at_once, *data)
     return out, stable
 
 
-# So many alphas are factorised side by side: the processor's vectors are filled whatever the size of a block.
-_LANES = 8
+# Rows that are rotated together: few enough for the nearest caches.
+_ROWS_AT_ONCE = 320
+
+
+@njit(cache=True, nogil=True)
+def _rotated_rows(V, rotation, rows):
+    """The rows of V times the rotation, and four rows of zeros, so that products may be taken four at a time."""
+    n, r = rows.shape[0], V.shape[1]
+    taken = np.empty((n, r))
+    for i in range(n):
+        for c in range(r):
+            taken[i, c] = V[rows[i], c]
+    out = np.zeros((n + 4, r))
+    if rotation.shape[0] > 0:
+        np.dot(taken, rotation, out[:n])
+    else:
+        out[:n] = taken
+    return out
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def _leave_blocks_out(T, Z, rows, starts, D, residual, f, threshold, out, stable, first_block, last_block):
+def _leave_blocks_out(
+    half, features, rotation, rows, starts, D, w, t, threshold, out, stable, first_block, last_block
+):
     n_alphas, r = D.shape
     largest = 0
     for b in range(first_block, last_block):
         largest = max(largest, starts[b + 1] - starts[b])
-    # Four rows of zeros follow a block, so that products may be taken four at a time.
-    block = np.zeros((largest + 4, r))
+    these = rows[starts[first_block] : starts[last_block]]
+    T, Z = _rotated_rows(half, rotation, these), _rotated_rows(features, rotation, these)
     scaled = np.zeros((largest + 4, r))
     M = np.zeros((largest + 4, largest + 4, _LANES))
     e = np.zeros((largest, _LANES))
-    column = np.zeros((largest, _LANES))
     smallest = np.empty(_LANES)
-    g = np.empty(r)
+    weights = np.empty(r)
     for b in range(first_block, last_block):
-        first = starts[b]
-        n = starts[b + 1] - first
-        for i in range(n):
-            for c in range(r):
-                block[i, c] = T[rows[first + i], c]
-        block[n : n + 4] = 0.0
-        scaled[n : n + 4] = 0.0
+        first, n = starts[b] - starts[first_block], starts[b + 1] - starts[b]
+        block = T[first : first + n + 4]
         for first_alpha in range(0, n_alphas, _LANES):
             lanes = min(_LANES, n_alphas - first_alpha)
             for lane in range(lanes):
                 k = first_alpha + lane
                 for i in range(n):
+                    predicted = 0.0
                     for c in range(r):
                         scaled[i, c] = block[i, c] * D[k, c]
+                        predicted += block[i, c] * w[k, c]
+                    e[i, lane] = t[these[first + i]] - predicted
                 _negative_products(scaled, block, n, M, lane)
                 for i in range(n):
                     M[i, i, lane] += 1.0
-                    e[i, lane] = residual[k, rows[first + i]]
-            _cholesky_solve(M, n, e, column, smallest)
+            _cholesky_solve(M, n, e, smallest)
             for lane in range(lanes):
                 k = first_alpha + lane
                 if not smallest[lane] >= threshold:
                     stable[k, b] = False
                     continue
-                g[:] = 0.0
+                weights[:] = 0.0
                 for i in range(n):
                     for c in range(r):
-                        g[c] += block[i, c] * e[i, lane]
+                        weights[c] += block[i, c] * e[i, lane]
                 for c in range(r):
-                    g[c] *= D[k, c]
+                    weights[c] = w[k, c] - D[k, c] * weights[c]
                 for i in range(n):
-                    row = rows[first + i]
                     total = 0.0
                     for c in range(r):
-                        total += Z[row, c] * g[c]
-                    out[k, first + i] = f[k, row] - total
+                        total += Z[first + i, c] * weights[c]
+                    out[k, starts[b] + i] = total
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
@@ -119,35 +141,31 @@ def _negative_products(A, B, n, M, lane):
 
 
 @njit(cache=True, nogil=True)
-def _cholesky_solve(M, n, x, column, smallest):
+def _cholesky_solve(M, n, x, smallest):
     """x ← M⁻¹ x in every lane, from the lower triangles of the first n rows, in place.
 
     ``smallest`` receives the smallest squared pivot of each lane, 0 or less where M is not positive definite.
     """
-    for lane in range(_LANES):
-        smallest[lane] = np.inf
+    row, entries, unknowns = M.shape[1] * _LANES, M.reshape(M.size), x.reshape(x.size)
+    smallest[:] = np.inf
     for j in range(n):
+        above, at_j = j * row, j * _LANES
+        for i in range(j, n):
+            _subtract_products(entries, i * row + at_j, entries, i * row, _LANES, entries, above, _LANES, j)
         for lane in range(_LANES):
             pivot = M[j, j, lane]
             smallest[lane] = min(smallest[lane], pivot)
-            root = np.sqrt(pivot) if pivot > 0.0 else 1.0
-            M[j, j, lane] = 1.0 / root
-            x[j, lane] /= root
+            M[j, j, lane] = 1.0 / np.sqrt(pivot) if pivot > 0.0 else 1.0
         for i in range(j + 1, n):
-            for lane in range(_LANES):
-                column[i, lane] = M[i, j, lane] * M[j, j, lane]
-                M[i, j, lane] = column[i, lane]
-                x[i, lane] -= column[i, lane] * x[j, lane]
-        for i in range(j + 1, n):
-            for c in range(j + 1, i + 1):
-                for lane in range(_LANES):
-                    M[i, c, lane] -= column[i, lane] * column[c, lane]
+            _multiply(entries, i * row + at_j, entries, above + at_j)
+        _subtract_products(unknowns, at_j, entries, above, _LANES, unknowns, 0, _LANES, j)
+        _multiply(unknowns, at_j, entries, above + at_j)
     for j in range(n - 1, -1, -1):
-        for lane in range(_LANES):
-            x[j, lane] *= M[j, j, lane]
-        for i in range(j):
-            for lane in range(_LANES):
-                x[i, lane] -= M[j, i, lane] * x[j, lane]
+        below, at_j = (j + 1) * row, j * _LANES
+        _subtract_products(
+            unknowns, at_j, entries, below + at_j, row, unknowns, at_j + _LANES, _LANES, n - 1 - j
+        )
+        _multiply(unknowns, at_j, entries, j * row + at_j)
 
 
 def pair_order(R, first_row, diagonal, x, t, y, tolerance):

@@ -8,16 +8,15 @@ children *after* each child (and likewise *before*):
     lanes[144 + child]    the children after this one in its group
 
 so that a sum is read with three look-ups, and changed with vector additions to one run of 16 and two of 8 numbers, the
-lanes that get nothing included: no branch, no loop. The compiler makes scalar code of such short loops: `_add_where`
-says what is meant in vectors.
+lanes that get nothing included: no branch, no loop.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import njit
+
+from .vectors import add_where
 
 FANOUT = 1024
 _GROUPS, _CHILDREN = 16, 144
@@ -27,44 +26,8 @@ _CACHE_LINE = 64
 _OPTIONS = {"cache": True, "nogil": True}
 
 
-def _add_where(width, relation):
-    """A compiled function (lanes, start, place, value): lanes[start + k] += value for k = 0 ... width - 1 related to
-    the place."""
-
-    @intrinsic
-    def add_where(typing_context, lanes, start, place, value):
-        return types.void(lanes, types.int64, types.int32, lanes.dtype), generate
-
-    def generate(context, builder, signature, arguments):
-        lanes, start, place, value = arguments
-        data = context.make_array(signature.args[0])(context, builder, lanes).data
-        vector = ir.VectorType(context.get_data_type(signature.args[0].dtype), width)
-        whole = isinstance(vector.element, ir.IntType)
-        index = ir.IntType(32)
-        numbers = ir.Constant(ir.VectorType(index, width), list(range(width)))
-
-        def in_all_lanes(x):
-            undefined = ir.Constant(ir.VectorType(x.type, width), ir.Undefined)
-            first = builder.insert_element(undefined, x, index(0))
-            return builder.shuffle_vector(
-                first, undefined, ir.Constant(ir.VectorType(index, width), [0] * width)
-            )
-
-        related = builder.icmp_signed(relation, numbers, in_all_lanes(place))
-        nothing = ir.Constant(vector, [0 if whole else 0.0] * width)
-        change = builder.select(related, in_all_lanes(value), nothing)
-        pointer = builder.bitcast(builder.gep(data, [start]), vector.as_pointer())
-        alignment = context.get_abi_sizeof(vector.element)
-        old = builder.load(pointer, align=alignment)
-        add = builder.add if whole else builder.fadd
-        builder.store(add(old, change), pointer, align=alignment)
-        return context.get_dummy_value()
-
-    return add_where
-
-
-_add_before_8, _add_before_16 = _add_where(8, "<"), _add_where(16, "<")
-_add_after_8, _add_after_16 = _add_where(8, ">"), _add_where(16, ">")
+_add_before_8, _add_before_16 = add_where(8, "<"), add_where(16, "<")
+_add_after_8, _add_after_16 = add_where(8, ">"), add_where(16, ">")
 
 
 @njit(**_OPTIONS)

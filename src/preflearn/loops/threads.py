@@ -11,6 +11,7 @@ import threading
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from functools import lru_cache, partial
 from typing import Any
 
@@ -50,9 +51,12 @@ def _libraries() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def blas_at_rest() -> Any:
-    """A context in which BLAS works in the thread that calls it, and nowhere else."""
-    return _libraries().limit(limits=1, user_api="blas")
+def blas_at_rest(when: bool = True) -> Any:
+    """A context in which BLAS works in the thread that calls it, and nowhere else.
+
+    Its own threads keep spinning for a while after a product, on processors that ours want.
+    """
+    return _libraries().limit(limits=1, user_api="blas") if when else nullcontext()
 
 
 def with_small_matrices(work: Callable[[int], Any], size: int) -> list[Any]:
@@ -96,10 +100,7 @@ def in_turns(function: Callable[..., Any], calls: Sequence[tuple], n: int | None
 
 
 def over_small_ranges(loop: Callable[..., Any], size: int, step: int, *arguments: Any) -> None:
-    """The same over ranges of ``step``.
-
-    For loops that follow a matrix product: the threads of BLAS stay awake for a while and slow one of ours down.
-    """
+    """The same for ``loop(*arguments, first, last)`` over ranges of ``step``."""
     in_turns(
         lambda first: loop(*arguments, first, min(first + step, size)),
         [(first,) for first in range(0, size, step)],

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -109,6 +110,12 @@ def _predict_squared_loss(estimator, X, y, qid, cv, groups, verbose) -> np.ndarr
     return problem.at_home(out[:, 0] if problem.single else out)
 
 
+@lru_cache
+def _takes_qid(fit: Callable) -> bool:
+    """Whether fit has an argument qid (asked once: reading a signature takes a while)."""
+    return "qid" in inspect.signature(fit).parameters
+
+
 class LearningProblem:
     """A squared-loss estimator with its validated data: what hold-out, leave-pair-out and searches start from.
 
@@ -134,7 +141,7 @@ class LearningProblem:
         kernel = model._read_kernel()
         X = read_items(model, X, kernel, reset=True)
         scores, single = read_scores(y, n_items(X), estimator=model)
-        if qid is not None and "qid" not in inspect.signature(model.fit).parameters:
+        if qid is not None and not _takes_qid(type(model).fit):
             qid = None  # a regressor is held out by query but does not compare inside queries
         return cls(model, X, scores, single, encode_queries(qid, n_items(X)), kernel)
 

@@ -1,0 +1,110 @@
+"""Short runs of an array as vectors of the processor.
+
+The compiler makes scalar code of loops over 8 or 16 neighbouring numbers, several times slower: it must assume that
+two arrays overlap. The functions made here say what is meant, and are called in compiled loops like any other.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+_INDEX = ir.IntType(32)
+
+
+class _Run:
+    """``width`` numbers of a one-dimensional C-contiguous array from ``start`` on, inside the code of a function."""
+
+    def __init__(self, context, builder, array_type, array, start, width):
+        data = context.make_array(array_type)(context, builder, array).data
+        self.type = ir.VectorType(context.get_data_type(array_type.dtype), width)
+        self._alignment = context.get_abi_sizeof(self.type.element)
+        self._builder = builder
+        self._pointer = builder.bitcast(builder.gep(data, [start]), self.type.as_pointer())
+
+    def load(self):
+        return self._builder.load(self._pointer, align=self._alignment)
+
+    def store(self, vector):
+        self._builder.store(vector, self._pointer, align=self._alignment)
+
+
+def _in_all_lanes(builder, x, width):
+    undefined = ir.Constant(ir.VectorType(x.type, width), ir.Undefined)
+    first = builder.insert_element(undefined, x, _INDEX(0))
+    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_INDEX, width), [0] * width))
+
+
+def add_where(width, relation):
+    """A function (array, start, place, value): array[start + k] += value for those k < width related to the place.
+
+    Parameters
+    ----------
+    width : int
+    relation : {"<", ">"}
+    """
+
+    @intrinsic
+    def add(typing_context, array, start, place, value):
+        return types.void(array, types.int64, types.int32, array.dtype), generate
+
+    def generate(context, builder, signature, arguments):
+        array, start, place, value = arguments
+        run = _Run(context, builder, signature.args[0], array, start, width)
+        whole = isinstance(run.type.element, ir.IntType)
+        numbers = ir.Constant(ir.VectorType(_INDEX, width), list(range(width)))
+        related = builder.icmp_signed(relation, numbers, _in_all_lanes(builder, place, width))
+        nothing = ir.Constant(run.type, [0 if whole else 0.0] * width)
+        change = builder.select(related, _in_all_lanes(builder, value, width), nothing)
+        run.store((builder.add if whole else builder.fadd)(run.load(), change))
+        return context.get_dummy_value()
+
+    return add
+
+
+def subtract_products(width):
+    """A function (x, at, y, i, y_step, z, j, z_step, number) of float64 arrays that takes from the run of x at ``at``
+
+    y[i : i + width] * z[j : j + width],  then with i + y_step and j + z_step, and so on: ``number`` products.
+    """
+
+    @intrinsic
+    def subtract(typing_context, x, at, y, i, y_step, z, j, z_step, number):
+        place = types.int64
+        return types.void(x, place, y, place, place, z, place, place, place), generate
+
+    def generate(context, builder, signature, arguments):
+        x, at, y, i, y_step, z, j, z_step, number = arguments
+        run = _Run(context, builder, signature.args[0], x, at, width)
+        # Kept in registers: the compiler sees that nobody else knows of this place.
+        left = cgutils.alloca_once_value(builder, run.load())
+        with cgutils.for_range(builder, number) as loop:
+            i_now = builder.add(i, builder.mul(loop.index, y_step))
+            j_now = builder.add(j, builder.mul(loop.index, z_step))
+            factor = _Run(context, builder, signature.args[2], y, i_now, width).load()
+            other = _Run(context, builder, signature.args[5], z, j_now, width).load()
+            product = builder.fmul(factor, other, flags=["contract"])
+            builder.store(builder.fsub(builder.load(left), product, flags=["contract"]), left)
+        run.store(builder.load(left))
+        return context.get_dummy_value()
+
+    return subtract
+
+
+def multiply(width):
+    """A function (x, i, y, j): x[i : i + width] *= y[j : j + width], of float64 arrays."""
+
+    @intrinsic
+    def scale(typing_context, x, i, y, j):
+        return types.void(x, types.int64, y, types.int64), generate
+
+    def generate(context, builder, signature, arguments):
+        x, y = (
+            _Run(context, builder, signature.args[n], arguments[n], arguments[n + 1], width) for n in (0, 2)
+        )
+        x.store(builder.fmul(x.load(), y.load()))
+        return context.get_dummy_value()
+
+    return scale
