@@ -26,12 +26,14 @@ import numpy as np
 import scipy.linalg as la
 
 from ..comparisons import Comparisons, HalfRemoval
-from ..numerics.linalg import inverse_in_place, solve_positive
+from ..numerics.linalg import inverse_in_place, product_in_threads, solve_positive
 from .holdout import HoldOut, each_fold, intercept_of_rest
 from .tridiagonal import TridiagonalForm
 
 # Columns that are solved for at once where all are needed.
 _BLOCK = 512
+# Up to so many rows products with many outputs are shared out among our own threads.
+_SMALL = 2048
 
 
 class DualHoldOut(HoldOut):
@@ -171,13 +173,17 @@ class DualHoldOut(HoldOut):
         read = resolvents[0].read(fold, centred=True)
         for k, at in enumerate(resolvents):
             part = at.part(fold, read, centred=True)
-            source = -solve_positive(part.block, at.x[fold])
+            source = solve_positive(part.block, at.x[fold], overwrite_b=True)
+            source *= -1.0
             level = at.mean_f + part.pull(slice(0, 1))[0] @ source
-            f = level + (self._t[fold] + source - source.sum(axis=0) / m) / kappa
+            # level + (t + source - mean of source over all rows) / κ, in place: there may be a thousand outputs.
+            f = np.take(self._t, fold, axis=0, out=out[k])
+            f += source
+            f += kappa * level - source.sum(axis=0) / m
+            f /= kappa
             if self.intercept:
                 y = self.comparisons.scores  # type: ignore[attr-defined]
-                f = f + intercept_of_rest(y, y[fold].sum(axis=0), level, f.sum(axis=0), h)
-            out[k] = f
+                f += intercept_of_rest(y, y[fold].sum(axis=0), level, f.sum(axis=0), h)
         return out
 
     def _predict_singles(self, folds: Sequence[np.ndarray], alphas: Sequence[float]) -> list[np.ndarray]:
@@ -286,7 +292,8 @@ class _ExplicitResolvent(_Resolvent):
         self.alpha = alpha
         self._R = owner._inverse_at(alpha)
         self._means = self._R.mean(axis=0)
-        self.x = self._R @ owner._t
+        m, v = owner._t.shape
+        self.x = product_in_threads(self._R, owner._t) if v > 1 and m <= _SMALL else self._R @ owner._t
         self._pulled = np.empty((0, 0)) if owner._pull is None else owner._pull @ self._R
         self._finish(owner)
 

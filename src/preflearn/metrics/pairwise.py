@@ -235,10 +235,18 @@ def _count_pairs(rows: Rows, weights: np.ndarray) -> np.ndarray:
         scores, y = rows.grouped(rows.scores[:, 0], rows.y[:, 0])
         over_queries(count_pairs, rows.queries, scores, y, weights, counts[0])
     else:
-        order = rows.queries.order
-        all_scores, all_y = (np.ascontiguousarray(values[order].T) for values in (rows.scores, rows.y))
+        all_scores, all_y = (columns_of(values, rows.queries.order) for values in (rows.scores, rows.y))
         over_ranges(partial(count_pairs_of_outputs, all_scores, all_y, weights, counts, starts), n_outputs)
     return counts.T
+
+
+def columns_of(values: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """values[order].T, C-contiguous."""
+    from ..loops.ranking import rows_to_columns
+
+    out = np.empty((values.shape[1], order.shape[0]))
+    over_ranges(partial(rows_to_columns, np.ascontiguousarray(values), order, out), values.shape[1], least=64)
+    return out
 
 
 def _as_given(values: np.ndarray) -> np.ndarray:

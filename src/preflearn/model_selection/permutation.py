@@ -14,15 +14,20 @@ from ..comparisons import Comparisons, Groups, encode_queries
 from ..core.holdout import HoldOut
 from ..estimators.validation import read_alpha, read_scores
 from ..kernels.functions import n_items
+from ..loops.threads import blas_at_rest
 from ..metrics import concordance
+from ..metrics.pairwise import columns_of
 from ..solvers.progress import Counter
 from .cross_validation import LearningProblem, cross_val_predict, has_closed_form
 from .folds import Folds, read_folds
 from .scoring import compared_within, settle
 from .search import _shuffled_folds
 
-# Permutations that are worked on together: enough for the matrix products, few enough for the cache.
-_OUTPUTS = 256
+# Numbers of permuted scores that are worked on together: enough for the matrix products, a bound on the memory.
+_NUMBERS = 1 << 20
+_LEAST_OUTPUTS = 64
+# Up to so many rows the threads of BLAS cost more than they bring, between loops that want the processors.
+_FEW_ROWS = 1536
 
 
 @dataclass(frozen=True)
@@ -98,12 +103,13 @@ def permutation_test(
     folds = read_folds(_default_cv(cv, qid, groups, n_rows), X, scores, n_rows, qid=qid, groups=groups)
     Y = _permuted(scores[:, 0], queries, int(n_permutations), check_random_state(random_state))
     within = encode_queries(compared_within(folds, queries), n_rows)
-    values = np.concatenate(
-        [
-            _mean_concordance(Y[:, outputs], settle(f, scores), within)
-            for outputs, f in _held_out(estimator, X, Y, qid, folds, groups, verbose)
-        ]
-    )
+    with blas_at_rest(n_rows <= _FEW_ROWS):
+        values = np.concatenate(
+            [
+                _mean_concordance(Y[:, outputs], settle(f, scores), within)
+                for outputs, f in _held_out(estimator, X, Y, qid, folds, groups, verbose)
+            ]
+        )
     reached = int(np.count_nonzero(values[1:] >= values[0] - 1e-12))
     return PermutationTest(float(values[0]), (1 + reached) / (1 + int(n_permutations)), values[1:])
 
@@ -119,11 +125,14 @@ def _default_cv(cv: Any, qid: Any, groups: Any, n_rows: int) -> Any:
 def _permuted(y: np.ndarray, queries: Groups, n_permutations: int, rng) -> np.ndarray:
     """The scores as they are, then permuted inside queries, one column each."""
     generator = np.random.default_rng(rng.randint(np.iinfo(np.int32).max))
-    Y = np.repeat(y[None, :], n_permutations + 1, axis=0)
+    Y = np.empty((n_permutations + 1, y.shape[0]))
+    Y[0] = y
     for query in range(queries.n_groups):
         rows = queries.rows(query)
-        Y[1:, rows] = y[rows[_permutations(n_permutations, rows.shape[0], generator)]]
-    return np.ascontiguousarray(Y.T)
+        size = rows.shape[0]
+        together = slice(rows[0], rows[0] + size) if rows[-1] - rows[0] + 1 == size else rows
+        Y[1:, together] = y[rows][_permutations(n_permutations, size, generator)]
+    return columns_of(Y, np.arange(n_permutations + 1))
 
 
 def _permutations(number: int, size: int, generator: np.random.Generator) -> np.ndarray:
@@ -156,8 +165,9 @@ def _held_out(estimator, X, Y, qid, folds: Folds, groups, verbose) -> Iterator[t
     alpha = [read_alpha(estimator.alpha)]
     problem = LearningProblem.read(estimator, X, Y[:, 0], qid)
     machines: list[tuple[Comparisons, HoldOut | None]] = []
-    for start in range(0, Y.shape[1], _OUTPUTS):
-        outputs = slice(start, min(start + _OUTPUTS, Y.shape[1]))
+    at_once = max(_LEAST_OUTPUTS, _NUMBERS // Y.shape[0])
+    for start in range(0, Y.shape[1], at_once):
+        outputs = slice(start, min(start + at_once, Y.shape[1]))
         problem.scores, problem.single = np.ascontiguousarray(Y[:, outputs]), False
         tasks = problem.tasks()
         shared = machines[0][1] if len(machines) == len(tasks) == 1 else None

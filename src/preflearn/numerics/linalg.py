@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import get_blas_funcs, get_lapack_funcs, solve_triangular
 
+from ..loops.threads import blas_at_rest, over_ranges
+
 
 def add_gram(C: np.ndarray, A: np.ndarray, B: np.ndarray) -> np.ndarray:
     """C ← C + Aᵀ B in the memory of the Fortran-ordered C.
@@ -278,7 +280,7 @@ def solve_triangular_in_place(C: np.ndarray, B: np.ndarray) -> np.ndarray:
 
 def mirror_lower(A: np.ndarray) -> np.ndarray:
     """Copy the lower triangle of a square array onto the upper one, in place and in tiles."""
-    n, tile = A.shape[0], 512
+    n, tile = A.shape[0], 128
     for start in range(0, n, tile):
         stop = min(start + tile, n)
         A[start:stop, stop:] = A[stop:, start:stop].T
@@ -302,8 +304,11 @@ def inverse_in_place(A: np.ndarray) -> np.ndarray:
     return mirror_lower(inverse)
 
 
-def solve_positive(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """A⁻¹ B for a small positive definite A, by Cholesky; by LU where rounding has made A indefinite."""
+def solve_positive(A: np.ndarray, B: np.ndarray, *, overwrite_b: bool = False) -> np.ndarray:
+    """A⁻¹ B for a small positive definite A, by Cholesky; by LU where rounding has made A indefinite.
+
+    With ``overwrite_b`` the memory of a C-contiguous B may be used.
+    """
     potrf, gesv = get_lapack_funcs(("potrf", "gesv"), (A, B))
     factor, info = potrf(A, lower=True)
     if info > 0:
@@ -315,8 +320,25 @@ def solve_positive(A: np.ndarray, B: np.ndarray) -> np.ndarray:
     trsm = get_blas_funcs("trsm", (factor, B))
     transposed = np.ascontiguousarray(B).T
     for trans in (1, 0):
-        transposed = trsm(1.0, factor, transposed, side=1, lower=1, trans_a=trans, overwrite_b=trans == 0)
+        overwrite = overwrite_b or trans == 0
+        transposed = trsm(1.0, factor, transposed, side=1, lower=1, trans_a=trans, overwrite_b=overwrite)
     return transposed.T
+
+
+def product_in_threads(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """A B, some rows of A per thread.
+
+    For matrices of about a thousand rows and columns: the threads of BLAS wait for each other several times in such a
+    product, and keep the processors busy after it.
+    """
+    out = np.empty((A.shape[0], B.shape[1]))
+
+    def some(first: int, last: int) -> None:
+        np.matmul(A[first:last], B, out=out[first:last])
+
+    with blas_at_rest():
+        over_ranges(some, A.shape[0], least=1 + (1 << 20) // B.size)
+    return out
 
 
 def solve_checked(A: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, float]:
