@@ -21,6 +21,7 @@ distinct scores there are; `ListedPairs` (given pairs) in O(l). Neither makes a 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -50,7 +51,8 @@ class Violations(Protocol):
         The predictions.
     margin : float
     worse, better : ndarrays of shape (m,)
-        Weighted numbers c and d of violated pairs that a row is the worse or the better one of.
+        Weighted numbers c and d of violated pairs that a row is the worse or the better one of; whole numbers where
+        all weights are one.
     """
 
     p: np.ndarray
@@ -80,7 +82,7 @@ def hinge(violations: Violations) -> tuple[float, np.ndarray]:
 
     Equations (4.12) and (4.13) of Airola, "Kernel-based ranking" (PhD thesis, University of Turku, 2011).
     """
-    slope = violations.worse - violations.better
+    slope = np.subtract(violations.worse, violations.better, dtype=np.float64)
     return float(violations.margin * violations.worse.sum() + _dot(slope, violations.p)), slope
 
 
@@ -116,7 +118,7 @@ class SquaredHinge:
     def __init__(self, pairs: PairSet, p: np.ndarray):
         self._violations = pairs.violations(p)
         self.value, self.gradient = squared_hinge(self._violations)
-        self.degrees = self._violations.worse + self._violations.better
+        self.degrees = np.add(self._violations.worse, self._violations.better, dtype=np.float64)
         self.degrees *= 2.0
 
     def curvature(self, v: np.ndarray) -> np.ndarray:
@@ -284,7 +286,7 @@ class ScoredPairs:
     >>> pairs = ScoredPairs(np.array([1.0, 2.0, 3.0]), one_group(3))
     >>> violated = pairs.violations(np.array([0.0, 5.0, 5.5]))
     >>> violated.worse, violated.better
-    (array([0., 1., 0.]), array([0., 0., 1.]))
+    (array([0, 1, 0], dtype=int32), array([0, 0, 1], dtype=int32))
     >>> squared_hinge(violated)[0]
     0.25
     """
@@ -395,7 +397,7 @@ class ScoredPairs:
         loops = self._loops
         self._sort(p)
         self._settle(p, margin, loops.COUNTS_AND_SUMS)
-        worse, better, product = np.empty((3, self.n_rows))
+        worse, better, product = self._new_results()
         self._map(
             lambda low, high: loops.finish_counts_and_sums(
                 self._settled, self._slot_of, self._weight, p, low, high, worse, better, product
@@ -404,12 +406,23 @@ class ScoredPairs:
         )
         return _SortedViolations(self, p, margin, worse, better, product)
 
+    @property
+    def _count_type(self) -> np.dtype:
+        return np.dtype(np.float64 if self._weight.size else np.int32)
+
+    def _new_results(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Two arrays of counts and one of sums, in one piece of memory: pages are had faster in large pieces."""
+        m, size = self.n_rows, self._count_type.itemsize
+        memory = np.empty((8 + 2 * size) * m, np.uint8)
+        worse, better = memory[8 * m :].view(self._count_type).reshape(2, m)
+        return worse, better, memory[: 8 * m].view(np.float64)
+
     def counts(self, p: np.ndarray, *, margin: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
         """Only the weighted counts c and d at p, all that a subgradient of the hinge needs; a little cheaper."""
         loops = self._loops
         self._sort(p)
         self._settle(p, margin, loops.COUNTS)
-        worse, better = np.empty((2, self.n_rows))
+        worse, better = np.empty((2, self.n_rows), self._count_type)
         self._map(
             lambda low, high: loops.finish_counts(
                 self._settled, self._slot_of, self._weight, low, high, worse, better
@@ -564,30 +577,7 @@ class ScoredPairs:
                 lambda a, b: loops.read_records(carried, child_of, p, v, slots, children, a, b), lows, highs
             )
             v = p if want == loops.COUNTS_AND_SUMS else v
-        # What has entered before a stretch asks is what its predecessor's last row let in.
-        edges = [loops.first_not_below(p, 0, high - low, p[k - 1] + margin) for k in lows[1:]]
-        entry = [0, *edges, high - low]
-        cuts = np.unique([*lows, *entry])
-        totals = np.zeros((cuts.shape[0] - 1, width))
-        numbers = np.zeros((cuts.shape[0] - 1, width), np.int32)
-        self._map(
-            lambda a, b, *sums: loops.child_totals(v, children, a, b, want, *sums),
-            cuts[:-1],
-            cuts[1:],
-            totals,
-            numbers,
-        )
-        at_low, at_entry = np.searchsorted(cuts, lows), np.searchsorted(cuts, entry[:-1])
-        before, n_before = _sums_up_to(totals)[at_entry], _sums_up_to(numbers)[at_entry]
-        ahead = _sums_up_to(totals[::-1])[::-1][at_low]
-        n_ahead = _sums_up_to(numbers[::-1])[::-1][at_low]
-
-        def settle(t: int) -> None:
-            stretch = (lows[t], highs[t], entry[t], entry[t + 1], width, margin, want)
-            state = (before[t], n_before[t], ahead[t], n_ahead[t])
-            loops.sweep_stretch(p, v, children, *stretch, *gathered, *state)
-
-        self._map(settle, range(lows.shape[0]))
+        numbers = self._sweep_large((p, v, children), gathered, lows, width, margin, want)
         if n_children[node] == 0:
             self._map(
                 lambda a, b: loops.write_out_leaf(slots, *gathered, carried, want, a, b, self._settled),
@@ -595,7 +585,7 @@ class ScoredPairs:
                 highs,
             )
             return
-        places = bounds[first : first + width] + _sums_up_to(numbers)[at_low]
+        places = bounds[first : first + width] + numbers
         moved = (p, v, slots, children, *gathered, carried.copy(), want)
         self._map(lambda a, b, to: loops.partition(*moved, a, b, to, self._records), lows, highs, places)
         edges_of = bounds[first : first + width + 1]
@@ -605,6 +595,50 @@ class ScoredPairs:
             edges_of[alone],
             edges_of[alone + 1],
         )
+
+    def _sweep_large(
+        self,
+        rows: tuple[np.ndarray, ...],
+        gathered: tuple[np.ndarray, ...],
+        lows: np.ndarray,
+        width: int,
+        margin: float,
+        want: int,
+    ) -> np.ndarray:
+        """Sweep a node in as many stretches as there are ``lows``; the rows of each child before each of these."""
+        loops, (p, v, children) = self._loops, rows
+        size, n = p.shape[0], lows.shape[0]
+
+        def entered(k: int) -> int:
+            """How many rows have entered before row k asks: those that its predecessor let in."""
+            return int(loops.first_not_below(p, 0, size, p[k - 1] + margin)) if k else 0
+
+        # A stretch has as many rows that ask and enter as any other.
+        total = size + entered(size)
+        edges = [bisect_left(range(size), t * total // n, key=lambda k: k + entered(k)) for t in range(1, n)]
+        asks, enters = [0, *edges, size], [0, *map(entered, edges), size]
+        cuts = np.unique([*asks, *enters, *lows])
+        totals = np.zeros((cuts.shape[0] - 1, width))
+        numbers = np.zeros((cuts.shape[0] - 1, width), np.int32)
+        self._map(
+            lambda a, b, *sums: loops.child_totals(v, children, a, b, want, *sums),
+            cuts[:-1],
+            cuts[1:],
+            totals,
+            numbers,
+        )
+        at_ask, at_enter = np.searchsorted(cuts, asks[:-1]), np.searchsorted(cuts, enters[:-1])
+        before, n_before = _sums_up_to(totals)[at_enter], _sums_up_to(numbers)[at_enter]
+        ahead = _sums_up_to(totals[::-1])[::-1][at_ask]
+        n_ahead = _sums_up_to(numbers[::-1])[::-1][at_ask]
+
+        def sweep(t: int) -> None:
+            stretch = (asks[t], asks[t + 1], enters[t], enters[t + 1], width, margin, want)
+            state = (before[t], n_before[t], ahead[t], n_ahead[t])
+            loops.sweep_stretch(p, v, children, *stretch, *gathered, *state)
+
+        self._map(sweep, range(n))
+        return _sums_up_to(numbers)[np.searchsorted(cuts, lows)]
 
 
 def _first_of_run(values: np.ndarray) -> np.ndarray:
