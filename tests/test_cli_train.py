@@ -137,6 +137,10 @@ def test_a_reduced_set_is_the_kernel_model_on_its_basis(folder, ask, tmp_path):
     np.testing.assert_allclose(
         load_model(tmp_path / "m.preflearn").predict(X), same.predict(scaled), atol=1e-6
     )
+    # Held-out basis vectors left the model too.
+    held_out = concordance(y, cross_val_predict(same, scaled, y, qid=qid), qid)
+    left_in = concordance(y, cross_val_predict(RankRLS(same.alpha), basis.transform(scaled), y, qid=qid), qid)
+    assert found["estimate"]["value"] == pytest.approx(held_out) != pytest.approx(left_in)
 
 
 def test_large_data_get_a_reduced_set_and_the_reason(monkeypatch, folder, ask, tmp_path):

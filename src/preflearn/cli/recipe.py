@@ -73,10 +73,13 @@ def choose(
     n_basis: int | None,
     seed: int,
     within_queries: bool,
+    rows_leave: bool = True,
 ) -> Recipe:
     """Scale the features, settle the kernel, and make the reduced set.
 
-    None of it looks at the targets, so that cross-validation after it is fair to them.
+    None of it looks at the targets, so that cross-validation after it is fair to them. Where rows are held out
+    (``rows_leave``), the learner draws the reduced set itself, and held-out basis vectors leave the model too; where
+    only preferences are held out all rows stay, and the features of the reduced set are made once.
     """
     from preflearn.report import Choice
 
@@ -112,11 +115,14 @@ def choose(
     if size is None:
         choices.append(Choice("reduced set", "none, the full kernel", why))
         return Recipe(steps, scaled_X, scaled_X, arguments, False, choices)
+    choices.append(Choice("reduced set", f"{size:,} of {X.shape[0]:,} rows", why))
+    arguments |= {"n_basis": size, "random_state": seed}
+    if rows_leave:
+        return Recipe(steps, scaled_X, scaled_X, arguments, False, choices)
     from preflearn.kernels import NystromMap
 
-    reduced = NystromMap(**arguments, n_basis=size, random_state=seed)
+    reduced = NystromMap(**arguments)
     mapped = reduced.fit_transform(scaled_X)
-    choices.append(Choice("reduced set", f"{size:,} of {X.shape[0]:,} rows", why))
     # A linear model of these features is the kernel model on the reduced set.
     return Recipe([*steps, ("basis", reduced)], scaled_X, mapped, {"kernel": "linear"}, False, choices)
 

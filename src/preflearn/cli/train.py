@@ -205,21 +205,23 @@ class _PreferenceTraining:
                 self.items, self.pairs, **{name: getattr(reading, name) for name in names}
             )
             self.tell("scaling, kernel and basis vectors")
-            how = recipe.choose(data.X, learner=Learner.rankrls, within_queries=False, **self.options)
+            how = recipe.choose(
+                data.X, learner=Learner.rankrls, within_queries=False, rows_leave=False, **self.options
+            )
             self.tell("choosing alpha by exact leave-preference-out")
-            learner, path, found = learning.learn_preferences(data, how, self.alphas)
+            trained, path, found = learning.learn_preferences(data, how, self.alphas)
         why = (
             f"best of {len(path.alphas)} by exact leave-preference-out"
             if len(path.alphas) > 1
             else "as asked"
         )
         how.choices.append(Choice("alpha", f"{path.chosen:.4g}", why))
-        model = Pipeline([*how.steps, ("learn", learner)])
+        model = Pipeline([*how.steps, ("learn", trained)])
         self.tell("comparing with baselines")
         rows, rows_note = learning.preference_baselines(
             f"RankRLS, {_kernel_name(how)} (this model)", data, found
         )
-        coef = getattr(learner, "coef_", None)
+        coef = getattr(trained, "coef_", None)
         influence, influence_note = learning.influence(model, how, coef, data.X, None, data.feature_names)
         described = {
             "summary": repr(data).removeprefix("PreferenceData: "),
