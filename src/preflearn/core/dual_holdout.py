@@ -177,7 +177,7 @@ class DualHoldOut(HoldOut):
             source *= -1.0
             level = at.mean_f + part.pull(slice(0, 1))[0] @ source
             # level + (t + source - mean of source over all rows) / κ, in place: there may be a thousand outputs.
-            f = np.take(self._t, fold, axis=0, out=out[k])
+            f = np.take(self._t, fold, axis=0, out=out[k], mode="clip")
             f += source
             f += kappa * level - source.sum(axis=0) / m
             f /= kappa

@@ -21,7 +21,8 @@ def leave_blocks_out(half, features, rotation, rows, starts, D, w, t, threshold)
 
     Parameters
     ----------
-    half, features : float64 arrays of shape (m, r)
+    half, features : arrays of shape (m, r)
+        C-contiguous ones are not copied.
     rotation : float64 array of shape (r, r), or (0, 0) for none
     rows : int64 array
         The rows of all blocks, one block after the other.
@@ -154,7 +155,8 @@ def _cholesky_solve(M, n, x, smallest):
             _subtract_products(entries, i * row + at_j, entries, i * row, _LANES, entries, above, _LANES, j)
         for lane in range(_LANES):
             pivot = M[j, j, lane]
-            smallest[lane] = min(smallest[lane], pivot)
+            if not pivot >= smallest[lane]:  # NaN counts as small
+                smallest[lane] = pivot
             M[j, j, lane] = 1.0 / np.sqrt(pivot) if pivot > 0.0 else 1.0
         for i in range(j + 1, n):
             _multiply(entries, i * row + at_j, entries, above + at_j)

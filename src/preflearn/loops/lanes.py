@@ -8,7 +8,7 @@ children *after* each child (and likewise *before*):
     lanes[144 + child]    the children after this one in its group
 
 so that a sum is read with three look-ups, and changed with vector additions to one run of 16 and two of 8 numbers, the
-lanes that get nothing included: no branch, no loop.
+lanes that get nothing included (fewer runs where there are few children).
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def split_tree(group_starts, query_groups, fanout):
         a leaf, whose tie groups stand for children.
     bounds, child : ndarrays of shape (n_bounds,), int64
         Slot boundaries of the children, and the node number of each (-1: one tie group, nothing left to do).
-    first_group : ndarray of shape (n_nodes + 1,), int64
+    first_group : ndarray of shape (n_nodes,), int64
         First tie group of each node.
     """
     first_group = np.empty(1024, np.int64)

@@ -48,7 +48,66 @@ if hasattr(os, "register_at_fork"):
 
 @lru_cache(maxsize=1)
 def _libraries() -> ThreadpoolController:
-    return ThreadpoolController()
+    return ThreadpoolController().select(user_api="blas")
+
+
+def limit_blas(n_threads: int) -> Callable[[], None]:
+    """Limit the threads of BLAS in this process; the function that lifts the limit may be called by any thread.
+
+    threadpoolctl listens to the thread that set the first limit only, until that lets go.
+    """
+
+    def let_go() -> None:
+        for library in _libraries().lib_controllers:
+            getattr(library, "clear_controlling_thread", lambda: None)()
+
+    def lift() -> None:
+        limit.restore_original_limits()
+        let_go()
+
+    limit = _libraries().limit(limits=n_threads)
+    let_go()
+    return lift
+
+
+class _Rest:
+    """The limit on the threads of BLAS is one for the whole process: the first to come sets it, the last to leave
+    lifts it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._guests = 0
+        self._limit: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._guests == 0:
+                self._limit = limit_blas(1)
+            self._guests += 1
+        _inside.rests = getattr(_inside, "rests", 0) + 1
+
+    def __exit__(self, *exception: object) -> None:
+        _inside.rests -= 1
+        with self._lock:
+            self._guests -= 1
+            self._lift_if_empty()
+
+    def start_anew(self) -> None:
+        """In a forked process: of all threads only this one came along."""
+        self._lock = threading.Lock()
+        self._guests = getattr(_inside, "rests", 0)
+        self._lift_if_empty()
+
+    def _lift_if_empty(self) -> None:
+        if self._guests == 0 and self._limit is not None:
+            lift, self._limit = self._limit, None
+            lift()
+
+
+_rest = _Rest()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_rest.start_anew)
 
 
 def blas_at_rest(when: bool = True) -> Any:
@@ -56,7 +115,7 @@ def blas_at_rest(when: bool = True) -> Any:
 
     Its own threads keep spinning for a while after a product, on processors that ours want.
     """
-    return _libraries().limit(limits=1, user_api="blas") if when else nullcontext()
+    return _rest if when else nullcontext()
 
 
 def with_small_matrices(work: Callable[[int], Any], size: int) -> list[Any]:
@@ -93,7 +152,12 @@ def in_turns(function: Callable[..., Any], calls: Sequence[tuple], n: int | None
 
     def work() -> None:
         for turn in turns:
-            results[turn] = function(*calls[turn])
+            try:
+                results[turn] = function(*calls[turn])
+            except BaseException:
+                for _ in turns:  # nobody takes another turn
+                    pass
+                raise
 
     in_threads([work] * min(n or n_threads(), len(calls)))
     return results

@@ -2,6 +2,9 @@
 
 The compiler makes scalar code of loops over 8 or 16 neighbouring numbers, several times slower: it must assume that
 two arrays overlap. The functions made here say what is meant, and are called in compiled loops like any other.
+
+Numba caches a loop until the file of the loop itself changes: after a change here or in `lanes`, the caches of the
+loops that use them have to be deleted (tests/conftest.py does so).
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 _INDEX = ir.IntType(32)
@@ -31,6 +35,12 @@ class _Run:
         self._builder.store(vector, self._pointer, align=self._alignment)
 
 
+def _check(*arrays):
+    for array in arrays:
+        if not isinstance(array, types.Array) or array.ndim != 1 or array.layout != "C":
+            raise TypingError(f"a one-dimensional C-contiguous array is needed here: found {array}.")
+
+
 def _in_all_lanes(builder, x, width):
     undefined = ir.Constant(ir.VectorType(x.type, width), ir.Undefined)
     first = builder.insert_element(undefined, x, _INDEX(0))
@@ -48,6 +58,7 @@ def add_where(width, relation):
 
     @intrinsic
     def add(typing_context, array, start, place, value):
+        _check(array)
         return types.void(array, types.int64, types.int32, array.dtype), generate
 
     def generate(context, builder, signature, arguments):
@@ -72,6 +83,7 @@ def subtract_products(width):
 
     @intrinsic
     def subtract(typing_context, x, at, y, i, y_step, z, j, z_step, number):
+        _check(x, y, z)
         place = types.int64
         return types.void(x, place, y, place, place, z, place, place, place), generate
 
@@ -98,6 +110,7 @@ def multiply(width):
 
     @intrinsic
     def scale(typing_context, x, i, y, j):
+        _check(x, y)
         return types.void(x, types.int64, y, types.int64), generate
 
     def generate(context, builder, signature, arguments):

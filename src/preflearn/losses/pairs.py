@@ -391,7 +391,7 @@ class ScoredPairs:
         Parameters
         ----------
         p : ndarray of shape (m,), float64
-            Predictions; finite. Not to be changed while the result is in use.
+            Predictions; finite. Not to be changed afterwards: their order is kept as long as the array is.
         margin : float, default=1.0
         """
         loops = self._loops
@@ -463,10 +463,11 @@ class ScoredPairs:
         """Sort the rows of every query by prediction, unless they are in this order already."""
         if self._sorted_for is p:
             return
-        self._sorted_for = p
+        self._sorted_for = None  # until it is done
         for query in self._long:
             self._sort_long(p, int(query))
         self._map(lambda run: self._sort_short(p, *run), self._short_runs)
+        self._sorted_for = p
 
     def _sort_long(self, p: np.ndarray, query: int) -> None:
         """Sort one query: each thread sorts the rows whose prediction lies in its range."""

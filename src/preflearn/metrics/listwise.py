@@ -101,7 +101,7 @@ def ndcg(
                 f'gain="exponential" is 2**y - 1: found y = {gains.max():g}, which is not a grade. '
                 'Use gain="linear" or grades such as 0 to 4.'
             )
-        gains = np.expm1(np.log(2.0) * gains)  # small grades keep their digits
+        gains = _power_less_one(gains, 0.0)
     else:
         gains = gains / max(gains.max(), 1.0)  # the sum of very large grades must not overflow
     longest = min(int(rows.queries.counts.max()), _positions(k, rows))
@@ -302,8 +302,7 @@ def err(
             f"max_grade must be at least the largest grade: found {max_grade:g} and y = {largest:g}."
         )
     top = largest if max_grade is None else float(max_grade)
-    # (2^y - 1) / 2^top: small grades keep their digits, large ones do not overflow.
-    stop = -np.expm1(-np.log(2.0) * rows.y[:, 0]) * np.exp2(rows.y[:, 0] - top)
+    stop = _power_less_one(rows.y[:, 0], top)
     values = _value_of_lists(expected_reciprocal_rank, rows, stop, _positions(k, rows))
     values[~_any_in_query(rows, rows.y[:, 0] > 0.0)] = np.nan
     return _finished("err", rows, values, no_relevant, per_query)
@@ -425,6 +424,12 @@ def _relevant(rows: Rows, relevant_above: float) -> np.ndarray:
 
 def _any_in_query(rows: Rows, flags: np.ndarray) -> np.ndarray:
     return np.bincount(rows.queries.codes[flags], minlength=rows.queries.n_groups) > 0
+
+
+def _power_less_one(y: np.ndarray, top: float) -> np.ndarray:
+    """(2^y - 1) / 2^top: exact for whole grades, small ones keep their digits, large ones do not overflow."""
+    small = -np.expm1(-np.log(2.0) * y) * np.exp2(y - top)
+    return np.where(y < 1.0, small, np.exp2(y - top) - np.exp2(-top))
 
 
 def _refuse_negative(rows: Rows, metric: str) -> None:

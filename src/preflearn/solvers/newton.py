@@ -42,8 +42,9 @@ _SAMPLE_ROWS, _SAMPLE_PER_FEATURE = 10_000, 5
 _WIDEST_DENSE = 6_000
 # How many times faster a matrix product runs per operation than a matrix-vector product.
 _PRODUCT_SPEED = 8
-# Entries of Φ that a thread should at least have to multiply.
+# Entries of Φ that a thread should at least have to multiply, and up to which BLAS wakes no thread anyway.
 _BLOCK_ENTRIES = 1 << 18
+_THREADED_ENTRIES = 1 << 13
 _MAX_CG = 500
 _ARMIJO = 1e-4
 # The narrowest rounding of the hinge: differences of two squared hinges lose their digits below.
@@ -119,7 +120,7 @@ class Features:
     def backward(self, u: np.ndarray) -> np.ndarray:
         """Φᵀ u."""
         u = u.astype(self.matrix.dtype, copy=False)
-        if sp.issparse(self.matrix):
+        if sp.issparse(self.matrix) or not self.matrix.flags.c_contiguous or self.n_rows == 0:
             return np.asarray(self._transpose @ u, dtype=np.float64)
         # Not `@`, which holds the interpreter lock here.
         parts = self._in_blocks(lambda first, last: np.dot(u[first:last], self.matrix[first:last]))
@@ -130,7 +131,7 @@ class Features:
         for more, while the loops over pairs want them."""
         from ..loops.threads import blas_at_rest, over_ranges
 
-        with blas_at_rest():
+        with blas_at_rest(self.size > _THREADED_ENTRIES):
             return over_ranges(product, self.n_rows, least=1 + _BLOCK_ENTRIES // max(1, self.n_features))
 
     def rows(self, rows: np.ndarray) -> np.ndarray:
