@@ -79,12 +79,14 @@ def test_moments_of_folds_add_up_and_give_the_loss(problem, weighting, kind, dty
     L = comparisons.to_dense()
     tolerance = {"rtol": 2e-3 if dtype == np.float32 else 1e-8}
     scale = max(1e-12, np.abs(X.astype(float).T @ L @ X).max(), np.abs(X.T @ comparisons.target).max())
+    # The oracle itself is rounded where terms cancel, as with equal rows.
+    rounding = 1e-14 * (np.abs(X).astype(float).T @ np.abs(comparisons.target)).max()
     features = sp.csr_array(X) if sparse else X
     folds = QueryMoments.of_folds(features, comparisons, (queries.codes * 7) % 3, 3)
     total = Statistics(folds).total()
     np.testing.assert_allclose(total.gram, X.T.astype(float) @ L @ X, atol=1e-4 * scale, **tolerance)
     np.testing.assert_allclose(
-        total.cross, X.T.astype(float) @ comparisons.target, atol=1e-4 * scale, **tolerance
+        total.cross, X.T.astype(float) @ comparisons.target, atol=1e-4 * scale + rounding, **tolerance
     )
     whole = QueryMoments.of(features, comparisons)
     assert (total.n_rows, total.n_comparisons) == (whole.n_rows, whole.n_comparisons)

@@ -26,7 +26,8 @@ import numpy as np
 import scipy.linalg as la
 
 from ..comparisons import Comparisons, HalfRemoval
-from ..numerics.linalg import inverse_in_place, product_in_threads, solve_positive
+from ..loops.threads import product_in_threads
+from ..numerics.linalg import inverse_in_place, solve_positive
 from .holdout import HoldOut, each_fold, intercept_of_rest
 from .tridiagonal import TridiagonalForm
 

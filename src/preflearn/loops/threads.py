@@ -15,6 +15,7 @@ from contextlib import nullcontext
 from functools import lru_cache, partial
 from typing import Any
 
+import numpy as np
 from joblib import effective_n_jobs
 from threadpoolctl import ThreadpoolController
 
@@ -189,3 +190,19 @@ def over_ranges(
     return in_threads(
         [partial(loop, *arguments, first, min(first + step, size)) for first in range(0, size, max(1, step))]
     )
+
+
+def product_in_threads(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """A B, some rows of A per thread.
+
+    For matrices of about a thousand rows and columns: the threads of BLAS wait for each other several times in such a
+    product, and keep the processors busy after it.
+    """
+    out = np.empty((A.shape[0], B.shape[1]))
+
+    def some(first: int, last: int) -> None:
+        np.matmul(A[first:last], B, out=out[first:last])
+
+    with blas_at_rest():
+        over_ranges(some, A.shape[0], least=1 + (1 << 20) // B.size)
+    return out

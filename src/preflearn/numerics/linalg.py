@@ -11,8 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import get_blas_funcs, get_lapack_funcs, solve_triangular
 
-from ..loops.threads import blas_at_rest, over_ranges
-
 
 def add_gram(C: np.ndarray, A: np.ndarray, B: np.ndarray) -> np.ndarray:
     """C ← C + Aᵀ B in the memory of the Fortran-ordered C.
@@ -323,22 +321,6 @@ def solve_positive(A: np.ndarray, B: np.ndarray, *, overwrite_b: bool = False) -
         overwrite = overwrite_b or trans == 0
         transposed = trsm(1.0, factor, transposed, side=1, lower=1, trans_a=trans, overwrite_b=overwrite)
     return transposed.T
-
-
-def product_in_threads(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """A B, some rows of A per thread.
-
-    For matrices of about a thousand rows and columns: the threads of BLAS wait for each other several times in such a
-    product, and keep the processors busy after it.
-    """
-    out = np.empty((A.shape[0], B.shape[1]))
-
-    def some(first: int, last: int) -> None:
-        np.matmul(A[first:last], B, out=out[first:last])
-
-    with blas_at_rest():
-        over_ranges(some, A.shape[0], least=1 + (1 << 20) // B.size)
-    return out
 
 
 def solve_checked(A: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, float]:
