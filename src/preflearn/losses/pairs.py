@@ -358,7 +358,7 @@ class ScoredPairs:
         self._index_bits = max(self.n_rows - 1, 1).bit_length()
         self._n_threads = n_threads if n_slots > _PIECE else 1
         self._large, self._pieces = self._divide(n_queries)
-        self._records = np.empty(n_slots, loops.ROW)
+        self._records = _from_a_cache_line_on(n_slots, loops.ROW)
         self._settled = np.zeros(n_slots + 1, loops.SETTLED)
         self._keys = np.empty(n_slots, np.int64)
         self._order = np.empty(n_slots, np.int32)
@@ -640,6 +640,13 @@ class ScoredPairs:
 
         self._map(sweep, range(n))
         return _sums_up_to(numbers)[np.searchsorted(cuts, lows)]
+
+
+def _from_a_cache_line_on(size: int, dtype: np.dtype) -> np.ndarray:
+    """An uninitialised array none of whose records of 32 bytes lies in two cache lines."""
+    memory = np.empty(size * dtype.itemsize + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    return memory[start : start + size * dtype.itemsize].view(dtype)
 
 
 def _first_of_run(values: np.ndarray) -> np.ndarray:
