@@ -402,26 +402,34 @@ def partition(p, v, slots, children, c, d, q, entered, carried, want, low, high,
 
 
 @njit(**_OPTIONS)
-def write_out_leaf(slots, c, d, q, entered, carried, want, low, high, settled):
-    """What the rows low..high of a leaf gathered, to their slots: near each other, as the rows of the data are not."""
+def write_out_leaf(p, slots, c, d, q, entered, carried, row_of, want, low, high, settled):
+    """What the rows low..high of a leaf gathered, to their rows: L p, or the sums, beside the counts."""
     below_root = carried.shape[0] > 0
     for k in range(low, high):
-        slot = slots[k]
+        row = row_of[slots[k]]
+        total = 0.0
         if want != COUNTS:
-            settled[slot].q = q[k] + entered[k] + (carried[k].q if below_root else 0.0)
+            total = q[k] + entered[k] + (carried[k].q if below_root else 0.0)
         if want != SUMS:
-            settled[slot].c = c[k] + (carried[k].c if below_root else 0)
-            settled[slot].d = d[k] + (carried[k].d if below_root else 0)
+            n_c = c[k] + (carried[k].c if below_root else 0)
+            n_d = d[k] + (carried[k].d if below_root else 0)
+            total = (n_c + n_d) * p[k] - total
+            settled[row].c = n_c
+            settled[row].d = n_d
+        settled[row].q = total
 
 
 @njit(**_OPTIONS)
-def write_out(records, low, high, settled):
+def write_out(records, row_of, want, low, high, settled):
     """The same for records whose child is one tie group: nothing is left to gather."""
     for k in range(low, high):
-        slot = records[k].slot
-        settled[slot].q = records[k].q
-        settled[slot].c = records[k].c
-        settled[slot].d = records[k].d
+        row = row_of[records[k].slot]
+        total = records[k].q
+        if want != SUMS:
+            total = (records[k].c + records[k].d) * records[k].p - total
+            settled[row].c = records[k].c
+            settled[row].d = records[k].d
+        settled[row].q = total
 
 
 # ---------------------------------------------------------------- whole subtrees
@@ -429,7 +437,22 @@ def write_out(records, low, high, settled):
 
 @njit(**_OPTIONS)
 def settle_subtrees(
-    nodes, tree, child_of_slots, p, v, slots, children, c, d, q, entered, records, margin, want, settled
+    nodes,
+    tree,
+    child_of_slots,
+    row_of,
+    p,
+    v,
+    slots,
+    children,
+    c,
+    d,
+    q,
+    entered,
+    records,
+    margin,
+    want,
+    settled,
 ):
     """Settle every pair below the given nodes: queries in the arrays of sorted rows, or nodes below in the records."""
     begin, end, level, first_bound, n_children, bounds, child = tree
@@ -487,7 +510,7 @@ def settle_subtrees(
             state = (above, n_above, below, n_below)
             sweep(in_p, in_v, in_children, 0, n, 0, n, width, margin, want, *gathered, *state)
             if n_children[node] == 0:
-                write_out_leaf(in_slots, *gathered, carried, want, 0, n, settled)
+                write_out_leaf(in_p, in_slots, *gathered, carried, row_of, want, 0, n, settled)
                 continue
             first = first_bound[node]
             for k in range(width):
@@ -500,37 +523,24 @@ def settle_subtrees(
                     stack[depth] = child[first + k]
                     depth += 1
                 else:
-                    write_out(records, bounds[first + k], bounds[first + k + 1], settled)
+                    write_out(records, row_of, want, bounds[first + k], bounds[first + k + 1], settled)
 
 
-# ---------------------------------------------------------------- back to the rows
-
-
-@njit(**_OPTIONS)
-def finish_counts(settled, slot_of, weight, low, high, worse, better):
-    """Weighted counts of the rows low..high."""
-    for row in range(low, high):
-        w = weight[row] if weight.shape[0] else 1.0
-        slot = slot_of[row]
-        worse[row] = w * settled[slot].c
-        better[row] = w * settled[slot].d
+# ---------------------------------------------------------------- weights, and degrees
 
 
 @njit(**_OPTIONS)
-def finish_counts_and_sums(settled, slot_of, weight, p, low, high, worse, better, laplacian_p):
+def weigh(settled, weight, low, high, worse, better, laplacian_p):
     """Weighted counts and L p of the rows low..high."""
     for row in range(low, high):
-        w = weight[row] if weight.shape[0] else 1.0
-        slot = slot_of[row]
-        c, d = settled[slot].c, settled[slot].d
-        worse[row] = w * c
-        better[row] = w * d
-        laplacian_p[row] = w * ((c + d) * p[row] - settled[slot].q)
+        worse[row] = weight[row] * settled[row].c
+        better[row] = weight[row] * settled[row].d
+        laplacian_p[row] = weight[row] * settled[row].q
 
 
 @njit(**_OPTIONS)
-def finish_product(settled, slot_of, weight, worse, better, v, low, high, laplacian_v):
+def finish_product(settled, weight, worse, better, v, low, high, laplacian_v):
     """L v of the rows low..high."""
     for row in range(low, high):
         w = weight[row] if weight.shape[0] else 1.0
-        laplacian_v[row] = (worse[row] + better[row]) * v[row] - w * settled[slot_of[row]].q
+        laplacian_v[row] = (worse[row] + better[row]) * v[row] - w * settled[row].q

@@ -308,6 +308,7 @@ class ScoredPairs:
             kept = in_pairs[codes]
             new_query, new_tie, rows = new_query[kept], new_tie[kept], rows[kept]
         n_slots = rows.shape[0]
+        self._row_of = rows.astype(np.int32)
         # Rows that make no pair share the slot behind the last, where nothing is ever counted.
         self._slot_of = np.full(self.n_rows, n_slots, dtype=np.int32)
         self._slot_of[rows] = np.arange(n_slots, dtype=np.int32)
@@ -359,7 +360,7 @@ class ScoredPairs:
         self._n_threads = n_threads if n_slots > _PIECE else 1
         self._large, self._pieces = self._divide(n_queries)
         self._records = _from_a_cache_line_on(n_slots, loops.ROW)
-        self._settled = np.zeros(n_slots + 1, loops.SETTLED)
+        self._settled = np.zeros(self.n_rows, loops.SETTLED)
         self._keys = np.empty(n_slots, np.int64)
         self._order = np.empty(n_slots, np.int32)
         self._sorted_p = np.empty(n_slots)
@@ -394,52 +395,38 @@ class ScoredPairs:
             Predictions; finite. Not to be changed afterwards: their order is kept as long as the array is.
         margin : float, default=1.0
         """
-        loops = self._loops
-        self._sort(p)
-        self._settle(p, margin, loops.COUNTS_AND_SUMS)
-        worse, better, product = self._new_results()
-        self._map(
-            lambda low, high: loops.finish_counts_and_sums(
-                self._settled, self._slot_of, self._weight, p, low, high, worse, better, product
-            ),
-            *self._stretches(0, self.n_rows),
-        )
-        return _SortedViolations(self, p, margin, worse, better, product)
-
-    @property
-    def _count_type(self) -> np.dtype:
-        return np.dtype(np.float64 if self._weight.size else np.int32)
-
-    def _new_results(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Two arrays of counts and one of sums, in one piece of memory: pages are had faster in large pieces."""
-        m, size = self.n_rows, self._count_type.itemsize
-        memory = np.empty((8 + 2 * size) * m, np.uint8)
-        worse, better = memory[8 * m :].view(self._count_type).reshape(2, m)
-        return worse, better, memory[: 8 * m].view(np.float64)
+        return _SortedViolations(self, p, margin, *self._statistics(p, margin, self._loops.COUNTS_AND_SUMS))
 
     def counts(self, p: np.ndarray, *, margin: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
         """Only the weighted counts c and d at p, all that a subgradient of the hinge needs; a little cheaper."""
-        loops = self._loops
+        worse, better, _ = self._statistics(p, margin, self._loops.COUNTS)
+        return worse, better
+
+    def _statistics(self, p: np.ndarray, margin: float, want: int) -> tuple[np.ndarray, ...]:
+        """c, d and L p; without weights columns of one array, which the loops fill row by row."""
         self._sort(p)
-        self._settle(p, margin, loops.COUNTS)
-        worse, better = np.empty((2, self.n_rows), self._count_type)
+        # Rows that make no pair are not written to.
+        new = np.empty if self._row_of.shape[0] == self.n_rows else np.zeros
+        settled = new(self.n_rows, self._loops.SETTLED)
+        self._settle(p, margin, want, settled)
+        if not self._weight.size:
+            return settled["c"], settled["d"], settled["q"]
+        weighted = tuple(np.empty((3, self.n_rows)))
         self._map(
-            lambda low, high: loops.finish_counts(
-                self._settled, self._slot_of, self._weight, low, high, worse, better
-            ),
+            lambda low, high: self._loops.weigh(settled, self._weight, low, high, *weighted),
             *self._stretches(0, self.n_rows),
         )
-        return worse, better
+        return weighted
 
     def _laplacian(self, violations: _SortedViolations, v: np.ndarray) -> np.ndarray:
         loops = self._loops
         self._sort(violations.p)
-        self._settle(v, violations.margin, loops.SUMS)
+        self._settle(v, violations.margin, loops.SUMS, self._settled)
         product = np.empty(self.n_rows)
         degrees = (violations.worse, violations.better)
         self._map(
             lambda low, high: loops.finish_product(
-                self._settled, self._slot_of, self._weight, *degrees, v, low, high, product
+                self._settled, self._weight, *degrees, v, low, high, product
             ),
             *self._stretches(0, self.n_rows),
         )
@@ -539,8 +526,8 @@ class ScoredPairs:
         """Room for what rows gather at one node: c, d, and the sums on asking and on entering."""
         return np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size), np.empty(size)
 
-    def _settle(self, v: np.ndarray, margin: float, want: int) -> None:
-        """c, d and Q(v) per slot, for the order that `_sort` left."""
+    def _settle(self, v: np.ndarray, margin: float, want: int, settled: np.ndarray) -> None:
+        """c, d and L p, or Q(v), per row, for the order that `_sort` left."""
         loops = self._loops
         sorted_v = self._sorted_p
         if want == loops.SUMS:
@@ -552,13 +539,13 @@ class ScoredPairs:
             )
         rows = (self._sorted_p, sorted_v, self._slots, self._root_children)
         for node in self._large:
-            self._settle_large(node, rows, margin, want)
-        layout = (self._tree, self._children, *rows, *self._gathered, self._records)
-        self._map(
-            lambda nodes: loops.settle_subtrees(nodes, *layout, margin, want, self._settled), self._pieces
-        )
+            self._settle_large(node, rows, margin, want, settled)
+        layout = (self._tree, self._children, self._row_of, *rows, *self._gathered, self._records)
+        self._map(lambda nodes: loops.settle_subtrees(nodes, *layout, margin, want, settled), self._pieces)
 
-    def _settle_large(self, node: int, rows: tuple[np.ndarray, ...], margin: float, want: int) -> None:
+    def _settle_large(
+        self, node: int, rows: tuple[np.ndarray, ...], margin: float, want: int, settled: np.ndarray
+    ) -> None:
         """One node, cut into stretches whose state at the start follows from the totals of those before."""
         loops = self._loops
         begin, end, level, first_bound, n_children, bounds, child = self._tree
@@ -581,7 +568,9 @@ class ScoredPairs:
         numbers = self._sweep_large((p, v, children), gathered, lows, width, margin, want)
         if n_children[node] == 0:
             self._map(
-                lambda a, b: loops.write_out_leaf(slots, *gathered, carried, want, a, b, self._settled),
+                lambda a, b: loops.write_out_leaf(
+                    p, slots, *gathered, carried, self._row_of, want, a, b, settled
+                ),
                 lows,
                 highs,
             )
@@ -592,7 +581,7 @@ class ScoredPairs:
         edges_of = bounds[first : first + width + 1]
         alone = np.flatnonzero(child[first : first + width] < 0)
         self._map(
-            lambda a, b: loops.write_out(self._records, a, b, self._settled),
+            lambda a, b: loops.write_out(self._records, self._row_of, want, a, b, settled),
             edges_of[alone],
             edges_of[alone + 1],
         )
