@@ -230,10 +230,14 @@ def move_to_parts(keys, low, bounds, numbers, places, parted):
 
 @njit(**_OPTIONS)
 def unpack_keys(placed, low, high, index_bits, keys, rows, sorted_bits, slots, children):
-    """Rows in the order of the sorted keys, their p, slot and child of the root."""
-    mask = (np.int64(1) << index_bits) - np.int64(1)
-    for k in range(low, high):
-        row = keys[k] & mask
+    """Rows in the order of the sorted keys, their p, slot and child of the root.
+
+    Unsigned numbers, here and below: without a test for indices that count from the end, the processor has more of the
+    scattered accesses to memory under way at once.
+    """
+    mask = np.uint64((np.int64(1) << index_bits) - np.int64(1))
+    for k in range(np.uint64(low), np.uint64(high)):
+        row = np.uint64(keys[k]) & mask
         rows[k] = row
         sorted_bits[k] = placed[row, 0]
         slots[k] = placed[row, 1] & 0xFFFFFFFF
@@ -288,8 +292,8 @@ def sort_queries(
 @njit(**_OPTIONS)
 def gather(v, order, low, high, sorted_v):
     """v in the order of the sorted rows low..high."""
-    for k in range(low, high):
-        sorted_v[k] = v[order[k]]
+    for k in range(np.uint64(low), np.uint64(high)):
+        sorted_v[k] = v[np.uint32(order[k])]
 
 
 @njit(**_OPTIONS)
@@ -307,17 +311,17 @@ def first_not_below(p, low, high, threshold):
 @njit(**_OPTIONS)
 def read_records(records, child_of, p, v, slots, children, low, high):
     """The arrays of a node below the root for its records low..high."""
-    for k in range(low, high):
+    for k in range(np.uint64(low), np.uint64(high)):
         p[k] = records[k].p
         v[k] = records[k].v
         slots[k] = records[k].slot
-        children[k] = child_of[records[k].slot]
+        children[k] = child_of[np.uint32(records[k].slot)]
 
 
 @njit(**_OPTIONS)
 def child_totals(v, children, low, high, want, totals, numbers):
     """Add up the sums of v and the numbers of rows of each child over low..high."""
-    for k in range(low, high):
+    for k in range(np.uint64(low), np.uint64(high)):
         numbers[children[k]] += 1
         if want != COUNTS:
             totals[children[k]] += v[k]
@@ -335,7 +339,8 @@ def sweep(
     enter, and gather ``d`` and ``entered``; asking rows gather ``c`` and ``q``: another thread may have the same row.
     """
     one = np.int32(1)
-    for i in range(low, high):
+    entering, last = np.uint64(entering), np.uint64(last)
+    for i in range(np.uint64(low), np.uint64(high)):
         threshold = p[i] + margin
         while entering < last and p[entering] < threshold:
             child = children[entering]
@@ -345,7 +350,7 @@ def sweep(
             if want != COUNTS:
                 entered[entering] = look_up(below, child)
                 add_before(above, child, n_children, v[entering])
-            entering += 1
+            entering += np.uint64(1)
         child = children[i]
         if want != SUMS:
             c[i] = look_up(n_above, child)
@@ -387,9 +392,9 @@ def partition(p, v, slots, children, c, d, q, entered, carried, want, low, high,
     ``carried``: the records that brought them here, with what they gathered before; empty at the root.
     """
     below_root = carried.shape[0] > 0
-    for k in range(low, high):
-        place = places[children[k]]
-        places[children[k]] = place + 1
+    for k in range(np.uint64(low), np.uint64(high)):
+        place = np.uint64(places[children[k]])
+        places[children[k]] = place + np.uint64(1)
         records[place].p = p[k]
         records[place].slot = slots[k]
         if want != COUNTS:
@@ -405,8 +410,8 @@ def partition(p, v, slots, children, c, d, q, entered, carried, want, low, high,
 def write_out_leaf(p, slots, c, d, q, entered, carried, row_of, want, low, high, settled):
     """What the rows low..high of a leaf gathered, to their rows: L p, or the sums, beside the counts."""
     below_root = carried.shape[0] > 0
-    for k in range(low, high):
-        row = row_of[slots[k]]
+    for k in range(np.uint64(low), np.uint64(high)):
+        row = np.uint32(row_of[np.uint32(slots[k])])
         total = 0.0
         if want != COUNTS:
             total = q[k] + entered[k] + (carried[k].q if below_root else 0.0)
@@ -422,8 +427,8 @@ def write_out_leaf(p, slots, c, d, q, entered, carried, row_of, want, low, high,
 @njit(**_OPTIONS)
 def write_out(records, row_of, want, low, high, settled):
     """The same for records whose child is one tie group: nothing is left to gather."""
-    for k in range(low, high):
-        row = row_of[records[k].slot]
+    for k in range(np.uint64(low), np.uint64(high)):
+        row = np.uint32(row_of[np.uint32(records[k].slot)])
         total = records[k].q
         if want != SUMS:
             total = (records[k].c + records[k].d) * records[k].p - total
