@@ -204,6 +204,22 @@ def test_dependent_basis_vectors_are_refitted():
     np.testing.assert_allclose(cross_val_predict(model, X, y, qid=qid), expected, **tolerance(expected))
 
 
+def test_most_of_a_nearly_dependent_basis_leaves():
+    # Six of seven basis vectors that are close to each other leave: their directions can hardly be told apart.
+    x = np.array(
+        [0.90535587, 0.34558419, -0.73645409, 0.3645724, 0.33043708, 0.2941325, 0.44637457, 0.54671299]
+    )
+    x = np.append(x, [0.5811181, -1.30315723, 0.02842224, -0.53695324, 0.82161814])
+    y = np.array(
+        [-0.29245675, 1.5, -1.88901325, -0.27560291, 0.59884621, 1.29406381, -0.78190846, -2.71116248]
+    )
+    y = np.append(y, [0.00814218, 0.03972211, 1.00672432, -0.25719224, 0.5])
+    X, y = x[:, None] / abs(x).max(), y / abs(y).max()
+    qid = np.array([2, 0, 1, 1, 2, 1, 0, 0, 2, 0, 0, 0, 0])
+    folds = [np.flatnonzero(qid != 1), np.flatnonzero(qid == 1)]
+    check(RankRLS(2.0**-15, kernel="rbf", n_basis=0.5, random_state=0), X, y, qid, folds)
+
+
 def test_held_out_basis_vectors_do_not_stay_in_the_model():
     X, y, qid = make_data(60, queries=12)
     model = RankRLS(2.0**-15, kernel="rbf", gamma=2.0, n_basis=0.8, random_state=0)

@@ -128,6 +128,7 @@ class FeatureHoldOut(HoldOut):
 
     def _set_basis(self, factor: KernelFactor, basis_indices: np.ndarray) -> None:
         self._leaving_basis = LeavingBasis(factor, basis_indices, self.comparisons.n_rows)
+        self._C = factor.C
         E = la.solve_triangular(factor.C, self._U, lower=True, trans="T")
         self._E = E / np.linalg.norm(E, axis=1, keepdims=True)
 
@@ -240,10 +241,17 @@ class FeatureHoldOut(HoldOut):
         out = np.empty((len(alphas), fold.shape[0], c.shape[1]))
         for k, alpha in enumerate(alphas):
             image = RidgeProblem(np.array(A, order="F"), rhs, lambda x: x).solve(alpha)
-            out[k] = self._predict_held_out(
-                fold, _constrained(image[:, : c.shape[1]], image[:, c.shape[1] :], E)
-            )
+            w = _constrained(image[:, : c.shape[1]], image[:, c.shape[1] :], E)
+            out[k] = self._predict_held_out(fold, self._on_kept_basis(fold, A, c, alpha) if w is None else w)
         return out
+
+    def _on_kept_basis(self, fold: np.ndarray, A: np.ndarray, c: np.ndarray, alpha: float) -> np.ndarray:
+        """The weights among those that the remaining basis vectors span, w = Cᵀ β: no inverse of C is taken."""
+        assert self._leaving_basis is not None
+        kept = rows_outside(self._C.shape[0], self._leaving_basis.numbers(fold))
+        span = self._U.T @ la.qr(self._C[kept].T, mode="economic")[0]
+        problem = RidgeProblem(np.asfortranarray(span.T @ A @ span), span.T @ c, lambda x: x)
+        return span @ problem.solve(alpha)
 
     def _predict_held_out(self, fold: np.ndarray, w: np.ndarray) -> np.ndarray:
         f = self._Z[fold] @ w
@@ -319,8 +327,9 @@ def _rotate_in_place(T: np.ndarray, U: np.ndarray) -> None:
         T[start : start + step] = T[start : start + step] @ U
 
 
-def _constrained(w: np.ndarray, PE: np.ndarray, E: np.ndarray) -> np.ndarray:
-    """w - P E (Eᵀ P E)⁻¹ Eᵀ w."""
+def _constrained(w: np.ndarray, PE: np.ndarray, E: np.ndarray) -> np.ndarray | None:
+    """w - P E (Eᵀ P E)⁻¹ Eᵀ w; None when the small system is too ill conditioned."""
     if E.shape[1] == 0:
         return w
-    return w - PE @ la.solve(E.T @ PE, E.T @ w, assume_a="sym")
+    solved, condition = solve_checked(E.T @ PE, E.T @ w)
+    return None if condition < STABLE else w - PE @ solved
