@@ -209,7 +209,7 @@ def test_unknown_weighting_is_refused():
 
 @given(st.integers(1, 1024), st.sampled_from([np.int32, np.float64]), st.integers(0, 2**32 - 1))
 def test_lanes_are_sums_over_the_children_before_and_after(n_children, dtype, seed):
-    from preflearn.loops import lanes
+    from preflearn.loops import running_sums as lanes
 
     rng = np.random.default_rng(seed)
     totals = rng.integers(-50, 50, n_children).astype(dtype)

@@ -239,19 +239,22 @@ class FeatureHoldOut(HoldOut):
             A, c = feature_gram(Z, kept), feature_moment(Z, kept.target)
         rhs = np.concatenate([c, E], axis=1)
         out = np.empty((len(alphas), fold.shape[0], c.shape[1]))
+        span: np.ndarray | None = None
         for k, alpha in enumerate(alphas):
             image = RidgeProblem(np.array(A, order="F"), rhs, lambda x: x).solve(alpha)
             w = _constrained(image[:, : c.shape[1]], image[:, c.shape[1] :], E)
-            out[k] = self._predict_held_out(fold, self._on_kept_basis(fold, A, c, alpha) if w is None else w)
+            if w is None:
+                span = self._kept_span(fold) if span is None else span
+                inside = np.asfortranarray(span.T @ A @ span)
+                w = span @ RidgeProblem(inside, span.T @ c, lambda x: x).solve(alpha)
+            out[k] = self._predict_held_out(fold, w)
         return out
 
-    def _on_kept_basis(self, fold: np.ndarray, A: np.ndarray, c: np.ndarray, alpha: float) -> np.ndarray:
-        """The weights among those that the remaining basis vectors span, w = Cᵀ β: no inverse of C is taken."""
+    def _kept_span(self, fold: np.ndarray) -> np.ndarray:
+        """An orthonormal basis of the weights w = Cᵀ β of the basis vectors that stay: no inverse of C is taken."""
         assert self._leaving_basis is not None
         kept = rows_outside(self._C.shape[0], self._leaving_basis.numbers(fold))
-        span = self._U.T @ la.qr(self._C[kept].T, mode="economic")[0]
-        problem = RidgeProblem(np.asfortranarray(span.T @ A @ span), span.T @ c, lambda x: x)
-        return span @ problem.solve(alpha)
+        return self._U.T @ la.qr(self._C[kept].T, mode="economic")[0]
 
     def _predict_held_out(self, fold: np.ndarray, w: np.ndarray) -> np.ndarray:
         f = self._Z[fold] @ w

@@ -12,8 +12,8 @@ and for every row the loops below give, exactly with ties in y and in p,
 **The structure.** Rows lie in *slots*, ordered by query and then by utility. A tree over the slots of a query
 splits each node into up to ``FANOUT`` children, never through a tie in y; the children of a leaf are its tie groups.
 A node holds its rows sorted by p, and one sweep over them settles all pairs of rows from different children: row i
-"asks" once every j with p_j < p_i + margin has "entered". The running sums over the children sit in `lanes`, where a
-row enters with three short vector additions and asks with three look-ups. A stable partition then hands the rows, still
+"asks" once every j with p_j < p_i + margin has "entered". The running sums over the children (`running_sums`) let a row
+enter with three short vector additions and ask with three look-ups. A stable partition then hands the rows, still
 sorted by p, to the children. Two sweeps settle a million distinct utilities, both in memory that the nearest cache
 holds.
 
@@ -26,7 +26,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .lanes import FANOUT, add_after, add_before, clear, fill_after, fill_before, look_up, new_lanes
+from .running_sums import FANOUT, add_after, add_before, clear, fill_after, fill_before, look_up, new_lanes
 
 INSERTION_SORT = 24
 
@@ -441,6 +441,16 @@ def write_out(records, row_of, want, low, high, settled):
 
 
 @njit(**_OPTIONS)
+def _node_arrays(size):
+    """Room for the rows of a node below the root (p, v, slots, children) and for what they gather (c, d, q, entered).
+
+    Mostly few enough rows for the nearest caches.
+    """
+    rows = (np.empty(size), np.empty(size), np.empty(size, np.int32), np.empty(size, np.uint16))
+    return rows, (np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size), np.empty(size))
+
+
+@njit(**_OPTIONS)
 def settle_subtrees(
     nodes,
     tree,
@@ -466,11 +476,7 @@ def settle_subtrees(
     n_above, n_below = new_lanes(numbers), new_lanes(numbers)
     places = np.empty(FANOUT, np.int64)
     stack = np.empty(child_of_slots.shape[0] * FANOUT + 1, np.int64)
-    # The arrays of a node below the root: few enough rows for the nearest caches.
-    own = FANOUT
-    own_p, own_v, own_q, own_entered = np.empty(own), np.empty(own), np.empty(own), np.empty(own)
-    own_slots, own_c, own_d = np.empty(own, np.int32), np.empty(own, np.int32), np.empty(own, np.int32)
-    own_children = np.empty(own, np.uint16)
+    own_rows, own_gathered = _node_arrays(FANOUT)
     for top in nodes:
         stack[0] = top
         depth = 1
@@ -486,18 +492,15 @@ def settle_subtrees(
                 gathered = (c[low:high], d[low:high], q[low:high], entered[low:high])
                 carried = records[:0]
             else:
-                if n > own:
-                    own = n
-                    own_p, own_v, own_q, own_entered = (
-                        np.empty(own),
-                        np.empty(own),
-                        np.empty(own),
-                        np.empty(own),
-                    )
-                    own_slots, own_children = np.empty(own, np.int32), np.empty(own, np.uint16)
-                    own_c, own_d = np.empty(own, np.int32), np.empty(own, np.int32)
-                rows = (own_p[:n], own_v[:n], own_slots[:n], own_children[:n])
-                gathered = (own_c[:n], own_d[:n], own_q[:n], own_entered[:n])
+                if n > own_rows[0].shape[0]:
+                    own_rows, own_gathered = _node_arrays(n)
+                rows = (own_rows[0][:n], own_rows[1][:n], own_rows[2][:n], own_rows[3][:n])
+                gathered = (
+                    own_gathered[0][:n],
+                    own_gathered[1][:n],
+                    own_gathered[2][:n],
+                    own_gathered[3][:n],
+                )
                 carried = records[low:high]
                 read_records(carried, child_of, *rows, 0, n)
             in_p, in_v, in_slots, in_children = rows

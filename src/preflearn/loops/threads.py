@@ -41,12 +41,6 @@ def _pool() -> ThreadPoolExecutor:
     )
 
 
-if hasattr(os, "register_at_fork"):
-    # Threads do not survive a fork.
-    os.register_at_fork(after_in_child=_pool.cache_clear)
-    os.register_at_fork(after_in_child=n_threads.cache_clear)
-
-
 @lru_cache(maxsize=1)
 def _libraries() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="blas")
@@ -108,7 +102,9 @@ class _Rest:
 _rest = _Rest()
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_rest.start_anew)
+    # Threads do not survive a fork.
+    for forget in (_pool.cache_clear, n_threads.cache_clear, _rest.start_anew):
+        os.register_at_fork(after_in_child=forget)
 
 
 def blas_at_rest(when: bool = True) -> Any:
@@ -192,17 +188,33 @@ def over_ranges(
     )
 
 
-def product_in_threads(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """A B, some rows of A per thread.
+# Multiplications that are worth a thread of ours, and up to which BLAS wakes none of its own.
+_LEAST_WORK = 1 << 18
+_WORK_OF_ONE = 1 << 13
 
-    For matrices of about a thousand rows and columns: the threads of BLAS wait for each other several times in such a
-    product, and keep the processors busy after it.
+
+def product_in_threads(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """A B, some rows of A per thread; B may be a vector.
+
+    The threads of BLAS wait for each other several times in a product of about a thousand rows and columns, and keep
+    the processors busy after it.
     """
-    out = np.empty((A.shape[0], B.shape[1]))
+    out = np.empty((A.shape[0], *B.shape[1:]), np.result_type(A, B))
 
     def some(first: int, last: int) -> None:
         np.matmul(A[first:last], B, out=out[first:last])
 
-    with blas_at_rest():
-        over_ranges(some, A.shape[0], least=1 + (1 << 20) // B.size)
+    _over_rows(some, A.shape[0], B.size)
     return out
+
+
+def transposed_product_in_threads(A: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """Aᵀ u for a C-contiguous A with rows and a vector u, some rows per thread."""
+    # Not `@`, which holds the interpreter lock here.
+    parts = _over_rows(lambda first, last: np.dot(u[first:last], A[first:last]), *A.shape)
+    return np.asarray(np.sum(parts, axis=0, dtype=np.float64))
+
+
+def _over_rows(product: Callable[[int, int], Any], n_rows: int, work_each: int) -> list[Any]:
+    with blas_at_rest(n_rows * work_each > _WORK_OF_ONE):
+        return over_ranges(product, n_rows, least=1 + _LEAST_WORK // max(1, work_each))

@@ -3,8 +3,8 @@
 The compiler makes scalar code of loops over 8 or 16 neighbouring numbers, several times slower: it must assume that
 two arrays overlap. The functions made here say what is meant, and are called in compiled loops like any other.
 
-Numba caches a loop until the file of the loop itself changes: after a change here or in `lanes`, the caches of the
-loops that use them have to be deleted (tests/conftest.py does so).
+Numba caches a loop until the file of the loop itself changes: after a change here or in `running_sums`, the caches
+of the loops that use them have to be deleted (tests/conftest.py does so).
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ import numpy as np
 from ..comparisons.grouping import Groups, one_group
 from ..loops.threads import in_turns
 from ..loops.threads import n_threads as processors
+from ..numerics.linalg import dot_without_blas
 
 # Queries longer than this are sorted by NumPy one at a time, shorter ones by compiled loops over many queries.
 _LONG_QUERY = 8192
@@ -83,7 +84,7 @@ def hinge(violations: Violations) -> tuple[float, np.ndarray]:
     Equations (4.12) and (4.13) of Airola, "Kernel-based ranking" (PhD thesis, University of Turku, 2011).
     """
     slope = np.subtract(violations.worse, violations.better, dtype=np.float64)
-    return float(violations.margin * violations.worse.sum() + _dot(slope, violations.p)), slope
+    return float(violations.margin * violations.worse.sum() + dot_without_blas(slope, violations.p)), slope
 
 
 def squared_hinge(violations: Violations) -> tuple[float, np.ndarray]:
@@ -92,15 +93,10 @@ def squared_hinge(violations: Violations) -> tuple[float, np.ndarray]:
     # In place: memory that is touched for the first time costs more than the arithmetic.
     gradient *= violations.margin
     gradient += violations.laplacian(violations.p)
-    value = violations.margin * linear + _dot(gradient, violations.p)
+    value = violations.margin * linear + dot_without_blas(gradient, violations.p)
     gradient *= 2.0
     # Rounding can leave a tiny negative number where no pair is violated.
     return max(value, 0.0), gradient
-
-
-def _dot(a: np.ndarray, b: np.ndarray) -> float:
-    """aᵀb without BLAS, whose threads would then be in the way of ours."""
-    return float(np.einsum("i,i->", a, b))
 
 
 class SquaredHinge:
@@ -310,8 +306,8 @@ class ScoredPairs:
         n_slots = rows.shape[0]
         self._row_of = rows.astype(np.int32)
         # Rows that make no pair share the slot behind the last, where nothing is ever counted.
-        self._slot_of = np.full(self.n_rows, n_slots, dtype=np.int32)
-        self._slot_of[rows] = np.arange(n_slots, dtype=np.int32)
+        slot_of = np.full(self.n_rows, n_slots, dtype=np.int32)
+        slot_of[rows] = np.arange(n_slots, dtype=np.int32)
         if groups.n_groups == 1:  # no sort needed to bring one query together
             self._members = np.arange(n_slots, dtype=np.int32)
         else:
@@ -319,7 +315,7 @@ class ScoredPairs:
         tie_starts = np.append(np.flatnonzero(new_tie), n_slots)
         query_ties = np.searchsorted(tie_starts, np.append(np.flatnonzero(new_query), n_slots))
         self._weigh(rows, tie_starts, query_ties, weighting)
-        self._plan(tie_starts, query_ties, max(1, n_threads or processors()))
+        self._plan(slot_of, tie_starts, query_ties, max(1, n_threads or processors()))
 
     def _weigh(
         self, rows: np.ndarray, tie_starts: np.ndarray, query_ties: np.ndarray, weighting: str
@@ -339,7 +335,9 @@ class ScoredPairs:
         if weighting != "pair":
             self._weight[rows] = np.repeat(1.0 / (sizes if weighting == "item" else pairs), sizes)
 
-    def _plan(self, tie_starts: np.ndarray, query_ties: np.ndarray, n_threads: int) -> None:
+    def _plan(
+        self, slot_of: np.ndarray, tie_starts: np.ndarray, query_ties: np.ndarray, n_threads: int
+    ) -> None:
         """Build the tree over the scores, divide it into pieces of work, and reserve the workspace."""
         loops, n_slots = self._loops, self._members.shape[0]
         n_queries, *tree, first_group = loops.split_tree(tie_starts, query_ties, _FANOUT)
@@ -349,9 +347,9 @@ class ScoredPairs:
         loops.child_of_slot(tie_starts, first_group, end, *layout, self._children)
         # Per row the bits of its prediction, and its place: child of the root (upper half) and slot.
         self._placed = np.zeros((self.n_rows, 2), np.int64)
-        self._placed[:, 1] = self._children[0][self._slot_of]
+        self._placed[:, 1] = self._children[0][slot_of]
         self._placed[:, 1] <<= 32
-        self._placed[:, 1] += self._slot_of
+        self._placed[:, 1] += slot_of
         self._query_begin, self._query_end = begin[:n_queries], end[:n_queries]
         sizes = self._query_end - self._query_begin
         self._long = np.flatnonzero(sizes > _LONG_QUERY)
@@ -518,8 +516,8 @@ class ScoredPairs:
         rows = rows[np.argsort(p[rows], kind="stable")]
         self._order[low:high] = rows
         self._sorted_p[low:high] = p[rows]
-        self._slots[low:high] = self._slot_of[rows]
-        self._root_children[low:high] = self._children[0][self._slots[low:high]]
+        self._slots[low:high] = self._placed[rows, 1] & 0xFFFFFFFF
+        self._root_children[low:high] = self._placed[rows, 1] >> 32
 
     @staticmethod
     def _new_gathered(size: int) -> tuple[np.ndarray, ...]:

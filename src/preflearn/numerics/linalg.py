@@ -12,6 +12,11 @@ import numpy as np
 from scipy.linalg import get_blas_funcs, get_lapack_funcs, solve_triangular
 
 
+def dot_without_blas(a: np.ndarray, b: np.ndarray) -> float:
+    """aᵀb without BLAS, whose threads cost more than such short work where the processors are busy."""
+    return float(np.einsum("i,i->", a, b))
+
+
 def add_gram(C: np.ndarray, A: np.ndarray, B: np.ndarray) -> np.ndarray:
     """C ← C + Aᵀ B in the memory of the Fortran-ordered C.
 

@@ -33,8 +33,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..comparisons.grouping import Groups
+from ..loops.threads import product_in_threads, transposed_product_in_threads
 from ..losses.pairs import PairSet, RoundedHinge, SquaredHinge
-from ..numerics.linalg import add_gram, cholesky_in_place, cholesky_solve
+from ..numerics.linalg import add_gram, cholesky_in_place, cholesky_solve, dot_without_blas
 
 # Rows of the sample for the preconditioner: at least this many, and this many per feature.
 _SAMPLE_ROWS, _SAMPLE_PER_FEATURE = 10_000, 5
@@ -42,9 +43,6 @@ _SAMPLE_ROWS, _SAMPLE_PER_FEATURE = 10_000, 5
 _WIDEST_DENSE = 6_000
 # How many times faster a matrix product runs per operation than a matrix-vector product.
 _PRODUCT_SPEED = 8
-# Entries of Φ that a thread should at least have to multiply, and up to which BLAS wakes no thread anyway.
-_BLOCK_ENTRIES = 1 << 18
-_THREADED_ENTRIES = 1 << 13
 _MAX_CG = 500
 _ARMIJO = 1e-4
 # The narrowest rounding of the hinge: differences of two squared hinges lose their digits below.
@@ -109,30 +107,14 @@ class Features:
         w = w.astype(self.matrix.dtype, copy=False)
         if sp.issparse(self.matrix):
             return np.asarray(self.matrix @ w, dtype=np.float64)
-        product = np.empty(self.n_rows, self.matrix.dtype)
-
-        def some(first: int, last: int) -> None:
-            np.matmul(self.matrix[first:last], w, out=product[first:last])
-
-        self._in_blocks(some)
-        return product.astype(np.float64, copy=False)
+        return product_in_threads(self.matrix, w).astype(np.float64, copy=False)
 
     def backward(self, u: np.ndarray) -> np.ndarray:
         """Φᵀ u."""
         u = u.astype(self.matrix.dtype, copy=False)
         if sp.issparse(self.matrix) or not self.matrix.flags.c_contiguous or self.n_rows == 0:
             return np.asarray(self._transpose @ u, dtype=np.float64)
-        # Not `@`, which holds the interpreter lock here.
-        parts = self._in_blocks(lambda first, last: np.dot(u[first:last], self.matrix[first:last]))
-        return np.asarray(np.sum(parts, axis=0, dtype=np.float64))
-
-    def _in_blocks(self, product: Callable[[int, int], Any]) -> list[Any]:
-        """A product of blocks of rows, one per thread of ours: those of BLAS would keep the processors busy waiting
-        for more, while the loops over pairs want them."""
-        from ..loops.threads import blas_at_rest, over_ranges
-
-        with blas_at_rest(self.size > _THREADED_ENTRIES):
-            return over_ranges(product, self.n_rows, least=1 + _BLOCK_ENTRIES // max(1, self.n_features))
+        return transposed_product_in_threads(self.matrix, u).astype(np.float64, copy=False)
 
     def rows(self, rows: np.ndarray) -> np.ndarray:
         """Some rows as a dense float64 array."""
@@ -344,7 +326,7 @@ class _Newton:
         self._first_norm: float | None = None
 
     def point(self, weights: np.ndarray, predictions: np.ndarray, loss: Any) -> _Point:
-        objective = loss.value + self.alpha * _dot(weights, weights)
+        objective = loss.value + self.alpha * dot_without_blas(weights, weights)
         gradient = self.objective.backward(loss.gradient) + 2.0 * self.alpha * weights
         if not (np.isfinite(objective) and np.isfinite(gradient).all()):
             raise ValueError(_OVERFLOW)
@@ -359,7 +341,7 @@ class _Newton:
         # gradient itself has to vanish, as in a duality gap at a small alpha.
         accuracy = min(0.1, np.sqrt(norm / self._first_norm)) if self.superlinear else 0.1
         direction, change, promised = self._solve(at, accuracy)
-        slope = _dot(at.gradient, direction)
+        slope = dot_without_blas(at.gradient, direction)
         if not slope < 0:
             return at, 0.0
         length = 1.0
@@ -368,8 +350,10 @@ class _Newton:
             predictions = at.predictions + (change if length == 1.0 else length * change)
             loss = loss_at(predictions)
             self.n_evaluations += 1
-            objective = loss.value + self.alpha * _dot(weights, weights)
-            new_slope = _dot(loss.gradient, change) + 2.0 * self.alpha * _dot(weights, direction)
+            objective = loss.value + self.alpha * dot_without_blas(weights, weights)
+            new_slope = dot_without_blas(loss.gradient, change) + 2.0 * self.alpha * dot_without_blas(
+                weights, direction
+            )
             # The objective is convex: where it still falls it has fallen all the way.
             if new_slope <= 0 or objective <= at.objective + _ARMIJO * length * slope:
                 return self.point(weights, predictions, loss), promised
@@ -398,13 +382,13 @@ class _Newton:
         residual = -at.gradient
         z = precondition(residual)
         direction = z.copy()
-        rz = first = _dot(residual, z)
+        rz = first = dot_without_blas(residual, z)
         n_products = 0
         while n_products < _MAX_CG and rz > accuracy**2 * first and rz > 0:
             along = objective.forward(direction)
             product = objective.backward(loss.curvature(along)) + 2.0 * self.alpha * direction
             n_products += 1
-            curvature = _dot(direction, product)
+            curvature = dot_without_blas(direction, product)
             if not curvature > 0:  # only by rounding
                 break
             length = rz / curvature
@@ -412,11 +396,11 @@ class _Newton:
             change += np.multiply(along, length, out=scaled)
             residual -= length * product
             z = precondition(residual)
-            rz, last = _dot(residual, z), rz
+            rz, last = dot_without_blas(residual, z), rz
             direction = z + (rz / last) * direction
         self.n_evaluations += n_products
         self.preconditioner.spend(n_products)
-        return s, change, 0.5 * _dot(s, residual - at.gradient)
+        return s, change, 0.5 * dot_without_blas(s, residual - at.gradient)
 
 
 def minimise_squared_hinge(
@@ -487,17 +471,17 @@ def minimise_hinge(
     best, best_weights, bound, n_iter = np.inf, at.weights, -np.inf, 0
     while True:
         rounded: Any = at.loss
-        norm_squared = _dot(at.weights, at.weights)
+        norm_squared = dot_without_blas(at.weights, at.weights)
         primal = rounded.hinge + alpha * norm_squared
         dual_direction = at.gradient - 2.0 * alpha * at.weights  # Φᵀu
-        bound = max(bound, rounded.slopes - _dot(dual_direction, dual_direction) / (4.0 * alpha))
+        bound = max(bound, rounded.slopes - dot_without_blas(dual_direction, dual_direction) / (4.0 * alpha))
         if primal < best:
             best, best_weights = primal, at.weights
         gap = max(best - bound, 0.0)
         if gap <= tol * best or n_iter == max_iter or width < _NARROWEST:
             break
         # The gap here has two parts: ‖∇J‖² / 4 alpha is left to minimise, the rest comes from rounding.
-        rounding = rounded.hinge - rounded.slopes - _dot(rounded.gradient, at.predictions)
+        rounding = rounded.hinge - rounded.slopes - dot_without_blas(rounded.gradient, at.predictions)
         if _gap(at, alpha) <= 0.5 * rounding:
             width *= min(0.5, max(0.1, float(np.sqrt(0.3 * tol * best / rounding))))
             at = newton.step_to_width(at, partial(objective.rounded_hinge, width=width), width)
@@ -533,9 +517,4 @@ def _starting_point(
 
 def _gap(at: _Point, alpha: float) -> float:
     """Duality gap of a smooth objective, ‖∇J‖² / 4 alpha."""
-    return _dot(at.gradient, at.gradient) / (4.0 * alpha)
-
-
-def _dot(a: np.ndarray, b: np.ndarray) -> float:
-    """aᵀb without BLAS, whose threads cost more than such short work where the processors are busy."""
-    return float(np.einsum("i,i->", a, b))
+    return dot_without_blas(at.gradient, at.gradient) / (4.0 * alpha)
