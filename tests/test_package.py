@@ -163,3 +163,22 @@ def test_changelog_knows_the_version() -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     headings = re.findall(r"^## \[(.+?)\]", changelog, flags=re.MULTILINE)
     assert headings and headings[0] in ("Unreleased", preflearn.__version__)
+
+
+def test_the_wheel_holds_the_library_and_the_experiments() -> None:
+    """Both packages from one install, and an editable install finds both."""
+    build = PYPROJECT["tool"]["hatch"]["build"]
+    packages = [ROOT / folder for folder in build["targets"]["wheel"]["packages"]]
+    assert [folder.name for folder in packages] == ["preflearn", "preflearn_experiments"]
+    assert all((folder / "__init__.py").is_file() for folder in packages)
+    assert {folder.parent for folder in packages} == {ROOT / folder for folder in build["dev-mode-dirs"]}
+
+
+def test_the_library_knows_no_experiments() -> None:
+    """But for the command that runs them."""
+    guilty = [
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*.py")
+        if "preflearn_experiments" in path.read_text(encoding="utf-8")
+    ]
+    assert guilty == ["cli/reproduce.py"]

@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 from tests import oracles
 
 from preflearn.metrics import concordance, ndcg
-from preflearn.model_selection.significance import compare_rankers, compare_several_rankers, holm
+from preflearn.model_selection.significance import (
+    compare_rankers,
+    compare_several_rankers,
+    holm,
+    signed_rank_test,
+)
 
 
 def rankings(n_queries=12, items=8, noise=(1.0, 2.0), seed=0):
@@ -41,6 +46,37 @@ def test_pvalue_is_that_of_all_signs(n_queries, seed):
         up, down = ranks[differences > 0].sum(), ranks[differences < 0].sum()
         assert result.statistic == up
         assert result.effect_size == pytest.approx((up - down) / (up + down))
+
+
+@given(
+    differences=st.lists(st.integers(-40, 40), min_size=1, max_size=9, unique_by=abs).filter(
+        lambda d: 0 not in d
+    ),
+    shift=st.floats(-3, 3),
+)
+def test_signed_ranks_of_columns_against_all_signs(differences, shift):
+    first = shift + np.array(differences) / 64
+    found = signed_rank_test(first, np.full(len(differences), shift))
+    assert found.pvalue == pytest.approx(oracles.signed_ranks_pvalue(np.array(differences, float)), abs=1e-12)
+    assert found.n_better == sum(d > 0 for d in differences) and found.n_tied == 0
+
+
+def test_signed_ranks_leave_out_rounding():
+    found = signed_rank_test([0.1 + 0.2, 1.0], [0.3, 1.0])
+    assert (found.pvalue, found.effect_size, found.n_tied) == (1.0, 0.0, 2)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        ([1.0, 2.0], [1.0], "equal length"),
+        ([1.0, np.nan], [1.0, 2.0], "NaN"),
+        ([[1.0]], [[2.0]], "equal length"),
+    ],
+)
+def test_signed_ranks_refuse(first, second, said):
+    with pytest.raises(ValueError, match=said):
+        signed_rank_test(first, second)
 
 
 def test_counts_and_means():
@@ -131,10 +167,7 @@ def test_it_prints_and_plots():
     result = compare_rankers(y, a, b, qid, names=("fine", "coarse"))
     text = str(result)
     assert (
-        "mean over 12 queries" in text
-        and "p = " in text
-        and "effect size" in text
-        and "fine is better in" in text
+        "mean over 12 queries" in text and "p = " in text and "effect size" in text and "fine wins in" in text
     )
     assert json.loads(json.dumps(result.to_dict()))["n_queries"] == 12
     ax = result.plot()

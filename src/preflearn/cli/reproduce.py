@@ -1,21 +1,24 @@
 """``preflearn reproduce NAME``: run a published experiment and print its figures beside ours.
 
 With ``--output`` the report is written as Markdown, JSON and (where there is a figure) SVG, and finished parts of the
-work are kept there until the command ends, so that an interrupted run goes on where it stopped.
+work are kept there until the command ends, so that an interrupted run continues where it stopped.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from preflearn.experiments.registry import Experiment
-    from preflearn.experiments.report import ExperimentReport
+    from preflearn_experiments.registry import Experiment
+    from preflearn_experiments.report import ExperimentReport
 
 # Every experiment in turn.
 ALL = "all"
@@ -30,32 +33,35 @@ def reproduce(
     ] = None,
     trials: Annotated[int | None, typer.Option(min=1, help="Fewer or more repetitions.")] = None,
     folds: Annotated[int | None, typer.Option(min=1, help="Fewer folds.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of everything drawn at random.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Random seed for everything drawn at random.")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", metavar="DIR", help="Write NAME.md, .json and .svg there.")
     ] = None,
     resume: Annotated[
         Path | None,
-        typer.Option("--resume", metavar="FILE", help="Keep finished parts there and go on from them."),
+        typer.Option(
+            "--resume", metavar="FILE", help="Keep finished parts in this file and continue from them."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of Markdown.")] = False,
     progress: Annotated[
-        bool | None, typer.Option("--progress/--quiet", help="Tell what is finished; default at a terminal.")
+        bool | None, typer.Option("--progress/--quiet", help="Log progress to stderr; default at a terminal.")
     ] = None,
     list_them: Annotated[bool, typer.Option("--list", help="List the experiments and stop.")] = False,
 ) -> None:
     """Run a published experiment: its figures beside ours."""
-    from preflearn.experiments.registry import EXPERIMENTS, get
-
+    registry = _registry()
     if list_them:
-        _print_list(as_json)
+        _print_list(registry.EXPERIMENTS, as_json)
         return
     if name is None:
         raise ValueError("Name an experiment (preflearn reproduce --list shows them), or all.")
     given = {"trials": trials, "folds": folds, "seed": seed}
     given = {option: value for option, value in given.items() if value is not None}
     verbose = int(sys.stderr.isatty() if progress is None else progress)
-    chosen = list(EXPERIMENTS.values()) if name == ALL else [get(name)]
+    chosen = list(registry.EXPERIMENTS.values()) if name == ALL else [registry.get(name)]
     if name == ALL:
         if resume is not None:
             raise ValueError(
@@ -88,18 +94,29 @@ def reproduce(
         path.unlink(missing_ok=True)
 
 
-def _print_list(as_json: bool) -> None:
-    from preflearn.experiments.registry import EXPERIMENTS
+def _registry() -> ModuleType:
+    """The table of experiments, which are a package beside the library."""
+    try:
+        return import_module("preflearn_experiments.registry")
+    except ModuleNotFoundError as error:
+        if error.name != "preflearn_experiments":
+            raise
+        raise ImportError(
+            "The published experiments are not installed: preflearn_experiments was not found beside preflearn. "
+            "Install both from a checkout of the repository: pip install ."
+        ) from error
 
+
+def _print_list(experiments: Mapping[str, Experiment], as_json: bool) -> None:
     if as_json:
         table = [
             {"name": e.name, "description": e.description, "folders": list(e.folders)}
-            for e in EXPERIMENTS.values()
+            for e in experiments.values()
         ]
         print(json.dumps(table, indent=1))
         return
-    width = max(len(name) for name in EXPERIMENTS)
-    for experiment in EXPERIMENTS.values():
+    width = max(len(name) for name in experiments)
+    for experiment in experiments.values():
         folders = ", ".join(experiment.folders) or "makes its data"
         if experiment.optional_data:
             folders += ", or makes its data"

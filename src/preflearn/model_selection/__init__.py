@@ -2,17 +2,27 @@
 
 from .cross_validation import cross_val_predict
 from .estimates import estimate_auc, estimate_concordance
+from .evaluation import Evaluation, MeasuredMetric, evaluate_scores
 from .pairs import leave_pair_out, leave_pair_out_tally, leave_preference_out
 from .performance import PerformanceEstimate, RocCurve
 from .permutation import PermutationTest, permutation_test
 from .search import RLSCV, RankRLSCV
-from .significance import RankerComparison, RankerTable, compare_rankers, compare_several_rankers
+from .significance import (
+    RankerComparison,
+    RankerTable,
+    SignedRanks,
+    compare_rankers,
+    compare_several_rankers,
+    signed_rank_test,
+)
 from .splitters import LeavePairOut, LeaveQueryOut, QueryKFold
 from .tally import PairTally
 
 __all__ = [
+    "Evaluation",
     "LeavePairOut",
     "LeaveQueryOut",
+    "MeasuredMetric",
     "PairTally",
     "PerformanceEstimate",
     "PermutationTest",
@@ -22,13 +32,16 @@ __all__ = [
     "RankerTable",
     "RankRLSCV",
     "RocCurve",
+    "SignedRanks",
     "compare_several_rankers",
     "compare_rankers",
     "cross_val_predict",
     "estimate_auc",
     "estimate_concordance",
+    "evaluate_scores",
     "leave_pair_out",
     "leave_pair_out_tally",
     "leave_preference_out",
     "permutation_test",
+    "signed_rank_test",
 ]

@@ -15,17 +15,95 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import rankdata, wilcoxon
 
 from ..metrics import PerQuery, get_scorer
 from .performance import new_axes
+from .text_tables import align_columns
 
 # Differences under this are rounding of equal values: a share of pairs from two orders of summation.
 _ROUNDING = 1e-12
 _ALTERNATIVES = ("two-sided", "greater", "less")
+
+
+class SignedRanks(NamedTuple):
+    """What :func:`signed_rank_test` found.
+
+    Attributes
+    ----------
+    statistic : float
+        W⁺, the sum of the ranks of the differences in favour of the first.
+    effect_size : float
+        Matched-pairs rank-biserial correlation, -1 .. 1; 0 where the two never differ.
+    pvalue : float
+        1 where the two never differ.
+    n_better, n_worse, n_tied : int
+        Trials where the first is better than the second, worse, and equal to it.
+    """
+
+    statistic: float
+    effect_size: float
+    pvalue: float
+    n_better: int
+    n_worse: int
+    n_tied: int
+
+
+def signed_rank_test(first: Any, second: Any, *, alternative: str = "two-sided") -> SignedRanks:
+    """Wilcoxon's signed-ranks test of two columns of results of the same trials, queries or data sets.
+
+    Parameters
+    ----------
+    first, second : array-like of shape (n,)
+        Results of the two methods; greater is better. Differences under 1e-12 are rounding and count as ties.
+    alternative : {"two-sided", "greater", "less"}, default="two-sided"
+        "greater" tests whether the first is better.
+
+    Returns
+    -------
+    SignedRanks
+
+    Notes
+    -----
+    Ties are left out of the ranks, as Wilcoxon did. Up to 50 trials without ties among the differences the p-value is
+    exact, otherwise the normal approximation is used. O(n log n).
+
+    References
+    ----------
+    F. Wilcoxon. Individual comparisons by ranking methods. Biometrics Bulletin 1 (1945), 80-83.
+    D. S. Kerby. The simple difference formula. Comprehensive Psychology 3 (2014).
+
+    Examples
+    --------
+    >>> from preflearn.model_selection import signed_rank_test
+    >>> found = signed_rank_test([0.8, 0.7, 0.9, 0.6], [0.7, 0.5, 0.6, 0.65])
+    >>> found.statistic, found.n_better, found.n_worse, round(found.pvalue, 3)
+    (9.0, 3, 1, 0.25)
+    """
+    if alternative not in _ALTERNATIVES:
+        raise ValueError(f"alternative must be one of {', '.join(_ALTERNATIVES)}: found {alternative!r}.")
+    a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    if a.ndim != 1 or a.shape != b.shape:
+        raise ValueError(
+            f"first and second must be columns of equal length: found shapes {a.shape}, {b.shape}."
+        )
+    if np.isnan(a).any() or np.isnan(b).any():
+        raise ValueError("first and second must not hold NaN: leave out trials without a result in both.")
+    differences = a - b
+    untied = differences[np.abs(differences) >= _ROUNDING]
+    ranks = rankdata(np.abs(untied))
+    up, down = float(ranks[untied > 0].sum()), float(ranks[untied < 0].sum())
+    return SignedRanks(
+        statistic=up,
+        effect_size=(up - down) / (up + down) if untied.size else 0.0,
+        pvalue=float(wilcoxon(untied, alternative=alternative).pvalue) if untied.size else 1.0,
+        n_better=int((untied > 0).sum()),
+        n_worse=int((untied < 0).sum()),
+        n_tied=a.shape[0] - untied.shape[0],
+    )
 
 
 @dataclass(frozen=True)
@@ -41,7 +119,7 @@ class RankerComparison:
     n_queries : int
         Queries where the metric is defined.
     n_better, n_worse, n_tied : int
-        Queries where the first ranker is better than the second, worse, and level with it.
+        Queries where the first ranker is better than the second (wins), worse (losses), and equal to it (ties).
     mean_difference : float
         First minus second.
     effect_size : float
@@ -82,7 +160,7 @@ class RankerComparison:
                 f"{self.metric}, mean over {self.n_queries} queries",
                 f"  {first:<{width}}  {self.means[0]:.4f}",
                 f"  {second:<{width}}  {self.means[1]:.4f}",
-                f"{first} is better in {self.n_better} queries, worse in {self.n_worse}, level in {self.n_tied}",
+                f"{first} wins in {self.n_better} queries, loses in {self.n_worse}, ties in {self.n_tied}",
                 f"Wilcoxon signed ranks ({self.alternative}): p = {_p_text(self.pvalue)}, "
                 f"effect size (rank-biserial) {self.effect_size:+.2f}",
             ]
@@ -137,8 +215,8 @@ class RankerTable:
 
     def __str__(self) -> str:
         n_queries = self.comparisons[0].n_queries
-        lines = [f"{self.metric}, mean over {n_queries} queries", *_aligned(_mean_rows(self.means))]
-        head = ("", "better", "worse", "level", "effect", "p", "p (Holm)")
+        lines = [f"{self.metric}, mean over {n_queries} queries", *align_columns(_mean_rows(self.means))]
+        head = ("", "wins", "losses", "ties", "effect", "p", "p (Holm)")
         rows = [
             (
                 f"{one.names[0]} - {one.names[1]}",
@@ -151,7 +229,7 @@ class RankerTable:
             )
             for one, p in zip(self.comparisons, self.corrected, strict=True)
         ]
-        return "\n".join([*lines, *_aligned([head, *rows])])
+        return "\n".join([*lines, *align_columns([head, *rows])])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, for JSON."""
@@ -202,13 +280,7 @@ def compare_rankers(
 
     Notes
     -----
-    Queries where the two are level are left out of the ranks, as Wilcoxon did. Up to 50 queries without ties
-    among the differences the p-value is exact, otherwise the normal approximation is used. O(m log m).
-
-    References
-    ----------
-    F. Wilcoxon. Individual comparisons by ranking methods. Biometrics Bulletin 1 (1945), 80-83.
-    D. S. Kerby. The simple difference formula. Comprehensive Psychology 3 (2014).
+    The test is :func:`signed_rank_test`. O(m log m).
 
     Examples
     --------
@@ -222,7 +294,7 @@ def compare_rankers(
     concordance, mean over 30 queries
       good  0.7637
       poor  0.6452
-    good is better in 22 queries, worse in 6, level in 2
+    good wins in 22 queries, loses in 6, ties in 2
     Wilcoxon signed ranks (two-sided): p = 8.5e-05, effect size (rank-biserial) +0.85
     """
     if alternative not in _ALTERNATIVES:
@@ -348,21 +420,19 @@ def _compare(
     first, second = a.values[defined], b.values[defined]
     differences = first - second
     differences[np.abs(differences) < _ROUNDING] = 0.0
-    untied = differences[differences != 0]
-    ranks = rankdata(np.abs(untied))
-    up, down = float(ranks[untied > 0].sum()), float(ranks[untied < 0].sum())
+    found = signed_rank_test(first, second, alternative=alternative)
     return RankerComparison(
         names=names,
         metric=metric,
         means=(float(first.mean()), float(second.mean())),
         n_queries=int(defined.sum()),
-        n_better=int((untied > 0).sum()),
-        n_worse=int((untied < 0).sum()),
-        n_tied=int(defined.sum()) - untied.shape[0],
+        n_better=found.n_better,
+        n_worse=found.n_worse,
+        n_tied=found.n_tied,
         mean_difference=float(differences.mean()),
-        effect_size=(up - down) / (up + down) if untied.size else 0.0,
-        statistic=up,
-        pvalue=float(wilcoxon(untied, alternative=alternative).pvalue) if untied.size else 1.0,
+        effect_size=found.effect_size,
+        statistic=found.statistic,
+        pvalue=found.pvalue,
         alternative=alternative,
         labels=a.labels[defined],
         differences=differences,
@@ -379,15 +449,3 @@ def _p_text(p: float) -> str:
 
 def _mean_rows(means: Mapping[str, float]) -> list[tuple[str, ...]]:
     return [(name, f"{mean:.4f}") for name, mean in means.items()]
-
-
-def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Rows of a table as text: the first column to the left, the others to the right."""
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    return [
-        "  "
-        + "  ".join(
-            f"{cell:<{w}}" if k == 0 else f"{cell:>{w}}" for k, (cell, w) in enumerate(zip(row, widths))
-        )
-        for row in rows
-    ]

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..ppi import Candidates, Settings, cross_corpus
+from preflearn.ppi import Candidates, Settings, cross_corpus
+
 from .interaction_corpora import CORPORA, N_BASIS, read_candidates, refuse_unknown
 from .report import ExperimentReport
 from .resume import Resume

@@ -19,10 +19,9 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
-from ..estimators.rls import RLS
-from ..model_selection.cross_validation import cross_val_predict
-from ..model_selection.estimates import estimate_auc
-from ..model_selection.pairs import leave_pair_out_tally
+from preflearn import RLS
+from preflearn.model_selection import cross_val_predict, estimate_auc, leave_pair_out_tally
+
 from .report import ExperimentReport
 from .resume import Resume
 
@@ -179,7 +178,7 @@ def _true_auc(w: np.ndarray, signal: bool) -> float:
 
 
 def _estimates(model: RLS, X: np.ndarray, y: np.ndarray, seed: int) -> Iterator[tuple[str, float]]:
-    from ..metrics import auc
+    from preflearn.metrics import auc
 
     yield "pooled leave-one-out", auc(y, cross_val_predict(model, X, y, cv="leave-one-out"))
     yield "pooled ten-fold", estimate_auc(model, X, y, method="pooled", random_state=seed).value

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..io.atomic import atomic_write
+from preflearn.io.atomic import atomic_write
 
 
 class Resume:
@@ -138,7 +138,7 @@ def fingerprint(name: str, settings: Mapping[str, Any]) -> str:
     >>> fingerprint("a", {"seed": 0}) == fingerprint("a", {"seed": 1})
     False
     """
-    from .. import __version__
+    from preflearn import __version__
 
     text = json.dumps([__version__, name, settings], sort_keys=True, default=_plain)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from ..estimators.rankrls import RankRLS
-from ..estimators.ranksvm import RankSVM, RankSVMCV
-from ..metrics import average_precision, disagreement_error, ndcg
-from ..model_selection import RankRLSCV
+from preflearn import RankRLS, RankRLSCV, RankSVM, RankSVMCV
+from preflearn.metrics import average_precision, disagreement_error, ndcg
+from preflearn.model_selection import signed_rank_test
+
 from .data import RankingPart, join_parts, ohsumed_parts
 from .report import ExperimentReport
 from .resume import Resume
-from .tables import count, signed_rank_pvalue, spread
+from .tables import count, spread
 
 ALPHAS = tuple(2.0**k for k in range(-15, 16, 2))
 SVM_ALPHAS = tuple(2.0**k for k in range(-12, 13, 4))
@@ -221,7 +221,7 @@ def _row(version: str, levels: int, method: str, found: dict[str, list[dict[str,
         "method": method,
         "error": float(np.mean([unit["error"] for unit in units])),
         "spread": spread([unit["error"] for unit in units]),
-        "p": None if method == first else signed_rank_pvalue(queries[first], queries[method]),
+        "p": None if method == first else signed_rank_test(queries[first], queries[method]).pvalue,
         **{name: float(np.mean([unit[name] for unit in units])) for name in ("one part", "MAP", "NDCG@10")},
     }
 

@@ -17,15 +17,14 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 
-from ..estimators.rankrls import RankRLS
-from ..estimators.ranksvm import RankSVM, RankSVMCV
-from ..estimators.rls import RLS
-from ..metrics import concordance
-from ..model_selection import RLSCV, RankRLSCV
+from preflearn import RLS, RLSCV, RankRLS, RankRLSCV, RankSVM, RankSVMCV
+from preflearn.metrics import concordance
+from preflearn.model_selection import signed_rank_test
+
 from .data import find_file, find_folder
 from .report import ExperimentReport
 from .resume import Resume
-from .tables import count, signed_rank_pvalue, spread
+from .tables import count, spread
 
 ALPHAS = tuple(2.0**k for k in range(-15, 16, 3))
 # With less regularisation the jokes of a user are separated and the solution no longer changes.
@@ -311,7 +310,9 @@ def _findings(found: dict[tuple[str, str], list[dict[str, Any]]]) -> list[str]:
             continue
         tests = []
         for density in _DENSITIES:
-            pvalue = signed_rank_pvalue(_errors(found[method, density]), _errors(found[_REFERENCE, density]))
-            tests.append("1" if pvalue is None else f"{pvalue:.2g}")
+            pvalue = signed_rank_test(
+                _errors(found[method, density]), _errors(found[_REFERENCE, density])
+            ).pvalue
+            tests.append(f"{pvalue:.2g}")
         said.append(f"{method} against (21), Wilcoxon over users: p = {', '.join(tests)}")
     return said

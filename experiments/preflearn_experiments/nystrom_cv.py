@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from ..comparisons import Groups, encode_queries
-from ..estimators.rls import RLS
-from ..kernels.maps import NystromMap
-from ..model_selection.cross_validation import cross_val_predict
-from ..model_selection.splitters import QueryKFold
+from preflearn import RLS
+from preflearn.comparisons import Groups, encode_queries
+from preflearn.kernels import NystromMap
+from preflearn.model_selection import QueryKFold, cross_val_predict
+
 from .report import ExperimentReport, ReportTable
 
 ALPHAS = tuple(10.0**k for k in range(-9, 10))
@@ -154,8 +154,8 @@ def _generate(
 
 
 def _read_sentences(folder: Path) -> tuple[Any, np.ndarray, Groups]:
-    from ..graphs import AllPathsFeatures
-    from ..ppi import candidates, read_corpus
+    from preflearn.graphs import AllPathsFeatures
+    from preflearn.ppi import candidates, read_corpus
 
     path = folder / "ppi_corpora" / "HPRD50-learning-format.xml.xz"
     if not path.is_file():

@@ -6,6 +6,7 @@ import inspect
 import io
 import json
 import lzma
+import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,10 +17,8 @@ import pytest
 
 from preflearn import RankSVM
 from preflearn.cli.app import run as command
-from preflearn.experiments import ExperimentReport, Resume, registry
-from preflearn.experiments.data import official_fold, ohsumed_parts, read_newswire, scale_in_queries
-from preflearn.experiments.tables import auc_interval, signed_rank_pvalue
-from preflearn.metrics import auc
+from preflearn_experiments import ExperimentReport, Resume, registry
+from preflearn_experiments.data import official_fold, ohsumed_parts, read_newswire, scale_in_queries
 
 # Every name that `preflearn reproduce` promises.
 NAMES = [
@@ -178,22 +177,6 @@ def test_scaling_in_queries_is_that_of_a_loop() -> None:
             values = X[rows, column]
             expected[rows, column] = (values - values.min()) / (values.max() - values.min())
     np.testing.assert_allclose(scale_in_queries(X, qid), expected, rtol=1e-13)
-
-
-def test_auc_interval_is_delongs() -> None:
-    random = np.random.default_rng(0)
-    y = (np.arange(60) < 20).astype(float)
-    scores = np.round(y + random.normal(size=60), 1)
-    value, (low, high) = auc_interval(y, scores)
-    wins = np.sign(scores[y == 1][:, None] - scores[y == 0]) / 2 + 0.5
-    variance = wins.mean(axis=1).var(ddof=1) / 20 + wins.mean(axis=0).var(ddof=1) / 40
-    assert value == pytest.approx(auc(y, scores), rel=1e-12)
-    assert (high - low) / 2 == pytest.approx(1.959964 * np.sqrt(variance), rel=1e-6)
-
-
-def test_signed_rank_of_equal_columns_is_none() -> None:
-    assert signed_rank_pvalue([0.1 + 0.2, 1.0], [0.3, 1.0]) is None
-    assert signed_rank_pvalue(np.arange(20.0), np.arange(20.0) + 1) < 1e-3
 
 
 # --------------------------------------------------------------------------------------------- stand-ins for data
@@ -415,7 +398,7 @@ def test_jester_learns(small_report: Callable[[str], ExperimentReport]) -> None:
 
 
 def test_runtime_explicit_pairs_solve_the_problem_of_ranksvm(small_data: Path) -> None:
-    from preflearn.experiments import runtime
+    from preflearn_experiments import runtime
 
     random = np.random.default_rng(0)
     X, y = random.normal(size=(40, 3)), (np.arange(40) < 12).astype(float)
@@ -430,7 +413,7 @@ def test_runtime_explicit_pairs_solve_the_problem_of_ranksvm(small_data: Path) -
 
 
 def test_runtime_leaves_out_what_would_take_too_long(small_data: Path) -> None:
-    from preflearn.experiments import runtime
+    from preflearn_experiments import runtime
 
     rows = runtime.run(data=small_data, sizes=(40, 60), limit=1e-6).rows
     assert rows[0]["SVC"] is not None and rows[1]["SVC"] is None
@@ -613,6 +596,19 @@ def test_reproduce_keeps_a_named_file(here: str, tmp_path: Path, monkeypatch: py
     assert len(json.loads(file.read_text())["units"]) == 2
 
 
+def test_reproduce_without_the_experiments_says_how_to_install_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == "preflearn_experiments"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(
+        sys, "path", [folder for folder in sys.path if not Path(folder, "preflearn_experiments").is_dir()]
+    )
+    assert command(["reproduce", "jester"]) == 2
+    said = capsys.readouterr().err
+    assert "experiments are not installed" in said and "pip install ." in said and said.count("\n") == 1
+
+
 def test_reproduce_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert command(["reproduce", "--list"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == NAMES
@@ -669,7 +665,7 @@ def test_reproduce_refuses_in_one_line(
 
 
 def test_ohsumed_reaches_the_published_error(real_data: Callable[[str], Path]) -> None:
-    from preflearn.experiments import ohsumed
+    from preflearn_experiments import ohsumed
 
     report = ohsumed.run(data=real_data("letor_ohsumed_v2").parent, alphas=(2.0**4, 2.0**11))
     errors = {row["method"]: row["error"] for row in report.rows}

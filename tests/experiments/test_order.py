@@ -14,7 +14,8 @@ import pytest
 from scipy import stats
 
 from preflearn import OrderPreferenceRegressor, OrderPreferenceRegressorCV, RankRLS
-from preflearn.experiments import (
+from preflearn.ppi import candidates, cross_corpus, read_corpus
+from preflearn_experiments import (
     ExperimentReport,
     arguments,
     nystrom_cv,
@@ -25,8 +26,7 @@ from preflearn.experiments import (
     ppi,
     ppi_cross,
 )
-from preflearn.experiments.report import ReportTable
-from preflearn.ppi import candidates, cross_corpus, read_corpus
+from preflearn_experiments.report import ReportTable
 
 
 def compressed(path: Path, text: str) -> None:

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from ..estimators.rankrls import RankRLS
-from ..estimators.ranksvm import RankSVM
-from ..estimators.rls import RLS
-from ..metrics import disagreement_error
+from preflearn import RLS, RankRLS, RankSVM
+from preflearn.metrics import disagreement_error
+from preflearn.model_selection import signed_rank_test
+
 from .data import RankingPart, official_fold, ohsumed_parts
 from .report import ExperimentReport
 from .resume import Resume
-from .tables import count, signed_rank_pvalue, spread
+from .tables import count, spread
 
 ALPHAS = tuple(2.0**k for k in range(-15, 16))
 
@@ -142,7 +142,7 @@ def _row(name: str, found: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     units = found[name]
     first = next(iter(found))
     errors = [unit["error"] for unit in units]
-    pvalue = None if name == first else signed_rank_pvalue(_by_query(found[first]), _by_query(units))
+    pvalue = None if name == first else signed_rank_test(_by_query(found[first]), _by_query(units)).pvalue
     return {
         "method": name,
         "published": _METHODS[name][0],

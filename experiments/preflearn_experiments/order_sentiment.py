@@ -23,8 +23,9 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.preprocessing import normalize
 from sklearn.svm import LinearSVC
 
-from ..estimators.order_preference import OrderPreferenceRegressor
-from ..preferences import Preferences, pairs_from_scores
+from preflearn import OrderPreferenceRegressor
+from preflearn.preferences import Preferences, pairs_from_scores
+
 from .data import find_file, find_folder
 from .order_trials import compare, draw_trial, gain, mean_absolute_error, significant
 from .report import ExperimentReport, ReportTable

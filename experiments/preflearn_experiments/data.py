@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..io import read_ranking
+from preflearn.io import read_ranking
 
 
 def find_folder(data: str | Path | None, name: str, experiment: str) -> Path:

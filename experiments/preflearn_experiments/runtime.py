@@ -17,10 +17,10 @@ import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.svm import SVC, LinearSVC
 
-from ..estimators.rankrls import RankRLS
-from ..estimators.ranksvm import RankSVM
-from ..kernels import NystromMap
-from ..metrics import auc
+from preflearn import RankRLS, RankSVM
+from preflearn.kernels import NystromMap
+from preflearn.metrics import auc
+
 from .data import read_newswire
 from .report import ExperimentReport
 from .resume import Resume

@@ -20,14 +20,14 @@ import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.preprocessing import StandardScaler
 
-from ..estimators.rankrls import RankRLS
-from ..estimators.ranksvm import RankSVM
-from ..kernels import NystromMap
-from ..model_selection import leave_preference_out
+from preflearn import RankRLS, RankSVM
+from preflearn.kernels import NystromMap
+from preflearn.model_selection import leave_preference_out, signed_rank_test
+
 from .data import find_file, find_folder
 from .report import ExperimentReport, ReportTable
 from .resume import Resume
-from .tables import signed_rank_pvalue, spread
+from .tables import spread
 
 ALPHAS = (1.0, 10.0, 100.0, 1000.0)
 LONGER = "longer argument wins"
@@ -265,7 +265,7 @@ def _row(name: str, found: dict[str, np.ndarray], chosen: dict[str, list[float]]
         "least": float(values.min()),
         "most": float(values.max()),
         "ahead of the baseline": f"{int((values > baseline).sum())} of {values.shape[0]}" if known else "",
-        "p": signed_rank_pvalue(values.tolist(), baseline.tolist()) if known else None,
+        "p": signed_rank_test(values.tolist(), baseline.tolist()).pvalue if known else None,
         "λ": ", ".join(f"{alpha:g}" for alpha in sorted(set(chosen[name]))) if known else "",
     }
 

@@ -14,12 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..metrics import disagreement_error
-from ..model_selection import RLSCV, QueryKFold, RankRLSCV
+from preflearn import RLSCV, RankRLSCV
+from preflearn.metrics import disagreement_error
+from preflearn.model_selection import QueryKFold, signed_rank_test
+
 from .data import RankingPart, join_parts, ohsumed_parts
 from .report import ExperimentReport
 from .resume import Resume
-from .tables import count, signed_rank_pvalue, spread
+from .tables import count, spread
 
 ALPHAS = tuple(2.0**k for k in range(-12, 13, 4))
 GAMMAS = tuple(2.0**k for k in range(-6, 1, 2))
@@ -199,7 +201,7 @@ def _row(method: str, found: dict[str, list[dict[str, Any]]], trials: int) -> di
         "published": _PUBLISHED[method],
         "error": float(errors.mean()),
         "spread over draws": spread(errors.mean(axis=1)),
-        "p": None if method == best else signed_rank_pvalue(errors.mean(axis=0), other),
+        "p": None if method == best else signed_rank_test(errors.mean(axis=0), other).pvalue,
     }
 
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..preferences import pairs_from_targets
+from preflearn.preferences import pairs_from_targets
+
 from .order_trials import Regression, compare, draw_trial, gain, mean_absolute_error, read_regression, tune
 from .order_trials import significant as significant_rows
 from .report import ExperimentReport, ReportTable

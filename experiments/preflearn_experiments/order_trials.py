@@ -8,15 +8,16 @@ the same regression without.
 from __future__ import annotations
 
 import lzma
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.io.arff import loadarff
 from scipy.stats import ttest_rel
 
-from ..estimators.order_preference import OrderPreferenceRegressor, OrderPreferenceRegressorCV
+from preflearn import OrderPreferenceRegressor, OrderPreferenceRegressorCV
+
 from .data import find_file, find_folder
 from .tables import spread
 
@@ -58,36 +59,23 @@ def read_regression(data: str | Path | None, file: str, experiment: str) -> Regr
     """
     path = find_file(find_folder(data, FOLDER, experiment), file, experiment)
     with lzma.open(path, "rt", encoding="latin-1") as stream:
-        lines = [line.strip() for line in stream]
-    if ".tsv" in path.suffixes:
-        header, content = lines[0].split("\t"), [line.split("\t") for line in lines[1:] if line]
-        categories: dict[int, list[str]] = {}
-    else:
-        header, categories, content = _read_arff(lines)
-    columns, names = [], []
-    for position, name in enumerate(header[:-1]):
-        values = [row[position].strip() for row in content]
-        if position in categories:
-            columns += [[float(value == category) for value in values] for category in categories[position]]
-            names += [f"{name}={category}" for category in categories[position]]
+        if ".tsv" in path.suffixes:
+            table = np.genfromtxt(stream, delimiter="\t", names=True, deletechars="")
+            categories: dict[str, tuple[str, ...]] = {}
         else:
-            columns.append([float(value) for value in values])
+            table, attributes = loadarff(stream)
+            categories = {name: attributes[name][1] for name in attributes if attributes[name][1] is not None}
+    columns, names = [], []
+    assert table.dtype.names is not None
+    *features, target = table.dtype.names
+    for name in features:
+        for category in categories.get(name, ()):
+            columns.append(table[name] == category.encode())
+            names.append(f"{name}={category}")
+        if name not in categories:
+            columns.append(table[name])
             names.append(name)
-    return Regression(np.array(columns).T, names, np.array([float(row[-1]) for row in content]))
-
-
-def _read_arff(lines: Sequence[str]) -> tuple[list[str], dict[int, list[str]], list[list[str]]]:
-    header: list[str] = []
-    categories: dict[int, list[str]] = {}
-    start = next(k for k, line in enumerate(lines) if line.lower() == "@data")
-    for line in lines[:start]:
-        found = re.match(r"@attribute\s+('[^']*'|\S+)\s+(.*)", line, re.IGNORECASE)
-        if found:
-            if found.group(2).startswith("{"):
-                categories[len(header)] = [value.strip() for value in found.group(2).strip("{} ").split(",")]
-            header.append(found.group(1).strip("'"))
-    content = [line.split(",") for line in lines[start + 1 :] if line and not line.startswith("%")]
-    return header, categories, content
+    return Regression(np.column_stack(columns).astype(float), names, table[target].astype(float))
 
 
 def draw_trial(n_rows: int, n_labelled: int, n_unlabelled: int, seed: Sequence[int]) -> Trial:

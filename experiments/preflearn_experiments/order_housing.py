@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..preferences import pairs_where
+from preflearn.preferences import pairs_where
+
 from .order_trials import (
     Regression,
     compare,

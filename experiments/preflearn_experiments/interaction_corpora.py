@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..ppi import Candidates, candidates, read_corpus
+from preflearn.ppi import Candidates, candidates, read_corpus
+
 from .data import find_file, find_folder
 
 # In the order of the article: name → file

@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from ..estimators.transductive import TransductiveRankRLS
-from ..metrics import disagreement_error
-from ..model_selection import RankRLSCV
+from preflearn import RankRLSCV, TransductiveRankRLS
+from preflearn.metrics import disagreement_error
+from preflearn.model_selection import signed_rank_test
+
 from .data import RankingPart, find_file, find_folder, join_parts, ohsumed_parts, read_parts
 from .report import ExperimentReport
 from .resume import Resume
-from .tables import count, signed_rank_pvalue, spread
+from .tables import count, spread
 
 ALPHAS = tuple(10.0**k for k in range(-4, 5))
 FIDELITIES = tuple(10.0**k for k in range(-2, 3))
@@ -179,7 +180,7 @@ def _row(name: str, n_scored: int, units: list[dict[str, Any]]) -> dict[str, Any
         "difference": float((transductive - plain).mean()),
         "±": spread(transductive - plain),
         "better in": f"{int((transductive < plain).sum())} of {len(units)}",
-        "p": signed_rank_pvalue(transductive, plain),
+        "p": signed_rank_test(transductive, plain).pvalue,
     }
 
 

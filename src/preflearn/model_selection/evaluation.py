@@ -1,0 +1,220 @@
+r"""How good are given scores? Metrics of a ranking, each with a 95 % interval.
+
+With queries, a query is one independent trial: the interval is that of the mean over queries, by Student's t. Without,
+a share of pairs (concordance, AUC) has an interval from the placement values of its rows (:mod:`.intervals`); no other
+metric has one. The scores are taken as given: the intervals cover the luck of the test rows, not that of the training
+rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from ..comparisons import one_group
+from ..metrics import PerQuery, get_scorer
+from ..metrics.by_query import check_rows
+from .intervals import mean_interval, placement_variance, wilson_interval
+from .tally import tally_scores
+from .text_tables import align_columns
+
+DEFAULT_METRICS = ("concordance", "kendall_tau", "ndcg@10", "average_precision", "reciprocal_rank")
+_TITLES = {
+    "auc": "AUC",
+    "average_precision": "MAP",
+    "err": "ERR",
+    "kendall_tau": "Kendall tau-b",
+    "ndcg": "NDCG",
+    "reciprocal_rank": "MRR",
+}
+# The smallest and largest value of the metrics that are not shares.
+_RANGES = {"kendall_tau": (-1.0, 1.0), "neg_disagreement_error": (-1.0, 0.0)}
+_SHARES_OF_PAIRS = ("concordance", "auc")
+
+
+@dataclass(frozen=True)
+class MeasuredMetric:
+    """A metric of given scores.
+
+    Attributes
+    ----------
+    metric : str
+        Its name, "ndcg@10" for example.
+    value : float
+        The mean over queries where there are queries.
+    interval : tuple of two float, or None
+        95 %; None where there is no way to tell.
+    n_queries : int or None
+        Queries where the metric is defined; None without queries.
+    interval_method : str or None
+    """
+
+    metric: str
+    value: float
+    interval: tuple[float, float] | None = None
+    n_queries: int | None = None
+    interval_method: str | None = None
+
+    @property
+    def title(self) -> str:
+        """The metric as people write it.
+
+        Examples
+        --------
+        >>> MeasuredMetric("ndcg@10", 0.5).title
+        'NDCG@10'
+        """
+        base, at, k = self.metric.partition("@")
+        return _TITLES.get(base, base.replace("_", " ")) + at + k
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What :func:`evaluate_scores` measured; prints itself.
+
+    Attributes
+    ----------
+    metrics : tuple of MeasuredMetric
+    n_rows : int
+    n_queries : int or None
+    notes : tuple of str
+        Metrics that are not defined for these rows, and why.
+    """
+
+    metrics: tuple[MeasuredMetric, ...]
+    n_rows: int
+    n_queries: int | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def interval_methods(self) -> list[str]:
+        """Where the intervals come from."""
+        return sorted({one.interval_method for one in self.metrics if one.interval_method})
+
+    def table(self) -> list[tuple[str, ...]]:
+        """Rows of text: heading, then one per metric."""
+        rows: list[tuple[str, ...]] = [("metric", "value", "95 % interval", "queries")]
+        for one in self.metrics:
+            interval = "" if one.interval is None else "{:.4f} to {:.4f}".format(*one.interval)
+            queries = "" if one.n_queries is None else str(one.n_queries)
+            rows.append((one.title, f"{one.value:.4f}", interval, queries))
+        return rows
+
+    def __str__(self) -> str:
+        lines = align_columns(self.table())
+        if self.interval_methods:
+            lines.append(f"Intervals: {', '.join(self.interval_methods)}.")
+        return "\n".join([*lines, *self.notes])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, text and lists, for JSON."""
+        return {
+            "rows": self.n_rows,
+            "queries": self.n_queries,
+            "metrics": [asdict(one) for one in self.metrics],
+            "notes": list(self.notes),
+        }
+
+
+def evaluate_scores(
+    y: Any, scores: Any, qid: Any = None, *, metrics: Sequence[str] | None = None
+) -> Evaluation:
+    """Measure the scores of rows whose targets are known, with 95 % intervals.
+
+    Parameters
+    ----------
+    y : array-like of shape (m,)
+        What is known about each row, higher is better.
+    scores : array-like of shape (m,)
+        Scores by a model that was not trained on these rows.
+    qid : array-like of shape (m,), optional
+        The query of each row; without it all rows are one ranking.
+    metrics : sequence of str, optional
+        Names of :func:`preflearn.metrics.get_scorer`, such as "ndcg@10". By default concordance, Kendall's tau-b,
+        NDCG@10, average precision and reciprocal rank, those of them that are defined for ``y``.
+
+    Returns
+    -------
+    Evaluation
+
+    Raises
+    ------
+    ValueError
+        If y and scores do not fit, or a metric that was asked for is not defined for these rows.
+
+    Notes
+    -----
+    O(m log m) for each metric.
+
+    References
+    ----------
+    E. R. DeLong, D. M. DeLong, D. L. Clarke-Pearson. Comparing the areas under two or more correlated receiver
+    operating characteristic curves: a nonparametric approach. Biometrics 44 (1988), 837-845.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from preflearn.model_selection import evaluate_scores
+    >>> rng = np.random.default_rng(0)
+    >>> qid = np.repeat(np.arange(40), 10)
+    >>> y = rng.normal(size=400)
+    >>> print(evaluate_scores(y, y + rng.normal(size=400), qid, metrics=["concordance", "kendall_tau"]))
+      metric          value     95 % interval  queries
+      concordance    0.7...  0.7... to 0.7...       40
+      Kendall tau-b  0.5...  0.4... to 0.5...       40
+    Intervals: Student's t over queries.
+    """
+    if isinstance(metrics, str):
+        raise TypeError(f"metrics must be a sequence of names: found {metrics!r}, pass [{metrics!r}].")
+    rows = check_rows(y, scores, qid)
+    scorers = {name: get_scorer(name) for name in metrics or DEFAULT_METRICS}
+    found, notes = [], []
+    for name, scorer in scorers.items():
+        try:
+            found.append(_measure(name, scorer, y, scores, qid))
+        except ValueError as error:
+            if metrics:
+                raise
+            notes.append(f"{MeasuredMetric(name, np.nan).title} is left out: {error}")
+    n_queries = None if qid is None else rows.queries.n_groups
+    return Evaluation(tuple(found), rows.y.shape[0], n_queries, tuple(notes))
+
+
+def _measure(name: str, scorer: Any, y: Any, scores: Any, qid: Any) -> MeasuredMetric:
+    if name == "auc":  # one ranking of all rows, which concordance of two classes is
+        if qid is not None:
+            raise ValueError("auc compares all rows with each other and takes no queries: use concordance.")
+        scorer.measure(y, scores)  # refuses more than two classes
+        per_query = get_scorer("concordance").per_query(y, scores)
+    else:
+        per_query = scorer.per_query(y, scores, qid)
+    if np.isnan(per_query.mean):
+        raise ValueError(f"{name} is defined in no query: targets or scores are all tied.")
+    if qid is not None:
+        interval = _interval_over_queries(per_query, _RANGES.get(name, (0.0, 1.0)))
+        method = "Student's t over queries"
+        n_queries = int((~np.isnan(per_query.values)).sum())
+    else:
+        interval = _interval_over_rows(y, scores) if name in _SHARES_OF_PAIRS else None
+        method, n_queries = "placement values of the rows, in Wilson's form", None
+    return MeasuredMetric(name, per_query.mean, interval, n_queries, None if interval is None else method)
+
+
+def _interval_over_queries(per_query: PerQuery, bounds: tuple[float, float]) -> tuple[float, float] | None:
+    values = per_query.values[~np.isnan(per_query.values)]
+    if values.size < 2:
+        return None
+    least, width = bounds[0], bounds[1] - bounds[0]
+    low, high = mean_interval((values - least) / width)[1]
+    return least + width * low, least + width * high
+
+
+def _interval_over_rows(y: Any, scores: Any) -> tuple[float, float]:
+    labels, m = np.asarray(y), int(np.shape(y)[0])
+    tally = tally_scores(labels, np.asarray(scores), one_group(m))
+    levels, codes = np.unique(labels, return_inverse=True)
+    strata = codes if levels.size == 2 else np.zeros(m, dtype=np.int64)
+    return wilson_interval(tally.share, placement_variance(tally, strata), 4 * tally.n_pairs / m)

@@ -1,0 +1,96 @@
+"""Metrics of given scores with their intervals, against the definitions."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import norm
+from scipy.stats import t as student
+
+from preflearn.metrics import auc, get_scorer
+from preflearn.model_selection import evaluate_scores
+
+METRICS = [
+    "concordance",
+    "kendall_tau",
+    "ndcg@3",
+    "average_precision",
+    "reciprocal_rank",
+    "precision@2",
+    "err",
+]
+
+
+def rankings(n_queries=12, items=8, seed=0):
+    rng = np.random.default_rng(seed)
+    qid = rng.permutation(np.repeat(np.arange(n_queries), items))
+    y = rng.integers(0, 2, size=qid.shape[0]).astype(float)
+    return y, np.round(y + rng.normal(size=y.shape[0]), 1), qid
+
+
+@given(n_queries=st.integers(2, 8), seed=st.integers(0, 2**31))
+def test_values_are_those_of_the_scorers_and_intervals_students(n_queries, seed):
+    y, scores, qid = rankings(n_queries, seed=seed)
+    for one in evaluate_scores(y, scores, qid, metrics=METRICS).metrics:
+        found = get_scorer(one.metric).per_query(y, scores, qid)
+        values = found.values[~np.isnan(found.values)]
+        assert one.value == pytest.approx(found.mean) and one.n_queries == values.shape[0]
+        if values.shape[0] < 2:
+            assert one.interval is None
+            continue
+        half = student.ppf(0.975, values.shape[0] - 1) * values.std(ddof=1) / np.sqrt(values.shape[0])
+        least = -1.0 if one.metric == "kendall_tau" else 0.0
+        expected = np.clip([values.mean() - half, values.mean() + half], least, 1.0)
+        np.testing.assert_allclose(one.interval, expected, atol=1e-12)
+
+
+def test_the_interval_of_an_auc_is_wilsons_with_delongs_variance():
+    y, scores, _ = rankings(20)
+    found = evaluate_scores(y, scores, metrics=["auc"]).metrics[0]
+    wins = np.sign(scores[y == 1][:, None] - scores[y == 0]) / 2 + 0.5
+    variance = wins.mean(axis=1).var(ddof=1) / wins.shape[0] + wins.mean(axis=0).var(ddof=1) / wins.shape[1]
+    c, z = wins.mean(), norm.ppf(0.975)
+    n = min(c * (1 - c) / variance, 4 * wins.size / y.shape[0])
+    centre, half = c + z**2 / (2 * n), z * np.sqrt(c * (1 - c) / n + (z / (2 * n)) ** 2)
+    assert found.value == pytest.approx(auc(y, scores), rel=1e-12) == pytest.approx(c, rel=1e-12)
+    np.testing.assert_allclose(found.interval, (np.array([centre - half, centre + half])) / (1 + z**2 / n))
+    same = evaluate_scores(y, scores, metrics=["concordance"]).metrics[0]
+    assert same.interval == found.interval and same.value == pytest.approx(found.value)
+
+
+def test_metrics_that_are_not_defined_become_notes_unless_asked_for():
+    y, scores, qid = [0.5, -1.0, 2.0, 1.0], [1.0, 2.0, 3.0, 4.0], [1, 1, 2, 2]
+    found = evaluate_scores(y, scores, qid)
+    assert [one.metric for one in found.metrics] == [
+        "concordance", "kendall_tau", "average_precision", "reciprocal_rank",
+    ]  # fmt: skip
+    assert len(found.notes) == 1 and found.notes[0].startswith("NDCG@10 is left out: ")
+    with pytest.raises(ValueError, match="ndcg|gain|grade"):
+        evaluate_scores(y, scores, qid, metrics=["ndcg@10"])
+
+
+def test_what_is_refused():
+    with pytest.raises(ValueError, match="3"):
+        evaluate_scores([0, 1, 2], [1, 2])
+    with pytest.raises(ValueError, match="scores must be finite"):
+        evaluate_scores([0, 1], [1, np.nan])
+    with pytest.raises(TypeError, match=r"pass \['concordance'\]"):
+        evaluate_scores([0, 1], [1, 2], metrics="concordance")
+    with pytest.raises(ValueError, match="takes no queries"):
+        evaluate_scores([0, 1], [1, 2], [1, 1], metrics=["auc"])
+    with pytest.raises(ValueError, match="unknown metric 'accuracy'"):
+        evaluate_scores([0, 1], [1, 2], metrics=["accuracy"])
+
+
+def test_it_prints_itself_and_goes_to_json():
+    y, scores, qid = rankings()
+    found = evaluate_scores(y, scores, qid)
+    assert "Kendall tau-b" in str(found) and "Student's t over queries" in str(found)
+    plain = json.loads(json.dumps(found.to_dict()))
+    assert plain["rows"] == 96 and plain["queries"] == 12 and plain["metrics"][0]["metric"] == "concordance"
+    alone = evaluate_scores(y, scores)
+    assert alone.n_queries is None and [one.interval is None for one in alone.metrics] == [False] + [True] * 4
