@@ -247,7 +247,7 @@ def test_layout_follows_the_rule_and_the_option(folder):
     assert sp.issparse(read_bytes(folder, dense, sparse=True).X)
     assert not sp.issparse(read_bytes(folder, thin, sparse=False).X)
     assert read_bytes(folder, thin, n_features=30).X.shape == (1, 30)
-    with pytest.raises(ValueError, match="line 1: feature 11, but n_features=5"):
+    with pytest.raises(ValueError, match="line 1: feature 11, expected none above 5"):
         read_bytes(folder, thin, n_features=5)
 
 

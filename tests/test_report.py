@@ -207,7 +207,7 @@ def test_the_page_is_self_contained_and_well_formed(page):
 def test_the_page_says_what_was_computed(page):
     text = page.read_text(encoding="utf-8")
     for heading in ("What was learned from", "What was chosen, and why", "The choice of alpha", "from worst to best",
-                    "Influence of the features", "Beside simple baselines", "How sure is the estimate?",
+                    "Influence of the features", "Comparison with simple baselines", "How certain is the estimate?",
                     "How to reproduce it"):  # fmt: skip
         assert heading in text
     two_classes = "hostile" in page.parent.name or "ROC curve" in text

@@ -16,10 +16,12 @@ import typer
 from preflearn.cli.compare import compare
 from preflearn.cli.demo import demo
 from preflearn.cli.evaluate import evaluate
+from preflearn.cli.output import as_option, option_name
 from preflearn.cli.ppi import app as ppi
 from preflearn.cli.predict import predict
 from preflearn.cli.reproduce import reproduce
 from preflearn.cli.train import train
+from preflearn.errors import InputError
 
 app = typer.Typer(
     name="preflearn",
@@ -53,7 +55,7 @@ def preflearn(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Learn to rank and to prefer: kernel methods with exact cross-validation."""
+    """Learn rankings and preferences: kernel methods with exact cross-validation."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
@@ -76,6 +78,8 @@ def run(arguments: Sequence[str]) -> int:
         return _call(arguments)
     except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted", 130)
+    except InputError as error:
+        return _fail(error.worded(as_option, option_name), 2)
     except _BAD_INPUT as error:
         return _fail(str(error) or type(error).__name__, 2)
     except Exception as error:

@@ -15,7 +15,6 @@ from preflearn.cli.output import (
     print_json,
     print_notes,
     progress,
-    speaking_of_options,
 )
 
 if TYPE_CHECKING:
@@ -71,22 +70,15 @@ def compare(
         if rows.qid is None:
             raise ValueError(
                 f"{data}: comparing rankers needs queries, which are the independent trials of the test: pass "
-                "--query and a "
-                "column. For one ranking of all rows compare the intervals of `preflearn evaluate`."
+                "--query and a column. For one ranking of all rows compare the intervals of `preflearn evaluate`."
             )
         for path, name in names.items():
             tell(f"scoring with {path.name}")
             scores[name], note = files.scores_of_ranker(path, [data], reading, len(rows))
             if note:
                 notes.append(f"{name}: {note}")
-        with speaking_of_options():
-            table = compare_several_rankers(
-                rows.y,
-                scores,
-                rows.qid,
-                metric=metric,
-                baseline=None if baseline is None else names[baseline],
-            )
+        against = None if baseline is None else names[baseline]
+        table = compare_several_rankers(rows.y, scores, rows.qid, metric=metric, baseline=against)
     if as_json:
         print_json({"data": str(data), **table.to_dict(), "notes": notes})
     else:
@@ -122,12 +114,12 @@ def _show(table: RankerTable, notes: list[Any]) -> None:
     console.print(means)
     pairs = Table(
         box=box.SIMPLE,
-        title="Queries where the first is better, worse, level",
+        title="Queries where the first wins, loses, ties",
         title_justify="left",
         title_style="bold",
     )
     pairs.add_column("first - second")
-    for title in ("difference", "better", "worse", "level", "effect", "p", "p (Holm)"):
+    for title in ("difference", "wins", "losses", "ties", "effect", "p", "p (Holm)"):
         pairs.add_column(title, justify="right")
     for one, p in zip(table.comparisons, table.corrected):
         pairs.add_row(

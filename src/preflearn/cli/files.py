@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from preflearn.cli.output import speaking_of_options
-
 if TYPE_CHECKING:
     import numpy as np
 
@@ -128,11 +126,10 @@ class Reading:
 
 
 def read(paths: Sequence[Path], reading: Reading) -> RankingData:
-    """Read files as one, with errors that speak of options."""
+    """Read files as one."""
     from preflearn.io import read_ranking
 
-    with speaking_of_options():
-        return read_ranking([str(path) for path in paths], **reading.arguments())
+    return read_ranking([str(path) for path in paths], **reading.arguments())
 
 
 def read_columns(path: Path, reading: Reading) -> list[str] | None:
@@ -140,9 +137,8 @@ def read_columns(path: Path, reading: Reading) -> list[str] | None:
     from preflearn.io.formats import open_file
     from preflearn.io.options import ReadOptions, as_paths
 
-    with speaking_of_options():
-        (name,) = as_paths(str(path))
-        return open_file(name, ReadOptions(**reading.arguments())).names
+    (name,) = as_paths(str(path))
+    return open_file(name, ReadOptions(**reading.arguments())).names
 
 
 def describe_files(paths: Sequence[Path]) -> tuple[DataFile, ...]:
@@ -327,8 +323,7 @@ def scores_of_ranker(
         model, metadata = load(path)
         data = read_for(path, metadata["reading"], data_paths, reading, with_target=False)
         return model.predict(prepared(data.X, data.qid, metadata)), same_as_training(metadata, data_paths)
-    with speaking_of_options():
-        scores = read_scores(path)
+    scores = read_scores(path)
     if n_rows is not None and scores.shape[0] != n_rows:
         raise ValueError(
             f"{path} has {scores.shape[0]:,} scores for {n_rows:,} rows of data: expected one each."
@@ -340,7 +335,7 @@ def prepared(X: Any, qid: Any, metadata: dict[str, Any]) -> Any:
     """Features as the model's pipeline expects them."""
     if not metadata.get("within_queries"):
         return X
-    from preflearn.cli.recipe import standardise_within_queries
+    from preflearn.training.preparation import standardise_within_queries
 
     return standardise_within_queries(X, qid)
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-import re
+import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from preflearn.errors import Remedy
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 VerboseOption = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Tell on stderr what is being done, also without a terminal.")
+    bool, typer.Option("--verbose", "-v", help="Log progress to stderr, also without a terminal.")
 ]
 
 Tell = Callable[[str], None]
@@ -64,7 +67,7 @@ def collected_warnings() -> Iterator[list[str]]:
         # Deprecations are for developers.
         if issubclass(warning.category, (DeprecationWarning, PendingDeprecationWarning, FutureWarning)):
             continue
-        text = in_terms_of_options(" ".join(str(warning.message).split()))
+        text = " ".join(str(warning.message).split())
         if text not in notes:
             notes.append(text)
 
@@ -91,47 +94,43 @@ def new_console() -> Any:
     return console if console.is_terminal else Console(highlight=False, width=120)
 
 
-@contextmanager
-def speaking_of_options() -> Iterator[None]:
-    """Errors that name arguments of Python functions name the options of the command line instead."""
-    try:
-        yield
-    except (ValueError, TypeError) as error:
-        raise type(error)(in_terms_of_options(str(error))) from error
-
-
-def in_terms_of_options(message: str) -> str:
-    """What a message asks for, as it is typed on the command line.
+def as_option(remedy: Remedy) -> str | None:
+    """A remedy as it is typed on the command line; None where there is no option for it.
 
     Examples
     --------
-    >>> in_terms_of_options("Pass encode={'colour': 'onehot'} for categories, or drop=['colour'].")
-    'Pass --encode colour=onehot for categories, or --drop colour.'
+    >>> from preflearn.errors import Remedy
+    >>> as_option(Remedy("encode", {"colour": "onehot"}, "for categories"))
+    '--encode colour=onehot for categories'
+    >>> as_option(Remedy("query", None)), as_option(Remedy("allow_unknown", True))
+    ('--no-query', None)
     """
-    for pattern, replacement in _IN_OPTIONS:
-        message = re.sub(pattern, replacement, message)
-    return message
+    if remedy.argument == "query" and remedy.has_value and remedy.value is None:
+        return f"--no-query {remedy.purpose}".rstrip()
+    value = remedy.value if remedy.has_value else ""
+    if remedy.argument not in _OPTIONS or value is None or value != value:
+        return None
+    if isinstance(value, dict):
+        value = " ".join(f"{column}={how}" for column, how in value.items())
+    elif isinstance(value, (list, tuple)):
+        value = ",".join(map(str, value))
+    elif isinstance(value, float):
+        value = f"{value:g}"
+    words = (
+        option_name(remedy.argument),
+        shlex.quote(str(value)) if value != "" else "",
+        remedy.purpose,
+    )
+    return " ".join(word for word in words if word)
 
 
-_ARGUMENTS = "target|query|item|features|drop|encode|missing|delimiter|format|columns"
-_IN_OPTIONS = (
-    (r"encode=\{'([^']*)': '([^']*)'\}", r"--encode \1=\2"),
-    (r"drop=\['([^']*)'\]", r"--drop \1"),
-    (r"missing=0\.0 \(or another number, float\('nan'\) included\)", "--missing 0 (or another number)"),
-    (r"encode= names", "--encode names"),
-    (r"pass target= one of (.*), or target=None for a file without targets", r"pass --target and one of \1"),
-    (r"Pass allow_unknown=True to read it as NaN \(not known\)", "Leave such rows out"),
-    (r"n_features=(\d+) was given", r"the model was trained with \1"),
-    (r"Pass format= one of", "Pass --format and one of"),
-    (r"Pass item= the column", "Pass --item and the column"),
-    (r"format='([^']*)' is not known", r"--format \1 is not known"),
-    (r"\bitem=None\b", "no --item"),
-    (r"\bquery=None\b", "--no-query"),
-    (r"Pass columns=\[\.\.\.\]", "Pass --columns"),
-    (rf"\b({_ARGUMENTS})=(?=\s|$)", r"--\1"),
-    (rf"\b({_ARGUMENTS})=(?=[^\s=])", r"--\1 "),
-    (r"\(alphas=\.\.\.\)", "(--alphas)"),
-    (r"\bn_basis=(\d+)", r"--n-basis \1"),
-    (r", or n_basis=None for the full kernel", ""),
-    (r"kernel='([^']*)' does not take", r"--kernel \1 does not take"),
-)
+def option_name(argument: str) -> str:
+    """The option for an argument of the library; its name where there is none."""
+    return "--" + argument.replace("_", "-") if argument in _OPTIONS else argument
+
+
+# Arguments of the library that have an option of the same name.
+_OPTIONS = {
+    "alphas", "columns", "delimiter", "degree", "drop", "encode", "features", "format", "gamma", "item", "kernel",
+    "missing", "n_basis", "query", "target",
+}  # fmt: skip

@@ -14,7 +14,6 @@ from preflearn.cli import files
 from preflearn.cli.output import (
     JsonOption,
     QuietOption,
-    Tell,
     VerboseOption,
     collected_warnings,
     new_console,
@@ -22,15 +21,12 @@ from preflearn.cli.output import (
     print_notes,
     progress,
     refuse_both,
-    speaking_of_options,
 )
-from preflearn.cli.recipe import KernelName, Learner
+from preflearn.training.options import KernelName, Learner, TrainingOptions
 
 if TYPE_CHECKING:
-    from preflearn.cli.recipe import Recipe
     from preflearn.report import TrainingReport
-
-_NAMES = {Learner.rankrls: "RankRLS", Learner.rls: "RLS", Learner.ranksvm: "RankSVM"}
+    from preflearn.training.train import Problem
 
 
 def train(
@@ -57,196 +53,105 @@ def train(
             "--preferences", help="Table of preferred and other item; DATA is then the table of items."
         ),
     ] = None,
-    learner: Annotated[Learner, typer.Option("--learner", help="What is learned.")] = Learner.rankrls,
+    learner: Annotated[Learner, typer.Option("--learner", help="Learning algorithm.")] = Learner.rankrls,
     kernel: Annotated[
         KernelName, typer.Option("--kernel", help="auto: RBF, or linear for sparse and very wide data.")
     ] = KernelName.auto,
     gamma: Annotated[
-        float | None, typer.Option("--gamma", help="Of the kernel. [default: from the median distance]")
+        float | None, typer.Option("--gamma", help="Kernel width gamma. [default: from the median distance]")
     ] = None,
     degree: Annotated[
-        int | None, typer.Option("--degree", min=1, help="Of the polynomial kernel. [default: 3]")
+        int | None, typer.Option("--degree", min=1, help="Degree of the polynomial kernel. [default: 3]")
     ] = None,
     n_basis: Annotated[
-        int | None, typer.Option("--n-basis", min=1, help="Basis vectors. [default: 500 over 2,000 rows]")
+        int | None,
+        typer.Option("--n-basis", min=1, help="Number of basis vectors. [default: 500 over 2,000 rows]"),
     ] = None,
     alphas: Annotated[
-        str, typer.Option("--alphas", help="auto, or positive numbers with commas between.")
+        str, typer.Option("--alphas", help="auto, or positive numbers separated by commas.")
     ] = "auto",
     within_queries: Annotated[
         bool, typer.Option("--within-queries", help="Standardise the features within each query.")
     ] = False,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of basis vectors and folds.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed for basis vectors and folds.")] = 0,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> None:
     """Learn to rank from a file: choose alpha by exact cross-validation, save the model, write a report."""
+    start = time.perf_counter()
     refuse_both(quiet, as_json, "--json")
     refuse_both(quiet, verbose, "--verbose")
-    start = time.perf_counter()
     reading = files.Reading.from_options(
         format=format, target=target, query=query, no_query=no_query, item=item, features=features, drop=drop,
         encode=encode, missing=missing, delimiter=delimiter, columns=columns,
     )  # fmt: skip
-    grid = _read_alphas(alphas)
     if gamma is not None and not 0 < gamma < float("inf"):
         raise ValueError(f"--gamma must be a positive number: found {gamma:g}.")
+    options = TrainingOptions(
+        learner, kernel, gamma, degree, n_basis, _read_alphas(alphas), within_queries, seed, verbose
+    )
     inputs = [*data, *([preferences] if preferences is not None else [])]
     files.check_outputs([output, report], inputs)
+    if preferences is not None:
+        _refuse_with_preferences(data, reading, options)
     if report is not None:
         from preflearn.report.html import require_parts
 
         require_parts()
-    options = {"kernel": kernel, "gamma": gamma, "degree": degree, "n_basis": n_basis, "seed": seed}
     with progress(7, quiet=quiet, verbose=verbose) as tell, collected_warnings() as warned:
-        if preferences is None:
-            work: Any = _Training(data, reading, learner, within_queries, options, grid, tell, verbose)
-        else:
-            if len(data) != 1:
-                raise ValueError(f"--preferences goes with one table of items: found {len(data)} files.")
-            _refuse_with_preferences(reading, learner, within_queries)
-            work = _PreferenceTraining(data[0], preferences, reading, options, grid, tell)
-        model, contents, metadata = work()
-        contents = replace(
-            contents, command=_typed(context), seconds=time.perf_counter() - start, model_file=output.name
-        )
-        page = None
-        if report is not None:
-            tell("writing the report")
-            from preflearn.report import render_report
+        tell("reading " + ", ".join(path.name for path in inputs))
+        problem, memory = _read(data, preferences, reading, options)
 
-            page = render_report(replace(contents, notes=(*contents.notes, *warned)))
-    contents = replace(contents, notes=(*contents.notes, *warned), seconds=time.perf_counter() - start)
-    if report is not None and warned:
-        from preflearn.report import render_report
+        from preflearn.training.train import train as train_model
 
-        page = render_report(contents)
-    _write(model, contents, metadata, output, report, page)
+        model, found = train_model(problem, options, tell=tell)
+    found = replace(
+        found,
+        files=files.describe_files(inputs),
+        command=_typed(context),
+        model_file=output.name,
+        notes=(*found.notes, *warned),
+        seconds=time.perf_counter() - start,
+    )
+    _write(model, found, _metadata(found, memory, within_queries), output, report)
     if as_json:
-        print_json(
-            {**contents.to_dict(), "model": str(output), "report": None if report is None else str(report)}
-        )
+        written = {"model": str(output), "report": None if report is None else str(report)}
+        print_json({**found.to_dict(), **written})
     elif not quiet:
-        _show(contents, output, report)
+        _show(found, output, report)
 
 
-class _Training:
-    """From a file of targets to a model and what is said about it."""
+def _read(
+    paths: list[Path], preferences: Path | None, reading: files.Reading, options: TrainingOptions
+) -> tuple[Problem, dict[str, Any]]:
+    """What is to be learned, and what the model must remember of how it was read."""
+    if preferences is None:
+        from preflearn.training.ranking import RankingProblem
 
-    def __init__(self, paths, reading, learner, within_queries, options, alphas, tell: Tell, verbose: bool):
-        self.paths, self.reading, self.learner = paths, reading, learner
-        self.within_queries, self.options, self.alphas = within_queries, options, alphas
-        self.tell, self.verbose = tell, verbose
+        data = files.read(paths, reading)
+        problem = RankingProblem(data, options)
+        problem.title = f"Ranking model from {_together(paths)}"
+        return problem, files.remember(paths[0], reading, data)
+    from preflearn.io import read_preferences
+    from preflearn.training.preference import PreferenceProblem
 
-    def __call__(self) -> tuple[Any, TrainingReport, dict[str, Any]]:
-        from sklearn.pipeline import Pipeline
-
-        from preflearn import __version__
-        from preflearn.cli import learning, recipe
-        from preflearn.report import Choice, TrainingReport
-
-        self.tell("reading " + ", ".join(path.name for path in self.paths))
-        data = files.read(self.paths, self.reading)
-        notes = learning.check_data(data)
-        X = recipe.standardise_within_queries(data.X, data.qid) if self.within_queries else data.X
-        self.tell("scaling, kernel and basis vectors")
-        with speaking_of_options():
-            how = recipe.choose(X, learner=self.learner, within_queries=self.within_queries, **self.options)
-            task = learning.make_task(data, how, self.learner, self.options["seed"])
-            self.tell(f"choosing alpha by {task.how}")
-            learned = learning.search(self.learner, how.X, how.kernel, self.alphas, task, int(self.verbose))
-        path = learned.path
-        why = f"best of {len(path.alphas)} by {task.how}" if len(path.alphas) > 1 else "as asked"
-        how.choices.append(Choice("alpha", f"{path.chosen:.4g}", why))
-        model = Pipeline([*how.steps, ("learn", learned.search)])
-        self.tell("estimating the held-out concordance")
-        found, roc = learning.estimate(self.learner, how.X, how.kernel, learned, task)
-        self.tell("comparing with baselines")
-        name = f"{_NAMES[self.learner]}, {_kernel_name(how)} (this model)"
-        rows, rows_note = learning.baselines(name, self.learner, how, learned, task, X, data.feature_names)
-        self.tell("measuring the influence of the features")
-        coef = getattr(learned.search, "coef_", None)
-        influence, influence_note = learning.influence(model, how, coef, X, task, data.feature_names)
-        described = files.describe_files(self.paths)
-        report = TrainingReport(
-            title=f"Ranking model from {_together(self.paths)}",
-            files=described, data=_describe(data, self.reading, self.paths[0]), choices=tuple(how.choices),
-            alpha_path=path, estimate=found, unit=task.unit, labels=task.labels, values=learned.values,
-            sizes=task.units.counts, baselines=rows, baselines_note=rows_note, influence=influence,
-            influence_note=influence_note, roc=roc, notes=tuple(notes), command="", seed=task.seed,
-            version=__version__, seconds=0.0, model_file="",
-        )  # fmt: skip
-        memory = files.remember(self.paths[0], self.reading, data)
-        return model, report, _metadata(report, memory, self.within_queries)
+    reading = replace(reading, target=None, query=None)
+    names = ("format", "item", "features", "drop", "encode", "missing")
+    pairs = read_preferences(paths[0], preferences, **{name: getattr(reading, name) for name in names})
+    source = f"{paths[0].name} and {preferences.name}"
+    return PreferenceProblem(pairs, options, source), files.remember(paths[0], reading, pairs)
 
 
-class _PreferenceTraining:
-    """From a table of items and one of preferences to a model and what is said about it."""
-
-    def __init__(self, items: Path, pairs: Path, reading: files.Reading, options, alphas, tell: Tell):
-        self.items, self.pairs, self.reading = items, pairs, reading
-        self.options, self.alphas, self.tell = options, alphas, tell
-
-    def __call__(self) -> tuple[Any, TrainingReport, dict[str, Any]]:
-        import numpy as np
-        from sklearn.pipeline import Pipeline
-
-        from preflearn import __version__
-        from preflearn.cli import learning, recipe
-        from preflearn.io import read_preferences
-        from preflearn.report import Choice, TrainingReport
-
-        self.tell(f"reading {self.items.name} and {self.pairs.name}")
-        names = ("format", "item", "features", "drop", "encode", "missing")
-        reading = replace(self.reading, target=None, query=None)
-        with speaking_of_options():
-            data = read_preferences(
-                self.items, self.pairs, **{name: getattr(reading, name) for name in names}
-            )
-            self.tell("scaling, kernel and basis vectors")
-            how = recipe.choose(
-                data.X, learner=Learner.rankrls, within_queries=False, rows_leave=False, **self.options
-            )
-            self.tell("choosing alpha by exact leave-preference-out")
-            trained, path, found = learning.learn_preferences(data, how, self.alphas)
-        why = (
-            f"best of {len(path.alphas)} by exact leave-preference-out"
-            if len(path.alphas) > 1
-            else "as asked"
-        )
-        how.choices.append(Choice("alpha", f"{path.chosen:.4g}", why))
-        model = Pipeline([*how.steps, ("learn", trained)])
-        self.tell("comparing with baselines")
-        rows, rows_note = learning.preference_baselines(
-            f"RankRLS, {_kernel_name(how)} (this model)", data, found
-        )
-        coef = getattr(trained, "coef_", None)
-        influence, influence_note = learning.influence(model, how, coef, data.X, None, data.feature_names)
-        described = {
-            "summary": repr(data).removeprefix("PreferenceData: "),
-            "preferences": f"{len(data):,}",
-            "rows": f"{data.X.shape[0]:,} items",
-            "features": f"{data.X.shape[1]:,}",
-        }
-        empty = np.empty(0)
-        report = TrainingReport(
-            title=f"Preference model from {self.items.name} and {self.pairs.name}",
-            files=files.describe_files([self.items, self.pairs]), data=described, choices=tuple(how.choices),
-            alpha_path=path, estimate=found, unit="preference", labels=empty, values=empty, sizes=empty,
-            baselines=rows, baselines_note=rows_note, influence=influence, influence_note=influence_note,
-            command="", seed=self.options["seed"], version=__version__, seconds=0.0, model_file="",
-        )  # fmt: skip
-        return model, report, _metadata(report, files.remember(self.items, reading, data), False)
-
-
-def _refuse_with_preferences(reading: files.Reading, learner: Learner, within_queries: bool) -> None:
+def _refuse_with_preferences(paths: list[Path], reading: files.Reading, options: TrainingOptions) -> None:
+    if len(paths) != 1:
+        raise ValueError(f"--preferences goes with one table of items: found {len(paths)} files.")
     ignored = [
         option
         for option, given in (
             ("--target", reading.target != "auto"),
             ("--query", reading.query not in ("auto", None)),
-            ("--within-queries", within_queries),
+            ("--within-queries", options.within_queries),
             ("--delimiter", reading.delimiter is not None),
             ("--columns", reading.columns is not None),
         )
@@ -256,9 +161,9 @@ def _refuse_with_preferences(reading: files.Reading, learner: Learner, within_qu
         raise ValueError(
             f"{ignored[0]} would be ignored with --preferences, which compare items directly: leave it out."
         )
-    if learner is not Learner.rankrls:
+    if options.learner is not Learner.rankrls:
         raise ValueError(
-            f"--learner {learner.value} does not learn from --preferences here: use --learner rankrls."
+            f"--learner {options.learner.value} does not learn from --preferences here: use --learner rankrls."
         )
 
 
@@ -271,7 +176,7 @@ def _read_alphas(text: str) -> Any:
         grid = []
     if not grid or not all(0 < alpha < float("inf") for alpha in grid):
         raise ValueError(
-            f"--alphas must be auto or positive numbers with commas between, as 0.1,1,10: found {text!r}."
+            f"--alphas must be auto or positive numbers separated by commas, as 0.1,1,10: found {text!r}."
         )
     return sorted(set(grid))
 
@@ -287,32 +192,6 @@ def _metadata(report: TrainingReport, memory: dict[str, Any], within_queries: bo
         "estimate": estimate,
         **kept,
     }
-
-
-def _describe(data: Any, reading: files.Reading, path: Path) -> dict[str, str]:
-    lines = dict(line.split(None, 1) for line in data.summary().splitlines())
-    names = data.feature_names
-    shown = ", ".join(names[:12]) + (f" and {len(names) - 12:,} more" if len(names) > 12 else "")
-    summary = repr(data).removeprefix("RankingData: ")
-    features = lines["features"].replace(",", " (", 1) + ")"
-    if "," in lines["features"].split(" ", 1)[0]:
-        count, rest = lines["features"].split(", ", 1)
-        features = f"{count} ({rest})"
-    return {
-        "summary": summary,
-        "rows": lines["rows"],
-        "queries": lines["queries"],
-        "features": features,
-        "names": shown if not names[0].isdigit() else f"numbered 1 to {len(names):,}",
-        "targets": lines["targets"],
-    }
-
-
-def _kernel_name(how: Recipe) -> str:
-    return (
-        next(choice.value for choice in how.choices if choice.name == "kernel").split(",")[0].split(" of ")[0]
-        + " kernel"
-    )
 
 
 def _together(paths: list[Path]) -> str:
@@ -337,21 +216,18 @@ def _typed(context: typer.Context) -> str:
 
 
 def _write(
-    model: Any,
-    report: TrainingReport,
-    metadata: dict[str, Any],
-    output: Path,
-    report_file: Path | None,
-    page: str | None,
+    model: Any, found: TrainingReport, metadata: dict[str, Any], output: Path, report: Path | None
 ) -> None:
-    """Everything that can fail has been done: the model appears whole, then the report."""
+    """The page is made before anything is written, so that a failure leaves nothing behind."""
     from preflearn.io import save_model
     from preflearn.io.atomic import atomic_write
+    from preflearn.report import render_report
 
+    page = None if report is None else render_report(found).encode()
     save_model(model, output, metadata=metadata)
-    if report_file is not None and page is not None:
-        with atomic_write(report_file) as file:
-            file.write(page.encode())
+    if report is not None and page is not None:
+        with atomic_write(report) as file:
+            file.write(page)
 
 
 def _show(report: TrainingReport, output: Path, report_file: Path | None) -> None:
@@ -360,7 +236,7 @@ def _show(report: TrainingReport, output: Path, report_file: Path | None) -> Non
     from rich.text import Text
 
     console = new_console()
-    console.print(Text(report.title, style="bold").append(f": {report.data['summary']}", style="not bold"))
+    console.print(Text(report.title, style="bold").append(f": {report.summary}", style="not bold"))
     table = Table(box=box.SIMPLE, title="What was chosen, and why", title_justify="left", title_style="bold")
     table.add_column("part")
     table.add_column("choice", style="cyan")
@@ -377,17 +253,19 @@ def _show(report: TrainingReport, output: Path, report_file: Path | None) -> Non
     )
     console.print(Text(found.held_out))
     tested = any(row.pvalue is not None for row in report.baselines)
-    table = Table(box=box.SIMPLE, title="Beside simple baselines", title_justify="left", title_style="bold")
+    table = Table(
+        box=box.SIMPLE, title="Comparison with simple baselines", title_justify="left", title_style="bold"
+    )
     table.add_column("ordered by")
     table.add_column(found.measure, justify="right")
     if tested:
-        table.add_column("better / worse / level", justify="right")
+        table.add_column("wins / losses / ties", justify="right")
         table.add_column("p (Holm)", justify="right")
     for row in report.baselines:
         style = "bold" if row.is_model else ""
         cells: list[Any] = [Text(row.name), f"{row.value:.4f}"]
         if tested:
-            counted = "" if row.better is None else f"{row.better} / {row.worse} / {row.level}"
+            counted = "" if row.wins is None else f"{row.wins} / {row.losses} / {row.ties}"
             cells += [counted, "" if row.pvalue is None else f"{row.pvalue:.2g}"]
         table.add_row(*cells, style=style)
     console.print(table)

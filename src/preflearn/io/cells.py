@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from typing import NoReturn
+from functools import partial
+from typing import Any, NoReturn
+
+from preflearn.errors import InputError, Remedy
 
 _NUMBER = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
@@ -12,8 +15,15 @@ _MISSING = {b"", b"na", b"n/a", b"nan", b"null", b"none"}
 _INFINITE = {b"inf", b"+inf", b"-inf", b"infinity", b"+infinity", b"-infinity"}
 
 
-class CellError(ValueError):
+class CellError(InputError):
     """A value that cannot be used; the file, line and column are added where they are known."""
+
+    def __init__(self, found: str, *remedies: Remedy, line: int | None = None) -> None:
+        super().__init__(found, *remedies)
+        self.line = line
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), line=self.line), (self.found, *self.remedies)
 
 
 def clip(text: str | bytes, longest: int = 40) -> str:
@@ -62,8 +72,8 @@ def whole_number(text: str) -> int | None:
     return int(text) if _WHOLE_NUMBER.fullmatch(text) else None
 
 
-def refuse(path: str, unit: str, line: int, what: str, column: str | None = None) -> NoReturn:
-    """Raise the one error for a fault in a file: where, what was found, what was expected."""
+def refuse(path: str, unit: str, line: int, what: str | CellError, column: str | None = None) -> NoReturn:
+    """Raise the one error for a fault in a file: where, what was found, what was expected, what to pass."""
     where = f", column {column!r}" if column is not None else ""
-    ending = "" if what.endswith((".", "?")) else "."
-    raise ValueError(f"{path}, {unit} {line}{where}: {what}{ending}")
+    error = CellError(what) if isinstance(what, str) else what
+    raise InputError(f"{path}, {unit} {line}{where}: {error.found}", *error.remedies)

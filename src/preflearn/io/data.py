@@ -62,10 +62,14 @@ class RankingData:
         return self.groups.n_groups
 
     def __repr__(self) -> str:
+        return f"RankingData: {self.in_brief()}"
+
+    def in_brief(self) -> str:
+        """What there is, in one line."""
         queries = "one ranking" if self.qid is None else _count(self.n_queries, "query", "queries")
         layout = "sparse" if sp.issparse(self.X) else "dense"
         shape = f"{_count(self.X.shape[1], 'feature')} ({layout} {self.X.dtype})"
-        return f"RankingData: {_count(len(self), 'row')} in {queries}, {shape}, {_targets(self.y)}"
+        return f"{_count(len(self), 'row')} in {queries}, {shape}, {_targets(self.y)}"
 
     def summary(self) -> str:
         """What there is, in a few lines.
@@ -81,7 +85,11 @@ class RankingData:
         targets   0: 1 row, 1: 1 row, 2: 1 row
         names     no item names
         """
-        lines = {
+        return "\n".join(f"{name:<9} {text}" for name, text in self.facts().items())
+
+    def facts(self) -> dict[str, str]:
+        """The lines of the summary by their names."""
+        return {
             "source": self.source or "memory",
             "rows": f"{len(self):,}",
             "queries": self._describe_queries(),
@@ -89,7 +97,6 @@ class RankingData:
             "targets": _describe_targets(self.y),
             "names": "no item names" if self.item_names is None else f"items such as {self.item_names[0]!r}",
         }
-        return "\n".join(f"{name:<9} {text}" for name, text in lines.items())
 
     def _describe_queries(self) -> str:
         if self.qid is None:
@@ -169,7 +176,11 @@ class PreferenceData:
         return self.pairs.shape[0]
 
     def __repr__(self) -> str:
+        return f"PreferenceData: {self.in_brief()}"
+
+    def in_brief(self) -> str:
+        """What there is, in one line."""
         return (
-            f"PreferenceData: {_count(len(self), 'preference')} between {_count(self.X.shape[0], 'item')}, "
+            f"{_count(len(self), 'preference')} between {_count(self.X.shape[0], 'item')}, "
             f"{_count(self.X.shape[1], 'feature')}"
         )

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from scipy import sparse as sp
 
+from preflearn.errors import InputError
 from preflearn.io.cells import CellError, clip
 
 
@@ -39,6 +40,9 @@ class UnknownCategoryError(CellError):
     def __init__(self, row: int, message: str):
         super().__init__(message)
         self.row = row
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.row, self.found)
 
 
 @dataclass(frozen=True)
@@ -148,9 +152,9 @@ def as_encoder(column: str, wanted: Any) -> Encoder:
         return wanted
     if isinstance(wanted, Sequence) and not isinstance(wanted, str):
         return OneHot(wanted)
-    raise ValueError(
-        f"encode={{{column!r}: {wanted!r}}} is not known: expected 'onehot', 'words', a list of categories, "
-        "OneHot(...) or HashedWords(...)."
+    raise InputError(
+        f"the encoding {wanted!r} of column {column!r} is not known: expected 'onehot', 'words', a list of categories, "
+        "OneHot(...) or HashedWords(...)"
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from preflearn.errors import InputError, Remedy
 from preflearn.io.cells import CellError
 from preflearn.io.compression import split_name
 from preflearn.io.encoders import Encoder, as_encoders
@@ -51,15 +52,13 @@ class ReadOptions:
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in FORMATS:
-            raise ValueError(f"format={self.format!r} is not known: expected one of {', '.join(FORMATS)}.")
+            raise InputError(f"the format {self.format!r} is not known: expected one of {', '.join(FORMATS)}")
         for name in ("features", "drop", "columns"):
             value = getattr(self, name)
             if isinstance(value, str):
                 raise TypeError(f"{name} must be a list of column names: found the text {value!r}.")
         if self.features is not None and self.drop is not None:
-            raise ValueError(
-                "Give either features= (the columns to take) or drop= (the columns to leave out)."
-            )
+            raise InputError("give either features (the columns to take) or drop (the columns to leave out)")
         if self.sparse not in (True, False, "auto"):
             raise ValueError(f"sparse must be True, False or 'auto': found {self.sparse!r}.")
         if np.dtype(self.dtype) not in (np.dtype(np.float64), np.dtype(np.float32)):
@@ -89,9 +88,9 @@ class ReadOptions:
             if suffix in suffixes:
                 return name
         known = ", ".join(suffix for suffixes in _SUFFIXES.values() for suffix in suffixes)
-        raise ValueError(
-            f"{path}: the name does not tell the format (known: {known}, each also with .gz, .bz2, .xz, .zst). "
-            f"Pass format= one of {', '.join(FORMATS)}."
+        raise InputError(
+            f"{path}: the name does not tell the format (known: {known}, each also with .gz, .bz2, .xz, .zst)",
+            Remedy("format", purpose=f"with one of {', '.join(FORMATS)}"),
         )
 
     def refuse_given(self, kind: str, why: str, *names: str) -> None:
@@ -99,13 +98,17 @@ class ReadOptions:
         defaults = {"target": AUTO, "query": AUTO, "item": AUTO}
         for name in names:
             if getattr(self, name) != defaults.get(name):
-                raise ValueError(f"{name}= does not apply to {kind} files: {why}.")
+                raise InputError(
+                    f"{{argument}} does not apply to {kind} files: {why}; leave it out", argument=name
+                )
 
     def missing_feature(self) -> float:
         """What stands for a missing feature."""
         if self.missing is None:
             raise CellError(
-                "a missing value. Pass missing=0.0 (or another number, float('nan') included) to fill it in"
+                "a missing value",
+                Remedy("missing", 0.0, "(or another number) to fill it in"),
+                Remedy("missing", math.nan, "to keep it as not known"),
             )
         return float(self.missing)
 
@@ -113,7 +116,8 @@ class ReadOptions:
         """What stands for a missing target."""
         if not self.allow_unknown and self.target is not None:
             raise CellError(
-                "a missing target, expected a finite number. Pass allow_unknown=True to read it as NaN (not known)"
+                "a missing target, expected a finite number: leave out rows whose target is not known",
+                Remedy("allow_unknown", True, "to read it as NaN (not known)"),
             )
         return math.nan
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from preflearn.errors import InputError, Remedy
 from preflearn.io.blocks import Block
 from preflearn.io.cells import clip, refuse
 from preflearn.io.data import PreferenceData
@@ -95,7 +96,10 @@ def read_preferences(
         verbose=verbose,
     )
     if data.item_names is None:
-        raise ValueError(f"{items_path}: the items have no names. Pass item= the column that names them.")
+        raise InputError(
+            f"{items_path}: the items have no names",
+            Remedy("item", purpose="with the column that names them"),
+        )
     rows = _rows_by_name(items_path, data.item_names)
     options = ReadOptions(format=pairs_format, n_jobs=n_jobs)
     if options.format_of(pairs_path) == "letor":

@@ -15,8 +15,9 @@ from typing import Any, Literal
 import numpy as np
 from scipy import sparse as sp
 
+from preflearn.errors import InputError, Remedy
 from preflearn.io.blocks import Block, SparseRows
-from preflearn.io.cells import refuse
+from preflearn.io.cells import CellError, refuse
 from preflearn.io.chunks import regroup
 from preflearn.io.data import RankingData
 from preflearn.io.encoders import Encoder, UnknownCategoryError
@@ -193,9 +194,9 @@ def iter_ranking(
 def _refuse_unready(options: ReadOptions) -> None:
     for column, encoder in options.encoders.items():
         if not encoder.ready:
-            raise ValueError(
-                f"encode={{{column!r}: 'onehot'}} needs the whole column: give its categories as a list to read in "
-                "chunks."
+            raise InputError(
+                f"the one-hot encoding of column {column!r} needs the whole column: give its categories as a list to "
+                "read in chunks"
             )
 
 
@@ -416,14 +417,16 @@ class _Assembler:
             too_wide = np.flatnonzero(block.widths > self.width)
             if too_wide.size:
                 row = too_wide[0]
-                reason = (
-                    f"n_features={self.width} was given"
+                found = f"feature {block.widths[row]}"
+                error = (
+                    CellError(f"{found}, expected none above {self.width}")
                     if self.options.n_features is not None
-                    else f"the first chunk has none above {self.width}. Pass n_features= (scan_ranking counts them)"
+                    else CellError(
+                        f"{found}, but the first chunk has none above {self.width}",
+                        Remedy("n_features", purpose="(scan_ranking counts them)"),
+                    )
                 )
-                refuse(
-                    block.path, self.unit, int(block.lines[row]), f"feature {block.widths[row]}, but {reason}"
-                )
+                refuse(block.path, self.unit, int(block.lines[row]), error)
 
     def _table_matrix(self, blocks: list[Block]) -> np.ndarray | sp.csr_array:
         encoded = [self._encode(column, blocks) for column in self.encoders]
@@ -456,7 +459,7 @@ class _Assembler:
             row = error.row
             for block in blocks:
                 if row < len(block):
-                    refuse(block.path, self.unit, int(block.lines[row]), str(error), column)
+                    refuse(block.path, self.unit, int(block.lines[row]), error, column)
                 row -= len(block)
             raise
 

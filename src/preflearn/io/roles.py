@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from preflearn.errors import InputError, Remedy
 from preflearn.io.cells import clip
 from preflearn.io.options import AUTO, ReadOptions
 
@@ -59,25 +60,25 @@ def choose_columns(path: str, names: Sequence[str], options: ReadOptions) -> Rol
     if options.features is not None:
         features = list(options.features)
         _require(path, names, features, "features")
-        _refuse_twice(path, features, "is listed twice in features=")
+        _refuse_twice(path, features, "is listed twice among the features")
         for name in features:
             if name in taken:
-                raise ValueError(
-                    f"{path}: column {name!r} is in features= and is also the target, query or item."
+                raise InputError(
+                    f"{path}: column {name!r} is among the features and is also the target, query or item"
                 )
     else:
         drop = list(options.drop or ())
         _require(path, names, drop, "drop")
         for name in drop:
             if name in taken:
-                raise ValueError(
-                    f"{path}: column {name!r} is in drop= and is also the target, query or item."
+                raise InputError(
+                    f"{path}: column {name!r} is to be dropped and is also the target, query or item"
                 )
         features = [name for name in names if name not in set(taken) | set(drop)]
     for name in options.encoders:
         if name not in features:
             _require(path, names, [name], "encode")
-            raise ValueError(f"{path}: encode= names column {name!r}, which is not among the features.")
+            raise InputError(f"{path}: column {name!r} is to be encoded and is not among the features")
     numbers = tuple(name for name in features if name not in options.encoders)
     return Roles(tuple(targets), many, query, item, numbers, tuple(options.encoders))
 
@@ -89,7 +90,7 @@ def _targets(path: str, names: Sequence[str], options: ReadOptions) -> tuple[lis
     if not isinstance(wanted, str):
         _require(path, names, wanted, "target")
         if not wanted:
-            raise ValueError("target=[] is empty: name the columns, or pass target=None.")
+            raise InputError("target is an empty list: name the columns", Remedy("target", None, "for none"))
         return list(wanted), True
     if wanted != AUTO:
         _require(path, names, [wanted], "target")
@@ -97,9 +98,10 @@ def _targets(path: str, names: Sequence[str], options: ReadOptions) -> tuple[lis
     for name in _USUAL_NAMES["target"]:
         if name in names:
             return [name], False
-    raise ValueError(
-        f"{path}: which column is the target? There is none named 'target': pass target= one of {_listed(names)}, "
-        "or target=None for a file without targets."
+    raise InputError(
+        f"{path}: which column is the target? There is none named 'target'",
+        Remedy("target", purpose=f"with one of {_listed(names)}"),
+        Remedy("target", None, "for a file without targets"),
     )
 
 
@@ -115,7 +117,9 @@ def _label(path: str, names: Sequence[str], role: str, wanted: str | None) -> st
 def _require(path: str, names: Sequence[str], wanted: Iterable[str], role: str) -> None:
     for name in wanted:
         if name not in names:
-            raise ValueError(f"{path}: {role}= asks for column {name!r}, found {_listed(names)}.")
+            raise InputError(
+                f"{path}: {{argument}} asks for column {name!r}, found {_listed(names)}", argument=role
+            )
 
 
 def _refuse_twice(path: str, names: Sequence[str], what: str) -> None:

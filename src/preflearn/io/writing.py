@@ -14,6 +14,7 @@ import numpy as np
 from scipy import sparse as sp
 
 from preflearn.comparisons.grouping import encode_queries
+from preflearn.errors import InputError
 from preflearn.io.atomic import atomic_write
 from preflearn.io.compression import open_compressing, require_arrow, split_name
 from preflearn.io.options import ReadOptions, as_paths
@@ -63,7 +64,7 @@ def write_scores(
     """
     kind = format if format is not None else _score_format(path)
     if kind not in _SCORE_WRITERS:
-        raise ValueError(f"format={kind!r} is not known: expected one of {', '.join(_SCORE_WRITERS)}.")
+        raise InputError(f"the format {kind!r} is not known: expected one of {', '.join(_SCORE_WRITERS)}")
     values = np.asarray(scores, dtype=np.float64)
     if values.ndim != 1:
         raise ValueError(f"scores must hold one score per row: found an array of shape {values.shape}.")

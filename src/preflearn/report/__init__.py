@@ -1,6 +1,6 @@
-"""Reports and plots: what a ranker learned, how sure that is, and what it is worth beside simple baselines.
+"""Reports and plots: what a ranker learned, how certain that is, and how it compares with simple baselines.
 
-``displays`` has plots in scikit-learn's habit (``from_estimator``, ``from_predictions``, ``plot``); ``contents`` says
+``displays`` has plots with a scikit-learn API (``from_estimator``, ``from_predictions``, ``plot``); ``contents`` says
 what a report holds, and ``html`` writes it as one self-contained page.
 """
 

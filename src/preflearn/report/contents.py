@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -82,8 +82,8 @@ class Baseline:
     ----------
     name : str
     value : float
-    better, worse, level : int or None
-        Queries where the learned model is better than this, worse, level.
+    wins, losses, ties : int or None
+        Queries where the learned model is better than this, worse, and equal to it.
     pvalue : float or None
         Wilcoxon signed ranks over queries, corrected by Holm's method.
     is_model : bool
@@ -92,9 +92,9 @@ class Baseline:
 
     name: str
     value: float
-    better: int | None = None
-    worse: int | None = None
-    level: int | None = None
+    wins: int | None = None
+    losses: int | None = None
+    ties: int | None = None
     pvalue: float | None = None
     is_model: bool = False
 
@@ -139,7 +139,10 @@ class TrainingReport:
     Attributes
     ----------
     title : str
-    files : tuple of DataFile
+    summary : str
+        The data in one line.
+    counts : dict of str to int
+        Rows, queries, features, ...
     data : dict of str to str
         What the data are, by name.
     choices : tuple of Choice
@@ -158,17 +161,21 @@ class TrainingReport:
     influence_note : str
         Why there is none, or what was left out.
     roc : Roc or None
-    notes : tuple of str
-        What the user should know.
-    command : str
     seed : int
     version : str
+    notes : tuple of str
+        What the user should know.
+    files : tuple of DataFile
+        What was read.
+    command : str
+        What was typed.
     seconds : float
     model_file : str
     """
 
     title: str
-    files: tuple[DataFile, ...]
+    summary: str
+    counts: dict[str, int]
     data: dict[str, str]
     choices: tuple[Choice, ...]
     alpha_path: AlphaPath
@@ -178,16 +185,17 @@ class TrainingReport:
     values: np.ndarray
     sizes: np.ndarray
     baselines: tuple[Baseline, ...]
-    command: str
     seed: int
     version: str
-    seconds: float
-    model_file: str
     baselines_note: str = ""
     influence: Influence | None = None
     influence_note: str = ""
     roc: Roc | None = None
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
+    files: tuple[DataFile, ...] = ()
+    command: str = ""
+    seconds: float = 0.0
+    model_file: str = ""
 
     @property
     def has_units(self) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from preflearn.errors import InputError, Remedy
 from preflearn.io.blocks import Block, map_ahead, n_threads, read_records
 from preflearn.io.cells import CellError, number, refuse
 from preflearn.io.options import ReadOptions
@@ -31,7 +32,7 @@ class _Parsed:
     texts: dict[str, np.ndarray]
     lines: np.ndarray
     n_lines: int
-    fault: tuple[int, str, str | None] | None
+    fault: tuple[int, str | CellError, str | None] | None
 
 
 class DelimitedFile:
@@ -67,16 +68,15 @@ class DelimitedFile:
             )
         names = rows[0]
         if all(_is_number(name) for name in names):
-            raise ValueError(
-                f"{self.path}, line 1: expected a header of column names, found only numbers. "
-                "Pass columns=[...] to name the columns of a file without a header."
+            raise InputError(
+                f"{self.path}, line 1: expected a header of column names, found only numbers",
+                Remedy("columns", purpose="to name the columns of a file without a header"),
             )
         if len(names) == 1 and self.options.delimiter is None:
             other = next((mark for mark in ";\t,|" if mark in names[0]), None)
             if other is not None:
-                raise ValueError(
-                    f"{self.path}, line 1: found one column {names[0][:40]!r}. Pass delimiter={other!r}."
-                )
+                found = f"{self.path}, line 1: found one column {names[0][:40]!r}"
+                raise InputError(found, Remedy("delimiter", other))
         return names
 
     def blocks(self, roles: Roles | None, progress: Callable[[int], None]) -> Iterator[Block]:
@@ -140,13 +140,14 @@ class DelimitedFile:
                 try:
                     texts[name] = _texts(data, spans[:n, place], lines)
                 except CellError as error:
-                    problem = error.args[1], error.args[0], name
+                    assert error.line is not None
+                    problem = error.line, error, name
                     break
         return _Parsed(numbers[:n], texts, lines[:n], n_lines, problem)
 
     def _settle(
         self, data: bytes, odd: np.ndarray, numbers: np.ndarray, layout: _Layout
-    ) -> tuple[int, str, str | None] | None:
+    ) -> tuple[int, str | CellError, str | None] | None:
         """Fill in the numbers that the loop left; the first fault, if any."""
         for row, column, start, end, line in odd.tolist():
             name = self.names[column]
@@ -156,7 +157,7 @@ class DelimitedFile:
                     data[start:end].strip(b" \t"), name, place >= layout.n_features, self.options
                 )
             except CellError as error:
-                return line, str(error), name
+                return line, error, name
         return None
 
     def _explain(self, fault: int, column: int) -> str:
@@ -197,19 +198,20 @@ def number_cell(text: bytes, column: str, is_target: bool, options: ReadOptions)
     try:
         value = number(text)
     except CellError as error:
-        if is_target or "infinite" in str(error) or "too large" in str(error):
+        if is_target or "infinite" in error.found or "too large" in error.found:
             raise
-        raise CellError(f"{error}. {encoding_remedy(column)}") from None
+        raise CellError(error.found, *encoding_remedies(column)) from None
     if not math.isnan(value):
         return value
     return options.missing_target() if is_target else options.missing_feature()
 
 
-def encoding_remedy(column: str) -> str:
+def encoding_remedies(column: str) -> tuple[Remedy, ...]:
     """What to do about a column of words."""
     return (
-        f"Pass encode={{{column!r}: 'onehot'}} for categories, encode={{{column!r}: 'words'}} for text, "
-        f"or drop=[{column!r}]"
+        Remedy("encode", {column: "onehot"}, "for categories"),
+        Remedy("encode", {column: "words"}, "for text"),
+        Remedy("drop", [column]),
     )
 
 
@@ -224,7 +226,7 @@ def _texts(data: bytes, spans: np.ndarray, lines: np.ndarray) -> np.ndarray:
             try:
                 text = cell.decode("utf-8")
             except UnicodeDecodeError:
-                raise CellError("the cell is not UTF-8 text", int(lines[row])) from None
+                raise CellError("the cell is not UTF-8 text", line=int(lines[row])) from None
             if text.startswith('"'):
                 text = text[1:-1].replace('""', '"')
         texts[row] = text

@@ -14,7 +14,7 @@ import numpy as np
 
 from preflearn.io.blocks import Block, read_records
 from preflearn.io.cells import CellError, clip, refuse
-from preflearn.io.formats.delimited import encoding_remedy
+from preflearn.io.formats.delimited import encoding_remedies
 from preflearn.io.options import ReadOptions
 from preflearn.io.queries import QueryLabels
 from preflearn.io.roles import Roles, check_names
@@ -98,18 +98,17 @@ class JsonLinesFile:
             elif isinstance(value, (bool, int, float)):
                 found = float(value)
             else:
-                remedy = "" if is_target else f". {encoding_remedy(column)}"
-                raise CellError(f"found {clip(json.dumps(value))}, expected a number{remedy}")
+                remedies = () if is_target else encoding_remedies(column)
+                raise CellError(f"found {clip(json.dumps(value))}, expected a number", *remedies)
             if math.isinf(found):
                 raise CellError("the value is infinite, expected a finite number")
             if math.isnan(found):
                 return self.options.missing_target() if is_target else self.options.missing_feature()
             return found
         except OverflowError:
-            what = "the number is too large for a 64-bit float"
+            refuse(self.path, self.unit, line, "the number is too large for a 64-bit float", column)
         except CellError as error:
-            what = str(error)
-        refuse(self.path, self.unit, line, what, column)
+            refuse(self.path, self.unit, line, error, column)
 
     def _texts(self, rows: list[dict[str, Any]], lines: list[int], column: str) -> np.ndarray:
         texts = np.empty(len(rows), dtype=object)

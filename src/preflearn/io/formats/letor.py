@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from preflearn.errors import InputError, Remedy
 from preflearn.io.blocks import Block, SparseRows, map_ahead, n_threads, read_records
 from preflearn.io.cells import CellError, clip, number, refuse
 from preflearn.io.options import AUTO, ReadOptions
@@ -36,7 +37,7 @@ class _Parsed:
     n_pairs: np.ndarray
     n_lines: int
     ends_in_line_end: bool
-    fault: tuple[int, str] | None
+    fault: tuple[int, str | CellError] | None
 
 
 class LetorFile:
@@ -49,19 +50,21 @@ class LetorFile:
         why = "their features have numbers, not names"
         options.refuse_given("LETOR", why, "features", "drop", "encode", "columns", "delimiter")
         if options.target not in (AUTO, None):
-            raise ValueError(
-                f"{path}: the target of a LETOR file is the first value of a line: target={options.target!r} "
-                "does not apply (target=None leaves it out)."
+            raise InputError(
+                f"{path}: the target of a LETOR file is the first value of a line: target {options.target!r} does not "
+                "apply",
+                Remedy("target", None, "to leave it out"),
             )
         if options.query not in (AUTO, None, "qid"):
-            raise ValueError(
-                f"{path}: the query of a LETOR file stands behind qid: query={options.query!r} does not apply "
-                "(query='qid' insists on it, query=None leaves it out)."
+            raise InputError(
+                f"{path}: the query of a LETOR file stands behind qid: query {options.query!r} does not apply",
+                Remedy("query", "qid", "to insist on it"),
+                Remedy("query", None, "to leave it out"),
             )
         if options.item not in (AUTO, None):
-            raise ValueError(
-                f"{path}: the comments of a LETOR file name its items: item={options.item!r} does not apply "
-                "(item=None leaves the names out)."
+            raise InputError(
+                f"{path}: the comments of a LETOR file name its items: item {options.item!r} does not apply",
+                Remedy("item", None, "to leave the names out"),
             )
         self.path = path
         self.options = options
@@ -107,7 +110,8 @@ class LetorFile:
             try:
                 items = _names(data, comments[:n_good], lines)
             except CellError as error:
-                problem = error.args[1], error.args[0]
+                assert error.line is not None
+                problem = error.line, error
         block = Block(
             path=self.path,
             features=SparseRows(starts[: n + 1], columns[:n_values], values[:n_values]),
@@ -188,7 +192,7 @@ class _WholeFile:
 
 def _settle(
     data: bytes, odd: np.ndarray, y: np.ndarray, values: np.ndarray, options: ReadOptions
-) -> tuple[int, str] | None:
+) -> tuple[int, str | CellError] | None:
     """Fill in the numbers that the loop left; the first fault, if any."""
     for slot, start, end, line in odd.tolist():
         try:
@@ -202,7 +206,7 @@ def _settle(
                 value = number(text)
                 values[slot] = options.missing_feature() if math.isnan(value) else value
         except CellError as error:
-            return line, f"{_part(data, start, slot)}{error}"
+            return line, CellError(f"{_part(data, start, slot)}{error.found}", *error.remedies)
     return None
 
 
@@ -262,5 +266,5 @@ def _names(data: bytes, comments: np.ndarray, lines: np.ndarray) -> np.ndarray |
         try:
             names[row] = data[start:end].decode("utf-8").strip()
         except UnicodeDecodeError:
-            raise CellError("the comment is not UTF-8 text", int(lines[row])) from None
+            raise CellError("the comment is not UTF-8 text", line=int(lines[row])) from None
     return names

@@ -15,7 +15,7 @@ import numpy as np
 from preflearn.io.blocks import Block, map_ahead, n_threads
 from preflearn.io.cells import CellError, refuse
 from preflearn.io.compression import DAMAGED, compression_of, open_plain, require_arrow
-from preflearn.io.formats.delimited import encoding_remedy
+from preflearn.io.formats.delimited import encoding_remedies
 from preflearn.io.options import ReadOptions
 from preflearn.io.queries import QueryLabels
 from preflearn.io.roles import Roles, check_names
@@ -123,14 +123,9 @@ class ParquetTable:
         if pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
             column = column.cast(pa.float64())
         elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)):
-            remedy = "" if is_target else f". {encoding_remedy(name)}"
-            refuse(
-                self.path,
-                self.unit,
-                int(lines[0]),
-                f"found values of type {kind}, expected numbers{remedy}",
-                name,
-            )
+            remedies = () if is_target else encoding_remedies(name)
+            error = CellError(f"found values of type {kind}, expected numbers", *remedies)
+            refuse(self.path, self.unit, int(lines[0]), error, name)
         out[:] = column.to_numpy(zero_copy_only=False)
         # A sum is finite only if every term is, and is the fastest look at all of them.
         with np.errstate(over="ignore"):
@@ -143,7 +138,7 @@ class ParquetTable:
         try:
             out[missing] = self.options.missing_target() if is_target else self.options.missing_feature()
         except CellError as error:
-            refuse(self.path, self.unit, int(lines[np.argmax(missing)]), str(error), name)
+            refuse(self.path, self.unit, int(lines[np.argmax(missing)]), error, name)
 
     def _labels(self, column: Any, lines: np.ndarray, labels: QueryLabels) -> np.ndarray:
         import pyarrow as pa

@@ -1,0 +1,97 @@
+"""Errors about input: what was found, and what to do about it as data, so that every interface words it its own way.
+
+A message of Python speaks of arguments (``drop=['colour']``); the command line speaks of options (``--drop colour``).
+Both are composed from the same fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import Any
+
+
+class _Open(Enum):
+    """A value that is for the caller to say; one object, also in another process."""
+
+    value_ = "..."
+
+
+_ANY = _Open.value_
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """An argument that the caller may pass instead.
+
+    Attributes
+    ----------
+    argument : str
+    value : object
+        What to pass; left out where it is for the caller to say.
+    purpose : str
+        When to pass it, as the end of a sentence.
+
+    Examples
+    --------
+    >>> str(Remedy("drop", ["colour"], "to leave it out")), str(Remedy("item", purpose="and the column of names"))
+    ("drop=['colour'] to leave it out", 'item=... and the column of names')
+    """
+
+    argument: str
+    value: Any = _ANY
+    purpose: str = ""
+
+    @property
+    def has_value(self) -> bool:
+        return self.value is not _ANY
+
+    def __str__(self) -> str:
+        value = repr(self.value) if self.has_value else "..."
+        return f"{self.argument}={value} {self.purpose}".rstrip()
+
+
+class InputError(ValueError):
+    """Input that cannot be used.
+
+    Attributes
+    ----------
+    found : str
+        What was found and what was expected; ``{argument}`` in it stands for the name of the argument at fault.
+    remedies : tuple of Remedy
+        What to pass instead, the usual one first.
+    argument : str or None
+        The argument at fault, where there is one.
+
+    Examples
+    --------
+    >>> error = InputError("'red' is no number", Remedy("missing", 0.0), Remedy("drop", ["colour"]))
+    >>> str(error)
+    "'red' is no number. Pass missing=0.0, or drop=['colour']."
+    >>> error.worded(lambda remedy: f"--{remedy.argument}")
+    "'red' is no number. Pass --missing, or --drop."
+    """
+
+    def __init__(self, found: str, *remedies: Remedy, argument: str | None = None) -> None:
+        self.found = found.rstrip(".")
+        self.remedies = remedies
+        self.argument = argument
+        super().__init__(self.worded(str))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), argument=self.argument), (self.found, *self.remedies)
+
+    def worded(self, spell: Callable[[Remedy], str | None], spell_name: Callable[[str], str] = str) -> str:
+        """The message with each remedy as ``spell`` writes it; one for which it gives None is left out."""
+        spelled = [text for text in map(spell, self.remedies) if text is not None]
+        found = self.found
+        if self.argument is not None:
+            found = found.replace("{argument}", spell_name(self.argument))
+        found = found if found.endswith("?") else f"{found}."
+        return f"{found} Pass {_listed(spelled)}." if spelled else found
+
+
+def _listed(texts: Sequence[str]) -> str:
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])}, or {texts[-1]}"

@@ -1,0 +1,214 @@
+"""What is done before the learner: scaling, kernel, width, reduced set; what is left open is chosen, with a reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse as sp
+from sklearn.metrics import pairwise_distances
+from sklearn.preprocessing import StandardScaler
+
+from ..comparisons import encode_queries
+from ..errors import InputError, Remedy
+from ..kernels import NystromMap
+from ..report.contents import Choice
+from .options import KernelName, Learner, TrainingOptions
+
+# The full kernel of this many rows takes seconds; beyond, time grows with the cube and memory with the square.
+FULL_KERNEL_ROWS = 2000
+# 500 basis vectors order OHSUMED (16,140 rows) as well as 1,000 do, in a third of the time.
+BASIS_SIZE = 500
+# With this many features a linear function is rich enough, and distances tell little.
+LINEAR_FEATURES = 1000
+# Rows that the median distance is taken over.
+_SAMPLE = 1000
+
+
+_LEARNERS = {
+    Learner.rankrls: ("RankRLS", "least squares over the pairs of a ranking: only differences are learned"),
+    Learner.rls: ("RLS", "as asked: regression on the targets themselves"),
+    Learner.ranksvm: ("RankSVM", "as asked: squared hinge over the pairs of a ranking"),
+}
+_TITLES = {"rbf": "RBF", "poly": "polynomial"}
+# Kernels that take an argument; others would ignore it.
+_KERNELS_WITH = {
+    "gamma": ("rbf", "laplacian", "poly"),
+    "degree": ("poly",),
+    "n_basis": ("rbf", "laplacian", "poly"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Preparation:
+    """Features as the learner gets them, its kernel, and what to say about them.
+
+    Attributes
+    ----------
+    steps : list of (name, fitted transformer)
+    scaled : array of shape (m, n)
+        The scaled features.
+    X : array of shape (m, n) or (m, r)
+        The output of all steps: the same, or the features of the reduced set.
+    kernel : dict
+        Kernel arguments of the learner.
+    title : str
+        The kernel, for tables.
+    is_linear : bool
+        Whether the learned function is linear in the features of the file.
+    choices : tuple of Choice
+    """
+
+    steps: list[tuple[str, Any]]
+    scaled: Any
+    X: Any
+    kernel: dict[str, Any]
+    title: str
+    is_linear: bool
+    choices: tuple[Choice, ...]
+
+
+def prepare(X: Any, options: TrainingOptions, *, rows_leave: bool) -> Preparation:
+    """Scale the features, settle the kernel, and make the reduced set.
+
+    None of it looks at the targets, so that cross-validation after it is fair to them. Where rows are held out
+    (``rows_leave``), the learner draws the reduced set itself, and held-out basis vectors leave the model too; where
+    only preferences are held out all rows stay, and the features of the reduced set are made once.
+    """
+    name, why = _choose_kernel(X, options)
+    steps, scaled, about_features = _scale(X, options.within_queries)
+    kernel, text, why_width = _settle_kernel(name, scaled, options)
+    choices = [
+        Choice("learner", *_LEARNERS[options.learner]),
+        about_features,
+        Choice("kernel", text, "; ".join(filter(None, [why, why_width]))),
+    ]
+    mapped = scaled
+    if name != "linear":
+        size, why = _basis_size(X.shape[0], options.n_basis)
+        value = "none, the full kernel" if size is None else f"{size:,} of {X.shape[0]:,} rows"
+        choices.append(Choice("reduced set", value, why))
+        if size is not None:
+            kernel |= {"n_basis": size, "random_state": options.seed}
+        if size is not None and not rows_leave:
+            # A linear model of the features of the reduced set is the kernel model on it.
+            features = NystromMap(**kernel)
+            mapped, kernel = features.fit_transform(scaled), {"kernel": "linear"}
+            steps = [*steps, ("basis", features)]
+    title = f"{_TITLES.get(name, name)} kernel"
+    return Preparation(steps, scaled, mapped, kernel, title, name == "linear", tuple(choices))
+
+
+def standardise_within_queries(X: Any, qid: Any) -> Any:
+    """Each feature with mean 0 and variance 1 inside each query; one that is constant there becomes 0."""
+    if sp.issparse(X):
+        raise InputError(
+            "standardising within queries needs dense features, and these are sparse: leave it out"
+        )
+    if qid is None:
+        raise InputError(
+            "standardising within queries needs queries, and there are none",
+            Remedy("query", purpose="and the column of the queries"),
+        )
+    groups = encode_queries(qid, X.shape[0])
+    mean = (
+        np.stack([np.bincount(groups.codes, weights=column) for column in X.T], axis=1)
+        / groups.counts[:, None]
+    )
+    centred = X - mean[groups.codes]
+    squares = np.stack([np.bincount(groups.codes, weights=column**2) for column in centred.T], axis=1)
+    deviation = np.sqrt(squares / groups.counts[:, None])
+    flat = deviation <= 1e-12 * np.abs(mean)
+    scale = np.where(flat, 0.0, 1.0 / np.where(flat, 1.0, deviation))
+    return centred * scale[groups.codes]
+
+
+def _choose_kernel(X: Any, options: TrainingOptions) -> tuple[str, str]:
+    """The name of the kernel, and why."""
+    asked = options.kernel
+    if asked is not KernelName.auto:
+        name, why = asked.value, "as asked"
+    elif sp.issparse(X):
+        name, why = (
+            "linear",
+            "the data are sparse: a linear function of many features is rich enough, and fast",
+        )
+    elif X.shape[1] > LINEAR_FEATURES:
+        name, why = "linear", f"{X.shape[1]:,} features: a linear function of them is rich enough, and fast"
+    else:
+        name, why = "rbf", "learns what is not linear as well"
+    for argument, kernels in _KERNELS_WITH.items():
+        if getattr(options, argument) is not None and name not in kernels:
+            chosen = " (chosen for these data)" if asked is KernelName.auto else ""
+            raise InputError(
+                f"{{argument}} would be ignored by the {name} kernel{chosen}: leave it out",
+                Remedy("kernel", kernels[0]),
+                argument=argument,
+            )
+    return name, why
+
+
+def _scale(X: Any, within_queries: bool) -> tuple[list[tuple[str, Any]], Any, Choice]:
+    """Steps that scale, their output, and what to say of it; features that are standardised already stay."""
+    if within_queries:
+        return (
+            [],
+            X,
+            Choice(
+                "features", "standardised within queries", "as asked: mean 0 and variance 1 in each query"
+            ),
+        )
+    if sp.issparse(X):
+        scaler = StandardScaler(with_mean=False)
+        why = "variance 1; centring would fill in the zeros of sparse data"
+        choice = Choice("features", "scaled, not centred", why)
+    else:
+        scaler = StandardScaler()
+        choice = Choice("features", "standardised", "mean 0 and variance 1, so that units do not matter")
+    return [("scale", scaler)], scaler.fit_transform(X), choice
+
+
+def _settle_kernel(name: str, X: Any, options: TrainingOptions) -> tuple[dict[str, Any], str, str]:
+    """Arguments of the kernel, the kernel in words, and why its width is what it is."""
+    title = _TITLES.get(name, name)
+    if name in ("rbf", "laplacian"):
+        distance = "squared distance" if name == "rbf" else "city-block distance"
+        gamma = _median_width(X, name, options.seed) if options.gamma is None else options.gamma
+        why = (
+            f"gamma is 1 / the median {distance} between rows" if options.gamma is None else "gamma as asked"
+        )
+        return {"kernel": name, "gamma": gamma}, f"{title}, gamma {gamma:.4g}", why
+    if name == "poly":
+        degree = 3 if options.degree is None else options.degree
+        return {"kernel": name, "gamma": options.gamma, "degree": degree}, f"{title} of degree {degree}", ""
+    return {"kernel": name}, title, ""
+
+
+def _median_width(X: Any, kernel: str, seed: int) -> float:
+    """1 / the median distance between different rows of a sample."""
+    rows = np.arange(X.shape[0])
+    if rows.shape[0] > _SAMPLE:
+        rows = np.sort(np.random.default_rng(seed).choice(rows.shape[0], _SAMPLE, replace=False))
+    metric = "sqeuclidean" if kernel == "rbf" else "manhattan"
+    distances = pairwise_distances(X[rows], metric=metric)[np.triu_indices(rows.shape[0], 1)]
+    distances = distances[distances > 1e-12]
+    return float(1.0 / np.median(distances)) if distances.size else 1.0
+
+
+def _basis_size(n_rows: int, asked: int | None) -> tuple[int | None, str]:
+    if asked is not None:
+        if asked > n_rows:
+            raise InputError(
+                f"{asked} basis vectors are more than the {n_rows} rows",
+                Remedy("n_basis", n_rows, "or fewer"),
+            )
+        return asked, "as asked; drawn at random"
+    if n_rows <= FULL_KERNEL_ROWS:
+        return None, f"{n_rows:,} rows are few enough (up to {FULL_KERNEL_ROWS:,})"
+    gigabytes = 8 * n_rows**2 / 1e9
+    return (
+        min(BASIS_SIZE, n_rows),
+        f"the full kernel of {n_rows:,} rows would hold {gigabytes:.1f} GB and its time grows with the cube of "
+        f"the rows; over {FULL_KERNEL_ROWS:,} rows the model is built on basis vectors drawn at random",
+    )

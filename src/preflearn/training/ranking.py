@@ -1,0 +1,385 @@
+"""Rankings: rows with targets, in queries or as one ranking; whole queries, or folds of rows, are held out."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse as sp
+from sklearn.model_selection import KFold
+
+from .. import RLS, RLSCV, RankRLS, RankRLSCV, RankSVM, RankSVMCV
+from ..comparisons import Groups, encode_queries
+from ..io import RankingData
+from ..metrics import concordance
+from ..model_selection import (
+    QueryKFold,
+    compare_several_rankers,
+    cross_val_predict,
+    estimate_auc,
+    estimate_concordance,
+)
+from ..model_selection.baselines import best_feature_scores
+from ..model_selection.interval_checks import check_mean_interval
+from ..model_selection.intervals import mean_interval
+from ..report.contents import AlphaPath, Baseline, Choice, Estimate, Roc
+from ..report.displays import QueryRocDisplay
+from ..solvers.choice import choose_solver
+from .checks import check_ranking
+from .options import Learner, TrainingOptions
+from .preparation import Preparation, standardise_within_queries
+from .train import SHUFFLED_ROWS, Chosen
+
+_FOLDS = 10
+_REFIT_FOLDS = 5
+# Leave-pair-out with its ten divisions into halves takes seconds up to here.
+_LEAVE_PAIR_OUT_ROWS = 500
+BASELINE_FEATURES = 2000
+_LEARNERS = {Learner.rankrls: RankRLS, Learner.rls: RLS, Learner.ranksvm: RankSVM}
+
+
+@dataclass(frozen=True, eq=False)
+class Division:
+    """What is held out as one.
+
+    Attributes
+    ----------
+    units : Groups
+        Queries, or the folds of a global ranking.
+    cv : what is passed to the searches
+    unit : "query" or "fold"
+    method : str
+        The cross-validation, in words.
+    exact : bool
+        Whether held-out predictions come from algebra and not from refitting.
+    """
+
+    units: Groups
+    cv: Any
+    unit: str
+    method: str
+    exact: bool
+
+    @property
+    def labels(self) -> np.ndarray:
+        """A name for each unit."""
+        if self.unit == "query":
+            assert self.units.labels is not None
+            return np.asarray(self.units.labels)
+        return np.array([f"fold {k + 1}" for k in range(self.units.n_groups)])
+
+    @property
+    def plural(self) -> str:
+        return "queries" if self.unit == "query" else "folds"
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutScores:
+    """Held-out predictions at the chosen alpha, and how good those of every alpha are.
+
+    Attributes
+    ----------
+    scores : ndarray of shape (m,)
+    values : ndarray of shape (n_units,)
+        Their concordance in each unit; NaN where it has no pair.
+    by_alpha : ndarray of shape (n_alphas, n_units) or None
+        The same for every alpha, where the search keeps it.
+    """
+
+    scores: np.ndarray
+    values: np.ndarray
+    by_alpha: np.ndarray | None = None
+
+    @property
+    def defined(self) -> np.ndarray:
+        """The values of the units that have a pair."""
+        return self.values[~np.isnan(self.values)]
+
+    @property
+    def errors(self) -> np.ndarray | None:
+        """Standard error over units for each alpha."""
+        if self.by_alpha is None or self.defined.size < 2:
+            return None
+        found = self.by_alpha[:, ~np.isnan(self.values)]
+        return found.std(axis=1, ddof=1) / np.sqrt(found.shape[1])
+
+    @property
+    def mean_without_choice(self) -> float | None:
+        """The mean with alpha chosen for each unit by the other units alone."""
+        if self.by_alpha is None or self.by_alpha.shape[0] < 2 or self.defined.size < 2:
+            return None
+        found = self.by_alpha[:, ~np.isnan(self.values)]
+        others = (found.sum(axis=1, keepdims=True) - found) / (found.shape[1] - 1)
+        return float(found[others.argmax(axis=0), np.arange(found.shape[1])].mean())
+
+
+class RankingProblem:
+    """Learn to order the rows of a query, or all rows.
+
+    Parameters
+    ----------
+    data : RankingData
+        With targets.
+    options : TrainingOptions
+    """
+
+    rows_leave = True
+    division: Division
+
+    def __init__(self, data: RankingData, options: TrainingOptions):
+        assert data.y is not None
+        self.data, self.options = data, options
+        self.y, self.feature_names = data.y, data.feature_names
+        self.X = standardise_within_queries(data.X, data.qid) if options.within_queries else data.X
+        self.title = f"Ranking model from {data.source}"
+
+    def check(self) -> list[str]:
+        return check_ranking(self.data)
+
+    def hold_out(self, prepared: Preparation) -> str:
+        """Whole queries one by one where algebra can do it, folds otherwise."""
+        m, qid, seed = len(self.data), self.data.qid, self.options.seed
+        exact = self.options.learner is not Learner.ranksvm and not _needs_iterations(prepared)
+        if qid is None:
+            n_folds = min(_FOLDS if exact else _REFIT_FOLDS, m // 2)
+            cv: Any = KFold(n_folds, shuffle=True, random_state=seed)
+            codes = np.empty(m, dtype=np.int64)
+            for fold, (_, test) in enumerate(cv.split(np.empty((m, 0)))):
+                codes[test] = fold
+            method = (
+                f"{n_folds} folds of rows, dealt at random (seed {seed}); rows are compared inside a fold"
+            )
+            self.division = Division(Groups(codes, n_folds), cv, "fold", method, exact)
+        elif exact:
+            units = encode_queries(qid, m)
+            self.division = Division(units, "leave-query-out", "query", "exact leave-query-out", exact)
+        else:
+            units = encode_queries(qid, m)
+            n_folds = min(_REFIT_FOLDS, units.n_groups)
+            cv = QueryKFold(n_folds, shuffle=True, random_state=seed)
+            method = f"{n_folds} folds of whole queries, dealt at random (seed {seed}) and refitted"
+            self.division = Division(units, cv, "query", method, exact)
+        return self.division.method
+
+    # ------------------------------------------------------------------------------------------ the search
+
+    def choose_alpha(self, prepared: Preparation) -> Chosen:
+        learner, options = self.options.learner, self.options
+        model, held_out = self._search(
+            learner, prepared.X, prepared.kernel, options.alphas, verbose=int(options.verbose)
+        )
+        path = AlphaPath(model.alphas_, model.cv_scores_, model.alpha_, held_out.errors)
+        return Chosen(model, path, held_out)
+
+    def _search(
+        self, learner: Learner, X: Any, kernel: dict[str, Any], alphas: Any, verbose: int = 0
+    ) -> tuple[Any, HeldOutScores]:
+        """A fitted search and its held-out predictions."""
+        y, qid, cv = self.y, self.data.qid, self.division.cv
+        if learner is Learner.ranksvm:
+            model: Any = RankSVMCV(alphas, cv=cv, **kernel).fit(X, y, qid=qid)
+            model.set_params(cv=self._cv_to_keep)
+            scores = cross_val_predict(RankSVM(model.alpha_, **kernel), X, y, qid=qid, cv=cv)
+            return model, HeldOutScores(scores, self._by_unit(scores))
+        recorder = _Recorder(self.division.units)
+        kind = RankRLSCV if learner is Learner.rankrls else RLSCV
+        model = kind(alphas, cv=cv, scoring=recorder, verbose=verbose, **kernel).fit(X, y, qid=qid)
+        # The recorder measured the concordance; saying so leaves a model that can be saved.
+        model.set_params(scoring="concordance", verbose=0, cv=self._cv_to_keep)
+        best = int(np.flatnonzero(model.alphas_ == model.alpha_)[0])
+        return model, HeldOutScores(recorder.scores[best], recorder.values[best], np.stack(recorder.values))
+
+    @property
+    def _cv_to_keep(self) -> Any:
+        """What the saved model says of its folds: scikit-learn's splitters are no part of a model file."""
+        return self.division.cv if self.division.unit == "query" else None
+
+    def _by_unit(self, scores: np.ndarray) -> np.ndarray:
+        return concordance(self.y, scores, self.division.units, per_query=True).values
+
+    # ---------------------------------------------------------------------------------------- the estimate
+
+    def estimate(self, prepared: Preparation, chosen: Chosen) -> tuple[Estimate, Roc | None]:
+        if self.division.unit == "query":
+            return self._estimate_over_queries(chosen.held_out), self._roc_over_units(chosen.held_out)
+        return self._estimate_of_one_ranking(prepared, chosen)
+
+    def _estimate_over_queries(self, held_out: HeldOutScores) -> Estimate:
+        values = held_out.defined
+        method = "leave-query-out, identical to refitting" if self.division.exact else self.division.method
+        return Estimate(
+            "concordance",
+            float(values.mean()),
+            mean_interval(values)[1],
+            f"Every query was ordered by a model that was trained without it ({method}); the value is the mean over "
+            f"{values.size} queries.",
+            f"Student's t over the {values.size} queries, taken as independent trials",
+            held_out.mean_without_choice,
+            _checks_of_interval(values, self.options.seed) if values.size >= 4 else (),
+        )
+
+    def _estimate_of_one_ranking(self, prepared: Preparation, chosen: Chosen) -> tuple[Estimate, Roc | None]:
+        learner, y, seed = self.options.learner, self.y, self.options.seed
+        counts = np.unique(y, return_counts=True)[1]
+        two_classes = counts.size == 2 and counts.min() >= 4
+        small = learner is not Learner.ranksvm and y.size <= _LEAVE_PAIR_OUT_ROWS
+        options: dict[str, Any] = {"method": "leave-pair-out" if small else "averaged", "random_state": seed}
+        if not small:
+            options["n_splits"] = min(_FOLDS, y.size // 2, *([int(counts.min())] if two_classes else []))
+        estimator = _LEARNERS[learner](chosen.path.chosen, **prepared.kernel)
+        found = (estimate_auc if two_classes else estimate_concordance)(estimator, prepared.X, y, **options)
+        roc = None
+        if found.roc is not None:
+            text = (
+                "Rows are ranked by the pairs that they win, each pair ordered by a model that was trained without its "
+                "two rows."
+            )
+            roc = Roc(found.roc.fpr, found.roc.tpr, found.value, text)
+        elif two_classes:
+            roc = self._roc_over_units(chosen.held_out)
+        sentence = f"How a new pair of rows would be ordered: {found.method}, {found.compared}."
+        return Estimate(found.measure, found.value, found.interval, sentence, found.interval_method), roc
+
+    def _roc_over_units(self, held_out: HeldOutScores) -> Roc | None:
+        if np.unique(self.y).shape[0] != 2:
+            return None
+        display = QueryRocDisplay.from_predictions(self.y, held_out.scores, self.division.units.codes)
+        units = self.division.plural
+        text = (
+            f"The curve is the mean over the {display.n_queries} {units} that have rows of both classes, at each false "
+            f"positive rate: scores of different {units} come from different models and are not mixed. The area under "
+            "it is the mean of their areas."
+        )
+        return Roc(display.fpr, display.tpr, display.auc, text, display.n_queries)
+
+    # --------------------------------------------------------------------------------------- the baselines
+
+    def baselines(self, name: str, prepared: Preparation, chosen: Chosen) -> tuple[list[Baseline], str]:
+        """A linear model, regression (or ranking), and the best single feature, held out as the model is."""
+        scores = {name: chosen.held_out.scores}
+        units, notes = self.division.units, []
+        if _needs_iterations(prepared):
+            notes.append(
+                "Other learners were left out: these data are too large to hold out without refitting."
+            )
+        else:
+            scores |= self._scores_of_other_learners(prepared)
+        if len(self.feature_names) <= BASELINE_FEATURES:
+            scores["best single feature"] = best_feature_scores(self.X, self.y, units)
+        else:
+            notes.append(f"The best single feature was left out: there are more than {BASELINE_FEATURES:,}.")
+        if len(scores) > 1:
+            notes.insert(0, self._explain_baselines())
+        values = {one: concordance(self.y, found, units) for one, found in scores.items()}
+        rows = {one: Baseline(one, value, is_model=one == name) for one, value in values.items()}
+        if self.division.unit == "query" and chosen.held_out.defined.size >= 2 and len(scores) > 1:
+            table = compare_several_rankers(self.y, scores, self.data.qid, baseline=name)
+            for found, p in zip(table.comparisons, table.corrected):
+                other = found.names[0]
+                counts = (found.n_worse, found.n_better, found.n_tied)  # seen from the learned model
+                rows[other] = Baseline(other, values[other], *counts, float(p))
+        return list(rows.values()), " ".join(notes)
+
+    def _scores_of_other_learners(self, prepared: Preparation) -> dict[str, np.ndarray]:
+        same = {
+            Learner.rls: (Learner.rankrls, "RankRLS, same kernel"),
+        }.get(self.options.learner, (Learner.rls, "RLS, same kernel (regression)"))
+        others = {same[1]: (same[0], prepared.X, prepared.kernel)}
+        if not prepared.is_linear:
+            others["RankRLS, linear kernel"] = (Learner.rankrls, prepared.scaled, {"kernel": "linear"})
+        with warnings.catch_warnings():
+            # The edge of a baseline's grid of alphas is no concern of the user's.
+            warnings.simplefilter("ignore", UserWarning)
+            return {name: self._search(*one, "auto")[1].scores for name, one in others.items()}
+
+    def _explain_baselines(self) -> str:
+        units = self.division.plural
+        text = (
+            f"All are measured on the same held-out {units}. Each learner has its own best alpha; the single feature "
+            f"and its direction are chosen by the other {units}."
+        )
+        if self.division.unit == "query":
+            return (
+                text
+                + " p: Wilcoxon's signed ranks over queries against the learned model, corrected by Holm's method."
+            )
+        return text + (
+            " These are the folds that alpha was chosen over, so that the model's value may differ a little from the "
+            "estimate. Folds of one ranking are not independent trials: there is no test."
+        )
+
+    # ------------------------------------------------------------------------------------------ the report
+
+    def comparisons(self) -> dict[str, Any]:
+        return {"y": self.y, "qid": self.data.qid, "max_rows": SHUFFLED_ROWS}
+
+    def describe(self, chosen: Chosen) -> dict[str, Any]:
+        counts = {"rows": len(self.data)}
+        if self.data.qid is not None:
+            counts["queries"] = self.data.n_queries
+        counts["features"] = self.X.shape[1]
+        facts = self.data.facts()
+        return {
+            "summary": self.data.in_brief(),
+            "counts": counts,
+            "data": {
+                **{name: facts[name] for name in ("rows", "queries", "features")},
+                "names": _listed(self.feature_names),
+                "targets": facts["targets"],
+            },
+            "unit": self.division.unit,
+            "labels": self.division.labels,
+            "values": chosen.held_out.values,
+            "sizes": self.division.units.counts,
+        }
+
+
+class _Recorder:
+    """A measure for searches that keeps the held-out predictions that it is shown, one set for each alpha."""
+
+    def __init__(self, units: Groups):
+        self.units = units
+        self.scores: list[np.ndarray] = []
+        self.values: list[np.ndarray] = []
+
+    def __call__(self, y: np.ndarray, scores: np.ndarray, within: Any) -> float:
+        found = concordance(y, scores, self.units, per_query=True)
+        self.scores.append(scores)
+        self.values.append(found.values)
+        return found.mean
+
+
+def _needs_iterations(prepared: Preparation) -> bool:
+    """Whether the problem is too large for a factorisation, so that every fold is refitted."""
+    m, n = prepared.X.shape
+    linear = prepared.kernel["kernel"] == "linear"
+    sparse = sp.issparse(prepared.X)
+    return linear and "cg" == choose_solver(
+        "auto", linear=True, reduced=False, sparse=sparse, n_rows=m, n_features=n
+    )
+
+
+def _listed(names: list[str], most: int = 12) -> str:
+    if names[0].isdigit():
+        return f"numbered 1 to {len(names):,}"
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+
+
+def _checks_of_interval(values: np.ndarray, seed: int) -> tuple[Choice, ...]:
+    found = check_mean_interval(values, random_state=seed)
+    return (
+        Choice(
+            "bootstrap over queries",
+            "{:.4f} to {:.4f}".format(*found.bootstrap),
+            f"{found.n_draws:,} resamples of the queries, without assuming a normal distribution; its width is "
+            f"{found.width_ratio:.2f} times that of Student's interval (1 is agreement)",
+        ),
+        Choice(
+            "halves of the queries",
+            f"{100 * found.coverage:.1f} % covered",
+            f"{found.n_draws:,} random divisions: how often the means of two halves differ by no more than their 95 % "
+            "interval allows (95 % is right)",
+        ),
+    )
