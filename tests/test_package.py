@@ -28,7 +28,16 @@ MAY_IMPORT = {
     "losses": {"core", "comparisons", "kernels", "numerics", "loops"},
     "arrays": {"core", "comparisons", "kernels", "numerics"},
     "solvers": {"arrays", "losses", "core", "comparisons", "kernels", "numerics", "loops"},
-}
+    "metrics": {"comparisons", "loops"},
+    "datasets": set[str](),
+    "io": {"comparisons", "loops"},
+    "graphs": {"io", "loops"},
+    "report": {"io", "metrics", "comparisons"},
+    "inspection": {"model_selection", "metrics", "comparisons"},
+    "training": {
+        "inspection", "report", "model_selection", "io", "metrics", "solvers", "kernels", "comparisons",
+    },
+}  # fmt: skip
 
 
 def imported_modules(path: Path) -> set[str]:
@@ -87,6 +96,16 @@ def test_imports_go_one_way(part: str) -> None:
         own = {name.split(".")[1] for name in imported_modules(path) if name.startswith("preflearn.")}
         folders = {name for name in own if (SOURCE / name).is_dir()}
         assert folders - {part} <= MAY_IMPORT[part], path.relative_to(ROOT)
+
+
+@pytest.mark.parametrize(("part", "users"), [("cli", set()), ("training", {"cli"})])
+def test_nothing_else_imports_the_top(part: str, users: set[str]) -> None:
+    found = {
+        path.relative_to(SOURCE).parts[0]
+        for path in SOURCE.rglob("*.py")
+        if any(name.split(".")[:2] == ["preflearn", part] for name in imported_modules(path))
+    }
+    assert found - {part, "__main__.py"} == users
 
 
 def test_only_loops_import_numba() -> None:

@@ -34,9 +34,9 @@ METHODS = (
     "leave-pair-out",
 )
 _PUBLISHED = (
-    "pooled estimates fall clearly under 0.5 without signal; leave-pair-out is close to unbiased with the least or "
-    "an equal variance; averaged ten-fold varies too much on small data (Airola et al., CSDA 55, 2011; no table is "
-    "given here because the figures are read from plots)."
+    "pooled estimates fall clearly under 0.5 without signal; leave-pair-out is close to unbiased with the "
+    "least or an equal variance; averaged ten-fold varies too much on small data (Airola et al., CSDA 55, "
+    "2011; no table is given here because the figures are read from plots)."
 )
 
 
@@ -205,8 +205,8 @@ def _findings(rows: list[dict[str, Any]]) -> Iterator[str]:
         if silent:
             low = min(silent, key=lambda row: row["estimate"])
             yield (
-                f"{method}: without signal it says {low['estimate']:.3f} at {low['rows']} rows with {low['positive']} "
-                f"positive, where the truth is 0.5; largest bias over all settings "
+                f"{method}: without signal it says {low['estimate']:.3f} at {low['rows']} rows with "
+                f"{low['positive']} positive, where the truth is 0.5; largest bias over all settings "
                 f"{max(abs(row['bias']) for row in pick(method=method)):.3f}"
             )
     for size in sorted({row["rows"] for row in rows}):

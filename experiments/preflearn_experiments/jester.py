@@ -157,23 +157,20 @@ def run(
         name="jester",
         title="Collaborative filtering on Jester",
         protocol=(
-            f"{count(trials, 'draw')} of {n_reference} reference users (with 20–40, 40–60, 60–80 or any number "
-            "of ratings), "
-            f"{n_active} users with at least {min_ratings} ratings to test on, and {n_choosing} more of them on "
-            "whom λ "
-            "and γ are chosen by their mean error. Published: one draw, 300 users of each kind; which users count as "
-            "active is not said, and it matters: the last row tests anybody, and those who rated few jokes rated the "
-            "jokes that everybody did. The limit was set after five limits (none, 36, 60, 80, 100) had been "
-            "compared with "
-            "the published figures, so that nearness to them is no independent evidence. Half of a user's jokes "
-            "for training, half for the test; disagreement error, "
-            "mean over users; ± is its standard error. Gaussian kernel on the ratings themselves, γ from 2^-20 to "
-            "2^-12 and λ from 2^-15 to 2^15 (RankSVM, squared hinge: 2^-3 to 2^12) in steps; the publication's 2^-15 "
-            ".. 2^15 is of a width whose form is not given."
+            f"{count(trials, 'draw')} of {n_reference} reference users (with 20–40, 40–60, 60–80 or any "
+            f"number of ratings), {n_active} users with at least {min_ratings} ratings to test on, and "
+            f"{n_choosing} more of them on whom λ and γ are chosen by their mean error. Published: one draw, "
+            "300 users of each kind; which users count as active is not said, and it matters: the last row "
+            "tests anybody, and those who rated few jokes rated the jokes that everybody did. The limit was "
+            "set after five limits (none, 36, 60, 80, 100) had been compared with the published figures, so "
+            "that nearness to them is no independent evidence. Half of a user's jokes for training, half for "
+            "the test; disagreement error, mean over users; ± is its standard error. Gaussian kernel on the "
+            "ratings themselves, γ from 2^-20 to 2^-12 and λ from 2^-15 to 2^15 (RankSVM, squared hinge: "
+            "2^-3 to 2^12) in steps; the publication's 2^-15 .. 2^15 is of a width whose form is not given."
         ),
         published=(
-            "see the table (Pahikkala et al., Machine Learning 75, 2009, Table 6): (20) and (21) the same, (22) "
-            "significantly worse, RankSVM and RLS no different."
+            "see the table (Pahikkala et al., Machine Learning 75, 2009, Table 6): (20) and (21) the same, "
+            "(22) significantly worse, RankSVM and RLS no different."
         ),
         columns=(
             "method",
@@ -214,8 +211,8 @@ def _draw(
     candidates = np.flatnonzero((n_rated >= limits[0]) & (n_rated <= limits[1]))
     if candidates.shape[0] < n_reference:
         raise ValueError(
-            f"{n_reference} reference users with {limits[0]} to {limits[1]} ratings were asked for, and there are "
-            f"{candidates.shape[0]}: lower n_reference."
+            f"{n_reference} reference users with {limits[0]} to {limits[1]} ratings were asked for, and there "
+            f"are {candidates.shape[0]}: lower n_reference."
         )
     reference = random.choice(candidates, size=n_reference, replace=False)
     features = ratings[reference].T

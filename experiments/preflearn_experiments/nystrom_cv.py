@@ -115,10 +115,10 @@ def run(
             "Difference: the largest of their predictions, as a share of the range of y."
         ),
         published=(
-            "left in: almost 4 times the error at small λ, no difference at large λ (Airola, Pahikkala and Salakoski, "
-            "Neural Processing Letters 33, 2011, Figure 1). Refitting takes 6.8 to 27.4 times as long as the fast way "
-            "for leave-sentence-out and 1.5 to 2.3 times for ten-fold, with 598 to 2297 basis vectors and without the "
-            "initial decomposition (Tables 1 and 2)."
+            "left in: almost 4 times the error at small λ, no difference at large λ (Airola, Pahikkala and "
+            "Salakoski, Neural Processing Letters 33, 2011, Figure 1). Refitting takes 6.8 to 27.4 times as "
+            "long as the fast way for leave-sentence-out and 1.5 to 2.3 times for ten-fold, with 598 to 2297 "
+            "basis vectors and without the initial decomposition (Tables 1 and 2)."
         ),
         columns=("alpha", "left in", "taken out", "ratio"),
         rows=rows,
@@ -160,8 +160,8 @@ def _read_sentences(folder: Path) -> tuple[Any, np.ndarray, Groups]:
     path = folder / "ppi_corpora" / "HPRD50-learning-format.xml.xz"
     if not path.is_file():
         raise FileNotFoundError(
-            f"nystrom-cv reads {path.relative_to(folder)} and found no such file in {folder}: leave data out for "
-            "generated groups."
+            f"nystrom-cv reads {path.relative_to(folder)} and found no such file in {folder}: leave data out "
+            "for generated groups."
         )
     found = candidates(read_corpus(path))
     X = AllPathsFeatures("max", normalize=True).fit_transform(found.graphs)
@@ -268,8 +268,8 @@ def _findings(rows: list[dict[str, Any]]) -> list[str]:
     smallest, largest = rows[0], rows[-1]
     best_in, best_out = (min(rows, key=lambda row: row[key]) for key in ("left in", "taken out"))
     return [
-        f"largest ratio {worst['ratio']:.2f}, at alpha = {worst['alpha']:g}; {smallest['ratio']:.2f} at the smallest "
-        f"alpha, {largest['ratio']:.3f} at the largest",
+        f"largest ratio {worst['ratio']:.2f}, at alpha = {worst['alpha']:g}; {smallest['ratio']:.2f} at the "
+        f"smallest alpha, {largest['ratio']:.3f} at the largest",
         f"alpha chosen: {best_in['alpha']:g} with basis vectors left in, {best_out['alpha']:g} with them taken out",
     ]
 

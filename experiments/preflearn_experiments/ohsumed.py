@@ -89,19 +89,17 @@ def run(
         title="Document retrieval on OHSUMED, linear learners",
         protocol=(
             "LETOR 2.0, 25 features scaled to 0..1 inside each query, labels 0 and 1 joined; three parts for "
-            "training, "
-            f"one for the choice of λ from 2^-15 .. 2^15, one for the test; {count(folds, 'official fold')}. "
-            "Disagreement error "
-            "(a tied prediction counts half), mean over the queries of a test part that have a preference, then over "
-            "folds; p: Wilcoxon over all test queries, against RankRLS, not corrected for their number. The "
-            "publication does not say whether tied pairs of a query were counted, whether RLS had an intercept, nor "
-            "the loss of RankSVM: all forms are shown, the library's default is named like the published row. "
-            "RankBoost "
-            "is not part of the library."
+            "training, one for the choice of λ from 2^-15 .. 2^15, one for the test; "
+            f"{count(folds, 'official fold')}. Disagreement error (a tied prediction counts half), mean over "
+            "the queries of a test part that have a preference, then over folds; p: Wilcoxon over all test "
+            "queries, against RankRLS, not corrected for their number. The publication does not say whether "
+            "tied pairs of a query were counted, whether RLS had an intercept, nor the loss of RankSVM: all "
+            "forms are shown, the library's default is named like the published row. RankBoost is not part "
+            "of the library."
         ),
         published=(
-            "RankRLS 0.340, all pairs 0.346, RLS 0.346, RankSVM 0.336, RankBoost 0.351 (Pahikkala et al., Machine "
-            "Learning 75, 2009, Table 3). Its TREC 2003 and 2004 collections are not available."
+            "RankRLS 0.340, all pairs 0.346, RLS 0.346, RankSVM 0.336, RankBoost 0.351 (Pahikkala et al., "
+            "Machine Learning 75, 2009, Table 3). Its TREC 2003 and 2004 collections are not available."
         ),
         columns=("method", "published", "error", "spread over folds", "p", "log2 λ"),
         rows=table,

@@ -107,9 +107,9 @@ def run(
             "preferences on California is close to the 58268 that the text reports. Computer: 21 inputs, Census: 16."
         ),
         published=(
-            "the preferences improve every data set, significantly at 0.01; a very small p sometimes hurts, the gain "
-            "levels off at around p = 100 and shrinks as l grows; β = 0 already helps, 0 < β < 1 is better still, "
-            "larger β seems inferior (Zhu and Goldberg, AAAI 2007)."
+            "the preferences improve every data set, significantly at 0.01; a very small p sometimes hurts, "
+            "the gain levels off at around p = 100 and shrinks as l grows; β = 0 already helps, 0 < β < 1 is "
+            "better still, larger β seems inferior (Zhu and Goldberg, AAAI 2007)."
         ),
         columns=(
             "data",

@@ -88,8 +88,8 @@ def run(
             "published share of true preferences appears with bedrooms per resident. All readings are shown."
         ),
         published=(
-            "58268 ± 4435 without and 54664 ± 2521 with preferences, 6 % less, significant at 0.01; about 1200 "
-            "preferences, 70 % of them true (Zhu and Goldberg, AAAI 2007)."
+            "58268 ± 4435 without and 54664 ± 2521 with preferences, 6 % less, significant at 0.01; about "
+            "1200 preferences, 70 % of them true (Zhu and Goldberg, AAAI 2007)."
         ),
         columns=(
             "ordered by",

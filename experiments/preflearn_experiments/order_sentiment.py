@@ -113,9 +113,9 @@ def run(
             "kept, after all had been compared by the share of true preferences, where it was the best."
         ),
         published=(
-            "better with preferences in all 12 cases, most with small l, significant at 0.05 in about half of them; "
-            "with all preferences turned round worse by 1 to 13 % at l = 120 (Zhu and Goldberg, AAAI 2007, Table 2; "
-            "the numbers of the table are not in the text at hand)."
+            "better with preferences in all 12 cases, most with small l, significant at 0.05 in about half "
+            "of them; with all preferences turned round worse by 1 to 13 % at l = 120 (Zhu and Goldberg, "
+            "AAAI 2007, Table 2; the numbers of the table are not in the text at hand)."
         ),
         columns=("author", "l", "test", *_WITH_COMPARISON, "true", "reversed, %"),
         rows=rows,

@@ -85,12 +85,12 @@ def run(
         name="ppi",
         title="Protein-protein interactions with the all-paths graph kernel",
         protocol=(
-            f"{trials} random splits of the documents into {folds} folds; mean and standard deviation over all test "
-            f"folds, per cent. RLS with at most {n_basis} basis vectors (published: 4000; only AIMed and BioInfer have "
-            "more candidates), α from 2^-4 .. 2^4 by the AUC and the threshold by the F of leave-one-document-out "
-            "inside the training folds. Rows of unit length; maximum over vertex pairs, which the author's errata "
-            "gives as the form of the published figures, and the printed sum beside it. The published split of AIMed "
-            "is not available, nor are those of the others."
+            f"{trials} random splits of the documents into {folds} folds; mean and standard deviation over "
+            f"all test folds, per cent. RLS with at most {n_basis} basis vectors (published: 4000; only AIMed "
+            "and BioInfer have more candidates), α from 2^-4 .. 2^4 by the AUC and the threshold by the F of "
+            "leave-one-document-out inside the training folds. Rows of unit length; maximum over vertex "
+            "pairs, which the author's errata gives as the form of the published figures, and the printed "
+            "sum beside it. The published split of AIMed is not available, nor are those of the others."
         ),
         published="Airola et al., BMC Bioinformatics 9 (Suppl 11), S2, 2008, Table 1: one split, ten folds.",
         columns=(
@@ -182,8 +182,8 @@ def _findings(rows: list[dict[str, Any]]) -> list[str]:
         text = f"{row['corpus']}: F {row['F'] - f:+.1f} and AUC {row['AUC'] - auc:+.1f} points from the published ones"
         if row["F, sum"] is not None:
             text += (
-                f"; the maximum is {row['F'] - row['F, sum']:+.1f} points of F and {row['AUC'] - row['AUC, sum']:+.1f} "
-                "of AUC from the sum"
+                f"; the maximum is {row['F'] - row['F, sum']:+.1f} points of F and "
+                f"{row['AUC'] - row['AUC, sum']:+.1f} of AUC from the sum"
             )
         said.append(text)
     return said

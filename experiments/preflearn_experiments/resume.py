@@ -117,8 +117,8 @@ class Resume:
             ) from error
         if owner != self.fingerprint:
             raise ValueError(
-                f"{self.path} was begun by {content.get('name')!r} with other settings or another version: finish that "
-                "run, remove the file, or name another."
+                f"{self.path} was begun by {content.get('name')!r} with other settings or another version: "
+                "finish that run, remove the file, or name another."
             )
         return units
 

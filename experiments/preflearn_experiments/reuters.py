@@ -149,27 +149,24 @@ def run(
         title="Area under the ROC curve on Reuters-21578",
         protocol=(
             f"The {n_topics} largest topics of the {len(documents.texts)} documents of the ModApte split; "
-            f"{count(trials, 'random training set')} of {n_train} documents with at least two positive ones of "
-            "each topic, the other "
-            f"{n_test} for the test (published: one training set, 12397 test documents, the same number of documents "
-            "of each topic in total). Words weighted by 1 + log of their frequency and by inverse document frequency "
-            "in the training set, rows of unit length; the weighting of the publication is not given. Linear "
-            "kernel, λ "
-            "from 2^-15 .. 2^15 by the AUC of pooled predictions of ten folds, none of which holds all positive "
-            "documents of a topic (RankSVM, squared hinge: every second power from 2^-5). RLS: targets +1 and -1 and "
-            "no intercept: of the three forms tried, the one "
-            "in which the published weakness appears (targets 1 and 0 without intercept, and an intercept, "
-            "which is shown "
-            "beside it, were level with RankRLS). The weighting of words was picked from six by the test AUC of "
-            "two other "
-            "training sets, over which RankRLS ranged from 0.965 to 0.983. AUC on the test documents, mean over "
-            "training sets; interval: 95 % by DeLong's variance in Wilson's form, its mean over training sets; "
-            "spread: standard deviation over training sets."
+            f"{count(trials, 'random training set')} of {n_train} documents with at least two positive ones "
+            f"of each topic, the other {n_test} for the test (published: one training set, 12397 test "
+            "documents, the same number of documents of each topic in total). Words weighted by 1 + log of "
+            "their frequency and by inverse document frequency in the training set, rows of unit length; the "
+            "weighting of the publication is not given. Linear kernel, λ from 2^-15 .. 2^15 by the AUC of "
+            "pooled predictions of ten folds, none of which holds all positive documents of a topic "
+            "(RankSVM, squared hinge: every second power from 2^-5). RLS: targets +1 and -1 and no "
+            "intercept: of the three forms tried, the one in which the published weakness appears (targets 1 "
+            "and 0 without intercept, and an intercept, which is shown beside it, were level with RankRLS). "
+            "The weighting of words was picked from six by the test AUC of two other training sets, over "
+            "which RankRLS ranged from 0.965 to 0.983. AUC on the test documents, mean over training sets; "
+            "interval: 95 % by DeLong's variance in Wilson's form, its mean over training sets; spread: "
+            "standard deviation over training sets."
         ),
         published=(
             "mean over the 25 topics: RankRLS 0.947, RLS 0.880, RankSVM 0.946; RankRLS ahead of RLS on every "
-            "topic, no "
-            "significant difference from RankSVM (Pahikkala et al., Machine Learning 75, 2009, Tables 4 and 5)."
+            "topic, no significant difference from RankSVM (Pahikkala et al., Machine Learning 75, 2009, "
+            "Tables 4 and 5)."
         ),
         columns=(
             "topic",
@@ -298,16 +295,16 @@ def _findings(found: dict[str, list[list[dict[str, Any]]]], n_train: int) -> lis
     ahead = (values["RankRLS"] > values["RLS"]).sum(axis=1)
     n_topics = values["RLS"].shape[1]
     said = [
-        f"{name}: mean AUC {by_set[name].mean():.3f} ({by_set[name].min():.3f} to {by_set[name].max():.3f} over "
-        "training sets)"
+        f"{name}: mean AUC {by_set[name].mean():.3f} ({by_set[name].min():.3f} to {by_set[name].max():.3f} "
+        "over training sets)"
         for name in _METHODS
     ]
     said.append(f"RankRLS is ahead of RLS on {_range(ahead)} of {n_topics} topics in each training set")
     ahead = (values["RankRLS"] > values["RLS with intercept"]).sum(axis=1)
     said.append(
-        f"with an intercept RLS is level ({_range(ahead)} of {n_topics} topics behind): in one ranking of m rows "
-        "L = m I - 1 1ᵀ is m times that of RLS with an intercept, so that RankRLS at λ is RLS with an intercept at "
-        f"λ / {n_train}, and only the grid and the chosen λ differ"
+        f"with an intercept RLS is level ({_range(ahead)} of {n_topics} topics behind): in one ranking of m "
+        "rows L = m I - 1 1ᵀ is m times that of RLS with an intercept, so that RankRLS at λ is RLS with an "
+        f"intercept at λ / {n_train}, and only the grid and the chosen λ differ"
     )
     pvalue = signed_rank_test(values["RankRLS"].mean(axis=0), values["RankSVM"].mean(axis=0)).pvalue
     said.append(f"RankRLS against RankSVM, Wilcoxon over topics: p = {pvalue:.2g}")

@@ -85,8 +85,8 @@ def run(
     test = order[-min(_N_TEST, y.shape[0] // 2) :]
     if max(sizes) > y.shape[0] - test.shape[0]:
         raise ValueError(
-            f"{max(sizes)} training documents were asked for, and beside {test.shape[0]} for the test there are "
-            f"{y.shape[0] - test.shape[0]}."
+            f"{max(sizes)} training documents were asked for, and beside {test.shape[0]} for the test there "
+            f"are {y.shape[0] - test.shape[0]}."
         )
     rows: list[dict[str, Any]] = []
     for size in sizes:
@@ -100,16 +100,16 @@ def run(
         protocol=(
             f"Topic acq of Reuters-21578, tf-idf features, Gaussian kernel with γ = {_GAMMA:g}. RankRLS (λ = "
             f"{_ALPHA:g}) and RankSVM (λ = {_SVM_ALPHA:g}) of the library, from the features to the model: "
-            "RankRLS at one λ is a Cholesky factorisation. Explicit pairs, RankSVM's problem with hinge loss: "
-            "scikit-learn's SVC (SMO, as in SVMlight, which is not used here) and LinearSVC (dual coordinate descent) "
-            "on the differences of a positive and a negative document in a factor of the kernel matrix, as long as "
-            f"{limit:g} s can be expected to suffice and the differences fit in {_MEMORY / 1e9:g} GB. AUC on "
-            f"{test.shape[0]} other documents. Seconds on the machine at hand, the best of three runs where it is over "
-            "quickly: compare columns, not years."
+            "RankRLS at one λ is a Cholesky factorisation. Explicit pairs, RankSVM's problem with hinge "
+            "loss: scikit-learn's SVC (SMO, as in SVMlight, which is not used here) and LinearSVC (dual "
+            "coordinate descent) on the differences of a positive and a negative document in a factor of the "
+            f"kernel matrix, as long as {limit:g} s can be expected to suffice and the differences fit in "
+            f"{_MEMORY / 1e9:g} GB. AUC on {test.shape[0]} other documents. Seconds on the machine at hand, "
+            "the best of three runs where it is over quickly: compare columns, not years."
         ),
         published=(
-            "2500 inputs: RankRLS 83 s, SVMlight's RankSVM 20055 s (Pahikkala et al., Machine Learning 75, 2009, Table "
-            "1, on the hardware of 2009)."
+            "2500 inputs: RankRLS 83 s, SVMlight's RankSVM 20055 s (Pahikkala et al., Machine Learning 75, "
+            "2009, Table 1, on the hardware of 2009)."
         ),
         columns=(
             "inputs",

@@ -112,15 +112,15 @@ def run(
         name="sparse",
         title="Sparse RankRLS: few basis vectors, many inputs",
         protocol=(
-            f"OHSUMED (LETOR 2.0), three levels of relevance, features scaled to 0..1 inside each query, RBF kernel; "
-            f"{count(folds, 'part')} tested by learners trained on the other four, {count(trials, 'draw')} of "
-            "rows. Basic "
-            f"learners: {per_query} random rows of each query, {n_basis:.0f} in all; sparse learners: these as basis "
-            f"vectors, and {times} times the rows, {n_rows:.0f}. λ and γ by ten-fold cross-validation over queries. "
-            "Disagreement error, mean over test queries, then over draws; p: Wilcoxon over queries (errors averaged "
-            "over draws) against sparse RankRLS. The published data, parses of 1100 sentences with a graph kernel, "
-            "are not available: the order of the four is what can be compared. There r = 2500 of 10000 inputs. "
-            "Draws were added after the first, in which the two sparse learners were level."
+            "OHSUMED (LETOR 2.0), three levels of relevance, features scaled to 0..1 inside each query, RBF "
+            f"kernel; {count(folds, 'part')} tested by learners trained on the other four, "
+            f"{count(trials, 'draw')} of rows. Basic learners: {per_query} random rows of each query, "
+            f"{n_basis:.0f} in all; sparse learners: these as basis vectors, and {times} times the rows, "
+            f"{n_rows:.0f}. λ and γ by ten-fold cross-validation over queries. Disagreement error, mean over "
+            "test queries, then over draws; p: Wilcoxon over queries (errors averaged over draws) against "
+            "sparse RankRLS. The published data, parses of 1100 sentences with a graph kernel, are not "
+            "available: the order of the four is what can be compared. There r = 2500 of 10000 inputs. Draws "
+            "were added after the first, in which the two sparse learners were level."
         ),
         published=(
             "RLS 0.27, sparse RLS 0.24, RankRLS 0.23, sparse RankRLS 0.21 on parse ranking, sparse RankRLS "

@@ -93,13 +93,12 @@ def run(
         name="transductive",
         title="Ranking queries that nobody has scored",
         protocol=(
-            f"{count(trials, 'draw')} of {n_queries} queries with up to {rows_per_query} rows each, of which a "
-            "few keep their "
-            "scores and the others are ranked; features scaled to 0..1 inside each query, linear kernel, every query "
-            "of the same weight. RankRLS: λ by leave-query-out on the scored queries. Transductive: λ and γ by hiding "
-            "scored queries in turn (fewer than six: each by itself, else five folds). Disagreement error on the "
-            "queries without scores, mean over draws; ±: standard deviation over draws of the difference; p: Wilcoxon "
-            "over draws."
+            f"{count(trials, 'draw')} of {n_queries} queries with up to {rows_per_query} rows each, of which "
+            "a few keep their scores and the others are ranked; features scaled to 0..1 inside each query, "
+            "linear kernel, every query of the same weight. RankRLS: λ by leave-query-out on the scored "
+            "queries. Transductive: λ and γ by hiding scored queries in turn (fewer than six: each by "
+            "itself, else five folds). Disagreement error on the queries without scores, mean over draws; ±: "
+            "standard deviation over draws of the difference; p: Wilcoxon over draws."
         ),
         published="no figures (Pahikkala et al., Transductive ranking, 2007, gives the algorithm): a first.",
         columns=("data", "scored queries", "RankRLS", "transductive", "difference", "±", "better in", "p"),
@@ -198,7 +197,7 @@ def _findings(rows: list[dict[str, Any]]) -> list[str]:
             said.append(f"{name}: no significant difference with any number of scored queries")
             continue
         said.append(
-            f"{name}: significantly better with {', '.join(better) or 'no number of'} scored queries, significantly "
-            f"worse with {', '.join(worse) or 'none'}"
+            f"{name}: significantly better with {', '.join(better) or 'no number of'} scored queries, "
+            f"significantly worse with {', '.join(worse) or 'none'}"
         )
     return said

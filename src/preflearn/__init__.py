@@ -1,4 +1,4 @@
-"""preflearn learns to rank and to prefer.
+"""preflearn learns rankings and preferences.
 
 The public names are imported on first use, so that ``import preflearn`` stays light.
 """
@@ -27,6 +27,7 @@ _MODULES = (
     "datasets",
     "distributed",
     "graphs",
+    "inspection",
     "io",
     "kernels",
     "metrics",

@@ -11,6 +11,6 @@ import sys
 
 def main() -> None:
     """Run the command line and end the process: status 0, 2 after bad input, 1 after an error of the library."""
-    from preflearn.cli.app import run
+    from .app import run
 
     sys.exit(run(sys.argv[1:]))

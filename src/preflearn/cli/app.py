@@ -13,15 +13,15 @@ from typing import Annotated
 
 import typer
 
-from preflearn.cli.compare import compare
-from preflearn.cli.demo import demo
-from preflearn.cli.evaluate import evaluate
-from preflearn.cli.output import as_option, option_name
-from preflearn.cli.ppi import app as ppi
-from preflearn.cli.predict import predict
-from preflearn.cli.reproduce import reproduce
-from preflearn.cli.train import train
-from preflearn.errors import InputError
+from ..errors import InputError
+from .compare import compare
+from .demo import demo
+from .evaluate import evaluate
+from .output import as_option, option_name
+from .ppi import app as ppi
+from .predict import predict
+from .reproduce import reproduce
+from .train import train
 
 app = typer.Typer(
     name="preflearn",
@@ -42,7 +42,7 @@ _BAD_INPUT = (ValueError, TypeError, OSError, MemoryError, ImportError)
 
 def _print_version(asked: bool) -> None:
     if asked:
-        from preflearn import __version__
+        from .. import __version__
 
         typer.echo(f"preflearn {__version__}")
         raise typer.Exit()

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from preflearn.cli import files
-from preflearn.cli.evaluate import read_known
-from preflearn.cli.output import (
+from . import files
+from .evaluate import read_known
+from .output import (
     JsonOption,
     new_console,
     print_json,
@@ -18,7 +18,7 @@ from preflearn.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from preflearn.model_selection import RankerTable
+    from ..model_selection import RankerTable
 
 
 def compare(
@@ -60,7 +60,7 @@ def compare(
         delimiter=delimiter,
         columns=columns,
     )
-    from preflearn.model_selection import compare_several_rankers
+    from ..model_selection import compare_several_rankers
 
     notes, scores = [], {}
     with progress(1 + len(rankers)) as tell:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console
 
-    from preflearn.datasets import DemoData
+    from ..datasets import DemoData
 
 _ALPHAS = (0.1, 1.0, 10.0, 100.0)
 _SHOWN_FEATURES = ("title_match", "price_ratio", "rating", "delivery_days")
@@ -43,8 +43,8 @@ def _learn(seed: int) -> dict[str, Any]:
     import numpy as np
     from threadpoolctl import threadpool_limits
 
-    from preflearn import RLS, RankRLS
-    from preflearn.datasets import load_demo
+    from .. import RLS, RankRLS
+    from ..datasets import load_demo
 
     start = time.perf_counter()
     data = load_demo(random_state=seed)
@@ -85,8 +85,8 @@ def _search(model: Any, data: DemoData, rows: np.ndarray) -> tuple[Any, float]:
     from sklearn.pipeline import Pipeline
     from sklearn.preprocessing import StandardScaler
 
-    from preflearn.metrics import concordance_scorer
-    from preflearn.model_selection import QueryKFold
+    from ..metrics import concordance_scorer
+    from ..model_selection import QueryKFold
 
     with sklearn.config_context(enable_metadata_routing=True):
         search = GridSearchCV(
@@ -99,7 +99,7 @@ def _search(model: Any, data: DemoData, rows: np.ndarray) -> tuple[Any, float]:
 
 
 def _measure(scores: np.ndarray, data: DemoData, rows: np.ndarray) -> dict[str, float]:
-    from preflearn.metrics import concordance, ndcg
+    from ..metrics import concordance, ndcg
 
     y, qid = data.y[rows], data.qid[rows]
     return {
@@ -110,7 +110,7 @@ def _measure(scores: np.ndarray, data: DemoData, rows: np.ndarray) -> dict[str, 
 
 def _best_feature(data: DemoData, held_out: np.ndarray) -> dict[str, Any]:
     """Order by one column, up or down, whichever orders the training queries best."""
-    from preflearn.metrics import concordance
+    from ..metrics import concordance
 
     train = ~held_out
     candidates = [(column, sign) for column in range(data.X.shape[1]) for sign in (1, -1)]
@@ -159,9 +159,9 @@ def _show(console: Console, result: dict[str, Any]) -> None:
         table.add_row(row["model"], alpha, f"{row['concordance']:.3f}", f"{row['ndcg_at_10']:.3f}")
     console.print(table)
     console.print(
-        "Concordance is the share of pairs of a query that come out in the right order; 0.5 is chance. The judges "
-        "are kinder in some queries than in others. Regression takes that for an effect of the features; RankRLS "
-        "compares items within their query only. The RBF kernel adds what is not linear.\n"
+        "Concordance is the share of pairs of a query that come out in the right order; 0.5 is chance. The "
+        "judges are kinder in some queries than in others. Regression takes that for an effect of the "
+        "features; RankRLS compares items within their query only. The RBF kernel adds what is not linear.\n"
     )
     example = result["example"]
     table = Table(
@@ -173,13 +173,9 @@ def _show(console: Console, result: dict[str, Any]) -> None:
         table.add_row(*(f"{value:g}" for value in item.values()))
     console.print(table)
     console.print(
-        f"Done in {result['seconds']} s.\n\n[bold]To try next[/]\n"
-        "  preflearn demo --seed 1          other data, another split\n"
-        "  preflearn demo --json            the same figures for a program\n"
-        "  python -m pydoc preflearn.RankRLS\n\n"
-        "[bold]In Python[/]\n"
-        "  from preflearn import RankRLS\n"
-        "  from preflearn.datasets import load_demo\n"
-        "  X, y, qid, feature_names = load_demo()\n"
+        f"Done in {result['seconds']} s.\n\n[bold]To try next[/]\n  preflearn demo --seed 1          other "
+        "data, another split\n  preflearn demo --json            the same figures for a program\n  python -m "
+        "pydoc preflearn.RankRLS\n\n[bold]In Python[/]\n  from preflearn import RankRLS\n  from "
+        "preflearn.datasets import load_demo\n  X, y, qid, feature_names = load_demo()\n"
         '  RankRLS(alpha=10, kernel="rbf", gamma=0.1).fit(X, y, qid=qid).rank(X, qid=qid)\n'
     )

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from preflearn.cli import files
-from preflearn.cli.output import (
+from . import files
+from .output import (
     JsonOption,
     new_console,
     print_json,
@@ -18,8 +18,8 @@ from preflearn.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from preflearn.io import RankingData
-    from preflearn.model_selection import Evaluation
+    from ..io import RankingData
+    from ..model_selection import Evaluation
 
 RankerPath = Annotated[
     Path, typer.Argument(metavar="MODEL", help="A model of `preflearn train`, or a file of scores.")
@@ -63,7 +63,7 @@ def evaluate(
         tell("scoring and measuring")
         scores, note = files.scores_of_ranker(model, data, reading, len(rows))
 
-        from preflearn.model_selection import evaluate_scores
+        from ..model_selection import evaluate_scores
 
         found = evaluate_scores(rows.y, scores, rows.qid, metrics=metric)
     found = replace(found, notes=((note,) if note else ()) + found.notes)

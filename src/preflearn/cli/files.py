@@ -13,8 +13,8 @@ import typer
 if TYPE_CHECKING:
     import numpy as np
 
-    from preflearn.io import RankingData
-    from preflearn.report import DataFile
+    from ..io import RankingData
+    from ..report import DataFile
 
 DataPaths = Annotated[
     list[Path],
@@ -127,15 +127,15 @@ class Reading:
 
 def read(paths: Sequence[Path], reading: Reading) -> RankingData:
     """Read files as one."""
-    from preflearn.io import read_ranking
+    from ..io import read_ranking
 
     return read_ranking([str(path) for path in paths], **reading.arguments())
 
 
 def read_columns(path: Path, reading: Reading) -> list[str] | None:
     """The columns of a table, None for a LETOR file."""
-    from preflearn.io.formats import open_file
-    from preflearn.io.options import ReadOptions, as_paths
+    from ..io.formats import open_file
+    from ..io.options import ReadOptions, as_paths
 
     (name,) = as_paths(str(path))
     return open_file(name, ReadOptions(**reading.arguments())).names
@@ -143,7 +143,7 @@ def read_columns(path: Path, reading: Reading) -> list[str] | None:
 
 def describe_files(paths: Sequence[Path]) -> tuple[DataFile, ...]:
     """Name, size and hash of each file."""
-    from preflearn.report import DataFile
+    from ..report import DataFile
 
     found = []
     for path in paths:
@@ -155,8 +155,8 @@ def describe_files(paths: Sequence[Path]) -> tuple[DataFile, ...]:
 
 def remember(path: Path, reading: Reading, data: Any) -> dict[str, Any]:
     """What a model must know to read new data as its training data were read; plain values for its file."""
-    from preflearn.io.options import ReadOptions
-    from preflearn.io.roles import choose_columns
+    from ..io.options import ReadOptions
+    from ..io.roles import choose_columns
 
     kept: dict[str, Any] = {"features": data.feature_names, "missing": reading.missing}
     names = read_columns(path, reading)
@@ -195,9 +195,8 @@ def read_for(
             else "a LETOR file with numbered features"
         )
         raise ValueError(
-            f"{paths[0]}: {model_file} was trained on {trained_on}, and this is the other kind: give a file like "
-            "the one "
-            "it was trained on."
+            f"{paths[0]}: {model_file} was trained on {trained_on}, and this is the other kind: give a file "
+            "like the one it was trained on."
         )
     wanted = (
         _letor(memory, reading) if names is None else _table(paths[0], names, model_file, memory, reading)
@@ -238,9 +237,8 @@ def _table(
     missing = [name for name in needed if name not in names]
     if missing:
         raise ValueError(
-            f"{path}: column {_listed(missing)} of the training is not there; found {_listed(names)}. Rename or add "
-            "it, or "
-            f"train {model_file} again without it."
+            f"{path}: column {_listed(missing)} of the training is not there; found {_listed(names)}. Rename "
+            f"or add it, or train {model_file} again without it."
         )
     labels = {}
     for role in ("target", "query", "item"):
@@ -269,15 +267,14 @@ def _table(
 
 def load(path: Path) -> tuple[Any, dict[str, Any]]:
     """A model of `preflearn train` and what it remembers."""
-    from preflearn.io import load_model, model_info
+    from ..io import load_model, model_info
 
     model = load_model(path)
     metadata = model_info(path)["metadata"]
     if metadata.get("command") != "train":
         raise ValueError(
-            f"{path} holds a model that `preflearn train` did not write ({type(model).__name__}): how to read data "
-            "for it is "
-            "not known. Use it from Python with preflearn.io.load_model."
+            f"{path} holds a model that `preflearn train` did not write ({type(model).__name__}): how to read "
+            "data for it is not known. Use it from Python with preflearn.io.load_model."
         )
     return model, dict(metadata)
 
@@ -317,7 +314,7 @@ def scores_of_ranker(
     path: Path, data_paths: Sequence[Path], reading: Reading, n_rows: int | None = None
 ) -> tuple[np.ndarray, str | None]:
     """Scores by a model, or read from a file of scores; and a note."""
-    from preflearn.io import read_scores
+    from ..io import read_scores
 
     if is_model(path):
         model, metadata = load(path)
@@ -335,7 +332,7 @@ def prepared(X: Any, qid: Any, metadata: dict[str, Any]) -> Any:
     """Features as the model's pipeline expects them."""
     if not metadata.get("within_queries"):
         return X
-    from preflearn.training.preparation import standardise_within_queries
+    from ..training.preparation import standardise_within_queries
 
     return standardise_within_queries(X, qid)
 
@@ -362,7 +359,7 @@ def _names(given: Sequence[str] | None, option: str) -> tuple[str, ...] | None:
 def _encoders(given: Sequence[str] | None) -> dict[str, Any] | None:
     if not given:
         return None
-    from preflearn.io import HashedWords
+    from ..io import HashedWords
 
     found: dict[str, Any] = {}
     for one in given:
@@ -379,7 +376,7 @@ def _encoders(given: Sequence[str] | None) -> dict[str, Any] | None:
 
 
 def _encoder_as_json(encoder: Any) -> dict[str, Any]:
-    from preflearn.io import OneHot
+    from ..io import OneHot
 
     if isinstance(encoder, OneHot):
         return {"onehot": list(encoder.categories or ())}
@@ -387,7 +384,7 @@ def _encoder_as_json(encoder: Any) -> dict[str, Any]:
 
 
 def _encoder_from_json(kept: dict[str, Any]) -> Any:
-    from preflearn.io import HashedWords, OneHot
+    from ..io import HashedWords, OneHot
 
     return OneHot(kept["onehot"]) if "onehot" in kept else HashedWords(kept["words"])
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from preflearn.errors import Remedy
+    from ..errors import Remedy
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
@@ -74,7 +74,7 @@ def collected_warnings() -> Iterator[list[str]]:
 
 def print_json(found: Any) -> None:
     """One object on stdout; NaN becomes null."""
-    from preflearn.report.contents import plain
+    from ..report.contents import plain
 
     print(json.dumps(plain(found), indent=2, ensure_ascii=False, allow_nan=False))
 

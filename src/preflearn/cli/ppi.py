@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from preflearn.ppi import Candidates
-    from preflearn.ppi.representation import Candidate
+    from ..ppi import Candidates
+    from ..ppi.representation import Candidate
 
 app = typer.Typer(
     name="ppi",
@@ -86,7 +86,7 @@ def evaluate(
     plot: PlotOption = None,
 ) -> None:
     """Cross-validate by document: precision, recall, F and AUC with their spread."""
-    from preflearn import ppi
+    from .. import ppi
 
     data = _read(corpus, entities, pairs, parser, enhanced, skip_bad)
     common: dict[str, Any] = {
@@ -118,7 +118,7 @@ def cross(
     plot: PlotOption = None,
 ) -> None:
     """Train on each corpus and test on every other: AUC, and F at three thresholds."""
-    from preflearn import ppi
+    from .. import ppi
 
     data = [_read(path, None, None, parser, False, skip_bad) for path in corpora]
     settings = ppi.Settings(learner=learner.value, n_basis=n_basis, random_state=seed)
@@ -144,8 +144,8 @@ def train(
     skip_bad: SkipBadOption = False,
 ) -> None:
     """Train an extractor on a labelled corpus; alpha and threshold by leave-one-document-out."""
-    from preflearn.io import save_model
-    from preflearn.ppi import InteractionExtractor
+    from ..io import save_model
+    from ..ppi import InteractionExtractor
 
     data = _read(corpus, entities, pairs, parser, enhanced, skip_bad)
     model = InteractionExtractor(
@@ -180,8 +180,8 @@ def extract(
     skip_bad: SkipBadOption = False,
 ) -> None:
     """Show the pairs of proteins that a trained extractor calls interactions, best first in each sentence."""
-    from preflearn.io import load_model
-    from preflearn.ppi import InteractionExtractor
+    from ..io import load_model
+    from ..ppi import InteractionExtractor
 
     model = load_model(model_file)
     if not isinstance(model, InteractionExtractor):
@@ -217,7 +217,7 @@ def _read(
     enhanced: bool,
     skip_bad: bool,
 ) -> Candidates:
-    from preflearn.ppi import candidates, read_conllu_corpus, read_corpus
+    from ..ppi import candidates, read_conllu_corpus, read_corpus
 
     if entities is not None:
         if parser is not None:
@@ -247,7 +247,7 @@ def _tell(line: str) -> None:
 
 
 def _finish(result: Any, json_file: Path | None, plot: Path | None) -> None:
-    from preflearn.ppi import save_results
+    from ..ppi import save_results
 
     typer.echo(str(result))
     if json_file is not None:

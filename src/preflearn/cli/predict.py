@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from preflearn.cli import files
-from preflearn.cli.output import QuietOption, new_console, progress
+from . import files
+from .output import QuietOption, new_console, progress
 
 _PLAIN = (".txt", ".scores", ".pred", "")
 
@@ -63,8 +63,8 @@ def predict(
     if output is None:
         _print(scores, labels, "jsonl" if as_json else "csv")
         return
-    from preflearn.io import write_scores
-    from preflearn.io.compression import split_name
+    from ..io import write_scores
+    from ..io.compression import split_name
 
     write_scores(output, scores, **({} if split_name(output)[0] in _PLAIN else labels))
     if not quiet:
@@ -72,7 +72,7 @@ def predict(
 
 
 def _print(scores: Any, labels: dict[str, Any], kind: str) -> None:
-    from preflearn.io import write_scores
+    from ..io import write_scores
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "scores")

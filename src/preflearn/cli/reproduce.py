@@ -89,7 +89,7 @@ def reproduce(
     if as_json:
         found = [report.to_dict() for report in reports]
         print(json.dumps(found if name == ALL else found[0], indent=1))
-    # Everything is written: a later run starts anew.
+    # Everything is written: a later run starts over.
     for path in kept:
         path.unlink(missing_ok=True)
 
@@ -102,8 +102,8 @@ def _registry() -> ModuleType:
         if error.name != "preflearn_experiments":
             raise
         raise ImportError(
-            "The published experiments are not installed: preflearn_experiments was not found beside preflearn. "
-            "Install both from a checkout of the repository: pip install ."
+            "The published experiments are not installed: preflearn_experiments was not found beside "
+            "preflearn. Install both from a checkout of the repository: pip install ."
         ) from error
 
 
@@ -172,7 +172,7 @@ def _run(
 
 
 def _write(report: ExperimentReport, output: Path) -> None:
-    from preflearn.io.atomic import atomic_write
+    from ..io.atomic import atomic_write
 
     for suffix, text in (("md", f"{report}\n"), ("json", report.to_json() + "\n")):
         with atomic_write(output / f"{report.name}.{suffix}") as file:

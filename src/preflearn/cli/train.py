@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from preflearn.cli import files
-from preflearn.cli.output import (
+from ..training.options import KernelName, Learner, TrainingOptions
+from . import files
+from .output import (
     JsonOption,
     QuietOption,
     VerboseOption,
@@ -22,11 +23,10 @@ from preflearn.cli.output import (
     progress,
     refuse_both,
 )
-from preflearn.training.options import KernelName, Learner, TrainingOptions
 
 if TYPE_CHECKING:
-    from preflearn.report import TrainingReport
-    from preflearn.training.train import Problem
+    from ..report import TrainingReport
+    from ..training.train import Problem
 
 
 def train(
@@ -96,14 +96,14 @@ def train(
     if preferences is not None:
         _refuse_with_preferences(data, reading, options)
     if report is not None:
-        from preflearn.report.html import require_parts
+        from ..report.html import require_parts
 
         require_parts()
     with progress(7, quiet=quiet, verbose=verbose) as tell, collected_warnings() as warned:
         tell("reading " + ", ".join(path.name for path in inputs))
         problem, memory = _read(data, preferences, reading, options)
 
-        from preflearn.training.train import train as train_model
+        from ..training.train import train as train_model
 
         model, found = train_model(problem, options, tell=tell)
     found = replace(
@@ -127,14 +127,14 @@ def _read(
 ) -> tuple[Problem, dict[str, Any]]:
     """What is to be learned, and what the model must remember of how it was read."""
     if preferences is None:
-        from preflearn.training.ranking import RankingProblem
+        from ..training.ranking import RankingProblem
 
         data = files.read(paths, reading)
         problem = RankingProblem(data, options)
         problem.title = f"Ranking model from {_together(paths)}"
         return problem, files.remember(paths[0], reading, data)
-    from preflearn.io import read_preferences
-    from preflearn.training.preference import PreferenceProblem
+    from ..io import read_preferences
+    from ..training.preference import PreferenceProblem
 
     reading = replace(reading, target=None, query=None)
     names = ("format", "item", "features", "drop", "encode", "missing")
@@ -219,9 +219,9 @@ def _write(
     model: Any, found: TrainingReport, metadata: dict[str, Any], output: Path, report: Path | None
 ) -> None:
     """The page is made before anything is written, so that a failure leaves nothing behind."""
-    from preflearn.io import save_model
-    from preflearn.io.atomic import atomic_write
-    from preflearn.report import render_report
+    from ..io import save_model
+    from ..io.atomic import atomic_write
+    from ..report import render_report
 
     page = None if report is None else render_report(found).encode()
     save_model(model, output, metadata=metadata)

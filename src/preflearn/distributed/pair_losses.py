@@ -19,6 +19,8 @@ import numpy as np
 from sklearn.base import clone
 
 from ..comparisons import encode_queries
+from ..core.chunk_statistics import SplitQueryError
+from ..core.query_keys import KeySet, label_keys
 from ..estimators.validation import read_alpha
 from ..kernels.maps import NystromMap
 from ..losses.pairs import RoundedHinge, ScoredPairs, SquaredHinge
@@ -29,8 +31,6 @@ from ..solvers.newton import (
     Preconditioner,
     RowSample,
 )
-from ..streaming.labels import KeySet, label_keys
-from ..streaming.recipe import SplitQueryError
 from ..streaming.stream import basis_map
 from .parts import Parts, in_part, require_dask, tree_reduce
 from .squared_losses import _choose_basis, read_part
@@ -243,8 +243,8 @@ def fit_pair_losses(model: Any, parts: Parts, split_every: int) -> None:
         )
     if not kernel.is_linear and not model._wants_reduced_set():
         raise ValueError(
-            "training in parts needs a model of fixed width: the linear kernel, or n_basis=... (or basis=...) for "
-            f"kernel={model.kernel!r}."
+            "training in parts needs a model of fixed width: the linear kernel, or n_basis=... (or "
+            f"basis=...) for kernel={model.kernel!r}."
         )
     feature_map, width = None, None
     if model._wants_reduced_set():

@@ -78,8 +78,8 @@ def read_parts(X: Any, y: Any, qid: Any) -> Parts:
     for name, collection in (("X", X), ("y", y), ("qid", qid)):
         if not (is_array(collection) or is_frame(collection) or (name == "qid" and collection is None)):
             raise TypeError(
-                f"{name} must be a Dask array or data frame: found {type(collection).__name__}. "
-                "For arrays in memory use the estimator's own fit."
+                f"{name} must be a Dask array or data frame: found {type(collection).__name__}. For arrays in "
+                "memory use the estimator's own fit."
             )
     y, qid = _like(X, y), None if qid is None else _like(X, qid)
     if len(X.shape) != 2:
@@ -89,8 +89,8 @@ def read_parts(X: Any, y: Any, qid: Any) -> Parts:
     counts = {name: len(parts) for name, parts in blocks.items()}
     if len(set(counts.values())) > 1:
         raise ValueError(
-            f"X, y and qid must be partitioned alike: found {counts} partitions. Repartition them together, for "
-            "example as columns of one data frame."
+            f"X, y and qid must be partitioned alike: found {counts} partitions. Repartition them together, "
+            "for example as columns of one data frame."
         )
     names = [str(name) for name in X.columns] if is_frame(X) else None
     lengths = None

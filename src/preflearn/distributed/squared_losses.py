@@ -10,15 +10,15 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from ..comparisons import encode_queries
+from ..core.chunk_statistics import Recipe, Statistics, recipe_of
+from ..core.query_keys import label_keys
 from ..estimators.validation import read_alpha, read_scores
 from ..kernels.basis import choose_basis
 from ..kernels.functions import n_items, take_items
 from ..kernels.inputs import read_items
 from ..streaming.basis import Basis, refuse_basis
-from ..streaming.labels import label_keys
 from ..streaming.models import OnePassSearch, set_solution
 from ..streaming.one_pass_cv import FoldModels, MeasureTally, tally_chunk
-from ..streaming.recipe import Recipe, Statistics, recipe_of
 from ..streaming.stream import basis_map, why_no_stream
 from .parts import Parts, as_plain, in_part, require_dask, tree_reduce
 
@@ -89,8 +89,8 @@ def _sum_up(
 def _refuse_what_does_not_add_up(recipe: Recipe, parts: Parts) -> None:
     if recipe.one_chunk_only and (len(parts) > 1 or recipe.n_folds > 1):
         raise ValueError(
-            "One global ranking in several partitions needs cost='magnitude' and ties='include': which pairs between "
-            "partitions are tied cannot be known from each of them. Pass qid."
+            "One global ranking in several partitions needs cost='magnitude' and ties='include': which pairs "
+            "between partitions are tied cannot be known from each of them. Pass qid."
         )
     if parts.n_outputs > 1 and (recipe.cost != "magnitude" or recipe.ties != "include"):
         raise ValueError(

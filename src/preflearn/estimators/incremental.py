@@ -11,9 +11,9 @@ import numpy as np
 
 from ..comparisons import encode_queries
 from ..comparisons.scores import depends_on_scores
+from ..core.chunk_statistics import recipe_of
 from ..kernels.functions import Kernel, n_items
 from ..kernels.maps import NystromMap
-from ..streaming.recipe import recipe_of
 
 # The parameters that the statistics of a chunk depend on.
 _FIXED = (
@@ -148,7 +148,7 @@ class IncrementalState:
         if changed:
             raise ValueError(
                 f"{', '.join(changed)} has changed since the first partial_fit, whose statistics depend on it: "
-                "set it back, or start anew with clone(model). alpha may change at any time."
+                "set it back, or start over with clone(model). alpha may change at any time."
             )
 
     def _check_chunk(self, scores: np.ndarray, qid: Any) -> None:

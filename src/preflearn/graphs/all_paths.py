@@ -25,8 +25,8 @@ from scipy.sparse import linalg as sparse_linalg
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from preflearn.graphs.labeled_graph import LabeledGraph, as_graphs
-from preflearn.graphs.weisfeiler_lehman import digest
+from .labeled_graph import LabeledGraph, as_graphs
+from .weisfeiler_lehman import digest
 
 # Up to this many vertices and distinct labels one graph is a small dense problem of the compiled loop; a larger
 # one goes through a sparse LU factorisation, a slice of columns at a time.
@@ -250,7 +250,7 @@ class AllPathsFeatures(TransformerMixin, BaseEstimator):
         return _Block(starts, pairs, places.astype(np.int32), values.astype(self.dtype, copy=False))
 
     def _small_rows(self, graphs: list[LabeledGraph], encoded: list[np.ndarray]) -> _Rows:
-        from preflearn.loops.graphs import label_pairs
+        from ..loops.graphs import label_pairs
 
         while True:
             converged, *rows = label_pairs(  # type: ignore[call-arg]
@@ -271,9 +271,9 @@ class AllPathsFeatures(TransformerMixin, BaseEstimator):
         radius = graph.spectral_radius()
         if self.rescale is None:
             raise ValueError(
-                f"The sum over walks of {graph.title} ({graph.n_vertices} vertices) does not converge: its spectral "
-                f"radius is {radius:.6g} and must be under 1. Use smaller edge weights on its cycles, "
-                "rescale=0.95 to scale such graphs, or max_length to bound the walks."
+                f"The sum over walks of {graph.title} ({graph.n_vertices} vertices) does not converge: its "
+                f"spectral radius is {radius:.6g} and must be under 1. Use smaller edge weights on its "
+                "cycles, rescale=0.95 to scale such graphs, or max_length to bound the walks."
             )
         return graph.scaled(float(self.rescale) / radius)
 

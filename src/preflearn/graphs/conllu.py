@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from preflearn.graphs.labeled_graph import LabeledGraph
-from preflearn.io.compression import compression_of, open_plain
+from ..io.compression import compression_of, open_plain
+from .labeled_graph import LabeledGraph
 
 _N_COLUMNS = 10
 

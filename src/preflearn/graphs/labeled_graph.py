@@ -79,8 +79,8 @@ class LabeledGraph:
             outside = np.flatnonzero((end < 0) | (end >= self.n_vertices)) if end.size else end
             if outside.size:
                 raise ValueError(
-                    f"An edge of {self.title} ends in vertex {end[outside[0]]}; "
-                    f"it has the vertices 0 to {self.n_vertices - 1}."
+                    f"An edge of {self.title} ends in vertex {end[outside[0]]}; it has the vertices 0 to "
+                    f"{self.n_vertices - 1}."
                 )
         bad = np.flatnonzero(~(np.isfinite(weights) & (weights > 0)))
         if bad.size:
@@ -211,7 +211,7 @@ class LabeledGraph:
         list of LabeledGraph
             Named by ``sent_id``, or by the file and the sentence's number.
         """
-        from preflearn.graphs.conllu import read_conllu
+        from .conllu import read_conllu
 
         return [sentence.graph(edge_weight) for sentence in read_conllu(source, enhanced=enhanced)]
 
@@ -235,8 +235,8 @@ def as_graphs(X: Iterable[Any]) -> Iterator[LabeledGraph]:
     for position, graph in enumerate(X):
         if not isinstance(graph, LabeledGraph):
             raise TypeError(
-                f"Expected LabeledGraph objects; item {position} is a {type(graph).__name__}. "
-                "Build it with LabeledGraph(labels, edges) or LabeledGraph.from_networkx(graph)."
+                f"Expected LabeledGraph objects; item {position} is a {type(graph).__name__}. Build it with "
+                "LabeledGraph(labels, edges) or LabeledGraph.from_networkx(graph)."
             )
         yield graph
 

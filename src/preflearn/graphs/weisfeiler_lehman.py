@@ -17,7 +17,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from preflearn.graphs.labeled_graph import LabeledGraph, as_graphs
+from .labeled_graph import LabeledGraph, as_graphs
 
 
 class WeisfeilerLehmanFeatures(TransformerMixin, BaseEstimator):

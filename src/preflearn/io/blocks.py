@@ -175,7 +175,7 @@ def _last_record_end(data: bytes) -> int:
         end = line_end
 
 
-def n_threads(n_jobs: int | None) -> int:
+def parsing_threads(n_jobs: int | None) -> int:
     """How many threads parse: all cores by default, as in scikit-learn -1 means all and -2 all but one."""
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if n_jobs is None:

@@ -47,63 +47,62 @@ def _libraries() -> ThreadpoolController:
 
 
 def limit_blas(n_threads: int) -> Callable[[], None]:
-    """Limit the threads of BLAS in this process; the function that lifts the limit may be called by any thread.
+    """Limit the threads of BLAS in this process; the returned function removes the limit, from any thread.
 
-    threadpoolctl listens to the thread that set the first limit only, until that lets go.
+    threadpoolctl listens only to the thread that set the first limit, until that thread is forgotten.
     """
 
-    def let_go() -> None:
+    def forget_thread() -> None:
         for library in _libraries().lib_controllers:
             getattr(library, "clear_controlling_thread", lambda: None)()
 
-    def lift() -> None:
+    def restore() -> None:
         limit.restore_original_limits()
-        let_go()
+        forget_thread()
 
     limit = _libraries().limit(limits=n_threads)
-    let_go()
-    return lift
+    forget_thread()
+    return restore
 
 
-class _Rest:
-    """The limit on the threads of BLAS is one for the whole process: the first to come sets it, the last to leave
-    lifts it."""
+class _SharedLimit:
+    """One limit on the threads of BLAS for the whole process: the first user sets it, the last one removes it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._guests = 0
+        self._users = 0
         self._limit: Any = None
 
     def __enter__(self) -> None:
         with self._lock:
-            if self._guests == 0:
+            if self._users == 0:
                 self._limit = limit_blas(1)
-            self._guests += 1
-        _inside.rests = getattr(_inside, "rests", 0) + 1
+            self._users += 1
+        _inside.limits = getattr(_inside, "limits", 0) + 1
 
     def __exit__(self, *exception: object) -> None:
-        _inside.rests -= 1
+        _inside.limits -= 1
         with self._lock:
-            self._guests -= 1
-            self._lift_if_empty()
+            self._users -= 1
+            self._restore_if_unused()
 
-    def start_anew(self) -> None:
+    def restart(self) -> None:
         """In a forked process: of all threads only this one came along."""
         self._lock = threading.Lock()
-        self._guests = getattr(_inside, "rests", 0)
-        self._lift_if_empty()
+        self._users = getattr(_inside, "limits", 0)
+        self._restore_if_unused()
 
-    def _lift_if_empty(self) -> None:
-        if self._guests == 0 and self._limit is not None:
-            lift, self._limit = self._limit, None
-            lift()
+    def _restore_if_unused(self) -> None:
+        if self._users == 0 and self._limit is not None:
+            restore, self._limit = self._limit, None
+            restore()
 
 
-_rest = _Rest()
+_shared_limit = _SharedLimit()
 
 if hasattr(os, "register_at_fork"):
     # Threads do not survive a fork.
-    for forget in (_pool.cache_clear, n_threads.cache_clear, _rest.start_anew):
+    for forget in (_pool.cache_clear, n_threads.cache_clear, _shared_limit.restart):
         os.register_at_fork(after_in_child=forget)
 
 
@@ -112,7 +111,7 @@ def blas_at_rest(when: bool = True) -> Any:
 
     Its own threads keep spinning for a while after a product, on processors that ours want.
     """
-    return _rest if when else nullcontext()
+    return _shared_limit if when else nullcontext()
 
 
 def with_small_matrices(work: Callable[[int], Any], size: int) -> list[Any]:

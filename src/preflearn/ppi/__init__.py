@@ -1,7 +1,7 @@
 """Protein-protein interactions from parsed sentences: corpora, candidate pairs, an extractor and its figures."""
 
-from preflearn.ppi.corpus import Corpus, CorpusError, iter_sentences, read_conllu_corpus, read_corpus
-from preflearn.ppi.evaluation import (
+from .corpus import Corpus, CorpusError, iter_sentences, read_conllu_corpus, read_corpus
+from .evaluation import (
     CrossCorpus,
     Evaluation,
     LearningCurve,
@@ -10,9 +10,9 @@ from preflearn.ppi.evaluation import (
     learning_curve,
     save_results,
 )
-from preflearn.ppi.extractor import InteractionExtractor
-from preflearn.ppi.representation import Candidates, candidates
-from preflearn.ppi.training import Settings
+from .extractor import InteractionExtractor
+from .representation import Candidates, candidates
+from .training import Settings
 
 __all__ = [
     "Candidates",

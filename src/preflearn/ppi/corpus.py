@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 from xml.parsers import expat
 
-from preflearn.graphs.conllu import read_conllu
-from preflearn.io.compression import DAMAGED, compression_of, open_plain
+from ..graphs.conllu import read_conllu
+from ..io.compression import DAMAGED, compression_of, open_plain
 
 PREFERRED_PARSER = "split_parse"
 _CHUNK = 1 << 16
@@ -189,14 +189,14 @@ class _XMLReader:
         except expat.ExpatError as error:
             what = expat.ErrorString(error.code)
             raise CorpusError(
-                f"{self.path}, line {error.lineno}: not well-formed XML ({what}). "
-                "Expected corpus > document > sentence elements."
+                f"{self.path}, line {error.lineno}: not well-formed XML ({what}). Expected corpus > document "
+                "> sentence elements."
             ) from error
 
     def _refuse_doctype(self, *_: Any) -> None:
         raise CorpusError(
-            f"{self.path}, line {self._line}: a document type declaration is not accepted, since its entities could "
-            "expand without bound or read other files. Remove the <!DOCTYPE ...> part."
+            f"{self.path}, line {self._line}: a document type declaration is not accepted, since its entities "
+            "could expand without bound or read other files. Remove the <!DOCTYPE ...> part."
         )
 
     @property
@@ -324,14 +324,14 @@ class _XMLReader:
                 else "one parse, or one named split_parse"
             )
             raise CorpusError(
-                f"{self.path}, line {record['line']}: sentence {sentence_id!r} has the parses {sorted(parses)}; "
-                f"expected {wanted}."
+                f"{self.path}, line {record['line']}: sentence {sentence_id!r} has the parses "
+                f"{sorted(parses)}; expected {wanted}."
             )
         tokenizer, rows = parses[name]
         if tokenizer not in record["tokenizations"]:
             raise CorpusError(
-                f"{self.path}, line {record['line']}: the parse {name!r} of sentence {sentence_id!r} is over the "
-                f"tokenization {tokenizer!r}, which is not there."
+                f"{self.path}, line {record['line']}: the parse {name!r} of sentence {sentence_id!r} is over "
+                f"the tokenization {tokenizer!r}, which is not there."
             )
         place: dict[str, int] = {}
         tokens: list[Token] = []

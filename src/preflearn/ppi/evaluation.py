@@ -16,11 +16,11 @@ import numpy as np
 from scipy import sparse
 from sklearn.model_selection import GroupKFold
 
-from preflearn.graphs import gram
-from preflearn.ppi.extractor import feature_maps, known_labels, side_by_side
-from preflearn.ppi.measures import Measures, best_threshold, measure, ratio_threshold
-from preflearn.ppi.representation import Candidates
-from preflearn.ppi.training import Settings, Trained, train
+from ..graphs import gram
+from .extractor import feature_maps, known_labels, side_by_side
+from .measures import Measures, best_threshold, measure, ratio_threshold
+from .representation import Candidates
+from .training import Settings, Trained, train
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -285,8 +285,8 @@ def evaluate(
             results.append(score_test_set(trained, y[outside], scores, inside.shape[0], split))
             last = results[-1].at_training
             tell(
-                f"{candidates.name} split {split + 1}/{n_splits} fold {number + 1}/{n_folds}: "
-                f"alpha {trained.alpha:g}, F {100 * last.f:.1f}, AUC {100 * last.auc:.1f}"
+                f"{candidates.name} split {split + 1}/{n_splits} fold {number + 1}/{n_folds}: alpha "
+                f"{trained.alpha:g}, F {100 * last.f:.1f}, AUC {100 * last.auc:.1f}"
             )
     described = {"kernel": kernel, "aggregate": aggregate, "n_folds": n_folds, "random_state": random_state}
     return Evaluation(

@@ -10,8 +10,8 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from preflearn.graphs import AllPathsFeatures, LabeledGraph, WeisfeilerLehmanFeatures, gram
-from preflearn.ppi.training import ALPHAS, Settings, train
+from ..graphs import AllPathsFeatures, LabeledGraph, WeisfeilerLehmanFeatures, gram
+from .training import ALPHAS, Settings, train
 
 KERNELS = ("all-paths", "weisfeiler-lehman", "sum")
 MIN_WEIGHT = 1e-5  # of the original program

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from preflearn.metrics import auc
+from ..metrics import auc
 
 
 @dataclass(frozen=True)

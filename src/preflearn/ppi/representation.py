@@ -39,8 +39,8 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import shortest_path
 
-from preflearn.graphs import LabeledGraph
-from preflearn.ppi.corpus import Corpus, Entity, Pair, Sentence
+from ..graphs import LabeledGraph
+from .corpus import Corpus, Entity, Pair, Sentence
 
 PATH_WEIGHT = 0.9
 OTHER_WEIGHT = 0.3

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from preflearn.numerics.linalg import first_equal_items
-from preflearn.ppi.measures import area_under_curve, best_threshold
+from ..numerics.linalg import first_equal_items
+from .measures import area_under_curve, best_threshold
 
 ALPHAS = tuple(2.0**power for power in range(-4, 5))
 LEARNERS = ("rls", "rankrls")
@@ -110,7 +110,7 @@ def _draw_basis(K: np.ndarray, settings: Settings) -> np.ndarray | None:
 
 
 def _learner(settings: Settings, alpha: float, basis: np.ndarray | None) -> Any:
-    from preflearn import RLS, RankRLS
+    from .. import RLS, RankRLS
 
     chosen = "uniform" if basis is None else basis
     if settings.learner == "rls":
@@ -122,8 +122,8 @@ def held_out_scores(
     K: np.ndarray, targets: np.ndarray, documents: np.ndarray, basis: np.ndarray | None, settings: Settings
 ) -> np.ndarray:
     """Scores of each candidate by the models without its document, one row for each alpha; one factorisation."""
-    from preflearn.model_selection.cross_validation import LearningProblem
-    from preflearn.model_selection.folds import read_folds
+    from ..model_selection.cross_validation import LearningProblem
+    from ..model_selection.folds import read_folds
 
     problem = LearningProblem.read(_learner(settings, settings.alphas[0], basis), K, targets, None)
     folds = read_folds("leave-group-out", K, targets, K.shape[0], qid=None, groups=documents)

@@ -4,14 +4,14 @@
 what a report holds, and ``html`` writes it as one self-contained page.
 """
 
-from preflearn.report.contents import Baseline, Choice, DataFile, Influence, TrainingReport
-from preflearn.report.displays import (
+from .contents import Baseline, Choice, DataFile, Influence, TrainingReport
+from .displays import (
     AlphaPathDisplay,
     CoefficientsDisplay,
     QueryRocDisplay,
     QueryScoresDisplay,
 )
-from preflearn.report.html import render_report, write_report
+from .html import render_report, write_report
 
 __all__ = [
     "AlphaPathDisplay",

@@ -1,4 +1,4 @@
-"""Plots in scikit-learn's habit: an object that holds what is drawn, made by ``from_...``, drawn by ``plot``.
+"""Plots with a scikit-learn API: an object that holds what is drawn, made by ``from_...``, drawn by ``plot``.
 
 ``plot`` returns the display, with the axes in ``ax_`` and the figure in ``figure_``. Colours are the first, second and
 eighth of Matplotlib's cycle, so that a style changes them all.
@@ -80,7 +80,7 @@ class AlphaPathDisplay(_Display):
         search = _last_step(estimator)
         if not hasattr(search, "cv_scores_"):
             raise TypeError(
-                f"AlphaPathDisplay draws a fitted search over alpha (RankRLSCV, RLSCV, RankSVMCV): found "
+                "AlphaPathDisplay draws a fitted search over alpha (RankRLSCV, RLSCV, RankSVMCV): found "
                 f"{type(search).__name__} without cv_scores_."
             )
         scoring = getattr(search, "scoring_", getattr(search, "scoring", None))
@@ -172,7 +172,7 @@ class QueryScoresDisplay(_Display):
         -------
         QueryScoresDisplay
         """
-        from preflearn.metrics import get_scorer
+        from ..metrics import get_scorer
 
         found = get_scorer(metric).per_query(y, scores, qid)
         chance = {"concordance": 0.5, "kendall_tau": 0.0}.get(metric)
@@ -276,7 +276,7 @@ class QueryRocDisplay(_Display):
         """
         from sklearn.metrics import roc_curve
 
-        from preflearn.comparisons import encode_queries
+        from ..comparisons import encode_queries
 
         y, scores = np.asarray(y), np.asarray(scores, dtype=float)
         values = np.unique(y)
@@ -376,8 +376,8 @@ class CoefficientsDisplay(_Display):
         coef = getattr(model, "coef_", None)
         if coef is None or np.ndim(coef) != 1:
             raise TypeError(
-                f"CoefficientsDisplay draws a fitted linear model of one output: {type(model).__name__} has no such "
-                "coef_. For other kernels use sklearn.inspection.permutation_importance."
+                f"CoefficientsDisplay draws a fitted linear model of one output: {type(model).__name__} has "
+                "no such coef_. For other kernels use sklearn.inspection.permutation_importance."
             )
         if feature_names is None:
             feature_names = getattr(estimator, "feature_names_in_", np.arange(len(coef)))

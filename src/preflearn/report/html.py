@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from preflearn.report.contents import TrainingReport
-from preflearn.report.displays import (
+from .contents import TrainingReport
+from .displays import (
     AlphaPathDisplay,
     CoefficientsDisplay,
     QueryRocDisplay,
@@ -40,7 +40,7 @@ def write_report(report: TrainingReport, path: str | os.PathLike[str]) -> None:
     report : TrainingReport
     path : path
     """
-    from preflearn.io.atomic import atomic_write
+    from ..io.atomic import atomic_write
 
     page = render_report(report).encode()
     with atomic_write(path) as file:
@@ -164,9 +164,9 @@ def _inline(svg: str, name: str, text: str) -> str:
 def _say_alpha(report: TrainingReport) -> str:
     path, best = report.alpha_path, float(np.nanmax(report.alpha_path.scores))
     return (
-        f"Held-out {report.estimate.measure} over {len(path.alphas)} values of alpha from {path.alphas.min():.3g} to "
-        f"{path.alphas.max():.3g}: between {np.nanmin(path.scores):.3f} and {best:.3f}, best at the chosen alpha, "
-        f"{path.chosen:.3g}."
+        f"Held-out {report.estimate.measure} over {len(path.alphas)} values of alpha from "
+        f"{path.alphas.min():.3g} to {path.alphas.max():.3g}: between {np.nanmin(path.scores):.3f} and "
+        f"{best:.3f}, best at the chosen alpha, {path.chosen:.3g}."
     )
 
 
@@ -174,10 +174,9 @@ def _say_units(report: TrainingReport) -> str:
     values = report.values[~np.isnan(report.values)]
     low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
     return (
-        f"{report.estimate.measure.capitalize()} in each of {values.size} held-out {_plural(report.unit)}, from "
-        f"{values.min():.3f} to {values.max():.3f}; the middle half lies between {low:.3f} and {high:.3f}, the "
-        "median is "
-        f"{middle:.3f}."
+        f"{report.estimate.measure.capitalize()} in each of {values.size} held-out {_plural(report.unit)}, "
+        f"from {values.min():.3f} to {values.max():.3f}; the middle half lies between {low:.3f} and "
+        f"{high:.3f}, the median is {middle:.3f}."
     )
 
 

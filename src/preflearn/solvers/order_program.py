@@ -314,7 +314,7 @@ _SCIPY_NAMES = {"choose": "highs", "simplex": "highs-ds", "ipm": "highs-ipm"}
 
 
 class _PlainEngine:
-    """HiGHS through SciPy; every solve starts anew."""
+    """HiGHS through SciPy; every solve starts from scratch."""
 
     def __init__(self, scaled: _ScaledDual, verbose: bool) -> None:
         self._scaled = scaled

@@ -17,9 +17,9 @@ import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
 from ..comparisons import encode_queries
+from ..core.query_keys import label_keys
 from ..kernels.basis import choose_basis
 from ..kernels.functions import n_items, take_items
-from .labels import label_keys
 
 # Without a second pass, the basis is drawn from this many times as many rows, if they come.
 _FIRST_ROWS = 10
@@ -42,8 +42,8 @@ def read_n_basis(model: Any) -> int | np.ndarray:
         return choose_basis(int(rows.max(initial=0)) + 1, model.n_basis, rows, None)  # type: ignore[return-value]
     if isinstance(model.n_basis, bool) or not isinstance(model.n_basis, Integral) or model.n_basis < 1:
         raise ValueError(
-            f"n_basis={model.n_basis!r}: the length of a stream is not known before its end, so give the number of "
-            "basis vectors as an int of at least 1."
+            f"n_basis={model.n_basis!r}: the length of a stream is not known before its end, so give the "
+            "number of basis vectors as an int of at least 1."
         )
     return int(model.n_basis)
 

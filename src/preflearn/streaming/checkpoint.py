@@ -25,11 +25,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..core import GlobalMoments, QueryMoments
+from ..core.chunk_statistics import Moments, Statistics
+from ..core.query_keys import KeySet
 from ..io.atomic import atomic_write
 from ..kernels.functions import n_items
 from .basis import Basis
-from .labels import KeySet
-from .recipe import Moments, Statistics
 
 FORMAT = "preflearn stream checkpoint"
 VERSION = 1
@@ -98,8 +98,8 @@ def _as_text(value: Any) -> str:
     """What tells a parameter from another value of it in another process."""
     if isinstance(value, (np.random.RandomState, np.random.Generator)):
         raise ValueError(
-            "A checkpoint must know how the basis was drawn: random_state is a generator, whose state cannot be "
-            "compared with that of another run. Use an int, or leave checkpoint out."
+            "A checkpoint must know how the basis was drawn: random_state is a generator, whose state cannot "
+            "be compared with that of another run. Use an int, or leave checkpoint out."
         )
     if callable(value):
         return _function_as_text(value)
@@ -168,15 +168,15 @@ class Checkpoint:
                 arrays = {name: archive[name] for name in archive.files if name != "header"}
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise CheckpointError(
-                f"{self.path}: not a whole checkpoint of preflearn ({error}). "
-                "Give another name, or remove the file to start anew."
+                f"{self.path}: not a whole checkpoint of preflearn ({error}). Give another name, or remove "
+                "the file to start over."
             ) from error
         if not isinstance(header, dict) or header.get("format") != FORMAT:
             raise CheckpointError(f"{self.path}: not a checkpoint of preflearn. Give another name.")
         if header["version"] != VERSION:
             raise CheckpointError(
                 f"{self.path}: written in version {header['version']} of the format, this preflearn reads "
-                f"{VERSION}. Remove the file to start anew."
+                f"{VERSION}. Remove the file to start over."
             )
         self._refuse_other_parameters(header["parameters"])
         progress = _unpack(header, arrays)
@@ -191,8 +191,8 @@ class Checkpoint:
                 f"{name} was {found.get(name)} and is {self._parameters.get(name)}" for name in changed
             )
             raise CheckpointError(
-                f"{self.path}: the checkpoint belongs to other parameters ({differences}). Set them back, give another "
-                "checkpoint, or remove the file to start anew. alpha and alphas may change."
+                f"{self.path}: the checkpoint belongs to other parameters ({differences}). Set them back, "
+                "give another checkpoint, or remove the file to start over. alpha and alphas may change."
             )
 
     def is_due(self, n_chunks: int) -> bool:
@@ -216,8 +216,8 @@ class Checkpoint:
             why = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error)
             kept = "the one before stays" if self.path.exists() else "there is none yet"
             warnings.warn(
-                f"The checkpoint {self.path} could not be written ({why}); {kept}. Training goes on, and the next "
-                "checkpoint is tried as usual.",
+                f"The checkpoint {self.path} could not be written ({why}); {kept}. Training goes on, and the "
+                "next checkpoint is tried as usual.",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -230,8 +230,8 @@ def _read_every(every: int | float | None) -> tuple[int | None, float]:
         return None, _DEFAULT_SECONDS
     if isinstance(every, bool) or not isinstance(every, (int, float)) or not every > 0:
         raise ValueError(
-            "checkpoint_every must be a number of chunks (int) or of seconds (float), above zero: "
-            f"found {every!r}."
+            "checkpoint_every must be a number of chunks (int) or of seconds (float), above zero: found "
+            f"{every!r}."
         )
     return (every, 0.0) if isinstance(every, int) else (None, every)
 

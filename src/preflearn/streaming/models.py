@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ..core.chunk_statistics import Recipe, Statistics
 from .one_pass_cv import LOSS, FoldModels, MeasureTally, models_of_folds, tally_chunk
-from .recipe import Recipe, Statistics
 from .stream import Stream, StreamFit
 
 _DEFAULT_FOLDS = 5
@@ -77,8 +77,8 @@ class OnePassSearch:
         self.measure = _read_measure(search.scoring, where)
         if search.kernel_grid:
             raise ValueError(
-                f"{where} takes one kernel, so kernel_grid={search.kernel_grid!r} would be ignored: search kernels by "
-                "several calls."
+                f"{where} takes one kernel, so kernel_grid={search.kernel_grid!r} would be ignored: search "
+                "kernels by several calls."
             )
         self.search = search
 
@@ -88,8 +88,8 @@ class OnePassSearch:
         if self.measure is None:
             return None
         return (
-            f"scoring={self.measure!r} is a mean over queries, and there is no qid: use scoring=None, the squared "
-            "error of held-out pairs."
+            f"scoring={self.measure!r} is a mean over queries, and there is no qid: use scoring=None, the "
+            "squared error of held-out pairs."
         )
 
     def grid(self, statistics: Statistics) -> np.ndarray:
@@ -150,9 +150,9 @@ def search_stream(search: Any, chunks: Any, *, checkpoint, checkpoint_every, ver
     )
     if options.measure is not None and not stream.source.again:
         raise ValueError(
-            f"scoring={options.measure!r} needs a second pass over the rows, and {stream.source.name}. Pass a path, a "
-            "list, or a function that starts the iterator anew; or use scoring=None, the squared error of held-out "
-            "pairs, which needs none."
+            f"scoring={options.measure!r} needs a second pass over the rows, and {stream.source.name}. Pass a "
+            "path, a list, or a function that starts the iterator anew; or use scoring=None, the squared "
+            "error of held-out pairs, which needs none."
         )
     fit = stream.run()
     models = options.models(fit.statistics, fit.recipe)
@@ -174,8 +174,8 @@ def _read_folds(cv: Any, where: str) -> int:
         return _DEFAULT_FOLDS
     if isinstance(cv, bool) or not isinstance(cv, Integral) or cv < 2:
         raise ValueError(
-            f"{where} keeps one statistic per fold, so cv must be a number of folds of at least 2 (or None for "
-            f"{_DEFAULT_FOLDS}): found {cv!r}."
+            f"{where} keeps one statistic per fold, so cv must be a number of folds of at least 2 (or None "
+            f"for {_DEFAULT_FOLDS}): found {cv!r}."
         )
     return int(cv)
 
@@ -185,7 +185,7 @@ def _read_measure(scoring: Any, where: str) -> str | None:
         return None
     if not isinstance(scoring, str) or scoring not in MEASURES:
         raise ValueError(
-            f"{where} scores by the squared error of held-out pairs (scoring=None), or in a second pass by one of "
-            f"{', '.join(map(repr, MEASURES))}: found {scoring!r}."
+            f"{where} scores by the squared error of held-out pairs (scoring=None), or in a second pass by "
+            f"one of {', '.join(map(repr, MEASURES))}: found {scoring!r}."
         )
     return scoring

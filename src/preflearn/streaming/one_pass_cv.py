@@ -22,9 +22,9 @@ from scipy.linalg import qr
 
 from ..comparisons import encode_queries
 from ..core import RidgeProblem
+from ..core.chunk_statistics import Recipe, Statistics
+from ..core.query_keys import folds_of, label_keys
 from ..kernels.functions import take_items
-from .labels import folds_of, label_keys
-from .recipe import Recipe, Statistics
 
 # The score of a pass without predictions.
 LOSS = "neg_mean_squared_pair_error"
@@ -62,8 +62,8 @@ def models_of_folds(statistics: Statistics, recipe: Recipe, alphas: np.ndarray) 
     if sum(compared) < 2:
         raise ValueError(
             f"Cross-validation needs comparisons in at least two folds: of {len(compared)} folds "
-            f"{sum(compared)} have any ({len(statistics.queries)} queries, {statistics.n_rows} rows). "
-            "Use more data, or fit on all of them in memory."
+            f"{sum(compared)} have any ({len(statistics.queries)} queries, {statistics.n_rows} rows). Use "
+            "more data, or fit on all of them in memory."
         )
     total = statistics.total()
     weights: list[np.ndarray | None] = []

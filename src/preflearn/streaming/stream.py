@@ -18,13 +18,13 @@ import numpy as np
 from sklearn import config_context, get_config
 
 from ..comparisons.scores import depends_on_scores
+from ..core.chunk_statistics import Recipe, SplitQueryError, Statistics, recipe_of
+from ..core.query_keys import KeySet
 from ..kernels.functions import Kernel, n_items
 from ..kernels.inputs import read_items
 from ..kernels.maps import NystromMap
 from .basis import Basis, first_chunks, read_n_basis, sampler
 from .checkpoint import Checkpoint, CheckpointError, Progress, extend_digest, fingerprint
-from .labels import KeySet
-from .recipe import Recipe, SplitQueryError, Statistics, recipe_of
 from .sources import Source, as_source, unpack
 
 # The parameters that the statistics depend on.
@@ -67,8 +67,8 @@ def why_no_stream(model: Any) -> str | None:
         return "a precomputed kernel cannot be taken in parts: new rows need the kernel function."
     if not model._wants_reduced_set() and not (isinstance(model.kernel, str) and model.kernel == "linear"):
         return (
-            "training in parts needs a model of fixed width: the linear kernel, or n_basis=... (or basis=...) for "
-            f"kernel={model.kernel!r}."
+            "training in parts needs a model of fixed width: the linear kernel, or n_basis=... (or "
+            f"basis=...) for kernel={model.kernel!r}."
         )
     return None
 
@@ -208,8 +208,8 @@ class Stream:
             getattr(self.model, "cost", "magnitude"), getattr(self.model, "ties", "include")
         ):
             raise ValueError(
-                "fit_stream with several outputs needs cost='magnitude' and ties='include': the pairs must not depend "
-                "on the scores."
+                "fit_stream with several outputs needs cost='magnitude' and ties='include': the pairs must "
+                "not depend on the scores."
             )
         if self.needs_queries is not None and qid is None:
             raise ValueError(self.needs_queries)
@@ -242,8 +242,8 @@ class Stream:
             raise _located(error, progress.statistics.n_chunks, progress.statistics.n_rows)
         if recipe.one_chunk_only and progress.statistics.n_chunks:
             raise ValueError(
-                "A second chunk without qid needs cost='magnitude' and ties='include': which pairs of a global ranking "
-                "are tied cannot be known from chunks. Pass qid, or use fit."
+                "A second chunk without qid needs cost='magnitude' and ties='include': which pairs of a "
+                "global ranking are tied cannot be known from chunks. Pass qid, or use fit."
             )
 
     def _statistics(
@@ -274,23 +274,23 @@ class Stream:
             self.reporter.skipped(n_rows, wanted)
             if n_rows > wanted:
                 raise CheckpointError(
-                    f"{path}: the checkpoint ends at row {wanted}, and no chunk does now. Read in chunks of the same "
-                    "size as before, or remove the file to start anew."
+                    f"{path}: the checkpoint ends at row {wanted}, and no chunk does now. Read in chunks of "
+                    "the same size as before, or remove the file to start over."
                 )
             if (is_first and digest != progress.first_digest) or (
                 n_rows == wanted and digest != progress.digest
             ):
                 where = "the first chunk differs" if is_first else f"the rows before row {wanted} differ"
                 raise CheckpointError(
-                    f"{path}: the checkpoint belongs to other data, or to chunks of another size ({where}). Give "
-                    "another checkpoint, or remove the file to start anew."
+                    f"{path}: the checkpoint belongs to other data, or to chunks of another size ({where}). "
+                    "Give another checkpoint, or remove the file to start over."
                 )
             if n_rows == wanted:
                 break
         else:
             raise CheckpointError(
-                f"{path}: the checkpoint has seen {wanted} rows, and the source ends after {n_rows}. It belongs to "
-                "other data, or the file has been cut short."
+                f"{path}: the checkpoint has seen {wanted} rows, and the source ends after {n_rows}. It "
+                "belongs to other data, or the file has been cut short."
             )
         return chunks
 

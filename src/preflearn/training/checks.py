@@ -22,8 +22,8 @@ def check_ranking(data: RankingData) -> list[str]:
         raise InputError(f"{data.source}: all targets are {y[0]:g}: there is no order to learn")
     if data.qid is not None and data.n_queries == 1:
         raise InputError(
-            f"{data.source}: all rows belong to one query ({data.qid[0]}), and whole queries are held out to choose "
-            "alpha",
+            f"{data.source}: all rows belong to one query ({data.qid[0]}), and whole queries are held out to "
+            "choose alpha",
             Remedy("query", None, "to learn one ranking of all rows"),
             Remedy("query", purpose="and another column"),
         )

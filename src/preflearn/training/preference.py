@@ -68,8 +68,8 @@ class PreferenceProblem:
             "(leave-preference-out, identical to refitting); its items may occur in others."
         )
         method = (
-            f"Wilson's interval of a share of {n:,}, taken as independent trials. Preferences that share items or "
-            "judges are not independent, and the interval is then too narrow"
+            f"Wilson's interval of a share of {n:,}, taken as independent trials. Preferences that share "
+            "items or judges are not independent, and the interval is then too narrow"
         )
         return Estimate(
             "concordance", share, wilson_interval(share, share * (1 - share) / n, n), held_out, method

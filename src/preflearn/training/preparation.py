@@ -209,6 +209,6 @@ def _basis_size(n_rows: int, asked: int | None) -> tuple[int | None, str]:
     gigabytes = 8 * n_rows**2 / 1e9
     return (
         min(BASIS_SIZE, n_rows),
-        f"the full kernel of {n_rows:,} rows would hold {gigabytes:.1f} GB and its time grows with the cube of "
-        f"the rows; over {FULL_KERNEL_ROWS:,} rows the model is built on basis vectors drawn at random",
+        f"the full kernel of {n_rows:,} rows would hold {gigabytes:.1f} GB and its time grows with the cube "
+        f"of the rows; over {FULL_KERNEL_ROWS:,} rows the model is built on basis vectors drawn at random",
     )

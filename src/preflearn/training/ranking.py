@@ -213,8 +213,8 @@ class RankingProblem:
             "concordance",
             float(values.mean()),
             mean_interval(values)[1],
-            f"Every query was ordered by a model that was trained without it ({method}); the value is the mean over "
-            f"{values.size} queries.",
+            f"Every query was ordered by a model that was trained without it ({method}); the value is the "
+            f"mean over {values.size} queries.",
             f"Student's t over the {values.size} queries, taken as independent trials",
             held_out.mean_without_choice,
             _checks_of_interval(values, self.options.seed) if values.size >= 4 else (),
@@ -233,8 +233,8 @@ class RankingProblem:
         roc = None
         if found.roc is not None:
             text = (
-                "Rows are ranked by the pairs that they win, each pair ordered by a model that was trained without its "
-                "two rows."
+                "Rows are ranked by the pairs that they win, each pair ordered by a model that was trained "
+                "without its two rows."
             )
             roc = Roc(found.roc.fpr, found.roc.tpr, found.value, text)
         elif two_classes:
@@ -248,9 +248,9 @@ class RankingProblem:
         display = QueryRocDisplay.from_predictions(self.y, held_out.scores, self.division.units.codes)
         units = self.division.plural
         text = (
-            f"The curve is the mean over the {display.n_queries} {units} that have rows of both classes, at each false "
-            f"positive rate: scores of different {units} come from different models and are not mixed. The area under "
-            "it is the mean of their areas."
+            f"The curve is the mean over the {display.n_queries} {units} that have rows of both classes, at "
+            f"each false positive rate: scores of different {units} come from different models and are not "
+            "mixed. The area under it is the mean of their areas."
         )
         return Roc(display.fpr, display.tpr, display.auc, text, display.n_queries)
 
@@ -297,8 +297,8 @@ class RankingProblem:
     def _explain_baselines(self) -> str:
         units = self.division.plural
         text = (
-            f"All are measured on the same held-out {units}. Each learner has its own best alpha; the single feature "
-            f"and its direction are chosen by the other {units}."
+            f"All are measured on the same held-out {units}. Each learner has its own best alpha; the single "
+            f"feature and its direction are chosen by the other {units}."
         )
         if self.division.unit == "query":
             return (
@@ -306,8 +306,8 @@ class RankingProblem:
                 + " p: Wilcoxon's signed ranks over queries against the learned model, corrected by Holm's method."
             )
         return text + (
-            " These are the folds that alpha was chosen over, so that the model's value may differ a little from the "
-            "estimate. Folds of one ranking are not independent trials: there is no test."
+            " These are the folds that alpha was chosen over, so that the model's value may differ a little "
+            "from the estimate. Folds of one ranking are not independent trials: there is no test."
         )
 
     # ------------------------------------------------------------------------------------------ the report
@@ -373,13 +373,13 @@ def _checks_of_interval(values: np.ndarray, seed: int) -> tuple[Choice, ...]:
         Choice(
             "bootstrap over queries",
             "{:.4f} to {:.4f}".format(*found.bootstrap),
-            f"{found.n_draws:,} resamples of the queries, without assuming a normal distribution; its width is "
-            f"{found.width_ratio:.2f} times that of Student's interval (1 is agreement)",
+            f"{found.n_draws:,} resamples of the queries, without assuming a normal distribution; its width "
+            f"is {found.width_ratio:.2f} times that of Student's interval (1 is agreement)",
         ),
         Choice(
             "halves of the queries",
             f"{100 * found.coverage:.1f} % covered",
-            f"{found.n_draws:,} random divisions: how often the means of two halves differ by no more than their 95 % "
-            "interval allows (95 % is right)",
+            f"{found.n_draws:,} random divisions: how often the means of two halves differ by no more than "
+            "their 95 % interval allows (95 % is right)",
         ),
     )

@@ -180,15 +180,15 @@ def _influence(
     coef = getattr(model[-1], "coef_", None)
     if prepared.is_linear and coef is not None:
         text = (
-            "The score is a weighted sum of the scaled features: a bar to the right means that higher values rank "
-            "higher. Bars can be compared with each other, since every feature has variance 1; correlated features "
-            "share their influence."
+            "The score is a weighted sum of the scaled features: a bar to the right means that higher values "
+            "rank higher. Bars can be compared with each other, since every feature has variance 1; "
+            "correlated features share their influence."
         )
         return Influence(list(names), np.asarray(coef), "coefficient of the scaled feature", text), shown
     if len(names) > _SHUFFLED_FEATURES:
         return None, (
-            f"Left out: the kernel is not linear, and shuffling each of {len(names):,} features in turn would take "
-            "long. A linear kernel shows coefficients."
+            f"Left out: the kernel is not linear, and shuffling each of {len(names):,} features in turn would "
+            "take long. A linear kernel shows coefficients."
         )
     found = feature_influence(
         model, problem.X, n_repeats=_SHUFFLES, feature_names=names, random_state=seed, **problem.comparisons()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from preflearn.errors import InputError, Remedy
-from preflearn.io.blocks import Block, map_ahead, n_threads, read_records
+from preflearn.io.blocks import Block, map_ahead, parsing_threads, read_records
 from preflearn.io.cells import CellError, number, refuse
 from preflearn.io.options import ReadOptions
 from preflearn.io.queries import QueryLabels
@@ -89,7 +89,7 @@ class DelimitedFile:
             return self._parse(data, layout)
 
         n = len(roles.numbers)
-        for parsed in map_ahead(parse, self._records(progress), n_threads(self.options.n_jobs)):
+        for parsed in map_ahead(parse, self._records(progress), parsing_threads(self.options.n_jobs)):
             lines = parsed.lines + (offset + self._header_lines + 1)
             if parsed.fault is not None:
                 line, what, column = parsed.fault

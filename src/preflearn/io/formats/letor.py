@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from preflearn.errors import InputError, Remedy
-from preflearn.io.blocks import Block, SparseRows, map_ahead, n_threads, read_records
+from preflearn.io.blocks import Block, SparseRows, map_ahead, parsing_threads, read_records
 from preflearn.io.cells import CellError, clip, number, refuse
 from preflearn.io.options import AUTO, ReadOptions
 from preflearn.io.roles import Roles
@@ -73,7 +73,7 @@ class LetorFile:
         offset = 0
         whole = _WholeFile(self.path, self.options)
         texts = _without_mark(read_records(self.path, progress))
-        for parsed in map_ahead(self._parse, texts, n_threads(self.options.n_jobs)):
+        for parsed in map_ahead(self._parse, texts, parsing_threads(self.options.n_jobs)):
             block = replace(parsed.block, lines=parsed.block.lines + (offset + 1))
             whole.check(parsed, block.lines)
             if parsed.fault is not None:

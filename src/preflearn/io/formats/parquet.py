@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from preflearn.io.blocks import Block, map_ahead, n_threads
+from preflearn.io.blocks import Block, map_ahead, parsing_threads
 from preflearn.io.cells import CellError, refuse
 from preflearn.io.compression import DAMAGED, compression_of, open_plain, require_arrow
 from preflearn.io.formats.delimited import encoding_remedies
@@ -84,7 +84,7 @@ class ParquetTable:
                 return self._block(*numbered, roles)
 
             batches = _numbered(file.iter_batches(batch_size=_BATCH_ROWS, columns=wanted))
-            for block, queries in map_ahead(convert, batches, n_threads(self.options.n_jobs)):
+            for block, queries in map_ahead(convert, batches, parsing_threads(self.options.n_jobs)):
                 done += len(block)
                 progress(n_bytes * done // total)
                 yield (

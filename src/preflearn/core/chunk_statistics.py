@@ -1,6 +1,7 @@
-"""What a learner needs to know of a chunk of rows: statistics of fixed width, one for each fold.
+"""Statistics that add up: what a learner needs to know of a chunk of rows, of fixed width, one set for each fold.
 
-A recipe is small and can be sent to other machines. The statistics of disjoint chunks of whole queries add up.
+Partial fits, streams and clusters share them: a `Recipe` is small and can be sent to other machines, and the
+statistics of disjoint chunks of whole queries add up.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import numpy as np
 
 from ..comparisons import Comparisons, Groups, PointwiseComparisons, compare_scores, encode_queries
 from ..comparisons.scores import depends_on_scores
-from ..core import GlobalMoments, QueryMoments
 from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.maps import NystromMap
-from .labels import KeySet, folds_of, label_keys
+from .moments import GlobalMoments, QueryMoments
+from .query_keys import KeySet, folds_of, label_keys
 
 Moments = QueryMoments | GlobalMoments
 # Features of a reduced set are made for so many bytes of rows at a time, and at least for so many rows.
