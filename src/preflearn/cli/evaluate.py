@@ -138,7 +138,7 @@ def _interval(
 
     from preflearn.comparisons import one_group
     from preflearn.model_selection.intervals import mean_interval, placement_variance, wilson_interval
-    from preflearn.model_selection.tally import tally_scores
+    from preflearn.selection.tally import tally_scores
 
     values = per_query.values[~np.isnan(per_query.values)]
     if rows.qid is not None:

@@ -19,7 +19,9 @@ import numpy as np
 from sklearn.base import clone
 
 from ..comparisons import encode_queries
-from ..estimators.validation import read_alpha
+from ..comparisons.inputs import read_alpha
+from ..core.query_keys import KeySet, label_keys
+from ..core.statistics import SplitQueryError
 from ..kernels.maps import NystromMap
 from ..losses.pairs import RoundedHinge, ScoredPairs, SquaredHinge
 from ..solvers.newton import (
@@ -29,8 +31,6 @@ from ..solvers.newton import (
     Preconditioner,
     RowSample,
 )
-from ..streaming.labels import KeySet, label_keys
-from ..streaming.recipe import SplitQueryError
 from ..streaming.stream import basis_map
 from .parts import Parts, in_part, require_dask, tree_reduce
 from .squared_losses import _choose_basis, read_part

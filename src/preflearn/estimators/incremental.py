@@ -11,9 +11,9 @@ import numpy as np
 
 from ..comparisons import encode_queries
 from ..comparisons.scores import depends_on_scores
+from ..core.statistics import recipe_of
 from ..kernels.functions import Kernel, n_items
 from ..kernels.maps import NystromMap
-from ..streaming.recipe import recipe_of
 
 # The parameters that the statistics of a chunk depend on.
 _FIXED = (

@@ -24,8 +24,8 @@ import numpy as np
 from ..comparisons import Groups, encode_queries
 from ..estimators.rls import RLS
 from ..kernels.maps import NystromMap
+from ..model_selection import QueryKFold
 from ..model_selection.cross_validation import cross_val_predict
-from ..model_selection.splitters import QueryKFold
 from .report import ExperimentReport, ReportTable
 
 ALPHAS = tuple(10.0**k for k in range(-9, 10))

@@ -1,16 +1,19 @@
 """Exact cross-validation, honest performance estimates, and splitters that know of queries."""
 
+from ..estimators.search import RLSCV, RankRLSCV
+from ..selection.held_out import HeldOut, HeldOutPreferences
+from ..selection.splitters import LeavePairOut, LeaveQueryOut, QueryKFold
+from ..selection.tally import PairTally
 from .cross_validation import cross_val_predict
 from .estimates import estimate_auc, estimate_concordance
 from .pairs import leave_pair_out, leave_pair_out_tally, leave_preference_out
 from .performance import PerformanceEstimate, RocCurve
 from .permutation import PermutationTest, permutation_test
-from .search import RLSCV, RankRLSCV
 from .significance import RankerComparison, RankerTable, compare_rankers, compare_several_rankers
-from .splitters import LeavePairOut, LeaveQueryOut, QueryKFold
-from .tally import PairTally
 
 __all__ = [
+    "HeldOut",
+    "HeldOutPreferences",
     "LeavePairOut",
     "LeaveQueryOut",
     "PairTally",

@@ -17,9 +17,9 @@ import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
 from ..comparisons import encode_queries
+from ..core.query_keys import label_keys
 from ..kernels.basis import choose_basis
 from ..kernels.functions import n_items, take_items
-from .labels import label_keys
 
 # Without a second pass, the basis is drawn from this many times as many rows, if they come.
 _FIRST_ROWS = 10

@@ -25,11 +25,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..core import GlobalMoments, QueryMoments
+from ..core.query_keys import KeySet
+from ..core.statistics import Moments, Statistics
 from ..io.atomic import atomic_write
 from ..kernels.functions import n_items
 from .basis import Basis
-from .labels import KeySet
-from .recipe import Moments, Statistics
 
 FORMAT = "preflearn stream checkpoint"
 VERSION = 1

@@ -13,10 +13,10 @@ import numpy as np
 
 from ..comparisons import Comparisons, Groups, PointwiseComparisons, compare_scores, encode_queries
 from ..comparisons.scores import depends_on_scores
-from ..core import GlobalMoments, QueryMoments
 from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.maps import NystromMap
-from .labels import KeySet, folds_of, label_keys
+from .moments import GlobalMoments, QueryMoments
+from .query_keys import KeySet, folds_of, label_keys
 
 Moments = QueryMoments | GlobalMoments
 # Features of a reduced set are made for so many bytes of rows at a time, and at least for so many rows.
