@@ -23,7 +23,7 @@ from preflearn.metrics import auc, concordance
 from preflearn.model_selection import cross_val_predict
 from preflearn.model_selection.estimates import _Data, _deal, estimate_auc, estimate_concordance
 from preflearn.model_selection.intervals import mean_interval, placement_variance, wilson_interval
-from preflearn.model_selection.tally import tally_pairs, tally_scores
+from preflearn.selection.tally import tally_pairs, tally_scores
 
 
 def two_classes(m=24, n_positive=10, n_features=4, shift=0.8, seed=0):

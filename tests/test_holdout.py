@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.model_selection import GridSearchCV, GroupKFold, LeaveOneOut
+from sklearn.model_selection import GridSearchCV, GroupKFold, LeaveOneOut, TimeSeriesSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
@@ -21,14 +21,13 @@ import oracles
 from preflearn import RLS, RLSCV, RankRLS, RankRLSCV
 from preflearn.core.feature_holdout import FeatureHoldOut
 from preflearn.model_selection import (
+    HeldOut,
     QueryKFold,
     cross_val_predict,
-    cross_validation,
     leave_pair_out_tally,
     permutation_test,
 )
-from preflearn.model_selection.cross_validation import LearningProblem
-from preflearn.model_selection.folds import Folds, read_folds
+from preflearn.selection import problem
 from strategies import ranking_problems
 
 ALPHAS = st.sampled_from([2.0**-15, 2.0**-6, 1.0, 2.0**15])
@@ -98,14 +97,31 @@ def test_regression(problem, fit_intercept, representation, alpha, n_folds):
     check(RLS(alpha, fit_intercept=fit_intercept, **representation), X, y, None, folds)
 
 
+def refused_or_without_comparisons(error, shortcut):
+    """Where refitting is impossible so is the shortcut, or it gives the limit of a model without comparisons.
+
+    Without a basis vector nothing can be predicted; rows that compare nothing leave a model that is zero on the rest,
+    whose predictions are finite.
+    """
+    if "basis" in str(error):
+        with pytest.raises(ValueError, match="every basis vector"):
+            shortcut()
+        return
+    assert "compared" in str(error) or "1 sample" in str(error)
+    try:
+        found = shortcut()
+    except ValueError as refusal:
+        assert "compared" in str(refusal) or "1 sample" in str(refusal)
+    else:
+        assert np.isfinite(found).all()
+
+
 def check(model, X, y, qid, folds):
     """Both ways agree: on the predictions, or on the refusal."""
     try:
         expected = oracles.refit_folds(model, X, y, qid, folds)
     except ValueError as error:
-        # Training on the rest is impossible (nothing to compare, no basis vector left): so is the shortcut, or it
-        # gives the limit of a model without comparisons.
-        assert "compared" in str(error) or "basis" in str(error) or "1 sample" in str(error)
+        refused_or_without_comparisons(error, lambda: cross_val_predict(model, X, y, qid=qid, cv=folds))
         return
     found = cross_val_predict(model, X, y, qid=qid, cv=folds)
     allowed = tolerance(expected)
@@ -116,10 +132,8 @@ def check(model, X, y, qid, folds):
         allowed["atol"] *= max(1.0, rounding / 1e-6)
     np.testing.assert_allclose(found, expected, **allowed)
     # Several alphas take other routines than one.
-    path = LearningProblem.read(model, X, y, qid).held_out(
-        Folds([np.asarray(f) for f in folds], [np.asarray(f) for f in folds]), [model.alpha, 8 * model.alpha]
-    )
-    np.testing.assert_allclose(path[0, :, 0], expected, **allowed)
+    path = HeldOut(model, X, y, qid=qid).predict(folds, [model.alpha, 8 * model.alpha])
+    np.testing.assert_allclose(path[0], expected, **allowed)
 
 
 @settings(max_examples=60)
@@ -135,11 +149,11 @@ def test_copies_of_basis_vectors_leave_only_together(seed, alpha, kernel, n_fold
     try:
         expected = [oracles.refit_reduced(model, X, y, qid, basis, fold) for fold in folds]
     except ValueError as error:
-        assert "compared" in str(error) or "basis" in str(error)
+        refused_or_without_comparisons(error, lambda: cross_val_predict(model, X, y, qid=qid, cv=folds))
         return
     expected = np.concatenate(expected)
     for few in (0, 30):
-        with mock.patch.object(cross_validation, "FEW_FOLDS", few):
+        with mock.patch.object(problem, "FEW_FOLDS", few):
             found = cross_val_predict(model, X, y, qid=qid, cv=folds)
         np.testing.assert_allclose(found[np.concatenate(folds)], expected, **tolerance(expected))
 
@@ -157,8 +171,7 @@ def test_every_alpha_and_output_from_one_factorisation(representation):
     X, y, qid = make_data()
     Y = np.stack([y, y**2], axis=1)
     alphas = [2.0**-15, 1.0, 2.0**15]
-    problem = LearningProblem.read(RankRLS(**representation), X, Y, qid)
-    found = problem.held_out(read_folds("leave-query-out", X, Y, 40, qid=qid), alphas)
+    found = HeldOut(RankRLS(**representation), X, Y, qid=qid).predict("leave-query-out", alphas)
     folds = [np.flatnonzero(qid == q) for q in np.unique(qid)]
     for k, alpha in enumerate(alphas):
         expected = oracles.refit_folds(RankRLS(alpha, **representation), X, Y, qid, folds)
@@ -303,15 +316,12 @@ def test_any_other_estimator_is_refitted():
 def test_small_queries_in_the_compiled_loop_equal_the_general_form(monkeypatch, n_alphas, order):
     X, y, qid = make_data(200, n=8, queries=40)
     alphas = 2.0 ** np.arange(-n_alphas, n_alphas, 2)
-    folds = read_folds("leave-query-out", X, y, 200, qid=qid)
 
     def held_out():
-        problem = LearningProblem.read(RankRLS(ties="exclude"), np.array(X, order=order), np.round(y), qid)
-        machine = problem.hold_out(problem.tasks()[0], many_alphas=True)
-        first = np.concatenate(machine.predict(folds.leaving, alphas), axis=1)
-        machine.predict([np.arange(7)], alphas)  # part of the queries, which needs more than the loop does
-        again = np.concatenate(machine.predict(folds.leaving, alphas), axis=1)
-        np.testing.assert_allclose(again, first, rtol=1e-9, atol=1e-9)
+        held = HeldOut(RankRLS(ties="exclude"), np.array(X, order=order), np.round(y), qid=qid)
+        first = held.predict("leave-query-out", alphas)
+        held.predict([np.arange(7)], alphas)  # part of the queries, which needs more than the loop does
+        np.testing.assert_allclose(held.predict("leave-query-out", alphas), first, rtol=1e-9, atol=1e-9)
         return first
 
     fast = held_out()
@@ -381,7 +391,14 @@ def test_progress_is_told_on_request(capsys):
         ({"cv": [[0, 40]]}, "row 40: expected rows 0 to 39"),
         ({"cv": [[]]}, "non-empty"),
         ({"cv": [np.arange(40)]}, "nothing is left"),
-        ({"cv": [(np.arange(20), np.arange(20, 40))]}, "test index arrays alone"),
+        (
+            {"cv": [(np.arange(19), np.arange(20, 40))]},
+            "trains on 19 rows, and 20 of the 40 rows do not leave",
+        ),
+        ({"cv": [(np.arange(21), np.arange(20, 40))]}, "trains on 21 rows"),
+        ({"cv": [(np.arange(20), np.arange(20, 40)), np.arange(20)]}, "mixes"),
+        ({"cv": TimeSeriesSplit(3)}, "complements of its test sets"),
+        ({"cv": "leave-pair-out"}, "use leave_pair_out"),
         ({"cv": 3.5}, "cv must be"),
         ({"cv": 3, "groups": [1, 2]}, "groups must hold one group label per row"),
         ({"cv": [[0, 1]], "groups": np.zeros(40)}, "shares a group with every row"),

@@ -18,8 +18,8 @@ import oracles
 from preflearn import RLS, RankRLS, RankRLSCV
 from preflearn.comparisons import compare_scores, encode_queries
 from preflearn.core import GlobalMoments, QueryMoments
-from preflearn.core.chunk_statistics import Statistics
 from preflearn.core.query_keys import KeySet, folds_of, label_keys
+from preflearn.core.statistics import Statistics
 from preflearn.io import RankingData, iter_ranking, load_model, save_model, write_ranking
 from preflearn.streaming import checkpoint as checkpoints
 from preflearn.streaming.basis import Reservoir
@@ -246,8 +246,8 @@ def test_reduced_set_from_a_source_read_twice_or_once():
 
 @pytest.mark.parametrize("options", OPTIONS)
 def test_features_of_a_reduced_set_are_made_in_pieces(monkeypatch, options):
-    monkeypatch.setattr("preflearn.core.chunk_statistics._LEAST_ROWS", 16)
-    monkeypatch.setattr("preflearn.core.chunk_statistics._FEATURE_BYTES", 1)
+    monkeypatch.setattr("preflearn.core.statistics._LEAST_ROWS", 16)
+    monkeypatch.setattr("preflearn.core.statistics._FEATURE_BYTES", 1)
     X, y, qid = make_data(levels=4)
     qid[40:90] = qid[40]  # longer than a piece
     order = np.random.default_rng(0).permutation(len(y))
@@ -748,7 +748,7 @@ def small(**changes):
         ),
         (RankRLS(cost="unit"), small(y=np.ones((20, 2))), {}, ValueError, "several outputs"),
         (RankRLSCV(cv="leave-query-out"), small(), {}, ValueError, "number of folds"),
-        (RankRLSCV(scoring="r2"), small(), {}, ValueError, "in a second pass by one of"),
+        (RankRLSCV(scoring="r2"), small(), {}, ValueError, "in a second pass by a measure"),
         (RankRLSCV(scoring="concordance"), iter(small()), {}, ValueError, "needs a second pass"),
         (RankRLSCV(scoring="concordance"), small(qid=None), {}, ValueError, "there is no qid"),
         (RankRLSCV(kernel_grid={"gamma": [1]}), small(), {}, ValueError, "kernel_grid"),

@@ -15,9 +15,9 @@ _HOMES = {
     "OrderPreferenceRegressor": ".estimators.order_preference",
     "OrderPreferenceRegressorCV": ".estimators.order_preference",
     "RLS": ".estimators.rls",
-    "RLSCV": ".model_selection.search",
+    "RLSCV": ".estimators.search",
     "RankRLS": ".estimators.rankrls",
-    "RankRLSCV": ".model_selection.search",
+    "RankRLSCV": ".estimators.search",
     "RankSVM": ".estimators.ranksvm",
     "RankSVMCV": ".estimators.ranksvm",
     "TransductiveRankRLS": ".estimators.transductive",
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from .estimators.rankrls import RankRLS
     from .estimators.ranksvm import RankSVM, RankSVMCV
     from .estimators.rls import RLS
+    from .estimators.search import RLSCV, RankRLSCV
     from .estimators.transductive import TransductiveRankRLS
-    from .model_selection.search import RLSCV, RankRLSCV
 
 
 def __getattr__(name: str) -> Any:

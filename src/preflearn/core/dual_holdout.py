@@ -92,6 +92,11 @@ class DualHoldOut(HoldOut):
             raise ValueError("Only the form for many alphas knows the spectrum: use many_alphas=True.")
         return self._form.largest
 
+    def explicit_resolvent(self, alpha: float) -> np.ndarray:
+        """R as a full symmetric matrix of its own memory; for the form that serves many alphas."""
+        assert self._form is not None
+        return self._form.explicit_inverse(alpha)
+
     def predict(
         self,
         folds: Sequence[np.ndarray],

@@ -141,6 +141,11 @@ class FeatureHoldOut(HoldOut):
         return other
 
     @property
+    def basis_leaves(self) -> bool:
+        """Whether rows are basis vectors that leave the model when they are held out."""
+        return self._leaving_basis is not None
+
+    @property
     def largest_eigenvalue(self) -> float:
         return float(self._s[-1])
 
@@ -164,31 +169,38 @@ class FeatureHoldOut(HoldOut):
         return each_fold(lambda k: self._predict_fold(folds[k], alphas), sizes, self._s.shape[0], on_fold)
 
     def predict_without_preferences(
-        self, sets: Sequence[np.ndarray], alpha: float, *, on_fold: Callable[[int], None] | None = None
-    ) -> np.ndarray:
-        """For each preference the predicted difference when its set of preferences leaves, shape (l,).
+        self,
+        sets: Sequence[np.ndarray],
+        alphas: Sequence[float],
+        *,
+        on_fold: Callable[[int], None] | None = None,
+    ) -> list[np.ndarray]:
+        """For each set of preferences their predicted differences when the set leaves, shape (len(alphas), k).
 
         For comparisons that are explicit preferences; rows and basis vectors stay. O(n k²) for a set of k preferences.
         """
         task = self.comparisons
         assert isinstance(task, PreferenceComparisons)
-        out = np.empty(task.pairs.shape[0])
         none = np.empty((self._s.shape[0], 0))
+        predictions = []
         for number, left in enumerate(sets):
             removal = task.drop_preferences(left)
             Z = self._Z[removal.rows]
-            w = None
-            if left.shape[0] <= self._s.shape[0]:
-                w = self._weights_without(
-                    alpha, Z.T @ removal.columns, removal.signs, Z.T @ removal.change, none
-                )
-            if w is None:
-                w = self._solve_with(task.without(left), alpha)
+            Y, change = Z.T @ removal.columns, Z.T @ removal.change
             pairs = task.pairs[left]
-            out[left] = ((self._Z[pairs[:, 0]] - self._Z[pairs[:, 1]]) @ w)[:, 0]
+            differences = self._Z[pairs[:, 0]] - self._Z[pairs[:, 1]]
+            out = np.empty((len(alphas), left.shape[0]))
+            for k, alpha in enumerate(alphas):
+                w = None
+                if left.shape[0] <= self._s.shape[0]:
+                    w = self._weights_without(alpha, Y, removal.signs, change, none)
+                if w is None:
+                    w = self._solve_with(task.without(left), alpha)
+                out[k] = (differences @ w)[:, 0]
+            predictions.append(out)
             if on_fold is not None:
                 on_fold(number + 1)
-        return out
+        return predictions
 
     def _solve_with(self, comparisons: Comparisons, alpha: float) -> np.ndarray:
         """Train on other comparisons of the same rows, in the coordinates of Z."""

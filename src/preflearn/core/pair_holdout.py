@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..comparisons import Comparisons
-from .dual_holdout import _group_means, explicit_resolvent
+from .dual_holdout import DualHoldOut, _group_means, explicit_resolvent
 from .feature_holdout import FeatureHoldOut
 
 # Entries of one block of R, or of the pairs that are solved together.
@@ -136,15 +136,28 @@ def dual_pair_system(K: np.ndarray, comparisons: Comparisons, alpha: float) -> P
     alpha : float
         λ of the estimator.
     """
-    m = comparisons.n_rows
     alpha, kappa, share = _pair_scale(comparisons, alpha)
     anchors = comparisons.anchors()
     mean = None if anchors is None else comparisons.half(_group_means(K, anchors).T)[:, 0]
-    t = comparisons.half_target[:, 0]
     G = comparisons.half_both_sides(K)
     R = explicit_resolvent(G, alpha, overwrite=True)
+    return _from_resolvent(R, comparisons, mean, alpha, kappa, share)
+
+
+def path_pair_system(source: DualHoldOut, alpha: float) -> PairSystem:
+    """From the tridiagonal form that serves every alpha: one product of a matrix with itself, m³ operations."""
+    alpha, kappa, share = _pair_scale(source.comparisons, alpha)
+    mean = None if source._pull is None else source._pull[0]
+    return _from_resolvent(source.explicit_resolvent(alpha), source.comparisons, mean, alpha, kappa, share)
+
+
+def _from_resolvent(
+    R: np.ndarray, comparisons: Comparisons, mean: np.ndarray | None, alpha: float, kappa: float, share: float
+) -> PairSystem:
+    """The system of the first output; R is symmetric, and overwritten."""
+    t = comparisons.half_target[:, 0]
     x = R @ t
-    pull, mean_f = np.zeros(m), 0.0
+    pull, mean_f = np.zeros(t.shape[0]), 0.0
     if mean is not None:
         _centre_in_place(R)
         pull, mean_f = R @ mean, float(mean @ x)

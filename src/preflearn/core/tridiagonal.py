@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 import scipy.linalg as la
-from scipy.linalg import get_lapack_funcs
+from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
-from ..numerics.linalg import tridiagonalise_in_place
+from ..numerics.linalg import mirror_lower, tridiagonalise_in_place
 from .problem import refuse_indefinite, rounding_of_sums
 
 
@@ -54,6 +54,18 @@ class TridiagonalForm:
                 return _Substitution(pivots, multipliers)
         return self._inverse_by_spectrum(alpha)
 
+    def explicit_inverse(self, alpha: float) -> np.ndarray:
+        """(B + λ I)⁻¹ as a full symmetric matrix in Fortran order. n³ operations, two n × n arrays.
+
+        With T + λ I = L D Lᵀ it is Wᵀ W for W = D^(-1/2) L⁻¹ Qᵀ, a product of one matrix with itself.
+        """
+        inverse = self.inverse(alpha)
+        if not isinstance(inverse, _Substitution):
+            return np.asfortranarray(self.transposed.T @ inverse(self.transposed))
+        W = inverse.half(self.transposed)
+        syrk = get_blas_funcs("syrk", (W,))
+        return mirror_lower(syrk(1.0, W.T, lower=True))
+
     def _inverse_by_spectrum(self, alpha: float) -> Callable[[np.ndarray], np.ndarray]:
         """Where λ is lost in the rounding of T, negative eigenvalues are known to be zero."""
         if self._spectrum is None:
@@ -72,3 +84,12 @@ class _Substitution:
         from ..loops.tridiagonal import solve_tridiagonal
 
         return solve_tridiagonal(*self._factor, np.ascontiguousarray(V))
+
+    def half(self, V: np.ndarray) -> np.ndarray:
+        """D^(-1/2) L⁻¹ V, row by row."""
+        pivots, multipliers = self._factor
+        W = np.array(V, order="C")
+        for row, multiplier in enumerate(multipliers.tolist(), start=1):
+            W[row] -= multiplier * W[row - 1]
+        W /= np.sqrt(pivots)[:, None]
+        return W

@@ -10,7 +10,7 @@ import numpy as np
 from ..estimators.rankrls import RankRLS
 from ..estimators.ranksvm import RankSVM
 from ..estimators.rls import RLS
-from ..model_selection.search import RankRLSCV
+from ..estimators.search import RankRLSCV
 from .pair_losses import fit_pair_losses
 from .parts import Parts, read_parts
 from .squared_losses import fit_squared_losses, search_squared_losses

@@ -19,9 +19,9 @@ import numpy as np
 from sklearn.base import clone
 
 from ..comparisons import encode_queries
-from ..core.chunk_statistics import SplitQueryError
+from ..comparisons.inputs import read_alpha
 from ..core.query_keys import KeySet, label_keys
-from ..estimators.validation import read_alpha
+from ..core.statistics import SplitQueryError
 from ..kernels.maps import NystromMap
 from ..losses.pairs import RoundedHinge, ScoredPairs, SquaredHinge
 from ..solvers.newton import (

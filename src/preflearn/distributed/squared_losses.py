@@ -10,12 +10,13 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from ..comparisons import encode_queries
-from ..core.chunk_statistics import Recipe, Statistics, recipe_of
+from ..comparisons.inputs import read_alpha, read_scores
 from ..core.query_keys import label_keys
-from ..estimators.validation import read_alpha, read_scores
+from ..core.statistics import Recipe, Statistics, recipe_of
 from ..kernels.basis import choose_basis
 from ..kernels.functions import n_items, take_items
 from ..kernels.inputs import read_items
+from ..metrics.scorers import RankingScorer
 from ..streaming.basis import Basis, refuse_basis
 from ..streaming.models import OnePassSearch, set_solution
 from ..streaming.one_pass_cv import FoldModels, MeasureTally, tally_chunk
@@ -178,7 +179,7 @@ def _fetch(number: int, model: Any, X: Any, y: Any, qid: Any, rows: np.ndarray) 
 
 
 def _score(
-    model: Any, parts: Parts, recipe: Recipe, models: FoldModels, measure: str, split_every: int
+    model: Any, parts: Parts, recipe: Recipe, models: FoldModels, measure: RankingScorer, split_every: int
 ) -> MeasureTally:
     dask = require_dask()
     shared = dask.delayed((recipe, clone(model), models), traverse=False)
@@ -188,7 +189,9 @@ def _score(
         return dask.compute(tree_reduce(results, add, split_every))[0]
 
 
-def _tally(number: int, shared: tuple[Recipe, Any, FoldModels], measure: str, X: Any, y: Any, qid: Any):
+def _tally(
+    number: int, shared: tuple[Recipe, Any, FoldModels], measure: RankingScorer, X: Any, y: Any, qid: Any
+):
     recipe, model, models = shared
     rows = read_part(number, clone(model), X, y, qid)
     if rows is None:

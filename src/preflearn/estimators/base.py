@@ -12,10 +12,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from ..comparisons import Comparisons, encode_queries
+from ..comparisons.inputs import read_pairs
 from ..kernels.functions import Kernel, n_items
 from ..kernels.inputs import KernelParametersMixin, read_items
 from ..kernels.maps import NystromMap
 from ..numerics.namespace import Home, as_host, check_same_home, is_device_array
+from ..selection.learner import SquaredLossLearner
+from ..selection.tally import share_in_order
 from ..solvers.choice import check_solver_options
 from ..solvers.progress import Stages
 from ..solvers.squared_loss import SquaredLossFit, fit_squared_loss
@@ -96,8 +99,12 @@ class KernelModel(KernelParametersMixin, BaseEstimator):
         kernel = self._read_kernel()
         check_same_home(self, "predict", X, self.coef_ if hasattr(self, "coef_") else self.dual_coef_)
         X = read_items(self, X, kernel, reset=False)
-        scores = self._linear(X) if hasattr(self, "coef_") else self._expand(X, kernel)
+        scores = self._evaluate(X, kernel)
         return scores + self.intercept_ if hasattr(self, "intercept_") else scores
+
+    def _evaluate(self, X: Any, kernel: Kernel) -> Any:
+        """The learned function on validated items, without an intercept."""
+        return self._linear(X) if hasattr(self, "coef_") else self._expand(X, kernel)
 
     def _linear(self, X: Any) -> Any:
         """X w."""
@@ -124,7 +131,7 @@ class KernelModel(KernelParametersMixin, BaseEstimator):
         return Stages(type(self).__name__ if self.verbose else None)
 
 
-class SquaredLossModel(KernelModel):
+class SquaredLossModel(KernelModel, SquaredLossLearner):
     """A learner whose loss is a sum of squares over comparisons."""
 
     solver: Any
@@ -247,6 +254,34 @@ class RankerMixin:
                 stacklevel=2,
             )
         return concordance(as_host(y), as_host(self.predict(X)), as_host(qid), sample_weight=sample_weight)
+
+    def score_pairs(self, X, pairs):
+        """The share of pairs in the right order; a tied prediction counts half.
+
+        Parameters
+        ----------
+        X : as in predict
+        pairs : int array of shape (l, 2)
+            Row ``pairs[k, 0]`` is preferred to row ``pairs[k, 1]``.
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> from preflearn import RankRLS
+        >>> model = RankRLS().fit([[0.0], [1.0], [2.0]], [1, 2, 3])
+        >>> model.score_pairs([[0.0], [5.0], [5.0]], [[1, 0], [1, 2]])
+        0.75
+        """
+        scores = as_host(self.predict(X))
+        if scores.ndim != 1:
+            raise ValueError(
+                f"score_pairs orders rows by one score each: this model predicts {scores.shape[1]} outputs."
+            )
+        pairs = read_pairs(as_host(pairs), scores.shape[0])
+        return share_in_order(scores[pairs[:, 0]] - scores[pairs[:, 1]])
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()  # type: ignore[misc]

@@ -12,8 +12,8 @@ import numpy as np
 
 from ..comparisons import Comparisons, PreferenceComparisons
 from ..comparisons.combined import SumComparisons
+from ..comparisons.inputs import read_pairs, read_per_pair
 from .partial_targets import read_partial_targets
-from .validation import read_pairs, read_per_pair
 
 _NO_SCORES = "To learn from pairs alone use RankRLS.fit_pairs."
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..comparisons import encode_queries
 from ..comparisons.scores import depends_on_scores
-from ..core.chunk_statistics import recipe_of
+from ..core.statistics import recipe_of
 from ..kernels.functions import Kernel, n_items
 from ..kernels.maps import NystromMap
 

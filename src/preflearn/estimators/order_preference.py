@@ -7,20 +7,21 @@ X. Zhu and A. B. Goldberg, Kernel Regression with Order Preferences, AAAI 2007, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import RegressorMixin
-from sklearn.metrics import mean_absolute_error, mean_squared_error, median_absolute_error, r2_score
-from sklearn.model_selection import check_cv
 
+from ..comparisons import one_group
 from ..kernels.basis import choose_basis
 from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.inputs import read_items
 from ..preferences.statements import read_statements
+from ..selection.alphas import choose, read_grid, warn_at_edge
+from ..selection.folds import Folds, read_folds
+from ..selection.scoring import Comparable, read_scoring
 from ..solvers.order_design import OrderDesign, Statements
 from ..solvers.order_program import OrderSolution, order_program_path, solve_order_program
 from .base import KernelModel
@@ -33,13 +34,6 @@ _WITHOUT_LABELS = (
     "Order preferences alone do not fix the level of a regression: label at least one row, or learn a ranking from the "
     "pairs with RankRLS.fit_pairs."
 )
-
-_SCORINGS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
-    "neg_mean_absolute_error": lambda y, f: -mean_absolute_error(y, f),
-    "neg_mean_squared_error": lambda y, f: -mean_squared_error(y, f),
-    "neg_median_absolute_error": lambda y, f: -median_absolute_error(y, f),
-    "r2": r2_score,
-}
 
 
 class _OrderPreferenceModel(RegressorMixin, KernelModel):
@@ -233,11 +227,13 @@ class OrderPreferenceRegressorCV(_OrderPreferenceModel):
     gammas : "auto" or array-like, default="auto"
         Values of the kernel parameter gamma; ``"auto"`` is the same nine values for the kernels rbf, laplacian and
         chi2, and the kernel's own default for the others.
-    cv : int, splitter or iterable, default=5
-        Folds of the labelled rows. An int takes unshuffled folds, as scikit-learn does.
-    scoring : str or callable, default="neg_mean_absolute_error"
-        ``"neg_mean_absolute_error"``, ``"neg_mean_squared_error"``, ``"neg_median_absolute_error"``, ``"r2"`` or a
-        function of (y, predictions); higher is better.
+    cv : str, int, splitter or iterable, default=5
+        Folds of the labelled rows, as in `RLSCV`; index arrays count the labelled rows. An int takes unshuffled folds,
+        as scikit-learn does.
+    scoring : str, scorer or callable, default="neg_mean_absolute_error"
+        As in `RLSCV`: the measure of all held-out predictions; greater is better.
+    keep_predictions : bool, default=False
+        Keep the held-out predictions at the chosen gamma in ``cv_predictions_``.
     preferences_in_cv : bool, default=True
         Whether the statements take part in the choice. False tunes the regression without them, as in the reference.
         Statements made from the targets themselves must not take part.
@@ -255,8 +251,11 @@ class OrderPreferenceRegressorCV(_OrderPreferenceModel):
     alphas_, gammas_ : ndarray
         The grid.
     cv_scores_ : ndarray of shape (n_alphas, n_gammas)
-        Mean score over the folds.
+        The score of all held-out predictions.
     best_score_ : float
+    cv_predictions_ : ndarray of shape (n_alphas, m)
+        With `keep_predictions`: for each labelled row the prediction of the model fitted without its fold, NaN for the
+        others.
     dual_coef_, intercept_, ... :
         As in `OrderPreferenceRegressor`, of the model fitted with the chosen values on all labelled rows.
 
@@ -283,6 +282,7 @@ class OrderPreferenceRegressorCV(_OrderPreferenceModel):
         gammas="auto",
         cv=5,
         scoring="neg_mean_absolute_error",
+        keep_predictions=False,
         preferences_in_cv=True,
         order_weight=1.0,
         epsilon=0.0,
@@ -300,6 +300,7 @@ class OrderPreferenceRegressorCV(_OrderPreferenceModel):
         self.gammas = gammas
         self.cv = cv
         self.scoring = scoring
+        self.keep_predictions = keep_predictions
         self.preferences_in_cv = preferences_in_cv
         self.order_weight = order_weight
         self.epsilon = epsilon
@@ -328,35 +329,55 @@ class OrderPreferenceRegressorCV(_OrderPreferenceModel):
         -------
         self
         """
-        self.__dict__.pop("gamma_", None)
+        for name in ("gamma_", "cv_predictions_"):
+            self.__dict__.pop(name, None)
         kernel, X, y, statements = self._read(X, y, pairs, margin, weight, bounds)
         labelled = np.flatnonzero(~np.isnan(y))
-        alphas, gammas = _read_grid("alphas", self.alphas, _PUBLISHED_GRID), self._read_gammas(kernel)
-        score = _read_scoring(self.scoring)
+        scoring = read_scoring(self.scoring, "neg_mean_absolute_error")
+        folds = self._read_folds(y[labelled])
+        everything = one_group(labelled.shape[0])
+        comparable = Comparable.of(scoring, folds, everything, pooled=True)
+        self.alphas_ = read_grid(self.alphas, _PUBLISHED_GRID, zero=True)
+        gammas = self._read_gammas(kernel)
         basis = self._choose_basis(labelled, y.shape[0])
-        folds = _read_folds(self.cv, labelled.shape[0])
         tuned = statements if self.preferences_in_cv else read_statements(None, None, None, None, y.shape[0])
         order_weight, epsilon = float(self.order_weight), float(self.epsilon)
 
-        def evaluate(gamma: float | None) -> np.ndarray:
+        def hold_out(gamma: float | None) -> list[np.ndarray]:
             design = OrderDesign.of(self._kernel_with(gamma), X, y[labelled], labelled, basis, tuned)
-            return _scores_of_folds(design, folds, alphas, score, order_weight, epsilon)
+            return _predict_folds(design, folds, self.alphas_, order_weight, epsilon)
 
-        results = Parallel(n_jobs=self.n_jobs, verbose=10 * int(self.verbose))(
-            delayed(evaluate)(g) for g in gammas
+        held_out = Parallel(n_jobs=self.n_jobs, verbose=10 * int(self.verbose))(
+            delayed(hold_out)(gamma) for gamma in gammas
         )
-        self.alphas_, self.gammas_ = (
-            alphas,
-            np.array(gammas, dtype=float if gammas[0] is not None else object),
+        self.gammas_ = np.array(gammas, dtype=float if gammas[0] is not None else object)
+        self.cv_scores_ = np.stack(
+            [comparable.score(scoring, y[labelled, None], predictions) for predictions in held_out], axis=1
         )
-        self.cv_scores_ = np.stack(results, axis=1)
-        best = max(np.ndindex(*self.cv_scores_.shape), key=lambda at: (self.cv_scores_[at], alphas[at[0]]))
-        self.best_score_ = float(self.cv_scores_[best])
-        self.alpha_, self.gamma_ = float(alphas[best[0]]), gammas[best[1]]
+        best, which = choose(self.cv_scores_, self.alphas_)
+        self.best_score_ = float(self.cv_scores_[best, which])
+        self.alpha_, self.gamma_ = float(self.alphas_[best]), gammas[which]
+        if self.keep_predictions:
+            self.cv_predictions_ = np.full((self.alphas_.shape[0], y.shape[0]), np.nan)
+            self.cv_predictions_[:, labelled] = folds.collect(held_out[which], labelled.shape[0])[:, :, 0]
+        warn_at_edge(self.alphas_, self.cv_scores_[:, which], best)
         kernel = self._kernel_with(self.gamma_)
         design = OrderDesign.of(kernel, X, y[labelled], labelled, basis, statements)
         self._keep(kernel, X, design, solve_order_program(design.program(order_weight, epsilon), self.alpha_))
         return self
+
+    def _read_folds(self, y: np.ndarray) -> Folds:
+        """Sets of labelled rows."""
+        if y.shape[0] < 2:
+            raise ValueError(
+                f"Cross-validation needs at least 2 labelled rows: found n_samples = {y.shape[0]}."
+            )
+        if isinstance(self.cv, str) and self.cv in ("leave-query-out", "leave-group-out", "leave-pair-out"):
+            raise ValueError(
+                f"cv={self.cv!r} needs queries, groups or a score of pairs, and a regression with order preferences "
+                "has labelled rows: use 'leave-one-out', a number of folds, a splitter or index arrays."
+            )
+        return read_folds(5 if self.cv is None else self.cv, None, y, y.shape[0])
 
     def _read_gammas(self, kernel: Kernel) -> list[float | None]:
         if (
@@ -365,7 +386,8 @@ class OrderPreferenceRegressorCV(_OrderPreferenceModel):
             and kernel.kernel not in ("rbf", "laplacian", "chi2")
         ):
             return [None]
-        return [float(value) for value in _read_grid("gammas", self.gammas, _PUBLISHED_GRID)]
+        grid = read_grid(self.gammas, _PUBLISHED_GRID, name="gammas", zero=True)
+        return [float(value) for value in grid]
 
     def _kernel_with(self, gamma: float | None) -> Kernel:
         return Kernel(self.kernel, gamma, self.degree, self.coef0, self.kernel_params)
@@ -374,56 +396,23 @@ class OrderPreferenceRegressorCV(_OrderPreferenceModel):
         return self._kernel_with(getattr(self, "gamma_", None))
 
 
-def _scores_of_folds(
-    design: OrderDesign,
-    folds: list[np.ndarray],
-    alphas: np.ndarray,
-    score: Callable[[np.ndarray, np.ndarray], float],
-    order_weight: float,
-    epsilon: float,
-) -> np.ndarray:
-    """Mean score over the folds for every alpha, shape (n_alphas,)."""
+def _predict_folds(
+    design: OrderDesign, folds: Folds, alphas: np.ndarray, order_weight: float, epsilon: float
+) -> list[np.ndarray]:
+    """Predictions of each fold at every alpha, shape (n_alphas, n_test, 1)."""
     # From large to small alpha the support grows step by step, and so does each warm-started solve.
     descending = np.argsort(alphas)[::-1]
-    scores = np.zeros(alphas.shape[0])
-    for held_out in folds:
+    predictions = []
+    for held_out in folds.tests:
         smaller, basis_kept = design.without(held_out)
         path = order_program_path(smaller.program(order_weight, epsilon), alphas[descending])
+        found = np.empty((alphas.shape[0], held_out.shape[0], 1))
         for position, solution in zip(descending, path, strict=True):
-            predicted = design.values(held_out, basis_kept, solution.coef) + solution.bias
-            scores[position] += score(design.targets[held_out], predicted) / len(folds)
-    return scores
+            found[position, :, 0] = design.values(held_out, basis_kept, solution.coef) + solution.bias
+        predictions.append(found)
+    return predictions
 
 
 def _nonnegative(name: str, value: Any) -> None:
     if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= float(value) < np.inf:
         raise ValueError(f"{name} must be a finite number >= 0: found {value!r}.")
-
-
-def _read_grid(name: str, values: Any, automatic: np.ndarray) -> np.ndarray:
-    if isinstance(values, str):
-        if values != "auto":
-            raise ValueError(f"{name} must be 'auto' or a list of numbers: found {values!r}.")
-        return automatic
-    grid = np.atleast_1d(np.asarray(values, dtype=np.float64))
-    if grid.ndim != 1 or grid.size == 0 or not (np.isfinite(grid).all() and (grid >= 0).all()):
-        raise ValueError(f"{name} must hold at least one finite number >= 0: found {values!r}.")
-    return grid
-
-
-def _read_scoring(scoring: Any) -> Callable[[np.ndarray, np.ndarray], float]:
-    if callable(scoring):
-        return scoring
-    if scoring not in _SCORINGS:
-        raise ValueError(
-            f"scoring must be one of {', '.join(map(repr, _SCORINGS))} or a function: found {scoring!r}."
-        )
-    return _SCORINGS[scoring]
-
-
-def _read_folds(cv: Any, n_labelled: int) -> list[np.ndarray]:
-    """Test positions of each fold among the labelled rows."""
-    if n_labelled < 2:
-        raise ValueError(f"Cross-validation needs at least 2 labelled rows: found n_samples = {n_labelled}.")
-    splitter = check_cv(cv)
-    return [np.asarray(test) for _, test in splitter.split(np.zeros((n_labelled, 1)))]

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from ..comparisons import Comparisons, Groups, PreferenceComparisons, compare_scores, encode_queries
+from ..comparisons.inputs import read_alpha, read_pairs, read_per_pair, read_scores
 from ..comparisons.scores import depends_on_scores
 from ..kernels.functions import n_items
 from ..kernels.inputs import read_items
 from .base import RankerMixin, SquaredLossModel
 from .combined import read_scores_and_pairs, refuse_without_pairs
 from .incremental import AvailableUnless, IncrementalState, why_no_partial_fit
-from .validation import read_alpha, read_pairs, read_per_pair, read_scores
 
 
 class RankRLS(RankerMixin, SquaredLossModel):
@@ -310,10 +310,13 @@ class RankRLS(RankerMixin, SquaredLossModel):
         self.solver_, self.n_iter_, self.residual_ = "primal", 1, None
         self.n_queries_, self.n_comparisons_ = state.n_queries, state.moments.n_comparisons
 
+    def _comparisons_depend_on_scores(self) -> bool:
+        return depends_on_scores(self.cost, self.ties)
+
     def _compare(self, scores: np.ndarray, queries: Groups) -> list[Comparisons]:
         """One set of comparisons for all outputs, or one per output where they depend on the scores."""
         options = {"cost": self.cost, "ties": self.ties, "weighting": self.weighting}
-        if depends_on_scores(self.cost, self.ties):
+        if self._comparisons_depend_on_scores():
             return [compare_scores(scores[:, [k]], queries, **options) for k in range(scores.shape[1])]
         return [compare_scores(scores, queries, **options)]
 

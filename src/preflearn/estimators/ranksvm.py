@@ -13,18 +13,21 @@ from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import KFold, check_cv
 
 from ..comparisons import Groups, encode_queries
-from ..kernels.functions import Kernel, n_items, take_items
+from ..comparisons.inputs import read_alpha, read_pairs, read_per_pair, read_scores
+from ..kernels.functions import Kernel, n_items
 from ..kernels.inputs import read_items
 from ..kernels.maps import NystromMap
 from ..losses.pairs import ListedPairs, PairSet, ScoredPairs
+from ..selection.folds import shuffled_folds
+from ..selection.learner import PathLearner
 from ..solvers.newton import MINIMISERS, Features, PairLossFit, PairObjective
 from .base import KernelModel, RankerMixin
-from .validation import read_alpha, read_pairs, read_per_pair, read_scores
+from .search import AlphaSearch
 
 _WEIGHTINGS = ("pair", "item", "query")
+_FOLDS = 5
 
 
 @dataclass
@@ -40,7 +43,7 @@ class _Representation:
         return X if self.map is None else self.map._features(X, self.kernel)
 
 
-class _PairLossModel(RankerMixin, KernelModel):
+class _PairLossModel(RankerMixin, KernelModel, PathLearner):
     """What RankSVM and RankSVMCV share: options, features, and the attributes of a solution."""
 
     def _read_options(self) -> None:
@@ -90,6 +93,46 @@ class _PairLossModel(RankerMixin, KernelModel):
                 start=start,
                 report=stage.iteration,
             )
+
+    def _automatic_alphas(self, representation: _Representation, pairs: Sequence[PairSet]) -> np.ndarray:
+        """Nine powers of ten, from 1e-7 to 10 times the trace of the Hessian at 0."""
+        total = 0.0
+        for task in pairs:
+            at_zero = task.violations(np.zeros(task.n_rows))
+            total += float(
+                Features(representation.features).squared_sums(at_zero.worse + at_zero.better).sum()
+            )
+        return max(total / len(pairs), np.finfo(float).tiny) * np.logspace(-7, 1, 9)
+
+    def _predict_path(
+        self, X: Any, kernel: Kernel, scores: np.ndarray, queries: Groups, new: Any, alphas: np.ndarray
+    ) -> np.ndarray:
+        representation = self._represent(X, kernel)
+        features = representation.of(new)
+        outputs = [
+            np.asarray(features @ self._weights_path(representation, task, alphas).T).T
+            for task in self._score_pairs(scores, queries)
+        ]
+        return np.stack(outputs, axis=2)
+
+    def _function_path(
+        self, representation: _Representation, pairs: PairSet, alphas: np.ndarray
+    ) -> np.ndarray:
+        weights = self._weights_path(representation, pairs, alphas)
+        return np.asarray(representation.features @ weights.T).T
+
+    def _weights_path(
+        self, representation: _Representation, pairs: PairSet, alphas: np.ndarray
+    ) -> np.ndarray:
+        """Weights of the features at every alpha, trained from the largest alpha down, shape (n_alphas, n)."""
+        found: list[Any] = [None] * alphas.shape[0]
+        weights = None
+        for k in np.argsort(-alphas):
+            fit = self._solve(representation.features, pairs, float(alphas[k]), weights)
+            if not fit.converged:
+                self._warn_not_converged(fit, float(alphas[k]))
+            found[k] = weights = fit.weights
+        return np.stack(found)
 
     def _set_solution(
         self, X: Any, representation: _Representation, fits: Sequence[PairLossFit], alpha: float, single: bool
@@ -307,6 +350,17 @@ class RankSVM(_PairLossModel):
     ) -> RankSVM:
         with self._more_stages()("features"):
             representation = self._represent(X, kernel)
+        return self._fit_represented(X, representation, pairs, alpha, single, n_queries)
+
+    def _fit_represented(
+        self,
+        X: Any,
+        representation: _Representation,
+        pairs: Sequence[PairSet],
+        alpha: float,
+        single: bool,
+        n_queries: int,
+    ) -> RankSVM:
         fits = [self._solve(representation.features, task, alpha) for task in pairs]
         self._set_solution(X, representation, fits, alpha, single)
         self.n_queries_ = n_queries
@@ -314,8 +368,8 @@ class RankSVM(_PairLossModel):
         return self
 
 
-class RankSVMCV(_PairLossModel):
-    """RankSVM with alpha chosen by cross-validation over whole queries.
+class RankSVMCV(AlphaSearch, _PairLossModel):
+    """RankSVM with alpha chosen by cross-validation.
 
     Each fold is trained along the path from the largest to the smallest alpha, every solution the start of the next,
     so that a path costs little more than its hardest problem.
@@ -324,12 +378,12 @@ class RankSVMCV(_PairLossModel):
     ----------
     alphas : "auto" or array-like, default="auto"
         Candidates. "auto": nine powers of ten scaled to the data, from 1e-7 to 10 times the trace of the Hessian at 0.
-    cv : int, splitter or iterable of (train, test), optional
-        An int (5 by default): folds of whole queries (`preflearn.model_selection.QueryKFold`) when qid is
-        given, of rows without.
-    scoring : str or callable, optional
-        Concordance by default; a name for `preflearn.metrics.get_scorer`, "ndcg@10" for example, or a function
-        ``score(y, predictions, qid)`` where more is better.
+    cv : str, int, splitter, iterable or None, default=None
+        As in `RankRLSCV`; None is five folds, of whole queries when qid is given (of whole groups with groups).
+    scoring : str, scorer, callable or None, default=None
+        As in `RankRLSCV`; None is the concordance.
+    keep_predictions : bool, default=False
+        Keep the held-out predictions in ``cv_predictions_``.
     kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, loss, weighting, tol, max_iter, verbose
         As in `RankSVM`. In each fold the basis vectors are drawn from the training rows.
 
@@ -340,9 +394,12 @@ class RankSVMCV(_PairLossModel):
     alphas_ : ndarray of shape (a,)
         The candidates, as given.
     cv_scores_ : ndarray of shape (a,)
-        Mean score over the folds.
+        As in `RankRLSCV`: the score of all held-out predictions, rows compared inside their query and fold.
     fold_scores_ : ndarray of shape (a, k)
+        The score of each fold by itself, NaN where it is not defined.
     best_score_ : float
+    cv_predictions_ : ndarray of shape (a, m)
+        With `keep_predictions`; after `fit_pairs` the held-out differences, shape (a, l).
     coef_, dual_coef_, basis_, basis_indices_, objective_, duality_gap_, gradient_norm_, n_iter_, n_evaluations_,
     n_queries_, n_comparisons_
         Of the model fitted on all rows with `alpha_`, as in `RankSVM`.
@@ -365,6 +422,7 @@ class RankSVMCV(_PairLossModel):
         *,
         cv=None,
         scoring=None,
+        keep_predictions=False,
         kernel="linear",
         gamma=None,
         degree=3,
@@ -382,6 +440,7 @@ class RankSVMCV(_PairLossModel):
         self.alphas = alphas
         self.cv = cv
         self.scoring = scoring
+        self.keep_predictions = keep_predictions
         self.kernel = kernel
         self.gamma = gamma
         self.degree = degree
@@ -396,116 +455,82 @@ class RankSVMCV(_PairLossModel):
         self.max_iter = max_iter
         self.verbose = verbose
 
-    def fit(self, X, y, *, qid=None):
+    _learner = RankSVM
+
+    def fit(self, X, y, *, qid=None, groups=None):
         """Choose alpha by cross-validation, then learn from all rows.
 
         Parameters
         ----------
         X, y, qid : as in RankSVM.fit; y of shape (m,)
+        groups : array-like of shape (m,), optional
+            Rows that share a group are never split between training and test.
 
         Returns
         -------
         self
         """
-        self._read_options()
-        measure = self._read_scoring()
-        kernel = self._read_kernel()
-        X = read_items(self, X, kernel, reset=True)
-        scores, single = read_scores(y, n_items(X), estimator=self)
-        if not single:
+        if np.ndim(y) == 2 and np.shape(y)[1] > 1:
             raise ValueError(
-                f"RankSVMCV chooses alpha for one output: found y with {scores.shape[1]} columns. Fit each by itself."
+                f"RankSVMCV chooses alpha for one output: found y with {np.shape(y)[1]} columns. Fit each by itself."
             )
-        queries = encode_queries(qid, n_items(X))
-        folds = self._split(X, scores[:, 0], queries, qid)
-        (pairs,) = self._score_pairs(scores, queries)
-        representation = self._represent(X, kernel)
-        self.alphas_ = self._read_alphas(representation.features, pairs)
-        self.fold_scores_ = np.stack(
-            [self._score_fold(X, scores, queries, kernel, train, test, measure) for train, test in folds],
-            axis=1,
+        held, found = self._search_rows(X, y, qid, groups)
+        if found.folds is not None:
+            self.fold_scores_ = held.fold_scores(found, self.scoring)
+        problem: Any = held.problem
+        model = problem.estimator
+        pairs = model._score_pairs(problem.scores, problem.queries)
+        self._adopt(
+            model._fit_represented(
+                problem.X, problem.representation, pairs, self.alpha_, True, problem.queries.n_groups
+            )
         )
-        self.cv_scores_ = self.fold_scores_.mean(axis=1)
-        # The largest of equally good candidates: the simplest model.
-        best = max(np.flatnonzero(self.cv_scores_ == self.cv_scores_.max()), key=lambda k: self.alphas_[k])
-        self.alpha_, self.best_score_ = float(self.alphas_[best]), float(self.cv_scores_[best])
-        fit = self._solve(representation.features, pairs, self.alpha_)
-        self._set_solution(X, representation, [fit], self.alpha_, single)
-        self.n_queries_, self.n_comparisons_ = queries.n_groups, pairs.n_pairs
         return self
+
+    def fit_pairs(self, X, pairs, *, magnitude=None, weight=None, groups=None):
+        """Choose alpha by held-out preferences, then learn from all of them.
+
+        Parameters
+        ----------
+        X, pairs, weight : as in RankSVM.fit_pairs
+        magnitude : None
+            The margin of a hinge is 1: magnitudes would be ignored and are refused.
+        groups : array-like of shape (l,), optional
+            Label of each preference (a judge, a session): all preferences of a group leave together.
+
+        Returns
+        -------
+        self
+
+        Notes
+        -----
+        `cv` and `scoring` as in `RankRLSCV.fit_pairs`; every set of held-out preferences is a path of trainings, so
+        ``cv=None`` (each by itself) is for few preferences.
+
+        Examples
+        --------
+        >>> from preflearn import RankSVMCV
+        >>> pairs = [[1, 0], [2, 1], [3, 2], [3, 0]]
+        >>> RankSVMCV([0.1, 1.0]).fit_pairs([[0.0], [1.0], [2.0], [3.0]], pairs).best_score_
+        1.0
+        """
+        if magnitude is not None:
+            raise ValueError(
+                "RankSVM takes no magnitude, it would be ignored: leave it out, or use RankRLSCV."
+            )
+        self._search_pairs(X, pairs, weight=weight, groups=groups)
+        self._adopt(self._plain({}, self.alpha_).fit_pairs(X, pairs, weight=weight))
+        return self
+
+    def _cv(self, held: Any, qid: Any, groups: Any) -> Any:
+        if self.cv is not None:
+            return self.cv
+        return shuffled_folds(held.n_rows, _FOLDS) if qid is None and groups is None else _FOLDS
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = False
         return tags
-
-    def _score_fold(
-        self,
-        X: Any,
-        scores: np.ndarray,
-        queries: Groups,
-        kernel: Kernel,
-        train: np.ndarray,
-        test: np.ndarray,
-        measure: Any,
-    ) -> np.ndarray:
-        """Score of each alpha on one fold, along the path from the largest alpha down."""
-        if kernel.is_precomputed:
-            training, held_out = X[np.ix_(train, train)], X[np.ix_(test, train)]
-        else:
-            training, held_out = take_items(X, train), take_items(X, test)
-        representation = self._represent(training, kernel)
-        (pairs,) = self._score_pairs(scores[train], encode_queries(queries.codes[train], train.shape[0]))
-        features = representation.of(held_out)
-        values = np.empty(self.alphas_.shape[0])
-        weights = None
-        for k in np.argsort(-self.alphas_):
-            fit = self._solve(representation.features, pairs, float(self.alphas_[k]), weights)
-            if not fit.converged:
-                self._warn_not_converged(fit, float(self.alphas_[k]))
-            weights = fit.weights
-            values[k] = measure(scores[test, 0], np.asarray(features @ weights), queries.codes[test])
-        return values
-
-    def _split(self, X: Any, y: np.ndarray, queries: Groups, qid: Any) -> list[tuple[np.ndarray, np.ndarray]]:
-        from ..model_selection import QueryKFold
-
-        rows = np.empty((n_items(X), 0))
-        if self.cv is None or isinstance(self.cv, Integral):
-            n_splits = 5 if self.cv is None else int(self.cv)
-            if qid is not None:
-                return list(QueryKFold(n_splits).split(rows, qid=queries.codes))
-            return list(KFold(n_splits, shuffle=True, random_state=0).split(rows))
-        if isinstance(self.cv, str):
-            raise ValueError(
-                f"cv must be a number of folds, a splitter or an iterable of (train, test): found {self.cv!r}."
-            )
-        splitter = check_cv(self.cv, y)
-        groups = queries.codes if qid is not None else None
-        return [(np.asarray(train), np.asarray(test)) for train, test in splitter.split(rows, y, groups)]
-
-    def _read_scoring(self) -> Any:
-        from ..metrics.scorers import RankingScorer, get_scorer
-
-        if isinstance(self.scoring, RankingScorer):
-            return self.scoring.measure
-        if callable(self.scoring):
-            return self.scoring
-        return get_scorer("concordance" if self.scoring is None else self.scoring).measure
-
-    def _read_alphas(self, features: Any, pairs: PairSet) -> np.ndarray:
-        if isinstance(self.alphas, str):
-            if self.alphas != "auto":
-                raise ValueError(f"alphas must be 'auto' or positive numbers: found {self.alphas!r}.")
-            at_zero = pairs.violations(np.zeros(pairs.n_rows))
-            squares = Features(features).squared_sums(at_zero.worse + at_zero.better)
-            return max(float(squares.sum()), np.finfo(float).tiny) * np.logspace(-7, 1, 9)
-        alphas = np.atleast_1d(np.asarray(self.alphas, dtype=float))
-        if alphas.ndim != 1 or alphas.size == 0:
-            raise ValueError(
-                f"alphas must be 'auto' or a list of positive numbers: found shape {alphas.shape}."
-            )
-        return np.array([read_alpha(float(alpha)) for alpha in alphas])
 
 
 def _one_or_all(values: Sequence[float], single: bool) -> Any:

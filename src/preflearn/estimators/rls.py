@@ -9,12 +9,12 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.metrics import r2_score
 
 from ..comparisons import Comparisons, Groups, PointwiseComparisons, QueryComparisons, one_group
+from ..comparisons.inputs import read_alpha, read_scores
 from ..kernels.functions import n_items, take_items
 from ..kernels.inputs import read_items
 from ..numerics.namespace import Home, as_host, is_device_array
 from .base import SquaredLossModel
 from .combined import read_scores_and_pairs, refuse_without_pairs
-from .validation import read_alpha, read_scores
 
 
 class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):

@@ -10,7 +10,6 @@ Least-Squares (2007). The model is then RankRLS trained on all rows with ŷ in p
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -20,16 +19,19 @@ import scipy.sparse as sp
 from scipy.linalg import null_space, solve_triangular
 
 from ..comparisons import Groups, compare_scores, encode_queries
+from ..comparisons.inputs import read_alpha
 from ..comparisons.queries import QueryComparisons
 from ..core.transduction import DualTransduction, PrimalTransduction
 from ..kernels.functions import Kernel, n_items
 from ..kernels.inputs import read_items
 from ..kernels.maps import NystromMap
 from ..numerics.memory import require_memory
+from ..selection.alphas import choose, read_grid, warn_at_edge
+from ..selection.folds import read_folds
+from ..selection.scoring import Scoring, read_scoring
 from ..solvers.choice import choose_solver
 from .base import KernelModel, RankerMixin
 from .partial_targets import read_partial_targets
-from .validation import read_alpha
 
 _AUTO_ALPHAS = 10.0 ** np.arange(-4, 5)
 _AUTO_FIDELITIES = 10.0 ** np.arange(-2, 3)
@@ -201,11 +203,11 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
             Values of λ; ``"auto"`` is 10⁻⁴, 10⁻³, ..., 10⁴.
         fidelities : "auto" or array-like, default="auto"
             Values of γ; ``"auto"`` is 10⁻², 10⁻¹, ..., 10².
-        hide : "leave-query-out", int, splitter or iterable of test index arrays, default=5
+        hide : "leave-query-out", int, splitter or iterable, default=5
             Folds of the scored rows that are hidden in turn, whole queries; index arrays count the scored rows
             only. An int is lowered to the number of scored queries.
-        scoring : "concordance" or callable, default="concordance"
-            A function of (y, scores, qid); higher is better.
+        scoring : str, scorer or callable, default="concordance"
+            As in `RankRLSCV`: a name of the registry, a scorer, or a function of (y, scores, qid); greater is better.
 
         Returns
         -------
@@ -230,11 +232,9 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
         >>> model.cv_scores_.shape
         (2, 2)
         """
-        alphas = np.array([read_alpha(alpha) for alpha in _grid("alphas", alphas, _AUTO_ALPHAS)])
-        fidelities = np.array(
-            [_positive("fidelity", value) for value in _grid("fidelities", fidelities, _AUTO_FIDELITIES)]
-        )
-        score = _read_scoring(scoring)
+        alphas = read_grid(alphas, _AUTO_ALPHAS)
+        fidelities = read_grid(fidelities, _AUTO_FIDELITIES, name="fidelities")
+        measure = read_scoring(scoring)
         if qid is None:
             raise ValueError("select hides whole queries in turn and needs their labels: pass qid=....")
         task = self._read(X, y, qid)
@@ -245,8 +245,9 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
         scores = np.empty((alphas.shape[0], fidelities.shape[0]))
         for a, alpha in enumerate(alphas):
             with stages(f"alpha {alpha:g} ({a + 1} of {alphas.shape[0]})"):
-                scores[a] = _scores_of_hidden(problem.at(float(alpha)), task, hidden, fidelities, score)
-        best = max(np.ndindex(*scores.shape), key=lambda at: (scores[at], alphas[at[0]], fidelities[at[1]]))
+                scores[a] = _scores_of_hidden(problem.at(float(alpha)), task, hidden, fidelities, measure)
+        best = choose(scores, alphas, fidelities)
+        warn_at_edge(alphas, scores[:, best[1]], best[0])
         self._finish(task, problem, reduced, float(alphas[best[0]]), float(fidelities[best[1]]))
         self.alphas_, self.fidelities_ = alphas, fidelities
         self.cv_scores_, self.best_score_ = scores, float(scores[best])
@@ -353,7 +354,7 @@ def _scores_of_hidden(
     task: _Task,
     hidden: list[np.ndarray],
     fidelities: np.ndarray,
-    score: Callable[[np.ndarray, np.ndarray, np.ndarray], float],
+    scoring: Scoring,
 ) -> list[float]:
     """For each fidelity the score of transduced against true scores, every scored row hidden once."""
     found = np.full((fidelities.shape[0], *task.scores.shape), np.nan)
@@ -367,10 +368,7 @@ def _scores_of_hidden(
         )
     known = np.flatnonzero(~task.unknown)
     codes = task.queries.codes[known]
-    truth = task.scores[known, 0] if task.single else task.scores[known]
-    return [
-        float(score(truth, values[known, 0] if task.single else values[known], codes)) for values in found
-    ]
+    return [scoring(task.scores[known], values[known], codes) for values in found]
 
 
 def _read_folds(cv: Any, task: _Task) -> list[np.ndarray]:
@@ -387,13 +385,8 @@ def _read_folds(cv: Any, task: _Task) -> list[np.ndarray]:
             "Missing scores are found by holding out whole queries, and there is only one query. "
             "Check qid; to rank rows of one query use RankRLS on the scored ones."
         )
-    if isinstance(cv, str):
-        if cv != "leave-query-out":
-            raise ValueError(
-                f"cv must be 'leave-query-out', an int, a splitter or test index arrays: found {cv!r}."
-            )
-        return [queries.rows(query) for query in range(queries.n_groups)]
-    folds = _split(cv, m, queries.codes)
+    _refuse_single_rows("cv", cv)
+    folds = read_folds(cv, task.X, task.scores[:, 0], m, qid=queries.codes).tests
     times = np.bincount(np.concatenate(folds), minlength=m)
     if times.shape[0] > m or (times != 1).any():
         raise ValueError("The folds of cv must hold every row exactly once.")
@@ -404,8 +397,6 @@ def _read_folds(cv: Any, task: _Task) -> list[np.ndarray]:
                 "A fold of cv holds part of a query: its pairs would be trained on and tested at once. "
                 "Use folds of whole queries, for example QueryKFold."
             )
-        if fold.shape[0] == m:
-            raise ValueError("A fold of cv holds every row: nothing would be left to train on.")
     return folds
 
 
@@ -419,15 +410,11 @@ def _hidden_folds(hide: Any, task: _Task) -> list[np.ndarray]:
             "alpha and fidelity are chosen by hiding scored queries in turn: at least two must be scored, found one. "
             "Use TransductiveRankRLS with a given alpha and fidelity."
         )
-    if isinstance(hide, str):
-        if hide != "leave-query-out":
-            raise ValueError(
-                f"hide must be 'leave-query-out', an int, a splitter or test index arrays: found {hide!r}."
-            )
-        return [known[codes == query] for query in range(n_scored)]
+    _refuse_single_rows("hide", hide)
     if isinstance(hide, Integral) and not isinstance(hide, bool):
         hide = min(int(hide), n_scored)
-    folds = _split(hide, known.shape[0], codes)
+    blank = np.empty((known.shape[0], 0))
+    folds = read_folds(hide, blank, task.scores[known, 0], known.shape[0], qid=codes).tests
     times = np.bincount(np.concatenate(folds), minlength=known.shape[0])
     whole = all(np.isin(codes, codes[fold]).sum() == fold.shape[0] for fold in folds)
     if times.shape[0] > known.shape[0] or (times != 1).any() or not whole:
@@ -435,22 +422,13 @@ def _hidden_folds(hide: Any, task: _Task) -> list[np.ndarray]:
     return [known[fold] for fold in folds]
 
 
-def _split(cv: Any, n_rows: int, codes: np.ndarray) -> list[np.ndarray]:
-    """Test rows of each fold."""
-    from ..model_selection.splitters import QueryKFold
-
-    if isinstance(cv, Integral) and not isinstance(cv, bool):
-        cv = QueryKFold(int(cv))
-    if hasattr(cv, "split"):
-        folds = [test for _, test in cv.split(np.zeros((n_rows, 1)), groups=codes)]
-    else:
-        folds = [fold[1] if isinstance(fold, tuple) else fold for fold in cv]
-    folds = [np.asarray(fold) for fold in folds]
-    if not folds or any(fold.ndim != 1 or not fold.size or fold.dtype.kind not in "iu" for fold in folds):
-        raise ValueError("Folds must be given as arrays of row numbers, none of them empty.")
-    if min(fold.min() for fold in folds) < 0:
-        raise ValueError("Folds hold a negative row number.")
-    return [fold.astype(np.int64) for fold in folds]
+def _refuse_single_rows(name: str, cv: Any) -> None:
+    """Rows of a query, groups and pairs have no meaning where whole queries leave."""
+    if isinstance(cv, str) and cv != "leave-query-out":
+        raise ValueError(
+            f"{name} holds out whole queries: expected 'leave-query-out', an int, a splitter or test index arrays, "
+            f"found {cv!r}."
+        )
 
 
 def _leaving_basis(reduced: NystromMap, fold: np.ndarray) -> np.ndarray:
@@ -471,26 +449,3 @@ def _positive(name: str, value: Any) -> float:
     if not isinstance(value, Real) or isinstance(value, bool) or not 0 < float(value) < np.inf:
         raise ValueError(f"{name} must be a positive number: found {value!r}.")
     return float(value)
-
-
-def _grid(name: str, values: Any, automatic: np.ndarray) -> np.ndarray:
-    if isinstance(values, str):
-        if values != "auto":
-            raise ValueError(f"{name} must be 'auto' or a list of numbers: found {values!r}.")
-        return automatic
-    grid = np.atleast_1d(np.asarray(values, dtype=np.float64))
-    if grid.ndim != 1 or not grid.size:
-        raise ValueError(f"{name} must hold at least one number: found {values!r}.")
-    return grid
-
-
-def _read_scoring(scoring: Any) -> Callable[[np.ndarray, np.ndarray, np.ndarray], float]:
-    if callable(scoring):
-        return scoring
-    if scoring != "concordance":
-        raise ValueError(
-            f"scoring must be 'concordance' or a function of (y, scores, qid): found {scoring!r}."
-        )
-    from ..metrics import concordance
-
-    return concordance

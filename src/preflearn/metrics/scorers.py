@@ -1,10 +1,11 @@
-"""The metrics as scikit-learn scorers that receive ``qid`` by metadata routing.
+"""The registry: every measure under its name, as a scikit-learn scorer that receives ``qid`` by metadata routing.
 
     with sklearn.config_context(enable_metadata_routing=True):
         cross_val_score(estimator, X, y, scoring=ndcg_scorer(k=10), params={"qid": qid})
 
 A scorer asks for ``qid`` from the start, so nothing needs to be requested from it. Higher is better for all of
-them: the error is negated.
+them: errors are negated, and named ``neg_...`` as scikit-learn does. Whatever takes ``scoring`` reads names here: the
+searches, the held-out object, streams, the command line. A new metric is one line of ``_SCORERS``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from copy import copy
 from typing import Any
 
 import numpy as np
+from sklearn import metrics as regression
 from sklearn.base import is_classifier
 from sklearn.utils.metadata_routing import MetadataRequest
 
@@ -24,6 +26,8 @@ from .listwise import average_precision, check_options, err, ndcg, precision_at,
 from .pairwise import auc, concordance, disagreement_error, kendall_tau
 
 _METADATA = ("qid", "sample_weight")
+# Arguments of metrics that are data rather than options.
+_DATA = {"y", "scores", "y_true", "y_pred", "per_query", *_METADATA}
 
 
 class RankingScorer:
@@ -39,6 +43,8 @@ class RankingScorer:
         -1 where smaller values of the metric are better.
     options : dict
         Arguments of the metric, k for example.
+    compares_rows : bool
+        Whether rows are compared with each other; a regression measure compares each with its own target.
 
     Notes
     -----
@@ -63,11 +69,17 @@ class RankingScorer:
     """
 
     def __init__(
-        self, metric: Callable[..., float], sign: int = 1, options: dict[str, Any] | None = None
+        self,
+        metric: Callable[..., float],
+        sign: int = 1,
+        options: dict[str, Any] | None = None,
+        *,
+        compares_rows: bool = True,
     ) -> None:
         self._metric = metric
         self._sign = sign
         self._options = options or {}
+        self.compares_rows = compares_rows
         self._requests: dict[str, bool | str | None] = {
             name: name == "qid" or None for name in _METADATA if name in inspect.signature(metric).parameters
         }
@@ -94,9 +106,35 @@ class RankingScorer:
         metadata = {name: value for name, value in given.items() if value is not None}
         return self._sign * self._metric(y, scores, **self._options, **metadata)
 
+    @property
+    def metric_name(self) -> str:
+        """The name of the metric without its options."""
+        return self._metric.__name__
+
+    def measure_within(self, y: np.ndarray, scores: np.ndarray, qid: Any) -> float:
+        """The value of predictions of which only those with the same label may be compared.
+
+        Parameters
+        ----------
+        y, scores : ndarray of shape (m, v)
+            The value is the mean over the outputs.
+        qid : array-like of shape (m,)
+            A regression measure compares no rows and does not read it.
+        """
+        if not self.compares_rows:
+            return float(self.measure(y, scores))
+        if "qid" in self._requests:
+            return float(np.mean([self.measure(y[:, k], scores[:, k], qid) for k in range(y.shape[1])]))
+        return float(np.mean([_auc_within(y[:, k], scores[:, k], qid) for k in range(y.shape[1])]))
+
+    @property
+    def has_per_query(self) -> bool:
+        """Whether the value is a mean over queries."""
+        return "per_query" in inspect.signature(self._metric).parameters
+
     def per_query(self, y: Any, scores: Any, qid: Any = None) -> PerQuery:
         """The value in each query of scores that are there already, with the sign, so that greater is better."""
-        if "per_query" not in inspect.signature(self._metric).parameters:
+        if not self.has_per_query:
             raise TypeError(
                 f"{self._metric.__name__} has no value per query: use 'concordance', which takes qid."
             )
@@ -105,7 +143,7 @@ class RankingScorer:
 
     def with_options(self, **options: Any) -> RankingScorer:
         """The same scorer with other options of its metric; a name the metric does not know is an error."""
-        known = set(inspect.signature(self._metric).parameters) - {"y", "scores", "per_query", *_METADATA}
+        known = set(inspect.signature(self._metric).parameters) - _DATA
         unknown = sorted(set(options) - known)
         if unknown:
             raise TypeError(
@@ -169,6 +207,13 @@ def _scores(estimator: Any, X: Any) -> np.ndarray:
     return scores
 
 
+def _auc_within(y: np.ndarray, scores: np.ndarray, qid: Any) -> float:
+    """The AUC inside queries (or folds), averaged over those that hold both classes."""
+    if np.unique(y).shape[0] != 2:
+        raise ValueError("scoring='auc' needs y with two values: use scoring='concordance'.")
+    return concordance(y, scores, qid)
+
+
 concordance_scorer = RankingScorer(concordance)
 disagreement_error_scorer = RankingScorer(disagreement_error, sign=-1)
 auc_scorer = RankingScorer(auc)
@@ -178,6 +223,11 @@ average_precision_scorer = RankingScorer(average_precision)
 reciprocal_rank_scorer = RankingScorer(reciprocal_rank)
 err_scorer = RankingScorer(err)
 precision_at_scorer = RankingScorer(precision_at)
+
+
+def _regression_scorer(metric: Callable[..., float], sign: int = 1) -> RankingScorer:
+    return RankingScorer(metric, sign, compares_rows=False)
+
 
 _SCORERS: dict[str, RankingScorer] = {
     "concordance": concordance_scorer,
@@ -189,7 +239,25 @@ _SCORERS: dict[str, RankingScorer] = {
     "reciprocal_rank": reciprocal_rank_scorer,
     "err": err_scorer,
     "precision": precision_at_scorer,
+    "r2": _regression_scorer(regression.r2_score),
+    "explained_variance": _regression_scorer(regression.explained_variance_score),
+    "neg_mean_squared_error": _regression_scorer(regression.mean_squared_error, -1),
+    "neg_root_mean_squared_error": _regression_scorer(regression.root_mean_squared_error, -1),
+    "neg_mean_absolute_error": _regression_scorer(regression.mean_absolute_error, -1),
+    "neg_median_absolute_error": _regression_scorer(regression.median_absolute_error, -1),
 }
+_ALIASES = {
+    "map": "average_precision",
+    "mrr": "reciprocal_rank",
+    "precision_at": "precision",
+    "roc_auc": "auc",
+    "disagreement_error": "neg_disagreement_error",
+}
+
+
+def scorer_names() -> tuple[str, ...]:
+    """The names of the registry, short ones included."""
+    return (*_SCORERS, *_ALIASES)
 
 
 def get_scorer(name: str | Callable[..., Any], **options: Any) -> Any:
@@ -198,9 +266,11 @@ def get_scorer(name: str | Callable[..., Any], **options: Any) -> Any:
     Parameters
     ----------
     name : str or callable
-        "concordance", "neg_disagreement_error", "auc", "kendall_tau", "ndcg", "average_precision",
-        "reciprocal_rank", "err" or "precision". A number of positions may follow an at sign: "ndcg@10",
-        "precision@5". A callable is given back as it is.
+        "concordance", "neg_disagreement_error", "auc", "kendall_tau", "ndcg", "average_precision" (or "map"),
+        "reciprocal_rank" (or "mrr"), "err" or "precision"; of a regression "r2", "explained_variance",
+        "neg_mean_squared_error", "neg_root_mean_squared_error", "neg_mean_absolute_error" or
+        "neg_median_absolute_error". A number of positions may follow an at sign: "ndcg@10", "precision@5". A callable
+        is given back as it is.
     **options
         Options of the metric, ``gain="linear"`` for example.
 
@@ -221,13 +291,14 @@ def get_scorer(name: str | Callable[..., Any], **options: Any) -> Any:
             )
         return name
     match = re.fullmatch(r"(\w+?)(?:@(\d+))?", name) if isinstance(name, str) else None
-    if match is None or match[1] not in _SCORERS:
+    found = None if match is None else _SCORERS.get(_ALIASES.get(match[1], match[1]))
+    if match is None or found is None:
         raise ValueError(
-            f"unknown metric {name!r}: expected one of {', '.join(map(repr, _SCORERS))}, or one with a number of "
-            "positions such as 'ndcg@10'."
+            f"unknown metric {name!r}: expected one of {', '.join(map(repr, scorer_names()))}, or one with a number "
+            "of positions such as 'ndcg@10'."
         )
     if match[2] is not None:
         if "k" in options:
             raise ValueError(f"the number of positions is given twice: {match[2]} and {options['k']}.")
         options = {"k": int(match[2]), **options}
-    return _SCORERS[match[1]].with_options(**options)
+    return found.with_options(**options)

@@ -1,12 +1,15 @@
 """Exact cross-validation, honest performance estimates, and splitters that know of queries."""
 
+from ..estimators.search import RLSCV, RankRLSCV
+from ..selection.held_out import HeldOut, HeldOutPreferences
+from ..selection.splitters import LeavePairOut, LeaveQueryOut, QueryKFold
+from ..selection.tally import PairTally
 from .cross_validation import cross_val_predict
 from .estimates import estimate_auc, estimate_concordance
 from .evaluation import Evaluation, MeasuredMetric, evaluate_scores
 from .pairs import leave_pair_out, leave_pair_out_tally, leave_preference_out
 from .performance import PerformanceEstimate, RocCurve
 from .permutation import PermutationTest, permutation_test
-from .search import RLSCV, RankRLSCV
 from .significance import (
     RankerComparison,
     RankerTable,
@@ -15,11 +18,11 @@ from .significance import (
     compare_several_rankers,
     signed_rank_test,
 )
-from .splitters import LeavePairOut, LeaveQueryOut, QueryKFold
-from .tally import PairTally
 
 __all__ = [
     "Evaluation",
+    "HeldOut",
+    "HeldOutPreferences",
     "LeavePairOut",
     "LeaveQueryOut",
     "MeasuredMetric",

@@ -2,43 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import Any
-
-import numpy as np
-import scipy.sparse as sp
-from sklearn import get_config
-from sklearn.base import clone
-from sklearn.utils.metadata_routing import get_routing_for_object
-
-from ..comparisons import Comparisons, encode_queries
-from ..core.basis_holdout import FEW_FOLDS, BasisHoldOut
-from ..core.dual_holdout import DualHoldOut
-from ..core.feature_holdout import FeatureHoldOut
-from ..core.holdout import HoldOut, rows_outside
-from ..core.leaving import LOST_IN_ROUNDING
-from ..core.problem import primal_problem
-from ..estimators.base import SquaredLossModel
-from ..estimators.validation import read_alpha, read_scores
-from ..kernels.functions import Kernel, n_items, take_items
-from ..kernels.inputs import read_items
-from ..kernels.maps import NystromMap
-from ..numerics.linalg import factor_kernel
-from ..numerics.memory import require_memory
-from ..numerics.namespace import Home, as_host, is_device_array
-from ..solvers.choice import choose_solver
+from ..selection.folds import read_folds
+from ..selection.held_out import read_problem
 from ..solvers.progress import Counter
-from .folds import Folds, read_folds
 
 
 def cross_val_predict(estimator, X, y, *, qid=None, cv="leave-query-out", groups=None, verbose=0):
     """For each row the prediction of the model trained without its fold.
 
-    Equal to refitting: by algebra, without refitting, for `RLS` and `RankRLS` (full kernel, linear, reduced
-    set: held-out
-    basis vectors leave the model too); by refitting for any other estimator, pipelines included.
+    Identical to refitting: by algebra for `RLS` and `RankRLS` (full kernel, linear, reduced set: held-out basis vectors
+    leave the model too); by refitting for any other estimator, pipelines included.
 
     Parameters
     ----------
@@ -48,11 +21,10 @@ def cross_val_predict(estimator, X, y, *, qid=None, cv="leave-query-out", groups
     y : array-like of shape (m,) or (m, v)
     qid : array-like of shape (m,), optional
         Query labels.
-    cv : str, int, splitter or iterable of test index arrays, default="leave-query-out"
-        ``"leave-one-out"``, ``"leave-query-out"``, ``"leave-group-out"``, a number of folds (of whole queries
-        when qid is
-        given), a splitter, or the sets of test rows themselves. Sets may overlap: a row in several gets the mean of its
-        predictions, a row in none NaN.
+    cv : str, int, splitter or iterable, default="leave-query-out"
+        ``"leave-one-out"``, ``"leave-query-out"``, ``"leave-group-out"``, a number of folds (of whole queries when qid
+        is given), a splitter, the sets of test rows themselves, or (train, test) pairs that are complements. Sets may
+        overlap: a row in several gets the mean of its predictions, a row in none NaN.
     groups : array-like of shape (m,), optional
         Labels of dependent rows (documents, patients): all rows that share a group with a test row leave the training
         with it.
@@ -63,12 +35,15 @@ def cross_val_predict(estimator, X, y, *, qid=None, cv="leave-query-out", groups
     -------
     ndarray of shape (m,) or (m, v)
 
+    See Also
+    --------
+    HeldOut : Several questions (alphas, folds, measures) to one factorisation.
+
     Notes
     -----
     One factorisation, then for a fold H O(|H|² m) with the full kernel and O(|H|² r) with r features.
-    Reference: Pahikkala et al., Machine Learning 75 (2009), section 3; Airola, Pahikkala and Salakoski, "On
-    learning and
-    cross-validation with decomposed Nyström approximation of kernel matrix", Neural Processing Letters 33 (2011).
+    Reference: Pahikkala et al., Machine Learning 75 (2009), section 3; Airola, Pahikkala and Salakoski, "On learning
+    and cross-validation with decomposed Nyström approximation of kernel matrix", Neural Processing Letters 33 (2011).
 
     Examples
     --------
@@ -82,341 +57,9 @@ def cross_val_predict(estimator, X, y, *, qid=None, cv="leave-query-out", groups
     >>> round(concordance(y, cross_val_predict(RankRLS(), X, y, qid=qid), qid), 3)
     1.0
     """
-    if has_closed_form(estimator):
-        return _predict_squared_loss(estimator, X, y, qid, cv, groups, verbose)
-    n_rows = n_items(X)
-    folds = read_folds(cv, X, y, n_rows, qid=qid, groups=groups)
-    counter = Counter("cross_val_predict", len(folds.tests), "folds", verbose)
-    predictions = []
-    for number, (test, left) in enumerate(zip(folds.tests, folds.leaving, strict=True)):
-        values = refit_and_predict(estimator, X, y, qid, rows_outside(n_rows, left), test)
-        predictions.append(np.asarray(values, dtype=float).reshape(1, test.shape[0], -1))
-        counter(number + 1)
-    out = Folds(folds.tests, folds.tests).collect(predictions, n_rows)[0]
-    return out[:, 0] if np.ndim(y) == 1 else out
-
-
-def has_closed_form(estimator: Any) -> bool:
-    """Whether rows can be held out by algebra; a search chooses its alpha anew without them, so it is refitted."""
-    return isinstance(estimator, SquaredLossModel) and hasattr(estimator, "alpha")
-
-
-def _predict_squared_loss(estimator, X, y, qid, cv, groups, verbose) -> np.ndarray:
-    alpha = read_alpha(estimator.alpha)
-    problem = LearningProblem.read(estimator, X, y, qid)
+    problem = read_problem(estimator, X, y, qid)
     folds = read_folds(cv, X, y, problem.n_rows, qid=qid, groups=groups)
     counter = Counter("cross_val_predict", len(folds.tests), "folds", verbose)
-    out = problem.held_out(folds, [alpha], counter)[0]
+    predictions = problem.predict_folds(folds, [problem.own_alpha()], counter)
+    out = folds.collect(predictions, problem.n_rows)[0]
     return problem.at_home(out[:, 0] if problem.single else out)
-
-
-@lru_cache
-def _takes_qid(fit: Callable) -> bool:
-    """Whether fit has an argument qid (asked once: reading a signature takes a while)."""
-    return "qid" in inspect.signature(fit).parameters
-
-
-class LearningProblem:
-    """A squared-loss estimator with its validated data: what hold-out, leave-pair-out and searches start from.
-
-    Attributes
-    ----------
-    estimator : SquaredLossModel
-        A clone that holds ``n_features_in_`` and the like.
-    X : validated items
-    scores : ndarray of shape (m, v)
-    single : bool
-    queries : Groups
-    kernel : Kernel
-    """
-
-    def __init__(self, estimator, X, scores, single, queries, kernel: Kernel):
-        self.estimator, self.X, self.scores, self.single = estimator, X, scores, single
-        self.queries, self.kernel = queries, kernel
-
-    @classmethod
-    def read(cls, estimator: SquaredLossModel, X: Any, y: Any, qid: Any) -> LearningProblem:
-        """Validate once, as fit does."""
-        model = clone(estimator)
-        kernel = model._read_kernel()
-        X = read_items(model, X, kernel, reset=True)
-        scores, single = read_scores(y, n_items(X), estimator=model)
-        if qid is not None and not _takes_qid(type(model).fit):
-            qid = None  # a regressor is held out by query but does not compare inside queries
-        return cls(model, X, scores, single, encode_queries(qid, n_items(X)), kernel)
-
-    @property
-    def n_rows(self) -> int:
-        return self.scores.shape[0]
-
-    def at_home(self, values: np.ndarray) -> Any:
-        """Results for the caller: on the device of X where X is on one."""
-        return Home.of(self.X).put(values) if is_device_array(self.X) else values
-
-    @property
-    def intercept(self) -> bool:
-        return bool(getattr(self.estimator, "fit_intercept", False))
-
-    def tasks(self) -> list[Comparisons]:
-        return self.estimator._compare(self.scores, self.queries)
-
-    def machines(
-        self, *, many_alphas: bool, n_folds: int | None = None
-    ) -> list[tuple[Comparisons, HoldOut | None]]:
-        """Each task with the routine that holds out without refitting, or None."""
-        return [
-            (task, self.hold_out(task, many_alphas=many_alphas, n_folds=n_folds)) for task in self.tasks()
-        ]
-
-    def held_out(self, folds: Folds, alphas: Sequence[float], on_fold=None, machines=None) -> np.ndarray:
-        """Held-out predictions for every alpha, shape (n_alphas, m, v)."""
-        self._refuse_parts_of_weighted_queries(folds)
-        parts = []
-        options: dict[str, Any] = {"many_alphas": len(alphas) > 1, "n_folds": len(folds.leaving)}
-        # One routine at a time, where they are not at hand already.
-        made = machines or ((task, self.hold_out(task, **options)) for task in self.tasks())
-        for task, machine in made:
-            predictions = self.predict_folds(task, machine, folds.leaving, alphas, on_fold)
-            parts.append(folds.collect(predictions, self.n_rows))
-        return np.concatenate(parts, axis=2)
-
-    def predict_folds(
-        self, task: Comparisons, machine: HoldOut | None, folds, alphas, on_fold=None
-    ) -> list[np.ndarray]:
-        """Predictions of each fold by algebra, or by refitting where only that is exact."""
-        if machine is None:
-            return self._refit(folds, alphas, task, on_fold)
-        if not self._basis_must_be_refitted():
-            return machine.predict(folds, alphas, on_fold=on_fold)
-        feature_map = self.feature_map()
-        assert feature_map is not None
-        touched = [bool(np.isin(fold, feature_map.basis_indices_).any()) for fold in folds]
-        plain = [fold for fold, touches in zip(folds, touched, strict=True) if not touches]
-        easy = iter(machine.predict(plain, alphas) if plain else [])
-        predictions = []
-        for number, (fold, touches) in enumerate(zip(folds, touched, strict=True)):
-            predictions.append(self._refit([fold], alphas, task)[0] if touches else next(easy))
-            if on_fold is not None:
-                on_fold(number + 1)
-        return predictions
-
-    def _basis_must_be_refitted(self) -> bool:
-        """Whether K_RR is so near to singular that what leaves with a basis vector is lost in rounding.
-
-        With linearly dependent basis vectors another one may even span what a held-out one did.
-        """
-        feature_map = self.feature_map()
-        if feature_map is None:
-            return False
-        if is_device_array(self.X):
-            return not feature_map.well_conditioned
-        factor = feature_map.factor_
-        return bool(factor.reciprocal_condition < LOST_IN_ROUNDING * np.finfo(factor.C.dtype).eps)
-
-    def _refuse_parts_of_weighted_queries(self, folds: Folds) -> None:
-        if getattr(self.estimator, "weighting", None) != "query" or self.queries.n_groups == 1:
-            return
-        for number, rows in enumerate(folds.leaving):
-            touched = np.unique(self.queries.codes[rows])
-            if int(self.queries.counts[touched].sum()) != rows.shape[0]:
-                raise ValueError(
-                    f"Fold {number} holds out part of a query under weighting='query', where every "
-                    "query weighs the same: "
-                    "the remaining pairs of that query would change their weight. Hold out whole "
-                    "queries together, or use "
-                    "weighting='pair' or 'item'."
-                )
-
-    def hold_out(self, task: Comparisons, *, many_alphas: bool, n_folds: int | None = None) -> HoldOut | None:
-        """The routine that holds out without refitting, or None where only refitting is exact.
-
-        A few folds (``n_folds``) at one alpha need no eigen decomposition.
-        """
-        feature_map = self.feature_map()
-        if is_device_array(self.X):
-            from ..arrays.holdout import device_hold_out
-
-            return device_hold_out(
-                self.X,
-                self.kernel,
-                task,
-                feature_map,
-                solver=self.estimator.solver,
-                intercept=self.intercept,
-                many_alphas=many_alphas,
-            )
-        solver = choose_solver(
-            self.estimator.solver,
-            linear=self.kernel.is_linear,
-            reduced=feature_map is not None,
-            sparse=sp.issparse(self.X),
-            n_rows=self.n_rows,
-            n_features=self.X.shape[1] if hasattr(self.X, "shape") else None,
-        )
-        if solver == "cg":
-            return None
-        if feature_map is not None:
-            few = not many_alphas and n_folds is not None and n_folds <= FEW_FOLDS
-            return self._few_folds(feature_map, task) if few else self._reduced(feature_map, task)
-        if self.kernel.is_linear and (solver == "primal" or self.X.shape[1] <= self.n_rows):
-            return FeatureHoldOut(_double(self.X), task, intercept=self.intercept)
-        # A tridiagonal form takes the memory of the kernel; a factor, or inverses for two sizes of fold, need two more.
-        n_matrices = 1.25 if many_alphas and task.has_half else 3.0
-        require_memory(
-            int(n_matrices * 8 * self.n_rows**2),
-            f"exact cross-validation with the full kernel of {self.n_rows} rows",
-        )
-        K = self._kernel_matrix()
-        if task.has_half:
-            return DualHoldOut(K, task, intercept=self.intercept, many_alphas=many_alphas)
-        return FeatureHoldOut(np.ascontiguousarray(factor_kernel(K).F), task, intercept=self.intercept)
-
-    def _kernel_matrix(self) -> np.ndarray:
-        """A fresh kernel matrix in double precision."""
-        if self.kernel.is_precomputed:
-            return np.array(self.X, dtype=np.float64, order="C")
-        return self.kernel.matrix(self.X).astype(np.float64, copy=False)
-
-    def feature_map(self) -> Any:
-        """The reduced set, drawn once on all rows."""
-        if not hasattr(self, "_feature_map"):
-            self._feature_map = self.estimator._reduced_set(self.X, self.kernel)
-        return self._feature_map
-
-    def _few_folds(self, feature_map: NystromMap, task: Comparisons) -> HoldOut:
-        """The reduced set on its kernel values, where their condition leaves enough digits."""
-        if not feature_map.factor_.well_conditioned:
-            return self._reduced(feature_map, task)
-        return BasisHoldOut(
-            feature_map._kernel_block(self.X, self.kernel).astype(np.float64, copy=False),
-            feature_map.factor_,
-            feature_map.basis_indices_,
-            task,
-            intercept=self.intercept,
-            fallback=lambda comparisons: self._reduced(feature_map, comparisons),
-        )
-
-    def _reduced(self, feature_map: NystromMap, task: Comparisons) -> HoldOut:
-        leaves = not self._basis_must_be_refitted()
-        return FeatureHoldOut(
-            feature_map._features(self.X, self.kernel).astype(np.float64, copy=False),
-            task,
-            intercept=self.intercept,
-            factor=feature_map.factor_ if leaves else None,
-            basis_indices=feature_map.basis_indices_ if leaves else None,
-        )
-
-    def _refit(self, folds, alphas, task: Comparisons, on_fold=None) -> list[np.ndarray]:
-        """Train on the remaining rows, fold by fold and alpha by alpha."""
-        predictions = []
-        for number, left in enumerate(folds):
-            rest = rows_outside(self.n_rows, left)
-            if self.feature_map() is not None and len(alphas) > 1:
-                predictions.append(self._refit_path(task.take(rest), rest, left, alphas))
-            else:
-                values = [self._refit_one(task.take(rest), rest, left, alpha) for alpha in alphas]
-                predictions.append(np.stack(values))
-            if on_fold is not None:
-                on_fold(number + 1)
-        return predictions
-
-    def _refit_path(
-        self, task: Comparisons, rest: np.ndarray, left: np.ndarray, alphas: Sequence[float]
-    ) -> np.ndarray:
-        """Every alpha of a reduced set trained on the rows that stay, from one eigen decomposition."""
-        feature_map = clone(self.feature_map()).set_params(basis=self._kept_basis(rest), n_basis=None)
-        X = take_items(self.X, rest)
-        X = X[:, rest] if self.kernel.is_precomputed else X
-        features = (
-            feature_map._fit_items(X, self.kernel)._features(X, self.kernel).astype(np.float64, copy=False)
-        )
-        weights = primal_problem(features, task).spectrum().path(alphas)
-        new = take_items(self.X, left)
-        new = new[:, rest] if self.kernel.is_precomputed else new
-        f = feature_map._features(new, self.kernel) @ weights
-        if self.intercept:
-            f = f + self.scores[rest].mean(axis=0) - (features.mean(axis=0) @ weights)[:, None, :]
-        return f
-
-    def _kept_basis(self, rest: np.ndarray) -> np.ndarray:
-        """Which of the rows that stay are basis vectors."""
-        kept = np.flatnonzero(np.isin(rest, self.feature_map().basis_indices_))  # type: ignore[union-attr]
-        if kept.size == 0:
-            raise ValueError("A fold holds out every basis vector: use more basis vectors or smaller folds.")
-        return kept
-
-    def _refit_one(self, task: Comparisons, rest: np.ndarray, left: np.ndarray, alpha: float) -> np.ndarray:
-        model = clone(self.estimator)
-        X = take_items(self.X, rest)
-        if self.kernel.is_precomputed:
-            X = X[:, rest]
-        feature_map = self.feature_map()
-        if feature_map is not None:
-            model.set_params(basis=self._kept_basis(rest), n_basis=None)
-        fit = model._fit_tasks(X, self.kernel, [task], alpha, single=False)
-        new = take_items(self.X, left)
-        new = new[:, rest] if self.kernel.is_precomputed else new
-        f = as_host(model._linear(new) if hasattr(model, "coef_") else model._expand(new, self.kernel))
-        if self.intercept:
-            f = f + self.scores[rest].mean(axis=0) - fit.mean_prediction
-        return f
-
-
-def refit_and_predict(estimator, X, y, qid, train: np.ndarray, test: np.ndarray) -> np.ndarray:
-    """Predictions for test rows by a clone of any estimator fitted on the training rows.
-
-    Scores come from ``decision_function`` or the second column of ``predict_proba`` for classifiers, else ``predict``.
-    """
-    model = clone(estimator)
-    pairwise = bool(getattr(getattr(model, "__sklearn_tags__", lambda: None)(), "input_tags", None)) and (
-        model.__sklearn_tags__().input_tags.pairwise
-    )
-    rows = _rows(X, train)
-    new = _rows(X, test)
-    if pairwise:
-        rows, new = rows[:, train], new[:, train]
-    name = None if qid is None else _qid_argument(model)
-    extra = {} if name is None else {name: _rows(qid, train)}
-    model.fit(rows, _rows(y, train), **extra)
-    return scores_of(model, new)
-
-
-def scores_of(model, X) -> np.ndarray:
-    """A number per row that orders the rows: decision values, probabilities of the second class, or predictions."""
-    if hasattr(model, "decision_function"):
-        return np.asarray(model.decision_function(X))
-    if hasattr(model, "predict_proba"):
-        probabilities = np.asarray(model.predict_proba(X))
-        if probabilities.ndim == 2 and probabilities.shape[1] == 2:
-            return probabilities[:, 1]
-    return np.asarray(model.predict(X))
-
-
-def _qid_argument(model) -> str | None:
-    """The name under which fit takes qid, by its signature, by metadata routing or as an inner learner's; or None."""
-    from sklearn.model_selection._search import BaseSearchCV
-    from sklearn.pipeline import Pipeline
-
-    if "qid" in inspect.signature(model.fit).parameters:
-        return "qid"
-    if get_config()["enable_metadata_routing"]:
-        routed = hasattr(model, "get_metadata_routing") and get_routing_for_object(model).consumes(
-            "fit", ["qid"]
-        )
-        return "qid" if routed else None
-    if isinstance(model, Pipeline):
-        step, learner = model.steps[-1]
-        inner = _qid_argument(learner) if hasattr(learner, "fit") else None
-        return None if inner is None else f"{step}__{inner}"
-    return _qid_argument(model.estimator) if isinstance(model, BaseSearchCV) else None
-
-
-def _rows(values: Any, rows: np.ndarray) -> Any:
-    """Some rows of an array, a data frame, a sparse matrix or a list."""
-    from sklearn.utils import _safe_indexing
-
-    return _safe_indexing(values, rows)
-
-
-def _double(X):
-    return X.astype(np.float64) if X.dtype != np.float64 else X

@@ -34,13 +34,13 @@ from sklearn.utils.metaestimators import _safe_split
 from ..comparisons import Groups, encode_queries, one_group
 from ..estimators.base import SquaredLossModel
 from ..kernels.functions import n_items
+from ..selection.splitters import QueryKFold
+from ..selection.tally import PairTally, rounding_of, tally_pairs, tally_scores, winners
 from ..solvers.progress import Counter
 from .cross_validation import cross_val_predict
 from .intervals import mean_interval, placement_variance, wilson_interval
 from .pairs import leave_pair_out, leave_pair_out_tally
 from .performance import PerformanceEstimate, RocCurve
-from .splitters import QueryKFold
-from .tally import PairTally, rounding_of, tally_pairs, tally_scores, winners
 
 _DEFAULT_SPLITS = 10
 _DEFAULT_HALVINGS = 10

@@ -17,8 +17,8 @@ import numpy as np
 from ..comparisons import one_group
 from ..metrics import PerQuery, get_scorer
 from ..metrics.by_query import check_rows
+from ..selection.tally import tally_scores
 from .intervals import mean_interval, placement_variance, wilson_interval
-from .tally import tally_scores
 from .text_tables import align_columns
 
 DEFAULT_METRICS = ("concordance", "kendall_tau", "ndcg@10", "average_precision", "reciprocal_rank")

@@ -31,7 +31,7 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 from ..comparisons import Groups
-from .tally import PairTally
+from ..selection.tally import PairTally
 
 LEVEL = 0.95
 

@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from numbers import Integral
-from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from ..comparisons import Comparisons, Groups, encode_queries
-from ..core.holdout import HoldOut
-from ..estimators.validation import read_alpha, read_scores
+from ..comparisons import Groups, encode_queries
+from ..comparisons.inputs import read_scores
 from ..kernels.functions import n_items
 from ..loops.threads import blas_at_rest
 from ..metrics import concordance
 from ..metrics.pairwise import columns_of
+from ..selection.folds import Folds, default_cv, read_folds
+from ..selection.held_out import HeldOut
+from ..selection.problem import has_closed_form
+from ..selection.scoring import compared_within, settle
 from ..solvers.progress import Counter
-from .cross_validation import LearningProblem, cross_val_predict, has_closed_form
-from .folds import Folds, read_folds
-from .scoring import compared_within, settle
-from .search import _shuffled_folds
 
 # Numbers of permuted scores that are worked on together: enough for the matrix products, a bound on the memory.
 _NUMBERS = 1 << 20
@@ -100,7 +98,8 @@ def permutation_test(
     if scores.shape[1] != 1:
         raise ValueError("permutation_test takes one score per row.")
     queries = encode_queries(qid, n_rows)
-    folds = read_folds(_default_cv(cv, qid, groups, n_rows), X, scores, n_rows, qid=qid, groups=groups)
+    cv = default_cv(n_rows, qid=qid, groups=groups) if cv is None else cv
+    folds = read_folds(cv, X, scores[:, 0], n_rows, qid=qid, groups=groups)
     Y = _permuted(scores[:, 0], queries, int(n_permutations), check_random_state(random_state))
     within = encode_queries(compared_within(folds, queries), n_rows)
     with blas_at_rest(n_rows <= _FEW_ROWS):
@@ -112,14 +111,6 @@ def permutation_test(
         )
     reached = int(np.count_nonzero(values[1:] >= values[0] - 1e-12))
     return PermutationTest(float(values[0]), (1 + reached) / (1 + int(n_permutations)), values[1:])
-
-
-def _default_cv(cv: Any, qid: Any, groups: Any, n_rows: int) -> Any:
-    if cv is not None:
-        return cv
-    if qid is not None:
-        return "leave-query-out"
-    return "leave-group-out" if groups is not None else _shuffled_folds(n_rows)
 
 
 def _permuted(y: np.ndarray, queries: Groups, n_permutations: int, rng) -> np.ndarray:
@@ -154,26 +145,13 @@ def _mean_concordance(Y: np.ndarray, f: np.ndarray, within: Groups) -> np.ndarra
 
 
 def _held_out(estimator, X, Y, qid, folds: Folds, groups, verbose) -> Iterator[tuple[slice, np.ndarray]]:
-    """Held-out predictions, some outputs at a time."""
-    if not has_closed_form(estimator):
-        counter = Counter("permutation_test", Y.shape[1], "permutations", verbose)
-        for k in range(Y.shape[1]):
-            f = cross_val_predict(estimator, X, Y[:, k], qid=qid, cv=folds.tests, groups=groups)
-            counter(k + 1)
-            yield slice(k, k + 1), f[:, None]
-        return
-    alpha = [read_alpha(estimator.alpha)]
-    problem = LearningProblem.read(estimator, X, Y[:, 0], qid)
-    machines: list[tuple[Comparisons, HoldOut | None]] = []
-    at_once = max(_LEAST_OUTPUTS, _NUMBERS // Y.shape[0])
+    """Held-out predictions, some outputs at a time, from one factorisation where there is one."""
+    at_once = max(_LEAST_OUTPUTS, _NUMBERS // Y.shape[0]) if has_closed_form(estimator) else 1
+    counter = Counter("permutation_test", Y.shape[1], "permutations", verbose)
+    held = HeldOut(estimator, X, Y[:, 0], qid=qid, groups=groups)
     for start in range(0, Y.shape[1], at_once):
         outputs = slice(start, min(start + at_once, Y.shape[1]))
-        problem.scores, problem.single = np.ascontiguousarray(Y[:, outputs]), False
-        tasks = problem.tasks()
-        shared = machines[0][1] if len(machines) == len(tasks) == 1 else None
-        other = None if shared is None else shared.with_targets(tasks[0])
-        if other is not None:
-            machines = [(tasks[0], other)]
-        elif len(tasks) == 1:
-            machines = problem.machines(many_alphas=False, n_folds=len(folds.leaving))
-        yield outputs, problem.held_out(folds, alpha, machines=machines or None)[0]
+        targets = np.ascontiguousarray(Y[:, outputs])
+        held = held.with_targets(targets if targets.shape[1] > 1 else targets[:, 0])
+        yield outputs, held.predict(folds.tests)[0].reshape(targets.shape)
+        counter(outputs.stop)

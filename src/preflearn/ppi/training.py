@@ -122,9 +122,7 @@ def held_out_scores(
     K: np.ndarray, targets: np.ndarray, documents: np.ndarray, basis: np.ndarray | None, settings: Settings
 ) -> np.ndarray:
     """Scores of each candidate by the models without its document, one row for each alpha; one factorisation."""
-    from ..model_selection.cross_validation import LearningProblem
-    from ..model_selection.folds import read_folds
+    from ..model_selection import HeldOut
 
-    problem = LearningProblem.read(_learner(settings, settings.alphas[0], basis), K, targets, None)
-    folds = read_folds("leave-group-out", K, targets, K.shape[0], qid=None, groups=documents)
-    return problem.held_out(folds, settings.alphas)[:, :, 0]
+    learner = _learner(settings, settings.alphas[0], basis)
+    return HeldOut(learner, K, targets, groups=documents).predict("leave-group-out", settings.alphas)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..estimators.validation import read_pairs, read_per_pair
+from ..comparisons.inputs import read_pairs, read_per_pair
 from ..solvers.order_design import Statements
 
 

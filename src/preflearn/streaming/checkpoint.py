@@ -25,8 +25,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..core import GlobalMoments, QueryMoments
-from ..core.chunk_statistics import Moments, Statistics
 from ..core.query_keys import KeySet
+from ..core.statistics import Moments, Statistics
 from ..io.atomic import atomic_write
 from ..kernels.functions import n_items
 from .basis import Basis

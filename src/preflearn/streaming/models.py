@@ -7,16 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ..core.chunk_statistics import Recipe, Statistics
+from ..core.statistics import Recipe, Statistics
+from ..metrics.scorers import RankingScorer
+from ..selection.alphas import auto_grid, choose, read_grid, warn_at_edge
+from ..selection.scoring import read_scoring
 from .one_pass_cv import LOSS, FoldModels, MeasureTally, models_of_folds, tally_chunk
 from .stream import Stream, StreamFit
 
 _DEFAULT_FOLDS = 5
-# Measures that are a mean over queries, and so can be summed up over chunks of whole queries.
-MEASURES = (
-    "concordance", "disagreement_error", "kendall_tau", "ndcg", "average_precision", "reciprocal_rank", "err",
-    "precision_at",
-)  # fmt: skip
 
 
 def set_solution(
@@ -75,6 +73,10 @@ class OnePassSearch:
     def __init__(self, search: Any, where: str):
         self.n_folds = _read_folds(search.cv, where)
         self.measure = _read_measure(search.scoring, where)
+        if search.keep_predictions:
+            raise ValueError(
+                f"{where} keeps no rows, so keep_predictions=True would be ignored: leave it out."
+            )
         if search.kernel_grid:
             raise ValueError(
                 f"{where} takes one kernel, so kernel_grid={search.kernel_grid!r} would be ignored: search "
@@ -88,21 +90,17 @@ class OnePassSearch:
         if self.measure is None:
             return None
         return (
-            f"scoring={self.measure!r} is a mean over queries, and there is no qid: use scoring=None, the "
+            f"scoring={self.search.scoring!r} is a mean over queries, and there is no qid: use scoring=None, the "
             "squared error of held-out pairs."
         )
 
     def grid(self, statistics: Statistics) -> np.ndarray:
         """The alphas, those of `RankRLSCV.fit` when they are chosen automatically."""
-        from ..model_selection.search import _read_alphas, auto_grid
 
-        if not isinstance(self.search.alphas, str):
-            return _read_alphas(self.search.alphas)
-        if self.search.alphas != "auto":
-            raise ValueError(
-                f"alphas must be 'auto' or a sequence of positive numbers: found {self.search.alphas!r}."
-            )
-        return auto_grid(float(statistics.total().problem().spectrum().values[-1]))
+        def automatic() -> np.ndarray:
+            return auto_grid(float(statistics.total().problem().spectrum().values[-1]))
+
+        return read_grid(self.search.alphas, automatic)
 
     def models(self, statistics: Statistics, recipe: Recipe) -> FoldModels:
         """The models of every fold and alpha, with their losses."""
@@ -119,17 +117,16 @@ class OnePassSearch:
         plain: Any,
     ) -> None:
         """Set the attributes of the search, and fit the chosen model on everything."""
-        from ..model_selection.search import _strongest_of_the_best
-
         search = self.search
         search.alphas_ = models.alphas
-        search.scoring_ = LOSS if tally is None else self.measure
+        search.scoring_ = LOSS if tally is None else search.scoring
         search.cv_scores_ = models.scores if tally is None else tally.means()
         search.loss_scores_, search.fold_scores_ = models.scores, models.fold_scores
-        choice = _strongest_of_the_best(search.alphas_, search.cv_scores_)
+        (choice,) = choose(search.cv_scores_, search.alphas_)
         search.best_kernel_, search.kernel_scores_ = {}, None
         search.alpha_, search.best_score_ = float(search.alphas_[choice]), float(search.cv_scores_[choice])
-        search._warn_at_the_edge(choice)
+        search.__dict__.pop("cv_predictions_", None)
+        warn_at_edge(search.alphas_, search.cv_scores_, choice, stacklevel=5)
         set_solution(plain, statistics, recipe, single, search.alpha_, {**info, "folds": self.n_folds})
         search._adopt(plain)
 
@@ -150,9 +147,9 @@ def search_stream(search: Any, chunks: Any, *, checkpoint, checkpoint_every, ver
     )
     if options.measure is not None and not stream.source.again:
         raise ValueError(
-            f"scoring={options.measure!r} needs a second pass over the rows, and {stream.source.name}. Pass a "
-            "path, a list, or a function that starts the iterator anew; or use scoring=None, the squared "
-            "error of held-out pairs, which needs none."
+            f"scoring={search.scoring!r} needs a second pass over the rows, and {stream.source.name}. Pass a path, a "
+            "list, or a function that starts the iterator anew; or use scoring=None, the squared error of held-out "
+            "pairs, which needs none."
         )
     fit = stream.run()
     models = options.models(fit.statistics, fit.recipe)
@@ -160,7 +157,7 @@ def search_stream(search: Any, chunks: Any, *, checkpoint, checkpoint_every, ver
     options.choose(models, tally, fit.statistics, fit.recipe, fit.single, fit.info, plain)
 
 
-def _second_pass(stream: Stream, fit: StreamFit, models: FoldModels, measure: str) -> MeasureTally:
+def _second_pass(stream: Stream, fit: StreamFit, models: FoldModels, measure: RankingScorer) -> MeasureTally:
     tally: MeasureTally | None = None
     for X, scores, qid, _ in stream.chunks():
         part = tally_chunk(fit.recipe, models, measure, X, scores, qid)
@@ -180,12 +177,14 @@ def _read_folds(cv: Any, where: str) -> int:
     return int(cv)
 
 
-def _read_measure(scoring: Any, where: str) -> str | None:
-    if scoring is None or scoring == LOSS:
+def _read_measure(scoring: Any, where: str) -> RankingScorer | None:
+    """A measure that is a mean over queries, so that chunks of whole queries add up; None for the loss."""
+    if scoring is None or (isinstance(scoring, str) and scoring == LOSS):
         return None
-    if not isinstance(scoring, str) or scoring not in MEASURES:
+    scorer = read_scoring(scoring).scorer
+    if scorer is None or not scorer.has_per_query:
         raise ValueError(
-            f"{where} scores by the squared error of held-out pairs (scoring=None), or in a second pass by "
-            f"one of {', '.join(map(repr, MEASURES))}: found {scoring!r}."
+            f"{where} scores by the squared error of held-out pairs (scoring=None), or in a second pass by a measure "
+            f"that is a mean over queries, such as 'concordance', 'kendall_tau' or 'ndcg@10': found {scoring!r}."
         )
-    return scoring
+    return scorer

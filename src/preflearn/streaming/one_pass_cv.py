@@ -22,9 +22,11 @@ from scipy.linalg import qr
 
 from ..comparisons import encode_queries
 from ..core import RidgeProblem
-from ..core.chunk_statistics import Recipe, Statistics
 from ..core.query_keys import folds_of, label_keys
+from ..core.statistics import Recipe, Statistics
 from ..kernels.functions import take_items
+from ..metrics.scorers import RankingScorer
+from ..selection.scoring import settle
 
 # The score of a pass without predictions.
 LOSS = "neg_mean_squared_pair_error"
@@ -133,13 +135,9 @@ class MeasureTally:
 
 
 def tally_chunk(
-    recipe: Recipe, models: FoldModels, measure: str, X: Any, y: np.ndarray, qid: Any
+    recipe: Recipe, models: FoldModels, measure: RankingScorer, X: Any, y: np.ndarray, qid: Any
 ) -> MeasureTally:
     """The measure of held-out predictions in one chunk of whole queries."""
-    from .. import metrics
-    from ..model_selection.scoring import settle
-
-    sign = -1.0 if measure == "disagreement_error" else 1.0  # greater is better
     queries = encode_queries(qid, y.shape[0])
     assert queries.labels is not None
     fold_of_row = folds_of(label_keys(queries.labels), recipe.n_folds)[queries.codes]
@@ -159,8 +157,8 @@ def tally_chunk(
                 truth = y[rows, output]
                 settled = settle(predictions[:, :, output].T, truth[:, None])
                 for k in range(n_alphas):
-                    found = getattr(metrics, measure)(truth, settled[k], queries.codes[rows], per_query=True)
+                    found = measure.per_query(truth, settled[k], queries.codes[rows])
                     defined = found.values[~np.isnan(found.values)]
-                    tally.sums[k, output] += sign * defined.sum()
+                    tally.sums[k, output] += defined.sum()
                     tally.counts[k, output] += defined.shape[0]
     return tally

@@ -18,8 +18,8 @@ import numpy as np
 from sklearn import config_context, get_config
 
 from ..comparisons.scores import depends_on_scores
-from ..core.chunk_statistics import Recipe, SplitQueryError, Statistics, recipe_of
 from ..core.query_keys import KeySet
+from ..core.statistics import Recipe, SplitQueryError, Statistics, recipe_of
 from ..kernels.functions import Kernel, n_items
 from ..kernels.inputs import read_items
 from ..kernels.maps import NystromMap
@@ -132,7 +132,7 @@ class Stream:
 
     def chunks(self) -> Iterator[tuple[Any, np.ndarray, Any, bool]]:
         """Checked chunks: X, scores of shape (m, v), qid, and whether y came as one column."""
-        from ..estimators.validation import read_scores
+        from ..comparisons.inputs import read_scores
 
         number, row = 0, 0
         for chunk in self.source.open():

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 
-from .. import RankRLS
+from .. import RankRLSCV
 from ..errors import InputError
 from ..io import PreferenceData
-from ..model_selection import leave_preference_out
 from ..model_selection.baselines import best_feature_of_preferences
 from ..model_selection.intervals import wilson_interval
 from ..report.contents import AlphaPath, Baseline, Estimate, Roc
@@ -17,8 +17,6 @@ from .options import TrainingOptions
 from .preparation import Preparation
 from .ranking import BASELINE_FEATURES
 from .train import Chosen
-
-_ALPHAS = 2.0 ** np.arange(-15, 16, 2)
 
 
 class PreferenceProblem:
@@ -48,18 +46,13 @@ class PreferenceProblem:
         return "exact leave-preference-out"
 
     def choose_alpha(self, prepared: Preparation) -> Chosen:
-        grid = self.options.alphas
-        alphas = _ALPHAS if isinstance(grid, str) else np.asarray(grid, dtype=float)
-        data, kernel = self.data, prepared.kernel
-        extra = {"magnitude": data.magnitude, "weight": data.weight}
-        differences = [
-            leave_preference_out(RankRLS(alpha, **kernel), prepared.X, data.pairs, **extra)
-            for alpha in alphas
-        ]
-        shares = np.mean(0.5 + 0.5 * np.sign(differences), axis=1)
-        best = float(alphas[shares >= shares.max() - 1e-12].max())  # of equally good ones the strongest
-        model = RankRLS(best, **kernel).fit_pairs(prepared.X, data.pairs, **extra)
-        return Chosen(model, AlphaPath(alphas, shares, best), None)
+        search = RankRLSCV(self.options.alphas, **prepared.kernel)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="The best alpha")  # the report says so
+            search.fit_pairs(
+                prepared.X, self.data.pairs, magnitude=self.data.magnitude, weight=self.data.weight
+            )
+        return Chosen(search, AlphaPath(search.alphas_, search.cv_scores_, search.alpha_), None)
 
     def estimate(self, prepared: Preparation, chosen: Chosen) -> tuple[Estimate, Roc | None]:
         share, n = float(chosen.path.scores.max()), len(self.data)

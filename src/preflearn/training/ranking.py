@@ -17,7 +17,6 @@ from ..metrics import concordance
 from ..model_selection import (
     QueryKFold,
     compare_several_rankers,
-    cross_val_predict,
     estimate_auc,
     estimate_concordance,
 )
@@ -177,19 +176,14 @@ class RankingProblem:
         self, learner: Learner, X: Any, kernel: dict[str, Any], alphas: Any, verbose: int = 0
     ) -> tuple[Any, HeldOutScores]:
         """A fitted search and its held-out predictions."""
-        y, qid, cv = self.y, self.data.qid, self.division.cv
-        if learner is Learner.ranksvm:
-            model: Any = RankSVMCV(alphas, cv=cv, **kernel).fit(X, y, qid=qid)
-            model.set_params(cv=self._cv_to_keep)
-            scores = cross_val_predict(RankSVM(model.alpha_, **kernel), X, y, qid=qid, cv=cv)
-            return model, HeldOutScores(scores, self._by_unit(scores))
-        recorder = _Recorder(self.division.units)
-        kind = RankRLSCV if learner is Learner.rankrls else RLSCV
-        model = kind(alphas, cv=cv, scoring=recorder, verbose=verbose, **kernel).fit(X, y, qid=qid)
-        # The recorder measured the concordance; saying so leaves a model that can be saved.
-        model.set_params(scoring="concordance", verbose=0, cv=self._cv_to_keep)
+        kind = {Learner.ranksvm: RankSVMCV, Learner.rankrls: RankRLSCV, Learner.rls: RLSCV}[learner]
+        options = {"cv": self.division.cv, "scoring": "concordance", "keep_predictions": True, "verbose": verbose}
+        model: Any = kind(alphas, **options, **kernel).fit(X, self.y, qid=self.data.qid)
+        predictions = model.__dict__.pop("cv_predictions_")
+        model.set_params(keep_predictions=False, verbose=0, cv=self._cv_to_keep)
+        by_alpha = np.stack([self._by_unit(scores) for scores in predictions])
         best = int(np.flatnonzero(model.alphas_ == model.alpha_)[0])
-        return model, HeldOutScores(recorder.scores[best], recorder.values[best], np.stack(recorder.values))
+        return model, HeldOutScores(predictions[best], by_alpha[best], by_alpha)
 
     @property
     def _cv_to_keep(self) -> Any:
@@ -334,21 +328,6 @@ class RankingProblem:
             "values": chosen.held_out.values,
             "sizes": self.division.units.counts,
         }
-
-
-class _Recorder:
-    """A measure for searches that keeps the held-out predictions that it is shown, one set for each alpha."""
-
-    def __init__(self, units: Groups):
-        self.units = units
-        self.scores: list[np.ndarray] = []
-        self.values: list[np.ndarray] = []
-
-    def __call__(self, y: np.ndarray, scores: np.ndarray, within: Any) -> float:
-        found = concordance(y, scores, self.units, per_query=True)
-        self.scores.append(scores)
-        self.values.append(found.values)
-        return found.mean
 
 
 def _needs_iterations(prepared: Preparation) -> bool:

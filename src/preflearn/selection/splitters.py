@@ -13,7 +13,7 @@ from sklearn.utils.validation import _num_samples
 from ..comparisons import Groups, compare_scores, encode_queries
 
 
-class _QuerySplitter(_MetadataRequester):
+class QuerySplitter(_MetadataRequester):
     """A splitter that receives ``qid`` by metadata routing, or as ``groups``."""
 
     __metadata_request__split = {"qid": True, "groups": True}
@@ -37,7 +37,7 @@ class _QuerySplitter(_MetadataRequester):
         return encode_queries(labels, _num_samples(X))  # X may be the labels themselves
 
 
-class QueryKFold(_QuerySplitter):
+class QueryKFold(QuerySplitter):
     """K folds of whole queries, of nearly equal numbers of rows.
 
     Parameters
@@ -112,7 +112,7 @@ class QueryKFold(_QuerySplitter):
         return fold
 
 
-class LeaveQueryOut(_QuerySplitter):
+class LeaveQueryOut(QuerySplitter):
     """Each query held out once.
 
     Examples

@@ -109,6 +109,11 @@ def winners(predictions: np.ndarray, tolerance: float = 0.0) -> np.ndarray:
     return np.where(np.abs(difference) <= tolerance, 0.0, np.sign(difference))
 
 
+def share_in_order(differences: np.ndarray, tolerance: float = 0.0) -> float:
+    """The share of differences over the tolerance; those within it count half."""
+    return float(np.mean(differences > tolerance) + 0.5 * np.mean(np.abs(differences) <= tolerance))
+
+
 def rounding_of(y: np.ndarray) -> float:
     """Differences of held-out predictions that are rounding errors of the algebra, and no order.
 

@@ -1,61 +1,94 @@
-"""RLSCV and RankRLSCV: alpha, and kernel parameters, chosen by exact cross-validation without refitting."""
+"""RLSCV and RankRLSCV: alpha, and kernel parameters, chosen by exact cross-validation without refitting.
+
+A search is a learner with a grid: hold out (`HeldOut`), score, choose, then train on all rows. `AlphaSearch` is what
+all of them share; a further one names its learner and its defaults.
+"""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
-from sklearn.model_selection import KFold, ParameterGrid
+from sklearn.model_selection import ParameterGrid
 
-from ..comparisons import encode_queries
-from ..core.pair_holdout import has_pair_form
-from ..estimators.base import RankerMixin, SquaredLossModel
-from ..estimators.rankrls import RankRLS
-from ..estimators.rls import RLS
 from ..kernels.functions import Kernel
 from ..numerics.namespace import Home, is_device_array
-from ..solvers.progress import Counter
-from .cross_validation import LearningProblem
-from .folds import Folds, read_folds
-from .pairs import _pair_system, leave_pair_out_tally
-from .scoring import compared_within, is_ranking_measure, read_scoring, settle
-from .tally import rounding_of
+from ..selection.alphas import choose, warn_at_edge
+from ..selection.folds import is_pairs
+from ..selection.held_out import Evaluation, HeldOut, HeldOutPreferences
+from .base import KernelModel, RankerMixin, SquaredLossModel
+from .rankrls import RankRLS
+from .rls import RLS
 
-# The automatic grid: powers of two around the largest eigenvalue of what alpha is added to.
-_AUTO_POWERS = np.arange(-27, 4)
-# Where only refitting is possible the spectrum is not known.
-_BLIND_GRID = 2.0 ** np.arange(-15, 16, 3)
+# What a search sets besides its grid and scores; stale values of another way of fitting are removed.
+_OPTIONAL = ("best_kernel_", "stream_", "scoring_", "fold_scores_", "loss_scores_", "cv_predictions_")
 
 
-class _AlphaSearch(SquaredLossModel):
-    """What the two searches share; subclasses name their learner."""
+class AlphaSearch(KernelModel):
+    """What the searches over alpha share; subclasses name their learner."""
 
-    _learner: type[SquaredLossModel]
-    _default_scoring: str
+    _learner: type[KernelModel]
+    alphas: Any
+    cv: Any
+    scoring: Any
+    keep_predictions: bool
+    alpha_: float
+    alphas_: Any
+    cv_scores_: Any
 
-    def _search(self, X: Any, y: Any, qid: Any, groups: Any) -> None:
-        scoring = read_scoring(self._default_scoring if self.scoring is None else self.scoring)
-        best = None
-        settings = list(ParameterGrid(self.kernel_grid)) if self.kernel_grid else [{}]
+    def _search(self, hold_out: Callable[[Any], Any], cv: Callable[[Any], Any]) -> tuple[Any, Evaluation]:
+        """Choose alpha (and kernel parameters); the held-out object of the choice and its scores come back.
+
+        Parameters
+        ----------
+        hold_out : callable
+            Makes the held-out object of a learner.
+        cv : callable
+            Gives the folds for a held-out object.
+        """
+        for name in _OPTIONAL:
+            self.__dict__.pop(name, None)
+        if is_pairs(self.cv) and self.keep_predictions:
+            raise ValueError(
+                "keep_predictions=True keeps one prediction per row, and cv='leave-pair-out' makes one for each pair: "
+                "use HeldOut(...).pairs(alphas) for those."
+            )
+        best: tuple[dict[str, Any], Evaluation, int, Any] | None = None
+        grid = getattr(self, "kernel_grid", None)
         tried = []
-        for setting in settings:
-            problem = LearningProblem.read(self._plain(setting), X, y, qid)
-            folds = None if self.cv == "leave-pair-out" else self._folds(problem, X, y, qid, groups)
-            machines = None if folds is None else problem.machines(many_alphas=True)
-            alphas = self._grid(problem, machines)
-            scores = self._scores(problem, folds, machines, alphas, scoring, (X, y, groups))
-            choice = _strongest_of_the_best(alphas, scores)
-            tried.append({"kernel": setting, "alphas": alphas, "cv_scores": scores})
-            if best is None or scores[choice] > best[2][best[3]]:
-                best = (setting, alphas, scores, choice)
+        for setting in ParameterGrid(grid) if grid else [{}]:
+            held = hold_out(self._plain(setting))
+            found = held.evaluate(self.scoring, cv(held), self.alphas)
+            (choice,) = choose(found.scores, found.alphas)
+            tried.append({"kernel": setting, "alphas": found.alphas, "cv_scores": found.scores})
+            if best is None or found.scores[choice] > best[1].scores[best[2]]:
+                best = (setting, found, choice, held)
         assert best is not None
-        self.best_kernel_, self.alphas_, self.cv_scores_, choice = best
-        self.kernel_scores_ = tried if self.kernel_grid else None
+        self.best_kernel_, found, choice, held = best
+        self.alphas_, self.cv_scores_ = found.alphas, found.scores
+        self.kernel_scores_ = tried if grid else None
         self.alpha_, self.best_score_ = float(self.alphas_[choice]), float(self.cv_scores_[choice])
-        self._warn_at_the_edge(choice)
+        if self.keep_predictions:
+            self.cv_predictions_ = found.predictions
+        warn_at_edge(self.alphas_, self.cv_scores_, choice, stacklevel=4)
+        return held, found
+
+    def _search_rows(self, X: Any, y: Any, qid: Any, groups: Any) -> tuple[HeldOut, Evaluation]:
+        def hold_out(learner: Any) -> HeldOut:
+            return HeldOut(learner, X, y, qid=qid, groups=groups, verbose=self.verbose)
+
+        return self._search(hold_out, lambda held: self._cv(held, qid, groups))
+
+    def _search_pairs(self, X: Any, pairs: Any, **options: Any) -> None:
+        def hold_out(learner: Any) -> HeldOutPreferences:
+            return HeldOut.of_pairs(learner, X, pairs, verbose=self.verbose, **options)
+
+        self._search(hold_out, lambda held: self.cv)
+
+    def _cv(self, held: HeldOut, qid: Any, groups: Any) -> Any:
+        """What cv=None stands for; None leaves it to `HeldOut`."""
+        return self.cv
 
     def _plain(self, setting: dict[str, Any], alpha: float = 1.0):
         """The learner that is searched over, with one alpha."""
@@ -63,98 +96,12 @@ class _AlphaSearch(SquaredLossModel):
         params = {name: value for name, value in self.get_params(deep=False).items() if name in names}
         return self._learner(**{**params, **setting, "alpha": alpha})
 
-    def _folds(self, problem: LearningProblem, X, y, qid, groups) -> Folds:
-        cv = self.cv
-        if cv is None:
-            cv = self._default_cv(problem, qid, groups)
-        return read_folds(cv, X, problem.scores, problem.n_rows, qid=qid, groups=groups)
-
-    def _default_cv(self, problem: LearningProblem, qid, groups) -> Any:
-        raise NotImplementedError
-
-    def _grid(self, problem: LearningProblem, machines) -> np.ndarray:
-        if not isinstance(self.alphas, str):
-            return _read_alphas(self.alphas)
-        if self.alphas != "auto":
-            raise ValueError(
-                f"alphas must be 'auto' or a sequence of positive numbers: found {self.alphas!r}."
-            )
-        if machines is None:
-            machines = problem.machines(many_alphas=True)
-        if any(machine is None for _, machine in machines):
-            return _BLIND_GRID
-        largest = max(machine.largest_eigenvalue for _, machine in machines)
-        return auto_grid(largest)
-
-    def _scores(self, problem, folds, machines, alphas, scoring, data) -> np.ndarray:
-        if folds is None:
-            return self._pair_scores(problem, alphas, data)
-        counter = Counter(type(self).__name__, len(folds.tests), "folds", self.verbose)
-        within = self._within(problem, folds)
-        self._refuse_single_rows(within)
-        predictions = settle(problem.held_out(folds, alphas, counter, machines), problem.scores)
-        rows = np.flatnonzero(~np.isnan(predictions[0, :, 0]))
-        return np.array([scoring(problem.scores[rows], f[rows], within[rows]) for f in predictions])
-
-    def _refuse_single_rows(self, within: np.ndarray) -> None:
-        """A ranking measure has nothing to compare where every row is predicted by a model of its own."""
-        scoring = self._default_scoring if self.scoring is None else self.scoring
-        if is_ranking_measure(scoring) and np.unique(within).shape[0] == within.shape[0]:
-            raise ValueError(
-                f"scoring={scoring!r} compares rows of a query that one model predicts, and with "
-                f"cv={self.cv!r} no two are held out together. Use cv='leave-query-out' with qid, "
-                "cv='leave-pair-out' or a number of folds without, or scoring='neg_mean_squared_error'."
-            )
-
-    def _within(self, problem: LearningProblem, folds: Folds) -> np.ndarray:
-        return compared_within(folds, problem.queries)
-
-    def _pair_scores(self, problem: LearningProblem, alphas, data) -> np.ndarray:
-        """The leave-pair-out concordance of each alpha."""
-        X, y, groups = data
-        if problem.queries.n_groups > 1:
-            raise ValueError(
-                "cv='leave-pair-out' is for a global ranking: with qid use cv='leave-query-out'."
-            )
-        if not problem.single:
-            raise ValueError("cv='leave-pair-out' takes one score per row.")
-        if self.scoring not in (None, "concordance", "auc"):
-            raise ValueError(
-                "cv='leave-pair-out' measures the concordance of held-out pairs: leave scoring out."
-            )
-        y = problem.scores[:, 0]
-        task = problem.tasks()[0]
-        scores = []
-        for alpha in alphas:
-            system = _pair_system(problem, task, alpha) if groups is None and has_pair_form(task) else None
-            if system is None:
-                model = problem.estimator.set_params(alpha=alpha)
-                scores.append(leave_pair_out_tally(model, X, y, groups=groups).share)
-                continue
-            counts = system.counts(y, rounding_of(y)).sum(axis=0)
-            scores.append((counts[0] + counts[3] + 0.5 * (counts[1] + counts[4])) / (counts[2] + counts[5]))
-        return np.array(scores)
-
-    def _warn_at_the_edge(self, choice: int) -> None:
-        n = self.alphas_.shape[0]
-        order = np.argsort(self.alphas_)
-        place = int(np.flatnonzero(order == choice)[0])
-        if n < 2 or 0 < place < n - 1 or np.ptp(self.cv_scores_) == 0:
-            return
-        end, direction = ("smallest", "smaller") if place == 0 else ("largest", "larger")
-        warnings.warn(
-            f"The best alpha, {self.alpha_:.3g}, is the {end} of the grid: try {direction} ones "
-            "(alphas=...) to be sure.",
-            UserWarning,
-            stacklevel=4,
-        )
-
     def _read_kernel(self) -> Kernel:
         """The kernel with the parameters that the search chose, once there are any."""
         chosen = {**self.get_params(deep=False), **getattr(self, "best_kernel_", {})}
         return Kernel(*(chosen[name] for name in ("kernel", "gamma", "degree", "coef0", "kernel_params")))
 
-    def _adopt(self, model: SquaredLossModel) -> None:
+    def _adopt(self, model: KernelModel) -> None:
         """Take over what the learner has learned at the chosen alpha."""
         for name, value in vars(model).items():
             if name.endswith("_") and not name.endswith("__"):
@@ -180,7 +127,7 @@ class _AlphaSearch(SquaredLossModel):
         return AlphaPathDisplay.from_estimator(self).plot(ax).ax_
 
 
-class RankRLSCV(RankerMixin, _AlphaSearch):
+class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):
     """`RankRLS` with alpha chosen by exact cross-validation, in about the time of one eigen decomposition.
 
     Parameters
@@ -191,13 +138,15 @@ class RankRLSCV(RankerMixin, _AlphaSearch):
         As in `preflearn.model_selection.cross_val_predict`, and ``"leave-pair-out"`` for a global ranking. None is
         leave-query-out with qid, leave-group-out with groups, else ten folds.
     scoring : str, callable or None, default=None
-        A metric's name, or a function of (y, scores, qid) where greater is better; None is the concordance. Rows are
-        compared only where one model predicts them: inside the query and the fold.
+        A name of `preflearn.metrics.get_scorer` ("ndcg@10"), a scorer, or a function of (y, scores, qid) where
+        greater is better; None is the concordance. Rows are compared only where one model predicts them: inside the
+        query and the fold.
+    keep_predictions : bool, default=False
+        Keep the held-out predictions in ``cv_predictions_``.
     kernel_grid : dict or list of dict, optional
         Kernel parameters to search as well, for example ``{"gamma": [0.01, 0.1, 1.0]}``.
-    kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, cost, ties, weighting, solver,
-    tol, max_iter,
-    verbose : as in RankRLS
+    kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, cost, ties, weighting, solver, \
+    tol, max_iter, verbose : as in RankRLS
 
     Attributes
     ----------
@@ -205,6 +154,9 @@ class RankRLSCV(RankerMixin, _AlphaSearch):
         The chosen alpha; ties go to the stronger regularisation.
     alphas_, cv_scores_ : ndarray of shape (n_alphas,)
     best_score_ : float
+    cv_predictions_ : ndarray of shape (n_alphas, m) or (n_alphas, m, v)
+        With `keep_predictions`: for each row the prediction of the model trained without its fold. After `fit_pairs`
+        the held-out differences, shape (n_alphas, l).
     best_kernel_ : dict
         The chosen kernel parameters, empty without `kernel_grid`.
     kernel_scores_ : list of dict or None
@@ -224,7 +176,6 @@ class RankRLSCV(RankerMixin, _AlphaSearch):
     """
 
     _learner = RankRLS
-    _default_scoring = "concordance"
 
     def __init__(
         self,
@@ -232,6 +183,7 @@ class RankRLSCV(RankerMixin, _AlphaSearch):
         *,
         cv=None,
         scoring=None,
+        keep_predictions=False,
         kernel_grid=None,
         kernel="linear",
         gamma=None,
@@ -252,6 +204,7 @@ class RankRLSCV(RankerMixin, _AlphaSearch):
         self.alphas = alphas
         self.cv = cv
         self.scoring = scoring
+        self.keep_predictions = keep_predictions
         self.kernel_grid = kernel_grid
         self.kernel = kernel
         self.gamma = gamma
@@ -282,10 +235,42 @@ class RankRLSCV(RankerMixin, _AlphaSearch):
         -------
         self
         """
-        for name in ("best_kernel_", "stream_", "scoring_", "fold_scores_", "loss_scores_"):
-            self.__dict__.pop(name, None)
-        self._search(X, y, qid, groups)
+        self._search_rows(X, y, qid, groups)
         self._adopt(self._plain(self.best_kernel_, self.alpha_).fit(X, y, qid=qid))
+        return self
+
+    def fit_pairs(self, X, pairs, *, magnitude=None, weight=None, groups=None):
+        """Choose alpha by held-out preferences, then learn from all of them.
+
+        Parameters
+        ----------
+        X, pairs, magnitude, weight : as in RankRLS.fit_pairs
+        groups : array-like of shape (l,), optional
+            Label of each preference (a judge, a session): all preferences of a group leave together.
+
+        Returns
+        -------
+        self
+
+        Notes
+        -----
+        `cv` None is leave-preference-out, or with groups leave-group-out; a number of folds, a splitter and index
+        arrays divide the preferences. `scoring` None is the share of held-out preferences in the right order. All
+        alphas come from one factorisation.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from preflearn import RankRLSCV
+        >>> rng = np.random.default_rng(0)
+        >>> X, pairs = rng.normal(size=(30, 2)), rng.permutation(30).reshape(15, 2)
+        >>> pairs = np.where((X[pairs] @ [2.0, 1.0] > 0)[:, [0]], pairs, pairs[:, ::-1])
+        >>> RankRLSCV([0.1, 1.0, 10.0]).fit_pairs(X, pairs).cv_scores_.shape
+        (3,)
+        """
+        self._search_pairs(X, pairs, magnitude=magnitude, weight=weight, groups=groups)
+        model = self._plain(self.best_kernel_, self.alpha_)
+        self._adopt(model.fit_pairs(X, pairs, magnitude=magnitude, weight=weight))
         return self
 
     def fit_stream(self, chunks, *, checkpoint=None, checkpoint_every=None, verbose=None, **reading):
@@ -331,15 +316,8 @@ class RankRLSCV(RankerMixin, _AlphaSearch):
         search_stream(self, chunks, **options, reading=reading)
         return self
 
-    def _default_cv(self, problem, qid, groups):
-        if qid is not None and problem.queries.n_groups > 1:
-            return "leave-query-out"
-        if groups is not None:
-            return "leave-group-out"
-        return _shuffled_folds(problem.n_rows)
 
-
-class RLSCV(MultiOutputMixin, RegressorMixin, _AlphaSearch):
+class RLSCV(MultiOutputMixin, RegressorMixin, AlphaSearch, SquaredLossModel):
     """`RLS` with alpha chosen by exact leave-one-out, or any folds, in about the time of one eigen decomposition.
 
     Parameters
@@ -349,7 +327,10 @@ class RLSCV(MultiOutputMixin, RegressorMixin, _AlphaSearch):
     cv : str, int, splitter, iterable or None, default=None
         As in `preflearn.model_selection.cross_val_predict`; None is leave-one-out, or leave-group-out with groups.
     scoring : str, callable or None, default=None
-        As in `RankRLSCV`; None is R² over all held-out predictions.
+        As in `RankRLSCV`; None is R² over all held-out predictions. Predictions of a regression are on the scale of y:
+        rows are compared inside queries whatever the fold.
+    keep_predictions : bool, default=False
+        Keep the held-out predictions in ``cv_predictions_``.
     kernel_grid : dict or list of dict, optional
         Kernel parameters to search as well.
     kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, fit_intercept, solver, tol, max_iter,
@@ -357,7 +338,7 @@ class RLSCV(MultiOutputMixin, RegressorMixin, _AlphaSearch):
 
     Attributes
     ----------
-    alpha_, alphas_, cv_scores_, best_score_, best_kernel_, kernel_scores_ : as in RankRLSCV
+    alpha_, alphas_, cv_scores_, best_score_, cv_predictions_, best_kernel_, kernel_scores_ : as in RankRLSCV
     Further attributes as in RLS.
 
     Examples
@@ -370,7 +351,6 @@ class RLSCV(MultiOutputMixin, RegressorMixin, _AlphaSearch):
     """
 
     _learner = RLS
-    _default_scoring = "r2"
 
     def __init__(
         self,
@@ -378,6 +358,7 @@ class RLSCV(MultiOutputMixin, RegressorMixin, _AlphaSearch):
         *,
         cv=None,
         scoring=None,
+        keep_predictions=False,
         kernel_grid=None,
         kernel="linear",
         gamma=None,
@@ -396,6 +377,7 @@ class RLSCV(MultiOutputMixin, RegressorMixin, _AlphaSearch):
         self.alphas = alphas
         self.cv = cv
         self.scoring = scoring
+        self.keep_predictions = keep_predictions
         self.kernel_grid = kernel_grid
         self.kernel = kernel
         self.gamma = gamma
@@ -429,51 +411,9 @@ class RLSCV(MultiOutputMixin, RegressorMixin, _AlphaSearch):
         -------
         self
         """
-        self.__dict__.pop("best_kernel_", None)
-        self._qid = qid
-        self._search(X, y, qid, groups)
-        del self._qid
+        self._search_rows(X, y, qid, groups)
         self.__dict__.pop("intercept_", None)
         self._adopt(self._plain(self.best_kernel_, self.alpha_).fit(X, y))
         return self
 
     score = RLS.score
-
-    def _within(self, problem: LearningProblem, folds: Folds) -> np.ndarray:
-        """A regression's predictions are on the scale of y: rows are compared inside queries whatever the fold."""
-        return encode_queries(self._qid, problem.n_rows).codes
-
-    def _default_cv(self, problem, qid, groups):
-        return "leave-group-out" if groups is not None else "leave-one-out"
-
-
-def auto_grid(largest: float) -> np.ndarray:
-    """The automatic alphas for this largest eigenvalue of what alpha is added to."""
-    if not largest > 0:
-        return _BLIND_GRID
-    return 2.0 ** (np.round(np.log2(largest)) + _AUTO_POWERS)
-
-
-def _shuffled_folds(n_rows: int) -> list[np.ndarray]:
-    """Ten folds in random order, each of at least two rows so that something can be compared."""
-    n_folds = max(2, min(10, n_rows // 2))
-    return [test for _, test in KFold(n_folds, shuffle=True, random_state=0).split(np.empty((n_rows, 0)))]
-
-
-def _read_alphas(alphas: Sequence[float]) -> np.ndarray:
-    grid = np.asarray(alphas, dtype=float)
-    if grid.ndim != 1 or grid.size == 0 or not np.isfinite(grid).all() or (grid <= 0).any():
-        raise ValueError(
-            f"alphas must be 'auto' or a non-empty sequence of positive numbers: found {alphas!r}."
-        )
-    return grid
-
-
-def _strongest_of_the_best(alphas: np.ndarray, scores: np.ndarray) -> int:
-    """The largest alpha among those with the best score."""
-    if np.isnan(scores).all():
-        raise ValueError(
-            "No alpha could be scored: every held-out measure is undefined. Check qid, y and cv."
-        )
-    best = np.flatnonzero(scores >= np.nanmax(scores) - 1e-12)
-    return int(best[np.argmax(alphas[best])])

@@ -1,0 +1,570 @@
+r"""The held-out object: an estimator with its data, factorised once, then asked.
+
+    f₋U(x_i) for i in U        U: the fold of row i, f₋U: the model trained without U
+
+for any folds, any alphas, pairs, preferences, measures and other targets. For the squared-loss learners everything
+follows from one factorisation; other estimators are refitted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone, is_regressor
+
+from ..comparisons import Groups, PreferenceComparisons, encode_queries
+from ..comparisons.inputs import read_alpha, read_pairs, read_per_pair
+from ..core.feature_holdout import FeatureHoldOut
+from ..core.holdout import rows_outside
+from ..kernels.functions import n_items
+from ..kernels.inputs import read_items
+from ..losses.pairs import ListedPairs
+from ..numerics.namespace import Home, as_host, is_device_array
+from ..solvers.progress import Counter
+from .alphas import BLIND_GRID, auto_grid, read_grid
+from .folds import Folds, default_cv, is_pairs, read_folds, read_preference_folds
+from .learner import PathLearner
+from .pairs import predict_pairs, rows_leaving, tally_all_pairs, untied_pairs
+from .problem import LearningProblem, has_closed_form
+from .refitting import PathProblem, RefittedProblem, refit_and_predict, with_alpha
+from .scoring import Comparable, Scoring, read_scoring, settle
+from .tally import PairTally, rounding_of, share_in_order, tally_pairs
+
+
+def read_problem(estimator: Any, X: Any, y: Any, qid: Any) -> LearningProblem | PathProblem | RefittedProblem:
+    """The data of an estimator, validated as its fit does, in the form that holds out fastest."""
+    if has_closed_form(estimator):
+        return LearningProblem.read(estimator, X, y, qid)
+    if isinstance(estimator, PathLearner) and hasattr(estimator, "alpha"):
+        return PathProblem(estimator, X, y, qid)
+    return RefittedProblem(estimator, X, y, qid)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a search chooses by.
+
+    Attributes
+    ----------
+    alphas, scores : ndarray of shape (a,)
+    predictions : ndarray of shape (a, m) or (a, m, v), or None
+        One for each row, as `HeldOut.predict` gives them; None for pairs.
+    folds : Folds or None
+    by_fold : list of ndarray of shape (a, n_test, v), or None
+        The predictions that were scored, for the test rows of each fold.
+    """
+
+    alphas: Any
+    scores: np.ndarray
+    predictions: Any = None
+    folds: Folds | None = None
+    by_fold: list[np.ndarray] | None = None
+
+
+class HeldOut:
+    """Held-out predictions of an estimator: factorise once, then ask for any folds, alphas, pairs and measures.
+
+    Parameters
+    ----------
+    estimator : estimator
+        `RLS` and `RankRLS` by algebra; `RankSVM` along a path of alphas, and anything else, by refitting. Not modified.
+    X : as in the estimator's fit
+    y : array-like of shape (m,) or (m, v)
+    qid : array-like of shape (m,), optional
+        Query labels.
+    groups : array-like of shape (m,), optional
+        Labels of dependent rows (documents, patients): all rows that share a group with a test row leave the training
+        with it.
+    verbose : int, default=0
+        Count the folds on standard error.
+
+    Attributes
+    ----------
+    n_rows : int
+    problem : object
+        The validated data with what has been factorised so far.
+
+    Notes
+    -----
+    The factorisation is made when something is first asked for. One alpha takes a Cholesky factorisation; several take
+    one that serves all alphas, which is used from then on. Predictions are identical to refitting.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from preflearn import RankRLS
+    >>> from preflearn.model_selection import HeldOut
+    >>> rng = np.random.default_rng(0)
+    >>> X, qid = rng.normal(size=(60, 3)), np.repeat(np.arange(6), 10)
+    >>> y = X @ [1.0, -2.0, 0.5] + 0.1 * rng.normal(size=60)
+    >>> held_out = HeldOut(RankRLS(kernel="rbf"), X, y, qid=qid)
+    >>> held_out
+    HeldOut(RankRLS(kernel='rbf'), 60 rows in 6 queries, not factorised yet)
+    >>> held_out.predict("leave-query-out", [0.1, 1.0, 10.0]).shape
+    (3, 60)
+    >>> held_out.score("kendall_tau", cv=3, alphas=[0.1, 1.0]).round(1)
+    array([0.9, 0.9])
+    """
+
+    def __init__(self, estimator, X, y, *, qid=None, groups=None, verbose=0):
+        self.estimator = estimator
+        self.problem = read_problem(estimator, X, y, qid)
+        self.verbose = verbose
+        self._X, self._qid, self._groups = X, qid, groups
+
+    @property
+    def n_rows(self) -> int:
+        return self.problem.n_rows
+
+    def __repr__(self) -> str:
+        n_queries = 1 if self._qid is None else encode_queries(self._qid, self.n_rows).n_groups
+        rows = f"{self.n_rows} rows" + (f" in {n_queries} queries" if n_queries > 1 else "")
+        how = "refitted for each fold"
+        if isinstance(self.problem, LearningProblem):
+            how = "factorised" if self.problem.is_factorised else "not factorised yet"
+        return f"HeldOut({self.estimator!r}, {rows}, {how})"
+
+    @classmethod
+    def of_pairs(cls, estimator, X, pairs, *, magnitude=None, weight=None, groups=None, verbose=0):
+        """Held-out preferences of an estimator with ``fit_pairs``.
+
+        Parameters
+        ----------
+        estimator : RankRLS, RankSVM or any estimator with fit_pairs
+        X, pairs, magnitude, weight : as in fit_pairs
+        groups : array-like of shape (l,), optional
+            Label of each preference (a judge, a session): all preferences of a group leave together.
+        verbose : int, default=0
+
+        Returns
+        -------
+        HeldOutPreferences
+
+        Examples
+        --------
+        >>> from preflearn import RankRLS
+        >>> from preflearn.model_selection import HeldOut
+        >>> pairs = [[1, 0], [2, 1], [3, 2]]
+        >>> held_out = HeldOut.of_pairs(RankRLS(), [[0.0], [1.0], [2.0], [3.0]], pairs)
+        >>> held_out.score(alphas=[0.1, 1.0])
+        array([1., 1.])
+        """
+        return HeldOutPreferences(
+            estimator, X, pairs, magnitude=magnitude, weight=weight, groups=groups, verbose=verbose
+        )
+
+    def predict(self, cv=None, alphas=None):
+        """For each row the prediction of the model trained without its fold, at every alpha.
+
+        Parameters
+        ----------
+        cv : str, int, splitter, iterable or None, default=None
+            As in `cross_val_predict`. None is leave-query-out with qid, leave-group-out with groups, else ten folds,
+            or leave-one-out for a regressor.
+        alphas : None, "auto", float or sequence of float
+            None is the alpha of the estimator.
+
+        Returns
+        -------
+        ndarray of shape (n_alphas, m), or (n_alphas, m, v) for v outputs
+            The mean where a row is in several folds, NaN where it is in none.
+        """
+        folds = self._folds(cv)
+        return self._collected(folds, self._predictions(folds, self.alphas(alphas)))
+
+    def score(self, scoring=None, cv=None, alphas=None):
+        """The score of the held-out predictions at every alpha; greater is better.
+
+        Parameters
+        ----------
+        scoring : str, scorer, callable or None, default=None
+            As in `RankRLSCV`; None is the concordance, or R² for a regressor.
+        cv : as in predict, or "leave-pair-out"
+            The share of pairs ordered as y is, each by a model trained without its two rows.
+        alphas : as in predict
+
+        Returns
+        -------
+        ndarray of shape (n_alphas,)
+        """
+        return self.evaluate(scoring, cv, alphas).scores
+
+    def evaluate(self, scoring=None, cv=None, alphas=None) -> Evaluation:
+        """Scores and predictions from one pass over the folds.
+
+        Parameters
+        ----------
+        scoring, cv, alphas : as in score
+
+        Returns
+        -------
+        Evaluation
+        """
+        if is_pairs(cv):
+            return self._evaluate_pairs(scoring, alphas)
+        measure = self._scoring(scoring)
+        folds = self._folds(cv)
+        queries: Groups = encode_queries(self._qid, self.n_rows)
+        comparable = Comparable.of(measure, folds, queries, pooled=is_regressor(self.estimator))
+        grid = self.alphas(alphas)
+        predictions = self._predictions(folds, grid)
+        y = self.problem.scores
+        settled = predictions if self.problem.exact_ties else [settle(one, y) for one in predictions]
+        scores = comparable.score(measure, y, settled)
+        return Evaluation(grid, scores, self._collected(folds, predictions), folds, settled)
+
+    def pairs(self, alphas=None, *, pairs=None):
+        """Predictions for both rows of each pair by the model trained without the two, at every alpha.
+
+        Parameters
+        ----------
+        alphas : as in predict
+        pairs : int array of shape (p, 2), optional
+            All pairs i < j with different y by default.
+
+        Returns
+        -------
+        pairs : ndarray of shape (p, 2)
+        predictions : ndarray of shape (n_alphas, p, 2)
+
+        Notes
+        -----
+        All pairs cost O(m²) for an alpha, besides one factorisation for all of them and, with the full kernel, a
+        product of an m × m matrix with itself for each.
+        """
+        y = self._one_score()
+        alphas = self.alphas(alphas)
+        pairs = untied_pairs(y) if pairs is None else read_pairs(as_host(pairs), self.n_rows)
+        if isinstance(self.problem, LearningProblem):
+            found = predict_pairs(self.problem, pairs, alphas, self._groups, self.verbose)
+            home = Home.of(self.problem.X) if is_device_array(self.problem.X) else None
+            return pairs if home is None else home.put_as_is(pairs), self.problem.at_home(found)
+        return pairs, self._refitted_pairs(pairs, alphas)
+
+    def tally(self, alphas=None) -> list[PairTally]:
+        """For each alpha all pairs with different y, and how many are ordered as y is, without an array of pairs.
+
+        Parameters
+        ----------
+        alphas : as in predict
+
+        Returns
+        -------
+        list of PairTally
+        """
+        y = self._one_score()
+        alphas = self.alphas(alphas)
+        if isinstance(self.problem, LearningProblem):
+            return tally_all_pairs(self.problem, alphas, self._groups, self.verbose)
+        pairs, found = self.pairs(alphas)
+        return [tally_pairs(y, pairs, f) for f in found]
+
+    def with_targets(self, y):
+        """The same rows with other targets; the factorisation is used again where it does not depend on them.
+
+        Parameters
+        ----------
+        y : array-like of shape (m,) or (m, v)
+
+        Returns
+        -------
+        HeldOut
+        """
+        other = copy(self)
+        other.problem = self.problem.with_targets(y)
+        return other
+
+    def alphas(self, alphas="auto") -> Any:
+        """The grid that ``alphas`` stands for.
+
+        Parameters
+        ----------
+        alphas : None, "auto", float or sequence of float
+            None is the alpha of the estimator; "auto" places a grid by the data.
+
+        Returns
+        -------
+        ndarray of shape (n_alphas,), or [None] for an estimator without alpha
+        """
+        if alphas is None:
+            return [self.problem.own_alpha()]
+        if isinstance(self.problem, RefittedProblem):
+            with_alpha(self.estimator, 1.0)  # refuses an estimator that has none
+        return read_grid(alphas, self.problem.automatic_alphas)
+
+    # What the questions share
+
+    def _folds(self, cv: Any) -> Folds:
+        if cv is None:
+            cv = default_cv(
+                self.n_rows, qid=self._qid, groups=self._groups, regression=is_regressor(self.estimator)
+            )
+        y = None
+        if hasattr(cv, "split"):
+            y = self.problem.scores[:, 0] if self.problem.single else self.problem.scores
+        return read_folds(cv, self._X, y, self.n_rows, qid=self._qid, groups=self._groups)
+
+    def _predictions(self, folds: Folds, alphas: Sequence[float]) -> list[np.ndarray]:
+        counter = Counter("HeldOut", len(folds.tests), "folds", self.verbose)
+        return self.problem.predict_folds(folds, alphas, counter)  # type: ignore[arg-type]
+
+    def _collected(self, folds: Folds, predictions: list[np.ndarray]) -> Any:
+        out = folds.collect(predictions, self.n_rows)
+        return self.problem.at_home(out[:, :, 0] if self.problem.single else out)
+
+    def _evaluate_pairs(self, scoring: Any, alphas: Any) -> Evaluation:
+        """The leave-pair-out concordance of each alpha."""
+        if self._qid is not None and encode_queries(self._qid, self.n_rows).n_groups > 1:
+            raise ValueError(
+                "cv='leave-pair-out' is for a global ranking: with qid use cv='leave-query-out'."
+            )
+        off = read_pair_scoring(scoring)
+        grid = self.alphas(alphas)
+        return Evaluation(grid, np.array([tally.share for tally in self.tally(grid)]) - off)
+
+    def fold_scores(self, found: Evaluation, scoring=None):
+        """The score of each fold by itself.
+
+        Parameters
+        ----------
+        found : Evaluation
+            Of this object, over folds.
+        scoring : as in score
+
+        Returns
+        -------
+        ndarray of shape (n_alphas, n_folds)
+            NaN where it is not defined, as a concordance of tied rows.
+        """
+        assert found.folds is not None and found.by_fold is not None
+        measure = self._scoring(scoring)
+        queries: Groups = encode_queries(self._qid, self.n_rows)
+        values = np.full((len(found.alphas), len(found.by_fold)), np.nan)
+        for number, (test, predictions) in enumerate(zip(found.folds.tests, found.by_fold, strict=True)):
+            within = encode_queries(queries.codes[test], test.shape[0])
+            for k, f in enumerate(predictions):
+                with contextlib.suppress(ValueError):
+                    values[k, number] = measure.measure(self.problem.scores[test], f, within)
+        return values
+
+    def _scoring(self, scoring: Any) -> Scoring:
+        return read_scoring(scoring, "r2" if is_regressor(self.estimator) else "concordance")
+
+    def _one_score(self) -> np.ndarray:
+        scores = self.problem.scores
+        if scores.shape[1] != 1:
+            raise ValueError(
+                f"Pairs are held out by one score per row: found y with {scores.shape[1]} columns."
+            )
+        if not np.isfinite(scores).all():
+            raise ValueError("y contains NaN or infinity.")
+        if self.n_rows < 4:
+            raise ValueError(
+                f"leave_pair_out needs at least four rows, two to hold out and two to train on: found {self.n_rows}."
+            )
+        return scores[:, 0]
+
+    def _refitted_pairs(self, pairs: np.ndarray, alphas: Sequence[Any]) -> np.ndarray:
+        counter = Counter("leave_pair_out", pairs.shape[0], "pairs", self.verbose)
+        leaving = rows_leaving(pairs, self.n_rows, self._groups)
+        models = [with_alpha(self.estimator, alpha) for alpha in alphas]
+        y = self.problem.scores[:, 0]
+        out = np.empty((len(alphas), pairs.shape[0], 2))
+        for k, (pair, left) in enumerate(zip(pairs, leaving, strict=True)):
+            rest = rows_outside(self.n_rows, left)
+            for a, model in enumerate(models):
+                out[a, k] = refit_and_predict(model, self._X, y, None, rest, pair)
+            counter(k + 1)
+        return out
+
+
+def read_pair_scoring(scoring: Any) -> float:
+    """What is taken off the share of pairs in the right order: 0 for the concordance, 1 for the negated error."""
+    found = read_scoring(scoring).scorer
+    name = None if found is None else found.metric_name
+    if name in ("concordance", "auc"):
+        return 0.0
+    if name == "disagreement_error":
+        return 1.0
+    raise ValueError(
+        f"Held-out pairs are scored by the share in the right order, and scoring={scoring!r} is another measure: leave "
+        "scoring out, or use 'concordance', 'auc' or 'neg_disagreement_error'."
+    )
+
+
+class HeldOutPreferences:
+    """Held-out preferences of an estimator: factorise once, then ask for any sets of preferences and alphas.
+
+    Made by `HeldOut.of_pairs`, which see for the parameters.
+
+    Attributes
+    ----------
+    n_pairs : int
+
+    Notes
+    -----
+    Rows and basis vectors stay in the training; only preferences leave. `RankRLS` by algebra, O(n k²) for a set of k
+    preferences and n features or basis vectors; `RankSVM` along a path of alphas; others by refitting.
+    """
+
+    def __init__(self, estimator, X, pairs, *, magnitude=None, weight=None, groups=None, verbose=0):
+        if not hasattr(estimator, "fit_pairs"):
+            raise TypeError(
+                f"Preferences are held out of an estimator with fit_pairs: found {type(estimator).__name__}."
+            )
+        self.estimator, self.verbose = estimator, verbose
+        self.pairs = read_pairs(as_host(pairs), n_items(X))
+        self.n_pairs = self.pairs.shape[0]
+        self._magnitude = read_per_pair(magnitude, self.n_pairs, "magnitude")
+        self._weight = read_per_pair(weight, self.n_pairs, "weight", positive=True)
+        self._X, self._groups = X, groups
+        self._problem: LearningProblem | None = None
+        if has_closed_form(estimator):
+            estimator._refuse_score_options()
+            self._problem = LearningProblem.read(estimator, X, np.zeros(n_items(X)), None)
+
+    def __repr__(self) -> str:
+        return f"HeldOutPreferences({self.estimator!r}, {self.n_pairs} preferences)"
+
+    def preferences(self, cv=None, alphas=None):
+        """For each preference the predicted difference by the model trained without its set, at every alpha.
+
+        Parameters
+        ----------
+        cv : "leave-preference-out", "leave-group-out", int, splitter, iterable or None, default=None
+            Sets of preferences that leave together. None is each by itself, or each group.
+        alphas : None, "auto", float or sequence of float
+            None is the alpha of the estimator.
+
+        Returns
+        -------
+        ndarray of shape (n_alphas, l)
+            f(better) - f(worse): positive when the held-out preference is predicted rightly. The mean where a
+            preference is in several sets, NaN where it is in none.
+        """
+        folds = read_preference_folds(cv, self.n_pairs, groups=self._groups)
+        grid = self.alphas(alphas)
+        return folds.collect(self._predictions(folds, grid), self.n_pairs)[:, :, 0]
+
+    def score(self, scoring=None, cv=None, alphas=None):
+        """The share of held-out preferences in the right order at every alpha, ties counting half.
+
+        Parameters
+        ----------
+        scoring : str, scorer, callable or None, default=None
+            The concordance, or its negated error; a regression measure or a function compares the predicted
+            differences with the magnitudes (1 by default).
+        cv, alphas : as in preferences
+
+        Returns
+        -------
+        ndarray of shape (n_alphas,)
+        """
+        return self.evaluate(scoring, cv, alphas).scores
+
+    def evaluate(self, scoring=None, cv=None, alphas=None) -> Evaluation:
+        """Scores and predicted differences from one pass over the sets.
+
+        Parameters
+        ----------
+        scoring, cv, alphas : as in score
+
+        Returns
+        -------
+        Evaluation
+        """
+        measure = read_scoring(scoring)
+        off = read_pair_scoring(scoring) if measure.compares_rows else None
+        folds = read_preference_folds(cv, self.n_pairs, groups=self._groups)
+        grid = self.alphas(alphas)
+        by_fold = self._predictions(folds, grid)
+        truth = np.ones(self.n_pairs) if self._magnitude is None else self._magnitude
+        held_out = np.concatenate(folds.tests)
+        values = np.concatenate(by_fold, axis=1)[:, :, 0]
+        if off is None:
+            one_set = np.zeros(held_out.shape[0], dtype=np.int64)
+            scores = np.array([measure(truth[held_out, None], f[:, None], one_set) for f in values])
+        else:
+            tolerance = 0.0 if self._problem is None else rounding_of(np.concatenate([truth, -truth]))
+            scores = np.array([share_in_order(f, tolerance) for f in values]) - off
+        predictions = folds.collect(by_fold, self.n_pairs)[:, :, 0]
+        return Evaluation(grid, scores, predictions, folds, by_fold)
+
+    def alphas(self, alphas="auto") -> Any:
+        """The grid that ``alphas`` stands for, as in `HeldOut.alphas`."""
+        if alphas is None:
+            own = getattr(self.estimator, "alpha", None)
+            return [None if own is None else read_alpha(own)]
+        with_alpha(self.estimator, 1.0)  # refuses an estimator that has none
+        return read_grid(alphas, self._automatic_alphas)
+
+    def _automatic_alphas(self) -> np.ndarray:
+        if isinstance(self.estimator, PathLearner):
+            model, representation = self._represented
+            return model._automatic_alphas(representation, [self._listed(slice(None))])
+        return BLIND_GRID if self._routine is None else auto_grid(self._routine.largest_eigenvalue)
+
+    @cached_property
+    def _routine(self) -> FeatureHoldOut | None:
+        """What takes preferences out by algebra; None where the estimator has to be refitted."""
+        if self._problem is None:
+            return None
+        task = PreferenceComparisons(self._problem.n_rows, self.pairs, self._magnitude, self._weight)
+        routine = self._problem.hold_out(task, many_alphas=False)
+        return routine if isinstance(routine, FeatureHoldOut) else None
+
+    @cached_property
+    def _represented(self) -> tuple[Any, Any]:
+        """A learner along a path, and the features of all rows, which stay whatever preferences leave."""
+        model = clone(self.estimator)
+        model._read_options()
+        kernel = model._read_kernel()
+        return model, model._represent(read_items(model, self._X, kernel, reset=True), kernel)
+
+    def _listed(self, which: Any) -> ListedPairs:
+        weight = None if self._weight is None else self._weight[which]
+        return ListedPairs(n_items(self._X), self.pairs[which], weight)
+
+    def _predictions(self, folds: Folds, alphas: Sequence[Any]) -> list[np.ndarray]:
+        """The predicted differences of each set, shape (n_alphas, n_set, 1)."""
+        counter = Counter("HeldOut", len(folds.tests), "training sets", self.verbose)
+        if self._routine is not None:
+            found = self._routine.predict_without_preferences(folds.leaving, alphas, on_fold=counter)
+        else:
+            found = self._refitted(folds, alphas, counter)
+        return folds.of_tests([one[:, :, None] for one in found], self.n_pairs)
+
+    def _refitted(self, folds: Folds, alphas: Sequence[Any], counter: Counter) -> list[np.ndarray]:
+        along_path = isinstance(self.estimator, PathLearner)
+        if along_path and self._magnitude is not None:
+            raise ValueError(
+                f"{type(self.estimator).__name__}.fit_pairs takes no magnitude: leave it out, or use RankRLS."
+            )
+        predict = self._along_path if along_path else self._one_by_one
+        found = []
+        for number, left in enumerate(folds.leaving):
+            f = predict(rows_outside(self.n_pairs, left), alphas)
+            found.append(f[:, self.pairs[left, 0]] - f[:, self.pairs[left, 1]])
+            counter(number + 1)
+        return found
+
+    def _along_path(self, rest: np.ndarray, alphas: Sequence[Any]) -> np.ndarray:
+        model, representation = self._represented
+        return model._function_path(representation, self._listed(rest), np.asarray(alphas, dtype=float))
+
+    def _one_by_one(self, rest: np.ndarray, alphas: Sequence[Any]) -> np.ndarray:
+        extra = {
+            name: values[rest]
+            for name, values in (("magnitude", self._magnitude), ("weight", self._weight))
+            if values is not None
+        }
+        models = [clone(with_alpha(self.estimator, alpha)) for alpha in alphas]
+        return np.stack(
+            [model.fit_pairs(self._X, self.pairs[rest], **extra).predict(self._X) for model in models]
+        )

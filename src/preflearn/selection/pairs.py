@@ -1,0 +1,179 @@
+"""Every pair of rows held out by itself, for several alphas from one factorisation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..comparisons import Comparisons, encode_queries
+from ..core.dual_holdout import DualHoldOut
+from ..core.feature_holdout import FeatureHoldOut
+from ..core.holdout import HoldOut, intercept_of_rest
+from ..core.pair_holdout import (
+    PairSystem,
+    dual_pair_system,
+    feature_pair_system,
+    has_pair_form,
+    path_pair_system,
+    reduced_pair_predictions,
+)
+from ..numerics.memory import require_memory
+from ..numerics.namespace import is_device_array
+from ..solvers.progress import Counter
+from .problem import LearningProblem
+from .tally import PairTally, rounding_of, tally_pairs
+
+
+def predict_pairs(
+    problem: LearningProblem, pairs: np.ndarray, alphas: Sequence[float], groups: Any = None, verbose: int = 0
+) -> np.ndarray:
+    """Predictions for both rows of each pair by the model trained without the two, shape (n_alphas, p, 2).
+
+    Parameters
+    ----------
+    problem : LearningProblem
+        Of one output; rows are one global ranking, or a regression.
+    pairs : int array of shape (p, 2)
+    alphas : sequence of float
+    groups : array-like of shape (m,), optional
+        All rows that share a group with one of the two leave the training with them.
+    verbose : int, default=0
+        Count the training sets where they are held out one by one.
+    """
+    return np.stack(list(_predictions(problem, pairs, alphas, groups, verbose)))
+
+
+def tally_all_pairs(
+    problem: LearningProblem, alphas: Sequence[float], groups: Any = None, verbose: int = 0
+) -> list[PairTally]:
+    """For each alpha the held-out pairs of rows with different y, and how many are ordered as y is."""
+    y = problem.scores[:, 0]
+    systems = None if groups is not None else _closed_forms(problem, alphas)
+    if systems is not None:
+        return [_tally(system.counts(y, rounding_of(y))) for system in systems]
+    pairs = untied_pairs(y)
+    found = _predictions(problem, pairs, alphas, groups, verbose)
+    return [tally_pairs(y, pairs, f, tolerance=rounding_of(y)) for f in found]
+
+
+def untied_pairs(y: np.ndarray) -> np.ndarray:
+    """All pairs i < j of rows with different y, shape (p, 2)."""
+    i, j = np.nonzero(np.triu(y[:, None] != y[None, :], 1))
+    if i.size == 0:
+        raise ValueError("All y are equal: there is no pair with different scores to hold out.")
+    return np.stack([i, j], axis=1)
+
+
+def rows_leaving(pairs: np.ndarray, n_rows: int, groups: Any) -> list[np.ndarray]:
+    """The rows that leave with each pair, ascending."""
+    if groups is None:
+        return list(np.sort(pairs, axis=1))
+    owners = encode_queries(groups, n_rows)
+    sets = []
+    for pair in pairs:
+        sets.append(np.flatnonzero(np.isin(owners.codes, owners.codes[pair])))
+        if sets[-1].shape[0] >= n_rows - 1:
+            raise ValueError(
+                f"The groups of the pair {pair.tolist()} hold all rows but one: nothing is left to train on."
+            )
+    return sets
+
+
+def _predictions(
+    problem: LearningProblem, pairs: np.ndarray, alphas: Sequence[float], groups: Any, verbose: int
+) -> Iterator[np.ndarray]:
+    """The predictions at each alpha, shape (p, 2)."""
+    if groups is None:
+        systems = _closed_forms(problem, alphas)
+        if systems is not None:
+            for system in systems:
+                yield _with_intercept(problem, pairs, system.predictions(pairs))
+            return
+        task, source = _routine(problem, many_alphas=False)
+        if has_pair_form(task) and isinstance(source, FeatureHoldOut) and source.basis_leaves:
+            for alpha in alphas:
+                yield _with_intercept(problem, pairs, reduced_pair_predictions(source, pairs, alpha))
+            return
+    yield from _hold_out_each(problem, pairs, alphas, groups, verbose)
+
+
+def _routine(problem: LearningProblem, *, many_alphas: bool) -> tuple[Comparisons, HoldOut | None]:
+    (found,) = problem.routines(many_alphas=many_alphas)
+    return found
+
+
+def _closed_forms(problem: LearningProblem, alphas: Sequence[float]) -> Iterator[PairSystem] | None:
+    """The closed form of all pairs at each alpha, or None when basis vectors may have to leave with them."""
+    if problem.feature_map() is not None:
+        return None
+    (task,) = problem.tasks()
+    if not has_pair_form(task):
+        return None
+    if is_device_array(problem.X):
+        return _on_device(problem, task, alphas)
+    if not _has_features(problem) and len(alphas) == 1 and not problem.has_path:
+        return iter([dual_pair_system(problem.kernel_matrix(), task, alphas[0])])
+    if not _has_features(problem):
+        require_memory(
+            int(3.25 * 8 * problem.n_rows**2), f"leave-pair-out with the full kernel of {problem.n_rows} rows"
+        )
+    _, source = _routine(problem, many_alphas=not _has_features(problem))
+    if isinstance(source, DualHoldOut):
+        return (path_pair_system(source, alpha) for alpha in alphas)
+    if isinstance(source, FeatureHoldOut):
+        return (feature_pair_system(source, alpha) for alpha in alphas)
+    return None
+
+
+def _on_device(problem: LearningProblem, task: Comparisons, alphas: Sequence[float]) -> Iterator[Any]:
+    from ..arrays.pairs import dual_device_pairs, feature_device_pairs
+
+    if not _has_features(problem):
+        return (dual_device_pairs(problem.X, problem.kernel, task, alpha) for alpha in alphas)
+    _, source = _routine(problem, many_alphas=False)
+    return (feature_device_pairs(source, alpha) for alpha in alphas)  # type: ignore[arg-type]
+
+
+def _has_features(problem: LearningProblem) -> bool:
+    """The linear kernel with fewer features than rows; conjugate gradients are refitted."""
+    if not problem.kernel.is_linear:
+        return False
+    return problem.estimator.solver == "cg" or problem.X.shape[1] <= problem.n_rows
+
+
+def _with_intercept(problem: LearningProblem, pairs: np.ndarray, found: np.ndarray) -> np.ndarray:
+    f = found[:, :2]
+    if not problem.intercept:
+        return f
+    y = problem.scores[:, 0]
+    return f + intercept_of_rest(y, y[pairs].sum(axis=1), found[:, 2], f.sum(axis=1), 2)[:, None]
+
+
+def _tally(counts: np.ndarray) -> PairTally:
+    """Of right, tied and all pairs with lower y, and the same with higher y."""
+    return PairTally(
+        counts[:, 0] + counts[:, 3] + 0.5 * (counts[:, 1] + counts[:, 4]),
+        (counts[:, 2] + counts[:, 5]) * 1.0,
+    )
+
+
+def _hold_out_each(
+    problem: LearningProblem, pairs: np.ndarray, alphas: Sequence[float], groups: Any, verbose: int
+) -> np.ndarray:
+    """Pair by pair through the general hold-out; pairs of the same two groups share a training set."""
+    leaving = rows_leaving(pairs, problem.n_rows, groups)
+    distinct: dict[bytes, int] = {}
+    which = np.array([distinct.setdefault(left.tobytes(), len(distinct)) for left in leaving])
+    folds = [np.frombuffer(key, dtype=np.int64) for key in distinct]
+    task, routine = _routine(problem, many_alphas=len(alphas) > 1)
+    counter = Counter("leave_pair_out", len(folds), "training sets", verbose)
+    predictions = problem.predict_task(task, routine, folds, alphas, counter)
+    out = np.empty((len(alphas), pairs.shape[0], 2))
+    place = np.empty(problem.n_rows, dtype=np.int64)
+    for number, fold in enumerate(folds):
+        mine = np.flatnonzero(which == number)
+        place[fold] = np.arange(fold.shape[0])
+        out[:, mine] = predictions[number][:, :, 0][:, place[pairs[mine]]]
+    return out

@@ -1,0 +1,346 @@
+"""A squared-loss learner with its validated data, held out by algebra, or by refitting where only that is exact."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from copy import copy
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import clone
+
+from ..comparisons import Comparisons, encode_queries
+from ..comparisons.inputs import read_alpha, read_scores
+from ..core.basis_holdout import FEW_FOLDS, BasisHoldOut
+from ..core.dual_holdout import DualHoldOut
+from ..core.feature_holdout import FeatureHoldOut
+from ..core.holdout import HoldOut, rows_outside
+from ..core.leaving import LOST_IN_ROUNDING
+from ..core.problem import primal_problem
+from ..kernels.functions import Kernel, n_items, take_items
+from ..kernels.inputs import read_items
+from ..kernels.maps import NystromMap
+from ..numerics.linalg import factor_kernel
+from ..numerics.memory import require_memory
+from ..numerics.namespace import Home, as_host, is_device_array
+from ..solvers.choice import choose_solver
+from .alphas import BLIND_GRID, auto_grid
+from .folds import Folds
+from .learner import SquaredLossLearner
+
+# A task with the routine that holds its rows out, or None where only refitting is exact.
+Routine = tuple[Comparisons, HoldOut | None]
+
+
+def has_closed_form(estimator: Any) -> bool:
+    """Whether rows can be held out by algebra; a search chooses its alpha anew without them, so it is refitted."""
+    return isinstance(estimator, SquaredLossLearner) and hasattr(estimator, "alpha")
+
+
+@lru_cache
+def _takes_qid(fit: Any) -> bool:
+    """Whether fit has an argument qid (asked once: reading a signature takes a while)."""
+    return "qid" in inspect.signature(fit).parameters
+
+
+class LearningProblem:
+    """A squared-loss estimator with its validated data: what hold-out, leave-pair-out and searches start from.
+
+    Attributes
+    ----------
+    estimator : SquaredLossLearner
+        A clone that holds ``n_features_in_`` and the like.
+    X : validated items
+    scores : ndarray of shape (m, v)
+    single : bool
+    queries : Groups
+    kernel : Kernel
+
+    Notes
+    -----
+    What is factorised is kept: one factorisation serves all folds, and one that was made for a path of alphas serves
+    every alpha.
+    """
+
+    exact_ties = False
+
+    def __init__(self, estimator, X, scores, single, queries, kernel: Kernel):
+        self.estimator, self.X, self.scores, self.single = estimator, X, scores, single
+        self.queries, self.kernel = queries, kernel
+        self._kept: dict[str, list[Routine]] = {}
+
+    @classmethod
+    def read(cls, estimator: Any, X: Any, y: Any, qid: Any) -> LearningProblem:
+        """Validate once, as fit does."""
+        model = clone(estimator)
+        kernel = model._read_kernel()
+        X = read_items(model, X, kernel, reset=True)
+        scores, single = read_scores(y, n_items(X), estimator=model)
+        if qid is not None and not _takes_qid(type(model).fit):
+            qid = None  # a regressor is held out by query but does not compare inside queries
+        return cls(model, X, scores, single, encode_queries(qid, n_items(X)), kernel)
+
+    @property
+    def n_rows(self) -> int:
+        return self.scores.shape[0]
+
+    def at_home(self, values: np.ndarray) -> Any:
+        """Results for the caller: on the device of X where X is on one."""
+        return Home.of(self.X).put(values) if is_device_array(self.X) else values
+
+    @property
+    def intercept(self) -> bool:
+        return bool(getattr(self.estimator, "fit_intercept", False))
+
+    def tasks(self) -> list[Comparisons]:
+        return self.estimator._compare(self.scores, self.queries)
+
+    def own_alpha(self) -> float:
+        return read_alpha(self.estimator.alpha)
+
+    def automatic_alphas(self) -> np.ndarray:
+        """Placed by the spectrum; where only refitting is possible that is not known."""
+        routines = list(self.routines(many_alphas=True))
+        if any(routine is None for _, routine in routines):
+            return BLIND_GRID
+        return auto_grid(max(routine.largest_eigenvalue for _, routine in routines if routine is not None))
+
+    def with_targets(self, y: Any) -> LearningProblem:
+        """The same rows with other scores; what was factorised serves them where it does not depend on the scores."""
+        other = copy(self)
+        other.scores, other.single = read_scores(y, self.n_rows, estimator=self.estimator)
+        other._kept = {}
+        if self.estimator._comparisons_depend_on_scores():
+            return other
+        (task,) = other.tasks()
+        for kind, [(_, routine)] in self._kept.items():
+            moved = None if routine is None else routine.with_targets(task)
+            if moved is not None:
+                other._kept[kind] = [(task, moved)]
+        return other
+
+    @property
+    def is_factorised(self) -> bool:
+        """Whether anything has been factorised."""
+        return bool(self._kept)
+
+    @property
+    def has_path(self) -> bool:
+        """Whether a factorisation for every alpha is at hand."""
+        return "path" in self._kept
+
+    def routines(self, *, many_alphas: bool, n_folds: int | None = None) -> Iterator[Routine]:
+        """Each task with its routine; one that is at hand is used again.
+
+        Where every output has comparisons of its own, only a path of alphas keeps more than one factorisation.
+        """
+        few = not many_alphas and n_folds is not None and n_folds <= FEW_FOLDS
+        kind = "path" if many_alphas or self.has_path else "few" if few else "one"
+        if kind in self._kept:
+            yield from self._kept[kind]
+            return
+        tasks = self.tasks()
+        kept: list[Routine] = []
+        for task in tasks:
+            routine = self.hold_out(task, many_alphas=many_alphas, n_folds=n_folds)
+            if kind == "path" or len(tasks) == 1:
+                kept.append((task, routine))
+            yield task, routine
+        if kept:
+            self._kept[kind] = kept
+
+    def predict_folds(self, folds: Folds, alphas: Sequence[Any], on_fold: Any = None) -> list[np.ndarray]:
+        """Predictions of the test rows of each fold, shape (n_alphas, n_test, v)."""
+        self._refuse_parts_of_weighted_queries(folds)
+        outputs = [
+            self.predict_task(task, routine, folds.leaving, alphas, on_fold)
+            for task, routine in self.routines(many_alphas=len(alphas) > 1, n_folds=len(folds.leaving))
+        ]
+        joined = outputs[0] if len(outputs) == 1 else [np.concatenate(one, axis=2) for one in zip(*outputs)]
+        return folds.of_tests(joined, self.n_rows)
+
+    def predict_task(
+        self, task: Comparisons, routine: HoldOut | None, folds, alphas, on_fold=None
+    ) -> list[np.ndarray]:
+        """Predictions of each fold by algebra, or by refitting where only that is exact."""
+        if routine is None:
+            return self._refit(folds, alphas, task, on_fold)
+        if not self._basis_must_be_refitted():
+            return routine.predict(folds, alphas, on_fold=on_fold)
+        feature_map = self.feature_map()
+        assert feature_map is not None
+        touched = [bool(np.isin(fold, feature_map.basis_indices_).any()) for fold in folds]
+        plain = [fold for fold, touches in zip(folds, touched, strict=True) if not touches]
+        easy = iter(routine.predict(plain, alphas) if plain else [])
+        predictions = []
+        for number, (fold, touches) in enumerate(zip(folds, touched, strict=True)):
+            predictions.append(self._refit([fold], alphas, task)[0] if touches else next(easy))
+            if on_fold is not None:
+                on_fold(number + 1)
+        return predictions
+
+    def _basis_must_be_refitted(self) -> bool:
+        """Whether K_RR is so near to singular that what leaves with a basis vector is lost in rounding.
+
+        With linearly dependent basis vectors another one may even span what a held-out one did.
+        """
+        feature_map = self.feature_map()
+        if feature_map is None:
+            return False
+        if is_device_array(self.X):
+            return not feature_map.well_conditioned
+        factor = feature_map.factor_
+        return bool(factor.reciprocal_condition < LOST_IN_ROUNDING * np.finfo(factor.C.dtype).eps)
+
+    def _refuse_parts_of_weighted_queries(self, folds: Folds) -> None:
+        if getattr(self.estimator, "weighting", None) != "query" or self.queries.n_groups == 1:
+            return
+        for number, rows in enumerate(folds.leaving):
+            touched = np.unique(self.queries.codes[rows])
+            if int(self.queries.counts[touched].sum()) != rows.shape[0]:
+                raise ValueError(
+                    f"Fold {number} holds out part of a query under weighting='query', where every query weighs the "
+                    "same: the remaining pairs of that query would change their weight. Hold out whole queries "
+                    "together, or use weighting='pair' or 'item'."
+                )
+
+    def hold_out(self, task: Comparisons, *, many_alphas: bool, n_folds: int | None = None) -> HoldOut | None:
+        """The routine that holds out without refitting, or None where only refitting is exact.
+
+        A few folds (``n_folds``) at one alpha need no eigen decomposition.
+        """
+        feature_map = self.feature_map()
+        if is_device_array(self.X):
+            from ..arrays.holdout import device_hold_out
+
+            return device_hold_out(
+                self.X,
+                self.kernel,
+                task,
+                feature_map,
+                solver=self.estimator.solver,
+                intercept=self.intercept,
+                many_alphas=many_alphas,
+            )
+        solver = choose_solver(
+            self.estimator.solver,
+            linear=self.kernel.is_linear,
+            reduced=feature_map is not None,
+            sparse=sp.issparse(self.X),
+            n_rows=self.n_rows,
+            n_features=self.X.shape[1] if hasattr(self.X, "shape") else None,
+        )
+        if solver == "cg":
+            return None
+        if feature_map is not None:
+            few = not many_alphas and n_folds is not None and n_folds <= FEW_FOLDS
+            return self._few_folds(feature_map, task) if few else self._reduced(feature_map, task)
+        if self.kernel.is_linear and (solver == "primal" or self.X.shape[1] <= self.n_rows):
+            return FeatureHoldOut(_double(self.X), task, intercept=self.intercept)
+        # A tridiagonal form takes the memory of the kernel; a factor, or inverses for two sizes of fold, need two more.
+        n_matrices = 1.25 if many_alphas and task.has_half else 3.0
+        require_memory(
+            int(n_matrices * 8 * self.n_rows**2),
+            f"exact cross-validation with the full kernel of {self.n_rows} rows",
+        )
+        K = self.kernel_matrix()
+        if task.has_half:
+            return DualHoldOut(K, task, intercept=self.intercept, many_alphas=many_alphas)
+        return FeatureHoldOut(np.ascontiguousarray(factor_kernel(K).F), task, intercept=self.intercept)
+
+    def kernel_matrix(self) -> np.ndarray:
+        """A fresh kernel matrix in double precision."""
+        if self.kernel.is_precomputed:
+            return np.array(self.X, dtype=np.float64, order="C")
+        return self.kernel.matrix(self.X).astype(np.float64, copy=False)
+
+    def feature_map(self) -> Any:
+        """The reduced set, drawn once on all rows."""
+        if not hasattr(self, "_feature_map"):
+            self._feature_map = self.estimator._reduced_set(self.X, self.kernel)
+        return self._feature_map
+
+    def _few_folds(self, feature_map: NystromMap, task: Comparisons) -> HoldOut:
+        """The reduced set on its kernel values, where their condition leaves enough digits."""
+        if not feature_map.factor_.well_conditioned:
+            return self._reduced(feature_map, task)
+        return BasisHoldOut(
+            feature_map._kernel_block(self.X, self.kernel).astype(np.float64, copy=False),
+            feature_map.factor_,
+            feature_map.basis_indices_,
+            task,
+            intercept=self.intercept,
+            fallback=lambda comparisons: self._reduced(feature_map, comparisons),
+        )
+
+    def _reduced(self, feature_map: NystromMap, task: Comparisons) -> HoldOut:
+        leaves = not self._basis_must_be_refitted()
+        return FeatureHoldOut(
+            feature_map._features(self.X, self.kernel).astype(np.float64, copy=False),
+            task,
+            intercept=self.intercept,
+            factor=feature_map.factor_ if leaves else None,
+            basis_indices=feature_map.basis_indices_ if leaves else None,
+        )
+
+    def _refit(self, folds, alphas, task: Comparisons, on_fold=None) -> list[np.ndarray]:
+        """Train on the remaining rows, fold by fold and alpha by alpha."""
+        predictions = []
+        for number, left in enumerate(folds):
+            rest = rows_outside(self.n_rows, left)
+            if self.feature_map() is not None and len(alphas) > 1:
+                predictions.append(self._refit_path(task.take(rest), rest, left, alphas))
+            else:
+                values = [self._refit_one(task.take(rest), rest, left, alpha) for alpha in alphas]
+                predictions.append(np.stack(values))
+            if on_fold is not None:
+                on_fold(number + 1)
+        return predictions
+
+    def _refit_path(
+        self, task: Comparisons, rest: np.ndarray, left: np.ndarray, alphas: Sequence[float]
+    ) -> np.ndarray:
+        """Every alpha of a reduced set trained on the rows that stay, from one eigen decomposition."""
+        feature_map = clone(self.feature_map()).set_params(basis=self._kept_basis(rest), n_basis=None)
+        X = take_items(self.X, rest)
+        X = X[:, rest] if self.kernel.is_precomputed else X
+        features = (
+            feature_map._fit_items(X, self.kernel)._features(X, self.kernel).astype(np.float64, copy=False)
+        )
+        weights = primal_problem(features, task).spectrum().path(alphas)
+        new = take_items(self.X, left)
+        new = new[:, rest] if self.kernel.is_precomputed else new
+        f = feature_map._features(new, self.kernel) @ weights
+        if self.intercept:
+            f = f + self.scores[rest].mean(axis=0) - (features.mean(axis=0) @ weights)[:, None, :]
+        return f
+
+    def _kept_basis(self, rest: np.ndarray) -> np.ndarray:
+        """Which of the rows that stay are basis vectors."""
+        kept = np.flatnonzero(np.isin(rest, self.feature_map().basis_indices_))  # type: ignore[union-attr]
+        if kept.size == 0:
+            raise ValueError("A fold holds out every basis vector: use more basis vectors or smaller folds.")
+        return kept
+
+    def _refit_one(self, task: Comparisons, rest: np.ndarray, left: np.ndarray, alpha: float) -> np.ndarray:
+        model = clone(self.estimator)
+        X = take_items(self.X, rest)
+        if self.kernel.is_precomputed:
+            X = X[:, rest]
+        feature_map = self.feature_map()
+        if feature_map is not None:
+            model.set_params(basis=self._kept_basis(rest), n_basis=None)
+        fit = model._fit_tasks(X, self.kernel, [task], alpha, single=False)
+        new = take_items(self.X, left)
+        new = new[:, rest] if self.kernel.is_precomputed else new
+        f = as_host(model._evaluate(new, self.kernel))
+        if self.intercept:
+            f = f + self.scores[rest].mean(axis=0) - fit.mean_prediction
+        return f
+
+
+def _double(X):
+    return X.astype(np.float64) if X.dtype != np.float64 else X
