@@ -99,7 +99,7 @@ def train(
         from ..report.html import require_parts
 
         require_parts()
-    with progress(7, quiet=quiet, verbose=verbose) as tell, collected_warnings() as warned:
+    with progress(6, quiet=quiet, verbose=verbose) as tell, collected_warnings() as warned:
         tell("reading " + ", ".join(path.name for path in inputs))
         problem, memory = _read(data, preferences, reading, options)
 
@@ -223,7 +223,8 @@ def _write(
     from ..io.atomic import atomic_write
     from ..report import render_report
 
-    page = None if report is None else render_report(found).encode()
+    with collected_warnings():  # of Matplotlib, about letters that its fonts lack
+        page = None if report is None else render_report(found).encode()
     save_model(model, output, metadata=metadata)
     if report is not None and page is not None:
         with atomic_write(report) as file:

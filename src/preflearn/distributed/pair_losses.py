@@ -33,7 +33,7 @@ from ..solvers.newton import (
 )
 from ..streaming.stream import basis_map
 from .parts import Parts, in_part, require_dask, tree_reduce
-from .squared_losses import _choose_basis, read_part
+from .squared_losses import choose_shared_basis, read_part
 
 # Points whose sorted pairs a partition keeps: the line search looks at one beside the present one.
 _POINTS_KEPT = 2
@@ -248,7 +248,7 @@ def fit_pair_losses(model: Any, parts: Parts, split_every: int) -> None:
         )
     feature_map, width = None, None
     if model._wants_reduced_set():
-        basis = _choose_basis(model, parts)
+        basis = choose_shared_basis(model, parts)
         feature_map, width = basis_map(model, kernel, basis), basis.items.shape[1]
     fits, n_pairs = [], 0
     for output in range(parts.n_outputs):

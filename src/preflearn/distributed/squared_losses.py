@@ -53,7 +53,7 @@ def _sum_up(
     if reason is not None:
         raise ValueError(f"{type(model).__name__} on partitions: {reason}")
     kernel = model._read_kernel()
-    basis = _choose_basis(model, parts) if model._wants_reduced_set() else None
+    basis = choose_shared_basis(model, parts) if model._wants_reduced_set() else None
     recipe = recipe_of(
         model,
         kernel,
@@ -136,7 +136,7 @@ def _add(parts: list[tuple[Statistics, int]]) -> tuple[Statistics, int]:
 # ---------------------------------------------------------------------- reduced set
 
 
-def _choose_basis(model: Any, parts: Parts) -> Basis:
+def choose_shared_basis(model: Any, parts: Parts) -> Basis:
     """The rows that `fit` would choose, fetched from where they are."""
     dask = require_dask()
     refuse_basis(model)
