@@ -146,6 +146,10 @@ class InteractionExtractor(ClassifierMixin, BaseEstimator):
         """1 where the score is over ``threshold_``, otherwise 0."""
         return (self.decision_function(X) > self.threshold_).astype(np.int64)
 
+    def _fitted_arrays(self) -> dict[str, str]:
+        """The shapes that a loaded extractor is checked for (`preflearn.io.fitted`)."""
+        return {"coef_": "f", "classes_": "2"} if "coef_" in vars(self) else {}
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
