@@ -297,7 +297,9 @@ class _Reader:
         names = self._keys(content, place)
         for name in names:
             if not _may_have(kind, name):
-                raise ModelRefusedError(f"an attribute {name!r} that a {kind.__name__} does not have (at {place})")
+                raise ModelRefusedError(
+                    f"an attribute {name!r} that a {kind.__name__} does not have (at {place})"
+                )
         parts = [
             self.read(value, f"{place}.{name}", depth, (kind, name))
             for name, value in zip(names, content["content"].values())
@@ -345,7 +347,7 @@ def _may_have(kind: type, name: Any) -> bool:
         return name in {one.name for one in fields(kind)}
     if not isinstance(name, str) or not name.isidentifier() or name.startswith("__"):
         return False
-    of_class = inspect.getattr_static(kind, name, None)
+    of_class = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
     if callable(of_class) or hasattr(type(of_class), "__get__"):
         return False
     fitted = name.startswith("_") or name.endswith("_") or not issubclass(kind, BaseEstimator)
@@ -437,7 +439,9 @@ def _as_sparse(parts: dict[str, np.ndarray], form: str, what: str, place: str) -
 
 def _refuse_indices(indices: np.ndarray, data: np.ndarray, bound: int, place: str) -> None:
     if indices.shape != data.shape or indices.dtype.kind not in "iu":
-        raise ModelRefusedError(f"a sparse array with {indices.shape} indices of {data.shape} values (at {place})")
+        raise ModelRefusedError(
+            f"a sparse array with {indices.shape} indices of {data.shape} values (at {place})"
+        )
     if indices.size and (indices.min() < 0 or indices.max() >= bound):
         raise ModelRefusedError(f"a sparse array with indices outside of 0 to {bound - 1} (at {place})")
 

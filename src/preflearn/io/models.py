@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import IO, Any
 
 from preflearn.io.atomic import atomic_write
+from preflearn.io.data import NumberedNames
 from preflearn.io.model_archive import ModelArchive, ModelRefusedError
 from preflearn.io.options import as_paths
 
@@ -139,7 +140,7 @@ def _header(model: Any, metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     from preflearn import __version__
 
     try:
-        kept = json.loads(json.dumps(dict(metadata or {}), allow_nan=False))
+        kept = json.loads(json.dumps(dict(metadata or {}), allow_nan=False, default=_as_list))
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"metadata must be plain JSON values (texts, numbers, lists, dicts): {error}."
@@ -156,6 +157,13 @@ def _header(model: Any, metadata: Mapping[str, Any] | None) -> dict[str, Any]:
         },
         "metadata": kept,
     }
+
+
+def _as_list(value: Any) -> list[str]:
+    """Names of features that are made when they are asked for, as JSON keeps them."""
+    if not isinstance(value, NumberedNames):
+        raise TypeError(f"found a {type(value).__name__}")
+    return list(value)
 
 
 def _dump(model: Any) -> io.BytesIO:

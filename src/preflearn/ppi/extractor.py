@@ -148,7 +148,9 @@ class InteractionExtractor(ClassifierMixin, BaseEstimator):
 
     def _fitted_arrays(self) -> dict[str, str]:
         """The shapes that a loaded extractor is checked for (`preflearn.io.fitted`)."""
-        return {"coef_": "f", "classes_": "2"} if "coef_" in vars(self) else {}
+        if "coef_" not in vars(self):
+            return {}
+        return {"coef_": str(sum(one.n_features_out_ for one in self.feature_maps_)), "classes_": "2"}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
