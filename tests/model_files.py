@@ -80,8 +80,8 @@ def fitted_models() -> Zoo:
         "words": (make_pipeline(CountVectorizer(), pl.RLS()).fit(texts, y), texts[:5]),
         "categories": (make_pipeline(OneHotEncoder(drop="first"), pl.RLS()).fit(colours, y), colours[:5]),
         "columns": (
-            make_pipeline(make_column_transformer((StandardScaler(), [0, 2]), remainder="passthrough"), pl.RLS()).fit(X, y),
-            new,
+            make_pipeline(make_column_transformer((StandardScaler(), [0, 2]), remainder="passthrough"), pl.RLS())
+            .fit(X, y), new,
         ),
         "search": (
             GridSearchCV(pl.RLS(), {"alpha": [0.1, 1.0]}, scoring="neg_mean_absolute_error", cv=QueryKFold(3))
