@@ -82,7 +82,7 @@ class RankingData:
     X: Any  # dense or sparse
     y: np.ndarray | None
     qid: np.ndarray | None
-    feature_names: Sequence[str]
+    feature_names: Any  # a sequence of str: a list, or NumberedNames
     item_names: np.ndarray | None = None
     encoding: dict[str, Encoder] = field(default_factory=dict)
     source: str = ""
@@ -199,7 +199,7 @@ class PreferenceData:
     X: Any  # dense or sparse
     pairs: np.ndarray
     item_names: np.ndarray
-    feature_names: Sequence[str]
+    feature_names: Any  # a sequence of str: a list, or NumberedNames
     magnitude: np.ndarray | None = None
     weight: np.ndarray | None = None
     encoding: dict[str, Any] = field(default_factory=dict)

@@ -245,7 +245,7 @@ class _Reader:
     def _masked(self, state: dict[str, Any], place: str, depth: int) -> Plan:
         _require_name(state, place, "numpy.ma.MaskedArray", "numpy.ma.core.MaskedArray")
         parts = [self.read(state["content"][key], f"{place}.{key}", depth) for key in ("data", "mask")]
-        return Plan("", "", parts, lambda values: _as_masked(*values, place))
+        return Plan("", "", parts, lambda values: _as_masked(values[0], values[1], place))
 
     def _dtype(self, state: dict[str, Any], place: str, depth: int) -> Plan:
         _require_name(state, place, "numpy.dtype")
@@ -264,7 +264,7 @@ class _Reader:
     def _generator(self, state: dict[str, Any], place: str, depth: int) -> Plan:
         _require_name(state, place, "numpy.random._generator.Generator", "numpy.random.Generator")
         parts = [self.read(state["content"][key], place, depth) for key in ("bit_generator", "seed_seq")]
-        return Plan("", "", parts, lambda values: _as_generator(*values, place))
+        return Plan("", "", parts, lambda values: _as_generator(values[0], values[1], place))
 
     # Objects.
 
@@ -366,7 +366,7 @@ def _refuse_value(kind: type, name: str, part: Plan, place: str) -> None:
             raise ModelRefusedError(f"a scorer that calls something else than predictions (at {place})")
 
 
-def _as_object(kind: type, attributes: dict[str, Any], place: str) -> Any:
+def _as_object(kind: Any, attributes: dict[str, Any], place: str) -> Any:
     instance = kind.__new__(kind)
     if is_dataclass(kind) and set(attributes) != {one.name for one in fields(kind)}:
         raise ModelRefusedError(f"a {kind.__name__} that is not complete (at {place})")

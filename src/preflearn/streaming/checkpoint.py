@@ -6,8 +6,9 @@ A checkpoint knows the parameters and the rows it belongs to (a hash over every 
 to chunk) and is refused with others.
 
 The bytes of each array go through CRC-32, and the checksums, shapes and types through BLAKE2. CRC-32 notices any change
-within four adjacent bytes, and lets another one pass with a probability of 2^-32. It runs at seven times the speed of
-reading Parquet where BLAKE2 over all bytes would run at less than twice (``benchmarks/streaming.py``).
+within four adjacent bytes, and lets another one pass with a probability of 2^-32. On one core it hashed 3.6 GB/s, where
+BLAKE2b does 0.8, SHA-256 in hardware 1.5, and chunks are read from Parquet at 0.5 GB/s; ``benchmarks/streaming.py``
+has the cost of reading with and without it.
 """
 
 from __future__ import annotations
