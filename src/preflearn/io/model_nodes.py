@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -224,14 +225,15 @@ class _Reader:
 
     def _object_array(self, state: dict[str, Any], place: str, depth: int) -> Plan:
         _require_name(state, place, "numpy.ndarray")
-        shape = self.read(state["shape"], place, depth).build()
-        if not isinstance(shape, tuple) or not shape or not all(type(n) is int and n >= 0 for n in shape):
+        lengths = self.read(state["shape"], place, depth)
+        shape = tuple(part.value for part in lengths.parts)
+        if lengths.kind != "TupleNode" or not shape or not all(type(n) is int and n >= 0 for n in shape):
             raise ModelRefusedError(f"an array of shape {shape!r} (at {place})")
         states = state["content"]
         for _ in shape[1:]:
             states = [inner for one in states for inner in one["content"]]
         parts = self._parts(states, place, depth)
-        if len(parts) != np.prod(shape):
+        if len(parts) != math.prod(shape):
             raise ModelRefusedError(f"an array of shape {shape} with {len(parts)} values (at {place})")
         return Plan("", "", parts, lambda values: _as_objects(values, shape))
 
@@ -368,8 +370,8 @@ def _refuse_value(kind: type, name: str, part: Plan, place: str) -> None:
 
 def _as_object(kind: Any, attributes: dict[str, Any], place: str) -> Any:
     instance = kind.__new__(kind)
-    if is_dataclass(kind) and set(attributes) != {one.name for one in fields(kind)}:
-        raise ModelRefusedError(f"a {kind.__name__} that is not complete (at {place})")
+    if is_dataclass(instance) and set(attributes) != {one.name for one in fields(instance)}:
+        raise ModelRefusedError(f"a {type(instance).__name__} that is not complete (at {place})")
     restore = getattr(instance, "__setstate__", None)
     if restore is not None and attributes:
         restore(attributes)
