@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import gzip
 import re
+import tracemalloc
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import sparse as sp
+from sklearn.linear_model import Ridge
 
 import oracles
-from preflearn.io import blocks, iter_ranking, read_ranking, scan_ranking, write_ranking
+from preflearn.io import (
+    blocks,
+    iter_ranking,
+    model_info,
+    read_ranking,
+    save_model,
+    scan_ranking,
+    write_ranking,
+)
 
 
 @pytest.fixture(scope="module")
@@ -369,3 +379,38 @@ def test_missing_ranks_of_mq2007_are_refused_or_filled(real_data):
     assert found.X.shape == (14013, 21)
     assert np.isnan(found.X[0]).all()
     assert found.X[1, 0] == 107
+
+
+def test_names_of_numbered_features_take_no_memory(tmp_path):
+    """One large feature number must not cost a text for each number below it."""
+    path = tmp_path / "wide.txt"
+    path.write_text("1 qid:1 1:1 30000000:1\n0 qid:1 2:1\n")
+    read_ranking(path)  # whatever is compiled or imported on first use
+    tracemalloc.start()
+    data = read_ranking(path)
+    (chunk,) = iter_ranking(path, rows=10)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 50e6
+    for found in (data, chunk):
+        assert found.X.shape == (2, 30_000_000)
+        names = found.feature_names
+        assert (len(names), names[0], names[-1], names[1:3]) == (30_000_000, "1", "30000000", ["2", "3"])
+        assert repr(names) == "['1', '2', ..., '30000000']"
+
+
+def test_numbered_names_are_a_list_to_whoever_reads_them(tmp_path):
+    path = tmp_path / "narrow.txt"
+    path.write_text("1 qid:1 1:1 3:2\n")
+    names = read_ranking(path).feature_names
+    assert names == ["1", "2", "3"] == list(names)
+    assert names == read_ranking(path).feature_names
+    assert all(names != other for other in (["1", "2"], ["1", "2", "4"], 3))
+    assert "3" in names
+    assert names.index("2") == 1
+    assert repr(names) == "['1', '2', '3']"
+    with pytest.raises(IndexError):
+        names[3]
+    model = Ridge().fit([[0.0], [1.0]], [0.0, 1.0])
+    save_model(model, tmp_path / "model", metadata={"features": names})
+    assert model_info(tmp_path / "model")["metadata"] == {"features": ["1", "2", "3"]}

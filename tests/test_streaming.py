@@ -629,6 +629,64 @@ def test_a_checkpoint_of_other_data_is_refused(tmp_path):
     np.testing.assert_array_equal(grown.coef_, RankRLS().fit_stream(chunks).coef_)
 
 
+@pytest.mark.parametrize("row", [1, 63, 64, 65, 99, 149])
+def test_a_checkpoint_notices_any_row_of_features_that_changed(tmp_path, row):
+    X, y, qid = make_data()
+    path = finished_checkpoint(tmp_path / "c", in_chunks(X, y, qid)[:3])
+    other = X.copy()
+    other[row, 2] = np.nextafter(other[row, 2], 2)
+    with pytest.raises(CheckpointError, match="the first chunk differs|the rows before row"):
+        RankRLS().fit_stream(in_chunks(other, y, qid), checkpoint=path)
+
+
+@given(st.data())
+def test_the_digest_depends_on_every_value_and_not_on_its_layout(data):
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    m, n = data.draw(st.integers(1, 200)), data.draw(st.integers(1, 4))
+    dtype = data.draw(st.sampled_from([np.float64, np.float32, np.int32]))
+    X, y, qid = (
+        (9 * rng.normal(size=(m, n))).astype(dtype),
+        rng.normal(size=m),
+        np.sort(rng.integers(0, 9, m)),
+    )
+    digest = partial(checkpoints.extend_digest, b"before")
+    expected = digest(X, y, qid)
+    assert (
+        digest(np.asfortranarray(X), y.copy(), qid)
+        == digest(np.repeat(X, 2, axis=0)[::2], y, qid)
+        == expected
+    )
+    others = [np.array(X), np.array(y), np.array(qid)]
+    which = data.draw(st.integers(0, 2))
+    flat = others[which].reshape(-1)
+    place = data.draw(st.integers(0, flat.size - 1))
+    flat[place : place + 1].view(np.uint8)[data.draw(st.integers(0, flat.itemsize - 1))] ^= data.draw(
+        st.integers(1, 255)
+    )
+    assert digest(*others) != expected
+    assert checkpoints.extend_digest(b"other", X, y, qid) != expected
+    if m > 1 and (X[0] != X[-1]).any():
+        assert digest(X[::-1], y, qid) != expected
+
+
+def test_the_digest_of_sparse_rows_and_of_objects_depends_on_each():
+    X, y, qid = make_data(m=100)
+    thin = sp.csr_array(np.where(X > 0.5, X, 0))
+    expected = checkpoints.extend_digest(b"", thin, y, qid)
+    for name in ("data", "indices", "indptr"):
+        other = thin.copy()
+        getattr(other, name)[7] += 1
+        assert checkpoints.extend_digest(b"", other, y, qid) != expected, name
+    words = [f"word {k}" for k in range(100)]
+    items = [("a", k, X[k]) for k in range(100)]
+    for objects in (words, items):
+        expected = checkpoints.extend_digest(b"", objects, y, qid)
+        assert checkpoints.extend_digest(b"", list(objects), y, qid) == expected
+        assert checkpoints.extend_digest(b"", [*objects[:70], objects[0], *objects[71:]], y, qid) != expected
+    with pytest.raises(ValueError, match="A checkpoint must know its rows again"):
+        checkpoints.extend_digest(b"", [lambda: 0] * 100, y, qid)
+
+
 def test_a_damaged_or_foreign_checkpoint_is_refused(tmp_path):
     X, y, qid = make_data()
     chunks = in_chunks(X, y, qid)

@@ -127,6 +127,18 @@ class KernelModel(KernelParametersMixin, BaseEstimator):
         ]
         return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
+    def _fitted_arrays(self) -> dict[str, str]:
+        """The shapes that a loaded model is checked for (`preflearn.io.fitted`)."""
+        fitted = vars(self)
+        shapes = {"coef_": "v? n"} if "coef_" in fitted else {}
+        if "dual_coef_" in fitted:
+            precomputed = self._read_kernel().is_precomputed
+            shapes |= {"dual_coef_": "r v?", "basis_indices_": "r < n" if precomputed else "r <"}
+            shapes |= {} if precomputed else {"basis_": "r n"}
+        if "intercept_" in fitted:
+            shapes["intercept_"] = "v?"
+        return shapes
+
     def _more_stages(self) -> Stages:
         return Stages(type(self).__name__ if self.verbose else None)
 

@@ -329,6 +329,12 @@ class AllPathsFeatures(TransformerMixin, BaseEstimator):
         self.n_features_out_ = self._keys.shape[0]
         self.n_unseen_labels_ = self.n_unseen_pairs_ = 0
 
+    def _fitted_arrays(self) -> dict[str, str]:
+        """The shapes that loaded features are checked for (`preflearn.io.fitted`)."""
+        if "pairs_" not in vars(self):
+            return {}
+        return {"_keys": "k <", "pairs_": "k 2 <", "n_features_out_": "= k"}
+
     def _known_columns(self, block: _Block) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Replace pairs by columns of the vocabulary; pairs that it does not hold are dropped and counted."""
         columns = np.searchsorted(self._keys, block.pairs)

@@ -84,6 +84,10 @@ class WeisfeilerLehmanFeatures(TransformerMixin, BaseEstimator):
         tags.input_tags.two_d_array = False
         return tags
 
+    def _fitted_arrays(self) -> dict[str, str]:
+        """The shapes that loaded features are checked for (`preflearn.io.fitted`)."""
+        return {"names_": "k <", "n_features_out_": "= k"} if "names_" in vars(self) else {}
+
     def _count(self, X: Iterable[LabeledGraph]) -> list[tuple[np.ndarray, np.ndarray]]:
         if not isinstance(self.depth, Integral) or self.depth < 0:
             raise ValueError(f"depth must be an integer of at least 0; found {self.depth!r}.")

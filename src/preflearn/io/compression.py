@@ -12,7 +12,7 @@ import io
 import lzma
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import PurePath
 from typing import IO, Any, cast
@@ -77,14 +77,71 @@ def _decompressing(raw: IO[bytes], compression: str, path: str | os.PathLike[str
     if compression == "gzip":
         return cast(IO[bytes], gzip.GzipFile(fileobj=raw))
     if compression == "bzip2":
-        return cast(IO[bytes], bz2.BZ2File(raw))
+        return io.BufferedReader(_Streams(raw, bz2.BZ2Decompressor))
     if compression == "xz":
-        return cast(IO[bytes], lzma.LZMAFile(raw))
+        return io.BufferedReader(_Streams(raw, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ), padding=4))
     zstd = _standard_zstd()
     if zstd is not None:
         return cast(IO[bytes], zstd.ZstdFile(raw))
     arrow = require_arrow(f"{os.fspath(path)}: reading zstd data before Python 3.14")
     return cast(IO[bytes], arrow.CompressedInputStream(arrow.PythonFile(raw, "r"), "zstd"))
+
+
+class _Streams(io.RawIOBase):
+    """Compressed streams one after another, as bzip2 and xz files may hold them, decompressed.
+
+    Every byte of the file belongs to a stream: the readers of the standard library take a stream that cannot be read
+    for the end of the file, if another one was read before it, and lose its rows.
+
+    Parameters
+    ----------
+    raw : binary file
+    make : callable
+        Makes a decompressor for one stream.
+    padding : int
+        Streams may be followed by zero bytes, a multiple of this number of them; 0 allows none.
+    """
+
+    def __init__(self, raw: IO[bytes], make: Callable[[], Any], padding: int = 0):
+        self._raw = raw
+        self._make = make
+        self._padding = padding
+        self._stream = make()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while True:
+            piece = b""
+            if self._stream.eof:
+                piece = self._start_of_next()
+                if not piece:
+                    return 0
+                self._stream = self._make()
+            elif self._stream.needs_input:
+                piece = self._raw.read(io.DEFAULT_BUFFER_SIZE)
+                if not piece:
+                    raise EOFError("the last stream has no end")
+            data = self._stream.decompress(piece, len(buffer))
+            if data:
+                buffer[: len(data)] = data
+                return len(data)
+
+    def _start_of_next(self) -> bytes:
+        """The bytes behind a stream, or none at the end of the file."""
+        n_zeros = 0
+        piece = self._stream.unused_data or self._raw.read(io.DEFAULT_BUFFER_SIZE)
+        while piece and self._padding:
+            start = piece.lstrip(b"\0")
+            n_zeros += len(piece) - len(start)
+            if start:
+                piece = start
+                break
+            piece = self._raw.read(io.DEFAULT_BUFFER_SIZE)
+        if n_zeros and n_zeros % self._padding:
+            raise EOFError(f"{n_zeros} zero bytes behind a stream")
+        return piece
 
 
 @contextmanager

@@ -2,15 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from operator import eq
+from typing import Any, overload
 
 import numpy as np
 from scipy import sparse as sp
 
 from preflearn.comparisons.grouping import Groups, encode_queries
 from preflearn.io.encoders import Encoder
+
+
+class NumberedNames(Sequence[str]):
+    """The names "1" to "n" of numbered features, made when they are asked for: a sparse file may have millions.
+
+    Examples
+    --------
+    >>> names = NumberedNames(30_000_000)
+    >>> len(names), names[0], names[-1], names[:3]
+    (30000000, '1', '30000000', ['1', '2', '3'])
+    """
+
+    def __init__(self, n: int):
+        self._numbers = range(1, n + 1)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        found = self._numbers[place]
+        return str(found) if isinstance(found, int) else list(map(str, found))
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, NumberedNames):
+            return len(self) == len(other)
+        if not isinstance(other, (list, tuple)):
+            return NotImplemented
+        return len(self) == len(other) and all(map(eq, self, other))
+
+    __hash__ = None  # type: ignore[assignment]  # equal to lists, which have none
+
+    def __repr__(self) -> str:
+        return repr(self[:]) if len(self) <= 10 else f"['1', '2', ..., '{len(self)}']"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -25,7 +64,7 @@ class RankingData:
         Targets, higher is better; None for a file without targets.
     qid : ndarray of shape (m,) or None
         The query of each row; None for one global ranking.
-    feature_names : list of str
+    feature_names : sequence of str
         A name for each column of X; the features of LETOR files are named by their numbers, "1" to "n".
     item_names : ndarray of shape (m,) or None
         A name for each row: the item column of a table, the comment of a LETOR line.
@@ -43,7 +82,7 @@ class RankingData:
     X: Any  # dense or sparse
     y: np.ndarray | None
     qid: np.ndarray | None
-    feature_names: list[str]
+    feature_names: Any  # a sequence of str: a list, or NumberedNames
     item_names: np.ndarray | None = None
     encoding: dict[str, Encoder] = field(default_factory=dict)
     source: str = ""
@@ -156,7 +195,7 @@ class PreferenceData:
         Row ``pairs[k, 0]`` of X is preferred to row ``pairs[k, 1]``.
     item_names : ndarray of shape (m,)
         The name of each row of X.
-    feature_names : list of str
+    feature_names : sequence of str
         A name for each column of X.
     magnitude, weight : ndarray of shape (l,) or None
         How far, and how much, where the file says so.
@@ -167,7 +206,7 @@ class PreferenceData:
     X: Any  # dense or sparse
     pairs: np.ndarray
     item_names: np.ndarray
-    feature_names: list[str]
+    feature_names: Any  # a sequence of str: a list, or NumberedNames
     magnitude: np.ndarray | None = None
     weight: np.ndarray | None = None
     encoding: dict[str, Any] = field(default_factory=dict)

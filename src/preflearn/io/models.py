@@ -1,50 +1,32 @@
 """Models on disk: a file that holds values, never code.
 
 A model file is a skops archive (zip) with one more member, ``preflearn.json``: the version of this format, what wrote
-the file, and what the caller wants to remember beside the model. Loading builds objects only of types that are known
-beforehand (preflearn's own estimators, scikit-learn's, NumPy's and SciPy's arrays), from the values in the file. Every
-member carries a checksum, so that damage is noticed.
+the file, and what the caller wants to remember beside the model. skops writes; reading is done here, by a reader that
+knows a short list of classes and functions (`preflearn.io.model_types`), keeps within limits
+(`preflearn.io.model_archive`), judges every node before it builds any (`preflearn.io.model_nodes`) and checks that the
+arrays of a model fit together (`preflearn.io.fitted`). Every member carries a checksum, so that damage is noticed.
 """
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 import os
-import re
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import is_dataclass
-from types import FunctionType, MappingProxyType
-from typing import Any
+from types import MappingProxyType
+from typing import IO, Any
 
 from preflearn.io.atomic import atomic_write
+from preflearn.io.data import NumberedNames
+from preflearn.io.model_archive import ModelArchive, ModelRefusedError
 from preflearn.io.options import as_paths
 
 FORMAT = "preflearn model"
 VERSION = 1
 
 _HEADER = "preflearn.json"
-_SCHEMA = "schema.json"
-# The parts of preflearn whose classes a model may hold. Naming a class imports its module, so this list leaves out
-# whatever does something on import, such as the command line.
-_OUR_PARTS = (
-    "comparisons", "core", "estimators", "graphs", "kernels", "metrics", "model_selection", "numerics", "ppi",
-)  # fmt: skip
-# What skops does not trust by itself, and is harmless: sparse matrices, and the scorers of a search.
-_OTHER_TYPES = {
-    *(
-        f"scipy.sparse._{kind}.{kind}_{form}"
-        for kind in ("csr", "csc", "coo")
-        for form in ("array", "matrix")
-    ),
-    "sklearn.metrics._scorer._PassthroughScorer",
-    "sklearn.metrics._scorer._Scorer",
-}
-_MEASURE = re.compile(r"(sklearn\.metrics(?:\._[a-z]+)?)\.(\w+)")
-_OUR_TYPE = re.compile(rf"(preflearn\.(?:{'|'.join(_OUR_PARTS)})(?:\.[a-z0-9_]+)*)\.(\w+)")
 
 
 def save_model(
@@ -86,23 +68,27 @@ def save_model(
         raise TypeError(f"save_model expects a fitted estimator: found {type(model).__name__}.")
     header = _header(model, metadata)
     payload = _dump(model)
-    _refuse_unknown_types(payload, f"The {type(model).__name__} cannot be saved: it holds")
+    _refuse_unloadable(payload, f"The {type(model).__name__} cannot be saved: it holds")
     with zipfile.ZipFile(payload, "a", zipfile.ZIP_STORED) as archive:
         archive.writestr(_HEADER, json.dumps(header, indent=2, allow_nan=False))
     with atomic_write(path) as file:
         file.write(payload.getbuffer())
 
 
-def load_model(path: str | os.PathLike[str]) -> Any:
+def load_model(path: str | os.PathLike[str], *, max_bytes: int | None = None) -> Any:
     """Load a model that :func:`save_model` wrote.
 
-    No code from the file runs: it only holds values and the names of types, and any type that is not preflearn's,
-    scikit-learn's, NumPy's or SciPy's own is refused.
+    No code from the file runs, and nothing that the file names is called: it holds values and the names of classes to
+    put them into, from a list of preflearn's and scikit-learn's estimators. See :doc:`/user_guide/model_files` for what
+    a file from a stranger can and cannot do.
 
     Parameters
     ----------
     path : path
         The file.
+    max_bytes : int, default=None
+        The most bytes that the file may unpack to. None is 50 times the size of the file, and at least 64 MiB; raise it
+        for a file that you trust and that is refused for this reason.
 
     Returns
     -------
@@ -111,17 +97,19 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     Raises
     ------
     ValueError
-        If the file is damaged, cut short, of a later format version, or no model of preflearn.
+        If the file is damaged, cut short, of a later format version, no model of preflearn, asks for something that is
+        not allowed, or holds arrays that do not fit together.
     """
-    from skops.io import loads
+    from preflearn.io.model_nodes import read_plan
 
+    if max_bytes is not None and (
+        isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1
+    ):
+        raise ValueError(f"max_bytes must be a positive whole number or None: found {max_bytes!r}.")
     (name,) = as_paths(path)
-    with open(name, "rb") as file:
-        data = file.read()
-    _read_header(name, data)
-    with _refusing_damage(name):
-        trusted = _refuse_unknown_types(io.BytesIO(data), f"{name}: refused, the file asks for")
-        model = loads(data, trusted=trusted)
+    with open(name, "rb") as file, _refusing_damage(name), _open_archive(name, file, max_bytes) as archive:
+        _read_header(name, archive)
+        model = read_plan(archive).build()
     return _checked(name, model)
 
 
@@ -140,8 +128,8 @@ def model_info(path: str | os.PathLike[str]) -> Mapping[str, Any]:
         ``metadata``.
     """
     (name,) = as_paths(path)
-    with open(name, "rb") as file:
-        return MappingProxyType(_read_header(name, file.read()))
+    with open(name, "rb") as file, _refusing_damage(name), _open_archive(name, file) as archive:
+        return MappingProxyType(_read_header(name, archive))
 
 
 def _header(model: Any, metadata: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -152,7 +140,7 @@ def _header(model: Any, metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     from preflearn import __version__
 
     try:
-        kept = json.loads(json.dumps(dict(metadata or {}), allow_nan=False))
+        kept = json.loads(json.dumps(dict(metadata or {}), allow_nan=False, default=_as_list))
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"metadata must be plain JSON values (texts, numbers, lists, dicts): {error}."
@@ -171,6 +159,13 @@ def _header(model: Any, metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     }
 
 
+def _as_list(value: Any) -> list[str]:
+    """Names of features that are made when they are asked for, as JSON keeps them."""
+    if not isinstance(value, NumberedNames):
+        raise TypeError(f"found a {type(value).__name__}")
+    return list(value)
+
+
 def _dump(model: Any) -> io.BytesIO:
     from skops.io import dumps
 
@@ -180,24 +175,33 @@ def _dump(model: Any) -> io.BytesIO:
         raise ValueError(f"The {type(model).__name__} cannot be saved: {_one_line(error)}.") from error
 
 
-def _read_header(name: str, data: bytes) -> dict[str, Any]:
+def _open_archive(name: str, file: IO[bytes], max_bytes: int | None = None) -> ModelArchive:
+    start = file.read(4)
+    if start != b"PK\x03\x04":
+        what = "it is empty" if not start else "it is another kind of file"
+        raise _NoModelError(f"{name} is not a preflearn model: {what}.")
+    return ModelArchive(file, max_bytes)
+
+
+def _read_header(name: str, archive: ModelArchive) -> dict[str, Any]:
     """The header of a model file that this version can load."""
-    if not data.startswith(b"PK\x03\x04"):
-        what = "it is empty" if not data else "it is another kind of file"
-        raise ValueError(f"{name} is not a preflearn model: {what}.")
-    with _refusing_damage(name), zipfile.ZipFile(io.BytesIO(data)) as archive:
-        members = set(archive.namelist())
-        header = json.loads(archive.read(_HEADER)) if _HEADER in members else None
-    if not isinstance(header, dict) or header.get("format") != FORMAT or _SCHEMA not in members:
-        raise ValueError(f"{name} is not a preflearn model: it is an archive of another kind.")
+    from preflearn.io.model_nodes import SCHEMA
+
+    header = json.loads(archive.read(_HEADER)) if _HEADER in archive else None
+    if not isinstance(header, dict) or header.get("format") != FORMAT or SCHEMA not in archive:
+        raise _NoModelError(f"{name} is not a preflearn model: it is an archive of another kind.")
     version = header.get("version")
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise ValueError(f"{name} is a damaged preflearn model: its format version is {version!r}.")
+        raise _NoModelError(f"{name} is a damaged preflearn model: its format version is {version!r}.")
     if version > VERSION:
-        raise ValueError(
+        raise _NoModelError(
             f"{name} has format version {version}, this preflearn reads up to {VERSION}: install a newer preflearn."
         )
     return header
+
+
+class _NoModelError(ValueError):
+    """A file of another kind, with a message that is complete."""
 
 
 @contextmanager
@@ -205,59 +209,25 @@ def _refusing_damage(name: str) -> Iterator[None]:
     """Turn whatever a damaged file makes the libraries below raise into one sentence."""
     try:
         yield
-    except ModelRefusedError:
+    except _NoModelError:
         raise
+    except ModelRefusedError as error:
+        raise ModelRefusedError(f"{name}: refused, the file asks for {_one_line(error, 400)}.") from None
     except Exception as error:
         raise ValueError(
             f"{name} is a damaged or truncated preflearn model ({_one_line(error)}): save it again."
         ) from error
 
 
-class ModelRefusedError(ValueError):
-    """A file that is whole, but asks for something that is not allowed."""
+def _refuse_unloadable(payload: IO[bytes], reason: str) -> None:
+    """Refuse to write what `load_model` would refuse to read."""
+    from preflearn.io.model_nodes import read_plan
 
-
-def _refuse_unknown_types(payload: io.BytesIO, reason: str) -> list[str]:
-    """The types of ours that a model holds; any other that skops does not know as safe is refused."""
-    from skops.io import get_untrusted_types
-
-    names = get_untrusted_types(data=payload.getvalue())
-    unknown = [name for name in names if name not in _OTHER_TYPES and not _is_known(name)]
-    if unknown:
-        shown = ", ".join(unknown[:3]) + (f" and {len(unknown) - 3} more" if len(unknown) > 3 else "")
-        raise ModelRefusedError(
-            f"{reason} {shown}, which is not on the list of types that preflearn loads (its own, and the usual ones of "
-            "scikit-learn, NumPy and SciPy)."
-        )
-    return names
-
-
-def _is_known(name: str) -> bool:
-    """Whether a type is one that preflearn itself defines, under its own name, to be a part of a model.
-
-    The measures of scikit-learn count as well.
-    """
-    found = _OUR_TYPE.fullmatch(name) or _MEASURE.fullmatch(name)
-    if found is None:
-        return False
-    module_name, class_name = found.groups()
     try:
-        kind = getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, AttributeError):
-        return False
-    # What a module merely imports is not its own.
-    return getattr(kind, "__module__", None) == module_name and _is_part_of_models(kind)
-
-
-def _is_part_of_models(kind: Any) -> bool:
-    """Estimators, plain records, splitters, and measures (functions that are only named, not called)."""
-    from sklearn.base import BaseEstimator
-
-    if isinstance(kind, type):
-        return issubclass(kind, BaseEstimator) or is_dataclass(kind) or hasattr(kind, "get_n_splits")
-    return isinstance(kind, FunctionType) and kind.__module__.startswith(
-        ("preflearn.metrics", "sklearn.metrics")
-    )
+        with ModelArchive(payload, max_bytes=1 << 62) as archive:
+            read_plan(archive)
+    except ValueError as error:
+        raise ModelRefusedError(f"{reason} {_one_line(error, 400)}.") from None
 
 
 def _checked(name: str, model: Any) -> Any:
@@ -268,6 +238,6 @@ def _checked(name: str, model: Any) -> Any:
     return model
 
 
-def _one_line(error: BaseException) -> str:
+def _one_line(error: BaseException, most: int = 160) -> str:
     text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-    return text if len(text) <= 160 else text[:157] + "..."
+    return text if len(text) <= most else text[: most - 3] + "..."

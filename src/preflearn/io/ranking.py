@@ -19,7 +19,7 @@ from preflearn.errors import InputError, Remedy
 from preflearn.io.blocks import Block, SparseRows
 from preflearn.io.cells import CellError, refuse
 from preflearn.io.chunks import regroup
-from preflearn.io.data import RankingData
+from preflearn.io.data import NumberedNames, RankingData
 from preflearn.io.encoders import Encoder, UnknownCategoryError
 from preflearn.io.formats import RankingFile, open_file
 from preflearn.io.options import AUTO, ReadOptions, as_paths
@@ -362,7 +362,7 @@ class _Assembler:
         self.width = source.options.n_features
         self.sparse: bool | None = None if source.options.sparse == "auto" else bool(source.options.sparse)
         self.encoders: dict[str, Encoder] = dict(source.options.encoders)
-        self.names: list[str] | None = None
+        self.names: Sequence[str] | None = None
 
     def __call__(self, blocks: list[Block]) -> RankingData:
         """Consumes the list, so that memory is given back while X is filled."""
@@ -379,14 +379,15 @@ class _Assembler:
             X, y, qid, self._feature_names(), items, dict(self.encoders), ", ".join(self.source.paths)
         )
 
-    def _feature_names(self) -> list[str]:
+    def _feature_names(self) -> Sequence[str]:
         if self.names is None:
             if self.source.roles is None:
-                self.names = [str(k) for k in range(1, (self.width or 0) + 1)]
+                self.names = NumberedNames(self.width or 0)
             else:
-                self.names = list(self.source.roles.numbers)
+                names = list(self.source.roles.numbers)
                 for column, encoder in self.encoders.items():
-                    self.names += encoder.names(column)
+                    names += encoder.names(column)
+                self.names = names
         return self.names
 
     def _letor_matrix(self, blocks: list[Block]) -> np.ndarray | sp.csr_array:

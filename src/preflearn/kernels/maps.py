@@ -141,6 +141,15 @@ class NystromMap(KernelParametersMixin, ClassNamePrefixFeaturesOutMixin, Transfo
             return kernel.matrix(X, self.basis_)
         return kernel.matrix(X, take_items(self.basis_, pivots))
 
+    def _fitted_arrays(self) -> dict[str, str]:
+        """The shapes that a loaded map is checked for (`preflearn.io.fitted`)."""
+        if "factor_" not in vars(self):
+            return {}
+        factor = {"factor_.F": "r k", "factor_.C": "k k", "factor_.pivots": "k < r", "rank_": "= k"}
+        if self._read_kernel().is_precomputed:
+            return {**factor, "basis_indices_": "r < n"}
+        return {**factor, "basis_indices_": "r <", "basis_": "r n"}
+
     def expand(self, w: np.ndarray) -> np.ndarray:
         """Coefficients of the basis vectors, β with f(x) = k(x, R) β, of a linear model w on the features.
 

@@ -146,6 +146,12 @@ class InteractionExtractor(ClassifierMixin, BaseEstimator):
         """1 where the score is over ``threshold_``, otherwise 0."""
         return (self.decision_function(X) > self.threshold_).astype(np.int64)
 
+    def _fitted_arrays(self) -> dict[str, str]:
+        """The shapes that a loaded extractor is checked for (`preflearn.io.fitted`)."""
+        if "coef_" not in vars(self):
+            return {}
+        return {"coef_": str(sum(one.n_features_out_ for one in self.feature_maps_)), "classes_": "2"}
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False

@@ -52,7 +52,7 @@ class ParquetTable:
                 self._unpack(compression, raw)
             try:
                 # Read ahead by pyarrow would keep every row group that was read until the end of the file.
-                with ParquetFile(raw, pre_buffer=False) as file:
+                with ParquetFile(raw, pre_buffer=False, page_checksum_verification=True) as file:
                     yield file
             except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
                 reason = " ".join(str(error).split()).rstrip(".")

@@ -1,0 +1,161 @@
+"""Whether the arrays of a loaded model fit together.
+
+A learner says what it holds by a method ``_fitted_arrays``, which maps attributes to shapes:
+
+    {"dual_coef_": "r v?", "basis_": "r n", "basis_indices_": "r < n", "rank_": "= k"}
+
+Letters are lengths: the same letter is the same number wherever it stands, and ``n`` is ``n_features_in_``. ``v?`` is
+an axis that is there for several outputs only, for all attributes or for none. ``r < n`` are r whole numbers from 0 to
+n - 1 (``r <``: from 0 on), ``= k`` is the number k itself. Every attribute that is named must be there, as an array of
+numbers; those that are not whole are finite. A model that is not fitted names none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Integral
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+from scipy import sparse as sp
+
+
+def check_arrays(instance: Any, shapes: Mapping[str, str]) -> None:
+    """Refuse an object whose arrays do not have these shapes.
+
+    Raises
+    ------
+    ValueError
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> model = SimpleNamespace(n_features_in_=3, coef_=np.zeros(2))
+    >>> check_arrays(model, {"coef_": "n"})
+    Traceback (most recent call last):
+        ...
+    ValueError: coef_ has shape (2,), expected (n,) with n = 3
+    """
+    lengths: dict[str, int | None] = {}
+    if hasattr(instance, "n_features_in_"):
+        lengths["n"] = _whole_number("n_features_in_", instance.n_features_in_)
+    if hasattr(instance, "feature_names_in_"):
+        shapes = {**shapes, "feature_names_in_": "n"}
+    found = {name: _attribute(instance, name) for name in shapes}
+    ranges, sizes = {}, {}
+    for name, shape in shapes.items():
+        axes, is_range, bound = shape.partition("<")
+        if axes.startswith("="):
+            sizes[name] = axes.removeprefix("=").strip()
+            continue
+        _check_shape(name, found[name], axes.split(), lengths)
+        _check_values(name, found[name], whole=bool(is_range))
+        if is_range:
+            ranges[name] = bound.strip()
+    for name, letter in sizes.items():
+        if _whole_number(name, found[name]) != lengths.get(letter):
+            raise ValueError(f"{name} is {found[name]!r}, expected {letter} = {lengths.get(letter)}")
+    for name, letter in ranges.items():
+        _check_range(name, found[name], lengths.get(letter))
+
+
+def check_foreign(estimator: Any) -> None:
+    """Refuse an estimator of scikit-learn whose values lead its compiled code, or what follows it, out of bounds.
+
+    Its parameters must be ones that ``fit`` takes, and encoders must write to columns that they have.
+
+    Raises
+    ------
+    ValueError
+    """
+    if hasattr(estimator, "_parameter_constraints"):
+        estimator._validate_params()
+    if hasattr(estimator, "vocabulary_"):
+        columns = list(estimator.vocabulary_.values())
+        if set(columns) != set(range(len(columns))):
+            raise ValueError("vocabulary_ does not number its terms from 0 on")
+    if hasattr(estimator, "_n_features_outs"):
+        _check_one_hot(estimator)
+
+
+def _check_one_hot(encoder: Any) -> None:
+    """The columns of a OneHotEncoder: its categories, some of them merged, one of them dropped."""
+    n_columns = [len(categories) for categories in encoder.categories_]
+    if getattr(encoder, "_infrequent_enabled", False):
+        for place, mapping in enumerate(encoder._default_to_infrequent_mappings):
+            if mapping is not None:
+                _check_range("_default_to_infrequent_mappings", mapping, n_columns[place])
+                n_columns[place] = int(mapping.max()) + 1
+    dropped = encoder._drop_idx_after_grouping
+    for place, drop in enumerate([] if dropped is None else dropped):
+        if drop is not None:
+            _check_range("_drop_idx_after_grouping", np.asarray(drop), n_columns[place])
+            n_columns[place] -= 1
+    if list(encoder._n_features_outs) != n_columns:
+        raise ValueError(f"_n_features_outs is {encoder._n_features_outs!r}, expected {n_columns}")
+
+
+def _attribute(instance: Any, name: str) -> Any:
+    try:
+        return attrgetter(name)(instance)
+    except AttributeError:
+        raise ValueError(f"{name} is missing") from None
+
+
+def _whole_number(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 0:
+        raise ValueError(f"{name} is {_shown(value)}, expected a whole number of at least 0")
+    return int(value)
+
+
+def _check_shape(name: str, value: Any, axes: list[str], lengths: dict[str, int | None]) -> None:
+    if not sp.issparse(value) and not isinstance(value, (np.ndarray, np.generic, float, int)):
+        raise ValueError(f"{name} is {_shown(value)}, expected an array")
+    shape = np.shape(value) if not sp.issparse(value) else value.shape
+    optional = [axis for axis in axes if axis.endswith("?")]
+    if len(shape) == len(axes) - len(optional):
+        lengths_here: list[int | None] = list(shape)
+        for place, axis in enumerate(axes):
+            if axis.endswith("?"):
+                lengths_here.insert(place, None)
+    else:
+        lengths_here = list(shape)
+    expected = [int(a) if a.isdigit() else lengths.get(a.rstrip("?"), "free") for a in axes]
+    fits = len(lengths_here) == len(axes)
+    for axis, length, known in zip(axes, lengths_here, expected):
+        fits = fits and known in ("free", length)
+        if fits and not axis.isdigit():
+            # A letter that stands twice in one shape binds at its first place.
+            if lengths.setdefault(axis.rstrip("?"), length) != length:
+                fits = False
+    if not fits:
+        letters = ", ".join(axes) + ("," if len(axes) == 1 else "")
+        known_lengths = ", ".join(
+            f"{axis} = {length}" for axis, length in zip(axes, expected) if isinstance(length, int)
+        )
+        given = f" with {known_lengths}" if known_lengths else ""
+        raise ValueError(f"{name} has shape {shape}, expected ({letters}){given}")
+
+
+def _check_values(name: str, value: Any, whole: bool) -> None:
+    values = np.asarray(value.data if sp.issparse(value) else value)
+    if name == "feature_names_in_":
+        return
+    if values.dtype.kind not in ("iu" if whole else "fiub"):
+        what = "whole numbers" if whole else "numbers"
+        raise ValueError(f"{name} has values of type {values.dtype}, expected {what}")
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise ValueError(f"{name} has values that are not finite")
+
+
+def _check_range(name: str, values: np.ndarray, bound: int | None) -> None:
+    if values.size and (values.min() < 0 or (bound is not None and values.max() >= bound)):
+        limit = "" if bound is None else f" to {bound - 1}"
+        raise ValueError(
+            f"{name} has values from {values.min()} to {values.max()}, expected numbers from 0{limit or ' on'}"
+        )
+
+
+def _shown(value: Any) -> str:
+    return repr(value) if value is None or isinstance(value, (bool, int, float)) else type(value).__name__

@@ -1,0 +1,204 @@
+"""Model files for tests: a fitted model of every kind, and tools to forge and damage their files."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import zipfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import skops.io
+from scipy import sparse as sp
+from sklearn.compose import make_column_transformer
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+
+import preflearn as pl
+from preflearn.graphs import AllPathsFeatures, LabeledGraph, WeisfeilerLehmanFeatures
+from preflearn.kernels import EmpiricalKernelMap, NystromMap
+from preflearn.model_selection import QueryKFold
+from preflearn.ppi.extractor import InteractionExtractor
+
+Zoo = dict[str, tuple[Any, Any]]
+
+
+def fitted_models() -> Zoo:
+    """Small fitted models of every kind that differs on disk, each with rows to predict or transform."""
+    rng = np.random.default_rng(5)
+    X, y, qid = rng.normal(size=(24, 3)), rng.normal(size=24), np.repeat(np.arange(6), 4)
+    K, thin = X @ X.T, sp.csr_array(np.where(np.abs(X) > 0.8, X, 0))
+    both = np.column_stack([y, -y])
+    new = X[:5] + 0.5
+    texts = ["red tea", "green tea", "black milk", "red milk"] * 6
+    colours = np.array([[text.split()[0]] for text in texts], dtype=object)
+    graphs = [
+        LabeledGraph([["a"], ["b"], [label]], [(0, 1, 0.5), (1, 2, 0.5)])
+        for label in "abcabdacdbca"
+    ]  # fmt: skip
+    extractor = InteractionExtractor(n_basis=4, alphas=(0.1, 1.0))
+    pairs = [[0, 1], [2, 3]]
+    return {
+        "RankRLS linear": (pl.RankRLS().fit(X, y, qid=qid), new),
+        "RankRLS rbf": (pl.RankRLS(kernel="rbf").fit(X, y, qid=qid), new),
+        "RankRLS two outputs": (pl.RankRLS(kernel="rbf").fit(X, both, qid=qid), new),
+        "RankRLS sparse": (pl.RankRLS(kernel="rbf").fit(thin, y, qid=qid), thin[:5]),
+        "RankRLS reduced set": (pl.RankRLS(kernel="rbf", n_basis=5, random_state=0).fit(X, y, qid=qid), new),
+        "RankRLS generator": (
+            pl.RankRLS(kernel="rbf", n_basis=5, random_state=np.random.RandomState(3)).fit(X, y, qid=qid), new,
+        ),
+        "RankRLS precomputed": (pl.RankRLS(kernel="precomputed").fit(K, y, qid=qid), K[:5]),
+        "RankRLS in chunks": (pl.RankRLS().partial_fit(X, y, qid=qid), new),
+        "RankRLS in chunks, reduced set": (
+            pl.RankRLS(kernel="rbf", n_basis=4, random_state=0).partial_fit(X, y, qid=qid), new,
+        ),
+        "RLS": (pl.RLS(kernel="poly").fit(X, y), new),
+        "RLS linear, two outputs": (pl.RLS().fit(X, both), new),
+        "RankRLSCV": (pl.RankRLSCV(kernel="rbf", alphas=[0.1, 1.0], cv=QueryKFold(3)).fit(X, y, qid=qid), new),
+        "RLSCV": (pl.RLSCV(alphas=[0.1, 1.0]).fit(X, y), new),
+        "RankSVM": (pl.RankSVM().fit(X, y, qid=qid), new),
+        "RankSVM rbf": (pl.RankSVM(kernel="rbf").fit(X, y, qid=qid), new),
+        "RankSVMCV": (pl.RankSVMCV(alphas=[0.1, 1.0]).fit(X, y, qid=qid), new),
+        "TransductiveRankRLS": (pl.TransductiveRankRLS(kernel="rbf").fit(X, y, qid=qid), new),
+        "OrderPreferenceRegressor": (pl.OrderPreferenceRegressor(alpha=0.1).fit(X, y, pairs=pairs), new),
+        "OrderPreferenceRegressor linear": (
+            pl.OrderPreferenceRegressor(alpha=0.1, kernel="linear").fit(X, y, pairs=pairs), new,
+        ),
+        "OrderPreferenceRegressorCV": (
+            pl.OrderPreferenceRegressorCV(alphas=[0.1, 1.0], gammas=[1.0]).fit(X, y, pairs=pairs), new,
+        ),
+        "NystromMap": (NystromMap("rbf", n_basis=5, random_state=0).fit(X), new),
+        "NystromMap sparse": (NystromMap("rbf", n_basis=5, random_state=0).fit(thin), thin[:5]),
+        "EmpiricalKernelMap": (EmpiricalKernelMap("rbf").fit(X), new),
+        "pipeline": (make_pipeline(StandardScaler(), FunctionTransformer(np.tanh), pl.RLS()).fit(X, y), new),
+        "pipeline of maps": (make_pipeline(NystromMap(n_basis=4, random_state=0), pl.RLS()).fit(X, y), new),
+        "words": (make_pipeline(CountVectorizer(), pl.RLS()).fit(texts, y), texts[:5]),
+        "categories": (make_pipeline(OneHotEncoder(drop="first"), pl.RLS()).fit(colours, y), colours[:5]),
+        "columns": (
+            make_pipeline(make_column_transformer((StandardScaler(), [0, 2]), remainder="passthrough"), pl.RLS())
+            .fit(X, y), new,
+        ),
+        "search": (
+            GridSearchCV(pl.RLS(), {"alpha": [0.1, 1.0]}, scoring="neg_mean_absolute_error", cv=QueryKFold(3))
+            .fit(X, y, groups=qid), new,
+        ),
+        "Ridge": (Ridge().fit(X, y), new),
+        "AllPathsFeatures": (AllPathsFeatures("sum").fit(graphs), graphs[:5]),
+        "WeisfeilerLehmanFeatures": (WeisfeilerLehmanFeatures(depth=1).fit(graphs), graphs[:5]),
+        "InteractionExtractor": (extractor.fit(graphs, [0, 1] * 6, documents=np.repeat(range(4), 3)), graphs[:5]),
+    }  # fmt: skip
+
+
+def use(model: Any, X: Any) -> Any:
+    """What a model is for."""
+    return model.predict(X) if hasattr(model, "predict") else model.transform(X)
+
+
+# Files in parts.
+
+
+def unpack(model: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """The schema of a model and the other members of its file."""
+    with zipfile.ZipFile(io.BytesIO(skops.io.dumps(model))) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    return json.loads(members.pop("schema.json")), members
+
+
+def pack(schema: Any, members: dict[str, bytes], *, method: int = zipfile.ZIP_STORED, **header: Any) -> bytes:
+    """A model file with these parts, as anybody can write it."""
+    head = {
+        "format": "preflearn model",
+        "version": 1,
+        "model": "x",
+        "written_by": {},
+        "metadata": {},
+        **header,
+    }
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", method) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+        archive.writestr("schema.json", json.dumps(schema))
+        archive.writestr("preflearn.json", json.dumps(head))
+    return target.getvalue()
+
+
+def as_npy(array: np.ndarray, *, allow_pickle: bool = False) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=allow_pickle)
+    return buffer.getvalue()
+
+
+def as_npz(method: int = zipfile.ZIP_DEFLATED, **arrays: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as archive:
+        for name, array in arrays.items():
+            archive.writestr(f"{name}.npy", as_npy(array))
+    return buffer.getvalue()
+
+
+# Nodes as skops writes them.
+
+_ids = iter(range(10**9, 10**18))
+
+
+def node(loader: str, named: str, **content: Any) -> dict[str, Any]:
+    module, _, name = named.rpartition(".")
+    return {
+        "__class__": name, "__module__": module, "__loader__": loader, "__id__": next(_ids), **content,
+    }  # fmt: skip
+
+
+def scalar(value: Any) -> dict[str, Any]:
+    return node("JsonNode", "builtins.str", content=json.dumps(value), is_json=True)
+
+
+def sequence(*values: Any, kind: str = "tuple") -> dict[str, Any]:
+    return node(f"{kind.capitalize()}Node", f"builtins.{kind}", content=list(values))
+
+
+def mapping(**values: Any) -> dict[str, Any]:
+    types = [node("TypeNode", "builtins.str") for _ in values]
+    return node("DictNode", "builtins.dict", content=values, key_types=sequence(*types, kind="list"))
+
+
+def instance(named: str, **attributes: Any) -> dict[str, Any]:
+    return node("ObjectNode", named, content=mapping(**attributes))
+
+
+def with_attribute(schema: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
+    """The schema of an object with one more attribute, or another value of one."""
+    changed = copy.deepcopy(schema)
+    attributes = changed["content"]
+    if name not in attributes["content"]:
+        attributes["key_types"]["content"].append(node("TypeNode", "builtins.str"))
+    attributes["content"][name] = value
+    return changed
+
+
+def every_node(schema: Any) -> Iterator[dict[str, Any]]:
+    """All nodes of a schema, the outer ones first."""
+    if isinstance(schema, dict):
+        if "__loader__" in schema:
+            yield schema
+        for value in schema.values():
+            yield from every_node(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            yield from every_node(value)
+
+
+def every_slot(schema: Any) -> Iterator[Callable[[Any], None]]:
+    """For each place of a schema where a node stands, a function that puts another one there."""
+    places = (
+        schema.items() if isinstance(schema, dict) else enumerate(schema) if isinstance(schema, list) else ()
+    )
+    for key, value in list(places):
+        if isinstance(value, dict) and "__loader__" in value:
+            yield lambda other, key=key: schema.__setitem__(key, other)
+        yield from every_slot(value)
