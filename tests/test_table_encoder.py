@@ -300,7 +300,7 @@ def test_dates_in_usual_layouts(moment, day_first):
     expected = moment.replace(tzinfo=datetime.UTC).timestamp()
     first = "%d/%m" if day_first else "%m/%d"
     layouts = ["%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y/%m/%d %H:%M:%S", f"{first}/%Y %H:%M:%S",
-               "%Y-%m-%dT%H:%M:%SZ", "%d %b %Y %H:%M:%S", "%B %d, %Y, %I:%M:%S %p", 
+               "%Y-%m-%dT%H:%M:%SZ", "%d %b %Y %H:%M:%S", "%B %d, %Y, %I:%M:%S %p",
                "%Y-%m-%dT%H:%M:%S.000+00:00"]  # fmt: skip
     np.testing.assert_allclose(parse_times([moment.strftime(one) for one in layouts], day_first), expected)
 
@@ -407,11 +407,18 @@ def test_hashes_of_different_words_fall_evenly():
     assert abs(buckets.data.sum()) < 4 * math.sqrt(4000)
 
 
-def test_blocks_of_long_texts_change_nothing(monkeypatch):
+def test_blocks_of_texts_and_the_compiled_loop_change_nothing(monkeypatch):
     texts = sentences(np.random.default_rng(0)) + ["a\nb\nc " * 30, "", "Ünïcödé “quoted” 東京"]
     whole = hashed_words(texts, 97).toarray()
     monkeypatch.setattr("preflearn.preprocessing.words._BLOCK", 64)
     np.testing.assert_array_equal(hashed_words(texts, 97).toarray(), whole)
+    monkeypatch.setattr("preflearn.preprocessing.words._WORTH_COMPILING", 0)
+    for some in (texts, texts[:M], [""], ["one"], []):  # with and without signs beyond ASCII
+        compiled = hashed_words(some, 97).toarray()
+        np.testing.assert_array_equal(compiled, whole[: len(some)] if len(some) > 1 else compiled)
+    np.testing.assert_array_equal(
+        hashed_words(["one", "", "two 😀"], 97).toarray()[0], hashed_words(["one"], 97).toarray()[0]
+    )
 
 
 def test_leading_directions_span_the_leading_space():

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .frames import TEXT, TIME, Column
-from .kinds import SAMPLE, truth_values, values_of_texts
+from .kinds import SAMPLE, truth_values, values_in, values_of_texts
 from .values import (
     day_comes_first,
     is_missing,
@@ -27,7 +27,7 @@ _DAY = 86400.0
 _OTHER, _MISSING = "(other)", "(missing)"
 # Buckets of the words before they are reduced to a few directions, and texts that the directions are learned from.
 _BUCKETS = 4096
-_LEARN_FROM = 4000
+_LEARN_FROM = 2000
 
 
 @dataclass
@@ -59,9 +59,7 @@ class NumberColumn:
         style = "truth" if truth else "point"
         if column.form == TEXT and not truth:
             assert column.texts is not None
-            style = number_style(
-                [t for t in column.texts.sample(SAMPLE) if not is_missing(t, among_values=True)]
-            )
+            style = number_style(values_in(column.texts.sample(SAMPLE)))
         values, odd = _numbers(column, style)
         finite = values[np.isfinite(values)]
         median = float(np.median(finite)) if finite.size else 0.0
@@ -204,7 +202,7 @@ class DateColumn:
         day_first = False
         if column.form == TEXT:
             assert column.texts is not None
-            day_first, _ = day_comes_first(column.texts.sample(SAMPLE))
+            day_first, _ = day_comes_first(values_in(column.texts.sample(SAMPLE)))
         seconds, odd = _times(column, day_first)
         there = seconds[~np.isnan(seconds)]
         oldest, newest = (float(there.min()), float(there.max())) if there.size else (0.0, 0.0)
@@ -316,6 +314,11 @@ class TextColumn:
         Z, odd = _words(column, self.idf.shape[0])
         words = weighted(Z, self.idf)
         return words if self.directions is None else words @ self.directions, odd
+
+    def write(self, column: Column, out: Any) -> Oddities:
+        found, odd = self.features(column)
+        out[:] = found.toarray() if self.directions is None else found
+        return odd
 
     def detail(self) -> str:
         return "words" if self.directions is None else "words by tf-idf, leading directions"

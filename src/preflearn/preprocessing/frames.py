@@ -81,7 +81,7 @@ class Texts:
     def repeated(self) -> bool:
         """Whether texts repeat so often that work on the distinct ones saves time, judged by some of the rows."""
         some = self.sample(1000)
-        return len(set(some)) <= 0.5 * len(some)
+        return len(set(some)) <= (0.9 if self._factorise is not None else 0.5) * len(some)
 
     def sample(self, most: int) -> list[str]:
         """Up to ``most`` texts, evenly spread over the rows."""

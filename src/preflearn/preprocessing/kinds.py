@@ -40,7 +40,7 @@ from .values import (
 FEATURES = ("number", "boolean", "category", "date", "text", "words")
 SET_ASIDE = ("constant", "empty", "identifier", "drop")
 
-SAMPLE = 2000
+SAMPLE = 1000
 _MOSTLY = 0.9
 # Most columns of words show with a few texts that they hold neither numbers nor dates.
 _GLANCE = 100
@@ -147,7 +147,7 @@ def _whole(values: np.ndarray) -> bool:
 
 
 def _decide_texts(name: str, texts: Texts, max_categories: int) -> Decision:
-    some = [text.strip() for text in texts.sample(SAMPLE) if not is_missing(text, among_values=True)]
+    some = values_in(texts.sample(SAMPLE))
     if not some and not _some_value(texts):
         return Decision("empty", "no value")
     decision = _decide_values(name, some, texts, max_categories) if some else None
@@ -163,19 +163,21 @@ def _decide_values(name: str, some: list[str], texts: Texts, max_categories: int
             numbers, stray = values_of_texts(texts, lambda items: parse_numbers(items, style))
             if not _too_many(stray, numbers):
                 return decide_numbers(name, numbers, max_categories)
-    lower = {text.lower() for text in some}
-    if lower <= TRUTH.keys() and not lower & {"0", "1"}:
+    if some[0].lower() in TRUTH and {text.lower() for text in some} <= TRUTH.keys():
         numbers, stray = values_of_texts(texts, truth_values)
         if not stray:
             return _unless_alike(numbers, Decision("boolean"))
-    day_first, undecided = day_comes_first(some)
-    if (
-        _share(parse_times(some[:_GLANCE], day_first)) >= 0.5
-        and _share(parse_times(some, day_first)) >= _MOSTLY
-    ):
-        note = "day and month may be the other way round" if undecided else ""
-        return Decision("date", note)
+    if _share(parse_times(some[:_GLANCE], day_comes_first(some[:_GLANCE])[0])) >= 0.5:
+        day_first, undecided = day_comes_first(some)
+        if _share(parse_times(some, day_first)) >= _MOSTLY:
+            return Decision("date", "day and month may be the other way round" if undecided else "")
     return None
+
+
+def values_in(texts: list[str]) -> list[str]:
+    """The texts that are not missing, without blanks around them."""
+    missing = {text for text in set(texts) if is_missing(text, among_values=True)}
+    return [text.strip() for text in texts if text not in missing]
 
 
 def _share(values: np.ndarray) -> float:

@@ -162,7 +162,8 @@ class QueryRelative(TransformerMixin, BaseEstimator):
             raise ValueError(
                 "QueryRelative was fitted with qid and needs qid here too: its features are relative to the other "
                 "items of the query. Pass transform(X, qid=qid); in a pipeline "
-                "sklearn.set_config(enable_metadata_routing=True) and pipeline.predict(X, qid=qid). For rows that form one query pass np.zeros(len(X))."
+                "sklearn.set_config(enable_metadata_routing=True) and pipeline.predict(X, qid=qid). "
+                "For rows that form one query pass np.zeros(len(X))."
             )
         if not self.needs_qid_ and qid is not None:
             raise ValueError(
@@ -207,9 +208,12 @@ def _ranked(X: np.ndarray, queries: Groups) -> np.ndarray:
     """Positions inside the query from -1 (smallest) to 1 (largest), ties averaged. O(n m log m)."""
     out = np.empty(X.shape)
     steps = np.maximum(queries.counts - 1, 1)
+    # A stable sort of short integers is a radix sort.
+    short = queries.codes.astype(np.uint16) if queries.n_groups <= 1 << 16 else queries.codes
     for j in range(X.shape[1]):
-        values = X[:, j]
-        order = np.lexsort((values, queries.codes))
+        values = np.ascontiguousarray(X[:, j])
+        order = np.argsort(values)
+        order = order[np.argsort(short[order], kind="stable")]
         codes = queries.codes[order]
         new = np.ones(order.shape[0], dtype=bool)
         new[1:] = (values[order][1:] != values[order][:-1]) | (codes[1:] != codes[:-1])

@@ -11,6 +11,7 @@ from scipy import sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from ..loops.threads import in_turns
 from ..numerics.memory import require_memory
 from .columns import CategoryColumn, DateColumn, NumberColumn, Oddities, TextColumn
 from .frames import TEXT, Column, Table, read_table
@@ -188,18 +189,24 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self._check_parameters()
         table = read_table(X)
         wanted, problems = _read_kinds(self.kinds, table)
-        decisions = {
-            column.name: wanted.get(column.name) or decide(column, self.max_categories)
-            for column in table.columns
-        }
+        found = in_turns(
+            lambda column: wanted.get(column.name) or decide(column, self.max_categories),
+            [(column,) for column in table.columns],
+        )
+        decisions = dict(zip((column.name for column in table.columns), found))
         query = suggest(table)
         self._set_aside_query(table, query, decisions, wanted)
         used = [column for column in table.columns if decisions[column.name].kind in FEATURES]
         problems += [problem for problem in table.problems if not _is_dropped(problem, table, decisions)]
         learned: dict[str, tuple[Any, Oddities]] = {}
         if not problems:
+            results = in_turns(
+                lambda column: self._learn(column, decisions[column.name]),
+                [(one,) for one in _texts_first(used)],
+            )
+            by_name = dict(zip((column.name for column in _texts_first(used)), results))
+            learned = {column.name: by_name[column.name] for column in used}
             for column in used:
-                learned[column.name] = self._learn(column, decisions[column.name])
                 if column.name in wanted:
                     problems += _unreadable(column, decisions[column.name].kind, learned[column.name][1])
         if problems:
@@ -287,34 +294,37 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return [found[name] for name in needed], extra
 
     def _assemble(self, columns: list[Column]) -> tuple[Any, dict[str, Oddities]]:
+        """The features of the columns that the encoders need, and what was odd about each."""
         as_sparse = self.sparse_output
         if as_sparse == "auto":
             as_sparse = any(kind == "words" for kind in self.kinds_.values())
-        widths = [len(encoder.names("")) for encoder in self.encoders_.values()]
-        m, odd, blocks = columns[0].size, {}, []
-        out = np.empty((m, 0))
-        if not as_sparse:
-            require_memory(
-                m * sum(widths) * np.dtype(self.dtype).itemsize,
-                "the encoded table",
-                "Use sparse_output=True.",
-            )
-            out = np.zeros((m, sum(widths)), dtype=self.dtype)
-        place = 0
-        for (name, encoder), column, width in zip(self.encoders_.items(), columns, widths):
-            block = np.zeros((m, width), dtype=self.dtype) if as_sparse else out[:, place : place + width]
+        return self._assemble_sparse(columns) if as_sparse else self._assemble_dense(columns)
+
+    def _assemble_dense(self, columns: list[Column]) -> tuple[np.ndarray, dict[str, Oddities]]:
+        edges = np.cumsum([0, *(len(encoder.names("")) for encoder in self.encoders_.values())]).tolist()
+        m, itemsize = columns[0].size, np.dtype(self.dtype).itemsize
+        require_memory(m * edges[-1] * itemsize, "the encoded table", "Use sparse_output=True.")
+        out = np.zeros((m, edges[-1]), dtype=self.dtype)
+        place = {name: k for k, name in enumerate(self.encoders_)}
+
+        def write(name: str) -> Oddities:
+            k = place[name]
+            return self.encoders_[name].write(columns[k], out[:, edges[k] : edges[k + 1]])
+
+        names = sorted(place, key=lambda name: not isinstance(self.encoders_[name], TextColumn))
+        found = dict(zip(names, in_turns(write, [(name,) for name in names])))
+        return out, {name: found[name] for name in place}
+
+    def _assemble_sparse(self, columns: list[Column]) -> tuple[Any, dict[str, Oddities]]:
+        blocks, odd = [], {}
+        for (name, encoder), column in zip(self.encoders_.items(), columns):
             if isinstance(encoder, TextColumn):
-                found, odd[name] = encoder.features(column)
-                if as_sparse:
-                    block = found
-                else:
-                    block[:] = found.toarray() if sp.issparse(found) else found
+                block, odd[name] = encoder.features(column)
             else:
+                block = np.zeros((column.size, len(encoder.names(""))))
                 odd[name] = encoder.write(column, block)
-            if as_sparse:
-                blocks.append(sp.csr_array(block).astype(self.dtype))
-            place += width
-        return (sp.csr_array(sp.hstack(blocks, format="csr")) if as_sparse else out), odd
+            blocks.append(sp.csr_array(block).astype(self.dtype))
+        return sp.csr_array(sp.hstack(blocks, format="csr")), odd
 
     def _tell(self, odd: Mapping[str, Oddities], extra: Sequence[str]) -> None:
         """Count what was odd, and warn of each column once."""
@@ -348,6 +358,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         tags.input_tags.sparse = False
         tags.transformer_tags.preserves_dtype = [self.dtype]
         return tags
+
+
+def _texts_first(columns: Sequence[Column]) -> list[Column]:
+    """Texts that hardly repeat take longest: threads begin with them."""
+    return sorted(columns, key=lambda column: column.texts is None or column.texts.repeated)
 
 
 def _read_kinds(kinds: Any, table: Table) -> tuple[dict[str, Decision], list[str]]:

@@ -20,8 +20,10 @@ from ..loops.threads import blas_at_rest
 
 # Characters that are hashed at a time: what is needed for them fits a cache.
 _BLOCK = 1 << 17
+# Characters from which on a compiled loop is worth its start; fewer are hashed by array arithmetic.
+_WORTH_COMPILING = 1 << 20
 # Vectors beyond those wanted, and iterations, in the search for leading directions.
-_OVERSAMPLE, _ITERATIONS = 10, 4
+_OVERSAMPLE, _ITERATIONS = 10, 3
 _BASE = 0x9E3779B97F4A7C15
 _INVERSE = pow(_BASE, -1, 1 << 64)
 _MIX = (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53))
@@ -39,10 +41,16 @@ def hashed_words(texts: list[str], n_buckets: int) -> sp.csr_array:
     (True, 0)
     """
     counts, hashes = [], []
-    for first, last in _blocks(texts):
-        found, words = _word_hashes(texts[first:last])
-        counts.append(found)
-        hashes.append(words)
+    if sum(map(len, texts)) >= _WORTH_COMPILING:
+        from ..loops.words import hash_lines
+
+        found, words = hash_lines(_joined(texts), _is_word_sign(), len(texts), _BASE, _MIX)
+        counts, hashes = [found], [words]
+    else:
+        for first, last in _blocks(texts):
+            found, words = _word_hashes(texts[first:last])
+            counts.append(found)
+            hashes.append(words)
     values = np.concatenate(hashes) if hashes else np.empty(0, dtype=np.uint64)
     starts = (
         np.concatenate([[0], np.cumsum(np.concatenate(counts))]) if counts else np.zeros(1, dtype=np.int64)
@@ -106,17 +114,16 @@ def _blocks(texts: list[str]) -> list[tuple[int, int]]:
 
 def _word_hashes(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
     """(number of words of each text, hash of each word in order)."""
-    joined = "\n".join(texts).lower()
-    if joined.count("\n") >= len(texts):
-        joined = "\n".join(" ".join(text.split()) for text in texts).lower()
-    signs = _code_points(joined)
-    inside = np.zeros(signs.shape[0] + 2, dtype=np.int8)
-    inside[1:-1] = _is_word_sign()[signs if signs.dtype == np.uint8 else np.minimum(signs, np.uint32(0xFFFF))]
-    edges = np.diff(inside)
-    starts, ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
+    signs = _joined(texts)
+    inside = np.zeros(signs.shape[0] + 2, dtype=bool)
+    places = signs if signs.dtype == np.uint8 else np.minimum(signs, np.uint32(0xFFFF))
+    np.take(_is_word_sign(), places, out=inside[1:-1], mode="clip")
+    edges = np.flatnonzero(inside[1:] != inside[:-1])
+    starts, ends = edges[::2], edges[1::2]
     powers, inverses = _powers(_round_up(signs.shape[0]))
     sums = np.zeros(signs.shape[0] + 1, dtype=np.uint64)
-    np.cumsum(signs.astype(np.uint64) * powers[: signs.shape[0]], out=sums[1:])
+    np.multiply(powers[: signs.shape[0]], signs, out=sums[1:])
+    np.cumsum(sums, out=sums)
     hashes = (sums[ends] - sums[starts]) * inverses[starts]
     for factor in _MIX:  # every bit of the result depends on every bit of the sum
         hashes ^= hashes >> np.uint64(33)
@@ -124,6 +131,14 @@ def _word_hashes(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
     hashes ^= hashes >> np.uint64(33)
     line_ends = np.append(np.flatnonzero(signs == ord("\n")), signs.shape[0])
     return np.diff(np.searchsorted(starts, line_ends), prepend=0), hashes
+
+
+def _joined(texts: list[str]) -> np.ndarray:
+    """The characters of all texts in lower case, one text a line."""
+    joined = "\n".join(texts).lower()
+    if joined.count("\n") >= len(texts):
+        joined = "\n".join(" ".join(text.split()) for text in texts).lower()
+    return _code_points(joined)
 
 
 def _code_points(text: str) -> np.ndarray:
@@ -140,8 +155,8 @@ def _round_up(size: int) -> int:
 @lru_cache(maxsize=1)
 def _is_word_sign() -> np.ndarray:
     """Letters and digits of every script; what lies beyond the first 65,535 signs counts as a letter."""
-    table = np.fromiter((chr(point).isalnum() for point in range(1 << 16)), dtype=np.int8, count=1 << 16)
-    table[0xFFFF] = 1
+    table = np.fromiter((chr(point).isalnum() for point in range(1 << 16)), dtype=bool, count=1 << 16)
+    table[0xFFFF] = True
     return table
 
 
