@@ -36,14 +36,13 @@ from .values import (
     times_of_digits,
 )
 
-#: Kinds that become features, and the words for columns that do not.
+# Kinds that become features.
 FEATURES = ("number", "boolean", "category", "date", "text", "words")
-SET_ASIDE = ("constant", "empty", "identifier", "drop")
 
 SAMPLE = 1000
 _MOSTLY = 0.9
 # Most columns of words show with a few texts that they hold neither numbers nor dates.
-_GLANCE = 100
+_GLANCE = 30
 _IDENTIFIERS = {
     "id", "ids", "uuid", "guid", "key", "index", "idx", "rowid", "sku", "isbn", "ean", "unnamed", "userid", "itemid",
     "productid", "sessionid", "queryid", "qid", "docid", "customerid", "orderid", "patientid", "serial",
