@@ -613,3 +613,21 @@ def held_out_pair_error(fit_predict, y, qid, fold_of_row, *, untied=False, unit=
                 total += w * (target - (f[i] - f[j])) ** 2
                 weight += w
     return total / weight
+
+
+def relative_to_query(X, qid, method):
+    """Features standardised or ranked inside their query, value by value."""
+    out = np.zeros(np.shape(X))
+    for label in set(qid):
+        rows = [i for i in range(len(qid)) if qid[i] == label]
+        for j in range(np.shape(X)[1]):
+            values = np.array([float(X[i][j]) for i in rows])
+            if values.min() == values.max():
+                continue
+            for i, value in zip(rows, values):
+                if method == "standardise":
+                    out[i, j] = (value - values.mean()) / values.std()
+                else:
+                    place = (values < value).sum() + ((values == value).sum() - 1) / 2
+                    out[i, j] = 2 * place / (len(rows) - 1) - 1
+    return out

@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "kernels": {"numerics", "loops"},
     "core": {"comparisons", "kernels", "numerics", "loops"},
     "losses": {"core", "comparisons", "kernels", "numerics", "loops"},
+    "preprocessing": {"comparisons", "numerics", "loops"},
     "arrays": {"core", "comparisons", "kernels", "numerics"},
     "solvers": {"arrays", "losses", "core", "comparisons", "kernels", "numerics", "loops"},
     "metrics": {"comparisons", "loops"},

@@ -34,6 +34,7 @@ _MODULES = (
     "model_selection",
     "ppi",
     "preferences",
+    "preprocessing",
     "report",
 )
 

@@ -20,7 +20,7 @@ import numpy as np
 
 # The packages of preflearn whose estimators and splitters a model may hold. Naming a class imports its module, so this
 # list leaves out whatever does something on import, such as the command line.
-OUR_PACKAGES = ("estimators", "graphs", "kernels", "model_selection", "ppi")
+OUR_PACKAGES = ("estimators", "graphs", "kernels", "model_selection", "ppi", "preprocessing", "selection")
 
 # Records that models hold, and the shapes of their arrays (the grammar is that of `preflearn.io.fitted`).
 RECORDS: Mapping[str, Mapping[str, str]] = {

@@ -1,0 +1,467 @@
+"""A table as it comes, into a numeric matrix: the first step of a pipeline that takes data frames."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy import sparse as sp
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from ..loops.threads import in_turns
+from ..numerics.memory import require_memory
+from .columns import CategoryColumn, DateColumn, NumberColumn, Oddities, TextColumn
+from .frames import TEXT, Column, Table, read_table
+from .kinds import FEATURES, Decision, decide
+from .queries import suggest
+from .summary import ColumnSummary, TableSummary, TableWarning
+
+_ALIASES = {"onehot": "category"}
+_DEFAULT_BUCKETS = 1024
+_EXAMPLES = 3
+# From so many labels on, what looks like the query column is no feature either.
+_MANY_QUERIES = 10
+
+
+class TableEncoder(TransformerMixin, BaseEstimator):
+    """Turn a table with numbers, yes/no, categories, dates, texts and holes into a numeric matrix.
+
+    The kind of each column is found from its values and its name; ``summary_`` tells what was found and what became of
+    it. As a step of a pipeline the encoder is saved with the model, which then takes data frames.
+
+    Parameters
+    ----------
+    kinds : mapping from column name to kind, default=None
+        Kinds that you know better: ``"number"``, ``"boolean"``, ``"category"`` (or ``"onehot"``), a list of categories,
+        ``"date"``, ``"text"``, ``"words"`` or ``"words:N"`` (hashed words, N features), ``"drop"``.
+    max_categories : int, default=30
+        Categories of a column that get a feature of their own, the most frequent ones; the others share one.
+    text_features : int, default=32
+        Features of a text column: leading directions of its words, weighted by tf-idf.
+    sparse_output : bool or "auto", default="auto"
+        Return a CSR matrix. ``"auto"``: where a column has the kind ``"words"``.
+    dtype : {"float64", "float32"}, default="float64"
+        Type of the output.
+
+    Attributes
+    ----------
+    summary_ : TableSummary
+        The columns with their kinds, features and notes; prints itself.
+    kinds_ : dict
+        Kind of each column, ``"constant"``, ``"empty"``, ``"identifier"`` and ``"drop"`` for those set aside.
+    encoders_ : dict
+        What was learned about each column that is used.
+    unseen_ : dict
+        How many rows ``transform`` has met since ``fit`` with a category that ``fit`` did not see, by column.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Where the columns have names.
+
+    Notes
+    -----
+    How a kind is found, in short: texts that read as numbers ("1,234", "12%", "$5"), as yes/no or as dates are taken as
+    such; other texts are a category when they repeat, text when they have several words, and an identifier otherwise.
+    Whole numbers stay numbers, also few of them (grades, counts), unless the name says that they are labels ("region",
+    "store_code", "type") or identifiers ("id", "key"). Constant, empty and identifier-like columns are set aside.
+
+    ============  ==================================================================================================
+    kind          features
+    ============  ==================================================================================================
+    number        the value, holes filled with the median, infinite values moved to the nearest finite one
+    boolean       0 or 1, holes filled with the more frequent one
+    category      one per category; one for rarer ones together; a category not seen before counts as rare
+    date          days since the oldest date, year, month, day, weekday, hour; those that vary
+    text          ``text_features`` leading directions of tf-idf weighted words
+    words         the tf-idf weighted words themselves, hashed
+    ============  ==================================================================================================
+
+    A column with holes in training has one more feature that says where they are. ``transform`` finds columns by name:
+    their order does not matter, further columns are ignored, and those that are not there are all named in one error.
+    What is odd but can be predicted for (categories never seen, words in a column of numbers) is told by a
+    `TableWarning`, once for each column.
+
+    O(cells), with no Python loop over rows for numbers; each distinct text of a column is looked at once.
+
+    Examples
+    --------
+    >>> from preflearn.preprocessing import TableEncoder
+    >>> table = {
+    ...     "price": ["1,200", "950", None, "1,010"],
+    ...     "colour": ["red", "blue", "red", "red"],
+    ...     "sold": ["2024-03-01", "2024-03-05", "2024-03-05", "2024-03-02"],
+    ... }
+    >>> encoder = TableEncoder().fit(table)
+    >>> encoder.kinds_
+    {'price': 'number', 'colour': 'category', 'sold': 'date'}
+    >>> encoder.get_feature_names_out()[:4].tolist()
+    ['price', 'price=(missing)', 'colour=blue', 'colour=red']
+    """
+
+    def __init__(
+        self, *, kinds=None, max_categories=30, text_features=32, sparse_output="auto", dtype="float64"
+    ):
+        self.kinds = kinds
+        self.max_categories = max_categories
+        self.text_features = text_features
+        self.sparse_output = sparse_output
+        self.dtype = dtype
+
+    def fit(self, X, y=None):
+        """Find the kind of each column and learn how to encode it.
+
+        Parameters
+        ----------
+        X : data frame, array, list of rows, or mapping from names to columns
+        y : ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            With everything that is wrong with the table in one message.
+        """
+        self._fit(X)
+        return self
+
+    def fit_transform(self, X, y=None):
+        """Fit and transform the same table, reading it once.
+
+        Parameters
+        ----------
+        X : data frame, array, list of rows, or mapping from names to columns
+        y : ignored
+
+        Returns
+        -------
+        ndarray or csr_array of shape (m, n_features)
+        """
+        return self._assemble(self._fit(X))[0]
+
+    def transform(self, X):
+        """Encode a table like that of ``fit``.
+
+        Parameters
+        ----------
+        X : data frame, array, list of rows, or mapping from names to columns
+            Columns in any order where they have names.
+
+        Returns
+        -------
+        ndarray or csr_array of shape (m, n_features)
+
+        Raises
+        ------
+        ValueError
+            If columns are missing (all of them are named) or cannot be read.
+        """
+        check_is_fitted(self)
+        columns, extra = self._matched(read_table(X))
+        out, odd = self._assemble(columns)
+        self._tell(odd, extra)
+        return out
+
+    def get_feature_names_out(self, input_features=None):
+        """Names of the features.
+
+        Parameters
+        ----------
+        input_features : ignored
+            For pipelines; the names are those of the table.
+
+        Returns
+        -------
+        ndarray of str
+        """
+        check_is_fitted(self)
+        names = [name for column, encoder in self.encoders_.items() for name in encoder.names(column)]
+        return np.asarray(names, dtype=object)
+
+    # Fitting --------------------------------------------------------------------------------------------------------
+
+    def _fit(self, X: Any) -> list[Column]:
+        """Learn from a table; the columns that are used."""
+        self._check_parameters()
+        table = read_table(X)
+        wanted, problems = _read_kinds(self.kinds, table)
+        found = in_turns(
+            lambda column: wanted.get(column.name) or decide(column, self.max_categories),
+            [(column,) for column in table.columns],
+        )
+        decisions = dict(zip((column.name for column in table.columns), found))
+        query = suggest(table)
+        self._set_aside_query(table, query, decisions, wanted)
+        used = [column for column in table.columns if decisions[column.name].kind in FEATURES]
+        problems += [problem for problem in table.problems if not _is_dropped(problem, table, decisions)]
+        learned: dict[str, tuple[Any, Oddities]] = {}
+        if not problems:
+            results = in_turns(
+                lambda column: self._learn(column, decisions[column.name]),
+                [(one,) for one in _texts_first(used)],
+            )
+            by_name = dict(zip((column.name for column in _texts_first(used)), results))
+            learned = {column.name: by_name[column.name] for column in used}
+            for column in used:
+                if column.name in wanted:
+                    problems += _unreadable(column, decisions[column.name].kind, learned[column.name][1])
+        if problems:
+            raise ValueError(_one_message(problems))
+        self.encoders_ = {name: encoder for name, (encoder, _) in learned.items()}
+        self.kinds_ = {name: decision.kind for name, decision in decisions.items()}
+        self.summary_ = _summarise(table, decisions, learned, query)
+        self.unseen_ = {
+            name: 0 for name, encoder in self.encoders_.items() if isinstance(encoder, CategoryColumn)
+        }
+        self._told: list[str] = []
+        self._columns = [column.name for column in table.columns]
+        self._named = table.named
+        self.n_features_in_ = len(self._columns)
+        self.__dict__.pop("feature_names_in_", None)
+        if table.named:
+            self.feature_names_in_ = np.asarray(self._columns, dtype=object)
+        if not sum(len(encoder.names("")) for encoder in self.encoders_.values()):
+            raise ValueError(
+                f"No column of the table ({table.n_rows} sample(s)) can be used as a feature:\n{self.summary_}"
+            )
+        return used
+
+    def _check_parameters(self) -> None:
+        for name in ("max_categories", "text_features"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+                raise ValueError(f"{name} must be a positive whole number: found {value!r}.")
+        if self.sparse_output not in (True, False, "auto"):
+            raise ValueError(f"sparse_output must be True, False or 'auto': found {self.sparse_output!r}.")
+        if self.dtype not in ("float64", "float32"):
+            raise ValueError(f"dtype must be 'float64' or 'float32': found {self.dtype!r}.")
+
+    def _set_aside_query(
+        self, table: Table, query: str | None, decisions: dict[str, Decision], wanted: Mapping[str, Decision]
+    ) -> None:
+        """Labels of queries are no feature: nothing that was learned about one helps with the next."""
+        if query is None or query in wanted or decisions[query].kind not in FEATURES:
+            return
+        (column,) = (column for column in table.columns if column.name == query)
+        n_labels = (
+            len(column.texts.factorised[1]) if column.texts is not None else np.unique(column.array).size
+        )
+        if n_labels >= _MANY_QUERIES or decisions[query].kind == "number":
+            decisions[query] = Decision("identifier", f"{n_labels:,} labels, looks like the query column")
+
+    def _learn(self, column: Column, decision: Decision) -> tuple[Any, Oddities]:
+        if decision.kind in ("number", "boolean"):
+            return NumberColumn.learn(column, truth=decision.kind == "boolean")
+        if decision.kind == "category":
+            return CategoryColumn.learn(column, self.max_categories, decision.categories)
+        if decision.kind == "date":
+            return DateColumn.learn(column)
+        if decision.kind == "text":
+            return TextColumn.learn(column, self.text_features, reduce=True)
+        return TextColumn.learn(column, decision.n_features, reduce=False)
+
+    # Transforming ---------------------------------------------------------------------------------------------------
+
+    def _matched(self, table: Table) -> tuple[list[Column], list[str]]:
+        """The columns that the encoders need, in their order; and the names of others that training did not have."""
+        if not (self._named and table.named):
+            if len(table.columns) != self.n_features_in_:
+                raise ValueError(
+                    f"X has {len(table.columns)} features, but {type(self).__name__} is expecting "
+                    f"{self.n_features_in_} features as input."
+                )
+            found = dict(zip(self._columns, table.columns))
+            extra: list[str] = []
+        else:
+            found = {column.name: column for column in table.columns}
+            extra = [name for name in found if name not in self.kinds_]
+        needed = list(self.encoders_)
+        absent = [name for name in needed if name not in found]
+        problems = [f"column {name!r} of the training is not there" for name in absent]
+        if absent and extra:
+            problems.append(f"found instead: {', '.join(map(repr, extra[:12]))}")
+        problems += [found[name].problem for name in needed if name in found and found[name].problem]
+        names = [column.name for column in table.columns]
+        problems += [
+            f"column {name!r} is there twice" for name in needed if names.count(name) > 1 and table.named
+        ]
+        if problems:
+            raise ValueError(_one_message(problems))
+        return [found[name] for name in needed], extra
+
+    def _assemble(self, columns: list[Column]) -> tuple[Any, dict[str, Oddities]]:
+        """The features of the columns that the encoders need, and what was odd about each."""
+        as_sparse = self.sparse_output
+        if as_sparse == "auto":
+            as_sparse = any(kind == "words" for kind in self.kinds_.values())
+        return self._assemble_sparse(columns) if as_sparse else self._assemble_dense(columns)
+
+    def _assemble_dense(self, columns: list[Column]) -> tuple[np.ndarray, dict[str, Oddities]]:
+        edges = np.cumsum([0, *(len(encoder.names("")) for encoder in self.encoders_.values())]).tolist()
+        m, itemsize = columns[0].size, np.dtype(self.dtype).itemsize
+        require_memory(m * edges[-1] * itemsize, "the encoded table", "Use sparse_output=True.")
+        out = np.zeros((m, edges[-1]), dtype=self.dtype)
+        place = {name: k for k, name in enumerate(self.encoders_)}
+
+        def write(name: str) -> Oddities:
+            k = place[name]
+            return self.encoders_[name].write(columns[k], out[:, edges[k] : edges[k + 1]])
+
+        names = sorted(place, key=lambda name: not isinstance(self.encoders_[name], TextColumn))
+        found = dict(zip(names, in_turns(write, [(name,) for name in names])))
+        return out, {name: found[name] for name in place}
+
+    def _assemble_sparse(self, columns: list[Column]) -> tuple[Any, dict[str, Oddities]]:
+        blocks, odd = [], {}
+        for (name, encoder), column in zip(self.encoders_.items(), columns):
+            if isinstance(encoder, TextColumn):
+                block, odd[name] = encoder.features(column)
+            else:
+                block = np.zeros((column.size, len(encoder.names(""))))
+                odd[name] = encoder.write(column, block)
+            blocks.append(sp.csr_array(block).astype(self.dtype))
+        return sp.csr_array(sp.hstack(blocks, format="csr")), odd
+
+    def _tell(self, odd: Mapping[str, Oddities], extra: Sequence[str]) -> None:
+        """Count what was odd, and warn of each column once."""
+        told, notes = self._told, []
+        for name, found in odd.items():
+            if found.unseen:
+                self.unseen_[name] += sum(found.unseen.values())
+            for what, values in (
+                ("category not seen in training", found.unseen),
+                ("value that cannot be read, taken as missing", found.stray),
+            ):
+                if values and f"{what} {name}" not in told:
+                    told.append(f"{what} {name}")
+                    notes.append(
+                        f"column {name!r}: {sum(values.values()):,} rows with a {what} ({_examples(values)})"
+                    )
+        new = [name for name in extra if f"extra {name}" not in told]
+        if new:
+            told.extend(f"extra {name}" for name in new)
+            notes.append(f"not in training, ignored: {', '.join(map(repr, new[:12]))}")
+        if notes:
+            warnings.warn(
+                _bulleted("The table differs from that of the training:", notes), TableWarning, stacklevel=3
+            )
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        tags.input_tags.sparse = False
+        tags.transformer_tags.preserves_dtype = [self.dtype]
+        return tags
+
+
+def _texts_first(columns: Sequence[Column]) -> list[Column]:
+    """Texts that hardly repeat take longest: threads begin with them."""
+    return sorted(columns, key=lambda column: column.texts is None or column.texts.repeated)
+
+
+def _read_kinds(kinds: Any, table: Table) -> tuple[dict[str, Decision], list[str]]:
+    """What the caller says about columns, and what is wrong with it."""
+    if kinds is None:
+        return {}, []
+    if not isinstance(kinds, Mapping):
+        raise TypeError(
+            f"kinds must map column names to kinds, as in {{'colour': 'category'}}: found {type(kinds).__name__}."
+        )
+    names = [column.name for column in table.columns]
+    decisions, problems = {}, []
+    for name, kind in kinds.items():
+        if name not in names:
+            problems.append(
+                f"kinds names column {name!r}, which is not there: found {', '.join(map(repr, names[:12]))}"
+            )
+            continue
+        decision = _read_kind(kind)
+        if decision is None:
+            problems.append(
+                f"kinds={{{name!r}: {kind!r}}} is not known: expected one of {', '.join(map(repr, FEATURES))}, "
+                "'onehot', 'words:N', 'drop', or a list of categories"
+            )
+        else:
+            decisions[name] = decision
+    return decisions, problems
+
+
+def _read_kind(kind: Any) -> Decision | None:
+    if isinstance(kind, str):
+        head, _, number = kind.partition(":")
+        if head == "words" and (number.isdecimal() and int(number) > 0 or kind == "words"):
+            return Decision("words", n_features=int(number) if number else _DEFAULT_BUCKETS)
+        kind = _ALIASES.get(kind, kind)
+        return Decision(kind, "as asked") if kind in (*FEATURES, "drop") else None
+    if isinstance(kind, Sequence) and kind and all(isinstance(label, str) for label in kind):
+        return Decision("category", categories=list(dict.fromkeys(kind)))
+    return None
+
+
+def _is_dropped(problem: str, table: Table, decisions: Mapping[str, Decision]) -> bool:
+    return any(
+        column.problem == problem and decisions[column.name].kind == "drop" for column in table.columns
+    )
+
+
+def _unreadable(column: Column, kind: str, odd: Oddities) -> list[str]:
+    """A kind that was asked for and that most values of the column are not."""
+    n_stray, n_read = sum(odd.stray.values()), column.size - odd.n_missing
+    if n_stray <= n_read:
+        return []
+    return [
+        f"column {column.name!r} is to be a {kind}, and {n_stray:,} values are none ({_examples(odd.stray)})"
+    ]
+
+
+def _summarise(
+    table: Table,
+    decisions: Mapping[str, Decision],
+    learned: Mapping[str, tuple[Any, Oddities]],
+    query: str | None,
+) -> TableSummary:
+    columns = []
+    for column in table.columns:
+        decision = decisions[column.name]
+        entry = ColumnSummary(column.name, decision.kind)
+        entry.notes = [note for note in (decision.note, column.note) if note]
+        if column.name in learned:
+            encoder, odd = learned[column.name]
+            entry.n_features, entry.n_missing = len(encoder.names("")), odd.n_missing
+            entry.detail = encoder.detail() if decision.kind != "boolean" else ""
+            if odd.stray:
+                count = sum(odd.stray.values())
+                entry.notes.append(
+                    f"{count:,} values that are no {decision.kind} are missing ({_examples(odd.stray)})"
+                )
+            if odd.n_infinite:
+                entry.notes.append(f"{odd.n_infinite:,} infinite values")
+        elif column.form != TEXT:
+            entry.n_missing = int(np.isnan(column.array).sum())
+        else:
+            assert column.texts is not None
+            entry.n_missing = column.texts.values.count(None) + column.texts.values.count("")
+        columns.append(entry)
+    return TableSummary(columns, table.n_rows, query)
+
+
+def _examples(values: Mapping[str, int]) -> str:
+    shown = sorted(values, key=lambda text: -values[text])[:_EXAMPLES]
+    clipped = [repr(text if len(text) <= 30 else text[:27] + "...") for text in shown]
+    return ", ".join(clipped + (["..."] if len(values) > _EXAMPLES else []))
+
+
+def _one_message(problems: Sequence[str]) -> str:
+    if len(problems) == 1:
+        return f"The table cannot be used: {problems[0]}."
+    return _bulleted(f"The table cannot be used, for {len(problems)} reasons:", problems)
+
+
+def _bulleted(heading: str, lines: Sequence[str]) -> str:
+    return "\n  - ".join([heading, *lines])
