@@ -15,7 +15,12 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from _harness import best_of, peak_memory, report, write_results
 from preflearn import RankRLS, RankRLSCV
-from preflearn.model_selection import cross_val_predict, leave_pair_out_tally, permutation_test
+from preflearn.model_selection import (
+    cross_val_predict,
+    estimate_concordance,
+    leave_pair_out_tally,
+    permutation_test,
+)
 from preflearn.model_selection.cross_validation import LearningProblem
 from preflearn.model_selection.folds import read_folds
 
@@ -51,6 +56,27 @@ def pairs(repeats: int) -> list[dict]:
             )
         )
     return results
+
+
+def estimate(repeats: int) -> list[dict]:
+    m = 2000
+    X, y, _ = random_data(m, 20, 1)
+    K = rbf_kernel(X)
+    seconds = best_of(
+        {
+            "estimate_concordance": lambda: estimate_concordance(RankRLS(kernel="rbf"), X, y, random_state=0),
+            "dsyevd": lambda: dsyevd(K),
+        },
+        repeats=repeats,
+    )
+    return [
+        report(
+            "leave-pair-out estimate with its interval and the pooled number beside it, m = 2000, RBF",
+            seconds,
+            baseline="dsyevd",
+            limits={"estimate_concordance": 1.0},
+        )
+    ]
 
 
 def prepare_queries(m: int, n: int, n_queries: int):
@@ -146,7 +172,13 @@ def permutations(repeats: int) -> list[dict]:
     ]
 
 
-QUESTIONS = {"pairs": pairs, "queries": queries, "groups": groups, "permutations": permutations}
+QUESTIONS = {
+    "pairs": pairs,
+    "estimate": estimate,
+    "queries": queries,
+    "groups": groups,
+    "permutations": permutations,
+}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
