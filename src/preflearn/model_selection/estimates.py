@@ -326,7 +326,7 @@ def _leave_pair_out(data: _Data, random: np.random.RandomState, n_splits: int) -
         n_pairs=tally.n_pairs,
         measure=data.measure,
         n_rows=data.n_rows,
-        standard_error=float(np.sqrt(min(variance * (1 + lost), 0.25))),
+        standard_error=0.5 if np.isinf(lost) else float(np.sqrt(min(variance * (1 + lost), 0.25))),
         compared=f"{pairs}, each ordered by a model trained without {without}",
         interval_method=_WITH_TRAINING,
         per_row=_share_per_row(tally),
