@@ -16,7 +16,13 @@ from sklearn.metrics.pairwise import rbf_kernel
 from _harness import best_of, peak_memory, report, write_results
 from preflearn import RankRLS, RankRLSCV
 from preflearn.core.pair_holdout import path_pair_system
-from preflearn.model_selection import HeldOut, cross_val_predict, leave_pair_out_tally, permutation_test
+from preflearn.model_selection import (
+    HeldOut,
+    cross_val_predict,
+    estimate_concordance,
+    leave_pair_out_tally,
+    permutation_test,
+)
 from preflearn.selection.folds import read_folds
 
 
@@ -76,6 +82,27 @@ def pairs_over_alphas(repeats: int) -> list[dict]:
             seconds,
             baseline="2 dsyevd + 15 pairs",
             limits={"RankRLSCV": 1.0},
+        )
+    ]
+
+
+def estimate(repeats: int) -> list[dict]:
+    m = 2000
+    X, y, _ = random_data(m, 20, 1)
+    K = rbf_kernel(X)
+    seconds = best_of(
+        {
+            "estimate_concordance": lambda: estimate_concordance(RankRLS(kernel="rbf"), X, y, random_state=0),
+            "dsyevd": lambda: dsyevd(K),
+        },
+        repeats=repeats,
+    )
+    return [
+        report(
+            "leave-pair-out estimate with its interval and the pooled number beside it, m = 2000, RBF",
+            seconds,
+            baseline="dsyevd",
+            limits={"estimate_concordance": 1.0},
         )
     ]
 
@@ -175,6 +202,7 @@ def permutations(repeats: int) -> list[dict]:
 QUESTIONS = {
     "pairs": pairs,
     "pairs-over-alphas": pairs_over_alphas,
+    "estimate": estimate,
     "queries": queries,
     "groups": groups,
     "permutations": permutations,

@@ -631,3 +631,32 @@ def relative_to_query(X, qid, method):
                     place = (values < value).sum() + ((values == value).sum() - 1) / 2
                     out[i, j] = 2 * place / (len(rows) - 1) - 1
     return out
+
+
+def exact_reduced_set_predictions(K_MR, K_RR, L, b, alpha):
+    """K_MR β with (K_RM L K_MR + λ K_RR) β = K_RM b for one output, in rational arithmetic on the numbers as given."""
+    from fractions import Fraction
+
+    def exact(values):
+        return [[Fraction(float(value)) for value in row] for row in values]
+
+    def times(A, B):
+        return [[sum(x * y for x, y in zip(row, column)) for column in zip(*B)] for row in A]
+
+    K, penalty, target = exact(K_MR), exact(K_RR), exact(b.reshape(-1, 1))
+    transposed = [list(column) for column in zip(*K)]
+    A = times(transposed, times(exact(L), K))
+    rows = [
+        [a + Fraction(float(alpha)) * k for a, k in zip(A_row, K_row)] + c
+        for A_row, K_row, c in zip(A, penalty, times(transposed, target))
+    ]
+    r = len(rows)
+    for i in range(r):
+        pivot = next(j for j in range(i, r) if rows[j][i] != 0)
+        rows[i], rows[pivot] = rows[pivot], rows[i]
+        rows[i] = [value / rows[i][i] for value in rows[i]]
+        for j in range(r):
+            if j != i:
+                factor = rows[j][i]
+                rows[j] = [x - factor * y for x, y in zip(rows[j], rows[i])]
+    return np.array([float(f[0]) for f in times(K, [[row[-1]] for row in rows])])

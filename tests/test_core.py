@@ -205,7 +205,7 @@ def test_the_system_on_basis_vectors_equals_the_one_on_features(problem, options
     K_MR = Kernel("rbf", gamma=0.5).matrix(X, X[:r])
     factor = factor_kernel(K_MR[:r])
     assert factor.well_conditioned
-    beta = solve_on_basis(K_MR, K_MR[:r], comparisons, alpha)
+    beta = solve_on_basis(K_MR, factor, K_MR[:r], comparisons, alpha)
     features = np.linalg.solve(factor.C, K_MR.T).T
     by_features = factor.expand(primal_problem(features, comparisons).solve(alpha))
     np.testing.assert_allclose(K_MR @ beta, K_MR @ by_features, atol=1e-7 * max(1.0, abs(problem.y).max()))
@@ -217,7 +217,7 @@ def test_an_ill_conditioned_system_on_basis_vectors_is_refused():
     comparisons = compare_scores(X**2, one_group(10))
     # K β = 1 is invisible to a ranking: only alpha holds that direction.
     with pytest.raises(np.linalg.LinAlgError):
-        solve_on_basis(K, K, comparisons, 1e-14)
+        solve_on_basis(K, factor_kernel(K), K, comparisons, 1e-14)
 
 
 def test_directions_that_nothing_holds_get_no_weight():

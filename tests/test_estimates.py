@@ -20,9 +20,15 @@ from tests import oracles
 from preflearn import RLS, RankRLS
 from preflearn.comparisons import encode_queries, one_group
 from preflearn.metrics import auc, concordance
-from preflearn.model_selection import cross_val_predict
+from preflearn.model_selection import cross_val_predict, leave_pair_out
 from preflearn.model_selection.estimates import _Data, _deal, estimate_auc, estimate_concordance
-from preflearn.model_selection.intervals import mean_interval, placement_variance, wilson_interval
+from preflearn.model_selection.intervals import (
+    mean_interval,
+    most_effective,
+    optimism,
+    placement_variance,
+    wilson_interval,
+)
 from preflearn.selection.tally import tally_pairs, tally_scores
 
 
@@ -162,7 +168,7 @@ def test_delong_interval_covers():
 def test_leave_pair_out_is_refitting_every_pair(model):
     X, y = two_classes(m=14, n_positive=6)
     outcomes = oracles.leave_pair_out_outcomes(refitted(model, X, y), y)
-    result = estimate_auc(model, X, y, n_halvings=0, random_state=0)
+    result = estimate_auc(model, X, y, random_state=0)
     assert result.value == pytest.approx(np.mean(list(outcomes.values())), abs=1e-12)
     assert (result.method, result.n_pairs, result.n_rows) == ("leave-pair-out", 48, 14)
     shares = [np.mean([h for pair, h in outcomes.items() if row in pair]) for row in range(14)]
@@ -174,7 +180,7 @@ def test_leave_pair_out_with_groups_leaves_them_whole(model):
     X, y = two_classes(m=18, n_positive=8, seed=1)
     groups = np.random.default_rng(2).integers(0, 8, size=18)
     outcomes = oracles.leave_pair_out_outcomes(refitted(model, X, y), y, groups)
-    result = estimate_auc(model, X, y, groups=groups, n_halvings=0, random_state=0)
+    result = estimate_auc(model, X, y, groups=groups, random_state=0)
     assert result.value == pytest.approx(np.mean(list(outcomes.values())), abs=1e-12)
 
 
@@ -236,7 +242,7 @@ def test_equal_rows_are_tied_though_algebra_rounds(m, levels, seed):
     for model in (RLS(), RankRLS(kernel="rbf")):
         # Eight digits: ties of what differs in the last bits only.
         outcomes = oracles.leave_pair_out_outcomes(refitted(model, X, y, digits=8), y)
-        found = estimate_auc(model, X, y, n_halvings=0).value
+        found = estimate_auc(model, X, y).value
         assert found == pytest.approx(np.mean(list(outcomes.values())), abs=1e-12)
 
 
@@ -258,11 +264,11 @@ def test_groups_are_never_split_over_folds():
 def test_labels_may_be_text_and_the_larger_is_positive():
     X, y = two_classes()
     names = np.where(y == 1, "sick", "healthy")
-    by_name = estimate_auc(LogisticRegression(), X, names, n_halvings=0, random_state=0)
-    by_number = estimate_auc(LogisticRegression(), X, y, n_halvings=0, random_state=0)
+    by_name = estimate_auc(LogisticRegression(), X, names, random_state=0)
+    by_number = estimate_auc(LogisticRegression(), X, y, random_state=0)
     assert by_name.value == by_number.value
-    turned = estimate_auc(RLS(), X, -y, n_halvings=0).value
-    assert turned == pytest.approx(estimate_auc(RLS(), X, y, n_halvings=0).value, abs=1e-12)
+    turned = estimate_auc(RLS(), X, -y).value
+    assert turned == pytest.approx(estimate_auc(RLS(), X, y).value, abs=1e-12)
 
 
 def test_sparse_precomputed_and_reduced_set():
@@ -276,7 +282,6 @@ def test_sparse_precomputed_and_reduced_set():
     basis = estimate_auc(RLS(kernel="rbf", basis=np.arange(0, 24, 2)), X, y, random_state=0)
     drawn = estimate_auc(RLS(kernel="rbf", n_basis=20, random_state=0), X, y, random_state=0)
     assert 0 < basis.value < 1 and 0 < drawn.value < 1
-    assert "halves" in basis.interval_method and "halves" in drawn.interval_method
 
 
 def test_inputs_are_left_alone_and_the_seed_decides():
@@ -292,48 +297,71 @@ def test_inputs_are_left_alone_and_the_seed_decides():
 # ----------------------------------------------------------------------------------- intervals of the estimates
 
 
-def test_interval_of_halves_is_their_spread():
-    X, y = two_classes(m=30, n_positive=14, seed=4)
-    result = estimate_auc(RLS(), X, y, n_halvings=3, random_state=0)
-    random, squares = np.random.RandomState(0), []
-    data = _Data(RLS(), X, y, y, "AUC", None, 0)
-    for _ in range(3):
-        division = _deal(data, 2, random)
-        halves = [
-            estimate_auc(RLS(), X[division.rows(half)], y[division.rows(half)], n_halvings=0).value
-            for half in (0, 1)
-        ]
-        squares.append((halves[0] - halves[1]) ** 2)
-    quick = estimate_auc(RLS(), X, y, n_halvings=0)
-    expected = max(np.mean(squares) / 4, quick.standard_error**2)
-    assert result.standard_error**2 == pytest.approx(expected, rel=1e-12)
-    assert result.interval == pytest.approx(
-        wilson_interval(result.value, expected, 4 * 14 * 16 / 30), rel=1e-12
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("real", [False, True])
+def test_interval_is_wilsons_of_placements_and_optimism(kernel, real):
+    X, y = two_classes(m=30, n_positive=12, seed=4)
+    y = y + X[:, 0] if real else y
+    model = RankRLS(kernel=kernel)
+    fit_predict, fitted = refitted(model, X, y), model.fit(X, y).predict(X)
+    pairs = np.array([(i, j) for i in range(30) for j in range(i + 1, 30) if y[i] != y[j]])
+    held_out = np.array([fit_predict(np.setdiff1d(np.arange(30), pair), pair) for pair in pairs])
+    lost = optimism(
+        y[pairs[:, 0]] - y[pairs[:, 1]],
+        held_out[:, 0] - held_out[:, 1],
+        fitted[pairs[:, 0]] - fitted[pairs[:, 1]],
     )
+    tally = tally_pairs(y, pairs, held_out)
+    variance = placement_variance(tally, np.zeros(30, dtype=int) if real else y.astype(int))
+    most = 6 * 435 / 31 if real else 4 * 12 * 18 / 30 * 12 / 13
+    result = estimate_concordance(model, X, y, random_state=0)
+    assert 0 < lost < 2
+    assert result.interval == pytest.approx(
+        wilson_interval(tally.share, variance, most, optimism=lost), abs=1e-9
+    )
+    assert result.standard_error**2 == pytest.approx(variance * (1 + lost), rel=1e-9)
 
 
-def test_interval_of_halves_covers_where_there_is_no_signal():
+@given(
+    n=st.integers(2, 30),
+    scale=st.sampled_from([1e-200, 1e-9, 1.0, 1e200]),
+    seed=st.integers(0, 2**31),
+)
+def test_optimism_is_the_loss_of_standardised_margins(n, scale, seed):
+    """For two classes: mean over standard deviation of the margins, whatever their unit."""
+    rng = np.random.default_rng(seed)
+    held_out, fitted = rng.normal(size=n), rng.normal(size=n) + 3
+    z, z0 = held_out.mean() / held_out.std(), fitted.mean() / fitted.std()
+    expected = max(0.0, 1 - z / z0) if z0 > 0 else 1.0 if z >= 0 else np.inf
+    found = optimism(np.ones(n), held_out * scale, fitted * scale)
+    assert found == pytest.approx(expected, rel=1e-6, abs=1e-9)
+
+
+def test_optimism_at_its_ends():
+    ones = np.ones(3)
+    assert optimism(ones, ones, ones) == 0  # perfect on both
+    assert optimism(ones, np.array([1.0, 2, 3]), ones) == 1  # perfect on the training rows only
+    assert optimism(ones, 0 * ones, 0 * ones) == 1  # nothing learned
+    assert optimism(ones, -ones, 0 * ones) == np.inf  # wrong as a whole
+    assert wilson_interval(0.0, 0.0, 40, optimism=np.inf)[1] > 0.75
+
+
+@pytest.mark.parametrize(("n_features", "least"), [(1, 93), (10, 90)])
+def test_interval_covers_where_there_is_no_signal(n_features, least):
     """Models differ from sample to sample, and the interval knows it; the one that takes models as given does not."""
     rng = np.random.default_rng(0)
-    held = {0: 0, 8: 0}
-    y = np.repeat([0.0, 1.0], 15)
-    for _ in range(50):
-        X = rng.normal(size=(30, 10))
-        for n_halvings in held:
-            low, high = estimate_auc(RLS(), X, y, n_halvings=n_halvings, random_state=0).interval
-            held[n_halvings] += low <= 0.5 <= high
-    # About 94 % and 84 % of many: three standard deviations under the first, and apart from each other.
-    assert held[8] >= 42
-    assert held[8] >= held[0] + 3
-
-
-def test_too_few_rows_for_halves_is_said():
-    X, y = two_classes(m=20, n_positive=3)
-    result = estimate_auc(RLS(), X, y, random_state=0)
-    assert (
-        "too few rows" in result.interval_method
-        and "too few" not in estimate_auc(RLS(), X, y, n_halvings=0).interval_method
-    )
+    y, held, held_as_given = np.repeat([0.0, 1.0], 15), 0, 0
+    for _ in range(100):
+        X = rng.normal(size=(30, n_features))
+        result = estimate_concordance(RLS(), X, y, n_splits=2, random_state=0)
+        held += result.interval[0] <= 0.5 <= result.interval[1]
+        pairs, held_out = leave_pair_out(RLS(), X, y)
+        tally = tally_pairs(y, pairs, held_out)
+        low, high = wilson_interval(tally.share, placement_variance(tally, y.astype(int)), most_effective(y))
+        held_as_given += low <= 0.5 <= high
+    # About 96 % of many.
+    assert held >= least
+    assert held >= held_as_given + 5
 
 
 def test_perfect_separation_still_has_an_interval():
@@ -355,7 +383,7 @@ def test_tournament_counts_the_wins_of_all_pairs():
                 train = np.setdiff1d(np.arange(12), [i, j])
                 f_i, f_j = RLS().fit(X[train], y[train]).predict(X[[i, j]])
                 wins[i] += 1.0 if f_i > f_j else 0.5 if f_i == f_j else 0.0
-    result = estimate_auc(RLS(), X, y, n_halvings=0)
+    result = estimate_auc(RLS(), X, y)
     np.testing.assert_allclose(result.tournament, wins, atol=1e-12)
     assert area_under(result.roc.fpr, result.roc.tpr) == pytest.approx(auc(y, wins), abs=1e-12)
 
@@ -386,7 +414,7 @@ def test_concordance_of_real_scores_is_refitting(model):
     X = rng.normal(size=(13, 3))
     y = np.round(X[:, 0] + rng.normal(size=13), 1)
     outcomes = oracles.leave_pair_out_outcomes(refitted(model, X, y), y)
-    result = estimate_concordance(model, X, y, n_halvings=2, random_state=0)
+    result = estimate_concordance(model, X, y, random_state=0)
     assert result.value == pytest.approx(np.mean(list(outcomes.values())), abs=1e-12)
     assert result.n_pairs == len(outcomes)
 
@@ -473,9 +501,9 @@ def test_it_plots(method):
 
 
 def test_verbose_reports(capsys):
-    X, y = two_classes()
-    estimate_auc(RLS(), X, y, random_state=0, verbose=1)
-    assert "10 of 10 divisions" in capsys.readouterr().err
+    X, y = two_classes(m=12, n_positive=5)
+    estimate_auc(Ridge(), X, y, random_state=0, verbose=1)
+    assert "66 of 66 pairs" in capsys.readouterr().err
 
 
 # -------------------------------------------------------------------------------------------- what they refuse
@@ -494,8 +522,6 @@ def test_verbose_reports(capsys):
         ([0, 1] * 6, {"method": "pooled", "n_splits": 13}, "more than the 12 rows"),
         ([0, 1] * 6, {"method": "pooled", "n_splits": 1}, "at least 2"),
         ([0, 1] * 6, {"method": "pooled", "n_splits": 2.5}, "n_splits must be an int"),
-        ([0, 1] * 6, {"method": "averaged", "n_splits": 3, "n_halvings": 2}, "n_halvings=2 would be ignored"),
-        ([0, 1] * 6, {"n_halvings": -1}, "n_halvings must be an int of at least 0"),
         ([0, 1] * 6, {"groups": [1, 1, 2] * 4}, "each class must be found outside of any two groups"),
         (
             [0, 1] * 6,
@@ -539,7 +565,7 @@ def test_concordance_refuses_constant_and_unknown_scores():
 def test_with_leave_pair_out_the_folds_are_those_of_the_pooled_number_beside_it():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(30, 3)), np.repeat([0, 1], 15)
-    five = estimate_auc(RLS(), X, y, n_splits=5, n_halvings=0, random_state=0)
+    five = estimate_auc(RLS(), X, y, n_splits=5, random_state=0)
     pooled = estimate_auc(RLS(), X, y, method="pooled", n_splits=5, random_state=0)
     assert five.pooled == pytest.approx(pooled.value)
     assert "pooled 5-fold would say" in " ".join(str(five).split())

@@ -11,15 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics.pairwise import rbf_kernel
 
+import oracles
 from preflearn import RLS, RankRLS
 from preflearn.comparisons import compare_scores, encode_queries
-from preflearn.core import reduced_set
+from preflearn.core import feature_gram, primal_problem, reduced_set, solve_on_basis
+from preflearn.core.basis_system import BasisEquation
 from preflearn.core.reduced_set import sample_rows
 from preflearn.core.row_blocks import HalfBlocks
 from preflearn.kernels import NystromMap
 from preflearn.kernels.blocks import KernelBlocks
 from preflearn.kernels.functions import Kernel
+from preflearn.model_selection import cross_val_predict
+from preflearn.model_selection.cross_validation import LearningProblem
 from preflearn.numerics import memory
+from preflearn.numerics.linalg import cholesky_in_place, factor_kernel
 from preflearn.solvers import squared_loss
 from preflearn.solvers.choice import choose_solver
 from strategies import ranking_problems
@@ -103,6 +108,80 @@ def test_ill_conditioned_basis_vectors_in_blocks(gamma, alpha):
     with first, second:
         found = model.fit(X, Y, qid=QID).predict(X)
     np.testing.assert_allclose(found, wanted, atol=1e-6 * np.abs(wanted).max())
+
+
+@given(
+    ranking_problems(min_rows=8, max_rows=12, max_features=3),
+    st.sampled_from(COMPARISONS),
+    st.sampled_from([1.0, 0.1, 1e-2, 1e-3]),
+    st.sampled_from([1e-6, 1e-2, 1.0, 1e3]),
+    st.integers(2, 6),
+)
+def test_sums_of_kernel_values_are_as_accurate_as_features_or_refused(problem, options, gamma, alpha, r):
+    """Against rational arithmetic, for basis vectors that are nearly dependent."""
+    m = len(problem.y)
+    rows = problem.X / np.abs(problem.X).max() + 0.3 * np.arange(m)[:, None]
+    K = rbf_kernel(rows, rows[:r], gamma=gamma)
+    task = compare_scores(problem.y[:, None], encode_queries(problem.qid, m), **options)
+    factor = factor_kernel(K[:r])
+    if factor.rank < r:
+        return
+    L, b = oracles.dense_comparisons(problem.y, problem.qid, **options)
+    exact = oracles.exact_reduced_set_predictions(K, K[:r], L, b, alpha)
+    size = np.sqrt(exact @ L @ exact) + 1e-3 * np.abs(problem.y).max()
+
+    def error(beta):
+        """In the loss: what only alpha holds, such as the level of a ranking, may be off by more."""
+        difference = K @ beta[:, 0] - exact
+        return np.sqrt(max(0.0, difference @ L @ difference))
+
+    features = np.linalg.solve(factor.C, K.T).T
+    by_features = error(factor.expand(primal_problem(features, task).solve(alpha)))
+    try:
+        assert error(solve_on_basis(K, factor, K[:r], task, alpha)) <= 10 * by_features + 1e-7 * size
+        # With the correction, whatever the condition.
+        equation = BasisEquation(
+            lambda v: K.T @ task.laplacian(K @ v), factor.C, alpha, factor.reciprocal_condition
+        )
+        system = cholesky_in_place(np.asfortranarray(feature_gram(K, task) + alpha * K[:r]))
+        corrected = equation.correct(system, K.T @ task.target)
+    except np.linalg.LinAlgError:
+        return
+    assert error(corrected) <= 30 * by_features + 1e-10 * size
+
+
+def ill_conditioned_sums() -> tuple[RankRLS, np.ndarray]:
+    """A reduced set whose summed-up system keeps fewer than half of the digits, while K_RR keeps more."""
+    basis = np.arange(60)
+    model = RankRLS(1e-3, kernel="rbf", gamma=0.03, basis=basis)
+    K = rbf_kernel(X, X[basis], gamma=0.03)
+    system = feature_gram(K, compare_scores(Y[:, None], encode_queries(QID, M))) + 1e-3 * K[basis]
+    assert np.linalg.cond(K[basis]) < 6e7 and np.linalg.cond(system) > 1e9
+    return model, basis
+
+
+def refuse(*args, **kwargs):
+    raise AssertionError("features were formed")
+
+
+def test_an_ill_conditioned_system_is_corrected_not_repeated_by_features(monkeypatch):
+    model, basis = ill_conditioned_sums()
+    with patch.object(squared_loss, "sums_may_do", lambda *args: False):
+        wanted = model.fit(X, Y, qid=QID).predict(X)
+    monkeypatch.setattr(squared_loss, "primal_problem", refuse)
+    found = model.fit(X, Y, qid=QID).predict(X)
+    np.testing.assert_allclose(found, wanted, atol=1e-10 * np.abs(wanted).max())
+
+
+def test_ill_conditioned_folds_are_corrected_not_repeated_by_features(monkeypatch):
+    model, basis = ill_conditioned_sums()
+    monkeypatch.setattr(LearningProblem, "_reduced", refuse)
+    fold_of = QID % 4
+    folds = [np.flatnonzero(fold_of == fold) for fold in range(4)]
+    found = cross_val_predict(model, X, Y, qid=QID, cv=folds)
+    for fold in folds:
+        wanted = oracles.refit_reduced(model, X, Y, QID, basis, fold)
+        np.testing.assert_allclose(found[fold], wanted, atol=1e-8 * np.abs(wanted).max())
 
 
 def test_preferences_and_cost_relative_are_iterated_over_in_two_passes():

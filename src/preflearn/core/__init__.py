@@ -1,9 +1,10 @@
 """The one quadratic problem behind every squared-loss learner: build it, factorise it, solve it for every alpha."""
 
+from .basis_system import solve_on_basis
 from .conjugate_gradients import ConjugateGradientResult, solve_conjugate_gradients
 from .gram import feature_gram, feature_gram_diagonal, feature_moment, feature_moments
 from .moments import GlobalMoments, QueryMoments
-from .problem import RidgeProblem, Spectrum, dual_problem, primal_problem, solve_on_basis
+from .problem import RidgeProblem, Spectrum, dual_problem, primal_problem
 
 __all__ = [
     "ConjugateGradientResult",

@@ -2,22 +2,24 @@ r"""Hold-out for a reduced set and a few large folds, on the kernel values thems
 
 f = K_MR β with (K_RM L K_MR + λ K_RR) β = K_RM b. When a fold leaves, B = K_RM L K_MR loses Y diag(σ) Yᵀ with
 Y = K_RM N, and the rows and columns of the basis vectors in the fold are struck out. A fold costs a product of its own
-size and a Cholesky factorisation, n r² + r³ / 3; nothing has the m r² of a training but B itself, made once.
+size and a Cholesky factorisation, n r² + r³ / 3; nothing has the m r² of a training but B itself, made once. Where the
+system of a fold is ill conditioned, its solution is corrected on the rows that stay (`basis_system`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
+from functools import cache
 
 import numpy as np
 
 from ..comparisons import Comparisons
-from ..numerics.linalg import KernelFactor, one_norm, subtract_gram
+from ..numerics.linalg import KernelFactor, cholesky_in_place, one_norm, subtract_gram
+from .basis_system import BasisEquation, solve_penalised, solve_summed
 from .gram import feature_gram, feature_moment
 from .holdout import HoldOut, rows_outside
 from .leaving import Leaving, LeavingBasis
-from .problem import solve_basis_system, solve_positive_system
 
 # Up to so many folds are factorised one by one; for more, one eigen decomposition that serves them all is cheaper.
 FEW_FOLDS = 30
@@ -39,7 +41,7 @@ class BasisHoldOut(HoldOut):
     comparisons : Comparisons
     intercept : bool
     fallback : callable
-        Makes the routine for these comparisons to use when the system of a fold is too ill conditioned.
+        Makes the routine for these comparisons to use when the system of a fold is beyond correction.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class BasisHoldOut(HoldOut):
         self.comparisons = comparisons
         self.intercept = intercept
         self._K = K_MR
+        self._reciprocal_condition = factor.reciprocal_condition  # of fewer basis vectors it is no less
         self._pivot_rows = basis_indices[factor.pivots]
         self._K_RR = np.asfortranarray(K_MR[self._pivot_rows].T)  # symmetric
         self._with_penalty: tuple[float, np.ndarray] | None = None
@@ -106,27 +109,62 @@ class BasisHoldOut(HoldOut):
             Y, signs, change, scale = self._leaving.removal(fold)
             left = np.einsum("ij,j,ij->", Y, signs, Y)
             if np.trace(self._B) - left > _LEAST_LEFT * np.trace(self._B):
+                equation = self._equation_without(fold, stays, scale)
                 return (
-                    lambda alpha, c: self._downdate(alpha, Y[stays], signs, stays, c),
+                    lambda alpha, c: self._downdate(alpha, Y[stays], signs, stays, c, equation),
                     (self._c - change)[stays],
                     scale,
                 )
         # Little is left: what is taken off would leave its rounding behind.
-        rest = rows_outside(self.comparisons.n_rows, fold)
-        kept, K = self.comparisons.take(rest), self._K[np.ix_(rest, stays)]
+        kept, K = self._rows_without(fold, stays)
         B, K_RR = feature_gram(K, kept), _struck_out(self._K_RR, stays)
+        equation = self._equation_without(fold, stays, 1.0)
         return (
-            lambda alpha, c: solve_basis_system(B.copy(order="F"), K_RR, c, alpha),
+            lambda alpha, c: solve_penalised(B.copy(order="F"), K_RR, c, lambda: equation(alpha), alpha),
             feature_moment(K, kept.target),
             1.0,
         )
 
-    def _downdate(self, alpha: float, Y: np.ndarray, signs: np.ndarray, stays: np.ndarray, rhs: np.ndarray):
+    def _rows_without(self, fold: np.ndarray, stays: np.ndarray) -> tuple[Comparisons, np.ndarray]:
+        rest = rows_outside(self.comparisons.n_rows, fold)
+        return self.comparisons.take(rest), self._K[np.ix_(rest, stays)]
+
+    def _equation_without(
+        self, fold: np.ndarray, stays: np.ndarray, scale: float
+    ) -> Callable[[float], BasisEquation]:
+        """What the system of a fold stands for, as a function of λ; its parts are made at the first call."""
+
+        @cache
+        def parts() -> tuple[Comparisons, np.ndarray, np.ndarray]:
+            return *self._rows_without(fold, stays), cholesky_in_place(
+                _struck_out(self._K_RR, stays), clean=True
+            )
+
+        def equation(alpha: float) -> BasisEquation:
+            kept, K, C = parts()
+            return BasisEquation(
+                lambda beta: feature_moment(K, kept.laplacian(K @ beta)) / scale,
+                C,
+                alpha,
+                self._reciprocal_condition,
+            )
+
+        return equation
+
+    def _downdate(
+        self,
+        alpha: float,
+        Y: np.ndarray,
+        signs: np.ndarray,
+        stays: np.ndarray,
+        rhs: np.ndarray,
+        equation: Callable[[float], BasisEquation],
+    ) -> np.ndarray:
         if self._with_penalty is None or self._with_penalty[0] != alpha:
             self._with_penalty = alpha, self._B + alpha * self._K_RR
         whole = self._with_penalty[1]
         system = subtract_gram(_struck_out(whole, stays), Y, signs)
-        return solve_positive_system(system, one_norm(whole.T), rhs)
+        return solve_summed(system, one_norm(whole.T), rhs, lambda: equation(alpha))
 
     def with_targets(self, comparisons: Comparisons) -> HoldOut | None:
         if self._instead is not None:

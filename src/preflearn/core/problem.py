@@ -171,43 +171,6 @@ def primal_problem(features, comparisons: Comparisons) -> RidgeProblem:
     )
 
 
-def solve_on_basis(K_MR: np.ndarray, K_RR: np.ndarray, comparisons: Comparisons, alpha: float) -> np.ndarray:
-    """β of the reduced set at one λ, without its features: (K_RM L K_MR + λ K_RR) β = K_RM b.
-
-    Saves the m r² operations of Φ = K_MR C⁻ᵀ, but its condition is that of the features times that of K_RR.
-
-    Returns
-    -------
-    ndarray of shape (r, v)
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If fewer than half of the digits would be left; the features give an accurate answer then.
-    """
-    B = feature_gram(K_MR, comparisons)
-    return solve_basis_system(B, K_RR, feature_moment(K_MR, comparisons.target), alpha)
-
-
-def solve_basis_system(B: np.ndarray, K_RR: np.ndarray, rhs: np.ndarray, alpha: float) -> np.ndarray:
-    """(B + λ K_RR)⁻¹ rhs in the memory of the Fortran-ordered B; refused as in `solve_on_basis`."""
-    B += B.dtype.type(alpha) * K_RR.T  # symmetric, and laid out as B is
-    return solve_positive_system(B, one_norm(B.T), rhs)
-
-
-def solve_positive_system(B: np.ndarray, norm: float, rhs: np.ndarray) -> np.ndarray:
-    """B⁻¹ rhs from the lower triangle of the Fortran-ordered B, in its memory; ``norm`` is ‖B‖₁ or more.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If fewer than half of the digits would be left.
-    """
-    factor = cholesky_in_place(B)
-    _refuse_below(np.sqrt(np.finfo(B.dtype).eps), factor, norm)
-    return cholesky_solve(factor, rhs)
-
-
 def _unchanged(x: np.ndarray) -> np.ndarray:
     return x
 

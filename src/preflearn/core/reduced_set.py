@@ -32,20 +32,15 @@ from ..numerics.linalg import (
     cholesky_in_place,
     cholesky_solve,
     mirror_lower,
-    one_norm,
-    reciprocal_condition,
     solve_triangular_in_place,
 )
+from .basis_system import BasisEquation, solve_penalised, sums_may_do
 from .conjugate_gradients import ConjugateGradientResult, iterate
 from .problem import RidgeProblem, _unchanged
 from .row_blocks import HalfBlocks, RowBlock, can_be_blocked
 
 # Rows of a block of the kernel: enough for the matrix product, few enough for the cache.
 _BLOCK_BYTES = 1 << 23
-# Below a reciprocal condition of K_RR of so many roundings, sums of kernel values are not tried.
-_HOPELESS = 100.0
-# More corrections than this mean that rounding has the upper hand.
-_MAX_CORRECTIONS = 10
 # The preconditioner is estimated on this many rows per basis vector.
 _SAMPLE_FACTOR = 10
 
@@ -112,46 +107,25 @@ def solve_streamed(rows: ReducedRows, comparisons: Comparisons, alpha: float) ->
         For which `can_be_blocked` holds.
     alpha : float
     """
-    beta = None
-    if rows.factor.reciprocal_condition > _HOPELESS * float(np.finfo(rows.dtype).eps):
-        beta = _solve_on_kernel(rows, comparisons, alpha)
-    if beta is not None:
-        return beta
+    if sums_may_do(rows.factor, comparisons, alpha):
+        try:
+            return _solve_on_kernel(rows, comparisons, alpha)
+        except np.linalg.LinAlgError:
+            pass
     A, rhs = _moments(rows, comparisons, rows.features)
     w = RidgeProblem(A, rhs, _unchanged).solve(alpha)
     return solve_triangular(rows.factor.C, w, lower=True, trans="T", check_finite=False)
 
 
-def _solve_on_kernel(rows: ReducedRows, comparisons: Comparisons, alpha: float) -> np.ndarray | None:
-    """β from the sums of kernel values, without features: m r² operations less; None where rounding prevents it.
-
-    The condition of the system is that of the features times that of K_RR. Where it leaves fewer than half of the
-    digits, the solution is corrected by conjugate gradients on the equation itself, with the sums as preconditioner,
-    until its error is below rounding: a few passes of O(m r).
-    """
+def _solve_on_kernel(rows: ReducedRows, comparisons: Comparisons, alpha: float) -> np.ndarray:
+    """β from the sums of kernel values; a few passes more where digits are missing."""
     B, rhs = _moments(rows, comparisons, rows.kernel)
-    K_RR = rows.kernel(rows.basis_indices)
-    B += B.dtype.type(alpha) * K_RR.T
-    norm = one_norm(B.T)
-    try:
-        factor = cholesky_in_place(B)
-    except np.linalg.LinAlgError:
-        return None
-    beta = cholesky_solve(factor, rhs)
-    eps = float(np.finfo(rows.dtype).eps)
-    if reciprocal_condition(factor, norm) > np.sqrt(eps):
-        return beta
-    operator = _HalfOperator(rows, comparisons)
-    result = iterate(
-        lambda V: operator.times(V) + rows.dtype.type(alpha) * (K_RR @ V),
-        lambda residual: cholesky_solve(factor, residual),
-        rhs,
-        tol=0.1 * np.sqrt(eps),
-        max_iter=_MAX_CORRECTIONS,
-        start=beta,
-        in_energy=True,
-    )
-    return result.weights if result.converged else None
+
+    def equation() -> BasisEquation:
+        operator = _HalfOperator(rows, comparisons)
+        return BasisEquation(operator.times, rows.factor.C, alpha, rows.factor.reciprocal_condition)
+
+    return solve_penalised(B, rows.kernel(rows.basis_indices), rhs, equation, alpha)
 
 
 def _moments(

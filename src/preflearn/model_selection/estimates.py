@@ -25,33 +25,36 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.metrics import roc_curve
 from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.utils import check_random_state
-from sklearn.utils.metaestimators import _safe_split
 
 from ..comparisons import Groups, encode_queries, one_group
 from ..estimators.base import SquaredLossModel
 from ..kernels.functions import n_items
+from ..selection.refitting import refit_and_predict
 from ..selection.splitters import QueryKFold
 from ..selection.tally import PairTally, rounding_of, tally_pairs, tally_scores, winners
-from ..solvers.progress import Counter
 from .cross_validation import cross_val_predict
-from .intervals import mean_interval, placement_variance, wilson_interval
+from .intervals import mean_interval, most_effective, optimism, placement_variance, wilson_interval
 from .pairs import leave_pair_out, leave_pair_out_tally
 from .performance import PerformanceEstimate, RocCurve
 
 _DEFAULT_SPLITS = 10
-_DEFAULT_HALVINGS = 10
 _METHODS = ("leave-pair-out", "averaged", "pooled")
 _QUERY_METHODS = ("leave-query-out", "averaged")
 # A tournament keeps two predictions of every pair of rows: beyond this many pairs (4,473 rows) there is none.
 _TOURNAMENT_PAIRS = 10_000_000
+# The optimism of so many rows is that of this many pairs.
+_SAMPLE_PAIRS = 200_000
 
 _SCORES_AS_GIVEN = (
     "from the placement values of the rows (DeLong), in Wilson's form. It takes the trained models as given: it covers "
     "the luck of the test rows but not that of the training rows, and is too narrow where models vary much"
+)
+_WITH_TRAINING = (
+    "from the placement values of the rows (DeLong), which show the luck of the test rows, widened for that of the "
+    "training rows by the share of the separation on them that is lost on held-out pairs, in Wilson's form"
 )
 
 
@@ -64,7 +67,6 @@ def estimate_auc(
     n_splits: int = _DEFAULT_SPLITS,
     random_state: Any = None,
     groups: Any = None,
-    n_halvings: int = _DEFAULT_HALVINGS,
     verbose: int = 0,
 ) -> PerformanceEstimate:
     """Area under the ROC curve on unseen rows, with a 95 % interval.
@@ -83,13 +85,10 @@ def estimate_auc(
     n_splits : int, default=10
         Folds of "averaged" and "pooled", and of the pooled number that leave-pair-out prints beside its own.
     random_state : int, RandomState or None
-        For the folds, and for the halves that the interval of leave-pair-out is made from.
+        For the folds.
     groups : array-like of shape (m,), optional
         Labels of dependent rows (patients, documents): all rows that share a group with a test row leave the training
         with it, and the interval takes groups, not rows, as independent.
-    n_halvings : int, default=10
-        Random divisions into halves for the interval of leave-pair-out; 0 for the quick interval that takes the models
-        as given. Where the estimator has to be refitted, each costs half as many trainings as the estimate itself.
     verbose : int, default=0
         Report progress on standard error.
 
@@ -129,9 +128,8 @@ def estimate_auc(
     labels, positive = _read_classes(y, n_items(X))
     data = _Data(estimator, X, labels, positive, "AUC", groups, verbose)
     _refuse_unknown(method, _METHODS)
-    _refuse_ignored(method, n_splits, n_halvings)
     data.require_classes(method)
-    return _estimate(data, method, _read_splits(n_splits), random_state, _read_halvings(n_halvings))
+    return _estimate(data, method, _read_splits(n_splits), random_state)
 
 
 def estimate_concordance(
@@ -144,7 +142,6 @@ def estimate_concordance(
     n_splits: int = _DEFAULT_SPLITS,
     random_state: Any = None,
     groups: Any = None,
-    n_halvings: int = _DEFAULT_HALVINGS,
     verbose: int = 0,
 ) -> PerformanceEstimate:
     """Concordance on unseen rows, or in unseen queries, with a 95 % interval.
@@ -166,8 +163,6 @@ def estimate_concordance(
         not compared.
     n_splits : int, default=10
         Folds of "averaged" and "pooled", and of the pooled number that leave-pair-out prints beside its own.
-    n_halvings : int, default=10
-        For leave-pair-out, as in `estimate_auc`.
 
     Returns
     -------
@@ -194,7 +189,7 @@ def estimate_concordance(
     if qid is not None:
         method = "leave-query-out" if method is None else method
         _refuse_query_method(method)
-        _refuse_ignored(method, n_splits, n_halvings)
+        _refuse_ignored(method, n_splits)
         return _estimate_queries(
             data, encode_queries(qid, n_rows), qid, method, _read_splits(n_splits), random_state
         )
@@ -202,8 +197,7 @@ def estimate_concordance(
     if method == "leave-query-out":
         raise ValueError("method='leave-query-out' needs the query of each row: pass qid=...")
     _refuse_unknown(method, _METHODS)
-    _refuse_ignored(method, n_splits, n_halvings)
-    return _estimate(data, method, _read_splits(n_splits), random_state, _read_halvings(n_halvings))
+    return _estimate(data, method, _read_splits(n_splits), random_state)
 
 
 # -------------------------------------------------------------------------------------------------- the data
@@ -253,19 +247,6 @@ class _Data:
             return np.zeros(self.n_rows, dtype=np.int64)
         return (self.order == values[1]).astype(np.int64)
 
-    def take(self, rows: np.ndarray) -> _Data:
-        X, y = _safe_split(self.estimator, self.X, self.y, rows)
-        groups = None if self.owners is None else self.owners.codes[rows]
-        return _Data(
-            _for_rows(self.estimator, rows, self.n_rows),
-            X,
-            y,
-            self.order[rows],
-            self.measure,
-            groups,
-            self.verbose,
-        )
-
     def require_classes(self, method: str) -> None:
         if method == "leave-pair-out" and not self.can_leave_pairs():
             raise ValueError(
@@ -288,39 +269,19 @@ class _Data:
         )
 
     @property
-    def possible_pairs(self) -> int:
-        """Pairs of rows with different y."""
-        counts = np.unique(self.order, return_counts=True)[1].astype(float)
-        return int((self.n_rows**2 - counts @ counts) / 2)
-
-    @property
     def max_effective(self) -> float:
         """The most independent pairs that the rows, or their groups, can be worth."""
-        pairs = 4.0 * self.possible_pairs / self.n_rows
+        pairs = most_effective(self.order)
         return pairs if self.owners is None else pairs * self.owners.n_groups / self.n_rows
-
-
-def _for_rows(estimator: Any, rows: np.ndarray, n_rows: int) -> Any:
-    """The estimator for some of the rows: a reduced set keeps its share of them, or its basis vectors among them."""
-    parameters = estimator.get_params(deep=False)
-    basis, n_basis = parameters.get("basis"), parameters.get("n_basis")
-    if basis is not None and not isinstance(basis, str):
-        kept = np.flatnonzero(np.isin(rows, basis))
-        return clone(estimator).set_params(basis=kept if kept.size else np.array([0]), n_basis=None)
-    if isinstance(n_basis, Integral) and not isinstance(n_basis, bool):
-        return clone(estimator).set_params(n_basis=max(1, round(int(n_basis) * rows.shape[0] / n_rows)))
-    return estimator
 
 
 # -------------------------------------------------------------------------------------------- global rankings
 
 
-def _estimate(
-    data: _Data, method: str, n_splits: int, random_state: Any, n_halvings: int
-) -> PerformanceEstimate:
+def _estimate(data: _Data, method: str, n_splits: int, random_state: Any) -> PerformanceEstimate:
     random = check_random_state(random_state)
     if method == "leave-pair-out":
-        return _leave_pair_out(data, random, n_splits, n_halvings)
+        return _leave_pair_out(data, random, n_splits)
     _require_folds(data, method, n_splits)
     folds = _deal(data, n_splits, random)
     if method == "averaged":
@@ -351,14 +312,9 @@ def _estimate(
     )
 
 
-def _leave_pair_out(
-    data: _Data, random: np.random.RandomState, n_splits: int, n_halvings: int
-) -> PerformanceEstimate:
-    tally, tournament = _hold_out_pairs(data)
+def _leave_pair_out(data: _Data, random: np.random.RandomState, n_splits: int) -> PerformanceEstimate:
+    tally, tournament, lost = _hold_out_pairs(data)
     variance = placement_variance(tally, data.classes, data.owners)
-    halves = _halves(data, random, n_halvings)
-    if halves:
-        variance = max(variance, float(np.mean([(one - other) ** 2 for one, other in halves])) / 4)
     pairs = f"{tally.n_pairs} pairs of {data.n_rows} rows"
     if data.measure == "AUC":
         n_negative, n_positive = np.bincount(data.classes)
@@ -366,14 +322,14 @@ def _leave_pair_out(
     without = "the rows of both groups" if data.groups is not None else "its two rows"
     return PerformanceEstimate(
         value=tally.share,
-        interval=wilson_interval(tally.share, variance, data.max_effective),
+        interval=wilson_interval(tally.share, variance, data.max_effective, optimism=lost),
         method="leave-pair-out",
         n_pairs=tally.n_pairs,
         measure=data.measure,
         n_rows=data.n_rows,
-        standard_error=float(np.sqrt(variance)),
+        standard_error=0.5 if np.isinf(lost) else float(np.sqrt(min(variance * (1 + lost), 0.25))),
         compared=f"{pairs}, each ordered by a model trained without {without}",
-        interval_method=_interval_text(len(halves), n_halvings, data),
+        interval_method=_WITH_TRAINING,
         per_row=_share_per_row(tally),
         roc=None if tournament is None else _roc(data, tournament),
         tournament=tournament,
@@ -382,58 +338,53 @@ def _leave_pair_out(
     )
 
 
-def _interval_text(n_done: int, n_asked: int, data: _Data) -> str:
-    if n_done:
-        unit = "groups" if data.groups is not None else "rows"
-        return (
-            f"from {n_done} random divisions of the {unit} into halves, in Wilson's form. The halves of a division are "
-            "independent data sets, so the spread between their own leave-pair-out estimates covers the luck of the "
-            "training rows as well as that of the test rows"
-        )
-    why = "" if n_asked == 0 else " (there are too few rows to divide into halves)"
-    return _SCORES_AS_GIVEN + why
-
-
-def _hold_out_pairs(data: _Data) -> tuple[PairTally, np.ndarray | None]:
-    """Wins of each row over rows of other y, and for an AUC its wins over all rows."""
+def _hold_out_pairs(data: _Data) -> tuple[PairTally, np.ndarray | None, float]:
+    """Wins of each row over rows of other y; for an AUC its wins over all rows; the optimism of the training."""
     m = data.n_rows
-    if data.measure != "AUC" or m * (m - 1) // 2 > _TOURNAMENT_PAIRS:
-        return _tally(data), None
-    pairs = np.stack(np.triu_indices(m, 1), axis=1)
-    pairs, predictions = leave_pair_out(
+    if m * (m - 1) // 2 > _TOURNAMENT_PAIRS:
+        tally = leave_pair_out_tally(data.estimator, data.X, data.y, groups=data.groups, verbose=data.verbose)
+        return tally, None, _optimism(data, *_predict_pairs(data, _some_pairs(data.order)))
+    if data.measure != "AUC":
+        pairs, predictions = _predict_pairs(data, None)
+        tournament = None
+    else:
+        pairs, predictions = _predict_pairs(data, np.stack(np.triu_indices(m, 1), axis=1))
+        won = winners(predictions, data.tolerance)
+        tournament = np.asarray(
+            sum(
+                np.bincount(pairs[:, k], weights=0.5 + sign * 0.5 * won, minlength=m)
+                for k, sign in ((0, 1), (1, -1))
+            )
+        )
+        untied = data.order[pairs[:, 0]] != data.order[pairs[:, 1]]
+        pairs, predictions = pairs[untied], predictions[untied]
+    tally = tally_pairs(data.order, pairs, predictions, tolerance=data.tolerance)
+    return tally, tournament, _optimism(data, pairs, predictions)
+
+
+def _predict_pairs(data: _Data, pairs: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    return leave_pair_out(
         data.estimator, data.X, data.y, pairs=pairs, groups=data.groups, verbose=data.verbose
     )
-    untied = data.order[pairs[:, 0]] != data.order[pairs[:, 1]]
-    won = winners(predictions, data.tolerance)
-    tournament = sum(
-        np.bincount(pairs[:, k], weights=0.5 + sign * 0.5 * won, minlength=m) for k, sign in ((0, 1), (1, -1))
+
+
+def _some_pairs(order: np.ndarray) -> np.ndarray:
+    """Enough pairs with different y for a correlation."""
+    pairs = np.random.default_rng(0).integers(order.shape[0], size=(_SAMPLE_PAIRS, 2))
+    return pairs[order[pairs[:, 0]] != order[pairs[:, 1]]]
+
+
+def _optimism(data: _Data, pairs: np.ndarray, predictions: np.ndarray) -> float:
+    """Of the model trained on all rows, by its predictions for the same pairs; one training."""
+    every = np.arange(data.n_rows)
+    fitted = refit_and_predict(data.estimator, data.X, data.y, None, every, every)[pairs]
+    return optimism(
+        data.order[pairs[:, 0]] - data.order[pairs[:, 1]],
+        *(
+            np.abs(difference[:, 0] - difference[:, 1]) * winners(difference, data.tolerance)
+            for difference in (predictions, fitted)
+        ),
     )
-    tally = tally_pairs(data.order, pairs[untied], predictions[untied], tolerance=data.tolerance)
-    return tally, np.asarray(tournament)
-
-
-def _tally(data: _Data) -> PairTally:
-    if data.n_rows**2 // 2 > _TOURNAMENT_PAIRS:
-        return leave_pair_out_tally(data.estimator, data.X, data.y, groups=data.groups, verbose=data.verbose)
-    pairs, predictions = leave_pair_out(
-        data.estimator, data.X, data.y, groups=data.groups, verbose=data.verbose
-    )
-    return tally_pairs(data.order, pairs, predictions, tolerance=data.tolerance)
-
-
-def _halves(data: _Data, random: np.random.RandomState, n_halvings: int) -> list[tuple[float, float]]:
-    """Leave-pair-out estimates inside the two halves of random divisions; none where halves are too small."""
-    found = []
-    counter = Counter("interval", n_halvings, "divisions", data.verbose)
-    for number in range(n_halvings):
-        division = _deal(data, 2, random)
-        halves = [data.take(division.rows(half)) for half in (0, 1)] if division.n_groups == 2 else []
-        if not halves or not all(half.can_leave_pairs() for half in halves):
-            return []
-        one, other = (_tally(half).share for half in halves)
-        found.append((one, other))
-        counter(number + 1)
-    return found
 
 
 def _pooled_beside(data: _Data, random: np.random.RandomState, n_splits: int) -> float | None:
@@ -675,19 +626,13 @@ def _refuse_query_method(method: str) -> None:
     _refuse_unknown(method, _QUERY_METHODS)
 
 
-def _refuse_ignored(method: str, n_splits: Any, n_halvings: Any) -> None:
+def _refuse_ignored(method: str, n_splits: Any) -> None:
     if method == "leave-query-out" and n_splits != _DEFAULT_SPLITS:
         raise ValueError(f"n_splits={n_splits!r} would be ignored by method={method!r}: leave it out.")
-    if method != "leave-pair-out" and n_halvings != _DEFAULT_HALVINGS:
-        raise ValueError(f"n_halvings={n_halvings!r} would be ignored by method={method!r}: leave it out.")
 
 
 def _read_splits(n_splits: Any) -> int:
     return _read_int(n_splits, "n_splits", 2)
-
-
-def _read_halvings(n_halvings: Any) -> int:
-    return _read_int(n_halvings, "n_halvings", 0)
 
 
 def _read_int(value: Any, name: str, least: int) -> int:

@@ -8,20 +8,23 @@ part of the error of c is a sum over rows, so that
 which for two classes is DeLong's variance of an AUC. Rows that share a group enter as one term (Obuchowski). It
 takes the scores as given: it sees the luck of the test rows, not that of the training rows.
 
-**Halves.** Cross-validation has the second kind of luck as well, and no formula sees it from one data set as a whole
-(Bengio and Grandvalet, 2004). Two disjoint halves of the rows are independent data sets, though, and with θ₁, θ₂ the
-estimates made inside each,
+**Optimism.** Cross-validation has the second kind of luck as well. Its size can be read off the models. With r the
+correlation of predicted and true differences over the pairs and z = r / (1 - r²)^½ (for two classes, the mean margin of
+a pair in standard deviations), let z₀ be that of the model on its own training rows, z that of the held-out pairs, and
 
-    E (θ₁ - θ₂)² / 4 = Var(θ of half the rows) / 2 ≈ Var(θ of all rows)
+    ρ = 1 - z / z₀
 
-averaged over a few random divisions. ``benchmarks/auc_intervals.py`` compares the two by simulation (100 data sets
-each): with 40 rows of 10 features and no signal, intervals from placement values hold the true AUC in 78 % of the cases
-and those from halves in 93 %; with a clear signal, where all models nearly agree, in 93 % and 98 %. Both are too narrow
-(80 % and 83 %) for a single feature without signal, whose models flip their sign as a whole.
+the share of the separation of the training rows that is fitted noise. Then the variance is 1 + ρ times the one above.
+To see why, order rows along d = δ + ε, the difference of the two class means with noise E εεᵀ = s² I in p dimensions.
+The rows themselves show the separation |d|, held-out pairs |d| - p s² / |d|, and the truth is δ·d / |d|. Held-out pairs
+are off by (ε·ε - p s² + ε·δ) / |d|, of variance s² (2 p s² + |δ|²) / (p s² + |δ|²) = s² (1 + ρ): once s² with a clear
+signal, twice without any. Where |d| happens to be small, all models of a cross-validation may have the wrong sign
+together, and z falls below zero; ρ is then over one, without bound, and so is the interval. One training, no refitting.
 
-**The interval** is Wilson's: c is treated as a proportion of n = c (1 - c) / se² independent pairs. It stays inside
-0..1, and n is never taken to be over 4 N / m (m for two equal classes), so that a perfect score on few rows does not
-get an interval of no width.
+**The interval** is Wilson's: c is treated as a proportion of n = c (1 - c) / se² independent pairs, divided by 1 + ρ.
+It stays inside 0..1, and before the division n is never taken to be over 4 N k / (m (k + 1)) for two classes, the
+smaller of k rows (about m where they are equal), or 6 N / (m + 1) otherwise, so that a perfect score on few rows does
+not get an interval of no width. ``benchmarks/auc_intervals.py`` measures how often it holds the true value.
 """
 
 from __future__ import annotations
@@ -67,7 +70,59 @@ def placement_variance(tally: PairTally, strata: np.ndarray, clusters: Groups | 
     return sum(_unbias(int(size)) * float(total) for size, total in zip(sizes, squares, strict=True)) / scale
 
 
-def wilson_interval(share: float, variance: float, max_effective: float) -> tuple[float, float]:
+def optimism(true: np.ndarray, held_out: np.ndarray, fitted: np.ndarray) -> float:
+    """ρ, the share of the separation on training rows that is lost on held-out pairs: 0 or more, perhaps infinite.
+
+    Parameters
+    ----------
+    true : ndarray of shape (p,)
+        y_i - y_j of each pair.
+    held_out, fitted : ndarray of shape (p,)
+        f_i - f_j by the model trained without the two, and by the one trained on all rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> true = np.array([1.0, 1.0, 1.0, 1.0])
+    >>> round(optimism(true, np.array([3.0, 3.0, 3.0, -1.0]), np.array([3.0, 3.0, 2.0, 2.0])), 2)
+    0.77
+    >>> optimism(true, np.zeros(4), np.zeros(4))
+    1.0
+    """
+    held_out_separation, separation = _separation(true, held_out), _separation(true, fitted)
+    if separation <= 0:
+        return 1.0 if held_out_separation >= 0 else float("inf")
+    if np.isinf(held_out_separation):
+        return 0.0 if held_out_separation > 0 else float("inf")
+    return max(0.0, 1.0 - held_out_separation / separation)
+
+
+def _separation(true: np.ndarray, predicted: np.ndarray) -> float:
+    """z = r / (1 - r²)^½ for the correlation r about zero; 0 where nothing is told apart."""
+    largest = float(np.abs(predicted).max(initial=0.0))
+    if largest == 0:
+        return 0.0
+    true, predicted = true / np.abs(true).max(), predicted / largest  # squares neither overflow nor vanish
+    product = float(true @ predicted)
+    rest = float(true @ true) * float(predicted @ predicted) - product**2
+    return product / float(np.sqrt(rest)) if rest > 0 else float(np.copysign(np.inf, product))
+
+
+def most_effective(y: np.ndarray) -> float:
+    """The most independent pairs that rows with such y can be worth, whatever their scores say.
+
+    4 N k / (m (k + 1)) for two classes, the smaller of k rows, and 6 N / (m + 1) for more values.
+    """
+    counts = np.unique(y, return_counts=True)[1].astype(float)
+    m = y.shape[0]
+    pairs = (m**2 - counts @ counts) / 2
+    fewest, factor = (counts.min(), 4.0) if counts.shape[0] == 2 else (m, 6.0)
+    return float(factor * pairs / m * fewest / (fewest + 1))
+
+
+def wilson_interval(
+    share: float, variance: float, max_effective: float, *, optimism: float = 0.0
+) -> tuple[float, float]:
     """95 % interval of a share of pairs, as of a proportion of independent ones.
 
     Parameters
@@ -78,6 +133,8 @@ def wilson_interval(share: float, variance: float, max_effective: float) -> tupl
         se².
     max_effective : float
         The most independent pairs that the rows can be worth.
+    optimism : float, default=0.0
+        ρ: so much less they are worth, the models being learned from them.
 
     References
     ----------
@@ -92,11 +149,12 @@ def wilson_interval(share: float, variance: float, max_effective: float) -> tupl
     """
     spread = share * (1.0 - share)
     n = min(spread / variance, max_effective) if variance > 0 and spread > 0 else max_effective
-    n = max(n, 1.0)  # no estimate is worth less than one pair
+    n = max(n / (1.0 + optimism), 1.0)  # no estimate is worth less than one pair
     z = float(norm.ppf(0.5 + LEVEL / 2))
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z * np.sqrt(spread / n + (z / (2 * n)) ** 2) / (1 + z * z / n)
-    return max(0.0, float(centre - half)), min(1.0, float(centre + half))
+    # Rounding may leave a share of 0 or 1 outside by the last digit.
+    return max(0.0, min(share, float(centre - half))), min(1.0, max(share, float(centre + half)))
 
 
 def mean_interval(values: np.ndarray, clusters: Groups | None = None) -> tuple[float, tuple[float, float]]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import get_blas_funcs, get_lapack_funcs, solve_triangular
 
+from .interruptible import LONG, call_lapack
+
 
 def dot_without_blas(a: np.ndarray, b: np.ndarray) -> float:
     """aᵀb without BLAS, whose threads cost more than such short work where the processors are busy."""
@@ -52,8 +54,13 @@ def cholesky_in_place(A: np.ndarray, *, clean: bool = False) -> np.ndarray:
     numpy.linalg.LinAlgError
         If A is not positive definite.
     """
-    potrf = get_lapack_funcs("potrf", (A,))
-    factor, info = potrf(A, lower=True, overwrite_a=True, clean=clean)
+    if A.shape[0] >= LONG and A.flags.f_contiguous:
+        factor, info = A, call_lapack("potrf", A.dtype, "L", A.shape[0], A, A.shape[0])
+        if clean:
+            _clear_upper(factor)
+    else:
+        potrf = get_lapack_funcs("potrf", (A,))
+        factor, info = potrf(A, lower=True, overwrite_a=True, clean=clean)
     if info != 0:
         raise np.linalg.LinAlgError(f"leading minor {info} is not positive")
     return factor
@@ -85,8 +92,13 @@ def eigh_in_place(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     syevd, workspace = get_lapack_funcs(("syevd", "syevd_lwork"), (A,))
     lwork, liwork, info = workspace(A.shape[0], lower=True)
     # The query answers in A's precision, which can round a large size down.
-    lwork = int(np.nextafter(np.float64(lwork), np.inf)) + 1
-    values, vectors, info = syevd(A, lower=True, overwrite_a=True, lwork=lwork, liwork=int(liwork))
+    n, lwork, liwork = A.shape[0], int(np.nextafter(np.float64(lwork), np.inf)) + 1, int(liwork)
+    if n >= LONG and A.flags.f_contiguous:
+        values, vectors = np.empty(n, dtype=A.dtype), A
+        work, integers = np.empty(lwork, dtype=A.dtype), np.empty(liwork, dtype=np.intc)
+        info = call_lapack("syevd", A.dtype, "V", "L", n, A, n, values, work, lwork, integers, liwork)
+    else:
+        values, vectors, info = syevd(A, lower=True, overwrite_a=True, lwork=lwork, liwork=liwork)
     if info != 0:
         raise np.linalg.LinAlgError(
             "the eigen decomposition did not converge; check X and y for extreme values"
@@ -104,10 +116,22 @@ def tridiagonalise_in_place(A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
         return np.ones((1, 1), order="F"), A[0].copy(), np.empty(0, dtype=A.dtype)
     sytrd, sytrd_lwork = get_lapack_funcs(("sytrd", "sytrd_lwork"), (A,))
     lwork, _ = sytrd_lwork(n, lower=True)
-    reflectors, diagonal, off_diagonal, scales, _ = sytrd(A, lower=True, lwork=int(lwork), overwrite_a=True)
+    if n >= LONG and A.flags.f_contiguous:
+        reflectors, diagonal = A, np.empty(n, dtype=A.dtype)
+        off_diagonal, scales = np.empty(n - 1, dtype=A.dtype), np.empty(n - 1, dtype=A.dtype)
+        work = np.empty(int(lwork), dtype=A.dtype)
+        call_lapack("sytrd", A.dtype, "L", n, A, n, diagonal, off_diagonal, scales, work, int(lwork))
+    else:
+        reflectors, diagonal, off_diagonal, scales, _ = sytrd(
+            A, lower=True, lwork=int(lwork), overwrite_a=True
+        )
     # The reflectors are stored as those of a Hessenberg form.
     orghr, orghr_lwork = get_lapack_funcs(("orghr", "orghr_lwork"), (A,))
     lwork, _ = orghr_lwork(n, 0, n - 1)
+    if n >= LONG and reflectors.flags.f_contiguous:
+        work = np.empty(int(lwork), dtype=A.dtype)
+        call_lapack("orghr", A.dtype, n, 1, n, reflectors, n, scales, work, int(lwork))
+        return reflectors, diagonal, off_diagonal
     Q, _ = orghr(reflectors, scales, lo=0, hi=n - 1, lwork=int(lwork), overwrite_a=True)
     return Q, diagonal, off_diagonal
 
@@ -300,8 +324,11 @@ def inverse_in_place(A: np.ndarray) -> np.ndarray:
     numpy.linalg.LinAlgError
         If A is not positive definite.
     """
-    potri = get_lapack_funcs("potri", (A,))
-    inverse, info = potri(cholesky_in_place(A), lower=True, overwrite_c=True)
+    factor = cholesky_in_place(A)
+    if A.shape[0] >= LONG and factor.flags.f_contiguous:
+        inverse, info = factor, call_lapack("potri", A.dtype, "L", A.shape[0], factor, A.shape[0])
+    else:
+        inverse, info = get_lapack_funcs("potri", (A,))(factor, lower=True, overwrite_c=True)
     if info != 0:
         raise np.linalg.LinAlgError(f"diagonal entry {info} of the factor is zero")
     return mirror_lower(inverse)

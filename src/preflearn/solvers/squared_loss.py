@@ -14,6 +14,7 @@ from sklearn.base import clone
 
 from ..comparisons import Comparisons
 from ..core import dual_problem, primal_problem, solve_conjugate_gradients, solve_on_basis
+from ..core.basis_system import sums_may_do
 from ..core.problem import SquaredLossFit
 from ..core.reduced_set import ReducedRows, solve_iteratively, solve_streamed
 from ..core.row_blocks import can_be_blocked
@@ -188,15 +189,16 @@ def _on_the_basis(
 def _solve_reduced(
     block: np.ndarray, feature_map: NystromMap, tasks: Sequence[Comparisons], alpha: float
 ) -> np.ndarray:
-    """β of all outputs: on the basis vectors where that is accurate, otherwise on the features.
+    """β of all outputs: on sums of kernel values where rounding allows it, otherwise on the features.
 
     The features take the memory of the block.
     """
     factor = feature_map.factor_
-    if factor.well_conditioned:
+    if all(sums_may_do(factor, task, alpha) for task in tasks):
         K_RR = block[feature_map.basis_indices_[factor.pivots]]  # basis vectors are training rows
         try:
-            return factor.place(_solve_each(lambda task: solve_on_basis(block, K_RR, task, alpha), tasks))
+            beta = _solve_each(lambda task: solve_on_basis(block, factor, K_RR, task, alpha), tasks)
+            return factor.place(beta)
         except np.linalg.LinAlgError:
             del K_RR
     features = solve_triangular_in_place(factor.C, block)

@@ -177,7 +177,12 @@ class RankingProblem:
     ) -> tuple[Any, HeldOutScores]:
         """A fitted search and its held-out predictions."""
         kind = {Learner.ranksvm: RankSVMCV, Learner.rankrls: RankRLSCV, Learner.rls: RLSCV}[learner]
-        options = {"cv": self.division.cv, "scoring": "concordance", "keep_predictions": True, "verbose": verbose}
+        options = {
+            "cv": self.division.cv,
+            "scoring": "concordance",
+            "keep_predictions": True,
+            "verbose": verbose,
+        }
         model: Any = kind(alphas, **options, **kernel).fit(X, self.y, qid=self.data.qid)
         predictions = model.__dict__.pop("cv_predictions_")
         model.set_params(keep_predictions=False, verbose=0, cv=self._cv_to_keep)
