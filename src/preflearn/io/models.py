@@ -32,6 +32,7 @@ _SCHEMA = "schema.json"
 # whatever does something on import, such as the command line.
 _OUR_PARTS = (
     "comparisons", "core", "estimators", "graphs", "kernels", "metrics", "model_selection", "numerics", "ppi",
+    "selection",
 )  # fmt: skip
 # What skops does not trust by itself, and is harmless: sparse matrices, and the scorers of a search.
 _OTHER_TYPES = {
