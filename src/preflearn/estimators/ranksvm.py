@@ -522,10 +522,10 @@ class RankSVMCV(AlphaSearch, _PairLossModel):
         self._adopt(self._plain({}, self.alpha_).fit_pairs(X, pairs, weight=weight))
         return self
 
-    def _cv(self, held: Any, qid: Any, groups: Any) -> Any:
+    def _cv(self, n_rows: int, qid: Any, groups: Any) -> Any:
         if self.cv is not None:
             return self.cv
-        return shuffled_folds(held.n_rows, _FOLDS) if qid is None and groups is None else _FOLDS
+        return shuffled_folds(n_rows, _FOLDS) if qid is None and groups is None else _FOLDS
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -6,13 +6,13 @@ all of them share; a further one names its learner and its defaults.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.model_selection import ParameterGrid
 
-from ..kernels.functions import Kernel
+from ..kernels.functions import Kernel, n_items
 from ..numerics.namespace import Home, is_device_array
 from ..selection.alphas import choose, warn_at_edge
 from ..selection.folds import is_pairs
@@ -37,16 +37,22 @@ class AlphaSearch(KernelModel):
     alphas_: Any
     cv_scores_: Any
 
-    def _search(self, hold_out: Callable[[Any], Any], cv: Callable[[Any], Any]) -> tuple[Any, Evaluation]:
-        """Choose alpha (and kernel parameters); the held-out object of the choice and its scores come back.
+    def _search(self, hold_out: Callable[[Any], Any], cv: Any) -> tuple[Any, Evaluation]:
+        """Choose alpha (and kernel parameters).
 
         Parameters
         ----------
         hold_out : callable
             Makes the held-out object of a learner.
-        cv : callable
-            Gives the folds for a held-out object.
+        cv : as in HeldOut.score
+
+        Returns
+        -------
+        held : HeldOut, HeldOutPreferences or None
+            Of the choice; None where several kernels were searched.
+        found : Evaluation
         """
+        cv = list(cv) if isinstance(cv, Iterator) else cv  # several kernels read it
         for name in _OPTIONAL:
             self.__dict__.pop(name, None)
         if is_pairs(self.cv) and self.keep_predictions:
@@ -56,21 +62,22 @@ class AlphaSearch(KernelModel):
             )
         best: tuple[dict[str, Any], Evaluation, int, Any] | None = None
         grid = getattr(self, "kernel_grid", None)
-        tried = []
+        predictions, tried = None, []
         for setting in ParameterGrid(grid) if grid else [{}]:
             held = hold_out(self._plain(setting))
-            found = held.evaluate(self.scoring, cv(held), self.alphas)
+            found = held.evaluate(self.scoring, cv, self.alphas)
             (choice,) = choose(found.scores, found.alphas)
             tried.append({"kernel": setting, "alphas": found.alphas, "cv_scores": found.scores})
             if best is None or found.scores[choice] > best[1].scores[best[2]]:
-                best = (setting, found, choice, held)
+                best = (setting, found, choice, None if grid else held)  # one factorisation at a time
+                predictions = held.collect(found) if self.keep_predictions else None
         assert best is not None
         self.best_kernel_, found, choice, held = best
         self.alphas_, self.cv_scores_ = found.alphas, found.scores
         self.kernel_scores_ = tried if grid else None
         self.alpha_, self.best_score_ = float(self.alphas_[choice]), float(self.cv_scores_[choice])
         if self.keep_predictions:
-            self.cv_predictions_ = found.predictions
+            self.cv_predictions_ = predictions
         warn_at_edge(self.alphas_, self.cv_scores_, choice, stacklevel=4)
         return held, found
 
@@ -78,15 +85,15 @@ class AlphaSearch(KernelModel):
         def hold_out(learner: Any) -> HeldOut:
             return HeldOut(learner, X, y, qid=qid, groups=groups, verbose=self.verbose)
 
-        return self._search(hold_out, lambda held: self._cv(held, qid, groups))
+        return self._search(hold_out, self._cv(n_items(X), qid, groups))
 
     def _search_pairs(self, X: Any, pairs: Any, **options: Any) -> None:
         def hold_out(learner: Any) -> HeldOutPreferences:
             return HeldOut.of_pairs(learner, X, pairs, verbose=self.verbose, **options)
 
-        self._search(hold_out, lambda held: self.cv)
+        self._search(hold_out, self.cv)
 
-    def _cv(self, held: HeldOut, qid: Any, groups: Any) -> Any:
+    def _cv(self, n_rows: int, qid: Any, groups: Any) -> Any:
         """What cv=None stands for; None leaves it to `HeldOut`."""
         return self.cv
 

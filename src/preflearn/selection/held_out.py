@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -33,7 +33,7 @@ from .learner import PathLearner
 from .pairs import predict_pairs, rows_leaving, tally_all_pairs, untied_pairs
 from .problem import LearningProblem, has_closed_form
 from .refitting import PathProblem, RefittedProblem, refit_and_predict, with_alpha
-from .scoring import Comparable, Scoring, read_scoring, settle
+from .scoring import Comparable, Scoring, read_scoring
 from .tally import PairTally, rounding_of, share_in_order, tally_pairs
 
 
@@ -53,18 +53,16 @@ class Evaluation:
     Attributes
     ----------
     alphas, scores : ndarray of shape (a,)
-    predictions : ndarray of shape (a, m) or (a, m, v), or None
-        One for each row, as `HeldOut.predict` gives them; None for pairs.
     folds : Folds or None
-    by_fold : list of ndarray of shape (a, n_test, v), or None
-        The predictions that were scored, for the test rows of each fold.
+        None for pairs.
+    by_fold : list of ndarray of shape (a, n_test, v)
+        The predictions of the test rows of each fold.
     """
 
     alphas: Any
     scores: np.ndarray
-    predictions: Any = None
     folds: Folds | None = None
-    by_fold: list[np.ndarray] | None = None
+    by_fold: list[np.ndarray] = field(default_factory=list)
 
 
 class HeldOut:
@@ -176,7 +174,8 @@ class HeldOut:
             The mean where a row is in several folds, NaN where it is in none.
         """
         folds = self._folds(cv)
-        return self._collected(folds, self._predictions(folds, self.alphas(alphas)))
+        grid = self.alphas(alphas)
+        return self.collect(Evaluation(grid, np.empty(0), folds, self._predictions(folds, grid)))
 
     def score(self, scoring=None, cv=None, alphas=None):
         """The score of the held-out predictions at every alpha; greater is better.
@@ -214,10 +213,16 @@ class HeldOut:
         comparable = Comparable.of(measure, folds, queries, pooled=is_regressor(self.estimator))
         grid = self.alphas(alphas)
         predictions = self._predictions(folds, grid)
-        y = self.problem.scores
-        settled = predictions if self.problem.exact_ties else [settle(one, y) for one in predictions]
-        scores = comparable.score(measure, y, settled)
-        return Evaluation(grid, scores, self._collected(folds, predictions), folds, settled)
+        scores = comparable.score(
+            measure, self.problem.scores, predictions, rounded=not self.problem.exact_ties
+        )
+        return Evaluation(grid, scores, folds, predictions)
+
+    def collect(self, found: Evaluation) -> Any:
+        """The predictions of an evaluation over folds, one for each row as `predict` gives them."""
+        assert found.folds is not None
+        out = found.folds.collect(found.by_fold, self.n_rows)
+        return self.problem.at_home(out[:, :, 0] if self.problem.single else out)
 
     def pairs(self, alphas=None, *, pairs=None):
         """Predictions for both rows of each pair by the model trained without the two, at every alpha.
@@ -314,10 +319,6 @@ class HeldOut:
         counter = Counter("HeldOut", len(folds.tests), "folds", self.verbose)
         return self.problem.predict_folds(folds, alphas, counter)  # type: ignore[arg-type]
 
-    def _collected(self, folds: Folds, predictions: list[np.ndarray]) -> Any:
-        out = folds.collect(predictions, self.n_rows)
-        return self.problem.at_home(out[:, :, 0] if self.problem.single else out)
-
     def _evaluate_pairs(self, scoring: Any, alphas: Any) -> Evaluation:
         """The leave-pair-out concordance of each alpha."""
         if self._qid is not None and encode_queries(self._qid, self.n_rows).n_groups > 1:
@@ -342,7 +343,7 @@ class HeldOut:
         ndarray of shape (n_alphas, n_folds)
             NaN where it is not defined, as a concordance of tied rows.
         """
-        assert found.folds is not None and found.by_fold is not None
+        assert found.folds is not None
         measure = self._scoring(scoring)
         queries: Groups = encode_queries(self._qid, self.n_rows)
         values = np.full((len(found.alphas), len(found.by_fold)), np.nan)
@@ -450,7 +451,7 @@ class HeldOutPreferences:
         """
         folds = read_preference_folds(cv, self.n_pairs, groups=self._groups)
         grid = self.alphas(alphas)
-        return folds.collect(self._predictions(folds, grid), self.n_pairs)[:, :, 0]
+        return self.collect(Evaluation(grid, np.empty(0), folds, self._predictions(folds, grid)))
 
     def score(self, scoring=None, cv=None, alphas=None):
         """The share of held-out preferences in the right order at every alpha, ties counting half.
@@ -493,8 +494,12 @@ class HeldOutPreferences:
         else:
             tolerance = 0.0 if self._problem is None else rounding_of(np.concatenate([truth, -truth]))
             scores = np.array([share_in_order(f, tolerance) for f in values]) - off
-        predictions = folds.collect(by_fold, self.n_pairs)[:, :, 0]
-        return Evaluation(grid, scores, predictions, folds, by_fold)
+        return Evaluation(grid, scores, folds, by_fold)
+
+    def collect(self, found: Evaluation) -> np.ndarray:
+        """The predicted differences of an evaluation, one for each preference as `preferences` gives them."""
+        assert found.folds is not None
+        return found.folds.collect(found.by_fold, self.n_pairs)[:, :, 0]
 
     def alphas(self, alphas="auto") -> Any:
         """The grid that ``alphas`` stands for, as in `HeldOut.alphas`."""

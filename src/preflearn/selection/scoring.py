@@ -228,11 +228,26 @@ class Comparable:
             )
         return cls(rows, order, within)
 
-    def score(self, scoring: Scoring, y: np.ndarray, predictions: list[np.ndarray]) -> np.ndarray:
-        """The score of every alpha, shape (a,), of predictions of shape (a, n_test, v) for each fold."""
-        values = np.concatenate(predictions, axis=1)[:, self.order]
+    def score(
+        self, scoring: Scoring, y: np.ndarray, predictions: list[np.ndarray], *, rounded: bool = False
+    ) -> np.ndarray:
+        """The score of every alpha, shape (a,).
+
+        Parameters
+        ----------
+        y : ndarray of shape (m, v)
+        predictions : list of ndarray of shape (a, n_test, v)
+            Of each fold.
+        rounded : bool
+            Whether predictions that should be equal are so only up to rounding, as those of the algebra.
+        """
+        values = np.concatenate(predictions, axis=1)
         truth = y[self.rows[self.order]]
-        return np.array([scoring.measure(truth, f, self.within) for f in values])
+        scores = np.empty(values.shape[0])
+        for k, f in enumerate(values):
+            settled = settle(f[self.order], y) if rounded else f[self.order]
+            scores[k] = scoring.measure(truth, settled, self.within)
+        return scores
 
 
 def settle(predictions: np.ndarray, y: np.ndarray) -> np.ndarray:
