@@ -33,6 +33,7 @@ _MODULES = (
     "model_selection",
     "ppi",
     "preferences",
+    "relations",
     "report",
 )
 

@@ -31,7 +31,8 @@ _SCHEMA = "schema.json"
 # The parts of preflearn whose classes a model may hold. Naming a class imports its module, so this list leaves out
 # whatever does something on import, such as the command line.
 _OUR_PARTS = (
-    "comparisons", "core", "estimators", "graphs", "kernels", "metrics", "model_selection", "numerics", "ppi",
+    "comparisons", "core", "estimators", "feature_selection", "graphs", "kernels", "metrics", "model_selection",
+    "numerics", "ppi", "relations",
 )  # fmt: skip
 # What skops does not trust by itself, and is harmless: sparse matrices, and the scorers of a search.
 _OTHER_TYPES = {
