@@ -689,3 +689,17 @@ def two_step_without(rows, columns, Y, left, model):
     block = smooth[np.ix_(hidden, hidden)]
     y[hidden] = np.linalg.solve(np.eye(hidden.shape[0]) - block, smooth[hidden] @ y)
     return (predict @ y).reshape(Y.shape)
+
+
+def greedy_selection(score, X, n_select, chosen):
+    """Of each round the best score over all candidates, and the score of the one that was chosen.
+
+    The choice of the caller is followed, so that equal scores do not part the ways.
+    """
+    best, taken = [], []
+    for number in range(n_select):
+        before = list(chosen[:number])
+        scores = {j: score(X[:, [*before, j]]) for j in range(X.shape[1]) if j not in before}
+        best.append(max(scores.values()))
+        taken.append(scores[chosen[number]])
+    return np.array(best), np.array(taken)

@@ -26,6 +26,7 @@ _MODULES = (
     "comparisons",
     "datasets",
     "distributed",
+    "feature_selection",
     "graphs",
     "io",
     "kernels",

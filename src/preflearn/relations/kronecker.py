@@ -204,14 +204,16 @@ class KroneckerProblem:
             warn_unless_converged(result, self._tol)
             yield number, self.known.coefficients(result)
 
-    def held_out(self, hold_out: HoldOut, alphas: Sequence[float], on_fold: Any = None) -> np.ndarray:
-        """Predictions of what was left out, for each alpha; shape (n_alphas, p, q)."""
+    def held_out(
+        self, hold_out: HoldOut, alphas: Sequence[float], on_fold: Any = None, *, tol: float = _HOLD_OUT_TOL
+    ) -> np.ndarray:
+        """Predictions of what was left out, for each alpha, shape (n_alphas, p, q); ``tol`` for conjugate gradients."""
         p, q = self.data.shape
         require_memory(8 * len(alphas) * p * q, f"held-out predictions of {p} × {q} × {len(alphas)}")
         by_folds_of_entries = hold_out.setting == "entries" and hold_out.entries is not None
         if self.complete is None or by_folds_of_entries:
-            options = {"tol": min(self._tol, _HOLD_OUT_TOL), "max_iter": self._options["max_iter"]}
-            return self.known.held_out(hold_out, alphas, on_fold=on_fold, **options)
+            max_iter = self._options["max_iter"]
+            return self.known.held_out(hold_out, alphas, tol=tol, max_iter=max_iter, on_fold=on_fold)
         return closed_hold_out(self.complete, hold_out, alphas, on_fold)
 
 
