@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..comparisons import encode_queries
 from ..estimators.rankrls import RankRLS
 from ..estimators.rls import RLS
 from ..estimators.validation import read_alpha
@@ -117,7 +118,7 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         problem = LearningProblem.read(model, X, y, qid)
         if not problem.single:
             raise ValueError("GreedySelector selects for one output: y has several columns.")
-        folds = read_folds(self.cv, X, y, X.shape[0], qid=qid)
+        folds = self._read_folds(X, y, qid)
         search = _Search(problem, folds, read_alpha(model.alpha), self._read_scoring(), qid)
         counter = Counter(type(self).__name__, n_select, "features", self.verbose)
         chosen: list[int] = []
@@ -134,6 +135,18 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         options = {"qid": qid} if isinstance(model, RankRLS) else {}
         self.estimator_ = model.fit(self.transform(table), y, **options)
         return self
+
+    def _read_folds(self, X: np.ndarray, y: Any, qid: Any) -> Folds:
+        if isinstance(self.cv, str) and self.cv == "leave-one-out" and X.shape[0] > 1:
+            rows = list(np.arange(X.shape[0])[:, None])
+            return Folds(rows, rows)  # a partition, which need not be checked row by row
+        folds = read_folds(self.cv, X, y, X.shape[0], qid=qid)
+        rows = np.concatenate(folds.tests)
+        if rows.shape[0] != X.shape[0] or np.unique(rows).shape[0] != X.shape[0]:
+            raise ValueError(
+                "Greedy selection holds out every row once: the folds of cv must cover all rows."
+            )
+        return folds
 
     def _read_estimator(self) -> Any:
         estimator = self.estimator
@@ -152,7 +165,7 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _read_number(self, n_features: int) -> int:
         number = self.n_features_to_select
-        if not isinstance(number, Integral) or isinstance(number, bool) or not 1 <= number <= n_features:
+        if not isinstance(number, Integral) or isinstance(number, bool) or not 1 <= int(number) <= n_features:
             raise ValueError(
                 f"n_features_to_select must be a number from 1 to {n_features}, the features of X: found "
                 f"{number!r}."
@@ -219,7 +232,6 @@ class _Search:
     def __init__(self, problem: LearningProblem, folds: Folds, alpha: float, scoring: Any, qid: Any):
         task = problem.tasks()[0]
         self._y = problem.scores[:, 0]
-        self._order, starts = _fold_order(folds, problem.n_rows)
         self._half_inverse = None
         X, target = problem.X, self._y
         if isinstance(problem.estimator, RankRLS):
@@ -230,16 +242,16 @@ class _Search:
                 )
             self._refuse_parts_of_queries(problem, folds)
             X, target, self._half_inverse = task.half(X), task.half_target[:, 0], task.half_inverse
-        rows = np.ascontiguousarray(X[self._order].T)
-        self._rounds = Rounds.begin(rows, target[self._order], starts, alpha, intercept=problem.intercept)
+        self._rounds = Rounds(X, target, folds.tests, alpha, intercept=problem.intercept)
         self._scoring = scoring
-        self._measure = None if scoring is None else read_scoring(scoring)
-        self._within = compared_within(folds, problem.queries)
-        if problem.intercept or self._half_inverse is None:
+        self._measure = read_scoring(_SQUARED_ERROR if scoring is None else scoring)
+        if scoring is None:
+            return
+        if self._half_inverse is None:
             # A regression's predictions are on the scale of y, whatever the fold.
-            from ..comparisons import encode_queries
-
             self._within = encode_queries(qid, problem.n_rows).codes
+        else:
+            self._within = compared_within(folds, problem.queries)
         if is_ranking_measure(scoring) and np.unique(self._within).shape[0] == problem.n_rows:
             raise ValueError(
                 f"scoring={scoring!r} compares rows of a query, and no two rows share one here: pass qid."
@@ -259,36 +271,27 @@ class _Search:
 
     def best(self, chosen: list[int]) -> tuple[int, float]:
         """The next feature and its held-out score."""
-        n, m = self._rounds.X.shape
-        if self._measure is None:
+        m, n = self._rounds.X.shape
+        if self._scoring is None:
             scores = -self._rounds.errors() / m
         else:
-            scores = self._by_measure(n, m)
+            scores = self._by_measure(m, n)
         scores[chosen] = -np.inf
         feature = int(np.argmax(scores))
         self._rounds.add(feature)
         return feature, float(scores[feature])
 
-    def _by_measure(self, n: int, m: int) -> np.ndarray:
-        residual = np.empty((n, m))
+    def _by_measure(self, m: int, n: int) -> np.ndarray:
+        residual = np.empty((m, n))
         self._rounds.errors(residual)
         y = self._y[:, None]
         scores = np.empty(n)
         step = max(1, _BLOCK // m)
         for first in range(0, n, step):
-            held_out = np.empty((m, residual[first : first + step].shape[0]))
-            held_out[self._order] = residual[first : first + step].T
+            held_out = np.ascontiguousarray(residual[:, first : first + step])
             if self._half_inverse is not None:
                 held_out = self._half_inverse(held_out)
             for k in range(held_out.shape[1]):
                 f = settle(y - held_out[:, [k]], y)
                 scores[first + k] = self._measure(y, f, self._within)
         return scores
-
-
-def _fold_order(folds: Folds, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows in the order of the folds, and where each begins; refuse folds that are no partition."""
-    order = np.concatenate(folds.tests)
-    if order.shape[0] != n_rows or np.unique(order).shape[0] != n_rows:
-        raise ValueError("Greedy selection holds out every row once: the folds of cv must cover all rows.")
-    return order, np.append(0, np.cumsum([test.shape[0] for test in folds.tests]))

@@ -60,6 +60,12 @@ class RelationPath:
         fitted._solve(self._problem, read_alpha(alpha))
         return fitted
 
+    def mode_coefficients(self, alpha: float) -> np.ndarray:
+        """The solution in the basis of the eigenvectors of the kernels, shape (p, q): complete labels only. O(pq)."""
+        if self._problem.complete is None:
+            raise ValueError("Modes are those of a complete relation: some labels are not known here.")
+        return self._problem.complete.mode_coefficients(read_alpha(alpha))
+
     def predict(self, rows: Any, columns: Any = None, *, alphas: Sequence[float]) -> np.ndarray:
         """Predictions at each alpha, shape (n_alphas, p', q').
 
