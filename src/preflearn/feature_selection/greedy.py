@@ -141,8 +141,8 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
             rows = list(np.arange(X.shape[0])[:, None])
             return Folds(rows, rows)  # a partition, which need not be checked row by row
         folds = read_folds(self.cv, X, y, X.shape[0], qid=qid)
-        rows = np.concatenate(folds.tests)
-        if rows.shape[0] != X.shape[0] or np.unique(rows).shape[0] != X.shape[0]:
+        held_out = np.concatenate(folds.tests)
+        if held_out.shape[0] != X.shape[0] or np.unique(held_out).shape[0] != X.shape[0]:
             raise ValueError(
                 "Greedy selection holds out every row once: the folds of cv must cover all rows."
             )
