@@ -660,3 +660,93 @@ def exact_reduced_set_predictions(K_MR, K_RR, L, b, alpha):
                 factor = rows[j][i]
                 rows[j] = [x - factor * y for x, y in zip(rows[j], rows[i])]
     return np.array([float(f[0]) for f in times(K, [[row[-1]] for row in rows])])
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Relations
+# --------------------------------------------------------------------------------------------------------------
+
+
+def rbf(A, B, gamma):
+    """exp(-gamma ‖a - b‖²) pair by pair."""
+    return np.array([[np.exp(-gamma * np.sum((a - b) ** 2)) for b in B] for a in A])
+
+
+def pairwise_value(name, K, G, same_rows, same_columns, pair, other):
+    """The kernel of two pairs (u, v) and (u', v') as its definition reads."""
+    (u, v), (s, t) = pair, other
+    if name == "kronecker":
+        return K[u, s] * G[v, t]
+    if name == "symmetric":
+        return 0.5 * (K[u, s] * G[v, t] + K[u, t] * G[v, s])
+    if name == "antisymmetric":
+        return 0.5 * (K[u, s] * G[v, t] - K[u, t] * G[v, s])
+    if name == "cartesian":
+        return K[u, s] * same_columns[v, t] + same_rows[u, s] * G[v, t]
+    assert name == "sum"
+    return K[u, s] + G[v, t]
+
+
+def relation(K, G, Y, alpha, *, pairwise, compare, K_new, G_new, same_rows, same_columns):
+    """Solve the dense system of all known pairs and predict every new pair."""
+    weights = pairwise if isinstance(pairwise, dict) else {pairwise: 1.0}
+    known = [(u, v) for u in range(Y.shape[0]) for v in range(Y.shape[1]) if not np.isnan(Y[u, v])]
+    new = [(u, v) for u in range(K_new.shape[0]) for v in range(G_new.shape[0])]
+
+    def matrix(pairs, K, G, rows, columns):
+        return np.array(
+            [
+                [
+                    sum(w * pairwise_value(name, K, G, rows, columns, a, b) for name, w in weights.items())
+                    for b in known
+                ]
+                for a in pairs
+            ]
+        )
+
+    L = np.eye(len(known))
+    if compare is not None:
+        side = 1 if compare == "rows" else 0
+        group = np.array([pair[side] for pair in known])
+        together = group[:, None] == group[None, :]
+        L -= together / together.sum(axis=1)
+    Q = matrix(known, K, G, np.eye(Y.shape[0]), np.eye(Y.shape[1]))
+    y = np.array([Y[pair] for pair in known])
+    a = L @ np.linalg.solve(L @ Q @ L + alpha * np.eye(len(known)), L @ y)
+    return (matrix(new, K_new, G_new, same_rows, same_columns) @ a).reshape(K_new.shape[0], -1)
+
+
+def two_step_without(rows, columns, Y, left, model):
+    """Predictions of a two-step model whose missing labels are what it then fits there, by solving for them.
+
+    With a comparison the fitted value has the mean of the labels for its level, as an intercept would.
+    """
+    sides = []
+    options = zip(
+        (model.row_params, model.column_params), (model.alpha_rows, model.alpha_columns), strict=True
+    )
+    for objects, name, (params, alpha) in zip((rows, columns), ("rows", "columns"), options, strict=True):
+        K, n = rbf(objects, objects, params["gamma"]), objects.shape[0]
+        centre = np.eye(n) - (1 / n if model.compare == name else 0.0)
+        predict = K @ centre @ np.linalg.inv(centre @ K @ centre + alpha * np.eye(n)) @ centre
+        sides.append((predict, centre @ predict + (np.eye(n) - centre)))
+    predict, smooth = (np.kron(sides[0][k], sides[1][k]) for k in (0, 1))
+    hidden, y = np.flatnonzero(left), Y.ravel().copy()
+    y[hidden] = 0
+    block = smooth[np.ix_(hidden, hidden)]
+    y[hidden] = np.linalg.solve(np.eye(hidden.shape[0]) - block, smooth[hidden] @ y)
+    return (predict @ y).reshape(Y.shape)
+
+
+def greedy_selection(score, X, n_select, chosen):
+    """Of each round the best score over all candidates, and the score of the one that was chosen.
+
+    The choice of the caller is followed, so that equal scores do not part the ways.
+    """
+    best, taken = [], []
+    for number in range(n_select):
+        before = list(chosen[:number])
+        scores = {j: score(X[:, [*before, j]]) for j in range(X.shape[1]) if j not in before}
+        best.append(max(scores.values()))
+        taken.append(scores[chosen[number]])
+    return np.array(best), np.array(taken)

@@ -138,6 +138,12 @@ _TABLE = (
         "convincing arguments from pairwise preferences alone",
         ("ukp_convarg1",),
     ),
+    Experiment(
+        "davis",
+        "davis",
+        "drug-target affinities: new pairs, new drugs, new targets, both new",
+        ("davis_kinase",),
+    ),
 )
 
 EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _TABLE}

@@ -26,6 +26,7 @@ _MODULES = (
     "comparisons",
     "datasets",
     "distributed",
+    "feature_selection",
     "graphs",
     "inspection",
     "io",
@@ -35,6 +36,7 @@ _MODULES = (
     "ppi",
     "preferences",
     "preprocessing",
+    "relations",
     "report",
 )
 

@@ -37,6 +37,7 @@ NAMES = [
     "order-sentiment",
     "order-housing",
     "arguments",
+    "davis",
 ]
 
 
@@ -248,7 +249,28 @@ def small_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_newswire(folder / "reuters21578" / "reuters21578.tar.xz", random)
     for number, shares in enumerate(((0.3, 1.0), (0.5, 1.0), (0.2, 0.4))):
         write_ratings(folder / "jester1" / f"jester-data-{number + 1}.csv.xz", random, 120, shares)
+    write_affinities(folder / "davis_kinase", random)
     return folder
+
+
+def write_affinities(folder: Path, random: np.random.Generator, p: int = 14, q: int = 20) -> None:
+    """Drugs and targets as points on a line, which bind where these are near."""
+    folder.mkdir()
+    drugs, targets = random.random(p), random.random(q)
+    kd = 10 ** (1 + 3 * np.abs(drugs[:, None] - targets) + 0.1 * random.random((p, q)))
+    order = random.permutation(p * q).tolist()
+    tables = {
+        "affinities_kd": kd,
+        "drug_similarities_2d": np.exp(-((drugs[:, None] - drugs) ** 2)),
+        "target_similarities_sw": 1000 * np.exp(-((targets[:, None] - targets) ** 2)),
+    }
+    for name, table in tables.items():
+        with lzma.open(folder / f"{name}.txt.xz", "wt") as file:
+            np.savetxt(file, table)
+    folds = [order[k::6] for k in range(6)]
+    for name, content in (("test_fold_setting1", folds[0]), ("train_folds_setting1", folds[1:])):
+        with lzma.open(folder / f"{name}.json.xz", "wt") as file:
+            json.dump(content, file)
 
 
 # Settings with which an experiment on the stand-ins takes a second or two.
@@ -288,6 +310,15 @@ SMALL: dict[str, dict[str, Any]] = {
         "scored": (2, 4),
         "alphas": (0.1, 1.0),
         "fidelities": (1.0,),
+    },
+    "davis": {
+        "alphas": (0.1, 1.0),
+        "few_alphas": (0.1, 1.0),
+        "drug_widths": (1.0,),
+        "target_widths": (1.0,),
+        "n_train_drugs": 9,
+        "n_train_targets": 12,
+        "seed": 0,
     },
 }
 
@@ -377,6 +408,15 @@ def test_reuters_learns(small_report: Callable[[str], ExperimentReport]) -> None
     mean = report.rows[-1]
     assert mean["RankRLS"] == pytest.approx(np.mean([row["RankRLS"] for row in report.rows[:-1]]))
     assert abs(mean["RankRLS"] - mean["RankSVM"]) < 0.1
+
+
+def test_davis_learns(small_report: Callable[[str], ExperimentReport]) -> None:
+    report = small_report("davis")
+    rows = {row["new"]: row for row in report.rows}
+    assert list(rows) == ["pair", "drug", "target", "both"] and rows["drug"]["RLScore"] == 0.716
+    assert all(row["preflearn"] > 0.85 for row in rows.values())
+    (folds,) = report.more
+    assert folds.rows[-1]["method"] == "preflearn" and folds.rows[-1]["concordance"] > 0.85
 
 
 def test_newswire_reads_what_counts(small_data: Path) -> None:

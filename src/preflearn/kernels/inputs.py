@@ -48,8 +48,8 @@ def read_items(estimator: Any, X: Any, kernel: Kernel, *, reset: bool) -> Any:
     """
     if is_device_array(X):
         return _read_device_items(estimator, X, reset)
-    if kernel.takes_objects and not _is_table(X):
-        return _read_objects(X)
+    if kernel.takes_objects and not is_table(X):
+        return read_objects(X)
     if kernel.is_precomputed and sp.issparse(X):
         raise TypeError(
             "A precomputed kernel must be a dense array: found a sparse matrix. Pass K.toarray()."
@@ -72,12 +72,12 @@ def _read_device_items(estimator: Any, X: Any, reset: bool) -> Any:
     return validate_data(estimator, X, dtype=[xp.float64, xp.float32], order=None, reset=reset)
 
 
-def _is_table(X: Any) -> bool:
+def is_table(X: Any) -> bool:
     """Rows of numbers: an array, a sparse matrix or a data frame."""
     return sp.issparse(X) or getattr(X, "ndim", 0) == 2 or hasattr(X, "columns")
 
 
-def _read_objects(X: Any) -> list[Any]:
+def read_objects(X: Any) -> list[Any]:
     if isinstance(X, (str, bytes)) or not hasattr(X, "__len__"):
         raise TypeError(
             f"A callable kernel takes a sequence of items: found a {type(X).__name__}. Pass a list of the items."

@@ -1,0 +1,5 @@
+"""Which features to keep: greedy selection by exact held-out predictions."""
+
+from .greedy import GreedySelector
+
+__all__ = ["GreedySelector"]

@@ -1,0 +1,291 @@
+r"""Some labels known: conjugate gradients through products at the known pairs, never a matrix of all pairs of pairs.
+
+For the e known pairs with labels y, the pairwise kernel Q among them and L = I, or the centring of the known labels of
+each column (row) where rows (columns) are compared,
+
+    (L Q L + λ I) a = L y.
+
+A product with Q costs O(e (p + q)) by `loops.sampled`, or two dense products where many pairs are known. In the second
+case the inverse of the complete problem, restricted to the known pairs, is the preconditioner; the diagonal of the
+system otherwise.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
+
+from ..core.conjugate_gradients import ConjugateGradientResult, iterate
+from ..numerics.memory import fits_in_memory
+from ..solvers.progress import Stages
+from .grammar import HoldOut
+from .pairwise import PairwiseKernel, Term
+from .sides import Side
+
+# A dense product does about so many operations in the time of one of a sampled product.
+_DENSE_GAIN = 8
+# Objects of a side up to which its eigen decomposition, for the preconditioner, is soon done.
+_FEW_OBJECTS = 1500
+# Power iterations for the order of magnitude of the largest eigenvalue.
+_POWER_ROUNDS = 10
+
+
+@dataclass
+class KnownPairs:
+    """The problem of the known pairs.
+
+    Attributes
+    ----------
+    K, G : ndarray of shape (p, p) and (q, q), C-contiguous
+    row, column : int arrays of shape (e,)
+    y : ndarray of shape (e,)
+    pairwise : PairwiseKernel
+    compare : {None, "rows", "columns"}
+    """
+
+    K: np.ndarray
+    G: np.ndarray
+    row: np.ndarray
+    column: np.ndarray
+    y: np.ndarray
+    pairwise: PairwiseKernel
+    compare: str | None = None
+    sides: tuple[Side, Side] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        p, q = self.shape
+        e = self.y.shape[0]
+        self.is_dense = e * _DENSE_GAIN >= p * q and fits_in_memory(4 * 8 * p * q)
+        self._products: dict[bool, Any] = {}
+        group, n_groups = (self.column, q) if self.compare == "rows" else (self.row, p)
+        self._group = group if self.compare is not None else None
+        self._counts = np.maximum(np.bincount(group, minlength=n_groups), 1)
+        if self.sides is None and self.is_dense and max(p, q) <= _FEW_OBJECTS:
+            self.sides = tuple(Side.decompose(K, compared=False) for K in (self.K, self.G))  # type: ignore[assignment]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.K.shape[0], self.G.shape[0]
+
+    def only(self, kept: np.ndarray) -> KnownPairs:
+        """The problem of some of the pairs."""
+        return KnownPairs(
+            self.K,
+            self.G,
+            self.row[kept],
+            self.column[kept],
+            self.y[kept],
+            self.pairwise,
+            self.compare,
+            self.sides,
+        )
+
+    # -------------------------------------------------------------------------------------------- products
+
+    def centre(self, values: np.ndarray) -> np.ndarray:
+        """L values."""
+        if self._group is None:
+            return values
+        sums = np.bincount(self._group, weights=values, minlength=self._counts.shape[0])
+        return values - (sums / self._counts)[self._group]
+
+    def product(self, a: np.ndarray) -> np.ndarray:
+        """Q a, shape (e,)."""
+        return sum((term.weight * self._term(term, a) for term in self.pairwise.terms()), np.zeros_like(a))
+
+    def _term(self, term: Term, a: np.ndarray) -> np.ndarray:
+        rows, columns = (self.column, self.row) if term.exchanged else (self.row, self.column)
+        p, q = self.shape
+        if term.row == "ones":
+            return (self.G @ np.bincount(columns, weights=a, minlength=q))[self.column]
+        if term.column == "ones":
+            return (self.K @ np.bincount(rows, weights=a, minlength=p))[self.row]
+        if self.is_dense:
+            return self._dense_term(term, a, rows, columns)
+        from ..loops.sampled import SampledProduct, same_column_product
+
+        if term.column == "identity":
+            return same_column_product(self.K, self.row, self.column, a, q)
+        if term.row == "identity":
+            return same_column_product(self.G, self.column, self.row, a, p)
+        if term.exchanged not in self._products:
+            self._products[term.exchanged] = SampledProduct(rows, columns, self.row, self.column, p, q)
+        return self._products[term.exchanged](self.K, self.G, a)
+
+    def _dense_term(self, term: Term, a: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        A = np.zeros(self.shape)
+        A[rows, columns] = a
+        if term.row == "kernel":
+            A = self.K @ A
+        if term.column == "kernel":
+            A = A @ self.G
+        return A[self.row, self.column]
+
+    def largest_eigenvalue(self) -> float:
+        """Of L Q L, to about a digit: it says which alphas matter."""
+        vector: np.ndarray = np.random.default_rng(0).standard_normal(self.y.shape)
+        size = 0.0
+        for _ in range(_POWER_ROUNDS):
+            vector = self.centre(vector)
+            length = float(np.linalg.norm(vector))
+            if not length > 0:
+                return size
+            vector = self.product(vector / length)
+            size = float(np.linalg.norm(vector))
+        return size
+
+    def _preconditioner(self, alpha: float) -> Any:
+        diagonal = self._diagonal() + alpha
+        if self.sides is None or not self.is_dense or self.compare or not self.pairwise.has_closed_form:
+            return lambda residual: residual / diagonal[:, None]
+        rows, columns = self.sides
+        inverse = 1.0 / (self.pairwise.spectrum(rows.values, columns.values) + alpha)
+
+        def complete(residual: np.ndarray) -> np.ndarray:
+            full = np.zeros(self.shape)
+            full[self.row, self.column] = residual[:, 0]
+            modes = inverse * (rows.vectors.T @ full @ columns.vectors)
+            return (rows.vectors @ modes @ columns.vectors.T)[self.row, self.column][:, None]
+
+        return complete
+
+    def _diagonal(self) -> np.ndarray:
+        k, g = np.diagonal(self.K)[self.row], np.diagonal(self.G)[self.column]
+        total = np.zeros(self.y.shape[0])
+        for term in self.pairwise.terms():
+            if term.exchanged:
+                total += term.weight * self.K[self.row, self.column] * self.G[self.column, self.row]
+            else:
+                total += (
+                    term.weight * (k if term.row == "kernel" else 1) * (g if term.column == "kernel" else 1)
+                )
+        return np.maximum(total, 0.0)
+
+    # -------------------------------------------------------------------------------------------- solving
+
+    def solve(
+        self,
+        alpha: float,
+        *,
+        tol: float,
+        max_iter: int | None,
+        start: np.ndarray | None = None,
+        verbose: int = 0,
+    ) -> ConjugateGradientResult:
+        """Dual coefficients of the known pairs (``weights``, shape (e, 1)) with iterations and residual."""
+
+        def system(a: np.ndarray) -> np.ndarray:
+            return (self.centre(self.product(self.centre(a[:, 0]))) + alpha * a[:, 0])[:, None]
+
+        stages = Stages("KroneckerRLS" if verbose else None)
+        with stages(f"conjugate gradients, {self.y.shape[0]} pairs, alpha {alpha:.3g}") as stage:
+            return iterate(
+                system,
+                self._preconditioner(alpha),
+                self.centre(self.y)[:, None],
+                tol=tol,
+                max_iter=1000 if max_iter is None else max_iter,
+                start=start,
+                on_iteration=stage.iteration,
+            )
+
+    def path(
+        self, alphas: Sequence[float], *, tol: float, max_iter: int | None, verbose: int = 0
+    ) -> Iterator[tuple[int, ConjugateGradientResult]]:
+        """Solutions from the largest alpha down, each started at the last; with the place of alpha in ``alphas``."""
+        start = None
+        for number in np.argsort(alphas)[::-1]:
+            result = self.solve(
+                float(alphas[number]), tol=tol, max_iter=max_iter, start=start, verbose=verbose
+            )
+            start = result.weights
+            yield int(number), result
+
+    def coefficients(self, result: ConjugateGradientResult) -> Any:
+        """A of shape (p, q): an array, or a sparse array where few pairs are known."""
+        a = self.centre(result.weights[:, 0])
+        if not self.is_dense:
+            return sp.csr_array((a, (self.row, self.column)), shape=self.shape)
+        A = np.zeros(self.shape)
+        A[self.row, self.column] = a
+        return A
+
+    # -------------------------------------------------------------------------------------------- hold-out
+
+    def held_out(
+        self, hold_out: HoldOut, alphas: Sequence[float], *, tol: float, max_iter: int | None, on_fold=None
+    ) -> np.ndarray:
+        """Predictions of what leaves, by training on the pairs that stay; shape (n_alphas, p, q), NaN elsewhere."""
+        p, q = self.shape
+        total = np.zeros((len(alphas), p, q))
+        count = np.zeros((p, q))
+        for number, (left, test) in enumerate(self._folds(hold_out)):
+            kept = np.flatnonzero(~left[self.row, self.column])
+            if kept.size == 0:
+                raise ValueError(f"Fold {number} holds out every known label: nothing is left to train on.")
+            rest = self.only(kept)
+            block = np.ix_(test.any(axis=1), test.any(axis=0))
+            inside = test[block]
+            K, G = self.K[test.any(axis=1)], self.G[test.any(axis=0)]
+            # Coefficients of an object that has left are zero: it may well count as itself.
+            same = (np.eye(p)[block[0][:, 0]], np.eye(q)[block[1][0]]) if self.pairwise.by_identity else ()
+            for place, result in rest.path(alphas, tol=tol, max_iter=max_iter):
+                warn_unless_converged(result, tol)
+                F = self.pairwise.predict(rest.coefficients(result), K, G, *same)
+                total[place][block] += np.where(inside, F, 0.0)
+            count[block] += inside
+            if on_fold is not None:
+                on_fold(number + 1)
+        return np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
+
+    def _folds(self, hold_out: HoldOut) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Masks of the entries that leave, and of those that are predicted; both p × q."""
+        if hold_out.setting == "entries":
+            yield from self._entry_folds(hold_out)
+            return
+        p, q = self.shape
+        mirrored = self.pairwise.sign != 0
+        every = [(np.arange(0), None)]
+        rows = zip(hold_out.rows.leaving, hold_out.rows.tests, strict=True) if hold_out.rows else every
+        for row_left, row_test in rows:
+            columns = (
+                zip(hold_out.columns.leaving, hold_out.columns.tests, strict=True)
+                if hold_out.columns
+                else every
+            )
+            for column_left, column_test in columns:
+                left, test = np.zeros((p, q), dtype=bool), np.zeros((p, q), dtype=bool)
+                left[row_left], left[:, column_left] = True, True
+                if mirrored:
+                    left[:, row_left], left[column_left] = True, True
+                test[np.ix_(_or_all(row_test, p), _or_all(column_test, q))] = True
+                yield left, test
+
+    def _entry_folds(self, hold_out: HoldOut) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        positions = self.row * self.shape[1] + self.column
+        folds = positions[:, None] if hold_out.entries is None else hold_out.entries
+        for fold in folds:
+            test = np.zeros(self.shape, dtype=bool)
+            test.flat[fold] = True
+            yield (test | test.T if self.pairwise.sign else test), test
+
+
+def _or_all(test: np.ndarray | None, n: int) -> np.ndarray:
+    return np.arange(n) if test is None else test
+
+
+def warn_unless_converged(result: ConjugateGradientResult, tol: float) -> None:
+    """One warning that says what was reached and what to try."""
+    if not result.converged:
+        warnings.warn(
+            f"Conjugate gradients stopped after {result.n_iter} iterations at a relative residual of "
+            f"{result.residual:.2e} (tol={tol:g}). Use a larger alpha, more iterations (max_iter) or a larger tol.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )

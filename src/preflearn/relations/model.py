@@ -1,0 +1,224 @@
+"""What the learners of relations share: reading their data, and predicting from dual coefficients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from ..kernels.functions import n_items
+from ..metrics import concordance
+from .inputs import (
+    ObjectKernel,
+    check_one_kind,
+    check_symmetry,
+    read_index,
+    read_labels,
+    read_pair_list,
+    refuse_unlabelled,
+)
+from .pairwise import PairwiseKernel, refuse_equal_objects, same_objects
+from .sides import Side
+
+COMPARE = (None, "rows", "columns")
+
+
+class RelationData:
+    """Validated kernels and labels.
+
+    Attributes
+    ----------
+    row_kernel, column_kernel : ObjectKernel
+    K, G : ndarray of shape (p, p) and (q, q)
+    Y : ndarray of shape (p, q) or None
+        Labels as a matrix, where they came as one.
+    row, column, y : ndarray of shape (e,)
+        The known labels as a list.
+    pairwise : PairwiseKernel
+    compare : {None, "rows", "columns"}
+    """
+
+    def __init__(self, model: Any, rows: Any, columns: Any, Y: np.ndarray | None, pairs: Any = None):
+        self.pairwise = PairwiseKernel.read(getattr(model, "pairwise", "kronecker"))
+        self.compare = model.compare
+        if self.compare not in COMPARE:
+            raise ValueError(f"compare must be None, 'rows' or 'columns': found {self.compare!r}.")
+        if self.pairwise.one_kind:
+            columns = check_one_kind(model, self.pairwise, rows, columns)
+        p, q = Y.shape if Y is not None else (n_items(rows), n_items(columns))
+        self.Y = Y
+        if Y is not None and self.pairwise.one_kind and Y.shape[0] != Y.shape[1]:
+            check_symmetry(Y, 1)
+        if Y is not None and self.pairwise.sign:
+            check_symmetry(Y, self.pairwise.sign)
+        self.row_kernel, self.K = ObjectKernel.read(rows, model.row_kernel, model.row_params, p, q, "row")
+        if self.pairwise.one_kind:
+            self.column_kernel, self.G = self.row_kernel, self.K
+        else:
+            self.column_kernel, self.G = ObjectKernel.read(
+                columns, model.column_kernel, model.column_params, q, p, "column"
+            )
+        if Y is not None:
+            self.row, self.column = np.nonzero(~np.isnan(Y))
+            self.y = Y[self.row, self.column]
+        else:
+            self.row, self.column, self.y = read_pair_list(*pairs, shape=(p, q))
+            if self.pairwise.sign:
+                self._check_listed_symmetry(p)
+        refuse_unlabelled(self._labels_of(self.row, self.column, p), "row")
+        refuse_unlabelled(self._labels_of(self.column, self.row, q), "column")
+        if self.pairwise.by_identity:
+            refuse_equal_objects(self.K, "row")
+            refuse_equal_objects(self.G, "column")
+
+    def _labels_of(self, mine: np.ndarray, other: np.ndarray, n: int) -> np.ndarray:
+        """Known labels of each object; of one kind, in either place of the pair."""
+        counts = np.bincount(mine, minlength=n)
+        return counts + np.bincount(other, minlength=n) if self.pairwise.one_kind else counts
+
+    def _check_listed_symmetry(self, p: int) -> None:
+        listed = sp.csr_array((self.y, (self.row, self.column)), shape=(p, p))
+        given = sp.csr_array((np.ones_like(self.y), (self.row, self.column)), shape=(p, p))
+        twice = given.multiply(given.T)  # both orders are listed
+        difference = np.abs((listed - self.pairwise.sign * listed.T).multiply(twice))
+        if difference.nnz and difference.max() > 1e-8 * np.abs(self.y).max():
+            raise ValueError(
+                f"pairwise={next(iter(self.pairwise.weights))!r}: some pair is listed in both orders with labels that "
+                f"are not {'equal' if self.pairwise.sign > 0 else 'opposite'}. List it once, or use "
+                "pairwise='kronecker'."
+            )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.K.shape[0], self.G.shape[0]
+
+    @property
+    def is_complete(self) -> bool:
+        return self.y.shape[0] == self.K.shape[0] * self.G.shape[0]
+
+    @property
+    def has_closed_form(self) -> bool:
+        if self.pairwise.sign and self.compare is not None:
+            return False
+        return self.is_complete and self.pairwise.has_closed_form
+
+    def labels(self) -> np.ndarray:
+        """p × q, NaN where not known."""
+        if self.Y is not None:
+            return self.Y
+        Y = np.full(self.shape, np.nan)
+        Y[self.row, self.column] = self.y
+        return Y
+
+    def sides(self) -> tuple[Side, Side]:
+        """The decompositions of the two kernels."""
+        rows = Side.decompose(self.K, compared=self.compare == "rows")
+        if self.column_kernel is self.row_kernel:
+            return rows, rows
+        return rows, Side.decompose(self.G, compared=self.compare == "columns")
+
+    def queries(self) -> np.ndarray:
+        """A label for each entry: entries with the same one are compared. Shape (p, q)."""
+        p, q = self.shape
+        if self.compare is None:
+            return np.zeros((p, q), dtype=np.int64)
+        row, column = np.indices((p, q))
+        return column if self.compare == "rows" else row
+
+
+class RelationModel(BaseEstimator):
+    """Base of the learners: f(u, v) from dual coefficients of the training pairs."""
+
+    dual_coef_: Any
+
+    def _read(self, rows: Any, columns: Any, Y: Any) -> RelationData:
+        return RelationData(self, rows, columns, read_labels(Y))
+
+    def _adopt(self, data: RelationData, coefficients: Any) -> None:
+        self.dual_coef_ = coefficients
+        self.shape_ = data.shape
+        self.n_pairs_ = int(data.y.shape[0])
+        self._row_kernel, self._column_kernel = data.row_kernel, data.column_kernel
+        self._pairwise = data.pairwise
+        self._training_kernels = (data.K, data.G) if data.pairwise.by_identity else None
+
+    def predict(self, rows, columns=None):
+        """f for every pair of a row object and a column object.
+
+        Parameters
+        ----------
+        rows, columns : as in fit
+            New objects, training objects, or both. For precomputed kernels one row per new object and one column per
+            training object. `columns` may be left out where both are of one kind: then the rows are taken.
+
+        Returns
+        -------
+        ndarray of shape (p', q')
+        """
+        K, G = self._kernels(rows, columns)
+        return self._predict(K, G)
+
+    def _predict(self, K: np.ndarray, G: np.ndarray) -> np.ndarray:
+        if self._training_kernels is None:
+            return self._pairwise.predict(self.dual_coef_, K, G)
+        same = [same_objects(new, old) for new, old in zip((K, G), self._training_kernels, strict=True)]
+        return self._pairwise.predict(self.dual_coef_, K, G, *same)
+
+    def predict_pairs_of(self, rows, columns, row_index, column_index):
+        """f for a list of pairs.
+
+        Parameters
+        ----------
+        rows, columns : as in predict
+        row_index, column_index : int array-like of shape (h,)
+            The pairs, as positions in `rows` and `columns`.
+
+        Returns
+        -------
+        ndarray of shape (h,)
+        """
+        K, G = self._kernels(rows, columns)
+        row, column = read_index(row_index, K.shape[0], "row"), read_index(column_index, G.shape[0], "column")
+        if row.shape != column.shape:
+            raise ValueError(f"{row.shape[0]} row numbers but {column.shape[0]} column numbers.")
+        out = np.empty(row.shape[0])
+        # Pairs share rows: predict blocks of them, so that no matrix of all pairs is formed.
+        order = np.argsort(row, kind="stable")
+        step = max(1, (1 << 22) // max(1, G.shape[0]))
+        for first in range(0, K.shape[0], step):
+            inside = order[np.searchsorted(row[order], first) : np.searchsorted(row[order], first + step)]
+            if inside.size:
+                out[inside] = self._predict(K[first : first + step], G)[row[inside] - first, column[inside]]
+        return out
+
+    def _kernels(self, rows: Any, columns: Any) -> tuple[np.ndarray, np.ndarray]:
+        check_is_fitted(self, "dual_coef_")
+        if columns is None and self._column_kernel is not self._row_kernel:
+            raise ValueError("Rows and columns are different kinds of objects here: pass both.")
+        K = self._row_kernel.between(rows)
+        return K, K if columns is None else self._column_kernel.between(columns)
+
+    def score(self, rows, columns, Y):
+        """Concordance of predictions and labels: over all pairs, or inside the columns (rows) where rows (columns) are
+        compared.
+
+        Parameters
+        ----------
+        rows, columns : as in predict
+        Y : array-like of shape (p', q')
+            NaN where not known.
+
+        Returns
+        -------
+        float
+        """
+        Y = read_labels(Y)
+        F = self.predict(rows, columns)
+        if F.shape != Y.shape:
+            raise ValueError(f"Y must have the shape of the prediction, {F.shape}: found {Y.shape}.")
+        row, column = np.nonzero(~np.isnan(Y))
+        queries = None if self.compare is None else column if self.compare == "rows" else row
+        return concordance(Y[row, column], F[row, column], queries)

@@ -1,0 +1,291 @@
+"""KroneckerRLSCV and TwoStepRLSCV: alpha chosen by exact held-out predictions of the setting met in use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..solvers.progress import Counter
+from .grammar import (
+    HoldOut,
+    is_ranking_measure,
+    read_alphas,
+    read_hold_out,
+    read_scoring,
+    settle,
+    strongest_of_the_best,
+)
+from .kronecker import KroneckerProblem, KroneckerRLS
+from .model import RelationData, RelationModel
+from .two_step import TwoStepProblem, TwoStepRLS
+
+
+class _RelationSearch(RelationModel):
+    """What the two searches share: folds, scores, and the choice."""
+
+    hold_out: Any
+    cv: Any
+    scoring: Any
+    keep_predictions: Any
+    verbose: Any
+    compare: Any
+
+    def _score(self, problem: Any, alphas: list[Any], row_groups: Any, column_groups: Any) -> np.ndarray:
+        data: RelationData = problem.data
+        known = ~np.isnan(data.labels())
+        cv = self._default_cv(data) if self.cv is None else self.cv
+        folds = read_hold_out(self.hold_out, cv, known, row_groups=row_groups, column_groups=column_groups)
+        name = self._default_scoring() if self.scoring is None else self.scoring
+        scoring, within = read_scoring(name), self._within(data, folds, known, name)
+        counter = Counter(type(self).__name__, folds.n_folds, "folds", self.verbose)
+        predictions = self._held_out(problem, folds, alphas, counter)
+        self.cv_predictions_ = predictions if self.keep_predictions else None
+        scored = known & ~np.isnan(predictions[0])
+        y, within = data.labels()[scored][:, None], within[scored]
+        return np.array([scoring(y, settle(F[scored][:, None], y), within) for F in predictions])
+
+    def _held_out(self, problem: Any, folds: HoldOut, alphas: list[Any], counter: Counter) -> np.ndarray:
+        return problem.held_out(folds, alphas, counter)
+
+    def _default_scoring(self) -> str:
+        return "r2" if self.compare is None else "concordance"
+
+    def _default_cv(self, data: RelationData) -> Any:
+        singles_compare = self.compare is None or self.hold_out not in (self.compare, "entries", "both")
+        return "leave-one-out" if data.has_closed_form and singles_compare else 5
+
+    def _within(self, data: RelationData, folds: HoldOut, known: np.ndarray, name: Any) -> np.ndarray:
+        """Entries that a measure may compare: of one column (row), and by one model, where these are compared."""
+        queries = data.queries()
+        if self.compare is None:
+            return queries
+        fold = folds.fold_of_entries(data.shape)
+        within = np.unique(queries * (1 + int(fold.max())) + fold, return_inverse=True)[1].reshape(data.shape)
+        if is_ranking_measure(name) and np.bincount(within[known]).max() < 2:
+            raise ValueError(
+                f"scoring={name!r} compares {self.compare} that one model predicts, and with "
+                f"hold_out={self.hold_out!r}, "
+                f"cv={self.cv!r} no two are held out together. Use a number of folds, or another hold_out."
+            )
+        return within
+
+
+class KroneckerRLSCV(_RelationSearch, KroneckerRLS):
+    """`KroneckerRLS` with alpha chosen by exact held-out predictions.
+
+    Parameters
+    ----------
+    alphas : "auto" or sequence of float, default="auto"
+        The grid; "auto" takes 31 powers of two placed by the spectrum of the pairwise kernel.
+    hold_out : {"entries", "rows", "columns", "both"}, default="entries"
+        What will be new in use; see `cross_val_predict`.
+    cv : str, int, splitter, index arrays or None, default=None
+        As in `cross_val_predict`. None holds out one after the other where that is done in closed form and
+        the measure can compare the predictions, else five folds.
+    scoring : str, callable or None, default=None
+        A measure's name, or a function of (y, scores, qid) where greater is better. None is R², and with `compare`
+        the concordance inside columns (rows).
+    row_kernel, column_kernel, row_params, column_params, compare, pairwise, tol, max_iter : as in KroneckerRLS
+    keep_predictions : bool, default=False
+    verbose : int, default=0
+
+    Attributes
+    ----------
+    alpha_ : float
+        The chosen alpha; ties go to the stronger regularisation.
+    alphas_, cv_scores_ : ndarray of shape (n_alphas,)
+    best_score_ : float
+    cv_predictions_ : ndarray of shape (n_alphas, p, q) or None
+        Held-out predictions, with `keep_predictions`.
+    Further attributes as in KroneckerRLS.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from preflearn.relations import KroneckerRLSCV
+    >>> rng = np.random.default_rng(0)
+    >>> U, V = rng.normal(size=(20, 3)), rng.normal(size=(15, 2))
+    >>> Y = U @ rng.normal(size=(3, 2)) @ V.T + 0.1 * rng.normal(size=(20, 15))
+    >>> model = KroneckerRLSCV(hold_out="rows").fit(U, V, Y)
+    >>> bool(model.best_score_ > 0.95)
+    True
+    """
+
+    def __init__(
+        self,
+        alphas="auto",
+        *,
+        hold_out="entries",
+        cv=None,
+        scoring=None,
+        row_kernel="linear",
+        column_kernel="linear",
+        row_params=None,
+        column_params=None,
+        compare=None,
+        pairwise="kronecker",
+        tol=1e-8,
+        max_iter=None,
+        keep_predictions=False,
+        verbose=0,
+    ):
+        self.alphas = alphas
+        self.hold_out = hold_out
+        self.cv = cv
+        self.scoring = scoring
+        self.row_kernel = row_kernel
+        self.column_kernel = column_kernel
+        self.row_params = row_params
+        self.column_params = column_params
+        self.compare = compare
+        self.pairwise = pairwise
+        self.tol = tol
+        self.max_iter = max_iter
+        self.keep_predictions = keep_predictions
+        self.verbose = verbose
+
+    def fit(self, rows, columns, Y, *, row_groups=None, column_groups=None):
+        """Choose alpha by held-out predictions, then train on all known labels.
+
+        Parameters
+        ----------
+        rows, columns, Y : as in KroneckerRLS.fit
+        row_groups, column_groups : array-like, optional
+            Labels of objects that leave the training together.
+
+        Returns
+        -------
+        self
+        """
+        return self._search(self._read(rows, columns, Y), row_groups, column_groups)
+
+    def fit_pairs_of(
+        self,
+        rows,
+        columns,
+        row_index,
+        column_index,
+        y,
+        *,
+        duplicates="refuse",
+        row_groups=None,
+        column_groups=None,
+    ):
+        """The same from a list of pairs, as `KroneckerRLS.fit_pairs_of`.
+
+        Parameters
+        ----------
+        rows, columns, row_index, column_index, y, duplicates : as in KroneckerRLS.fit_pairs_of
+        row_groups, column_groups : as in fit
+
+        Returns
+        -------
+        self
+        """
+        data = RelationData(self, rows, columns, None, (row_index, column_index, y, duplicates))
+        return self._search(data, row_groups, column_groups)
+
+    def _held_out(self, problem: Any, folds: HoldOut, alphas: list[Any], counter: Counter) -> np.ndarray:
+        return problem.held_out(folds, alphas, counter, tol=self.tol)
+
+    def _search(self, data: RelationData, row_groups: Any, column_groups: Any) -> KroneckerRLSCV:
+        if not isinstance(self.alphas, str):
+            read_alphas(self.alphas, 0.0)  # before any work
+        problem = KroneckerProblem(self, data)
+        self.alphas_ = read_alphas(self.alphas, lambda: problem.largest_eigenvalue)
+        self.cv_scores_ = self._score(problem, list(self.alphas_), row_groups, column_groups)
+        choice = strongest_of_the_best(self.alphas_, self.cv_scores_)
+        self.alpha_, self.best_score_ = float(self.alphas_[choice]), float(self.cv_scores_[choice])
+        self._solve(problem, self.alpha_)
+        return self
+
+
+class TwoStepRLSCV(_RelationSearch, TwoStepRLS):
+    """`TwoStepRLS` with both alphas chosen by exact held-out predictions.
+
+    Parameters
+    ----------
+    alphas_rows, alphas_columns : "auto" or sequence of float, default="auto"
+        The grids; every pair of their values is tried. "auto" takes every third of the powers of two of
+        `KroneckerRLSCV`, placed by the spectrum of the side.
+    hold_out, cv, scoring, keep_predictions, verbose : as in KroneckerRLSCV
+    row_kernel, column_kernel, row_params, column_params, compare : as in TwoStepRLS
+
+    Attributes
+    ----------
+    alpha_ : tuple of float
+        The chosen alpha of the rows and of the columns.
+    alphas_ : ndarray of shape (n, 2)
+        All pairs that were tried.
+    cv_scores_ : ndarray of shape (n,)
+    best_score_ : float
+    cv_predictions_ : ndarray of shape (n, p, q) or None
+    Further attributes as in TwoStepRLS.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from preflearn.relations import TwoStepRLSCV
+    >>> rng = np.random.default_rng(0)
+    >>> U, V = rng.normal(size=(20, 3)), rng.normal(size=(15, 2))
+    >>> Y = U @ rng.normal(size=(3, 2)) @ V.T + 0.1 * rng.normal(size=(20, 15))
+    >>> bool(TwoStepRLSCV(hold_out="both").fit(U, V, Y).best_score_ > 0.95)
+    True
+    """
+
+    def __init__(
+        self,
+        alphas_rows="auto",
+        alphas_columns="auto",
+        *,
+        hold_out="entries",
+        cv=None,
+        scoring=None,
+        row_kernel="linear",
+        column_kernel="linear",
+        row_params=None,
+        column_params=None,
+        compare=None,
+        keep_predictions=False,
+        verbose=0,
+    ):
+        self.alphas_rows = alphas_rows
+        self.alphas_columns = alphas_columns
+        self.hold_out = hold_out
+        self.cv = cv
+        self.scoring = scoring
+        self.row_kernel = row_kernel
+        self.column_kernel = column_kernel
+        self.row_params = row_params
+        self.column_params = column_params
+        self.compare = compare
+        self.keep_predictions = keep_predictions
+        self.verbose = verbose
+
+    def fit(self, rows, columns, Y, *, row_groups=None, column_groups=None):
+        """Choose the alphas by held-out predictions, then train on all labels.
+
+        Parameters
+        ----------
+        rows, columns, Y : as in TwoStepRLS.fit
+        row_groups, column_groups : array-like, optional
+            Labels of objects that leave the training together.
+
+        Returns
+        -------
+        self
+        """
+        problem = TwoStepProblem(self, self._read(rows, columns, Y))
+        sides = (problem.complete.rows, problem.complete.columns)
+        grids = []
+        for alphas, side in zip((self.alphas_rows, self.alphas_columns), sides, strict=True):
+            grid = read_alphas(alphas, side.largest)
+            grids.append(grid[::3] if isinstance(alphas, str) else grid)
+        pairs = [(float(a), float(b)) for a in grids[0] for b in grids[1]]
+        self.alphas_ = np.array(pairs)
+        self.cv_scores_ = self._score(problem, pairs, row_groups, column_groups)
+        choice = strongest_of_the_best(self.alphas_.prod(axis=1), self.cv_scores_)
+        self.alpha_, self.best_score_ = pairs[choice], float(self.cv_scores_[choice])
+        self._adopt(problem.data, problem.complete.coefficients(self.alpha_))
+        return self

@@ -1,0 +1,86 @@
+r"""One side of a relation: a kernel matrix with its eigen decomposition.
+
+For objects with kernel K,
+
+    K = V diag(σ) Vᵀ          without comparison,
+    C K C = V diag(σ) Vᵀ      where the objects are compared with each other, C = I - 1 1ᵀ / p,
+
+the constant vector left out of V in the second case. Dual coefficients are V times something, and predictions are the
+images K V times the same: both are Vσ and V without comparison, but K V keeps the level of the predictions otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..core.problem import refuse_indefinite
+from ..numerics.linalg import eigh_in_place
+from ..numerics.memory import require_memory
+
+
+@dataclass(frozen=True)
+class Side:
+    """A kernel of n objects and its decomposition into k modes.
+
+    Attributes
+    ----------
+    K : ndarray of shape (n, n)
+        The kernel matrix as it was given.
+    values : ndarray of shape (k,)
+        σ, not negative, ascending; k is n, or n - 1 where the objects are compared.
+    vectors : ndarray of shape (n, k)
+        V, orthonormal; orthogonal to the constant vector where the objects are compared.
+    compared : bool
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> side = Side.decompose(np.diag([2.0, 1.0]), compared=False)
+    >>> side.values
+    array([1., 2.])
+    """
+
+    K: np.ndarray
+    values: np.ndarray
+    vectors: np.ndarray
+    compared: bool
+
+    @classmethod
+    def decompose(cls, K: np.ndarray, *, compared: bool) -> Side:
+        """Factorise a symmetric K, which is not modified. About 9 n³ operations."""
+        n = K.shape[0]
+        require_memory(3 * 8 * n * n, f"the eigen decomposition of a kernel of {n} objects")
+        work = np.array(K, dtype=np.float64, order="F")
+        if compared:
+            # The constant vector gets the largest value, so that no other vector is mixed with it.
+            means = work.mean(axis=0)
+            work -= means
+            work -= (means - means.mean())[:, None]
+            work += max(1.0, 2 * float(np.trace(work))) / n
+        values, vectors = eigh_in_place(work)
+        if compared:
+            values, vectors = values[:-1], vectors[:, :-1]
+        if values.size:
+            refuse_indefinite(float(values[0]), float(values[-1]))
+        return cls(K, np.maximum(values, 0), vectors, compared)
+
+    @property
+    def n(self) -> int:
+        """Number of objects."""
+        return self.K.shape[0]
+
+    @property
+    def largest(self) -> float:
+        return float(self.values[-1]) if self.values.size else 0.0
+
+    def images(self) -> np.ndarray:
+        """K V: predictions at the objects from coefficients of the modes, shape (n, k)."""
+        return self.K @ self.vectors if self.compared else self.vectors * self.values
+
+    def without(self, left: np.ndarray) -> tuple[Side, np.ndarray]:
+        """The side trained without some objects, and the images of those: K[left, rest] V, shape (len(left), k)."""
+        rest = np.setdiff1d(np.arange(self.n), left)
+        side = Side.decompose(self.K[np.ix_(rest, rest)], compared=self.compared)
+        return side, self.K[np.ix_(left, rest)] @ side.vectors
