@@ -38,6 +38,7 @@ NAMES = [
     "order-sentiment",
     "order-housing",
     "arguments",
+    "elicitation",
 ]
 
 

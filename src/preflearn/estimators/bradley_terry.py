@@ -2,8 +2,8 @@
 
 P(h over j) = 1 / (1 + e^{-(f_h - f_j)}),    min  Σ w log(1 + e^{-(f_h - f_j)}) + alpha ‖f‖²
 
-Read as a Gaussian process with prior covariance K / 2 alpha, the Hessian at the minimum gives a posterior: how sure each
-score is, and which answer would tell most.
+Read as a Gaussian process with prior covariance K / 2 alpha, the Hessian at the minimum gives a posterior: how sure
+each score is, and which answer would tell most.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class BradleyTerryModel(RankerMixin, KernelModel):
             )
         if self.kernel == "precomputed":
             raise ValueError(
-                "A precomputed kernel does not tell which items are the same: add the offsets' variance to its diagonal "
-                "and leave item_offsets at 0."
+                "A precomputed kernel does not tell which items are the same: add the offsets' variance to its "
+                "diagonal and leave item_offsets at 0."
             )
         if self._wants_reduced_set():
             raise ValueError(
@@ -142,8 +142,8 @@ class BradleyTerryModel(RankerMixin, KernelModel):
     def _check_fitted(self) -> None:
         if not hasattr(self, "answers_"):
             raise NotFittedError(
-                f"This {type(self).__name__} has not learned anything yet: call fit_pairs first (without pairs, it holds the "
-                "prior)."
+                f"This {type(self).__name__} has not learned anything yet: call fit_pairs first (without "
+                "pairs, it holds the prior)."
             )
 
     # Fitting ----------------------------------------------------------------------------------------------------------
@@ -158,8 +158,8 @@ class BradleyTerryModel(RankerMixin, KernelModel):
         X : array-like or sparse of shape (m, n), kernel matrix (m, m), sequence of objects, or m labels
             The items. For ``kernel="items"`` their numbers or labels.
         pairs : int array of shape (l, 2)
-            Row ``pairs[k, 0]`` is preferred to row ``pairs[k, 1]``. None at all leaves the prior: use it to ask the first
-            question.
+            Row ``pairs[k, 0]`` is preferred to row ``pairs[k, 1]``. None at all leaves the prior: use it to ask the
+            first question.
         weight : array-like of shape (l,) or float, optional
             Factor of the pair's loss; 1 by default.
         ties : bool array of shape (l,), optional
@@ -194,7 +194,7 @@ class BradleyTerryModel(RankerMixin, KernelModel):
         -----
         O(r²) for an answer about known items, r being the number of features, basis vectors or items, after one O(r³)
         for the first. The scores are those of ``fit_pairs`` to about 1e-8. Covariances are computed with curvatures of
-        answers that may be 1 % off, so that standard deviations differ by half a percent at most. A new
+        answers that may be 0.2 % off, so that standard deviations differ by about 0.1 % at most. A new
         item costs O(r³) unless the kernel is linear or has a reduced set.
 
         Examples
@@ -208,7 +208,9 @@ class BradleyTerryModel(RankerMixin, KernelModel):
             return self.fit_pairs(X, pairs, weight=weight, ties=ties, judge=judge)
         X = self._read_items(X, reset=False)
         if (judge is not None) != (self.answers_.judges is not None) and self.answers_.n_pairs:
-            raise ValueError("Name the judge of every answer or of none: fit_pairs and partial_fit_pairs differ.")
+            raise ValueError(
+                "Name the judge of every answer or of none: fit_pairs and partial_fit_pairs differ."
+            )
         known = {label: number for number, label in enumerate(self.reliability_)} if judge is not None else {}
         new, judges = self._read_answers(n_items(X), pairs, weight, ties, judge, known)
         numbers = self._numbers_of(X)
@@ -224,9 +226,7 @@ class BradleyTerryModel(RankerMixin, KernelModel):
         self._update(answers, judges)
         return self
 
-    def _fit_answers(
-        self, X: Any, answers: Answers, judges: dict[Hashable, int], with_judges: bool
-    ) -> None:
+    def _fit_answers(self, X: Any, answers: Answers, judges: dict[Hashable, int], with_judges: bool) -> None:
         for name in ("reliability_", "feature_map_", "_first_rows", *_CACHES):
             self.__dict__.pop(name, None)
         space, items, numbers = self._represent(X)
@@ -279,8 +279,8 @@ class BradleyTerryModel(RankerMixin, KernelModel):
             )
         if not fit.converged and fit.gap > 1e-6 * fit.objective:
             warnings.warn(
-                f"{type(self).__name__} (alpha={alpha:g}) stopped after {fit.n_iter} Newton steps with a duality gap of "
-                f"{fit.gap:.2g}: raise max_iter (now {self.max_iter}), scale the features, or use a larger alpha.",
+                f"{type(self).__name__} (alpha={alpha:g}) stopped after {fit.n_iter} Newton steps with a duality gap "
+                f"of {fit.gap:.2g}: raise max_iter (now {self.max_iter}), scale the features, or use a larger alpha.",
                 ConvergenceWarning,
                 stacklevel=4,
             )
@@ -378,8 +378,8 @@ class BradleyTerryModel(RankerMixin, KernelModel):
         """Take new items in; their numbers."""
         if self.kernel == "precomputed":
             raise ValueError(
-                f"Row {rows[0]} is not a row of the kernel matrix of fit_pairs: with a precomputed kernel, new items need a "
-                "new fit_pairs."
+                f"Row {rows[0]} is not a row of the kernel matrix of fit_pairs: with a precomputed kernel, new items "
+                "need a new fit_pairs."
             )
         new = take_items(X, rows)
         first, numbers = np.unique(number_items(new), return_inverse=True)
@@ -488,8 +488,8 @@ class BradleyTerryModel(RankerMixin, KernelModel):
     def win_probability(self, X_a, X_b):
         """Probability that each item of X_a is preferred to the item of X_b in the same row.
 
-        Averaged over the posterior: σ(μ / √(1 + π v / 8)), with μ and v mean and variance of the difference of the latent
-        scores. With judges, for one of reliability 1.
+        Averaged over the posterior: σ(μ / √(1 + π v / 8)), with μ and v mean and variance of the difference of the
+        latent scores. With judges, for one of reliability 1.
 
         Parameters
         ----------
@@ -526,9 +526,9 @@ class BradleyTerryModel(RankerMixin, KernelModel):
         numbers = self._numbers_of(X)
         if self.kernel == "precomputed" and (numbers < 0).any():
             raise ValueError(
-                f"Row {int(np.argmax(numbers < 0))} is not a row of the kernel matrix of fit_pairs: how sure the model is of a "
-                "new item depends on the kernel of the new items among themselves. Pass features and a named or "
-                "callable kernel instead."
+                f"Row {int(np.argmax(numbers < 0))} is not a row of the kernel matrix of fit_pairs: how sure the model "
+                "is of a new item depends on the kernel of the new items among themselves. Pass features and a named "
+                "or callable kernel instead."
             )
         return numbers
 
@@ -662,15 +662,17 @@ class BradleyTerry(BradleyTerryModel):
     """Bradley-Terry model with features: preferences with probabilities.
 
     P(h over j) = 1 / (1 + exp(-(f(x_h) - f(x_j)))). Minimises Σ w log(1 + exp(-(f(x_h) - f(x_j)))) over the preferences
-    plus alpha ‖f‖². Scores of new items, how sure they are, and which question to ask next follow from the same solution.
+    plus alpha ‖f‖². Scores of new items, how sure they are, and which question to ask next follow from the same
+    solution.
 
     Parameters
     ----------
     alpha : float, default=1.0
         Regularisation λ, positive: the prior covariance of the latent scores is K / 2 alpha.
     kernel : str or callable, default="linear"
-        A name of ``sklearn.metrics.pairwise.pairwise_kernels``, ``"precomputed"``, a function of two items, or ``"items"``:
-        every item has a score of its own, the classical Bradley-Terry model; X then holds numbers or labels.
+        A name of ``sklearn.metrics.pairwise.pairwise_kernels``, ``"precomputed"``, a function of two items, or
+        ``"items"``: every item has a score of its own, the classical Bradley-Terry model; X then holds numbers or
+        labels.
     gamma, degree, coef0, kernel_params
         Parameters of the kernel; one that the kernel does not take is refused.
     item_offsets : float, default=0.0
@@ -721,8 +723,8 @@ class BradleyTerry(BradleyTerryModel):
 
     References
     ----------
-    Bradley and Terry, "Rank analysis of incomplete block designs", Biometrika 39 (1952). Chu and Ghahramani, "Preference
-    learning with Gaussian processes", ICML 2005.
+    Bradley and Terry, "Rank analysis of incomplete block designs", Biometrika 39 (1952). Chu and Ghahramani,
+    "Preference learning with Gaussian processes", ICML 2005.
 
     Examples
     --------

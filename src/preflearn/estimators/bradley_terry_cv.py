@@ -1,14 +1,14 @@
 """BradleyTerryCV: alpha, the width of the kernel and the offsets by held-out log loss of preferences.
 
 Leave-preference-out costs nothing beyond the posterior of each candidate: with c the posterior variance of a difference
-and v the curvature of its answer, the model without the answer has the variance c / (1 - v c) and a difference that is lower
-by c g / (1 - v c), to second order (`preflearn.solvers.laplace.without_each`). Folds and judges are held out by refitting, each path of
-alphas from the largest down, every solution the start of the next.
+and v the curvature of its answer, the model without the answer has the variance c / (1 - v c) and a difference that is
+lower by c g / (1 - v c), to second order (`preflearn.solvers.laplace.without_each`). Folds and judges are held out by
+refitting, each path of alphas from the largest down.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from dataclasses import dataclass
 from itertools import product
 from numbers import Integral
@@ -31,7 +31,12 @@ _VARIANCES = np.logspace(2.5, -2.0, 10)
 _OFFSETS = (0.0, 0.1, 1.0, 10.0, 1000.0)
 _WIDTHS = (0.25, 1.0, 4.0)
 _SAMPLE = 500
-_SCORES = ("neg_log_loss", "accuracy")
+# Up to so many coordinates, Newton's method with the covariance itself is faster than with conjugate gradients.
+_FEW = 400
+# Where few answers say little, the evidence is joined by a log-normal prior of an average item's variance: people who
+# compare things do not toss coins, nor are they always right. Its median, and the standard deviation of its logarithm.
+_USUAL_VARIANCE, _UNSURE = 4.0, 1.5
+_SCORES = ("neg_log_loss", "accuracy", "log_evidence")
 
 
 @dataclass
@@ -60,8 +65,12 @@ class BradleyTerryCV(BradleyTerryModel):
     cv : "leave-preference-out", "leave-judge-out", int or iterable of index arrays, default="leave-preference-out"
         What is held out: each preference in turn (by an approximation that needs no refitting), all answers of a judge,
         one of so many folds of preferences drawn at random, or these sets of preferences.
-    scoring : {"neg_log_loss", "accuracy"}, default="neg_log_loss"
-        Of the held-out preferences: minus their mean log loss, or the share in the right order.
+    scoring : {"neg_log_loss", "accuracy", "log_evidence"}, default="neg_log_loss"
+        Of the held-out preferences: minus their mean log loss, or the share in the right order. "log_evidence" is the
+        log marginal likelihood by Laplace's approximation, per preference: take it when the questions were chosen by
+        `next_pairs`. Such questions are the ones that the model was least sure of, so that held-out answers
+        look like coin tosses and favour a model that expects nothing. A wide log-normal prior around an average
+        variance of 4 decides where few answers say little.
     keep_predictions : bool, default=False
         Keep the held-out probabilities in ``cv_predictions_``.
     kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, link, tol, max_iter, verbose
@@ -84,13 +93,14 @@ class BradleyTerryCV(BradleyTerryModel):
         The best score and alpha of each combination of gamma and offsets that was tried.
     cv_predictions_ : ndarray of shape (a, l)
         With ``keep_predictions``: the held-out probability of each preference at each alpha.
-    coef_, dual_coef_, basis_, basis_indices_, reliability_, offset_variance_, objective_, items_, answers_, n_iter_, n_comparisons_
+    coef_, dual_coef_, basis_, basis_indices_, reliability_, offset_variance_, objective_, items_, answers_, n_iter_,
+    n_comparisons_
         Of the model of all preferences, as in `BradleyTerry`.
 
     Notes
     -----
-    O(r³) for each candidate. With judges, their reliabilities are estimated once for each kernel, at the middle alpha, for the
-    choice, and again with the chosen model.
+    O(r³) for each candidate. With judges, their reliabilities are estimated once for each kernel, at the middle alpha,
+    for the choice, and again with the chosen model.
 
     Examples
     --------
@@ -157,11 +167,16 @@ class BradleyTerryCV(BradleyTerryModel):
     def _chosen_item_offsets(self) -> Any:
         return self.item_offsets_
 
-    def _fit_answers(
-        self, X: Any, answers: Answers, judges: dict[Hashable, int], with_judges: bool
-    ) -> None:
+    def _fit_answers(self, X: Any, answers: Answers, judges: dict[Hashable, int], with_judges: bool) -> None:
         if self.scoring not in _SCORES:
-            raise ValueError(f"scoring must be 'neg_log_loss' or 'accuracy': found {self.scoring!r}.")
+            raise ValueError(
+                f"scoring must be 'neg_log_loss', 'accuracy' or 'log_evidence': found {self.scoring!r}."
+            )
+        if self.scoring == "log_evidence" and self.cv != self._LEAVE_ONE:
+            raise ValueError(
+                f"scoring='log_evidence' holds nothing out, so cv={self.cv!r} would be ignored: leave cv at its "
+                "default."
+            )
         folds = self._read_folds(answers, with_judges)
         candidates = [
             self._try(X, answers, judges, gamma, offsets, folds)
@@ -208,29 +223,31 @@ class BradleyTerryCV(BradleyTerryModel):
             n_items(items), numbers[answers.pairs], *_columns(answers, "weight", "share", "scale", "judges")
         )
         with self._more_stages()(f"held-out preferences, gamma = {gamma}, offsets = {item_offsets:g}"):
-            probabilities = np.empty((alphas.shape[0], answers.n_pairs))
-            for k, held_out in self._path(space, answers, alphas, folds):
-                probabilities[k] = held_out
-        scores = np.array([self._score(answers, p) for p in probabilities])
+            probabilities, evidence = self._path(space, answers, alphas, folds)
+        if self.scoring == "log_evidence":
+            variances = space.mean_prior_variance() / (2.0 * alphas)
+            expected = -0.5 * (np.log(variances / _USUAL_VARIANCE) / _UNSURE) ** 2
+            scores = (evidence + expected) / answers.n_pairs
+        else:
+            scores = np.array([self._score(answers, p) for p in probabilities])
         return _Candidate(gamma, item_offsets, alphas, scores, probabilities)
 
     def _path(
         self, space: LatentSpace, answers: Answers, alphas: np.ndarray, folds: list[np.ndarray] | None
-    ) -> Iterator[tuple[int, np.ndarray]]:
-        """The held-out probabilities of each alpha, from the largest down."""
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The held-out probabilities and the log evidence of each alpha, found from the largest down."""
+        probabilities = np.empty((alphas.shape[0], answers.n_pairs))
+        evidence = np.full(alphas.shape[0], np.nan)
         every = np.arange(answers.n_pairs)
         sets = [every] if folds is None else folds
-        starts: list[np.ndarray | None] = [None] * len(sets)
+        parts = [answers if folds is None else answers.take(np.delete(every, left)) for left in sets]
+        modes: list[np.ndarray | None] = [None] * len(sets)
+        last = 1.0
         for k in np.argsort(-alphas, kind="stable"):
-            held_out = np.empty(answers.n_pairs)
-            for number, left in enumerate(sets):
-                training = answers if folds is None else answers.take(np.delete(every, left))
-                alpha, start = float(alphas[k]), starts[number]
-                fit, dual = find_mode(
-                    space, training, alpha, tol=self.tol, max_iter=self.max_iter, start=start
-                )
-                starts[number] = fit.weights
-                posterior = LaplacePosterior(space, training, alpha, dual)
+            alpha = float(alphas[k])
+            for number, (left, training) in enumerate(zip(sets, parts, strict=True)):
+                posterior = self._posterior_at(space, training, alpha, modes[number], last)
+                modes[number] = posterior.dual
                 pairs = answers.pairs[left]
                 variance = posterior.variances_of_differences(pairs)
                 mean = posterior.scores[pairs[:, 0]] - posterior.scores[pairs[:, 1]]
@@ -238,8 +255,22 @@ class BradleyTerryCV(BradleyTerryModel):
                 scale = np.ones(left.shape[0]) if self.cv == "leave-judge-out" else answers.scale[left]
                 if folds is None:
                     mean, variance = without_each(answers, posterior.scores, variance)
-                held_out[left] = averaged_probability(scale * mean, scale**2 * variance)
-            yield int(k), held_out
+                probabilities[k, left] = averaged_probability(scale * mean, scale**2 * variance)
+                if self.scoring == "log_evidence":
+                    evidence[k] = posterior.log_evidence()
+            last = alpha
+        return probabilities, evidence
+
+    def _posterior_at(
+        self, space: LatentSpace, answers: Answers, alpha: float, dual: np.ndarray | None, last: float
+    ) -> LaplacePosterior:
+        """The posterior at one alpha, starting from the mode at the last one."""
+        if space.n_coordinates > _FEW:
+            _, dual = find_mode(space, answers, alpha, tol=self.tol, max_iter=self.max_iter)
+        else:
+            # The same function has dual coefficients in proportion to alpha.
+            dual = np.zeros(space.n_coordinates) if dual is None else dual * (alpha / last)
+        return LaplacePosterior(space, answers, alpha, dual)
 
     def _score(self, answers: Answers, p: np.ndarray) -> float:
         p = np.clip(p, 1e-15, 1.0 - 1e-15)
@@ -322,7 +353,9 @@ class BradleyTerryCV(BradleyTerryModel):
             if offsets != "auto":
                 raise ValueError(f"item_offsets must be 'auto' or variance ratios: found {offsets!r}.")
             offsets = _OFFSETS
-        return [self._read_item_offsets(one) for one in np.atleast_1d(np.asarray(offsets, dtype=float)).tolist()]
+        return [
+            self._read_item_offsets(one) for one in np.atleast_1d(np.asarray(offsets, dtype=float)).tolist()
+        ]
 
     def _read_alphas(self, space: LatentSpace) -> np.ndarray:
         if isinstance(self.alphas, str):

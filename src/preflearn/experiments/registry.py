@@ -138,6 +138,11 @@ _TABLE = (
         "convincing arguments from pairwise preferences alone",
         ("ukp_convarg1",),
     ),
+    Experiment(
+        "elicitation",
+        "elicitation",
+        "how many comparisons an order needs, asked by information or at random",
+    ),
 )
 
 EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _TABLE}

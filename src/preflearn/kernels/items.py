@@ -113,8 +113,8 @@ def read_labels(X: Any) -> np.ndarray:
         X = X[:, 0]
     if X.ndim != 1:
         raise ValueError(
-            f"kernel='items' takes one number or label for each item: found shape {X.shape}. For features choose another "
-            "kernel, with item_offsets for a free offset of each item beside them."
+            f"kernel='items' takes one number or label for each item: found shape {X.shape}. For features choose "
+            "another kernel, with item_offsets for a free offset of each item beside them."
         )
     if n_items(X) == 0:
         raise ValueError("Found 0 sample(s) while a minimum of 1 is required: X is empty.")

@@ -71,7 +71,7 @@ class LogisticLoss:
 def averaged_probability(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
     """E σ(d) for d with this mean and variance: σ(mean / √(1 + π variance / 8)).
 
-    The probit approximation of MacKay, "The evidence framework applied to classification networks", Neural Computation 4
-    (1992).
+    The probit approximation of MacKay, "The evidence framework applied to classification networks", Neural
+    Computation 4 (1992).
     """
     return expit(mean / np.sqrt(1.0 + np.pi / 8.0 * np.maximum(variance, 0.0)))

@@ -1,8 +1,8 @@
 r"""Which pair to ask next: the one whose answer is expected to tell most.
 
 The information that the answer about d = f_h - f_j holds on f is H[E σ(d)] - E H[σ(d)]. With d normal of mean μ and
-variance v, and σ(x) ≈ Φ(√(π/8) x), both terms are closed forms (Houlsby, Huszár, Ghahramani and Lengyel, "Bayesian active
-learning for classification and preference learning", 2011):
+variance v, and σ(x) ≈ Φ(√(π/8) x), both terms are closed forms (Houlsby, Huszár, Ghahramani and Lengyel, "Bayesian
+active learning for classification and preference learning", 2011):
 
     E H[σ(d)] ≈ c / √(c² + s²) exp(-m² / 2 (c² + s²)),     m² = π/8 μ²,  s² = π/8 v,  c² = π ln 2 / 2.
 
@@ -52,13 +52,14 @@ def read_goal(goal: Any, n_items: int) -> int | tuple[int, int] | None:
     if isinstance(goal, str) and goal.startswith("top:") and goal[4:].isdigit():
         k = int(goal[4:])
         if not 1 <= k < n_items:
-            raise ValueError(f"goal={goal!r}: choose between top:1 and top:{n_items - 1} for {n_items} items.")
+            raise ValueError(
+                f"goal={goal!r}: choose between top:1 and top:{n_items - 1} for {n_items} items."
+            )
         return k
     if isinstance(goal, Sequence) and not isinstance(goal, str) and len(goal) == 2:
-        a, b = goal
-        rows = [row for row in (a, b) if isinstance(row, Integral) and not isinstance(row, bool)]
-        if len(rows) == 2 and a != b and all(0 <= row < n_items for row in rows):
-            return int(a), int(b)
+        rows = [int(row) for row in goal if isinstance(row, Integral) and not isinstance(row, bool)]
+        if len(rows) == 2 and rows[0] != rows[1] and all(0 <= row < n_items for row in rows):
+            return rows[0], rows[1]
     raise ValueError(
         f"goal must be 'everything', 'top:K' for the K best, or a pair (a, b) of different row numbers below {n_items} "
         f"to learn which of the two is better: found {goal!r}."
