@@ -22,9 +22,9 @@ from preflearn.kernels import NystromMap
 from preflearn.kernels.blocks import KernelBlocks
 from preflearn.kernels.functions import Kernel
 from preflearn.model_selection import cross_val_predict
-from preflearn.selection.problem import LearningProblem
 from preflearn.numerics import memory
 from preflearn.numerics.linalg import cholesky_in_place, factor_kernel
+from preflearn.selection.problem import LearningProblem
 from preflearn.solvers import squared_loss
 from preflearn.solvers.choice import choose_solver
 from strategies import ranking_problems

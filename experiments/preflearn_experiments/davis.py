@@ -18,6 +18,7 @@ import numpy as np
 
 from preflearn.metrics import concordance
 from preflearn.relations import KroneckerRLS, KroneckerRLSCV, RelationPath, TwoStepRLS, TwoStepRLSCV
+
 from .data import find_file, find_folder
 from .report import ExperimentReport, ReportTable
 from .resume import Resume

@@ -144,6 +144,11 @@ _TABLE = (
         "drug-target affinities: new pairs, new drugs, new targets, both new",
         ("davis_kinase",),
     ),
+    Experiment(
+        "elicitation",
+        "elicitation",
+        "how many comparisons an order needs, asked by information or at random",
+    ),
 )
 
 EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _TABLE}

@@ -12,6 +12,8 @@ __version__ = "0.1.0"
 
 # Where each public name lives.
 _HOMES = {
+    "BradleyTerry": ".estimators.bradley_terry",
+    "BradleyTerryCV": ".estimators.bradley_terry_cv",
     "OrderPreferenceRegressor": ".estimators.order_preference",
     "OrderPreferenceRegressorCV": ".estimators.order_preference",
     "RLS": ".estimators.rls",
@@ -41,6 +43,8 @@ _MODULES = (
 )
 
 __all__ = [
+    "BradleyTerry",
+    "BradleyTerryCV",
     "OrderPreferenceRegressor",
     "OrderPreferenceRegressorCV",
     "RLS",
@@ -54,6 +58,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from .estimators.bradley_terry import BradleyTerry
+    from .estimators.bradley_terry_cv import BradleyTerryCV
     from .estimators.order_preference import OrderPreferenceRegressor, OrderPreferenceRegressorCV
     from .estimators.rankrls import RankRLS
     from .estimators.ranksvm import RankSVM, RankSVMCV

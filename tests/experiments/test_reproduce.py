@@ -38,6 +38,7 @@ NAMES = [
     "order-housing",
     "arguments",
     "davis",
+    "elicitation",
 ]
 
 

@@ -12,12 +12,12 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..comparisons import encode_queries
+from ..comparisons.inputs import read_alpha
 from ..estimators.rankrls import RankRLS
 from ..estimators.rls import RLS
-from ..estimators.validation import read_alpha
-from ..model_selection.cross_validation import LearningProblem
-from ..model_selection.folds import Folds, read_folds
-from ..model_selection.scoring import compared_within, is_ranking_measure, read_scoring, settle
+from ..selection.folds import Folds, read_folds
+from ..selection.problem import LearningProblem
+from ..selection.scoring import compared_within, read_scoring, settle
 from ..solvers.progress import Counter
 from .rounds import Rounds
 
@@ -252,7 +252,7 @@ class _Search:
             self._within = encode_queries(qid, problem.n_rows).codes
         else:
             self._within = compared_within(folds, problem.queries)
-        if is_ranking_measure(scoring) and np.unique(self._within).shape[0] == problem.n_rows:
+        if self._measure.compares_rows and np.unique(self._within).shape[0] == problem.n_rows:
             raise ValueError(
                 f"scoring={scoring!r} compares rows of a query, and no two rows share one here: pass qid."
             )
@@ -265,8 +265,7 @@ class _Search:
             if int(queries.counts[touched].sum()) != rows.shape[0]:
                 raise ValueError(
                     f"Fold {number} holds out part of a query: greedy selection for RankRLS holds out whole "
-                    "queries. Pass "
-                    "qid with cv='leave-query-out' or a number of folds."
+                    "queries. Pass qid with cv='leave-query-out' or a number of folds."
                 )
 
     def best(self, chosen: list[int]) -> tuple[int, float]:

@@ -4,6 +4,7 @@ Every metric is called as ``metric(y, scores, qid)``: a value per query, then th
 """
 
 from .by_query import PerQuery
+from .calibration import PreferenceCalibration, calibration_of_preferences
 from .listwise import average_precision, err, ndcg, precision_at, reciprocal_rank
 from .pairwise import auc, concordance, disagreement_error, kendall_tau
 from .scorers import (
@@ -22,11 +23,13 @@ from .scorers import (
 
 __all__ = [
     "PerQuery",
+    "PreferenceCalibration",
     "RankingScorer",
     "auc",
     "auc_scorer",
     "average_precision",
     "average_precision_scorer",
+    "calibration_of_preferences",
     "concordance",
     "concordance_scorer",
     "disagreement_error",

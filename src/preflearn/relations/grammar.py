@@ -14,20 +14,19 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import KFold
 
-from ..model_selection.folds import Folds, read_folds
-from ..model_selection.scoring import is_ranking_measure, read_scoring, settle
-from ..model_selection.search import _read_alphas, _strongest_of_the_best, auto_grid
+from ..selection.alphas import auto_grid, choose, read_grid
+from ..selection.folds import Folds, read_folds
+from ..selection.scoring import read_scoring, settle
 
 __all__ = [
     "Folds",
     "HoldOut",
     "auto_grid",
-    "is_ranking_measure",
+    "choose",
     "read_alphas",
     "read_hold_out",
     "read_scoring",
     "settle",
-    "strongest_of_the_best",
 ]
 
 SETTINGS = ("entries", "rows", "columns", "both")
@@ -117,9 +116,8 @@ def read_hold_out(
     row_cv, column_cv = cv if hold_out == "both" and isinstance(cv, tuple) and len(cv) == 2 else (cv, cv)
     if hold_out == "both" and not isinstance(cv, (str, Integral, tuple)) and not hasattr(cv, "split"):
         raise ValueError(
-            "hold_out='both' needs folds of the rows and of the columns: pass cv=(rows, columns), each a "
-            "number of folds, "
-            "'leave-one-out' or index arrays."
+            "hold_out='both' needs folds of the rows and of the columns: pass cv=(rows, columns), each a number of "
+            "folds, 'leave-one-out' or index arrays."
         )
     rows = _objects(row_cv, p, row_groups) if hold_out in ("rows", "both") else None
     columns = _objects(column_cv, q, column_groups) if hold_out in ("columns", "both") else None
@@ -174,13 +172,4 @@ def _positions(fold: Any, shape: tuple[int, int]) -> np.ndarray:
 
 def read_alphas(alphas: Any, largest: float | Callable[[], float]) -> np.ndarray:
     """The grid: as given, or powers of two around the largest eigenvalue."""
-    if isinstance(alphas, str):
-        if alphas != "auto":
-            raise ValueError(f"alphas must be 'auto' or a sequence of positive numbers: found {alphas!r}.")
-        return auto_grid(largest() if callable(largest) else largest)
-    return _read_alphas(alphas)
-
-
-def strongest_of_the_best(alphas: Any, scores: np.ndarray) -> int:
-    """The largest alpha among those with the best score."""
-    return _strongest_of_the_best(np.asarray(alphas), scores)
+    return read_grid(alphas, lambda: auto_grid(largest() if callable(largest) else largest))

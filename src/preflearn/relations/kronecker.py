@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ..comparisons.inputs import read_alpha
 from ..core.conjugate_gradients import ConjugateGradientResult
-from ..estimators.validation import read_alpha
 from ..numerics.memory import require_memory
 from .complete import CompleteRelation
 from .grammar import HoldOut

@@ -9,12 +9,11 @@ import numpy as np
 from ..solvers.progress import Counter
 from .grammar import (
     HoldOut,
-    is_ranking_measure,
+    choose,
     read_alphas,
     read_hold_out,
     read_scoring,
     settle,
-    strongest_of_the_best,
 )
 from .kronecker import KroneckerProblem, KroneckerRLS
 from .model import RelationData, RelationModel
@@ -62,11 +61,11 @@ class _RelationSearch(RelationModel):
             return queries
         fold = folds.fold_of_entries(data.shape)
         within = np.unique(queries * (1 + int(fold.max())) + fold, return_inverse=True)[1].reshape(data.shape)
-        if is_ranking_measure(name) and np.bincount(within[known]).max() < 2:
+        if read_scoring(name).compares_rows and np.bincount(within[known]).max() < 2:
             raise ValueError(
-                f"scoring={name!r} compares {self.compare} that one model predicts, and with "
-                f"hold_out={self.hold_out!r}, "
-                f"cv={self.cv!r} no two are held out together. Use a number of folds, or another hold_out."
+                f"scoring={name!r} compares {self.compare} that one model predicts, and with hold_out="
+                f"{self.hold_out!r}, cv={self.cv!r} no two are held out together. Use a number of folds, or another "
+                "hold_out."
             )
         return within
 
@@ -195,7 +194,7 @@ class KroneckerRLSCV(_RelationSearch, KroneckerRLS):
         problem = KroneckerProblem(self, data)
         self.alphas_ = read_alphas(self.alphas, lambda: problem.largest_eigenvalue)
         self.cv_scores_ = self._score(problem, list(self.alphas_), row_groups, column_groups)
-        choice = strongest_of_the_best(self.alphas_, self.cv_scores_)
+        (choice,) = choose(self.cv_scores_, self.alphas_)
         self.alpha_, self.best_score_ = float(self.alphas_[choice]), float(self.cv_scores_[choice])
         self._solve(problem, self.alpha_)
         return self
@@ -285,7 +284,7 @@ class TwoStepRLSCV(_RelationSearch, TwoStepRLS):
         pairs = [(float(a), float(b)) for a in grids[0] for b in grids[1]]
         self.alphas_ = np.array(pairs)
         self.cv_scores_ = self._score(problem, pairs, row_groups, column_groups)
-        choice = strongest_of_the_best(self.alphas_.prod(axis=1), self.cv_scores_)
+        (choice,) = choose(self.cv_scores_, self.alphas_.prod(axis=1))
         self.alpha_, self.best_score_ = pairs[choice], float(self.cv_scores_[choice])
         self._adopt(problem.data, problem.complete.coefficients(self.alpha_))
         return self

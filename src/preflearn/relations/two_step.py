@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..estimators.validation import read_alpha
+from ..comparisons.inputs import read_alpha
 from .complete import TwoStepRelation
 from .grammar import HoldOut
 from .kronecker import closed_hold_out

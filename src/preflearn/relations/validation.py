@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from ..estimators.validation import read_alpha
+from ..comparisons.inputs import read_alpha
 from ..solvers.progress import Counter
 from .grammar import read_hold_out
 from .kronecker import KroneckerProblem, KroneckerRLS

@@ -7,6 +7,7 @@ what a report holds, and ``html`` writes it as one self-contained page.
 from .contents import Baseline, Choice, DataFile, Influence, TrainingReport
 from .displays import (
     AlphaPathDisplay,
+    CalibrationDisplay,
     CoefficientsDisplay,
     QueryRocDisplay,
     QueryScoresDisplay,
@@ -16,6 +17,7 @@ from .html import render_report, write_report
 __all__ = [
     "AlphaPathDisplay",
     "Baseline",
+    "CalibrationDisplay",
     "Choice",
     "CoefficientsDisplay",
     "DataFile",

@@ -112,6 +112,96 @@ class AlphaPathDisplay(_Display):
         return self
 
 
+class CalibrationDisplay(_Display):
+    """Reliability diagram of predicted preferences: how often the favourite wins, over how sure the model is.
+
+    Parameters
+    ----------
+    confidence, won : array-like of shape (b,)
+        Mean predicted probability and observed share of wins of the favourite in each bin.
+    weight : array-like of shape (b,)
+        Pairs in each bin; the area of its mark.
+    error : float
+        Expected calibration error.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Where it was drawn last.
+
+    Examples
+    --------
+    >>> from preflearn.report import CalibrationDisplay
+    >>> display = CalibrationDisplay.from_predictions([0.9, 0.8, 0.3, 0.6], n_bins=2)
+    >>> round(display.error, 3)
+    0.15
+    """
+
+    def __init__(self, confidence, won, weight, error):
+        self.confidence = np.asarray(confidence, dtype=float)
+        self.won = np.asarray(won, dtype=float)
+        self.weight = np.asarray(weight, dtype=float)
+        self.error = float(error)
+
+    @classmethod
+    def from_calibration(cls, calibration) -> CalibrationDisplay:
+        """Of what `preflearn.metrics.calibration_of_preferences` found.
+
+        Parameters
+        ----------
+        calibration : PreferenceCalibration
+
+        Returns
+        -------
+        CalibrationDisplay
+        """
+        return cls(
+            calibration.confidence,
+            calibration.won,
+            calibration.weight,
+            calibration.expected_calibration_error,
+        )
+
+    @classmethod
+    def from_predictions(cls, probability, outcome=None, **options) -> CalibrationDisplay:
+        """Of predicted probabilities.
+
+        Parameters
+        ----------
+        probability, outcome
+            As in `preflearn.metrics.calibration_of_preferences`.
+        **options
+            ``weight`` and ``n_bins``.
+
+        Returns
+        -------
+        CalibrationDisplay
+        """
+        from preflearn.metrics import calibration_of_preferences
+
+        return cls.from_calibration(calibration_of_preferences(probability, outcome, **options))
+
+    def plot(self, ax=None) -> CalibrationDisplay:
+        """Draw it.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        CalibrationDisplay
+            Itself.
+        """
+        ax = self._draw_on(ax)
+        ax.plot([0.5, 1.0], [0.5, 1.0], linestyle="--", color=_MUTED, label="as sure as it should be")
+        ax.plot(self.confidence, self.won, color=_MAIN, label=f"calibration error {self.error:.3f}")
+        ax.scatter(self.confidence, self.won, s=80.0 * self.weight / self.weight.max(), color=_MAIN)
+        ax.set(xlabel="predicted probability of the favourite", ylabel="share of wins of the favourite")
+        _legend_above(ax, 2)
+        return self
+
+
 class QueryScoresDisplay(_Display):
     """A metric in each query, in order of size, with its mean; the ends are named.
 

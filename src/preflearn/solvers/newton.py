@@ -32,8 +32,10 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.sparse as sp
 
+from ..comparisons.answers import Answers
 from ..comparisons.grouping import Groups
 from ..loops.threads import product_in_threads, transposed_product_in_threads
+from ..losses.logistic import LogisticLoss
 from ..losses.pairs import PairSet, RoundedHinge, SquaredHinge
 from ..numerics.linalg import add_gram, cholesky_in_place, cholesky_solve, dot_without_blas
 
@@ -271,10 +273,10 @@ class PairObjective:
     ----------
     matrix : ndarray or CSR matrix of shape (m, n)
         Features Φ.
-    pairs : PairSet
+    pairs : PairSet, or Answers for the logistic loss
     """
 
-    def __init__(self, matrix: Any, pairs: PairSet):
+    def __init__(self, matrix: Any, pairs: PairSet | Answers):
         self._features = Features(matrix)
         self._pairs = pairs
         self.n_features = self._features.n_features
@@ -293,11 +295,18 @@ class PairObjective:
 
     def squared_hinge(self, p: np.ndarray) -> Any:
         """The sum of squared hinges at p."""
+        assert not isinstance(self._pairs, Answers)
         return SquaredHinge(self._pairs, p)
 
     def rounded_hinge(self, p: np.ndarray, width: float) -> Any:
         """The sum of hinges rounded off over a width, at p."""
+        assert not isinstance(self._pairs, Answers)
         return RoundedHinge(self._pairs, p, width)
+
+    def logistic(self, p: np.ndarray) -> Any:
+        """The logistic loss at p; the pairs must be `Answers`."""
+        assert isinstance(self._pairs, Answers)
+        return LogisticLoss(self._pairs, p)
 
     def preconditioner(self, alpha: float) -> Preconditioner:
         return _LocalPreconditioner(self._features, self._pairs.groups, alpha)
@@ -429,11 +438,47 @@ def minimise_squared_hinge(
     report : callable of (step, relative promised decrease), optional
     """
     newton = _Newton(objective, alpha, superlinear=False)
-    at = _starting_point(newton, objective, objective.squared_hinge, start)
+    return _minimise_smooth(newton, objective.squared_hinge, tol, max_iter, start, report)
+
+
+def minimise_logistic(
+    objective: PairObjective,
+    alpha: float,
+    *,
+    tol: float = 1e-14,
+    max_iter: int = 100,
+    start: np.ndarray | None = None,
+    report: Report | None = None,
+) -> PairLossFit:
+    """Minimise the logistic loss of answers + alpha ‖w‖² to a relative accuracy of the objective.
+
+    Parameters
+    ----------
+    objective : PairObjective
+        Features and `Answers`.
+    alpha, tol, max_iter, start, report
+        As in `minimise_squared_hinge`. The weights are about as accurate as the square root of ``tol``, squared
+        again by the last step.
+    """
+    newton = _Newton(objective, alpha, superlinear=True)
+    return _minimise_smooth(newton, objective.logistic, tol, max_iter, start, report)
+
+
+def _minimise_smooth(
+    newton: _Newton,
+    loss_at: Callable[[np.ndarray], Any],
+    tol: float,
+    max_iter: int,
+    start: np.ndarray | None,
+    report: Report | None,
+) -> PairLossFit:
+    """Newton steps until one promises little, or the duality gap is small."""
+    alpha = newton.alpha
+    at = _starting_point(newton, newton.objective, loss_at, start)
     converged, n_iter = _gap(at, alpha) <= tol * at.objective, 0
     while not converged and n_iter < max_iter:
         n_iter += 1
-        new, promised = newton.step(at, objective.squared_hinge)
+        new, promised = newton.step(at, loss_at)
         converged = promised <= tol * new.objective or _gap(new, alpha) <= tol * new.objective
         if new is at:  # rounding leaves nothing to gain
             break

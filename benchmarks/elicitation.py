@@ -1,0 +1,191 @@
+"""How many comparisons does an order need, how fast is the next question, and do the intervals hold?
+
+1. Questions until Kendall's τ = 0.8 (`preflearn reproduce elicitation`): with informative features by information, at most
+   half of random asking with the same model and a quarter of the featureless model at random; with unrelated
+   features at most 1.1 times the featureless model. Where choix is installed, its featureless fit of the same random answers.
+2. Coverage of the 95 % intervals where the model is right: between 0.92 and 0.97.
+3. One more answer and the next question, in seconds: at most 0.1 for 500 items and 2,000 answers, 0.7 for 2,000 and 20,000.
+4. BradleyTerry on 100,000 preferences of 5,000 items with 50 features: at most 5 times LogisticRegression on differences.
+
+Results: benchmarks/results/elicitation.json and docs/_static/elicitation.svg.
+
+    python benchmarks/elicitation.py [--quick] [--trials 20] [--repeats 3]
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from preflearn.experiments.elicitation import coverage, draw_world, run
+from sklearn.linear_model import LogisticRegression
+
+from _harness import arguments, best_of, report, write_results
+from preflearn import BradleyTerry
+from preflearn.metrics import kendall_tau
+
+FIGURE = Path(__file__).resolve().parents[1] / "docs" / "_static" / "elicitation.svg"
+
+
+def answered(n_items: int, n_features: int, n_pairs: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Features and the answers of a judge to random questions."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_items, n_features))
+    f = 2.0 * X @ rng.normal(size=n_features) / np.sqrt(n_features)
+    h = rng.integers(n_items, size=n_pairs)
+    j = (h + 1 + rng.integers(n_items - 1, size=n_pairs)) % n_items
+    won = rng.random(n_pairs) < 1 / (1 + np.exp(f[j] - f[h]))
+    return X, np.stack([np.where(won, h, j), np.where(won, j, h)], axis=1)
+
+
+def questions(trials: int, sizes: list[int], spreads: list[float], at_most: int) -> list[dict[str, Any]]:
+    """The simulation, and its verdicts."""
+    kept = Path(tempfile.gettempdir()) / "preflearn_elicitation.json"
+    found = run(sizes=sizes, spreads=spreads, trials=trials, at_most=at_most, verbose=1, resume=kept)
+    print(found)
+    results = []
+    for n_items in sizes:
+        for spread in spreads:
+            rows = {
+                row["method"]: row["questions"]
+                for row in found.rows
+                if (row["items"], row["spread"]) == (n_items, spread)
+            }
+            # A trial that was given up needs more than the limit: the ratio is an upper bound then.
+            needed = {
+                name: float(value) if isinstance(value, int) else float(at_most)
+                for name, value in rows.items()
+            }
+            best = needed["features, by information"]
+            results.append(
+                {
+                    "question": f"questions until τ = 0.8: {n_items} items, spread {spread:g}, {trials} trials",
+                    "values": rows,
+                    "to random asking": best / needed["features, at random"],
+                    "to no features at random": best / needed["no features, at random"],
+                    "unrelated to no features": needed["unrelated features, by information"]
+                    / needed["no features, by information"],
+                }
+            )
+            print({key: value for key, value in results[-1].items() if key != "values"})
+    if not FIGURE.exists() or trials >= 20:
+        found.save_figure(FIGURE)
+    return results
+
+
+def against_choix(trials: int, n_items: int = 100, n_answers: int = 400) -> dict[str, Any] | None:
+    """τ of choix and of kernel="items" on the same random answers."""
+    try:
+        import choix
+    except ImportError:
+        print("choix is not installed: left out")
+        return None
+    taus: dict[str, list[float]] = {"preflearn, no features": [], "preflearn, features": [], "choix": []}
+    for seed in range(trials):
+        world = draw_world(n_items, 2.0, "informative", seed)
+        rng = np.random.default_rng(seed)
+        pairs = np.array([rng.choice(n_items, 2, replace=False) for _ in range(n_answers)])
+        won = rng.random(n_answers) < 1 / (1 + np.exp(world.scores[pairs[:, 1]] - world.scores[pairs[:, 0]]))
+        pairs = np.where(won[:, None], pairs, pairs[:, ::-1])
+        labels = np.arange(n_items)
+        fits = {
+            "preflearn, no features": BradleyTerry(0.125, kernel="items")
+            .fit_pairs(labels, pairs)
+            .predict(labels),
+            "preflearn, features": BradleyTerry(0.75, item_offsets=0.1)
+            .fit_pairs(world.X, pairs)
+            .predict(world.X),
+            "choix": choix.opt_pairwise(n_items, pairs.tolist(), alpha=0.25),
+        }
+        for name, scores in fits.items():
+            taus[name].append(float(kendall_tau(world.scores, scores)))
+    values = {name: float(np.mean(tau)) for name, tau in taus.items()}
+    note = f"{n_items} items, {n_answers} random answers, spread 2, {trials} trials"
+    return report("Kendall's τ on the same answers", values, baseline="choix", unit="τ", note=note)
+
+
+def intervals(trials: int) -> list[dict[str, Any]]:
+    """Coverage of 95 % intervals."""
+    results = []
+    for kernel in ("linear", "items"):
+        for n_answers in (100, 400, 1600):
+            share = float(np.mean([coverage(100, n_answers, seed, kernel=kernel) for seed in range(trials)]))
+            print(f"coverage, kernel={kernel!r}, {n_answers} answers: {share:.3f}")
+            results.append(
+                {
+                    "question": f"coverage of 95 % intervals, kernel={kernel!r}, {n_answers} answers",
+                    "value": share,
+                }
+            )
+    return results
+
+
+def next_question(n_items: int, n_answers: int, limit: float, repeats: int) -> dict[str, Any]:
+    """Seconds for one more answer and the next question, features plus offsets."""
+    X, pairs = answered(n_items, 10, n_answers + 10 * repeats)
+    model = BradleyTerry(0.5, item_offsets=0.3).fit_pairs(X, pairs[:n_answers])
+    model.next_pairs(X)
+    update, ask = [], []
+    for k in range(n_answers, n_answers + 10 * repeats):
+        start = time.perf_counter()
+        model.partial_fit_pairs(X, pairs[k : k + 1])
+        middle = time.perf_counter()
+        model.next_pairs(X)
+        update.append(middle - start)
+        ask.append(time.perf_counter() - middle)
+    both = np.add(update, ask)
+    values = {
+        "limit": limit,
+        "one more answer": min(update),
+        "next question": min(ask),
+        "both": float(both.min()),
+    }
+    note = f"{n_items} items, {n_answers} answers; median of both {np.median(both):.3f} s"
+    return report(
+        "From an answer to the next question", values, baseline="limit", limits={"both": 1.0}, note=note
+    )
+
+
+def many_preferences(n_items: int, n_features: int, n_pairs: int, repeats: int) -> dict[str, Any]:
+    """Fit time against LogisticRegression on the differences."""
+    X, pairs = answered(n_items, n_features, n_pairs)
+    sign = np.where(np.arange(n_pairs) % 2, 1.0, -1.0)
+
+    def logistic() -> None:
+        D = (X[pairs[:, 0]] - X[pairs[:, 1]]) * sign[:, None]
+        LogisticRegression(C=0.5, fit_intercept=False).fit(D, sign > 0)
+
+    seconds = best_of(
+        {"LogisticRegression": logistic, "BradleyTerry": lambda: BradleyTerry(1.0).fit_pairs(X, pairs)},
+        repeats=repeats,
+    )
+    note = f"{n_pairs} preferences of {n_items} items, {n_features} features"
+    limits = {"BradleyTerry": 5.0}
+    return report("Linear fit", seconds, baseline="LogisticRegression", limits=limits, note=note)
+
+
+def main() -> None:
+    options = arguments(__doc__, repeats=3, trials=20)
+    if options.quick:
+        questions(2, [20], [4.0], 60)
+        intervals(3)
+        next_question(50, 100, 0.1, 1)
+        many_preferences(200, 10, 2000, 1)
+        against_choix(1, 20, 60)
+        return
+    results: list[Any] = [many_preferences(5000, 50, 100_000, options.repeats)]
+    results += [
+        next_question(500, 2000, 0.1, options.repeats),
+        next_question(2000, 20_000, 0.7, options.repeats),
+    ]
+    results += intervals(5 * options.trials)
+    results += [result for result in [against_choix(options.trials)] if result is not None]
+    results += questions(options.trials, [50, 100], [2.0, 4.0], 600)
+    write_results("elicitation", *results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""Answers to "which of these two?": who won, how much the answer counts, who gave it.
+
+An answer k says that item h is better than item j. It counts w_k times, its share y_k is 1 for a win and 1/2 for a tie
+(half a win each way), and its scale r_k multiplies the difference f_h - f_j (the reliability of the judge).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from .grouping import Groups, one_group
+from .preferences import PreferenceComparisons
+
+
+@dataclass(frozen=True)
+class Answers:
+    """l answers about m items.
+
+    Attributes
+    ----------
+    n_rows : int
+        m.
+    pairs : ndarray of shape (l, 2)
+        Item ``pairs[k, 0]`` was preferred to item ``pairs[k, 1]``; either order for a tie.
+    weight : ndarray of shape (l,)
+        w.
+    share : ndarray of shape (l,)
+        y, 1 for a win and 0.5 for a tie.
+    scale : ndarray of shape (l,)
+        r, the reliability of the answer's judge.
+    judges : ndarray of shape (l,) or None
+        Number of the judge.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> answers = Answers.read(3, np.array([[2, 0], [2, 1]]))
+    >>> answers.differences(np.array([0.0, 1.0, 3.0]))
+    array([3., 2.])
+    """
+
+    n_rows: int
+    pairs: np.ndarray
+    weight: np.ndarray
+    share: np.ndarray
+    scale: np.ndarray
+    judges: np.ndarray | None = None
+
+    @classmethod
+    def read(
+        cls,
+        n_rows: int,
+        pairs: np.ndarray,
+        weight: np.ndarray | None = None,
+        ties: np.ndarray | None = None,
+        judges: np.ndarray | None = None,
+    ) -> Answers:
+        """Answers with everything that was not said at its default."""
+        ones = np.ones(pairs.shape[0])
+        share = ones if ties is None else np.where(ties, 0.5, 1.0)
+        return cls(n_rows, pairs, ones if weight is None else weight, share, ones, judges)
+
+    @property
+    def n_pairs(self) -> int:
+        """l."""
+        return self.pairs.shape[0]
+
+    @property
+    def groups(self) -> Groups:
+        """All items are one group: any two may be compared."""
+        return one_group(self.n_rows)
+
+    def differences(self, f: np.ndarray) -> np.ndarray:
+        """f_h - f_j of each answer, not scaled."""
+        return f[self.pairs[:, 0]] - f[self.pairs[:, 1]]
+
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """Σ_k values_k (e_h - e_j), shape (m,): the transpose of `differences`."""
+        better, worse = self.pairs[:, 0], self.pairs[:, 1]
+        return np.bincount(better, values, self.n_rows) - np.bincount(worse, values, self.n_rows)
+
+    def laplacian(self, curvature: np.ndarray) -> PreferenceComparisons:
+        """The comparisons whose Laplacian is Σ_k curvature_k (e_h - e_j)(e_h - e_j)ᵀ."""
+        return PreferenceComparisons(self.n_rows, self.pairs, weight=curvature)
+
+    def take(self, kept: np.ndarray) -> Answers:
+        """Some of the answers, about the same items."""
+        judges = None if self.judges is None else self.judges[kept]
+        return Answers(
+            self.n_rows, self.pairs[kept], self.weight[kept], self.share[kept], self.scale[kept], judges
+        )
+
+    def followed_by(self, more: Answers) -> Answers:
+        """These answers, then more about the same items and perhaps new ones."""
+        both = {
+            name: np.concatenate([getattr(self, name), getattr(more, name)])
+            for name in ("pairs", "weight", "share", "scale")
+        }
+        judges = None if more.judges is None else more.judges
+        if self.judges is not None and judges is not None:
+            judges = np.concatenate([self.judges, judges])
+        return Answers(max(self.n_rows, more.n_rows), judges=judges, **both)
+
+    def scaled(self, reliability: np.ndarray) -> Answers:
+        """The same with each judge's reliability as the scale of the answers."""
+        assert self.judges is not None
+        return replace(self, scale=reliability[self.judges])

@@ -1,0 +1,196 @@
+r"""Which pair to ask next: the one whose answer is expected to tell most.
+
+The information that the answer about d = f_h - f_j holds on f is H[E σ(d)] - E H[σ(d)]. With d normal of mean μ and
+variance v, and σ(x) ≈ Φ(√(π/8) x), both terms are closed forms (Houlsby, Huszár, Ghahramani and Lengyel, "Bayesian
+active learning for classification and preference learning", 2011):
+
+    E H[σ(d)] ≈ c / √(c² + s²) exp(-m² / 2 (c² + s²)),     m² = π/8 μ²,  s² = π/8 v,  c² = π ln 2 / 2.
+
+A goal names differences z = f_a - f_b whose sign is wanted. The part of an answer's information that concerns them is
+its information times the share of d's variance that they explain, Σ_z ω_z cov(d, z)² / (var d · var z).
+
+A batch is chosen one by one. Whatever the answer to a pair will be, it takes κ (C x)(C x)ᵀ off the covariance C, with
+x = e_h - e_j; the next pair is chosen with what is left, so that a batch does not ask the same thing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from scipy.special import entr, expit, ndtr
+
+_HOULSBY = np.pi * np.log(2.0) / 2.0
+# Pairs whose information is computed at once.
+_BLOCK_PAIRS = 1 << 17
+# The most items on each side of the boundary whose membership of the top k is looked at.
+_BOUNDARY = 32
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Differences f_a - f_b whose sign is wanted, with their weights.
+
+    Attributes
+    ----------
+    pairs : ndarray of shape (g, 2)
+    weight : ndarray of shape (g,)
+        Summing to 1.
+    """
+
+    pairs: np.ndarray
+    weight: np.ndarray
+
+
+def read_goal(goal: Any, n_items: int) -> int | tuple[int, int] | None:
+    """A goal as it is meant: None for the whole order, k for the top k, a pair of rows for their order."""
+    if goal is None or (isinstance(goal, str) and goal == "everything"):
+        return None
+    if isinstance(goal, str) and goal.startswith("top:") and goal[4:].isdigit():
+        k = int(goal[4:])
+        if not 1 <= k < n_items:
+            raise ValueError(
+                f"goal={goal!r}: choose between top:1 and top:{n_items - 1} for {n_items} items."
+            )
+        return k
+    if isinstance(goal, Sequence) and not isinstance(goal, str) and len(goal) == 2:
+        rows = [int(row) for row in goal if isinstance(row, Integral) and not isinstance(row, bool)]
+        if len(rows) == 2 and rows[0] != rows[1] and all(0 <= row < n_items for row in rows):
+            return rows[0], rows[1]
+    raise ValueError(
+        f"goal must be 'everything', 'top:K' for the K best, or a pair (a, b) of different row numbers below {n_items} "
+        f"to learn which of the two is better: found {goal!r}."
+    )
+
+
+def choose_pairs(
+    mean: np.ndarray,
+    covariance: np.ndarray,
+    n: int,
+    *,
+    closed: np.ndarray,
+    goal: int | tuple[int, int] | None = None,
+) -> np.ndarray:
+    """The n most informative pairs, one after the other.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (m,)
+        Of the posterior of the items' latent scores.
+    covariance : ndarray of shape (m, m)
+    n : int
+    closed : bool ndarray of shape (m, m)
+        Pairs not to be asked; symmetric.
+    goal : as `read_goal` gives it
+
+    Returns
+    -------
+    ndarray of shape (n, 2)
+        Fewer rows when fewer pairs are open.
+
+    Notes
+    -----
+    O(m²) for each pair; no array of more than m × m numbers.
+    """
+    closed = closed.copy()
+    chosen: list[tuple[int, int]] = []
+    n_open = int(np.count_nonzero(~closed[np.triu_indices(mean.shape[0], 1)])) if n > 1 else n
+    C = covariance
+    for k in range(min(n, n_open)):
+        pair = _best_pair(mean, C, closed, goal)
+        if pair is None:
+            break
+        chosen.append(pair)
+        h, j = pair
+        closed[h, j] = closed[j, h] = True
+        if k + 1 < n:
+            C = _after_an_answer(mean, C, h, j)
+    return np.array(chosen, dtype=np.int64).reshape(-1, 2)
+
+
+def information(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """Bits that the answer about a normal difference holds on it.
+
+    Examples
+    --------
+    >>> information(np.array([0.0, 0.0, 3.0]), np.array([0.0, 4.0, 4.0])).round(2)
+    array([0.  , 0.36, 0.15])
+    """
+    s = np.pi / 8.0 * variance
+    m = np.pi / 8.0 * mean**2
+    p = expit(mean / np.sqrt(1.0 + s))
+    entropy = (entr(p) + entr(1.0 - p)) / np.log(2.0)
+    return entropy - np.sqrt(_HOULSBY / (_HOULSBY + s)) * np.exp(-0.5 * m / (_HOULSBY + s))
+
+
+def _best_pair(
+    mean: np.ndarray, C: np.ndarray, closed: np.ndarray, goal: int | tuple[int, int] | None
+) -> tuple[int, int] | None:
+    m = mean.shape[0]
+    diagonal = np.diagonal(C)
+    explained = None if goal is None else _explained(C, _differences(goal, mean, C))
+    best, pair = -np.inf, None
+    step = max(1, _BLOCK_PAIRS // m)
+    for start in range(0, m - 1, step):
+        stop = min(start + step, m - 1)
+        # Rows start..stop against the items from start + 1 on: the upper triangle, but for corners that are closed.
+        rows, columns = slice(start, stop), slice(start + 1, m)
+        variance = np.maximum(diagonal[rows, None] + diagonal[None, columns] - 2.0 * C[rows, columns], 0.0)
+        value = information(mean[rows, None] - mean[None, columns], variance)
+        if explained is not None:
+            D = np.diagonal(explained)
+            about = D[rows, None] + D[None, columns] - 2.0 * explained[rows, columns]
+            value *= about / np.maximum(variance, np.finfo(float).tiny)
+        value[closed[rows, columns]] = -np.inf
+        value[np.tri(stop - start, m - start - 1, -1, dtype=bool)] = -np.inf
+        at = int(np.argmax(value))
+        i, j = divmod(at, m - start - 1)
+        if value[i, j] > best:
+            best, pair = float(value[i, j]), (start + i, start + 1 + j)
+    return pair
+
+
+def _after_an_answer(mean: np.ndarray, C: np.ndarray, h: int, j: int) -> np.ndarray:
+    """The covariance expected after an answer about h and j."""
+    y = C[h] - C[j]
+    variance = max(float(y[h] - y[j]), 0.0)
+    p = expit((mean[h] - mean[j]) / np.sqrt(1.0 + np.pi / 8.0 * variance))
+    curvature = p * (1.0 - p)
+    return C - np.multiply.outer(y, y * (curvature / (1.0 + curvature * variance)))
+
+
+def _differences(goal: int | tuple[int, int], mean: np.ndarray, C: np.ndarray) -> Goal:
+    """The differences that a goal is about."""
+    if isinstance(goal, tuple):
+        return Goal(np.array([goal]), np.ones(1))
+    order = np.argsort(-mean, kind="stable")
+    top, rest = order[:goal], order[goal:]
+    boundary = 0.5 * (mean[top[-1]] + mean[rest[0]])
+    doubt = -np.abs(mean - boundary) / np.sqrt(np.maximum(np.diagonal(C), np.finfo(float).tiny))
+    top = top[np.argsort(-doubt[top], kind="stable")[:_BOUNDARY]]
+    rest = rest[np.argsort(-doubt[rest], kind="stable")[:_BOUNDARY]]
+    pairs = np.stack([np.repeat(top, rest.shape[0]), np.tile(rest, top.shape[0])], axis=1)
+    a, b = pairs.T
+    variance = np.diagonal(C)[a] + np.diagonal(C)[b] - 2.0 * C[a, b]
+    # How far the order of a pair across the boundary is from being known.
+    wrong = ndtr(-np.abs(mean[a] - mean[b]) / np.sqrt(np.maximum(variance, np.finfo(float).tiny)))
+    return Goal(pairs, wrong / max(float(wrong.sum()), np.finfo(float).tiny))
+
+
+def _explained(C: np.ndarray, goal: Goal) -> np.ndarray:
+    """C Ω C, Ω the Laplacian of the goal's differences weighted by ω / variance."""
+    items, position = np.unique(goal.pairs, return_inverse=True)
+    a, b = position.reshape(goal.pairs.shape).T
+    inner = C[np.ix_(items, items)]
+    variance = np.diagonal(inner)[a] + np.diagonal(inner)[b] - 2.0 * inner[a, b]
+    weight = goal.weight / np.maximum(variance, np.finfo(float).tiny)
+    size = items.shape[0]
+    omega = np.zeros((size, size))
+    np.add.at(omega, (a, b), -weight)
+    np.add.at(omega, (b, a), -weight)
+    omega[np.diag_indices(size)] -= omega.sum(axis=0)
+    side = C[:, items]
+    return side @ omega @ side.T
