@@ -13,8 +13,8 @@ rbf         exp(-γ ‖x - z‖²)                         x_i Σ_j W_ij - Σ_j 
 laplacian   exp(-γ ‖x - z‖₁)                         -γ Σ_j β_j k_ij sign(x_i - z_j)
 ==========  =======================================  ==========================================================
 
-The L1 distance of the Laplacian kernel has no derivative where a coordinate of x equals that of a basis vector; the mean
-of the derivatives on both sides, 0 for that term, is taken there. At x = 0 the gradient of the cosine kernel is taken as 0.
+The L1 distance of the Laplacian kernel has no derivative where a coordinate of x equals that of a basis vector: that
+term is taken as 0, the mean of both sides. At x = 0 the gradient of the cosine kernel is taken as 0.
 
 With a metric S (`Kernel.metric`) the kernel sees x S, and the chain rule multiplies the gradient by Sᵀ.
 """
