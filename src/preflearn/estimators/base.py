@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..comparisons import Comparisons, encode_queries
 from ..comparisons.inputs import read_pairs
 from ..kernels.functions import Kernel, n_items
+from ..kernels.gradients import expansion_gradient, refuse_without_gradient
 from ..kernels.inputs import KernelParametersMixin, read_items
 from ..kernels.maps import NystromMap
 from ..numerics.namespace import Home, as_host, check_same_home, is_device_array
@@ -138,6 +139,47 @@ class KernelModel(KernelParametersMixin, BaseEstimator):
         if "intercept_" in fitted:
             shapes["intercept_"] = "v?"
         return shapes
+
+    def gradient(self, X):
+        """∇f(x) at every row: how much the score changes with each feature.
+
+        Parameters
+        ----------
+        X : array-like or sparse of shape (m, n)
+
+        Returns
+        -------
+        ndarray of shape (m, n) or (m, n, v)
+
+        Raises
+        ------
+        ValueError
+            For a kernel that is not differentiable or has no features: "precomputed", callables, and those that
+            `preflearn.kernels.gradients` does not list.
+
+        Notes
+        -----
+        O(m r n) for each output: one more product of the shape of the kernel block.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from preflearn import RankRLS
+        >>> X = np.linspace(-2, 2, 20)[:, None]
+        >>> model = RankRLS(1e-3, kernel="rbf", gamma=1.0).fit(X, np.sin(X).ravel())
+        >>> np.allclose(model.gradient(X[5:15]), np.cos(X[5:15]), atol=0.05)
+        True
+        """
+        check_is_fitted(self)
+        kernel = self._read_kernel()
+        refuse_without_gradient(kernel)
+        if is_device_array(X):
+            raise TypeError("gradient works on NumPy arrays: pass X.cpu().numpy() for a PyTorch tensor.")
+        X = read_items(self, X, kernel, reset=False)
+        if hasattr(self, "coef_"):
+            weights = as_host(self.coef_)
+            return np.repeat(weights.T[None], X.shape[0], axis=0)
+        return expansion_gradient(kernel, X, self.basis_, self.dual_coef_)
 
     def _more_stages(self) -> Stages:
         return Stages(type(self).__name__ if self.verbose else None)

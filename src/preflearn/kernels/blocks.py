@@ -44,13 +44,13 @@ class KernelBlocks:
     """
 
     def __init__(self, kernel: Kernel, basis: Any, xp: Any = np):
+        basis = kernel.apply_metric(basis)
         self._kernel, self._basis, self._xp = kernel, basis, xp
         self._params = dict(kernel._params)
         dense = hasattr(basis, "shape") and not sp.issparse(basis)
         self._direct = dense and isinstance(kernel.kernel, str) and kernel.kernel in DIRECT_KERNELS
         if self._direct and kernel.kernel != "linear":
-            gamma = self._params.get("gamma")
-            self._gamma = 1.0 / basis.shape[1] if gamma is None else float(gamma)
+            self._gamma = kernel.width(basis.shape[1])
         if self._direct and kernel.kernel == "rbf":
             self._centre = xp.mean(basis, axis=0)
             z = basis - self._centre
@@ -69,8 +69,11 @@ class KernelBlocks:
         """The block of some rows, an array of its own, shape (b, r)."""
         if self._kernel.is_precomputed:
             return np.ascontiguousarray(rows[:, self._basis])
-        if not self._direct or sp.issparse(rows):
+        if callable(self._kernel.kernel):
             return self._kernel.matrix(rows, self._basis)
+        rows = self._kernel.apply_metric(rows)
+        if not self._direct or sp.issparse(rows):
+            return self._kernel.matrix_of_seen(rows, self._basis)
         if self._kernel.kernel == "rbf":
             return self._rbf(rows)
         products = rows @ self._basis.T

@@ -7,7 +7,8 @@ kernel matrix.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,15 @@ import scipy.sparse as sp
 from sklearn.metrics.pairwise import KERNEL_PARAMS, PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 
 from ..numerics.memory import require_memory
-from ..numerics.namespace import Home, is_device_array
+from ..numerics.namespace import Home, as_host, is_device_array
 
 # scikit-learn's own defaults: a value that differs was given by the user.
 _DEFAULTS = {"gamma": None, "degree": 3, "coef0": 1}
+# Kernels of a distance between rows, for which a metric can be given.
+DISTANCE_KERNELS = ("rbf", "laplacian")
+GAMMA_RULES = ("median", "scale")
+# Pairs of rows from which the median distance is taken.
+_MEDIAN_PAIRS = 4000
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,8 @@ class Kernel:
     gamma, degree, coef0
         Parameters of the named kernels, with scikit-learn's meaning and defaults.
     kernel_params : mapping, optional
-        Further parameters of a named kernel, or keyword arguments of a callable.
+        Further parameters of a named kernel, or keyword arguments of a callable. The kernels on distances take
+        ``"metric"``: one factor per feature, or a matrix S of shape (n, k); the kernel is then evaluated on X S.
 
     Raises
     ------
@@ -49,14 +56,17 @@ class Kernel:
     """
 
     kernel: str | Callable[..., float] = "linear"
-    gamma: float | None = None
+    gamma: float | str | None = None
     degree: float = 3
     coef0: float = 1
     kernel_params: Mapping[str, Any] | None = None
+    metric: np.ndarray | None = field(init=False, repr=False, compare=False, default=None)
     _params: dict[str, Any] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._params.update(_read_parameters(self))
+        if not callable(self.kernel) and "metric" in self._params:
+            object.__setattr__(self, "metric", _read_metric(self._params.pop("metric")))
 
     @property
     def is_linear(self) -> bool:
@@ -71,6 +81,40 @@ class Kernel:
         """Whether items may be any objects rather than rows of numbers."""
         return callable(self.kernel)
 
+    def apply_metric(self, X: Any) -> Any:
+        """X S: the rows that the kernel sees; X itself without a metric."""
+        S = self.metric
+        if S is None or X is None:
+            return X
+        if X.shape[1] != S.shape[0]:
+            raise ValueError(
+                f"The metric of the kernel is for {S.shape[0]} features: found X with {X.shape[1]}."
+            )
+        if is_device_array(X):
+            home = Home.of(X)
+            factors = home.put(S)
+            return X * factors if S.ndim == 1 else X @ factors
+        S = S.astype(X.dtype, copy=False)
+        if S.ndim == 1:
+            return sp.csr_array(X.multiply(S[None, :])) if sp.issparse(X) else X * S
+        return np.asarray(X @ S)
+
+    def width(self, n_features: int) -> float:
+        """γ as a number: scikit-learn's default is one over the number of features that the kernel sees."""
+        gamma = self._params.get("gamma")
+        return 1.0 / n_features if gamma is None else float(gamma)
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether gamma is a rule ("median", "scale") that the rows of ``fit`` turn into a number."""
+        return isinstance(self.gamma, str)
+
+    def fitted_to(self, X: Any) -> Kernel:
+        """The same kernel with gamma as a number, worked out from the rows that it is trained on."""
+        if not self.needs_rows:
+            return self
+        return replace(self, gamma=automatic_gamma(self, X))
+
     def matrix(self, X: Any, Y: Any = None) -> np.ndarray:
         """K[i, j] = k(X[i], Y[j]) as a C-contiguous array; Y = X when it is left out.
 
@@ -81,6 +125,10 @@ class Kernel:
         require_memory(n_rows * n_columns * itemsize, f"a kernel matrix of {n_rows} × {n_columns}")
         if callable(self.kernel):
             return _refuse_not_finite(_call_for_pairs(self.kernel, self._params, X, Y))
+        return self.matrix_of_seen(self.apply_metric(X), self.apply_metric(Y))
+
+    def matrix_of_seen(self, X: Any, Y: Any = None) -> np.ndarray:
+        """`matrix` of a named kernel for rows that have gone through `apply_metric`."""
         if self.kernel == "laplacian":
             X, Y = _short_indices(X), _short_indices(Y)
         K = pairwise_kernels(X, Y, metric=self.kernel, **self._params)
@@ -138,7 +186,7 @@ def _read_parameters(kernel: Kernel) -> dict[str, Any]:
     if name == "precomputed":
         known: frozenset[str] = frozenset()
     elif name in PAIRWISE_KERNEL_FUNCTIONS:
-        known = frozenset(KERNEL_PARAMS[name])
+        known = frozenset(KERNEL_PARAMS[name]) | ({"metric"} if name in DISTANCE_KERNELS else set())
     else:
         names = ", ".join(repr(k) for k in sorted(PAIRWISE_KERNEL_FUNCTIONS))
         raise ValueError(f"kernel must be one of {names}, 'precomputed' or a callable: found {name!r}.")
@@ -149,14 +197,76 @@ def _read_parameters(kernel: Kernel) -> dict[str, Any]:
             f"kernel={name!r} does not take {', '.join(unknown)} (its parameters: {takes}). "
             "Remove it, or choose the kernel that it belongs to."
         )
-    params = {key: value for key, value in given.items() if key in known}
+    # None is scikit-learn's own default, which is not None inside of every kernel.
+    params = {key: value for key, value in given.items() if key in known and value is not None}
     clash = sorted(changed & set(extra))
     if clash:
         raise ValueError(
             f"{', '.join(clash)} is given twice: as an argument and in kernel_params. Keep one of them."
         )
     params.update(extra)
+    _check_gamma(name, params.get("gamma"))
     return params
+
+
+def _check_gamma(name: str, gamma: Any) -> None:
+    if gamma is None or (isinstance(gamma, Real) and not isinstance(gamma, bool)):
+        return
+    rules = GAMMA_RULES if name in DISTANCE_KERNELS else ("scale",)
+    if not isinstance(gamma, str) or gamma not in rules:
+        choices = " or ".join(map(repr, rules))
+        raise ValueError(f"gamma of kernel={name!r} must be a number, None or {choices}: found {gamma!r}.")
+
+
+def automatic_gamma(kernel: Kernel, X: Any) -> float:
+    """The number that ``gamma="median"`` or ``gamma="scale"`` stands for.
+
+    "median" is one over the median squared distance of two rows (over the median distance for the Laplacian kernel),
+    from a fixed random sample of pairs; "scale" is 1 / (n Var(X)), as in scikit-learn's support vector machines. Where
+    all rows are equal both are 1 / n.
+    """
+    if is_device_array(X):
+        X = _some_rows_on_host(X)
+    rows = kernel.apply_metric(X)
+    n_features = rows.shape[1]
+    spread = _median_distance(kernel, rows) if kernel.gamma == "median" else n_features * _variance(rows)
+    return 1.0 / spread if spread > 0 and np.isfinite(spread) else 1.0 / n_features
+
+
+def _some_rows_on_host(X: Any) -> np.ndarray:
+    chosen = np.random.default_rng(0).integers(0, X.shape[0], min(X.shape[0], 2 * _MEDIAN_PAIRS))
+    return np.asarray(as_host(Home.of(X).rows(X, chosen)), dtype=np.float64)
+
+
+def _median_distance(kernel: Kernel, rows: Any) -> float:
+    first, second = np.random.default_rng(0).integers(0, rows.shape[0], (2, _MEDIAN_PAIRS))
+    apart = first != second
+    difference = rows[first[apart]] - rows[second[apart]]
+    size = abs(difference) if kernel.kernel == "laplacian" else difference * difference
+    distances = np.asarray(size.sum(axis=1), dtype=float).ravel()
+    if not distances.any():
+        return 0.0
+    # Where most rows are equal the median distance is 0: that of the different ones is the scale.
+    median = float(np.median(distances))
+    return median if median > 0 else float(np.median(distances[distances > 0]))
+
+
+def _variance(rows: Any) -> float:
+    if sp.issparse(rows):
+        size = rows.shape[0] * rows.shape[1]
+        mean = rows.sum() / size
+        return float((rows.multiply(rows)).sum() / size - mean**2)
+    return float(np.var(rows, dtype=np.float64))
+
+
+def _read_metric(metric: Any) -> np.ndarray:
+    S = np.asarray(metric, dtype=np.float64)
+    if S.ndim not in (1, 2) or S.size == 0 or not np.isfinite(S).all():
+        raise ValueError(
+            "metric must be one finite factor per feature, shape (n,), or a matrix of shape (n, k): found shape "
+            f"{S.shape}."
+        )
+    return S
 
 
 def _same(value: Any, default: Any) -> bool:

@@ -1,0 +1,116 @@
+"""Gradients of fitted models against finite differences; kernels with a metric and with a rule for gamma."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from preflearn import RLS, RankRLS, RankSVM
+from preflearn.kernels.blocks import KernelBlocks
+from preflearn.kernels.functions import Kernel
+from preflearn.kernels.gradients import DIFFERENTIABLE, expansion_gradient
+
+KERNELS = {
+    "linear": {},
+    "poly": {"gamma": 0.3, "degree": 3, "coef0": 1.0},
+    "sigmoid": {"gamma": 0.2, "coef0": 0.1},
+    "cosine": {},
+    "rbf": {"gamma": 0.4},
+    "laplacian": {"gamma": 0.3},
+}
+
+
+def finite_differences(function, X: np.ndarray, step: float = 1e-5) -> np.ndarray:
+    columns = []
+    for feature in range(X.shape[1]):
+        shift = np.zeros(X.shape[1])
+        shift[feature] = step
+        columns.append((function(X + shift) - function(X - shift)) / (2 * step))
+    return np.stack(columns, axis=1)
+
+
+def data(seed: int, m: int = 30, n: int = 4):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(m, n))
+    return X, np.sin(X[:, 0]) + X[:, 1] * X[:, 2], np.repeat(np.arange(m // 5), 5)
+
+
+def test_every_differentiable_kernel_is_tested() -> None:
+    assert set(DIFFERENTIABLE) - {"polynomial"} == set(KERNELS)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("n_basis", [None, 12])
+@pytest.mark.parametrize("learner", [RankRLS, RankSVM])
+def test_gradient_is_the_limit_of_differences(kernel: str, n_basis, learner) -> None:
+    X, y, qid = data(1)
+    model = learner(0.5, kernel=kernel, n_basis=n_basis, random_state=0, **KERNELS[kernel])
+    try:
+        model.fit(X, y, qid=qid)
+    except ValueError as error:  # tanh is not positive semidefinite
+        assert kernel == "sigmoid" and "positive semidefinite" in str(error)
+        return
+    new = data(2)[0]
+    assert np.allclose(model.gradient(new), finite_differences(model.predict, new), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_sparse_rows_have_the_gradients_of_dense_ones(kernel: str) -> None:
+    X, _, _ = data(3)
+    X[np.abs(X) < 0.7] = 0.0
+    Z, beta = X[:7], np.random.default_rng(0).normal(size=(7, 2))
+    found = expansion_gradient(Kernel(kernel, **KERNELS[kernel]), X, Z, beta)
+    sparse = expansion_gradient(Kernel(kernel, **KERNELS[kernel]), sp.csr_array(X), sp.csr_array(Z), beta)
+    assert found.shape == (30, 4, 2)
+    assert np.allclose(sparse, found, atol=1e-12)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_several_outputs(fit_intercept: bool) -> None:
+    X, y, _ = data(4)
+    model = RLS(0.1, kernel="rbf", gamma=0.2, fit_intercept=fit_intercept).fit(X, np.c_[y, X[:, 3], -y])
+    gradient = model.gradient(X[:6])
+    assert gradient.shape == (6, 4, 3)
+    assert np.allclose(gradient, finite_differences(model.predict, X[:6]), rtol=1e-5, atol=1e-6)
+
+
+@given(seed=st.integers(0, 1000), full=st.booleans(), laplacian=st.booleans())
+def test_metric_is_a_change_of_the_features(seed: int, full: bool, laplacian: bool) -> None:
+    rng = np.random.default_rng(seed)
+    X, Z = rng.normal(size=(9, 5)), rng.normal(size=(4, 5))
+    S = rng.normal(size=(5, 3)) if full else rng.uniform(0, 2, 5)
+    name = "laplacian" if laplacian else "rbf"
+    kernel = Kernel(name, gamma=0.3, kernel_params={"metric": S})
+    seen, seen_Z = (X @ S, Z @ S) if full else (X * S, Z * S)
+    expected = Kernel(name, gamma=0.3).matrix(seen, seen_Z)
+    assert np.allclose(kernel.matrix(X, Z), expected, atol=1e-12)
+    assert np.allclose(kernel.matrix(sp.csr_array(X), sp.csr_array(Z)), expected, atol=1e-12)
+    assert np.allclose(KernelBlocks(kernel, Z)(X), expected, atol=1e-12)
+    beta = rng.normal(size=4)
+    assert np.allclose(
+        expansion_gradient(kernel, X, Z, beta),
+        finite_differences(lambda rows: kernel.matrix(rows, Z) @ beta, X),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
+def test_kernels_without_gradients_are_refused() -> None:
+    X, y, qid = data(5)
+    model = RankRLS(kernel="chi2").fit(np.abs(X), y, qid=qid)
+    with pytest.raises(ValueError, match=r"kernel='chi2' has no gradient here: use one of 'linear', .*'rbf'"):
+        model.gradient(np.abs(X))
+    with pytest.raises(ValueError, match="'precomputed' has no gradient"):
+        RankRLS(kernel="precomputed").fit(X @ X.T, y, qid=qid).gradient(X @ X.T)
+
+
+def test_metric_of_other_features_is_refused() -> None:
+    with pytest.raises(ValueError, match="metric of the kernel is for 3 features: found X with 4"):
+        Kernel("rbf", kernel_params={"metric": np.ones(3)}).matrix(np.ones((2, 4)))
+    with pytest.raises(ValueError, match="does not take metric"):
+        Kernel("poly", kernel_params={"metric": np.ones(3)})
+    with pytest.raises(ValueError, match="one finite factor per feature"):
+        Kernel("rbf", kernel_params={"metric": [1.0, np.nan]})
