@@ -114,3 +114,66 @@ def test_metric_of_other_features_is_refused() -> None:
         Kernel("poly", kernel_params={"metric": np.ones(3)})
     with pytest.raises(ValueError, match="one finite factor per feature"):
         Kernel("rbf", kernel_params={"metric": [1.0, np.nan]})
+
+
+def squared_distances(X: np.ndarray) -> np.ndarray:
+    return ((X[:, None] - X[None, :]) ** 2).sum(axis=2)[np.triu_indices(len(X), 1)]
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4])
+def test_gamma_by_the_median_distance(scale: float) -> None:
+    X, y, qid = data(6, m=100)
+    model = RankRLS(kernel="rbf", gamma="median").fit(X * scale, y, qid=qid)
+    assert model.gamma_ == pytest.approx(1 / np.median(squared_distances(X * scale)), rel=0.1)
+    fixed = RankRLS(kernel="rbf", gamma=model.gamma_).fit(X * scale, y, qid=qid)
+    assert np.allclose(model.predict(X * scale), fixed.predict(X * scale))
+    sparse = RankRLS(kernel="rbf", gamma="median").fit(sp.csr_array(X * scale), y, qid=qid)
+    assert sparse.gamma_ == pytest.approx(model.gamma_)
+
+
+def test_gamma_by_scale_is_that_of_support_vector_machines() -> None:
+    X, y, qid = data(7)
+    model = RankRLS(kernel="rbf", gamma="scale").fit(X, y, qid=qid)
+    assert model.gamma_ == pytest.approx(1 / (X.shape[1] * X.var()))
+    assert RankRLS(kernel="poly", gamma="scale").fit(X, y, qid=qid).gamma_ == pytest.approx(model.gamma_)
+
+
+def test_every_learner_understands_a_rule_for_gamma() -> None:
+    from preflearn import RLSCV, OrderPreferenceRegressor, RankRLSCV, RankSVMCV, TransductiveRankRLS
+    from preflearn.kernels import NystromMap
+    from preflearn.model_selection import cross_val_predict
+
+    X, y, qid = data(8)
+    rule, number = ({"kernel": "rbf", "gamma": g} for g in ("median", Kernel("rbf", "median").fit_width(X)))
+    for learner in (RankRLS, RankSVM, RankRLSCV, RankSVMCV):
+        found, expected = (learner(**kernel).fit(X, y, qid=qid).predict(X) for kernel in (rule, number))
+        assert np.allclose(found, expected)
+    for learner in (RLS, RLSCV, OrderPreferenceRegressor):
+        found, expected = (learner(**kernel).fit(X, y).predict(X) for kernel in (rule, number))
+        assert np.allclose(found, expected)
+    some = np.where(qid < 4, y, np.nan)
+    found, expected = (
+        TransductiveRankRLS(**kernel).fit(X, some, qid=qid).predict(X) for kernel in (rule, number)
+    )
+    assert np.allclose(found, expected)
+    assert np.allclose(NystromMap(**rule).fit_transform(X), NystromMap(**number).fit_transform(X))
+    found, expected = (cross_val_predict(RankRLS(**kernel), X, y, qid=qid) for kernel in (rule, number))
+    assert np.allclose(found, expected)
+
+
+def test_a_second_fit_works_out_gamma_again() -> None:
+    X, y, qid = data(9)
+    model = RankRLS(kernel="rbf", gamma="median").fit(X, y, qid=qid)
+    first = model.gamma_
+    assert model.fit(10 * X, y, qid=qid).gamma_ == pytest.approx(first / 100)
+
+
+def test_rules_for_gamma_that_mean_nothing_are_refused() -> None:
+    X, y, qid = data(10)
+    with pytest.raises(ValueError, match="gamma of kernel='poly' must be a number, None or 'scale'"):
+        RankRLS(kernel="poly", gamma="median").fit(X, y, qid=qid)
+    with pytest.raises(ValueError, match="gamma of kernel='rbf' must be .* found 'medium'"):
+        RankRLS(kernel="rbf", gamma="medium").fit(X, y, qid=qid)
+    with pytest.raises(ValueError, match="worked out from all rows together"):
+        RankRLS(kernel="rbf", gamma="median", n_basis=5).fit_stream([(X, y, qid)])
+    assert RankRLS(kernel="rbf", gamma="median").fit(np.ones((4, 2)), [0, 1, 0, 1]).gamma_ == 0.5

@@ -237,6 +237,7 @@ def fit_pair_losses(model: Any, parts: Parts, split_every: int) -> None:
     alpha = read_alpha(model.alpha)
     model._read_options()
     kernel = model._read_kernel()
+    kernel.refuse_without_width()
     if parts.qid is None:
         raise ValueError(
             "RankSVM on partitions needs qid: without it, rows of different partitions would have to be compared."

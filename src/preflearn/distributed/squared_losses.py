@@ -53,6 +53,7 @@ def _sum_up(
     if reason is not None:
         raise ValueError(f"{type(model).__name__} on partitions: {reason}")
     kernel = model._read_kernel()
+    kernel.refuse_without_width()
     basis = choose_shared_basis(model, parts) if model._wants_reduced_set() else None
     recipe = recipe_of(
         model,

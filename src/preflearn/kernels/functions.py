@@ -101,19 +101,35 @@ class Kernel:
 
     def width(self, n_features: int) -> float:
         """γ as a number: scikit-learn's default is one over the number of features that the kernel sees."""
+        self.refuse_without_width()
         gamma = self._params.get("gamma")
         return 1.0 / n_features if gamma is None else float(gamma)
+
+    def refuse_without_width(self) -> None:
+        """Refuse a rule for gamma that has not become a number: rows that come in parts cannot be asked together."""
+        if isinstance(self._params.get("gamma"), str):
+            raise ValueError(
+                f"gamma={self.gamma!r} is worked out from all rows together, and here they come in parts: pass a "
+                "number, for example gamma_ of a model that was fitted on some of them."
+            )
 
     @property
     def needs_rows(self) -> bool:
         """Whether gamma is a rule ("median", "scale") that the rows of ``fit`` turn into a number."""
         return isinstance(self.gamma, str)
 
+    def fit_width(self, X: Any) -> float:
+        """Work out from the rows of ``fit`` the number that the rule stands for, and use it from now on."""
+        return self.use_width(automatic_gamma(self, X))
+
+    def use_width(self, gamma: float) -> float:
+        """Use a number that was worked out before in place of the rule."""
+        self._params["gamma"] = gamma
+        return gamma
+
     def fitted_to(self, X: Any) -> Kernel:
         """The same kernel with gamma as a number, worked out from the rows that it is trained on."""
-        if not self.needs_rows:
-            return self
-        return replace(self, gamma=automatic_gamma(self, X))
+        return replace(self, gamma=automatic_gamma(self, X)) if self.needs_rows else self
 
     def matrix(self, X: Any, Y: Any = None) -> np.ndarray:
         """K[i, j] = k(X[i], Y[j]) as a C-contiguous array; Y = X when it is left out.
@@ -129,6 +145,7 @@ class Kernel:
 
     def matrix_of_seen(self, X: Any, Y: Any = None) -> np.ndarray:
         """`matrix` of a named kernel for rows that have gone through `apply_metric`."""
+        self.refuse_without_width()
         if self.kernel == "laplacian":
             X, Y = _short_indices(X), _short_indices(Y)
         K = pairwise_kernels(X, Y, metric=self.kernel, **self._params)

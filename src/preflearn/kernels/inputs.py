@@ -25,7 +25,13 @@ class KernelParametersMixin:
     kernel_params: Any
 
     def _read_kernel(self) -> Kernel:
-        return Kernel(self.kernel, self.gamma, self.degree, self.coef0, self.kernel_params)
+        """The kernel with its parameters, checked; once fitted, with the width that a rule for gamma has become."""
+        return self._with_width(Kernel(self.kernel, self.gamma, self.degree, self.coef0, self.kernel_params))
+
+    def _with_width(self, kernel: Kernel) -> Kernel:
+        if kernel.needs_rows and hasattr(self, "gamma_"):
+            kernel.use_width(self.gamma_)
+        return kernel
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()  # type: ignore[misc]
@@ -40,12 +46,20 @@ def read_items(estimator: Any, X: Any, kernel: Kernel, *, reset: bool) -> Any:
     Parameters
     ----------
     estimator : BaseEstimator
-        Receives ``n_features_in_`` and ``feature_names_in_`` when ``reset``, and is checked against them otherwise.
+        Receives ``n_features_in_`` and ``feature_names_in_`` when ``reset``, and is checked against them otherwise;
+        and ``gamma_``, where the kernel's gamma is a rule.
     X : array-like, sparse matrix, data frame, or sequence of objects for a callable kernel
     kernel : Kernel
     reset : bool
         True in fit, False in predict and transform.
     """
+    X = _validated(estimator, X, kernel, reset=reset)
+    if reset and kernel.needs_rows:
+        estimator.gamma_ = kernel.fit_width(X)
+    return X
+
+
+def _validated(estimator: Any, X: Any, kernel: Kernel, *, reset: bool) -> Any:
     if is_device_array(X):
         return _read_device_items(estimator, X, reset)
     if kernel.takes_objects and not is_table(X):

@@ -111,6 +111,7 @@ class Stream:
             raise ValueError("checkpoint_every is given without checkpoint=..., and would be ignored.")
         self.model = model
         self.kernel: Kernel = model._read_kernel()
+        self.kernel.refuse_without_width()
         self.n_folds = n_folds
         self.needs_queries = needs_queries
         self.wanted_basis = read_n_basis(model) if model._wants_reduced_set() else None
