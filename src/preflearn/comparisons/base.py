@@ -88,12 +88,15 @@ class Comparisons(ABC):
         Number of comparisons that are counted.
     has_half : bool
         Whether a symmetric half S with S S = L is known in closed form; then `half` and `half_target` work.
+    ignores_constants : bool
+        Whether L 1 = 0: a constant added to all f changes no comparison.
     """
 
     n_rows: int
     target: np.ndarray
     n_comparisons: int
     has_half: bool = False
+    ignores_constants: bool = True
 
     @property
     def n_outputs(self) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 
 import numpy as np
+import scipy.linalg as la
 
 from ..comparisons import Comparisons
 from ..numerics.linalg import KernelFactor, one_norm, subtract_gram
@@ -54,7 +55,7 @@ class BasisHoldOut(HoldOut):
     ):
         self.comparisons = comparisons
         self.intercept = intercept
-        self._K = K_MR
+        self._K, self._C = K_MR, factor.C
         self._pivot_rows = basis_indices[factor.pivots]
         self._K_RR = np.asfortranarray(K_MR[self._pivot_rows].T)  # symmetric
         self._with_penalty: tuple[float, np.ndarray] | None = None
@@ -127,6 +128,21 @@ class BasisHoldOut(HoldOut):
         whole = self._with_penalty[1]
         system = subtract_gram(_struck_out(whole, stays), Y, signs)
         return solve_positive_system(system, one_norm(whole.T), rhs)
+
+    @property
+    def size(self) -> float:
+        """The largest eigenvalue of C⁻¹ B C⁻ᵀ, C Cᵀ = K_RR, by a few steps of the power method."""
+        v, size = np.random.default_rng(0).standard_normal(self._C.shape[0]), 0.0
+        for _ in range(8):
+            v /= np.linalg.norm(v)
+            image = la.solve_triangular(
+                self._C, self._B @ la.solve_triangular(self._C, v, lower=True, trans="T"), lower=True
+            )
+            size = float(np.linalg.norm(image))
+            if not size > 0:
+                break
+            v = image
+        return size
 
     def with_targets(self, comparisons: Comparisons) -> HoldOut | None:
         if self._instead is not None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
+import scipy.linalg as la
 import scipy.sparse as sp
 from sklearn import get_config
 from sklearn.base import clone
 from sklearn.utils.metadata_routing import get_routing_for_object
 
-from ..comparisons import Comparisons, encode_queries
+from ..comparisons import Comparisons, centred, encode_queries, one_group
 from ..core.basis_holdout import FEW_FOLDS, BasisHoldOut
 from ..core.dual_holdout import DualHoldOut
 from ..core.feature_holdout import FeatureHoldOut
@@ -25,12 +26,13 @@ from ..estimators.validation import read_alpha, read_scores
 from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.inputs import read_items
 from ..kernels.maps import NystromMap
-from ..numerics.linalg import factor_kernel
+from ..numerics.linalg import factor_kernel, first_equal_items, first_equal_rows
 from ..numerics.memory import require_memory
 from ..numerics.namespace import Home, as_host, is_device_array
 from ..solvers.choice import choose_solver
 from ..solvers.progress import Counter
 from .folds import Folds, read_folds
+from .tally import rounding_of
 
 
 def cross_val_predict(estimator, X, y, *, qid=None, cv="leave-query-out", groups=None, verbose=0):
@@ -110,6 +112,22 @@ def _predict_squared_loss(estimator, X, y, qid, cv, groups, verbose) -> np.ndarr
     return problem.at_home(out[:, 0] if problem.single else out)
 
 
+def scores_to_compare(estimator, X, y, *, qid=None, cv, groups=None, across=False, verbose=0) -> np.ndarray:
+    """Held-out predictions whose order is right: `cross_val_predict` with ties where only rounding tells rows apart.
+
+    Predictions of one fold may lack a common constant, unless they are to be compared ``across`` folds.
+    """
+    if not has_closed_form(estimator):
+        out = cross_val_predict(estimator, X, y, qid=qid, cv=cv, groups=groups, verbose=verbose)
+        return np.asarray(out, dtype=float)
+    problem = LearningProblem.read(estimator, X, y, qid)
+    problem.to_compare, problem.across_folds = True, across
+    folds = read_folds(cv, X, y, problem.n_rows, qid=qid, groups=groups)
+    counter = Counter("cross_val_predict", len(folds.tests), "folds", verbose)
+    out = problem.held_out(folds, [read_alpha(estimator.alpha)], counter)[0]
+    return out[:, 0] if problem.single else out
+
+
 @lru_cache
 def _takes_qid(fit: Callable) -> bool:
     """Whether fit has an argument qid (asked once: reading a signature takes a while)."""
@@ -128,11 +146,32 @@ class LearningProblem:
     single : bool
     queries : Groups
     kernel : Kernel
+    to_compare : bool
+        Whether only the order of predictions inside a fold is asked for: then they lack an intercept and what rows of a
+        query have in common, and are equal where only rounding tells them apart.
+    across_folds : bool
+        With `to_compare`: whether predictions of different folds are compared too, so that nothing may be left out.
     """
+
+    to_compare = False
+    across_folds = False
 
     def __init__(self, estimator, X, scores, single, queries, kernel: Kernel):
         self.estimator, self.X, self.scores, self.single = estimator, X, scores, single
         self.queries, self.kernel = queries, kernel
+
+    @cached_property
+    def twins(self) -> np.ndarray:
+        """For each row the first row that equals it, shape (m,)."""
+        if self.kernel.takes_objects:
+            return first_equal_items(self.kernel.matrix(self.X))
+        X = as_host(self.X) if is_device_array(self.X) else self.X
+        return first_equal_items(X) if self.kernel.is_precomputed else first_equal_rows(X)
+
+    @property
+    def _levels_matter(self) -> bool:
+        """Whether what predictions of a fold have in common is asked for."""
+        return not self.to_compare or self.across_folds
 
     @classmethod
     def read(cls, estimator: SquaredLossModel, X: Any, y: Any, qid: Any) -> LearningProblem:
@@ -155,7 +194,7 @@ class LearningProblem:
 
     @property
     def intercept(self) -> bool:
-        return bool(getattr(self.estimator, "fit_intercept", False))
+        return bool(getattr(self.estimator, "fit_intercept", False)) and self._levels_matter
 
     def tasks(self) -> list[Comparisons]:
         return self.estimator._compare(self.scores, self.queries)
@@ -177,8 +216,24 @@ class LearningProblem:
         made = machines or ((task, self.hold_out(task, **options)) for task in self.tasks())
         for task, machine in made:
             predictions = self.predict_folds(task, machine, folds.leaving, alphas, on_fold)
+            if self.to_compare:
+                predictions = self._settled(predictions, folds.leaving, machine, alphas)
             parts.append(folds.collect(predictions, self.n_rows))
         return np.concatenate(parts, axis=2)
+
+    def _settled(self, predictions, folds, machine: HoldOut | None, alphas) -> list[np.ndarray]:
+        """Equal rows of a fold get equal predictions; differences that are rounding vanish."""
+        largest = np.max([np.abs(f).max(axis=(1, 2)) for f in predictions], axis=0)
+        steps = 2.0**-48 * largest
+        if machine is not None:
+            steps += [rounding_of(self.scores, machine.size, alpha) for alpha in alphas]
+        steps = np.where(steps > 0, steps, 1.0)[:, None, None]
+        out = []
+        for fold, f in zip(folds, predictions, strict=True):
+            first, twin = np.unique(self.twins[fold], return_index=True, return_inverse=True)[1:]
+            f = f if first.shape[0] == fold.shape[0] else f[:, first[twin]]
+            out.append(np.round(f / steps) * steps)
+        return out
 
     def predict_folds(
         self, task: Comparisons, machine: HoldOut | None, folds, alphas, on_fold=None
@@ -259,17 +314,53 @@ class LearningProblem:
             few = not many_alphas and n_folds is not None and n_folds <= FEW_FOLDS
             return self._few_folds(feature_map, task) if few else self._reduced(feature_map, task)
         if self.kernel.is_linear and (solver == "primal" or self.X.shape[1] <= self.n_rows):
-            return FeatureHoldOut(_double(self.X), task, intercept=self.intercept)
+            return FeatureHoldOut(self._linear_features(task), task, intercept=self.intercept)
         # A tridiagonal form takes the memory of the kernel; a factor, or inverses for two sizes of fold, need two more.
         n_matrices = 1.25 if many_alphas and task.has_half else 3.0
         require_memory(
             int(n_matrices * 8 * self.n_rows**2),
             f"exact cross-validation with the full kernel of {self.n_rows} rows",
         )
-        K = self._kernel_matrix()
-        if task.has_half:
-            return DualHoldOut(K, task, intercept=self.intercept, many_alphas=many_alphas)
-        return FeatureHoldOut(np.ascontiguousarray(factor_kernel(K).F), task, intercept=self.intercept)
+        if not task.has_half:
+            return self.stable_hold_out(task)
+        K, pull = self.kernel_and_pull(task)
+        return DualHoldOut(
+            K,
+            task,
+            intercept=self.intercept,
+            many_alphas=many_alphas,
+            pull=pull,
+            fallback=self.stable_hold_out,
+        )
+
+    def _linear_features(self, task: Comparisons, X: np.ndarray | None = None) -> Any:
+        """X in double precision; centred where what rows have in common does not matter, or goes into an intercept."""
+        X = _double(self.X) if X is None else X
+        blind = task.ignores_constants and (self.intercept or not self._levels_matter)
+        return X if sp.issparse(X) or not blind else centred(X, one_group(self.n_rows))[0]
+
+    def kernel_and_pull(self, task: Comparisons) -> tuple[np.ndarray, np.ndarray | None]:
+        """K, and its means over the rows of each query where they do not follow from it.
+
+        A linear kernel of dense features is formed from rows less the mean of their query: S K S is the same, and no
+        digits are lost to what the rows have in common.
+        """
+        anchors = task.anchors()
+        if not self.kernel.is_linear or sp.issparse(self.X) or anchors is None:
+            return self._kernel_matrix(), None
+        X, means = centred(_double(self.X), anchors)
+        if self.intercept or not self._levels_matter:
+            means[...] = 0.0
+        return self.kernel.matrix(X), means @ X.T
+
+    def stable_hold_out(self, task: Comparisons) -> FeatureHoldOut:
+        """By features of the kernel, which stay accurate at any alpha: slower than the kernel itself."""
+        if self.kernel.is_linear and not sp.issparse(self.X):
+            # The rows in an orthonormal basis of their span.
+            X = np.ascontiguousarray(la.qr(_double(self.X).T, mode="r", check_finite=False)[0].T)
+            return FeatureHoldOut(self._linear_features(task, X), task, intercept=self.intercept)
+        F = np.ascontiguousarray(factor_kernel(self._kernel_matrix()).F)
+        return FeatureHoldOut(F, task, intercept=self.intercept)
 
     def _kernel_matrix(self) -> np.ndarray:
         """A fresh kernel matrix in double precision."""

@@ -32,15 +32,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import _safe_split
 
 from ..comparisons import Groups, encode_queries, one_group
-from ..estimators.base import SquaredLossModel
 from ..kernels.functions import n_items
 from ..solvers.progress import Counter
-from .cross_validation import cross_val_predict
+from .cross_validation import scores_to_compare
 from .intervals import mean_interval, placement_variance, wilson_interval
-from .pairs import leave_pair_out, leave_pair_out_tally
+from .pairs import leave_pair_out_tally, pairs_to_compare
 from .performance import PerformanceEstimate, RocCurve
 from .splitters import QueryKFold
-from .tally import PairTally, rounding_of, tally_pairs, tally_scores, winners
+from .tally import PairTally, tally_pairs, tally_scores, winners
 
 _DEFAULT_SPLITS = 10
 _DEFAULT_HALVINGS = 10
@@ -233,15 +232,6 @@ class _Data:
         return None if self.groups is None else encode_queries(self.groups, self.n_rows)
 
     @property
-    def tolerance(self) -> float:
-        """What differences of predictions are rounding: none where the estimator is refitted."""
-        return rounding_of(self.y) if isinstance(self.estimator, SquaredLossModel) else 0.0
-
-    def without_rounding(self, scores: np.ndarray) -> np.ndarray:
-        """Scores whose ties are ties."""
-        return np.round(scores / self.tolerance) * self.tolerance if self.tolerance else scores
-
-    @property
     def values(self) -> np.ndarray:
         return np.unique(self.order)
 
@@ -325,7 +315,7 @@ def _estimate(
     folds = _deal(data, n_splits, random)
     if method == "averaged":
         _require_both_classes(data, folds)
-    scores = _predict(data, folds)
+    scores = _predict(data, folds, across=method == "pooled")
     if method == "averaged":
         tally = tally_scores(data.order, scores, folds)
         compared = f"{tally.n_pairs} pairs inside {folds.n_groups} folds, {_folds_of(data)}; folds weigh by their pairs"
@@ -400,25 +390,25 @@ def _hold_out_pairs(data: _Data) -> tuple[PairTally, np.ndarray | None]:
     if data.measure != "AUC" or m * (m - 1) // 2 > _TOURNAMENT_PAIRS:
         return _tally(data), None
     pairs = np.stack(np.triu_indices(m, 1), axis=1)
-    pairs, predictions = leave_pair_out(
+    pairs, predictions = pairs_to_compare(
         data.estimator, data.X, data.y, pairs=pairs, groups=data.groups, verbose=data.verbose
     )
     untied = data.order[pairs[:, 0]] != data.order[pairs[:, 1]]
-    won = winners(predictions, data.tolerance)
+    won = winners(predictions)
     tournament = sum(
         np.bincount(pairs[:, k], weights=0.5 + sign * 0.5 * won, minlength=m) for k, sign in ((0, 1), (1, -1))
     )
-    tally = tally_pairs(data.order, pairs[untied], predictions[untied], tolerance=data.tolerance)
+    tally = tally_pairs(data.order, pairs[untied], predictions[untied])
     return tally, np.asarray(tournament)
 
 
 def _tally(data: _Data) -> PairTally:
     if data.n_rows**2 // 2 > _TOURNAMENT_PAIRS:
         return leave_pair_out_tally(data.estimator, data.X, data.y, groups=data.groups, verbose=data.verbose)
-    pairs, predictions = leave_pair_out(
+    pairs, predictions = pairs_to_compare(
         data.estimator, data.X, data.y, groups=data.groups, verbose=data.verbose
     )
-    return tally_pairs(data.order, pairs, predictions, tolerance=data.tolerance)
+    return tally_pairs(data.order, pairs, predictions)
 
 
 def _halves(data: _Data, random: np.random.RandomState, n_halvings: int) -> list[tuple[float, float]]:
@@ -444,20 +434,19 @@ def _pooled_beside(data: _Data, random: np.random.RandomState, n_splits: int) ->
     for fold in range(folds.n_groups):
         if set(np.unique(data.classes[folds.codes != fold]).tolist()) != everything:
             return None
-    return tally_scores(data.order, _predict(data, folds), one_group(data.n_rows)).share
+    return tally_scores(data.order, _predict(data, folds, across=True), one_group(data.n_rows)).share
 
 
-def _predict(data: _Data, folds: Groups) -> np.ndarray:
+def _predict(data: _Data, folds: Groups, *, across: bool) -> np.ndarray:
     tests = [folds.rows(fold) for fold in range(folds.n_groups)]
-    scores = cross_val_predict(
-        data.estimator, data.X, data.y, cv=tests, groups=data.groups, verbose=data.verbose
+    scores = scores_to_compare(
+        data.estimator, data.X, data.y, cv=tests, groups=data.groups, across=across, verbose=data.verbose
     )
-    scores = np.asarray(scores, dtype=float)
     if scores.shape != (data.n_rows,):
         raise ValueError(
             f"{type(data.estimator).__name__} gives predictions of shape {scores.shape}: expected one score per row."
         )
-    return data.without_rounding(scores)
+    return scores
 
 
 def _roc(data: _Data, scores: np.ndarray) -> RocCurve | None:
@@ -582,10 +571,10 @@ def _estimate_queries(
         )
     else:
         cv = "leave-query-out"
-    scores = cross_val_predict(
+    scores = scores_to_compare(
         data.estimator, data.X, data.y, qid=qid, cv=cv, groups=data.groups, verbose=data.verbose
     )
-    tally = tally_scores(data.order, data.without_rounding(np.asarray(scores, dtype=float)), queries)
+    tally = tally_scores(data.order, scores, queries)
     per_query = _share_per_group(tally, queries)
     counted = np.flatnonzero(~np.isnan(per_query))
     if counted.size == 0:

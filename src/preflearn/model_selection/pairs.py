@@ -14,6 +14,7 @@ from ..core.pair_holdout import (
     feature_pair_system,
     has_pair_form,
     reduced_pair_predictions,
+    tie_twins,
 )
 from ..estimators.validation import read_alpha, read_pairs, read_per_pair
 from ..kernels.functions import n_items
@@ -60,10 +61,24 @@ def leave_pair_out(estimator, X, y, *, pairs=None, groups=None, verbose=0):
     >>> bool(predictions[0, 1] > predictions[0, 0])
     True
     """
+    return _leave_pair_out(estimator, X, y, pairs, groups, verbose)
+
+
+def pairs_to_compare(estimator, X, y, *, pairs=None, groups=None, verbose=0):
+    """`leave_pair_out` for the order of the two predictions of a pair: they may lack a common constant.
+
+    Where only rounding tells the two apart they are equal.
+    """
+    pairs, predictions = _leave_pair_out(estimator, X, y, pairs, groups, verbose, to_compare=True)
+    return as_host(pairs), as_host(predictions)
+
+
+def _leave_pair_out(estimator, X, y, pairs, groups, verbose, to_compare=False):
     y = _one_score(y, n_items(X))
     pairs = _all_pairs(y) if pairs is None else read_pairs(as_host(pairs), y.shape[0])
     if has_closed_form(estimator):
         problem = LearningProblem.read(estimator, X, y, None)
+        problem.to_compare = to_compare
         predictions = _predict_pairs(problem, pairs, read_alpha(estimator.alpha), groups, verbose)
         if is_device_array(problem.X):
             pairs = Home.of(problem.X).put_as_is(pairs)
@@ -92,20 +107,25 @@ def leave_pair_out_tally(estimator, X, y, *, groups=None, verbose=0) -> PairTall
     y = _one_score(y, n_items(X))
     if has_closed_form(estimator) and groups is None:
         problem = LearningProblem.read(estimator, X, y, None)
-        task = problem.tasks()[0]
-        system = _pair_system(problem, task, read_alpha(estimator.alpha)) if has_pair_form(task) else None
+        problem.to_compare = True
+        task, alpha = problem.tasks()[0], read_alpha(estimator.alpha)
+        system = _pair_system(problem, task, alpha) if has_pair_form(task) else None
         if system is not None:
-            counts = system.counts(y, rounding_of(y))
+            counts = system.counts(
+                y,
+                rounding_of(y, system.size, system.alpha),
+                problem.twins,
+                lambda pairs: _hold_out_each(problem, pairs, alpha, None, 0),
+            )
             return PairTally(
                 counts[:, 0] + counts[:, 3] + 0.5 * (counts[:, 1] + counts[:, 4]),
                 (counts[:, 2] + counts[:, 5]) * 1.0,
             )
-    pairs, predictions = leave_pair_out(estimator, X, y, groups=groups, verbose=verbose)
-    return tally_pairs(y, as_host(pairs), as_host(predictions), tolerance=rounding_of(y))
+    return tally_pairs(y, *pairs_to_compare(estimator, X, y, groups=groups, verbose=verbose))
 
 
 def _pair_system(problem: LearningProblem, task, alpha: float):
-    """The closed form of all pairs, or None when basis vectors may have to leave with them."""
+    """The closed form of all pairs; None when basis vectors may have to leave with them, or it has too few digits."""
     if is_device_array(problem.X):
         from ..arrays.pairs import dual_device_pairs, feature_device_pairs
 
@@ -115,7 +135,11 @@ def _pair_system(problem: LearningProblem, task, alpha: float):
             return dual_device_pairs(problem.X, problem.kernel, task, alpha)
         return feature_device_pairs(problem.hold_out(task, many_alphas=False), alpha)  # type: ignore[arg-type]
     if problem.feature_map() is None and not _has_features(problem):
-        return dual_pair_system(problem._kernel_matrix(), task, alpha)
+        K, pull = problem.kernel_and_pull(task)
+        try:
+            return dual_pair_system(K, task, alpha, pull)
+        except np.linalg.LinAlgError:
+            return feature_pair_system(problem.stable_hold_out(task), alpha)
     source = problem.hold_out(task, many_alphas=False)
     if not isinstance(source, FeatureHoldOut) or problem.feature_map() is not None:
         return None
@@ -134,17 +158,32 @@ def _predict_pairs(problem: LearningProblem, pairs, alpha: float, groups, verbos
     if groups is None and has_pair_form(task):
         system = _pair_system(problem, task, alpha)
         if system is not None:
-            return _with_intercept(problem, pairs, system.predictions(pairs))
+            f = _with_intercept(problem, pairs, system.predictions(pairs))
+            bad = system.unstable(pairs)
+            if bad.any():
+                f[bad] = _hold_out_each(problem, pairs[bad], alpha, None, 0)
+            return _compared(problem, f, pairs, system.size, system.alpha)
         source = problem.hold_out(task, many_alphas=False)
         if isinstance(source, FeatureHoldOut) and source._leaving_basis is not None:
-            return _with_intercept(problem, pairs, reduced_pair_predictions(source, pairs, alpha))
+            f = _with_intercept(problem, pairs, reduced_pair_predictions(source, pairs, alpha))
+            return _compared(problem, f, pairs, source.size, alpha)
     return _hold_out_each(problem, pairs, alpha, groups, verbose)
+
+
+def _compared(problem: LearningProblem, f: np.ndarray, pairs, size: float, alpha: float) -> np.ndarray:
+    """Predictions of pairs, those that only rounding tells apart made equal where they are to be compared."""
+    if not problem.to_compare:
+        return f
+    f = tie_twins(f, problem.twins[pairs])
+    close = np.abs(f[:, 0] - f[:, 1]) <= rounding_of(problem.scores, size, alpha)
+    f[close] = f[close].mean(axis=1, keepdims=True)
+    return f
 
 
 def _with_intercept(problem: LearningProblem, pairs: np.ndarray, found: np.ndarray) -> np.ndarray:
     f = found[:, :2]
     if not problem.intercept:
-        return f
+        return f - found[:, 2:] if problem.to_compare else f
     y = problem.scores[:, 0]
     return f + intercept_of_rest(y, y[pairs].sum(axis=1), found[:, 2], f.sum(axis=1), 2)[:, None]
 
@@ -165,7 +204,7 @@ def _hold_out_each(problem: LearningProblem, pairs, alpha, groups, verbose) -> n
         mine = np.flatnonzero(which == number)
         place[fold] = np.arange(fold.shape[0])
         out[mine] = predictions[number][0, :, 0][place[pairs[mine]]]
-    return out
+    return out if machine is None else _compared(problem, out, pairs, machine.size, alpha)
 
 
 def leave_preference_out(estimator, X, pairs, *, magnitude=None, weight=None, groups=None, verbose=0):

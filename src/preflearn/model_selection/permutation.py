@@ -20,7 +20,7 @@ from ..metrics.pairwise import columns_of
 from ..solvers.progress import Counter
 from .cross_validation import LearningProblem, cross_val_predict, has_closed_form
 from .folds import Folds, read_folds
-from .scoring import compared_within, settle
+from .scoring import compared_within
 from .search import _shuffled_folds
 
 # Numbers of permuted scores that are worked on together: enough for the matrix products, a bound on the memory.
@@ -106,7 +106,7 @@ def permutation_test(
     with blas_at_rest(n_rows <= _FEW_ROWS):
         values = np.concatenate(
             [
-                _mean_concordance(Y[:, outputs], settle(f, scores), within)
+                _mean_concordance(Y[:, outputs], f, within)
                 for outputs, f in _held_out(estimator, X, Y, qid, folds, groups, verbose)
             ]
         )
@@ -164,6 +164,7 @@ def _held_out(estimator, X, Y, qid, folds: Folds, groups, verbose) -> Iterator[t
         return
     alpha = [read_alpha(estimator.alpha)]
     problem = LearningProblem.read(estimator, X, Y[:, 0], qid)
+    problem.to_compare = True
     machines: list[tuple[Comparisons, HoldOut | None]] = []
     at_once = max(_LEAST_OUTPUTS, _NUMBERS // Y.shape[0])
     for start in range(0, Y.shape[1], at_once):

@@ -11,7 +11,6 @@ from sklearn.metrics import r2_score
 from .. import metrics
 from ..comparisons import Groups
 from .folds import Folds
-from .tally import rounding_of
 
 # Measures of ours by name; a smaller error is better, so it is turned round.
 _RANKING = (
@@ -72,16 +71,6 @@ def compared_within(folds: Folds, queries: Groups) -> np.ndarray:
             raise ValueError("The folds overlap: to choose alpha each row must be predicted once.")
         fold_of[test] = number
     return queries.codes * (len(folds.tests) + 1) + fold_of + 1
-
-
-def settle(predictions: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Held-out predictions rounded to a grid finer than anything learned and coarser than rounding errors.
-
-    Equal rows get equal predictions from one model; the algebra gives them only up to rounding, and in the direction of
-    their labels.
-    """
-    step = rounding_of(y)
-    return np.round(predictions / step) * step if step else predictions
 
 
 def _mean_over_outputs(metric, y: np.ndarray, f: np.ndarray, qid: np.ndarray) -> float:

@@ -11,7 +11,6 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.model_selection import KFold, ParameterGrid
 
 from ..comparisons import encode_queries
-from ..core.pair_holdout import has_pair_form
 from ..estimators.base import RankerMixin, SquaredLossModel
 from ..estimators.rankrls import RankRLS
 from ..estimators.rls import RLS
@@ -20,9 +19,8 @@ from ..numerics.namespace import Home, is_device_array
 from ..solvers.progress import Counter
 from .cross_validation import LearningProblem
 from .folds import Folds, read_folds
-from .pairs import _pair_system, leave_pair_out_tally
-from .scoring import compared_within, is_ranking_measure, read_scoring, settle
-from .tally import rounding_of
+from .pairs import leave_pair_out_tally
+from .scoring import compared_within, is_ranking_measure, read_scoring
 
 # The automatic grid: powers of two around the largest eigenvalue of what alpha is added to.
 _AUTO_POWERS = np.arange(-27, 4)
@@ -43,6 +41,9 @@ class _AlphaSearch(SquaredLossModel):
         tried = []
         for setting in settings:
             problem = LearningProblem.read(self._plain(setting), X, y, qid)
+            problem.to_compare = is_ranking_measure(
+                self._default_scoring if self.scoring is None else self.scoring
+            )
             folds = None if self.cv == "leave-pair-out" else self._folds(problem, X, y, qid, groups)
             machines = None if folds is None else problem.machines(many_alphas=True)
             alphas = self._grid(problem, machines)
@@ -92,7 +93,7 @@ class _AlphaSearch(SquaredLossModel):
         counter = Counter(type(self).__name__, len(folds.tests), "folds", self.verbose)
         within = self._within(problem, folds)
         self._refuse_single_rows(within)
-        predictions = settle(problem.held_out(folds, alphas, counter, machines), problem.scores)
+        predictions = problem.held_out(folds, alphas, counter, machines)
         rows = np.flatnonzero(~np.isnan(predictions[0, :, 0]))
         return np.array([scoring(problem.scores[rows], f[rows], within[rows]) for f in predictions])
 
@@ -123,17 +124,11 @@ class _AlphaSearch(SquaredLossModel):
                 "cv='leave-pair-out' measures the concordance of held-out pairs: leave scoring out."
             )
         y = problem.scores[:, 0]
-        task = problem.tasks()[0]
-        scores = []
-        for alpha in alphas:
-            system = _pair_system(problem, task, alpha) if groups is None and has_pair_form(task) else None
-            if system is None:
-                model = problem.estimator.set_params(alpha=alpha)
-                scores.append(leave_pair_out_tally(model, X, y, groups=groups).share)
-                continue
-            counts = system.counts(y, rounding_of(y)).sum(axis=0)
-            scores.append((counts[0] + counts[3] + 0.5 * (counts[1] + counts[4])) / (counts[2] + counts[5]))
-        return np.array(scores)
+        tallies = [
+            leave_pair_out_tally(problem.estimator.set_params(alpha=alpha), X, y, groups=groups)
+            for alpha in alphas
+        ]
+        return np.array([tally.share for tally in tallies])
 
     def _warn_at_the_edge(self, choice: int) -> None:
         n = self.alphas_.shape[0]

@@ -110,6 +110,12 @@ def _span_of_others(recipe: Recipe, fold: int) -> np.ndarray | None:
     return Q[:, size > np.sqrt(F.shape[0] * eps) * size[0]]
 
 
+def without_rounding(predictions: np.ndarray) -> np.ndarray:
+    """Predictions of each alpha, shape (a, m), to a grid coarser than the rounding of a product: equal rows tie."""
+    step = 2.0**-44 * np.abs(predictions).max(axis=1, keepdims=True)
+    return np.where(step > 0, np.round(predictions / np.where(step > 0, step, 1.0)) * step, predictions)
+
+
 @dataclass
 class MeasureTally:
     """A measure of each alpha, summed over the queries where it is defined.
@@ -137,7 +143,6 @@ def tally_chunk(
 ) -> MeasureTally:
     """The measure of held-out predictions in one chunk of whole queries."""
     from .. import metrics
-    from ..model_selection.scoring import settle
 
     sign = -1.0 if measure == "disagreement_error" else 1.0  # greater is better
     queries = encode_queries(qid, y.shape[0])
@@ -157,7 +162,7 @@ def tally_chunk(
             predictions = np.asarray(features[places] @ stacked).reshape(rows.shape[0], n_alphas, v)
             for output in range(v):
                 truth = y[rows, output]
-                settled = settle(predictions[:, :, output].T, truth[:, None])
+                settled = without_rounding(predictions[:, :, output].T)
                 for k in range(n_alphas):
                     found = getattr(metrics, measure)(truth, settled[k], queries.codes[rows], per_query=True)
                     defined = found.values[~np.isnan(found.values)]
