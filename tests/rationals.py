@@ -15,11 +15,12 @@ from flint import fmpq, fmpq_mat
 def rational(values) -> fmpq_mat:
     """A matrix of floats as it is."""
     values = np.atleast_2d(np.asarray(values, dtype=float))
-    return fmpq_mat([[_fmpq(x) for x in row] for row in values.tolist()])
+    return fmpq_mat([[number(x) for x in row] for row in values.tolist()])
 
 
-def _fmpq(x: float) -> fmpq:
-    return fmpq(*x.as_integer_ratio())
+def number(x: float) -> fmpq:
+    """One float as it is."""
+    return fmpq(*float(x).as_integer_ratio())
 
 
 def column(values) -> fmpq_mat:
@@ -41,12 +42,12 @@ def ranking(y, qid=None) -> tuple[fmpq_mat, fmpq_mat]:
 def preferences(m, pairs, magnitude=None, weight=None, y=None) -> tuple[fmpq_mat, fmpq_mat]:
     """L and b of explicit comparisons, with the differences of y as targets where y is given."""
     L, b = fmpq_mat(m, m), fmpq_mat(m, 1)
-    for number, (i, j) in enumerate(pairs):
-        w = _fmpq(1.0 if weight is None else float(weight[number]))
+    for k, (i, j) in enumerate(pairs):
+        w = number(1.0 if weight is None else weight[k])
         if y is not None:
-            z = _fmpq(float(y[i])) - _fmpq(float(y[j]))
+            z = number(float(y[i])) - number(float(y[j]))
         else:
-            z = _fmpq(1.0 if magnitude is None else float(magnitude[number]))
+            z = number(1.0 if magnitude is None else magnitude[k])
         for row, other, sign in ((i, j, 1), (j, i, -1)):
             L[row, row] += w
             L[row, other] -= w
@@ -65,7 +66,7 @@ def solve(K: fmpq_mat, L: fmpq_mat, b: fmpq_mat, alpha: float) -> fmpq_mat:
     """a with (L K + λ I) a = b."""
     A = L * K
     for i in range(A.nrows()):
-        A[i, i] += _fmpq(float(alpha))
+        A[i, i] += number(float(alpha))
     return A.solve(b)
 
 
@@ -109,7 +110,7 @@ class ExactLearner:
         shift = fmpq(0)
         if self.kind == "rls-intercept":
             seen = K * a
-            shift = sum((_fmpq(y[rest[i]]) - seen[i, 0] for i in range(len(rest))), fmpq(0)) / len(rest)
+            shift = sum((number(y[rest[i]]) - seen[i, 0] for i in range(len(rest))), fmpq(0)) / len(rest)
         return [f[i, 0] + shift for i in range(f.nrows())]
 
     def held_out(self, X, y, qid, folds) -> list[fmpq]:
@@ -128,7 +129,7 @@ def relative_error(found, exact) -> float:
     found = np.asarray(found, dtype=float).ravel()
     if not np.isfinite(found).all():
         return float("inf")
-    error = max(abs(_fmpq(f) - e) for f, e in zip(found.tolist(), exact, strict=True))
+    error = max(abs(number(f) - e) for f, e in zip(found.tolist(), exact, strict=True))
     size = max(abs(e) for e in exact)
     if size == 0:
         return 0.0 if error == 0 else float("inf")
@@ -136,4 +137,7 @@ def relative_error(found, exact) -> float:
 
 
 def to_float(value: fmpq) -> float:
-    return float(Fraction(int(value.p), int(value.q)))
+    try:
+        return float(Fraction(int(value.p), int(value.q)))
+    except OverflowError:
+        return float("inf")

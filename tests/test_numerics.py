@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from preflearn import RLS, RankRLS
+from preflearn import RLS, RankRLS, RankRLSCV
+from preflearn.metrics import concordance
 from preflearn.model_selection import (
     cross_val_predict,
     estimate_auc,
@@ -107,3 +108,60 @@ def test_pairs_keep_their_digits(scale) -> None:
     learner = ExactLearner("rank", 1.0)
     exact = [f for pair in pairs for f in learner.without(X, y, None, pair, pair)]
     assert relative_error(found, exact) < TOLERANCE
+
+
+# Offsets: what all rows have in common
+
+
+@pytest.mark.parametrize("solver", ["dual", "primal"])
+@pytest.mark.parametrize("shape", ["time stamp", "every column"])
+@pytest.mark.parametrize("kind", ["rank", "rls-intercept"])
+def test_offsets_do_not_cost_digits(solver, shape, kind) -> None:
+    rng = np.random.default_rng(0)
+    X, y, qid = short(rng.normal(size=(9, 12))), short(rng.normal(size=9)), np.repeat(np.arange(3), 3)
+    offset = np.zeros(12)
+    offset[0 if shape == "time stamp" else slice(None)] = 1.7e9 if shape == "time stamp" else 1e6
+    model = RankRLS(solver=solver) if kind == "rank" else RLS(solver=solver)
+    q = {"qid": qid} if kind == "rank" else {}
+    expected = model.fit(X, y, **q).coef_.copy()
+    np.testing.assert_allclose(model.fit(X + offset, y, **q).coef_, expected, rtol=0, atol=1e-10)
+    held_out = cross_val_predict(model, X + offset, y, qid=qid)
+    exact = ExactLearner(kind, 1.0).held_out(
+        X + offset, y, qid if q else None, [np.flatnonzero(qid == k) for k in range(3)]
+    )
+    assert relative_error(held_out, exact) < 1e-6
+
+
+def test_a_huge_constant_feature_does_no_harm() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 3))
+    y = X @ [1.0, 2.0, 3.0]
+    X = np.column_stack([X, np.full(100, 1.7e15)])
+    assert concordance(y, RankRLS().fit(X, y).predict(X)) == 1.0
+    assert concordance(y, cross_val_predict(RankRLS(), X, y, cv=5)) > 0.99
+
+
+def test_predictions_are_finite_or_refused_where_y_over_alpha_overflows() -> None:
+    X, y, qid = wide_queries()
+    model = RankRLS(1e-200, solver="dual").fit(X, y * 1e150, qid=qid)
+    exact = ExactLearner("rank", 1e-200).fitted(X, y * 1e150, qid)
+    assert relative_error(model.predict(X), exact) < TOLERANCE
+
+
+def test_a_width_that_makes_rows_look_equal_is_refused_for_that_reason() -> None:
+    X, y, qid = wide_queries()
+    for learner in (RankRLSCV(kernel="rbf", gamma=1e-18), RankRLS(kernel="rbf", gamma=1e-18)):
+        with pytest.raises(ValueError, match="gamma = 1e-18 is so small"):
+            learner.fit(X, y, qid=qid)
+
+
+def test_a_kernel_that_hardly_tells_rows_apart_is_refused() -> None:
+    X, y, qid = wide_queries()
+    with pytest.raises(ValueError, match="hardly tells the items of a query apart"):
+        cross_val_predict(RankRLS(kernel="precomputed"), 1e11 + X @ X.T, y, qid=qid)
+
+
+def test_an_overflowing_kernel_is_refused() -> None:
+    X, y, qid = wide_queries()
+    with pytest.raises(ValueError, match="overflow"):
+        cross_val_predict(RankRLS(), X * 1e200, y, qid=qid)

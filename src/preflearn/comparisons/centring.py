@@ -39,7 +39,7 @@ def centred(X: np.ndarray, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
     [[0.0, -1.0], [0.0, 0.0], [0.0, 1.0]]
     """
     if groups.n_groups == 1:
-        means = X.mean(axis=0, keepdims=True)
+        means = X.mean(axis=0, keepdims=True, dtype=np.float64).astype(X.dtype, copy=False)
         Z = X - means
         rest = Z.mean(axis=0, keepdims=True)
         Z -= rest
@@ -53,3 +53,15 @@ def centred(X: np.ndarray, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
     rest = segment_sums(Z, groups.codes, groups.n_groups) / counts
     centre_rows(Z, groups.codes, rest, unit, Z)
     return Z, means + rest
+
+
+# Share of the squares of features that is left inside, below which what rows have in common costs digits.
+_SMALL_SHARE = 1e-4
+
+
+def offset_is_large(X: np.ndarray) -> bool:
+    """Whether rows have so much in common that their squares lose digits to it. O(m n)."""
+    mean = X.mean(axis=0)
+    unit = np.abs(X).max(initial=0.0) or 1.0
+    spread = np.square((X[: 1 << 14] - mean) / unit).sum(axis=1).mean()
+    return bool(spread < _SMALL_SHARE * np.square(mean / unit).sum())

@@ -134,7 +134,7 @@ class BasisHoldOut(HoldOut):
         """The largest eigenvalue of C⁻¹ B C⁻ᵀ, C Cᵀ = K_RR, by a few steps of the power method."""
         v, size = np.random.default_rng(0).standard_normal(self._C.shape[0]), 0.0
         for _ in range(8):
-            v /= np.linalg.norm(v)
+            v = v / np.linalg.norm(v)
             image = la.solve_triangular(
                 self._C, self._B @ la.solve_triangular(self._C, v, lower=True, trans="T"), lower=True
             )

@@ -25,14 +25,15 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import scipy.linalg as la
 
 from ..comparisons import Comparisons, HalfRemoval
 from ..loops.threads import product_in_threads
-from ..numerics.linalg import inverse_in_place, one_norm, solve_positive, unit_of
+from ..numerics.linalg import inverse_in_place, one_norm, solve_positive
+from .centred_kernel import centred_form, lift_unseen, refuse_small_alpha, seen_by_means
 from .holdout import LEAST_CONDITION, HoldOut, each_fold, intercept_of_rest
 from .tridiagonal import TridiagonalForm
 
@@ -84,7 +85,10 @@ class DualHoldOut(HoldOut):
         self._fallback = fallback
         self._instead: HoldOut | None = None
         self._t = comparisons.half_target
-        self._unit, G, self._pull = centred_form(K, comparisons, pull)
+        self._pull = seen_by_means(K, comparisons, pull)
+        self._unit, G = centred_form(K, comparisons)
+        if self._pull is not None:
+            self._pull /= self._unit
         self._trace = float(np.trace(G))
         self._form: TridiagonalForm | None = None
         if many_alphas:
@@ -432,62 +436,6 @@ def _hat(alpha: float, R: np.ndarray, H: np.ndarray | None) -> Callable[[np.ndar
     return (lambda V: V - alpha * (R @ V)) if H is None else (lambda V: H @ V)
 
 
-def centred_form(
-    K: np.ndarray, comparisons: Comparisons, pull: np.ndarray | None = None
-) -> tuple[float, np.ndarray, np.ndarray | None]:
-    """K = unit K', then S K' S in its memory, and (means of K' over the rows of each query) S: what S loses of f.
-
-    Raises
-    ------
-    ValueError
-        If K overflows, or if next to nothing but rounding is left of it inside queries.
-    """
-    largest = float(np.diagonal(K).max(initial=0.0))
-    if not np.isfinite(largest):
-        raise ValueError(
-            "The kernel matrix overflows: found an infinite or undefined diagonal entry. Scale the features down; the "
-            "same model is found with X / s and alpha / s² for a linear kernel."
-        )
-    unit = unit_of(largest)
-    if unit != 1.0:
-        K *= 1.0 / unit
-    anchors = comparisons.anchors()
-    if anchors is None:
-        return unit, comparisons.half_both_sides(K), None
-    means = _group_means(K, anchors) if pull is None else pull / unit
-    before = float(comparisons.diagonal() @ np.diagonal(K))
-    constant = K[0, 0] if (K[0] == K[0, 0]).all() and (K == K[0, 0]).all() else None
-    G = comparisons.half_both_sides(K)
-    if constant is not None:
-        G[...] = 0.0
-    elif np.trace(G) < _LEAST_SEEN * before:
-        raise ValueError(
-            f"The kernel hardly tells the items of a query apart: of its size {before * unit:.3g} only "
-            f"{np.trace(G) * unit:.3g} is left inside queries, too little for the precision of {K.dtype}. Use a larger "
-            "gamma, or centre the features."
-        )
-    return unit, G, comparisons.half(means.T).T
-
-
-# Where less than this share of a kernel is left inside queries, fewer than seven of its sixteen digits are.
-_LEAST_SEEN = 1e-9
-
-
-def lift_unseen(G: np.ndarray, anchors, trace: float) -> None:
-    """G ← G + σ N Nᵀ, where N spans what S does not see, the constants of each query, and σ is a typical eigenvalue."""
-    if anchors is None or not trace > 0:
-        return
-    m = G.shape[0]
-    if anchors.n_groups == 1:
-        G += trace / m**2
-        return
-    step = max(1, (1 << 20) // m)
-    for start in range(0, m, step):
-        codes = anchors.codes[start : start + step]
-        share = (trace / m) / anchors.counts[codes]
-        G[start : start + step] += share[:, None] * (codes[:, None] == anchors.codes)
-
-
 def explicit_resolvent(
     G: np.ndarray, alpha: float, anchors=None, trace: float = 0.0, *, overwrite: bool = False
 ) -> np.ndarray:
@@ -511,17 +459,3 @@ def explicit_resolvent(
     if size * float(np.trace(R)) * LEAST_CONDITION > 1.0 and norm * one_norm(R.T) * LEAST_CONDITION > 1.0:
         raise np.linalg.LinAlgError("the kernel is too ill-conditioned for this alpha")
     return R
-
-
-def refuse_small_alpha(alpha: float, size: float) -> NoReturn:
-    """Refuse a λ that is lost in the rounding of the kernel."""
-    raise ValueError(
-        f"alpha = {alpha:.3g} is lost in the rounding of a kernel of size {size:.3g} that is close to singular: the "
-        f"predictions would have fewer than six digits. Use alpha >= {size * LEAST_CONDITION:.1g}."
-    )
-
-
-def _group_means(K: np.ndarray, groups) -> np.ndarray:
-    from ..loops.segments import segment_sums
-
-    return segment_sums(K, groups.codes, groups.n_groups) / groups.counts[:, None]

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..comparisons import Comparisons
-from .dual_holdout import _LARGE_ALPHA, centred_form, explicit_resolvent
+from .centred_kernel import centred_form, seen_by_means
+from .dual_holdout import _LARGE_ALPHA, explicit_resolvent
 from .feature_holdout import FeatureHoldOut
 from .holdout import STABLE
 
@@ -156,7 +157,7 @@ class PairSystem:
             yield 0, self.R
             return
         assert self.source is not None and self.source._T is not None
-        T, D = self.source._T, 1.0 / (self.source._s + self.alpha)
+        T, D = self.source._T, self.source.shrink(self.alpha)
         step = max(1, _BLOCK_ENTRIES // T.shape[0])
         for first in range(0, T.shape[0], step):
             R = -(T[first : first + step] * D) @ T.T - self.share
@@ -170,7 +171,7 @@ class PairSystem:
             assert self.R is not None and self.H is not None
             return self.R[i, j], self.H[i, j]
         assert self.source._T is not None
-        T, D = self.source._T, 1.0 / (self.source._s + self.alpha)
+        T, D = self.source._T, self.source.shrink(self.alpha)
         H_ij = np.einsum("kc,kc,c->k", T[i], T[j], D)
         return -H_ij - self.share, H_ij
 
@@ -241,7 +242,8 @@ def dual_pair_system(
     m = comparisons.n_rows
     alpha, kappa, share = _pair_scale(comparisons, alpha)
     t = comparisons.half_target[:, 0]
-    unit, G, mean = centred_form(K, comparisons, pull)
+    mean = seen_by_means(K, comparisons, pull)
+    unit, G = centred_form(K, comparisons)
     trace = float(np.trace(G))
     alpha /= unit
     large = alpha > _LARGE_ALPHA * trace
@@ -253,7 +255,7 @@ def dual_pair_system(
     x = R @ t
     pulled, mean_f = np.zeros(m), 0.0
     if mean is not None:
-        factor = 1.0 / alpha if large else 1.0
+        factor = 1.0 / (unit * alpha if large else unit)
         _centre_in_place(R)
         pulled, mean_f = factor * (R @ mean[0]), factor * float(mean[0] @ x)
     return PairSystem(
@@ -278,7 +280,7 @@ def feature_pair_system(source: FeatureHoldOut, alpha: float) -> PairSystem:
     comparisons = source.comparisons
     alpha, kappa, share = _pair_scale(comparisons, alpha)
     assert source._T is not None
-    D = 1.0 / (source._s + alpha)
+    D = source.shrink(alpha)
     w = D * source._c[:, 0]
     t = comparisons.half_target[:, 0]
     fitted = source._T @ w
@@ -326,7 +328,7 @@ def reduced_pair_predictions(source: FeatureHoldOut, pairs: np.ndarray, alpha: f
     """
     comparisons = source.comparisons
     alpha, kappa, share = _pair_scale(comparisons, alpha)
-    D = 1.0 / (source._s + alpha)
+    D = source.shrink(alpha)
     w = D * source._c[:, 0]
     assert source._leaving_basis is not None
     out = np.empty((pairs.shape[0], 3))

@@ -8,13 +8,12 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-import scipy.linalg as la
 import scipy.sparse as sp
 from sklearn import get_config
 from sklearn.base import clone
 from sklearn.utils.metadata_routing import get_routing_for_object
 
-from ..comparisons import Comparisons, centred, encode_queries, one_group
+from ..comparisons import Comparisons, centred, encode_queries, offset_is_large, one_group
 from ..core.basis_holdout import FEW_FOLDS, BasisHoldOut
 from ..core.dual_holdout import DualHoldOut
 from ..core.feature_holdout import FeatureHoldOut
@@ -26,7 +25,7 @@ from ..estimators.validation import read_alpha, read_scores
 from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.inputs import read_items
 from ..kernels.maps import NystromMap
-from ..numerics.linalg import factor_kernel, first_equal_items, first_equal_rows
+from ..numerics.linalg import factor_kernel, first_equal_items, first_equal_rows, in_row_span
 from ..numerics.memory import require_memory
 from ..numerics.namespace import Home, as_host, is_device_array
 from ..solvers.choice import choose_solver
@@ -314,7 +313,7 @@ class LearningProblem:
             few = not many_alphas and n_folds is not None and n_folds <= FEW_FOLDS
             return self._few_folds(feature_map, task) if few else self._reduced(feature_map, task)
         if self.kernel.is_linear and (solver == "primal" or self.X.shape[1] <= self.n_rows):
-            return FeatureHoldOut(self._linear_features(task), task, intercept=self.intercept)
+            return self._linear_hold_out(_double(self.X), task)
         # A tridiagonal form takes the memory of the kernel; a factor, or inverses for two sizes of fold, need two more.
         n_matrices = 1.25 if many_alphas and task.has_half else 3.0
         require_memory(
@@ -333,11 +332,15 @@ class LearningProblem:
             fallback=self.stable_hold_out,
         )
 
-    def _linear_features(self, task: Comparisons, X: np.ndarray | None = None) -> Any:
-        """X in double precision; centred where what rows have in common does not matter, or goes into an intercept."""
-        X = _double(self.X) if X is None else X
-        blind = task.ignores_constants and (self.intercept or not self._levels_matter)
-        return X if sp.issparse(X) or not blind else centred(X, one_group(self.n_rows))[0]
+    def _linear_hold_out(self, X: Any, task: Comparisons) -> FeatureHoldOut:
+        """By the features themselves, less what all rows have in common where that is large and nothing sees it."""
+        options: dict[str, Any] = {"intercept": self.intercept}
+        if task.ignores_constants and not sp.issparse(X):
+            level = self._levels_matter and not self.intercept
+            if not level or offset_is_large(X):
+                X, means = centred(X, one_group(self.n_rows))
+                options["offset"] = means[0] if level else None
+        return FeatureHoldOut(X, task, **options)
 
     def kernel_and_pull(self, task: Comparisons) -> tuple[np.ndarray, np.ndarray | None]:
         """K, and its means over the rows of each query where they do not follow from it.
@@ -356,9 +359,7 @@ class LearningProblem:
     def stable_hold_out(self, task: Comparisons) -> FeatureHoldOut:
         """By features of the kernel, which stay accurate at any alpha: slower than the kernel itself."""
         if self.kernel.is_linear and not sp.issparse(self.X):
-            # The rows in an orthonormal basis of their span.
-            X = np.ascontiguousarray(la.qr(_double(self.X).T, mode="r", check_finite=False)[0].T)
-            return FeatureHoldOut(self._linear_features(task, X), task, intercept=self.intercept)
+            return self._linear_hold_out(in_row_span(_double(self.X))[0], task)
         F = np.ascontiguousarray(factor_kernel(self._kernel_matrix()).F)
         return FeatureHoldOut(F, task, intercept=self.intercept)
 

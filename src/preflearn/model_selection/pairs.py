@@ -139,11 +139,12 @@ def _pair_system(problem: LearningProblem, task, alpha: float):
         try:
             return dual_pair_system(K, task, alpha, pull)
         except np.linalg.LinAlgError:
-            return feature_pair_system(problem.stable_hold_out(task), alpha)
-    source = problem.hold_out(task, many_alphas=False)
+            source: Any = problem.stable_hold_out(task)
+    else:
+        source = problem.hold_out(task, many_alphas=False)
     if not isinstance(source, FeatureHoldOut) or problem.feature_map() is not None:
         return None
-    return feature_pair_system(source, alpha)
+    return feature_pair_system(source, alpha) if source.is_firm(alpha) else None
 
 
 def _has_features(problem: LearningProblem) -> bool:
@@ -164,7 +165,7 @@ def _predict_pairs(problem: LearningProblem, pairs, alpha: float, groups, verbos
                 f[bad] = _hold_out_each(problem, pairs[bad], alpha, None, 0)
             return _compared(problem, f, pairs, system.size, system.alpha)
         source = problem.hold_out(task, many_alphas=False)
-        if isinstance(source, FeatureHoldOut) and source._leaving_basis is not None:
+        if isinstance(source, FeatureHoldOut) and source._leaving_basis is not None and source.is_firm(alpha):
             f = _with_intercept(problem, pairs, reduced_pair_predictions(source, pairs, alpha))
             return _compared(problem, f, pairs, source.size, alpha)
     return _hold_out_each(problem, pairs, alpha, groups, verbose)

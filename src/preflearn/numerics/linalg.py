@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import get_blas_funcs, get_lapack_funcs, solve_triangular
+from scipy.linalg import get_blas_funcs, get_lapack_funcs, qr, solve_triangular
 
 
 def dot_without_blas(a: np.ndarray, b: np.ndarray) -> float:
@@ -236,6 +236,22 @@ def first_equal_items(K: np.ndarray) -> np.ndarray:
         if np.abs(K[copy] - K[out[copy]]).max() > 16 * np.finfo(K.dtype).eps * diagonal.max():
             out[copy] = copy
     return out
+
+
+def in_row_span(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of X in an orthonormal basis Q of their span, X = rows Qᵀ; directions below rounding are none.
+
+    Returns
+    -------
+    rows : ndarray of shape (m, rank)
+    Q : ndarray of shape (n, rank)
+    """
+    Q, R, order = qr(X.T, mode="economic", pivoting=True, check_finite=False)
+    size = np.abs(np.diagonal(R))
+    rank = max(1, int(np.count_nonzero(size > 32 * max(X.shape) * np.finfo(X.dtype).eps * size[0])))
+    rows = np.empty((X.shape[0], rank), dtype=X.dtype)
+    rows[order] = R[:rank].T
+    return rows, Q[:, :rank]
 
 
 def first_equal_rows(X) -> np.ndarray:
