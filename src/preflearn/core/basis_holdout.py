@@ -132,9 +132,10 @@ class BasisHoldOut(HoldOut):
     @property
     def size(self) -> float:
         """The largest eigenvalue of C⁻¹ B C⁻ᵀ, C Cᵀ = K_RR, by a few steps of the power method."""
-        v, size = np.random.default_rng(0).standard_normal(self._C.shape[0]), 0.0
+        v = np.asarray(np.random.default_rng(0).standard_normal(self._C.shape[0]))
+        size = 0.0
         for _ in range(8):
-            v = v / np.linalg.norm(v)
+            v = v / float(np.linalg.norm(v))
             image = la.solve_triangular(
                 self._C, self._B @ la.solve_triangular(self._C, v, lower=True, trans="T"), lower=True
             )
