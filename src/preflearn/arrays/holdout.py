@@ -150,6 +150,7 @@ class DualDeviceHoldOut(_DeviceHoldOut):
         G = centred_kernel(X, KernelBlocks(kernel, X, home.xp), halves, home, on_block=means.add)
         self._anchor_of = means.codes
         self._pull = apply_half(means.finish().T, halves, home).T if anchors is not None else None
+        self._trace = float(home.xp.sum(home.xp.linalg.diagonal(G)))
         self._values = self._vectors = self._G = None
         if many_alphas:
             self._values, self._vectors = eigh(G, home)
@@ -166,6 +167,10 @@ class DualDeviceHoldOut(_DeviceHoldOut):
         if self._values is None:
             raise ValueError("No eigen decomposition was made: use many_alphas=True.")
         return float(self._values[-1])
+
+    @property
+    def size(self) -> float:
+        return self._trace
 
     def _columns_per_row(self, size: int) -> int:
         return self.comparisons.n_rows if self._G is None else 4 * size

@@ -34,7 +34,7 @@ class DevicePairSystem:
     R_entries : callable
         Takes two equally long arrays of row numbers to those entries of R.
     diagonal, x, t, pull : arrays of shape (m,)
-    mean_f, kappa, share : float
+    mean_f, kappa, share, size, alpha : float
     home : Home
     width : int
         Temporary numbers for each pair.
@@ -49,28 +49,35 @@ class DevicePairSystem:
     mean_f: float
     kappa: float
     share: float
+    size: float
+    alpha: float
     home: Home
     width: int = 16
 
-    def counts(self, y: np.ndarray, rounding: float) -> np.ndarray:
+    def counts(self, y: np.ndarray, rounding: float, twins: np.ndarray, repair: Any = None) -> np.ndarray:
         """For each row its held-out pairs with lower and with higher y: right, tied and all; shape (m, 6)."""
-        return np.concatenate([as_host(part) for part in self._count_blocks(y, self.kappa * rounding)])
+        blocks = self._count_blocks(y, self.kappa * rounding, twins)
+        return np.concatenate([as_host(part) for part in blocks])
 
-    def _count_blocks(self, y: np.ndarray, tolerance: float) -> Iterator[Any]:
+    def unstable(self, pairs: np.ndarray) -> np.ndarray:
+        """As in `core.pair_holdout.PairSystem`: none is told apart here."""
+        return np.zeros(pairs.shape[0], dtype=bool)
+
+    def _count_blocks(self, y: np.ndarray, tolerance: float, twins: np.ndarray) -> Iterator[Any]:
         xp, m = self.home.xp, y.shape[0]
-        scores = self.home.put_as_is(y)
+        scores, same = self.home.put_as_is(y), self.home.put_as_is(twins)
         for rows in self.home.steps(m, 8 * m):
             v_i, v_j = self._solve(
                 self.R_rows(rows), self.diagonal[rows][:, None], self.diagonal, self.x[rows][:, None], self.x
             )
             above = self.t[rows][:, None] + v_i - self.t - v_j
             lower, higher = scores[rows][:, None] > scores, scores[rows][:, None] < scores
-            tied = xp.abs(above) <= tolerance
+            tied = (xp.abs(above) <= tolerance) | (same[rows][:, None] == same)
             columns = [
-                lower & (above > tolerance),
+                lower & ~tied & (above > 0),
                 lower & tied,
                 lower,
-                higher & (above < -tolerance),
+                higher & ~tied & (above < 0),
                 higher & tied,
                 higher,
             ]
@@ -121,6 +128,7 @@ def dual_device_pairs(X: Any, kernel: Kernel, task: Comparisons, alpha: float) -
         total = total + xp.sum(K, axis=0)
 
     G = centred_kernel(X, KernelBlocks(kernel, X, xp), halves, home, on_block=add)
+    size = float(xp.sum(xp.linalg.diagonal(G)))
     R = explicit_inverse(G, alpha, home)
     del G
     t = halves.target
@@ -141,6 +149,8 @@ def dual_device_pairs(X: Any, kernel: Kernel, task: Comparisons, alpha: float) -
         mean_f=mean_f,
         kappa=kappa,
         share=share,
+        size=size,
+        alpha=alpha,
         home=home,
     )
 
@@ -176,6 +186,8 @@ def feature_device_pairs(source: FeatureDeviceHoldOut, alpha: float) -> DevicePa
         mean_f=mean_f,
         kappa=kappa,
         share=share,
+        size=source.size,
+        alpha=alpha,
         home=home,
         width=16 + 4 * T.shape[1],
     )

@@ -5,6 +5,7 @@ class of this package knows its L and b, and nothing of kernels or estimators.
 """
 
 from .base import Comparisons, HalfRemoval, Removal
+from .centring import centred, offset_is_large
 from .grouping import Groups, encode_queries, one_group
 from .pointwise import PointwiseComparisons
 from .preferences import PreferenceComparisons
@@ -21,7 +22,9 @@ __all__ = [
     "QueryComparisons",
     "RelativeComparisons",
     "Removal",
+    "centred",
     "compare_scores",
     "encode_queries",
+    "offset_is_large",
     "one_group",
 ]

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from .grouping import Groups
+from .centring import centred
+from .grouping import Groups, one_group
 
 
 @dataclass(frozen=True)
@@ -88,12 +89,15 @@ class Comparisons(ABC):
         Number of comparisons that are counted.
     has_half : bool
         Whether a symmetric half S with S S = L is known in closed form; then `half` and `half_target` work.
+    ignores_constants : bool
+        Whether L 1 = 0: a constant added to all f changes no comparison.
     """
 
     n_rows: int
     target: np.ndarray
     n_comparisons: int
     has_half: bool = False
+    ignores_constants: bool = True
 
     @property
     def n_outputs(self) -> int:
@@ -162,6 +166,8 @@ class Comparisons(ABC):
 
         They let a Gram matrix be summed up with one block of temporary memory.
         """
+        if self.ignores_constants:
+            V = centred(V, one_group(self.n_rows))[0]
         image = self.laplacian(V)
         for start in range(0, self.n_rows, n_rows):
             rows = slice(start, start + n_rows)
@@ -183,6 +189,20 @@ class Comparisons(ABC):
         block[:, : V.shape[1]] = self.half(V)
         block[:, V.shape[1] :] = self.half_target
         yield block
+
+    def least_squares(self, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """T and t with Tᵀ T = Vᵀ L V and Tᵀ t = Vᵀ b: the loss is ‖T w - t‖² up to a constant, and nothing is squared.
+
+        T is S V with a half in closed form, otherwise by the eigen decomposition of L: O(m³).
+        """
+        if self.has_half:
+            return self.half(V), self.half_target
+        if self.ignores_constants:
+            V = centred(V, one_group(self.n_rows))[0]
+        values, vectors = np.linalg.eigh(self.to_dense())
+        keep = values > values.shape[0] * np.finfo(float).eps * np.abs(values).max(initial=0.0)
+        root, vectors = np.sqrt(values[keep])[:, None], vectors[:, keep]
+        return root * (vectors.T @ V), (vectors.T @ self.target) / root
 
     def squared_targets(self) -> np.ndarray:
         """zᵀz of each output, the value of the loss at f = 0, shape (v,)."""

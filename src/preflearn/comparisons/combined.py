@@ -44,6 +44,7 @@ class SumComparisons(Comparisons):
     def __init__(self, n_rows: int, terms: Sequence[tuple[Comparisons, np.ndarray | None]]):
         self.n_rows = n_rows
         self.terms = [(term, np.arange(n_rows) if rows is None else rows) for term, rows in terms]
+        self.ignores_constants = all(term.ignores_constants for term, _ in self.terms)
         self.n_comparisons = sum(term.n_comparisons for term, _ in self.terms)
         self.target = np.zeros((n_rows, max(term.n_outputs for term, _ in self.terms)))
         for term, rows in self.terms:

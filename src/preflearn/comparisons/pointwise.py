@@ -20,6 +20,7 @@ class PointwiseComparisons(Comparisons):
     """
 
     has_half = True
+    ignores_constants = False
 
     def __init__(self, scores: np.ndarray):
         self.n_rows = scores.shape[0]

@@ -11,6 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from .base import Comparisons, Removal
+from .centring import centred, offset_is_large
+from .grouping import one_group
 
 
 class PreferenceComparisons(Comparisons):
@@ -55,9 +57,15 @@ class PreferenceComparisons(Comparisons):
         return (self._L @ V).astype(V.dtype, copy=False)
 
     def blocks(self, V: np.ndarray, n_rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        if offset_is_large(V):
+            V = centred(V, one_group(self.n_rows))[0]
         for start in range(0, self.n_rows, n_rows):
             rows = slice(start, start + n_rows)
             yield V[rows], (self._L[rows] @ V).astype(V.dtype, copy=False)
+
+    def least_squares(self, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        root = np.sqrt(self.weight)[:, None]
+        return root * (V[self.pairs[:, 0]] - V[self.pairs[:, 1]]), root * self.magnitude[:, None]
 
     def diagonal(self) -> np.ndarray:
         return self._L.diagonal()

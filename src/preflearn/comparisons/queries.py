@@ -203,7 +203,13 @@ class QueryComparisons(Comparisons):
 
     def half_blocks(self, V: np.ndarray, n_rows: int, rows: np.ndarray | None = None) -> Iterator[np.ndarray]:
         if self._longest > n_rows:
-            yield from super().half_blocks(V, n_rows, rows)
+            V = V if rows is None else V[rows]
+            targets, width, start = self.half_target, V.shape[1], 0
+            for part, _ in self._blocks_of_long_queries(V, n_rows, targets.shape[1]):
+                stop = start + part.shape[0]
+                part[:, width:] = targets[start:stop]
+                yield part
+                start = stop
             return
         order = self._by_query
         targets = self.half_target[order]
@@ -251,11 +257,14 @@ class QueryComparisons(Comparisons):
         inner = np.sqrt(self._inner[own_rows])
         centre_queries_with_ties(V, rows[places], bounds, ties, first_tie - first_tie[0], inner, outer, out)
 
-    def _blocks_of_long_queries(self, V: np.ndarray, n_rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _blocks_of_long_queries(
+        self, V: np.ndarray, n_rows: int, n_free: int = 0
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """S V in blocks of rows, with some free columns after it."""
         V = np.ascontiguousarray(V)
         inner, outer = np.sqrt(self._inner), np.sqrt(self._outer)
         means = self._means(V)
-        block = np.empty((min(n_rows, self.n_rows), V.shape[1]), dtype=V.dtype)
+        block = np.empty((min(n_rows, self.n_rows), V.shape[1] + n_free), dtype=V.dtype)
         for start in range(0, self.n_rows, n_rows):
             rows = slice(start, min(start + n_rows, self.n_rows))
             part = block[: rows.stop - start]

@@ -13,6 +13,7 @@ from copy import copy
 from functools import cache
 
 import numpy as np
+import scipy.linalg as la
 
 from ..comparisons import Comparisons
 from ..numerics.linalg import KernelFactor, cholesky_in_place, one_norm, subtract_gram
@@ -56,7 +57,7 @@ class BasisHoldOut(HoldOut):
     ):
         self.comparisons = comparisons
         self.intercept = intercept
-        self._K = K_MR
+        self._K, self._C = K_MR, factor.C
         self._reciprocal_condition = factor.reciprocal_condition  # of fewer basis vectors it is no less
         self._pivot_rows = basis_indices[factor.pivots]
         self._K_RR = np.asfortranarray(K_MR[self._pivot_rows].T)  # symmetric
@@ -165,6 +166,22 @@ class BasisHoldOut(HoldOut):
         whole = self._with_penalty[1]
         system = subtract_gram(_struck_out(whole, stays), Y, signs)
         return solve_summed(system, one_norm(whole.T), rhs, lambda: equation(alpha))
+
+    @property
+    def size(self) -> float:
+        """The largest eigenvalue of C⁻¹ B C⁻ᵀ, C Cᵀ = K_RR, by a few steps of the power method."""
+        v = np.asarray(np.random.default_rng(0).standard_normal(self._C.shape[0]))
+        size = 0.0
+        for _ in range(8):
+            v = v / float(np.linalg.norm(v))
+            image = la.solve_triangular(
+                self._C, self._B @ la.solve_triangular(self._C, v, lower=True, trans="T"), lower=True
+            )
+            size = float(np.linalg.norm(image))
+            if not size > 0:
+                break
+            v = image
+        return size
 
     def with_targets(self, comparisons: Comparisons) -> HoldOut | None:
         if self._instead is not None:

@@ -12,6 +12,11 @@ the size of K with another matrix is needed after the decomposition.
 When whole queries leave, Ñ is the identity on their rows U and e = 1; then Ñ u - δ = -(R_UU)⁻¹ x_U, where x = R t
 are the dual variables of the model trained on all rows. For rows of a global ranking the same holds with C R C in
 place of R, C being the centring.
+
+Two ends need care. Where λ is far above the spectrum of G, I - λ R would leave nothing but rounding: the hat matrix
+G R is formed instead. Where λ is far below it, the directions N that S does not see have 1 / λ in R, beside which the
+rest of R would be lost: σ N Nᵀ is added to G, which changes no prediction. If G is singular apart from N, R has no
+digits left at such a λ, and `fallback` (features of the kernel) takes over.
 """
 
 from __future__ import annotations
@@ -27,14 +32,17 @@ import scipy.linalg as la
 
 from ..comparisons import Comparisons, HalfRemoval
 from ..loops.threads import product_in_threads
-from ..numerics.linalg import inverse_in_place, solve_positive
-from .holdout import HoldOut, each_fold, intercept_of_rest
+from ..numerics.linalg import inverse_in_place, one_norm, solve_positive
+from .centred_kernel import centred_form, lift_unseen, refuse_small_alpha, seen_by_means
+from .holdout import LEAST_CONDITION, HoldOut, each_fold, intercept_of_rest
 from .tridiagonal import TridiagonalForm
 
 # Columns that are solved for at once where all are needed.
 _BLOCK = 512
 # Up to so many rows products with many outputs are shared out among our own threads.
 _SMALL = 2048
+# From this share of the trace of G on, λ is so large that I - λ R loses digits: G R is formed.
+LARGE_ALPHA = 0.25
 
 
 class DualHoldOut(HoldOut):
@@ -51,6 +59,10 @@ class DualHoldOut(HoldOut):
     many_alphas : bool
         Reduce to tridiagonal form, which serves every alpha; otherwise factorise by Cholesky for each alpha that is
         asked for, which is several times cheaper for one.
+    pull : ndarray of shape (n_anchors, m), optional
+        Means of K over the rows of each query, where K itself is that of centred features and does not know them.
+    fallback : callable, optional
+        Makes the routine for these comparisons to use at an alpha for which R has too few digits.
 
     Notes
     -----
@@ -58,17 +70,29 @@ class DualHoldOut(HoldOut):
     """
 
     def __init__(
-        self, K: np.ndarray, comparisons: Comparisons, *, intercept: bool = False, many_alphas: bool = True
+        self,
+        K: np.ndarray,
+        comparisons: Comparisons,
+        *,
+        intercept: bool = False,
+        many_alphas: bool = True,
+        pull: np.ndarray | None = None,
+        fallback: Callable[[Comparisons], HoldOut] | None = None,
     ):
         self.comparisons = comparisons
         self.intercept = intercept
         self.anchors = comparisons.anchors()
+        self._fallback = fallback
+        self._instead: HoldOut | None = None
         self._t = comparisons.half_target
-        # Means of K over the rows of each query, times S: what S loses of a prediction.
-        self._pull = None if self.anchors is None else comparisons.half(_group_means(K, self.anchors).T).T
-        G = comparisons.half_both_sides(K)
+        self._pull = seen_by_means(K, comparisons, pull)
+        self._unit, G = centred_form(K, comparisons)
+        if self._pull is not None:
+            self._pull /= self._unit
+        self._trace = float(np.trace(G))
         self._form: TridiagonalForm | None = None
         if many_alphas:
+            lift_unseen(G, self.anchors, self._trace)
             self._form = TridiagonalForm(G.T)
             Qt = self._form.transposed
             self._projected = Qt @ self._t
@@ -82,6 +106,7 @@ class DualHoldOut(HoldOut):
     def with_targets(self, comparisons: Comparisons) -> DualHoldOut:
         other = copy(self)
         other.comparisons, other._t = comparisons, comparisons.half_target
+        other._instead = None
         if self._form is not None:
             other._projected = self._form.transposed @ other._t
         return other
@@ -90,12 +115,40 @@ class DualHoldOut(HoldOut):
     def largest_eigenvalue(self) -> float:
         if self._form is None:
             raise ValueError("Only the form for many alphas knows the spectrum: use many_alphas=True.")
-        return self._form.largest
+        return self._form.largest * self._unit
+
+    @property
+    def size(self) -> float:
+        return self._trace * self._unit
+
+    @property
+    def unit(self) -> float:
+        """The power of two that was taken out of the kernel."""
+        return self._unit
+
+    @property
+    def trace(self) -> float:
+        """Of G, in the unit of the kernel."""
+        return self._trace
+
+    @property
+    def mean_kernel(self) -> np.ndarray | None:
+        """(Mean of K over all rows) S of a global ranking, in the unit of the kernel; None for a regression."""
+        return None if self._pull is None else self._pull[0]
 
     def explicit_resolvent(self, alpha: float) -> np.ndarray:
-        """R as a full symmetric matrix of its own memory; for the form that serves many alphas."""
+        """R as a full symmetric matrix of its own memory; for the form that serves many alphas.
+
+        ``alpha`` is in the unit of the kernel. The directions that S does not see hold no meaning.
+        """
         assert self._form is not None
         return self._form.explicit_inverse(alpha)
+
+    def explicit_hat(self, alpha: float) -> np.ndarray:
+        """G R likewise."""
+        assert self._form is not None
+        Qt = self._form.transposed
+        return Qt.T @ self._form.multiply(self._form.inverse(alpha)(Qt))
 
     def predict(
         self,
@@ -104,12 +157,16 @@ class DualHoldOut(HoldOut):
         *,
         on_fold: Callable[[int], None] | None = None,
     ) -> list[np.ndarray]:
+        removals = [self.comparisons.drop_half(fold) for fold in folds]
+        scales = sorted({removal.scale for removal in removals})
+        shaky = np.array([not all(self.is_stable(alpha / scale) for scale in scales) for alpha in alphas])
+        if shaky.any():
+            return self._with_fallback(folds, np.asarray(alphas), shaky, on_fold)
         if self._centred and all(fold.shape[0] == 1 for fold in folds):
             return self._predict_singles(folds, alphas)
-        removals = [self.comparisons.drop_half(fold) for fold in folds]
         predictions: dict[int, np.ndarray] = {}
         # Folds of one scale share their λ, and the inverses of another scale are not kept.
-        for scale in sorted({removal.scale for removal in removals}):
+        for scale in scales:
             resolvents = [self._resolvent(alpha / scale) for alpha in alphas]
             mine = [number for number, removal in enumerate(removals) if removal.scale == scale]
             found = self._with_resolvents(
@@ -129,18 +186,47 @@ class DualHoldOut(HoldOut):
             lambda k: one(folds[k], removals[k], resolvents), sizes, self.comparisons.n_rows, on_fold
         )
 
+    def _with_fallback(self, folds, alphas: np.ndarray, shaky: np.ndarray, on_fold) -> list[np.ndarray]:
+        """Predictions at alphas of which some leave R no digits."""
+        if self._instead is None:
+            if self._fallback is None:
+                refuse_small_alpha(float(alphas[shaky].min()), self.size)
+            self._instead = self._fallback(self.comparisons)  # type: ignore[misc]
+        found = self._instead.predict(folds, alphas[shaky].tolist(), on_fold=on_fold)
+        if shaky.all():
+            return found
+        out = []
+        for other, mine in zip(found, self.predict(folds, alphas[~shaky].tolist()), strict=True):
+            both = np.empty((alphas.shape[0], *mine.shape[1:]))
+            both[shaky], both[~shaky] = other, mine
+            out.append(both)
+        return out
+
+    def is_stable(self, alpha: float) -> bool:
+        """Whether R has enough digits at this alpha."""
+        if self._form is not None:
+            return self._form.reciprocal_condition(alpha / self._unit) >= LEAST_CONDITION
+        try:
+            self._inverse_at(alpha / self._unit)
+        except np.linalg.LinAlgError:
+            return False
+        return True
+
     def _resolvent(self, alpha: float) -> _Resolvent:
         if self._form is not None:
-            return _TridiagonalResolvent(alpha, self)
-        return _ExplicitResolvent(alpha, self)
+            return _TridiagonalResolvent(alpha / self._unit, self)
+        return _ExplicitResolvent(alpha / self._unit, self)
 
     def _inverse_at(self, alpha: float) -> np.ndarray:
         """(G + λ I)⁻¹; two are kept for other targets: folds of a global ranking have mostly one or two sizes."""
         if alpha not in self._inverses:
             if len(self._inverses) == 2:
                 self._inverses.pop(next(iter(self._inverses)))
-            self._inverses[alpha] = explicit_resolvent(self._G, alpha)
+            self._inverses[alpha] = explicit_resolvent(self._G, alpha, self.anchors, self._trace)
         return self._inverses[alpha]
+
+    def _is_large(self, alpha: float) -> bool:
+        return alpha > LARGE_ALPHA * self._trace
 
     def _blocks(self, fold: np.ndarray, removal: HalfRemoval, resolvents: list[_Resolvent]) -> np.ndarray:
         """Whole queries, parts of queries, or rows of a plain regression."""
@@ -161,11 +247,11 @@ class DualHoldOut(HoldOut):
                 source = -solve_positive(R, at.x[rows])
             else:
                 assert removal.lost is not None and removal.change is not None
-                g = t - removal.change - at.alpha * (at.x[rows] - R @ removal.change)
+                g = at.fitted[rows] - part.hat(removal.change)
                 system = at.alpha * (removal.columns.T @ R @ removal.columns)
                 system[np.diag_indices_from(system)] += (1.0 - removal.lost) / removal.lost
                 source = removal.columns @ la.solve(system, removal.columns.T @ g) - removal.change
-            f = at.f[rows] + local.half_inverse(source - at.alpha * (R @ source))
+            f = at.f[rows] + local.half_inverse(part.hat(source))
             if anchor_of is not None:
                 f = f + (part.pull(names) @ source)[anchor_of]
             out[k] = f[wanted]
@@ -182,11 +268,15 @@ class DualHoldOut(HoldOut):
             source = solve_positive(part.block, at.x[fold], overwrite_b=True)
             source *= -1.0
             level = at.mean_f + part.pull(slice(0, 1))[0] @ source
-            # level + (t + source - mean of source over all rows) / κ, in place: there may be a thousand outputs.
-            f = np.take(self._t, fold, axis=0, out=out[k], mode="clip")
-            f += source
-            f += kappa * level - source.sum(axis=0) / m
-            f /= kappa
+            f = out[k]
+            if at.large:
+                f[...] = (at.fitted[fold] + part.hat(source)) / kappa + level
+            else:
+                # level + (t + source - mean of source over all rows) / κ, in place: there may be a thousand outputs.
+                np.take(self._t, fold, axis=0, out=f, mode="clip")
+                f += source
+                f += kappa * level - source.sum(axis=0) / m
+                f /= kappa
             if self.intercept:
                 y = self.comparisons.scores  # type: ignore[attr-defined]
                 f += intercept_of_rest(y, y[fold].sum(axis=0), level, f.sum(axis=0), h)
@@ -203,7 +293,12 @@ class DualHoldOut(HoldOut):
             at = self._resolvent(alpha / scale)
             source = -at.x / at.centred_diagonal()[:, None]
             level = at.mean_f + at.pull_all()[:, None] * source
-            f = level + (self._t + source * (1.0 - 1.0 / m)) / kappa
+            seen = (
+                at.fitted + at.hat_diagonal()[:, None] * source
+                if at.large
+                else self._t + source * (1.0 - 1.0 / m)
+            )
+            f = level + seen / kappa
             if self.intercept:
                 f = f + intercept_of_rest(y, y, level, f, 1)
             everything[k] = f
@@ -218,6 +313,7 @@ class _Resolvent:
 
     def _finish(self, owner: DualHoldOut) -> None:
         self._owner = owner
+        self.large = owner._is_large(self.alpha)
         self._anchor_means = None if owner._pull is None else owner._pull @ self.x
 
     @property
@@ -228,11 +324,19 @@ class _Resolvent:
     @cached_property
     def f(self) -> np.ndarray:
         """The predictions of the model trained on all rows."""
-        f = self._owner.comparisons.half_inverse(self._owner._t - self.alpha * self.x)
+        f = self._owner.comparisons.half_inverse(self.fitted)
         if self._anchor_means is None:
             return f
         assert self._owner.anchors is not None
         return f + self._anchor_means[self._owner.anchors.codes]
+
+    @cached_property
+    def fitted(self) -> np.ndarray:
+        """S f = G R t."""
+        return self._hat_target() if self.large else self._owner._t - self.alpha * self.x
+
+    def _hat_target(self) -> np.ndarray:
+        raise NotImplementedError
 
     # What a fold reads of the decomposition is read once for all alphas.
 
@@ -251,13 +355,21 @@ class _Resolvent:
         """The diagonal of C R C."""
         raise NotImplementedError
 
+    def hat_diagonal(self) -> np.ndarray:
+        """The diagonal of C G R C, at a large λ."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True)
 class _Part:
-    """What a fold needs of R: its block, and rows of (means of K) S R on the columns of the fold."""
+    """What a fold needs of R: its block, and rows of (means of K) S R on the columns of the fold.
+
+    ``hat`` takes V to the block of G R times V.
+    """
 
     block: np.ndarray
     pull: Callable[[Any], np.ndarray]
+    hat: Callable[[np.ndarray], np.ndarray]
 
 
 class _TridiagonalResolvent(_Resolvent):
@@ -266,7 +378,7 @@ class _TridiagonalResolvent(_Resolvent):
     def __init__(self, alpha: float, owner: DualHoldOut):
         assert owner._form is not None
         self.alpha = alpha
-        self._inverse = owner._form.inverse(alpha)
+        self._inverse, self._multiply = owner._form.inverse(alpha), owner._form.multiply
         self._Qt, self._means, self._pulled = owner._form.transposed, owner._means, owner._pulled
         self.x = self._Qt.T @ self._inverse(owner._projected)
         self._finish(owner)
@@ -277,19 +389,30 @@ class _TridiagonalResolvent(_Resolvent):
 
     def part(self, rows, read, *, centred=False):
         W = self._inverse(read)
-        return _Part(read.T @ W, lambda anchors: self._pulled[anchors] @ W)
+        block = read.T @ W
+        hat = read.T @ self._multiply(W) if self.large else None
+        return _Part(block, lambda anchors: self._pulled[anchors] @ W, _hat(self.alpha, block, hat))
+
+    def _hat_target(self):
+        return self._Qt.T @ self._multiply(self._inverse(self._owner._projected))
 
     def pull_all(self):
         along = self._inverse(self._pulled[:1].T)[:, 0]
         return self._Qt.T @ along - self._means @ along
 
     def centred_diagonal(self):
+        return self._diagonal(self._inverse)
+
+    def hat_diagonal(self):
+        return self._diagonal(lambda V: self._multiply(self._inverse(V)))
+
+    def _diagonal(self, function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         m = self._Qt.shape[0]
         diagonal = np.empty(m)
         for start in range(0, m, _BLOCK):
             rows = np.arange(start, min(start + _BLOCK, m))
             read = self.read(rows, centred=True)
-            diagonal[rows] = np.einsum("ij,ij->j", read, self._inverse(read))
+            diagonal[rows] = np.einsum("ij,ij->j", read, function(read))
         return diagonal
 
 
@@ -306,10 +429,18 @@ class _ExplicitResolvent(_Resolvent):
     def read(self, rows, *, centred=False):
         return None
 
+    @cached_property
+    def _H(self) -> np.ndarray:
+        return self._owner._G @ self._R
+
+    def _hat_target(self):
+        return self._H @ self._owner._t
+
     def part(self, rows, read, *, centred=False):
         block = self._R[np.ix_(rows, rows)]
+        hat = _hat(self.alpha, block, self._H[np.ix_(rows, rows)] if self.large else None)
         if not centred:
-            return _Part(block, lambda anchors: self._pulled[np.ix_(anchors, rows)])
+            return _Part(block, lambda anchors: self._pulled[np.ix_(anchors, rows)], hat)
         means = self._means[rows]
         block = block - means[:, None] - means[None, :] + self._means.mean()
         return _Part(
@@ -317,6 +448,7 @@ class _ExplicitResolvent(_Resolvent):
             lambda anchors: (
                 self._pulled[anchors][:, rows] - self._pulled[anchors].mean(axis=1, keepdims=True)
             ),
+            hat,
         )
 
     def pull_all(self):
@@ -325,25 +457,35 @@ class _ExplicitResolvent(_Resolvent):
     def centred_diagonal(self):
         return np.diagonal(self._R) - 2 * self._means + self._means.mean()
 
+    def hat_diagonal(self):
+        return np.diagonal(self._H)
 
-def explicit_resolvent(G: np.ndarray, alpha: float, *, overwrite: bool = False) -> np.ndarray:
+
+def _hat(alpha: float, R: np.ndarray, H: np.ndarray | None) -> Callable[[np.ndarray], np.ndarray]:
+    """V to (I - λ R) V, or to H V where the hat matrix had to be formed."""
+    return (lambda V: V - alpha * (R @ V)) if H is None else (lambda V: H @ V)
+
+
+def explicit_resolvent(
+    G: np.ndarray, alpha: float, anchors=None, trace: float = 0.0, *, overwrite: bool = False
+) -> np.ndarray:
     """(G + λ I)⁻¹ as a full symmetric matrix, by Cholesky: m³ operations.
 
-    Falls back to the eigen decomposition when λ is lost in the rounding of G.
+    With ``anchors`` and the trace of G, what S does not see is lifted out of the way of a small λ.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the inverse has too few digits.
     """
     R = np.array(G.T, order="F") if not overwrite else G.T
-    diagonal = np.diagonal(R).copy()
-    np.fill_diagonal(R, diagonal + alpha)
-    try:
-        return inverse_in_place(R)
-    except np.linalg.LinAlgError:
-        if overwrite:
-            raise
-        values, vectors = np.linalg.eigh(G)
-        return (vectors / (np.maximum(values, 0.0) + alpha)) @ vectors.T
-
-
-def _group_means(K: np.ndarray, groups) -> np.ndarray:
-    from ..loops.segments import segment_sums
-
-    return segment_sums(K, groups.codes, groups.n_groups) / groups.counts[:, None]
+    if alpha < trace:
+        lift_unseen(R.T, anchors, trace)
+    np.fill_diagonal(R, np.diagonal(R) + alpha)
+    # Both are positive definite: traces bound norms. Only where those leave a doubt the norms themselves are asked.
+    size = float(np.trace(R))
+    norm = size if size < alpha * R.shape[0] / LEAST_CONDITION else one_norm(R.T)
+    R = inverse_in_place(R)
+    if size * float(np.trace(R)) * LEAST_CONDITION > 1.0 and norm * one_norm(R.T) * LEAST_CONDITION > 1.0:
+        raise np.linalg.LinAlgError("the kernel is too ill-conditioned for this alpha")
+    return R

@@ -27,10 +27,10 @@ import scipy.sparse as sp
 from ..comparisons import Comparisons, PreferenceComparisons
 from ..loops.threads import blas_at_rest
 from ..numerics.linalg import KernelFactor, add_gram, eigh_in_place, solve_checked
-from .gram import block_rows, feature_gram, feature_moment
-from .holdout import STABLE, HoldOut, each_fold, intercept_of_rest, rows_outside
+from .gram import block_rows, feature_gram, feature_moment, feature_moments, target_moment
+from .holdout import LEAST_CONDITION, STABLE, HoldOut, each_fold, intercept_of_rest, rows_outside
 from .leaving import Leaving, LeavingBasis, are_whole
-from .problem import RidgeProblem, primal_problem
+from .problem import RidgeProblem, solve_primal
 
 # Folds of whole queries up to this many rows go to the compiled loop.
 _SMALL_FOLD = 64
@@ -38,6 +38,8 @@ _SMALL_FOLD = 64
 _FEW_ENTRIES = 1 << 20
 # Weights of comparisons without a closed half have no bound; what a heavy one leaves behind needs more digits.
 _STABLE_WITHOUT_HALF = 1e-5
+# Features with a smaller share of the largest square than this may look like none beside it.
+_GRADED = 1e-8
 
 
 class FeatureHoldOut(HoldOut):
@@ -53,6 +55,8 @@ class FeatureHoldOut(HoldOut):
         Of K_RR, when the features are those of a reduced set: held-out basis vectors leave the model too.
     basis_indices : ndarray of shape (r,), optional
         The rows that are basis vectors.
+    offset : ndarray of shape (n,), optional
+        What has been taken off every row of Φ, and belongs to the predictions.
 
     Notes
     -----
@@ -68,8 +72,10 @@ class FeatureHoldOut(HoldOut):
         intercept: bool = False,
         factor: KernelFactor | None = None,
         basis_indices: np.ndarray | None = None,
+        offset: np.ndarray | None = None,
     ):
         self.comparisons = comparisons
+        self._offset = offset
         self.intercept = intercept
         self._features = features
         self._half = (
@@ -85,9 +91,17 @@ class FeatureHoldOut(HoldOut):
                 if self._half is None
                 else add_gram(np.zeros((width, width), order="F"), self._half, self._half)
             )
+            diagonal = np.diagonal(A).copy()
             values, self._U = eigh_in_place(A)
             self._s = np.maximum(values, 0.0)
-            self._c = self._U.T @ feature_moment(features, comparisons.target)
+            self._graded = bool(
+                diagonal[diagonal > 0].min(initial=np.inf) < _GRADED * diagonal.max(initial=0.0)
+            )
+            self._c = self._U.T @ (
+                target_moment(features, comparisons)
+                if self._half is None
+                else self._half.T @ comparisons.half_target
+            )
         self._least_condition = STABLE if comparisons.has_half else _STABLE_WITHOUT_HALF
         self._leaving_basis: LeavingBasis | None = None
         if factor is not None:
@@ -124,7 +138,31 @@ class FeatureHoldOut(HoldOut):
 
     @property
     def _mean(self) -> np.ndarray:
-        return self._leaving.mean
+        return self._leaving.mean + self._level
+
+    @property
+    def _level(self) -> Any:
+        """What has been taken off the rows, in the coordinates of Z."""
+        return 0.0 if self._offset is None else self._offset @ self._U
+
+    def shrink(self, alpha: float) -> np.ndarray:
+        """D = 1 / (s + λ); directions that only rounding sees are none where λ is small, too."""
+        D = 1.0 / (self._s + alpha)
+        if alpha < LEAST_CONDITION * self.size:
+            D[self._s <= self._rounding] = 0.0
+        return D
+
+    @property
+    def _rounding(self) -> float:
+        return 16 * np.finfo(float).eps * np.sqrt(self._s.shape[0]) * self.size
+
+    def is_firm(self, alpha: float) -> bool:
+        """Whether every direction is either known to six digits beside λ, or none."""
+        if alpha >= LEAST_CONDITION * self.size:
+            return True
+        null = self._s <= self._rounding
+        known = self._s + alpha >= LEAST_CONDITION * self.size
+        return bool((null | known).all() and not (null.any() and self._graded))
 
     def _set_basis(self, factor: KernelFactor, basis_indices: np.ndarray) -> None:
         self._leaving_basis = LeavingBasis(factor, basis_indices, self.comparisons.n_rows)
@@ -136,7 +174,11 @@ class FeatureHoldOut(HoldOut):
         leaving = self._leaving.with_targets(comparisons)
         other = copy(self)
         other.comparisons = comparisons
-        other._c = feature_moment(self._Z, comparisons.target)
+        other._c = (
+            feature_moment(self._Z, comparisons.target)
+            if self._T is None
+            else feature_moment(self._T, comparisons.half_target)
+        )
         other._leaving = leaving
         return other
 
@@ -156,6 +198,9 @@ class FeatureHoldOut(HoldOut):
         *,
         on_fold: Callable[[int], None] | None = None,
     ) -> list[np.ndarray]:
+        firm = np.array([self.is_firm(alpha) for alpha in alphas])
+        if not firm.all():
+            return self._with_refits(folds, np.asarray(alphas), firm, on_fold)
         if (
             all(fold.shape[0] == 1 for fold in folds)
             and self._leaving_basis is None
@@ -167,6 +212,20 @@ class FeatureHoldOut(HoldOut):
         sizes = [fold.shape[0] for fold in folds]
         _ = self._leaving  # made once, before threads ask for it
         return each_fold(lambda k: self._predict_fold(folds[k], alphas), sizes, self._s.shape[0], on_fold)
+
+    def _with_refits(self, folds, alphas: np.ndarray, firm: np.ndarray, on_fold) -> list[np.ndarray]:
+        """At an alpha that the decomposition has too few digits for, every fold is trained anew."""
+        by_algebra = self.predict(folds, alphas[firm].tolist()) if firm.any() else None
+        out = []
+        for number, fold in enumerate(folds):
+            both = np.empty((alphas.shape[0], fold.shape[0], self._c.shape[1]))
+            both[~firm] = self._retrain(fold, alphas[~firm].tolist(), self._constraints(fold))
+            if by_algebra is not None:
+                both[firm] = by_algebra[number]
+            out.append(both)
+            if on_fold is not None:
+                on_fold(number + 1)
+        return out
 
     def predict_without_preferences(
         self,
@@ -192,7 +251,7 @@ class FeatureHoldOut(HoldOut):
             out = np.empty((len(alphas), left.shape[0]))
             for k, alpha in enumerate(alphas):
                 w = None
-                if left.shape[0] <= self._s.shape[0]:
+                if left.shape[0] <= self._s.shape[0] and self.is_firm(alpha):
                     w = self._weights_without(alpha, Y, removal.signs, change, none)
                 if w is None:
                     w = self._solve_with(task.without(left), alpha)
@@ -204,7 +263,7 @@ class FeatureHoldOut(HoldOut):
 
     def _solve_with(self, comparisons: Comparisons, alpha: float) -> np.ndarray:
         """Train on other comparisons of the same rows, in the coordinates of Z."""
-        return primal_problem(self._Z, comparisons).solve(alpha)
+        return solve_primal(self._Z, comparisons, alpha)
 
     # One fold
 
@@ -227,28 +286,26 @@ class FeatureHoldOut(HoldOut):
 
     def _weights_without(self, alpha, Y, signs, change, E) -> np.ndarray | None:
         """w' = P (c - Zᵀ d) under Eᵀ w' = 0; None when the small system is too ill conditioned."""
-        D = (1.0 / (self._s + alpha))[:, None]
+        D = self.shrink(alpha)[:, None]
         DY = D * Y
         v = self._c.shape[1]
         rhs = np.concatenate([self._c - change, E], axis=1)
         small = np.diag(signs) - Y.T @ DY
         solved, condition = solve_checked(small, DY.T @ rhs)
-        if condition < self._least_condition:
+        # Beside the identity that Yᵀ D Y is taken from: where little is left of it, that is rounding.
+        if condition * min(1.0, np.abs(small).sum(axis=0).max(initial=0.0)) < self._least_condition:
             return None
         image = D * rhs + DY @ solved
         return _constrained(image[:, :v], image[:, v:], E)
 
     def _retrain(self, fold: np.ndarray, alphas: Sequence[float], E: np.ndarray) -> np.ndarray:
         """Train on the remaining rows, in the coordinates of Z."""
-        if self._leaving.is_whole(fold) and fold.shape[0] < self.comparisons.n_rows // 2:
-            assert self._T is not None
-            T = self._T[fold]
-            A = np.diag(self._s) - T.T @ T
-            c = self._c - T.T @ self.comparisons.half_target[fold]
-        else:
-            rest = rows_outside(self.comparisons.n_rows, fold)
-            kept, Z = self.comparisons.take(rest), self._Z[rest]
-            A, c = feature_gram(Z, kept), feature_moment(Z, kept.target)
+        rest = rows_outside(self.comparisons.n_rows, fold)
+        kept, Z = self.comparisons.take(rest), self._Z[rest]
+        if E.shape[1] == 0:
+            weights = [solve_primal(Z, kept, alpha) for alpha in alphas]
+            return np.stack([self._predict_held_out(fold, w) for w in weights])
+        A, c = feature_moments(Z, kept)
         rhs = np.concatenate([c, E], axis=1)
         out = np.empty((len(alphas), fold.shape[0], c.shape[1]))
         span: np.ndarray | None = None
@@ -257,8 +314,7 @@ class FeatureHoldOut(HoldOut):
             w = _constrained(image[:, : c.shape[1]], image[:, c.shape[1] :], E)
             if w is None:
                 span = self._kept_span(fold) if span is None else span
-                inside = np.asfortranarray(span.T @ A @ span)
-                w = span @ RidgeProblem(inside, span.T @ c, lambda x: x).solve(alpha)
+                w = span @ solve_primal(Z @ span, kept, alpha)
             out[k] = self._predict_held_out(fold, w)
         return out
 
@@ -269,7 +325,7 @@ class FeatureHoldOut(HoldOut):
         return self._U.T @ la.qr(self._C[kept].T, mode="economic")[0]
 
     def _predict_held_out(self, fold: np.ndarray, w: np.ndarray) -> np.ndarray:
-        f = self._Z[fold] @ w
+        f = self._Z[fold] @ w + self._level @ w if self._offset is not None else self._Z[fold] @ w
         return f + self._leaving.intercept(fold, f, self._mean @ w) if self.intercept else f
 
     # Single rows, all at once
@@ -283,16 +339,17 @@ class FeatureHoldOut(HoldOut):
     def _predict_singles(self, folds: Sequence[np.ndarray], alphas: Sequence[float]) -> list[np.ndarray]:
         """w' = w - D y (pull - yᵀ w) / (1 - yᵀ D y) for the column y of each row."""
         rows = np.concatenate(folds)
-        Z, columns, scale, pull = self._Z[rows], self._Z[rows], 1.0, self.comparisons.target[rows]
+        Z, scale, pull = self._Z[rows] + self._level, 1.0, self.comparisons.target[rows]
+        columns = self._Z[rows]
         if getattr(self.comparisons, "is_one_block", False):
             removal = self.comparisons.drop(rows[:1])
             factor, scale = float(removal.columns[0, 0]), removal.scale
-            columns = factor * (Z - self._mean)
+            columns = self._leaving.centred_rows(rows) * factor
             scores = self.comparisons.scores  # type: ignore[attr-defined]
             pull = factor * (scores[rows] - scores.mean(axis=0))
         out = np.empty((len(alphas), rows.shape[0], self._c.shape[1]))
         for k, alpha in enumerate(alphas):
-            D = 1.0 / (self._s + alpha / scale)
+            D = self.shrink(alpha / scale)
             w = D[:, None] * self._c
             left = 1.0 - columns**2 @ D
             step = (pull - columns @ w) / left[:, None]
@@ -312,6 +369,7 @@ class FeatureHoldOut(HoldOut):
     def _goes_to_the_loop(self, folds: Sequence[np.ndarray]) -> bool:
         return (
             self._leaving_basis is None
+            and self._offset is None
             and self._c.shape[1] == 1
             and max(fold.shape[0] for fold in folds) <= min(_SMALL_FOLD, self._s.shape[0])
             and are_whole(self.comparisons, folds)
@@ -324,7 +382,7 @@ class FeatureHoldOut(HoldOut):
 
         rows = np.concatenate(folds)
         starts = np.concatenate([[0], np.cumsum([fold.shape[0] for fold in folds])])
-        D = 1.0 / (self._s[None, :] + np.asarray(alphas)[:, None])
+        D = np.stack([self.shrink(alpha) for alpha in alphas])
         w = D * self._c[:, 0]
         t = self.comparisons.half_target[:, 0]
         out, stable = leave_blocks_out(*self._half_and_features(), rows, starts, D, w, t, STABLE)

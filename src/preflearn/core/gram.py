@@ -93,7 +93,7 @@ def feature_moments(
     """
     if sp.issparse(features) or not comparisons.has_half:
         features = features if rows is None else features[rows]
-        return feature_gram(features, comparisons), feature_moment(features, comparisons.target)
+        return feature_gram(features, comparisons), target_moment(features, comparisons)
     width = features.shape[1]
     total = width + comparisons.n_outputs
     require_memory(total * total * 8, f"a matrix of {width} × {width} for the primal form")
@@ -103,6 +103,23 @@ def feature_moments(
     for block in comparisons.half_blocks(features, n_rows, rows):
         A = add_gram(A, block, block)
     return mirror_lower(np.asfortranarray(A[:width, :width])), A[width:, :width].T.copy()
+
+
+def target_moment(features, comparisons: Comparisons) -> np.ndarray:
+    """Φᵀ b as a dense array, shape (n, v).
+
+    Where b sums to zero the means of dense columns are left out, so that their size does not matter.
+    """
+    b = comparisons.target
+    if sp.issparse(features) or not comparisons.ignores_constants:
+        return feature_moment(features, b)
+    b, mean = b.astype(features.dtype, copy=False), features.mean(axis=0)
+    total = np.zeros((features.shape[1], b.shape[1]), dtype=features.dtype)
+    step = block_rows(features.shape[1], features.itemsize, _CENTRED_BLOCK_BYTES)
+    for start in range(0, features.shape[0], step):
+        rows = slice(start, start + step)
+        total += (features[rows] - mean).T @ b[rows]
+    return total
 
 
 def feature_moment(features, V: np.ndarray) -> np.ndarray:

@@ -18,6 +18,8 @@ from ..comparisons import Comparisons
 
 # A fold whose small system has a smaller reciprocal condition number is trained anew instead.
 STABLE = 1e-8
+# Where R = (G + λ I)⁻¹ has a smaller reciprocal condition number, fewer than seven of its digits are right.
+LEAST_CONDITION = 2.0**-30
 
 
 class HoldOut(ABC):
@@ -65,6 +67,11 @@ class HoldOut(ABC):
     @abstractmethod
     def largest_eigenvalue(self) -> float:
         """Of the matrix that alpha is added to: it says which alphas matter."""
+
+    @property
+    def size(self) -> float:
+        """The largest eigenvalue, or an upper bound of it such as the trace: it says how far alpha shrinks f."""
+        return self.largest_eigenvalue
 
 
 # Matrices of up to this many entries are worked on by one thread each.

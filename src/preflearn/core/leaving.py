@@ -60,8 +60,14 @@ class Leaving:
         removal = self.comparisons.drop(fold)
         Z = self._Z[removal.rows]
         if removal.centred:
-            Z = Z - self.mean
+            Z = self.centred_rows(removal.rows)
         return Z.T @ removal.columns, removal.signs, Z.T @ removal.change, removal.scale
+
+    def centred_rows(self, rows: np.ndarray) -> np.ndarray:
+        """Rows of a global ranking less the mean row: from S Z, which has lost no digits to it, where it is at hand."""
+        if self._T is None:
+            return self._Z[rows] - self.mean
+        return self._T[rows] / np.sqrt(self.comparisons._outer[0])  # type: ignore[attr-defined]
 
     def _half_rows(self, fold: np.ndarray) -> np.ndarray:
         """(S Z) on rows that leave with all that they compare."""

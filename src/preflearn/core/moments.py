@@ -18,7 +18,7 @@ import numpy as np
 from ..comparisons import Comparisons, one_group
 from ..comparisons.queries import QueryComparisons
 from ..comparisons.weighting import query_weights
-from .gram import feature_gram, feature_moment, feature_moments
+from .gram import feature_moments
 from .problem import RidgeProblem, _unchanged
 
 
@@ -149,9 +149,10 @@ class GlobalMoments:
         """The statistics of one chunk of rows. O(m n²)."""
         m = scores.shape[0]
         centring = QueryComparisons(scores, one_group(m), weighting="item")
+        scatter, cross = feature_moments(features, centring)
         return cls(
-            feature_gram(features, centring).astype(np.float64, copy=False),
-            feature_moment(features, centring.target).astype(np.float64, copy=False),
+            scatter.astype(np.float64, copy=False),
+            cross.astype(np.float64, copy=False),
             np.asarray(features.mean(axis=0, dtype=np.float64)).ravel(),
             scores.mean(axis=0),
             m,

@@ -5,19 +5,24 @@ There R = C (G + λ I)⁻¹ C, x = R t are the dual variables of the model train
 of K over the rows, times S R (`dual_holdout`). Only 2 × 2 systems are left, so all m (m - 1) / 2 pairs cost O(m²).
 For features Z with T = S Z the same holds with λ R = C - T D Tᵀ, block by block.
 
+t_H + v is the difference of nearly equal numbers where λ is far above the spectrum of G. There, and always for
+features, it is taken as (H t)_H + H_HH v with the hat matrix H = G R, which for features is T D Tᵀ.
+
 With a reduced set, basis vectors among the two leave the model too, which adds a column each to the small system.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..comparisons import Comparisons
-from .dual_holdout import DualHoldOut, _group_means, explicit_resolvent
+from .centred_kernel import centred_form, seen_by_means
+from .dual_holdout import LARGE_ALPHA, DualHoldOut, explicit_resolvent
 from .feature_holdout import FeatureHoldOut
+from .holdout import STABLE
 
 # Entries of one block of R, or of the pairs that are solved together.
 _BLOCK_ENTRIES = 1 << 22
@@ -32,7 +37,7 @@ def has_pair_form(comparisons: Comparisons) -> bool:
 
 @dataclass(frozen=True)
 class PairSystem:
-    """What the held-out pairs of one output are computed from.
+    """What the held-out pairs of one output are computed from. R and x may carry a common factor.
 
     Attributes
     ----------
@@ -44,11 +49,14 @@ class PairSystem:
     kappa : float
     share : float
         1 / m for a global ranking, 0 for plain regression.
-    R : ndarray of shape (m, m) or None
+    size, alpha : float
+        The trace of G, or its largest eigenvalue, and λ of the training on m - 2 rows in the same unit.
+    R, H : ndarray of shape (m, m) or None
+        H where λ is so large that it had to be formed.
+    fitted, hat : ndarray of shape (m,) or None
+        H t and the diagonal of H, with H or with features.
     source : FeatureHoldOut or None
-        Where R comes from, block by block, when there are features.
-    alpha : float
-        λ of the training on m - 2 rows.
+        Where R and H come from, block by block, when there are features.
     """
 
     diagonal: np.ndarray
@@ -58,74 +66,162 @@ class PairSystem:
     mean_f: float
     kappa: float
     share: float
+    size: float
     alpha: float
     R: np.ndarray | None = None
+    H: np.ndarray | None = None
+    fitted: np.ndarray | None = None
+    hat: np.ndarray | None = None
     source: FeatureHoldOut | None = None
 
-    def counts(self, y: np.ndarray, rounding: float) -> np.ndarray:
+    def counts(
+        self,
+        y: np.ndarray,
+        rounding: float,
+        twins: np.ndarray,
+        repair: Callable[[np.ndarray], np.ndarray] | None = None,
+    ) -> np.ndarray:
         """For each row its held-out pairs with lower and with higher y: right, tied and all; shape (m, 6).
 
-        Predictions that differ by no more than ``rounding`` are tied: those of equal rows are equal only up to that.
+        Parameters
+        ----------
+        y : ndarray of shape (m,)
+        rounding : float
+            Predictions that differ by no more are tied.
+        twins : int64 array of shape (m,)
+            Rows with the same number are equal, and so tied whatever rounding makes of them.
+        repair : callable, optional
+            Takes pairs whose small system is ill conditioned to their predictions, shape (p, 2).
         """
-        from ..loops.holdout import pair_order
+        if self._in_loop:
+            from ..loops.holdout import pair_order
 
-        tolerance = self.kappa * rounding
-        parts = [
-            pair_order(R, first, self.diagonal, self.x, self.t, y, tolerance)
-            for first, R in self._row_blocks()
-        ]
+            columns = (self.diagonal, self.x, self.t, y, twins)
+            tolerance = self.kappa * rounding
+            return np.concatenate(
+                [pair_order(R, first, *columns, tolerance) for first, R in self._row_blocks()]
+            )
+        parts, m = [], y.shape[0]
+        for first in range(0, m, step := max(1, _BLOCK_ENTRIES // (8 * m))):
+            rows = np.arange(first, min(first + step, m))
+            i, j = np.nonzero(y[rows][:, None] != y)
+            pairs = np.stack([rows[i], j], axis=1)
+            f = tie_twins(self._repaired(pairs, repair), twins[pairs])
+            parts.append(_count(y, pairs, f, rounding)[rows])
         return np.concatenate(parts)
+
+    @property
+    def _in_loop(self) -> bool:
+        """Whether t_H + v has enough digits to be compared, for every pair."""
+        if self.H is not None:
+            return False
+        if self.source is None:
+            return True
+        return self.alpha <= LARGE_ALPHA * self.size and float(self.diagonal.min()) > np.sqrt(STABLE)
+
+    def _repaired(self, pairs: np.ndarray, repair: Callable[[np.ndarray], np.ndarray] | None) -> np.ndarray:
+        """Predictions less what they have in common, shape (p, 2)."""
+        found = self._predict(pairs)
+        f, bad = found[:, :2] - found[:, 2:], self.unstable(pairs)
+        if repair is not None and bad.any():
+            f[bad] = repair(pairs[bad])
+        return f
+
+    def unstable(self, pairs: np.ndarray) -> np.ndarray:
+        """Which pairs have too ill conditioned a system, where features know it; shape (p,)."""
+        if self.source is None:
+            return np.zeros(pairs.shape[0], dtype=bool)
+        R_ij = self._entries(pairs)[0]
+        i, j = pairs[:, 0], pairs[:, 1]
+        determinant = self.diagonal[i] * self.diagonal[j] - R_ij**2
+        return np.minimum(determinant, np.minimum(self.diagonal[i], self.diagonal[j])) < STABLE
 
     def predictions(self, pairs: np.ndarray) -> np.ndarray:
         """Predictions for both rows of each pair and the mean over all rows, shape (p, 3)."""
-        if self.R is not None:
+        if self.R is not None and self.H is None:
             from ..loops.holdout import pair_predictions
 
             return pair_predictions(
                 pairs, self.R, self.x, self.t, self.pull, self.mean_f, self.kappa, self.share
             )
-        assert self.source is not None
-        step = max(1, _BLOCK_ENTRIES // self.source._s.shape[0])
-        return np.concatenate(
-            [self._from_features(pairs[start : start + step]) for start in range(0, pairs.shape[0], step)]
-        )
+        return self._predict(pairs)
+
+    def _predict(self, pairs: np.ndarray) -> np.ndarray:
+        width = 16 if self.source is None else 4 * self.source._s.shape[0]
+        step = max(1, _BLOCK_ENTRIES // width)
+        parts = [self._predict_by_hat(pairs[k : k + step]) for k in range(0, pairs.shape[0], step)]
+        return np.concatenate(parts) if parts else np.empty((0, 3))
 
     def _row_blocks(self) -> Iterator[tuple[int, np.ndarray]]:
         if self.R is not None:
             yield 0, self.R
             return
         assert self.source is not None and self.source._T is not None
-        T, D = self.source._T, 1.0 / (self.source._s + self.alpha)
+        T, D = self.source._T, self.source.shrink(self.alpha)
         step = max(1, _BLOCK_ENTRIES // T.shape[0])
         for first in range(0, T.shape[0], step):
             R = -(T[first : first + step] * D) @ T.T - self.share
             R[np.arange(R.shape[0]), first + np.arange(R.shape[0])] += 1.0
-            R /= self.alpha
             yield first, R
 
-    def _from_features(self, pairs: np.ndarray) -> np.ndarray:
-        source = self.source
-        assert source is not None and source._T is not None
-        D = 1.0 / (source._s + self.alpha)
+    def _entries(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """R_ij and H_ij of each pair."""
         i, j = pairs[:, 0], pairs[:, 1]
-        R_ij = -(np.einsum("kc,kc,c->k", source._T[i], source._T[j], D) + self.share) / self.alpha
+        if self.source is None:
+            assert self.R is not None and self.H is not None
+            return self.R[i, j], self.H[i, j]
+        assert self.source._T is not None
+        T, D = self.source._T, self.source.shrink(self.alpha)
+        H_ij = np.einsum("kc,kc,c->k", T[i], T[j], D)
+        return -H_ij - self.share, H_ij
+
+    def _predict_by_hat(self, pairs: np.ndarray) -> np.ndarray:
+        assert self.fitted is not None and self.hat is not None
+        i, j = pairs[:, 0], pairs[:, 1]
+        R_ij, H_ij = self._entries(pairs)
         R_ii, R_jj = self.diagonal[i], self.diagonal[j]
         determinant = R_ii * R_jj - R_ij**2
+        determinant = np.where(determinant > 0, determinant, np.nan)  # unstable: repaired by the caller
         v_i = -(R_jj * self.x[i] - R_ij * self.x[j]) / determinant
         v_j = -(R_ii * self.x[j] - R_ij * self.x[i]) / determinant
         level = self.mean_f + self.pull[i] * v_i + self.pull[j] * v_j
-        spread = self.share * (v_i + v_j)
         return np.stack(
             [
-                level + (self.t[i] + v_i - spread) / self.kappa,
-                level + (self.t[j] + v_j - spread) / self.kappa,
+                level + (self.fitted[i] + self.hat[i] * v_i + H_ij * v_j) / self.kappa,
+                level + (self.fitted[j] + self.hat[j] * v_j + H_ij * v_i) / self.kappa,
                 level,
             ],
             axis=1,
         )
 
 
-def dual_pair_system(K: np.ndarray, comparisons: Comparisons, alpha: float) -> PairSystem:
+def tie_twins(f: np.ndarray, twins: np.ndarray) -> np.ndarray:
+    """Predictions of pairs, shape (p, 2), with those of two equal rows made equal."""
+    same = twins[:, 0] == twins[:, 1]
+    f[same] = f[same].mean(axis=1, keepdims=True)
+    return f
+
+
+def _count(y: np.ndarray, pairs: np.ndarray, f: np.ndarray, rounding: float) -> np.ndarray:
+    """Right, tied and all pairs of the first rows with lower y, then with higher y; shape (m, 6)."""
+    i, j = pairs[:, 0], pairs[:, 1]
+    difference, lower = f[:, 0] - f[:, 1], y[j] < y[i]
+    tied = np.abs(difference) <= rounding
+    columns = [
+        lower & ~tied & (difference > 0),
+        lower & tied,
+        lower,
+        ~lower & ~tied & (difference < 0),
+        ~lower & tied,
+        ~lower,
+    ]
+    found = [np.bincount(i, weights=column, minlength=y.shape[0]) for column in columns]
+    return np.stack(found, axis=1).astype(np.int64)
+
+
+def dual_pair_system(
+    K: np.ndarray, comparisons: Comparisons, alpha: float, pull: np.ndarray | None = None
+) -> PairSystem:
     """From a kernel matrix, which is overwritten: one Cholesky factorisation and the inverse, m³ operations.
 
     Parameters
@@ -135,34 +231,78 @@ def dual_pair_system(K: np.ndarray, comparisons: Comparisons, alpha: float) -> P
         Of one output.
     alpha : float
         λ of the estimator.
+    pull : ndarray of shape (1, m), optional
+        As in `DualHoldOut`.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the kernel is too ill-conditioned for this alpha.
     """
     alpha, kappa, share = _pair_scale(comparisons, alpha)
-    anchors = comparisons.anchors()
-    mean = None if anchors is None else comparisons.half(_group_means(K, anchors).T)[:, 0]
-    G = comparisons.half_both_sides(K)
-    R = explicit_resolvent(G, alpha, overwrite=True)
-    return _from_resolvent(R, comparisons, mean, alpha, kappa, share)
+    mean = seen_by_means(K, comparisons, pull)
+    unit, G = centred_form(K, comparisons)
+    trace = float(np.trace(G))
+    alpha /= unit
+    large = alpha > LARGE_ALPHA * trace
+    R = explicit_resolvent(G, alpha, comparisons.anchors(), trace, overwrite=not large)
+    H = G @ R if large else None
+    mean_kernel = None if mean is None else mean[0] / unit
+    return _from_resolvent(R, H, comparisons, mean_kernel, (alpha, kappa, share, trace))
 
 
 def path_pair_system(source: DualHoldOut, alpha: float) -> PairSystem:
-    """From the tridiagonal form that serves every alpha: one product of a matrix with itself, m³ operations."""
+    """From the tridiagonal form that serves every alpha: one product of a matrix with itself, m³ operations.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the kernel is too ill-conditioned for this alpha.
+    """
     alpha, kappa, share = _pair_scale(source.comparisons, alpha)
-    mean = None if source._pull is None else source._pull[0]
-    return _from_resolvent(source.explicit_resolvent(alpha), source.comparisons, mean, alpha, kappa, share)
+    if not source.is_stable(alpha):
+        raise np.linalg.LinAlgError("the resolvent has too few digits at this alpha")
+    alpha /= source.unit
+    R, H = source.explicit_resolvent(alpha), None
+    if alpha > LARGE_ALPHA * source.trace:
+        H = source.explicit_hat(alpha)
+        if source.mean_kernel is not None:
+            _centre_in_place(H)
+    return _from_resolvent(R, H, source.comparisons, source.mean_kernel, (alpha, kappa, share, source.trace))
 
 
 def _from_resolvent(
-    R: np.ndarray, comparisons: Comparisons, mean: np.ndarray | None, alpha: float, kappa: float, share: float
+    R: np.ndarray,
+    H: np.ndarray | None,
+    comparisons: Comparisons,
+    mean: np.ndarray | None,
+    scales: tuple[float, float, float, float],
 ) -> PairSystem:
-    """The system of the first output; R is symmetric, and overwritten."""
+    """The system of the first output; R is symmetric, and overwritten. H = G R where λ is large."""
+    alpha, kappa, share, trace = scales
     t = comparisons.half_target[:, 0]
+    if H is not None:
+        R *= alpha  # near the identity, so that no determinant vanishes
     x = R @ t
-    pull, mean_f = np.zeros(t.shape[0]), 0.0
+    pulled, mean_f = np.zeros(t.shape[0]), 0.0
     if mean is not None:
+        factor = 1.0 if H is None else 1.0 / alpha
         _centre_in_place(R)
-        pull, mean_f = R @ mean, float(mean @ x)
+        pulled, mean_f = factor * (R @ mean), factor * float(mean @ x)
     return PairSystem(
-        np.diagonal(R).copy(), x, t, pull, mean_f, kappa, share, alpha, R=np.ascontiguousarray(R.T)
+        np.diagonal(R).copy(),
+        x,
+        t,
+        pulled,
+        mean_f,
+        kappa,
+        share,
+        trace,
+        alpha,
+        R=np.ascontiguousarray(R.T),
+        H=H,
+        fitted=None if H is None else H @ t,
+        hat=None if H is None else np.diagonal(H),
     )
 
 
@@ -171,16 +311,29 @@ def feature_pair_system(source: FeatureHoldOut, alpha: float) -> PairSystem:
     comparisons = source.comparisons
     alpha, kappa, share = _pair_scale(comparisons, alpha)
     assert source._T is not None
-    D = 1.0 / (source._s + alpha)
+    D = source.shrink(alpha)
     w = D * source._c[:, 0]
     t = comparisons.half_target[:, 0]
-    x = (t - source._T @ w) / alpha
-    diagonal = (1.0 - share - np.square(source._T) @ D) / alpha
+    fitted = source._T @ w
+    hat = np.square(source._T) @ D
     pull, mean_f = np.zeros(t.shape[0]), 0.0
     if share:
         # β = (mean of Z) D Tᵀ: the mean prediction that one unit of each dual variable adds.
         pull, mean_f = source._T @ (D * source._mean), float(source._mean @ w)
-    return PairSystem(diagonal, x, t, pull, mean_f, kappa, share, alpha, source=source)
+    return PairSystem(
+        1.0 - share - hat,
+        t - fitted,
+        t,
+        pull,
+        mean_f,
+        kappa,
+        share,
+        source.size,
+        alpha,
+        fitted=fitted,
+        hat=hat,
+        source=source,
+    )
 
 
 def _pair_scale(comparisons: Comparisons, alpha: float) -> tuple[float, float, float]:
@@ -206,7 +359,7 @@ def reduced_pair_predictions(source: FeatureHoldOut, pairs: np.ndarray, alpha: f
     """
     comparisons = source.comparisons
     alpha, kappa, share = _pair_scale(comparisons, alpha)
-    D = 1.0 / (source._s + alpha)
+    D = source.shrink(alpha)
     w = D * source._c[:, 0]
     assert source._leaving_basis is not None
     out = np.empty((pairs.shape[0], 3))

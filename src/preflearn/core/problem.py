@@ -9,20 +9,26 @@ One λ costs a Cholesky factorisation; a path of λ, and cross-validation, one s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy.linalg as la
+import scipy.sparse as sp
 
 from ..comparisons import Comparisons
 from ..numerics.linalg import (
     cholesky_in_place,
     cholesky_solve,
     eigh_in_place,
-    one_norm,
     reciprocal_condition,
     restore_lower,
 )
-from .gram import feature_gram, feature_moment
+from .centred_kernel import centred_form, lift_unseen
+from .gram import feature_moments
+from .holdout import LEAST_CONDITION
+
+# Error of predictions, relative to the targets, from which on another way is taken.
+_LEAST_DIGITS = 1e-7
 
 
 @dataclass
@@ -68,35 +74,63 @@ class RidgeProblem:
         c.
     recover : callable
         Takes x to the coefficients of the learner (a = S x, or w = x).
+    unit : float
+        What B has been divided by, a power of two; x is given for the B before.
+    guarded : bool
+        Whether c may lie outside of the range of B. There x is c / λ, which at a small λ drowns the rest of x.
     """
 
     matrix: np.ndarray | None
     rhs: np.ndarray
     recover: Callable[[np.ndarray], np.ndarray]
+    unit: float = 1.0
+    guarded: bool = False
 
-    def solve(self, alpha: float) -> np.ndarray:
-        """The coefficients at one λ = alpha, shape (n, v). n³/3 operations, in the memory of B."""
-        return self.recover(self._solve_ridge(alpha))
+    def solve(self, alpha: float, *, strict: bool = False) -> np.ndarray:
+        """The coefficients at one λ = alpha, shape (n, v). n³/3 operations, in the memory of B.
 
-    def _solve_ridge(self, alpha: float) -> np.ndarray:
+        A system that is singular up to rounding is solved by its eigen decomposition, or refused with ``strict``.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            With ``guarded`` or ``strict``, if fewer than six digits of the predictions would be right.
+        """
+        B = self.matrix
+        trace = 0.0 if B is None else float(np.trace(B))
+        x = self._solve_ridge(alpha / self.unit, strict)
+        if self.guarded and x.dtype == np.float64:
+            with np.errstate(over="ignore", invalid="ignore"):
+                error = np.finfo(float).eps * trace * np.abs(x).max(axis=0)
+            if not (error <= _LEAST_DIGITS * np.abs(self.rhs).max(axis=0)).all():
+                raise np.linalg.LinAlgError("the kernel is too ill-conditioned for this alpha")
+        return self.recover(x / self.unit if self.unit != 1.0 else x)
+
+    def _solve_ridge(self, alpha: float, strict: bool) -> np.ndarray:
         B = self._take_matrix()
         diagonal = np.diagonal(B).copy()
         np.fill_diagonal(B, diagonal + B.dtype.type(alpha))
-        in_doubt = alpha <= rounding_of_sums(B.shape[0], B.dtype, float(diagonal.max()))
-        norm = one_norm(B.T) if in_doubt else 0.0
+        strict = strict and B.dtype == np.float64
+        least = LEAST_CONDITION if strict else float(np.finfo(B.dtype).eps)
+        in_doubt = alpha <= 10 * B.shape[0] * least * float(diagonal.max())
+        norm = _scaled_norm(B) if in_doubt else 0.0
         try:
             factor = cholesky_in_place(B)
             if in_doubt:
-                _refuse_below(np.finfo(B.dtype).eps, factor, norm)
+                # Cholesky is as accurate as if every diagonal entry were one: features of other scales do no harm.
+                _refuse_below(least, factor / np.sqrt(diagonal + alpha)[:, None], norm)
             return cholesky_solve(factor, self.rhs)
         except np.linalg.LinAlgError:
+            if strict:
+                raise
             # alpha is lost in the rounding of B. Cholesky has used the lower triangle; the upper one still holds B.
             restore_lower(B, diagonal)
             return _spectrum(B, self.rhs, self.recover).solve_ridge(alpha)
 
     def spectrum(self) -> Spectrum:
         """The eigen decomposition of B, from which every λ costs O(n²) per output."""
-        return _spectrum(self._take_matrix(), self.rhs, self.recover)
+        found = _spectrum(self._take_matrix(), self.rhs, self.recover)
+        return found if self.unit == 1.0 else replace(found, values=found.values * self.unit)
 
     def _take_matrix(self) -> np.ndarray:
         B, self.matrix = self.matrix, None
@@ -138,7 +172,7 @@ class Spectrum:
         rounding = rounding_of_sums(1, self.values.dtype, largest)
         inverse = 1.0 / np.maximum(self.values + alpha, np.finfo(self.values.dtype).tiny)
         if alpha <= rounding:
-            inverse[self.values <= rounding] = 0.0
+            inverse[self.values <= rounding * np.sqrt(self.values.shape[0])] = 0.0
         return self.projected * inverse[:, None]
 
     def path(self, alphas: Sequence[float]) -> np.ndarray:
@@ -149,8 +183,10 @@ class Spectrum:
         return np.stack([x[:, i * n_outputs : (i + 1) * n_outputs] for i in range(len(alphas))])
 
 
-def dual_problem(K: np.ndarray, comparisons: Comparisons) -> RidgeProblem:
-    """The dual system in the memory of K.
+def dual_problem(K: np.ndarray, comparisons: Comparisons, alpha: float = 0.0) -> RidgeProblem:
+    """The dual system in the memory of K, to be solved for this alpha.
+
+    At a small alpha what the comparisons do not see is lifted out of its way; ``inf`` leaves the spectrum as it is.
 
     Parameters
     ----------
@@ -159,16 +195,46 @@ def dual_problem(K: np.ndarray, comparisons: Comparisons) -> RidgeProblem:
     comparisons : Comparisons
         With a symmetric half in closed form.
     """
-    G = comparisons.half_both_sides(K)
+    unit, G = centred_form(K, comparisons)
+    trace = float(np.trace(G))
+    if alpha / unit < _LIFTED_BELOW * trace:
+        lift_unseen(G, comparisons.anchors(), trace)
     rhs = comparisons.half_target.astype(K.dtype, copy=False)
-    return RidgeProblem(G.T, rhs, comparisons.half)
+    return RidgeProblem(G.T, rhs, comparisons.half, unit, guarded=True)
+
+
+# Up to this share of the trace alpha is small beside the kernel.
+_LIFTED_BELOW = 1e-4
 
 
 def primal_problem(features, comparisons: Comparisons) -> RidgeProblem:
     """The primal system of features Φ, dense or sparse; Φ is not modified."""
-    return RidgeProblem(
-        feature_gram(features, comparisons), feature_moment(features, comparisons.target), _unchanged
-    )
+    return RidgeProblem(*feature_moments(features, comparisons), _unchanged)
+
+
+def solve_primal(features, comparisons: Comparisons, alpha: float) -> np.ndarray:
+    """The weights of features Φ at one λ, shape (n, v).
+
+    By the primal system, whose condition is the square of that of S Φ; where that leaves too few digits, and S Φ can be
+    formed, by the singular values of S Φ.
+    """
+    problem = primal_problem(features, comparisons)
+    if sp.issparse(features) or features.dtype != np.float64:
+        return problem.solve(alpha)
+    try:
+        return problem.solve(alpha, strict=True)
+    except np.linalg.LinAlgError:
+        return _solve_by_singular_values(*comparisons.least_squares(features), alpha)
+
+
+def _solve_by_singular_values(T: np.ndarray, t: np.ndarray, alpha: float) -> np.ndarray:
+    """V diag(σ / (σ² + λ)) Uᵀ t; directions below the rounding of T are none."""
+    U, sigma, Vt = la.svd(T, full_matrices=False, lapack_driver="gesvd")
+    seen = sigma > 32 * max(T.shape) * np.finfo(float).eps * sigma.max(initial=0.0)
+    root = np.sqrt(alpha)
+    size = np.maximum(sigma[seen], root)  # no square overflows or vanishes
+    shrunk = (sigma[seen] / size) / ((sigma[seen] / size) ** 2 + (root / size) ** 2) / size
+    return Vt[seen].T @ (shrunk[:, None] * (U[:, seen].T @ t))
 
 
 def _unchanged(x: np.ndarray) -> np.ndarray:
@@ -194,6 +260,17 @@ def refuse_indefinite(smallest: float, largest: float, dtype: np.dtype | type = 
 def rounding_of_sums(n: int, dtype: np.dtype, largest: float) -> float:
     """Size of the rounding errors in n sums of numbers up to ``largest``."""
     return 10 * n * float(np.finfo(dtype).eps) * largest
+
+
+def _scaled_norm(B: np.ndarray) -> float:
+    """‖B‖₁ with rows and columns scaled so that the diagonal is one."""
+    scale = 1.0 / np.sqrt(np.diagonal(B))
+    step = max(1, (1 << 20) // B.shape[0])
+    sums = [
+        (np.abs(B.T[k : k + step]) * scale).sum(axis=1) * scale[k : k + step]
+        for k in range(0, B.shape[0], step)
+    ]
+    return float(np.concatenate(sums).max())
 
 
 def _refuse_below(least: float, factor: np.ndarray, norm: float) -> None:

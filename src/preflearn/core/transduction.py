@@ -35,7 +35,7 @@ import scipy.sparse as sp
 from scipy.linalg import cho_factor, cho_solve, get_lapack_funcs, lu_factor, lu_solve
 
 from ..comparisons.queries import QueryComparisons
-from ..numerics.linalg import add_gram, cholesky_in_place, cholesky_solve, mirror_lower
+from ..numerics.linalg import add_gram, cholesky_in_place, cholesky_solve, mirror_lower, unit_of
 from .problem import Spectrum, dual_problem, primal_problem
 
 # Refinement of the primal solution stops at this relative residual, or when it no longer shrinks.
@@ -105,6 +105,7 @@ class DualTransduction:
     """
 
     def __init__(self, K: np.ndarray, comparisons: QueryComparisons, folds: list[np.ndarray], *, path: bool):
+        _refuse_extreme(float(np.diagonal(K).max(initial=0.0)))
         self.K, self.comparisons, self.folds = K, comparisons, folds
         self._spectrum: Spectrum | None = None
         self._path = path
@@ -132,7 +133,7 @@ class DualTransduction:
 
     def _resolvent_by_spectrum(self, alpha: float) -> np.ndarray:
         if self._spectrum is None:
-            self._spectrum = dual_problem(self.K.copy(), self.comparisons).spectrum()
+            self._spectrum = dual_problem(self.K.copy(), self.comparisons, np.inf).spectrum()
         half = self._spectrum.vectors / np.sqrt(self._spectrum.values + alpha)
         R = np.zeros((half.shape[0],) * 2, order="F")
         return mirror_lower(add_gram(R, half.T, half.T))
@@ -164,7 +165,7 @@ class DualAtAlpha(TransductionAtAlpha):
         else:
             # A query that is scored in part has fewer pairs there: another L, another factorisation.
             rest = _with_scores(problem.comparisons, scores).take(known)
-            coef = dual_problem(problem.K[np.ix_(known, known)], rest).solve(self._alpha)
+            coef = dual_problem(problem.K[np.ix_(known, known)], rest, self._alpha).solve(self._alpha)
         return problem.K[np.ix_(rows, known)] @ coef
 
     def _pull(self, known_scores: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -193,6 +194,15 @@ class DualAtAlpha(TransductionAtAlpha):
 # ---------------------------------------------------------------------------------------------------------- primal
 
 
+def _refuse_extreme(size: float) -> None:
+    """Refuse a kernel whose square leaves the range of float64."""
+    if unit_of(size) != 1.0:
+        raise ValueError(
+            f"Kernel values of size {size:.3g} would overflow or vanish when squared: scale the features to ordinary "
+            "sizes. The same model is found with X / s and alpha / s² for a linear kernel."
+        )
+
+
 class PrimalTransduction:
     """Features, O(m r²).
 
@@ -213,6 +223,7 @@ class PrimalTransduction:
         folds: list[np.ndarray],
         constraints: list[np.ndarray] | None = None,
     ):
+        _refuse_extreme(float(np.square(np.abs(features).max(initial=0.0))))
         self.comparisons, self.folds = comparisons, folds
         spectrum = primal_problem(features, comparisons).spectrum()
         # In the basis of the eigenvectors TᵀT is diagonal, for every λ.

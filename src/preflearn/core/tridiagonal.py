@@ -29,20 +29,31 @@ class TridiagonalForm:
     ----------
     transposed : ndarray of shape (n, n), C-contiguous
         Qᵀ.
-    largest : float
-        The largest eigenvalue of B.
+    smallest, largest : float
+        The extreme eigenvalues of B.
     """
 
     def __init__(self, B: np.ndarray):
         n = B.shape[0]
         Q, self._diagonal, self._off_diagonal = tridiagonalise_in_place(B)
         self.transposed = Q.T
-        smallest, self.largest = (
+        self.smallest, self.largest = (
             float(la.eigvalsh_tridiagonal(self._diagonal, self._off_diagonal, "i", (k, k))[0])
             for k in (0, n - 1)
         )
-        refuse_indefinite(smallest, self.largest)
+        refuse_indefinite(self.smallest, self.largest)
         self._spectrum: tuple[np.ndarray, np.ndarray] | None = None
+
+    def reciprocal_condition(self, alpha: float) -> float:
+        """Of T + λ I."""
+        return (max(self.smallest, 0.0) + alpha) / (self.largest + alpha)
+
+    def multiply(self, V: np.ndarray) -> np.ndarray:
+        """T V for V of shape (n, k)."""
+        out = self._diagonal[:, None] * V
+        out[1:] += self._off_diagonal[:, None] * V[:-1]
+        out[:-1] += self._off_diagonal[:, None] * V[1:]
+        return out
 
     def inverse(self, alpha: float) -> Callable[[np.ndarray], np.ndarray]:
         """The function V → (T + λ I)⁻¹ V for V of shape (n, k), λ = alpha."""

@@ -17,7 +17,8 @@ from ..estimators.rankrls import RankRLS
 from ..estimators.rls import RLS
 from ..selection.folds import Folds, read_folds
 from ..selection.problem import LearningProblem
-from ..selection.scoring import compared_within, read_scoring, settle
+from ..selection.scoring import compared_within, read_scoring
+from ..selection.tally import without_rounding
 from ..solvers.progress import Counter
 from .rounds import Rounds
 
@@ -291,6 +292,6 @@ class _Search:
             if self._half_inverse is not None:
                 held_out = self._half_inverse(held_out)
             for k in range(held_out.shape[1]):
-                f = settle(y - held_out[:, [k]], y)
+                f = without_rounding((y - held_out[:, [k]]).T).T
                 scores[first + k] = self._measure(y, f, self._within)
         return scores

@@ -149,7 +149,10 @@ class Kernel:
         if self.kernel == "laplacian":
             X, Y = _short_indices(X), _short_indices(Y)
         K = pairwise_kernels(X, Y, metric=self.kernel, **self._params)
-        return np.ascontiguousarray(K.toarray() if sp.issparse(K) else K)
+        K = np.ascontiguousarray(K.toarray() if sp.issparse(K) else K)
+        if Y is None and self.kernel in ("rbf", "laplacian"):
+            _refuse_constant(K, X, self._params.get("gamma"))
+        return K
 
 
 def _call_for_pairs(function: Callable[..., float], params: dict[str, Any], X: Any, Y: Any) -> np.ndarray:
@@ -167,6 +170,22 @@ def _call_for_pairs(function: Callable[..., float], params: dict[str, Any], X: A
         for j in range(i + 1):
             K[i, j] = K[j, i] = function(x, rows[j], **params)
     return K
+
+
+# From here on fewer than half of the digits of a distance are left in the kernel.
+_CONSTANT = 2.0**-30
+
+
+def _refuse_constant(K: np.ndarray, X: Any, gamma: float | None) -> None:
+    """Refuse a width that makes different rows look equal."""
+    if K.shape[0] < 2 or K.dtype != np.float64 or K[0].min() < 1 - _CONSTANT or K.min() < 1 - _CONSTANT:
+        return
+    differ = abs(X - X[[0]]).max() if sp.issparse(X) else np.abs(X - X[0]).max()
+    if differ > 1e-12 * abs(X).max():
+        raise ValueError(
+            f"gamma = {gamma} is so small that the kernel is constant up to rounding (smallest value "
+            f"1 - {1 - K.min():.1g}) although rows differ: use a larger gamma, or scale the features up."
+        )
 
 
 def _short_indices(X: Any) -> Any:

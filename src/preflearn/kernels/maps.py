@@ -106,6 +106,8 @@ class NystromMap(KernelParametersMixin, ClassNamePrefixFeaturesOutMixin, Transfo
             K_RR = X[np.ix_(self.basis_indices_, self.basis_indices_)]
         else:
             self.basis_ = X if chosen is None else take_items(X, chosen)
+            if kernel.is_linear and isinstance(self.basis_, np.ndarray):
+                _refuse_large_offsets(self.basis_)
             K_RR = kernel.matrix(self.basis_)
         self.factor_: KernelFactor = factor_kernel(K_RR, overwrite=True)
         self.rank_ = self.factor_.rank
@@ -192,3 +194,20 @@ class EmpiricalKernelMap(NystromMap):
 
     def __init__(self, kernel="rbf", *, gamma=None, degree=3, coef0=1, kernel_params=None):
         super().__init__(kernel, gamma=gamma, degree=degree, coef0=coef0, kernel_params=kernel_params)
+
+
+# Share of the squares of the basis vectors that is left when their mean is taken off.
+_LEAST_SPREAD = 1e-7
+
+
+def _refuse_large_offsets(rows: np.ndarray) -> None:
+    """Refuse a linear kernel whose values differ by less than rounding allows."""
+    unit = float(np.abs(rows).max(initial=0.0)) or 1.0
+    rows = rows / unit
+    spread = float(np.square(rows - rows.mean(axis=0)).sum())
+    if 0 < spread < _LEAST_SPREAD * float(np.square(rows).sum()):
+        raise ValueError(
+            "The basis vectors have large means beside which their differences vanish: the linear kernel of a reduced "
+            "set would lose its digits to rounding. Centre or scale the features (StandardScaler), or leave out "
+            "n_basis and basis."
+        )

@@ -170,12 +170,12 @@ def _cholesky_solve(M, n, x, smallest):
         _multiply(unknowns, at_j, entries, j * row + at_j)
 
 
-def pair_order(R, first_row, diagonal, x, t, y, tolerance):
+def pair_order(R, first_row, diagonal, x, t, y, twins, tolerance):
     """How the held-out pairs of each row of a block are ordered.
 
     R holds the rows first_row ... of (G + λ I)⁻¹ (centred for a global ranking) and x = R t. Without the rows i and j
     the predictions are t_H - (R_HH)⁻¹ x_H up to a constant and a positive factor; two that differ by no more than
-    ``tolerance`` on that scale are tied.
+    ``tolerance`` on that scale are tied, and so are those of rows with the same number in ``twins``.
 
     Returns
     -------
@@ -192,6 +192,7 @@ def pair_order(R, first_row, diagonal, x, t, y, tolerance):
         x,
         t,
         y,
+        twins,
         tolerance,
         counts,
         least=1 + (1 << 14) // R.shape[1],
@@ -200,7 +201,7 @@ def pair_order(R, first_row, diagonal, x, t, y, tolerance):
 
 
 @njit(cache=True, nogil=True)
-def _pair_order(R, first_row, diagonal, x, t, y, tolerance, counts, first, last):
+def _pair_order(R, first_row, diagonal, x, t, y, twins, tolerance, counts, first, last):
     m = R.shape[1]
     for a in range(first, last):
         i = first_row + a
@@ -213,6 +214,8 @@ def _pair_order(R, first_row, diagonal, x, t, y, tolerance, counts, first, last)
             R_jj, R_ij = diagonal[j], R[a, j]
             determinant = R_ii * R_jj - R_ij * R_ij
             difference = determinant * (t_i - t[j]) - (R_jj + R_ij) * x_i + (R_ii + R_ij) * x[j]
+            if twins[j] == twins[i]:
+                difference = 0.0
             least = tolerance * determinant
             if y[j] < y_i:
                 lower += 1

@@ -30,14 +30,13 @@ from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.utils import check_random_state
 
 from ..comparisons import Groups, encode_queries, one_group
-from ..estimators.base import SquaredLossModel
 from ..kernels.functions import n_items
+from ..numerics.namespace import as_host
+from ..selection.held_out import HeldOut
 from ..selection.refitting import refit_and_predict
 from ..selection.splitters import QueryKFold
-from ..selection.tally import PairTally, rounding_of, tally_pairs, tally_scores, winners
-from .cross_validation import cross_val_predict
+from ..selection.tally import PairTally, tally_pairs, tally_scores, winners
 from .intervals import mean_interval, most_effective, optimism, placement_variance, wilson_interval
-from .pairs import leave_pair_out, leave_pair_out_tally
 from .performance import PerformanceEstimate, RocCurve
 
 _DEFAULT_SPLITS = 10
@@ -227,15 +226,6 @@ class _Data:
         return None if self.groups is None else encode_queries(self.groups, self.n_rows)
 
     @property
-    def tolerance(self) -> float:
-        """What differences of predictions are rounding: none where the estimator is refitted."""
-        return rounding_of(self.y) if isinstance(self.estimator, SquaredLossModel) else 0.0
-
-    def without_rounding(self, scores: np.ndarray) -> np.ndarray:
-        """Scores whose ties are ties."""
-        return np.round(scores / self.tolerance) * self.tolerance if self.tolerance else scores
-
-    @property
     def values(self) -> np.ndarray:
         return np.unique(self.order)
 
@@ -286,7 +276,7 @@ def _estimate(data: _Data, method: str, n_splits: int, random_state: Any) -> Per
     folds = _deal(data, n_splits, random)
     if method == "averaged":
         _require_both_classes(data, folds)
-    scores = _predict(data, folds)
+    scores = _predict(data, folds, across=method == "pooled")
     if method == "averaged":
         tally = tally_scores(data.order, scores, folds)
         compared = f"{tally.n_pairs} pairs inside {folds.n_groups} folds, {_folds_of(data)}; folds weigh by their pairs"
@@ -342,14 +332,14 @@ def _hold_out_pairs(data: _Data) -> tuple[PairTally, np.ndarray | None, float]:
     """Wins of each row over rows of other y; for an AUC its wins over all rows; the optimism of the training."""
     m = data.n_rows
     if m * (m - 1) // 2 > _TOURNAMENT_PAIRS:
-        tally = leave_pair_out_tally(data.estimator, data.X, data.y, groups=data.groups, verbose=data.verbose)
+        tally = _hold_out(data).tally()[0]
         return tally, None, _optimism(data, *_predict_pairs(data, _some_pairs(data.order)))
     if data.measure != "AUC":
         pairs, predictions = _predict_pairs(data, None)
         tournament = None
     else:
         pairs, predictions = _predict_pairs(data, np.stack(np.triu_indices(m, 1), axis=1))
-        won = winners(predictions, data.tolerance)
+        won = winners(predictions)
         tournament = np.asarray(
             sum(
                 np.bincount(pairs[:, k], weights=0.5 + sign * 0.5 * won, minlength=m)
@@ -358,14 +348,19 @@ def _hold_out_pairs(data: _Data) -> tuple[PairTally, np.ndarray | None, float]:
         )
         untied = data.order[pairs[:, 0]] != data.order[pairs[:, 1]]
         pairs, predictions = pairs[untied], predictions[untied]
-    tally = tally_pairs(data.order, pairs, predictions, tolerance=data.tolerance)
+    tally = tally_pairs(data.order, pairs, predictions)
     return tally, tournament, _optimism(data, pairs, predictions)
 
 
+def _hold_out(data: _Data, *, qid: Any = None, across: bool = False) -> HeldOut:
+    """Held-out predictions to compare."""
+    held = HeldOut(data.estimator, data.X, data.y, qid=qid, groups=data.groups, verbose=data.verbose)
+    return held.for_order(across_folds=across)
+
+
 def _predict_pairs(data: _Data, pairs: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    return leave_pair_out(
-        data.estimator, data.X, data.y, pairs=pairs, groups=data.groups, verbose=data.verbose
-    )
+    pairs, predictions = _hold_out(data).pairs(pairs=pairs)
+    return as_host(pairs), as_host(predictions)[0]
 
 
 def _some_pairs(order: np.ndarray) -> np.ndarray:
@@ -381,7 +376,7 @@ def _optimism(data: _Data, pairs: np.ndarray, predictions: np.ndarray) -> float:
     return optimism(
         data.order[pairs[:, 0]] - data.order[pairs[:, 1]],
         *(
-            np.abs(difference[:, 0] - difference[:, 1]) * winners(difference, data.tolerance)
+            np.abs(difference[:, 0] - difference[:, 1]) * winners(difference)
             for difference in (predictions, fitted)
         ),
     )
@@ -395,20 +390,17 @@ def _pooled_beside(data: _Data, random: np.random.RandomState, n_splits: int) ->
     for fold in range(folds.n_groups):
         if set(np.unique(data.classes[folds.codes != fold]).tolist()) != everything:
             return None
-    return tally_scores(data.order, _predict(data, folds), one_group(data.n_rows)).share
+    return tally_scores(data.order, _predict(data, folds, across=True), one_group(data.n_rows)).share
 
 
-def _predict(data: _Data, folds: Groups) -> np.ndarray:
+def _predict(data: _Data, folds: Groups, *, across: bool) -> np.ndarray:
     tests = [folds.rows(fold) for fold in range(folds.n_groups)]
-    scores = cross_val_predict(
-        data.estimator, data.X, data.y, cv=tests, groups=data.groups, verbose=data.verbose
-    )
-    scores = np.asarray(scores, dtype=float)
+    scores = as_host(_hold_out(data, across=across).predict(tests))[0]
     if scores.shape != (data.n_rows,):
         raise ValueError(
             f"{type(data.estimator).__name__} gives predictions of shape {scores.shape}: expected one score per row."
         )
-    return data.without_rounding(scores)
+    return scores
 
 
 def _roc(data: _Data, scores: np.ndarray) -> RocCurve | None:
@@ -533,10 +525,8 @@ def _estimate_queries(
         )
     else:
         cv = "leave-query-out"
-    scores = cross_val_predict(
-        data.estimator, data.X, data.y, qid=qid, cv=cv, groups=data.groups, verbose=data.verbose
-    )
-    tally = tally_scores(data.order, data.without_rounding(np.asarray(scores, dtype=float)), queries)
+    scores = as_host(_hold_out(data, qid=qid).predict(cv))[0]
+    tally = tally_scores(data.order, scores, queries)
     per_query = _share_per_group(tally, queries)
     counted = np.flatnonzero(~np.isnan(per_query))
     if counted.size == 0:

@@ -18,7 +18,7 @@ from ..metrics.pairwise import columns_of
 from ..selection.folds import Folds, default_cv, read_folds
 from ..selection.held_out import HeldOut
 from ..selection.problem import has_closed_form
-from ..selection.scoring import compared_within, settle
+from ..selection.scoring import compared_within
 from ..solvers.progress import Counter
 
 # Numbers of permuted scores that are worked on together: enough for the matrix products, a bound on the memory.
@@ -105,7 +105,7 @@ def permutation_test(
     with blas_at_rest(n_rows <= _FEW_ROWS):
         values = np.concatenate(
             [
-                _mean_concordance(Y[:, outputs], settle(f, scores), within)
+                _mean_concordance(Y[:, outputs], f, within)
                 for outputs, f in _held_out(estimator, X, Y, qid, folds, groups, verbose)
             ]
         )
@@ -145,10 +145,10 @@ def _mean_concordance(Y: np.ndarray, f: np.ndarray, within: Groups) -> np.ndarra
 
 
 def _held_out(estimator, X, Y, qid, folds: Folds, groups, verbose) -> Iterator[tuple[slice, np.ndarray]]:
-    """Held-out predictions, some outputs at a time, from one factorisation where there is one."""
+    """Held-out predictions to compare, some outputs at a time, from one factorisation where there is one."""
     at_once = max(_LEAST_OUTPUTS, _NUMBERS // Y.shape[0]) if has_closed_form(estimator) else 1
     counter = Counter("permutation_test", Y.shape[1], "permutations", verbose)
-    held = HeldOut(estimator, X, Y[:, 0], qid=qid, groups=groups)
+    held = HeldOut(estimator, X, Y[:, 0], qid=qid, groups=groups).for_order()
     for start in range(0, Y.shape[1], at_once):
         outputs = slice(start, min(start + at_once, Y.shape[1]))
         targets = np.ascontiguousarray(Y[:, outputs])

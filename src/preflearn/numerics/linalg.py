@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import get_blas_funcs, get_lapack_funcs, solve_triangular
+import scipy.sparse as sp
+from scipy.linalg import get_blas_funcs, get_lapack_funcs, qr, solve_triangular
 
 from .interruptible import LONG, call_lapack
 
@@ -17,6 +18,17 @@ from .interruptible import LONG, call_lapack
 def dot_without_blas(a: np.ndarray, b: np.ndarray) -> float:
     """aᵀb without BLAS, whose threads cost more than such short work where the processors are busy."""
     return float(np.einsum("i,i->", a, b))
+
+
+# Sizes between these can be squared, and their squares multiplied, without leaving the range of float64.
+_ORDINARY = (2.0**-200, 2.0**200)
+
+
+def unit_of(size: float) -> float:
+    """The power of two to measure numbers of this size in; 1 unless their squares might overflow or vanish."""
+    if size == 0 or _ORDINARY[0] <= size <= _ORDINARY[1]:
+        return 1.0
+    return float(2.0 ** np.round(np.log2(size)))
 
 
 def add_gram(C: np.ndarray, A: np.ndarray, B: np.ndarray) -> np.ndarray:
@@ -248,6 +260,40 @@ def first_equal_items(K: np.ndarray) -> np.ndarray:
         if np.abs(K[copy] - K[out[copy]]).max() > 16 * np.finfo(K.dtype).eps * diagonal.max():
             out[copy] = copy
     return out
+
+
+def in_row_span(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of X in an orthonormal basis Q of their span, X = rows Qᵀ; directions below rounding are none.
+
+    Returns
+    -------
+    rows : ndarray of shape (m, rank)
+    Q : ndarray of shape (n, rank)
+    """
+    Q, R, order = qr(X.T, mode="economic", pivoting=True, check_finite=False)
+    size = np.abs(np.diagonal(R))
+    rank = max(1, int(np.count_nonzero(size > 32 * max(X.shape) * np.finfo(X.dtype).eps * size[0])))
+    rows = np.empty((X.shape[0], rank), dtype=X.dtype)
+    rows[order] = R[:rank].T
+    return rows, Q[:, :rank]
+
+
+def first_equal_rows(X) -> np.ndarray:
+    """For each row of an array or CSR matrix the first one that equals it, number by number. Shape (m,).
+
+    O(m n).
+    """
+    if sp.issparse(X):
+        X = X.tocsr(copy=True)
+        X.eliminate_zeros()
+        X.sort_indices()
+        ends = zip(X.indptr[:-1], X.indptr[1:], strict=True)
+        keys = [X.indices[a:b].tobytes() + X.data[a:b].tobytes() for a, b in ends]
+    else:
+        X = np.ascontiguousarray(X) + 0.0  # one zero
+        keys = [row.tobytes() for row in X]
+    first: dict[bytes, int] = {}
+    return np.array([first.setdefault(key, number) for number, key in enumerate(keys)], dtype=np.int64)
 
 
 def _with_copies(factor: KernelFactor, distinct: np.ndarray, pivot_of: np.ndarray) -> KernelFactor:

@@ -16,7 +16,8 @@ from sklearn.model_selection import KFold
 
 from ..selection.alphas import auto_grid, choose, read_grid
 from ..selection.folds import Folds, read_folds
-from ..selection.scoring import read_scoring, settle
+from ..selection.scoring import read_scoring
+from ..selection.tally import without_rounding
 
 __all__ = [
     "Folds",
@@ -26,7 +27,7 @@ __all__ = [
     "read_alphas",
     "read_hold_out",
     "read_scoring",
-    "settle",
+    "without_rounding",
 ]
 
 SETTINGS = ("entries", "rows", "columns", "both")

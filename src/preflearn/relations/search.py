@@ -13,7 +13,7 @@ from .grammar import (
     read_alphas,
     read_hold_out,
     read_scoring,
-    settle,
+    without_rounding,
 )
 from .kronecker import KroneckerProblem, KroneckerRLS
 from .model import RelationData, RelationModel
@@ -42,7 +42,8 @@ class _RelationSearch(RelationModel):
         self.cv_predictions_ = predictions if self.keep_predictions else None
         scored = known & ~np.isnan(predictions[0])
         y, within = data.labels()[scored][:, None], within[scored]
-        return np.array([scoring(y, settle(F[scored][:, None], y), within) for F in predictions])
+        tied = without_rounding(predictions[:, scored])
+        return np.array([scoring(y, f[:, None], within) for f in tied])
 
     def _held_out(self, problem: Any, folds: HoldOut, alphas: list[Any], counter: Counter) -> np.ndarray:
         return problem.held_out(folds, alphas, counter)

@@ -36,6 +36,8 @@ from .refitting import PathProblem, RefittedProblem, refit_and_predict, with_alp
 from .scoring import Comparable, Scoring, read_scoring
 from .tally import PairTally, rounding_of, share_in_order, tally_pairs
 
+_HALF_OF_THE_DIGITS = 2.0**-26
+
 
 def read_problem(estimator: Any, X: Any, y: Any, qid: Any) -> LearningProblem | PathProblem | RefittedProblem:
     """The data of an estimator, validated as its fit does, in the form that holds out fastest."""
@@ -213,10 +215,24 @@ class HeldOut:
         comparable = Comparable.of(measure, folds, queries, pooled=is_regressor(self.estimator))
         grid = self.alphas(alphas)
         predictions = self._predictions(folds, grid)
-        scores = comparable.score(
-            measure, self.problem.scores, predictions, rounded=not self.problem.exact_ties
-        )
+        to_score = predictions
+        if measure.compares_rows:
+            to_score = self._in_order(folds, grid, predictions, pooled=is_regressor(self.estimator))
+        scores = comparable.score(measure, self.problem.scores, to_score)
         return Evaluation(grid, scores, folds, predictions)
+
+    def _in_order(
+        self, folds: Folds, grid: Any, predictions: list[np.ndarray], *, pooled: bool
+    ) -> list[np.ndarray]:
+        """Predictions whose order is right: rows that only rounding tells apart are tied.
+
+        Where they differ by next to nothing beside what they have in common, they are worked out again without it.
+        """
+        if not isinstance(self.problem, LearningProblem):
+            return predictions
+        if not pooled and _drowns(predictions):
+            return self.problem.for_order().predict_folds(folds, grid)
+        return self.problem.tied(predictions, folds.tests, grid)
 
     def collect(self, found: Evaluation) -> Any:
         """The predictions of an evaluation over folds, one for each row as `predict` gives them."""
@@ -266,9 +282,28 @@ class HeldOut:
         y = self._one_score()
         alphas = self.alphas(alphas)
         if isinstance(self.problem, LearningProblem):
-            return tally_all_pairs(self.problem, alphas, self._groups, self.verbose)
+            return tally_all_pairs(self.problem.for_order(), alphas, self._groups, self.verbose)
         pairs, found = self.pairs(alphas)
         return [tally_pairs(y, pairs, f) for f in found]
+
+    def for_order(self, *, across_folds=False):
+        """The same, for predictions that are only compared with each other.
+
+        Rows of one fold that nothing but rounding tells apart get equal predictions, and what all predictions of a fold
+        have in common (an intercept) may be left out, so that small differences do not drown in it.
+
+        Parameters
+        ----------
+        across_folds : bool, default=False
+            Whether predictions of different folds are compared too; then nothing is left out.
+
+        Returns
+        -------
+        HeldOut
+        """
+        other = copy(self)
+        other.problem = self.problem.for_order(across_folds=across_folds)
+        return other
 
     def with_targets(self, y):
         """The same rows with other targets; the factorisation is used again where it does not depend on them.
@@ -385,6 +420,13 @@ class HeldOut:
         return out
 
 
+def _drowns(predictions: list[np.ndarray]) -> bool:
+    """Whether predictions of some alpha differ inside every fold by less than half of their digits."""
+    spread = np.max([np.ptp(f, axis=1).max(axis=1) for f in predictions], axis=0)
+    size = np.max([np.abs(f).max(axis=(1, 2)) for f in predictions], axis=0)
+    return bool((spread < _HALF_OF_THE_DIGITS * size).any())
+
+
 def read_pair_scoring(scoring: Any) -> float:
     """What is taken off the share of pairs in the right order: 0 for the concordance, 1 for the negated error."""
     found = read_scoring(scoring).scorer
@@ -492,9 +534,17 @@ class HeldOutPreferences:
             one_set = np.zeros(held_out.shape[0], dtype=np.int64)
             scores = np.array([measure(truth[held_out, None], f[:, None], one_set) for f in values])
         else:
-            tolerance = 0.0 if self._problem is None else rounding_of(np.concatenate([truth, -truth]))
-            scores = np.array([share_in_order(f, tolerance) for f in values]) - off
+            shares = [
+                share_in_order(f, self._rounding(truth, alpha)) for f, alpha in zip(values, grid, strict=True)
+            ]
+            scores = np.array(shares) - off
         return Evaluation(grid, scores, folds, by_fold)
+
+    def _rounding(self, truth: np.ndarray, alpha: float) -> float:
+        """Differences that are rounding of the algebra; none where the estimator is refitted."""
+        if self._routine is None:
+            return 0.0
+        return rounding_of(np.concatenate([truth, -truth]), self._routine.size, alpha)
 
     def collect(self, found: Evaluation) -> np.ndarray:
         """The predicted differences of an evaluation, one for each preference as `preferences` gives them."""

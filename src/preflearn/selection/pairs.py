@@ -18,6 +18,7 @@ from ..core.pair_holdout import (
     has_pair_form,
     path_pair_system,
     reduced_pair_predictions,
+    tie_twins,
 )
 from ..numerics.memory import require_memory
 from ..numerics.namespace import is_device_array
@@ -42,20 +43,37 @@ def predict_pairs(
     verbose : int, default=0
         Count the training sets where they are held out one by one.
     """
-    return np.stack(list(_predictions(problem, pairs, alphas, groups, verbose)))
+    systems = _closed_forms(problem, alphas, groups)
+    return np.stack(
+        [
+            _predictions(problem, pairs, alpha, system, groups, verbose)
+            for alpha, system in zip(alphas, systems, strict=True)
+        ]
+    )
 
 
 def tally_all_pairs(
     problem: LearningProblem, alphas: Sequence[float], groups: Any = None, verbose: int = 0
 ) -> list[PairTally]:
-    """For each alpha the held-out pairs of rows with different y, and how many are ordered as y is."""
+    """For each alpha the held-out pairs of rows with different y, and how many are ordered as y is.
+
+    ``problem`` predicts what is to be compared.
+    """
     y = problem.scores[:, 0]
-    systems = None if groups is not None else _closed_forms(problem, alphas)
-    if systems is not None:
-        return [_tally(system.counts(y, rounding_of(y))) for system in systems]
-    pairs = untied_pairs(y)
-    found = _predictions(problem, pairs, alphas, groups, verbose)
-    return [tally_pairs(y, pairs, f, tolerance=rounding_of(y)) for f in found]
+    tallies = []
+    for alpha, system in zip(alphas, _closed_forms(problem, alphas, groups), strict=True):
+        if system is None:
+            pairs = untied_pairs(y)
+            tallies.append(tally_pairs(y, pairs, _predictions(problem, pairs, alpha, None, groups, verbose)))
+            continue
+        counts = system.counts(
+            y,
+            rounding_of(y, system.size, system.alpha),
+            problem.twins,
+            lambda pairs, alpha=alpha: _hold_out_each(problem, pairs, alpha, None, 0),
+        )
+        tallies.append(_tally(counts))
+    return tallies
 
 
 def untied_pairs(y: np.ndarray) -> np.ndarray:
@@ -82,49 +100,80 @@ def rows_leaving(pairs: np.ndarray, n_rows: int, groups: Any) -> list[np.ndarray
 
 
 def _predictions(
-    problem: LearningProblem, pairs: np.ndarray, alphas: Sequence[float], groups: Any, verbose: int
-) -> Iterator[np.ndarray]:
-    """The predictions at each alpha, shape (p, 2)."""
+    problem: LearningProblem,
+    pairs: np.ndarray,
+    alpha: float,
+    system: PairSystem | None,
+    groups: Any,
+    verbose: int,
+) -> np.ndarray:
+    """The predictions at one alpha, shape (p, 2)."""
+    if system is not None:
+        f = _with_intercept(problem, pairs, system.predictions(pairs))
+        bad = system.unstable(pairs)
+        if bad.any():
+            f[bad] = _hold_out_each(problem, pairs[bad], alpha, None, 0)
+        return _tied(problem, f, pairs, system.size, system.alpha)
     if groups is None:
-        systems = _closed_forms(problem, alphas)
-        if systems is not None:
-            for system in systems:
-                yield _with_intercept(problem, pairs, system.predictions(pairs))
-            return
-        task, source = _routine(problem, many_alphas=False)
-        if has_pair_form(task) and isinstance(source, FeatureHoldOut) and source.basis_leaves:
-            for alpha in alphas:
-                yield _with_intercept(problem, pairs, reduced_pair_predictions(source, pairs, alpha))
-            return
-    yield from _hold_out_each(problem, pairs, alphas, groups, verbose)
+        task, source = _routine(problem)
+        reduced = isinstance(source, FeatureHoldOut) and source.basis_leaves
+        if has_pair_form(task) and reduced and source.is_firm(alpha):  # type: ignore[union-attr]
+            f = _with_intercept(problem, pairs, reduced_pair_predictions(source, pairs, alpha))  # type: ignore[arg-type]
+            return _tied(problem, f, pairs, source.size, alpha)  # type: ignore[union-attr]
+    return _hold_out_each(problem, pairs, alpha, groups, verbose)
 
 
-def _routine(problem: LearningProblem, *, many_alphas: bool) -> tuple[Comparisons, HoldOut | None]:
+def _routine(problem: LearningProblem, *, many_alphas: bool = False) -> tuple[Comparisons, HoldOut | None]:
     (found,) = problem.routines(many_alphas=many_alphas)
     return found
 
 
-def _closed_forms(problem: LearningProblem, alphas: Sequence[float]) -> Iterator[PairSystem] | None:
-    """The closed form of all pairs at each alpha, or None when basis vectors may have to leave with them."""
-    if problem.feature_map() is not None:
-        return None
+def _closed_forms(
+    problem: LearningProblem, alphas: Sequence[float], groups: Any
+) -> Iterator[PairSystem | None]:
+    """The closed form of all pairs at each alpha; None where basis vectors or groups may have to leave with them, or
+    where it has too few digits."""
     (task,) = problem.tasks()
-    if not has_pair_form(task):
-        return None
-    if is_device_array(problem.X):
-        return _on_device(problem, task, alphas)
-    if not _has_features(problem) and len(alphas) == 1 and not problem.has_path:
-        return iter([dual_pair_system(problem.kernel_matrix(), task, alphas[0])])
-    if not _has_features(problem):
+    if groups is not None or problem.feature_map() is not None or not has_pair_form(task):
+        yield from [None] * len(alphas)
+    elif is_device_array(problem.X):
+        yield from _on_device(problem, task, alphas)
+    elif _has_features(problem):
+        _, source = _routine(problem)
+        for alpha in alphas:
+            yield _of_features(source, alpha)
+    else:
+        yield from _of_kernel(problem, task, alphas)
+
+
+def _of_kernel(
+    problem: LearningProblem, task: Comparisons, alphas: Sequence[float]
+) -> Iterator[PairSystem | None]:
+    """From the full kernel: factorised for one alpha, or once for all of them."""
+    once = len(alphas) == 1 and not problem.has_path
+    if not once:
         require_memory(
             int(3.25 * 8 * problem.n_rows**2), f"leave-pair-out with the full kernel of {problem.n_rows} rows"
         )
-    _, source = _routine(problem, many_alphas=not _has_features(problem))
-    if isinstance(source, DualHoldOut):
-        return (path_pair_system(source, alpha) for alpha in alphas)
-    if isinstance(source, FeatureHoldOut):
-        return (feature_pair_system(source, alpha) for alpha in alphas)
-    return None
+    stable: HoldOut | None = None
+    for alpha in alphas:
+        try:
+            if once:
+                K, pull = problem.kernel_and_pull(task)
+                yield dual_pair_system(K, task, alpha, pull)
+            else:
+                _, source = _routine(problem, many_alphas=True)
+                assert isinstance(source, DualHoldOut)
+                yield path_pair_system(source, alpha)
+        except np.linalg.LinAlgError:
+            stable = stable or problem.stable_hold_out(task)
+            yield _of_features(stable, alpha)
+
+
+def _of_features(source: HoldOut | None, alpha: float) -> PairSystem | None:
+    if not isinstance(source, FeatureHoldOut) or not source.is_firm(alpha):
+        return None
+    return feature_pair_system(source, alpha)
 
 
 def _on_device(problem: LearningProblem, task: Comparisons, alphas: Sequence[float]) -> Iterator[Any]:
@@ -132,7 +181,7 @@ def _on_device(problem: LearningProblem, task: Comparisons, alphas: Sequence[flo
 
     if not _has_features(problem):
         return (dual_device_pairs(problem.X, problem.kernel, task, alpha) for alpha in alphas)
-    _, source = _routine(problem, many_alphas=False)
+    _, source = _routine(problem)
     return (feature_device_pairs(source, alpha) for alpha in alphas)  # type: ignore[arg-type]
 
 
@@ -146,9 +195,21 @@ def _has_features(problem: LearningProblem) -> bool:
 def _with_intercept(problem: LearningProblem, pairs: np.ndarray, found: np.ndarray) -> np.ndarray:
     f = found[:, :2]
     if not problem.intercept:
-        return f
+        return f - found[:, 2:] if problem.to_compare else f
     y = problem.scores[:, 0]
     return f + intercept_of_rest(y, y[pairs].sum(axis=1), found[:, 2], f.sum(axis=1), 2)[:, None]
+
+
+def _tied(
+    problem: LearningProblem, f: np.ndarray, pairs: np.ndarray, size: float, alpha: float
+) -> np.ndarray:
+    """Predictions of pairs, those that only rounding tells apart made equal where they are to be compared."""
+    if not problem.to_compare:
+        return f
+    f = tie_twins(f, problem.twins[pairs])
+    close = np.abs(f[:, 0] - f[:, 1]) <= rounding_of(problem.scores, size, alpha)
+    f[close] = f[close].mean(axis=1, keepdims=True)
+    return f
 
 
 def _tally(counts: np.ndarray) -> PairTally:
@@ -160,20 +221,20 @@ def _tally(counts: np.ndarray) -> PairTally:
 
 
 def _hold_out_each(
-    problem: LearningProblem, pairs: np.ndarray, alphas: Sequence[float], groups: Any, verbose: int
+    problem: LearningProblem, pairs: np.ndarray, alpha: float, groups: Any, verbose: int
 ) -> np.ndarray:
     """Pair by pair through the general hold-out; pairs of the same two groups share a training set."""
     leaving = rows_leaving(pairs, problem.n_rows, groups)
     distinct: dict[bytes, int] = {}
     which = np.array([distinct.setdefault(left.tobytes(), len(distinct)) for left in leaving])
     folds = [np.frombuffer(key, dtype=np.int64) for key in distinct]
-    task, routine = _routine(problem, many_alphas=len(alphas) > 1)
+    task, routine = _routine(problem)
     counter = Counter("leave_pair_out", len(folds), "training sets", verbose)
-    predictions = problem.predict_task(task, routine, folds, alphas, counter)
-    out = np.empty((len(alphas), pairs.shape[0], 2))
+    predictions = problem.predict_task(task, routine, folds, [alpha], counter)
+    out = np.empty((pairs.shape[0], 2))
     place = np.empty(problem.n_rows, dtype=np.int64)
     for number, fold in enumerate(folds):
         mine = np.flatnonzero(which == number)
         place[fold] = np.arange(fold.shape[0])
-        out[:, mine] = predictions[number][:, :, 0][:, place[pairs[mine]]]
-    return out
+        out[mine] = predictions[number][0, :, 0][place[pairs[mine]]]
+    return out if routine is None else _tied(problem, out, pairs, routine.size, alpha)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Sequence
 from copy import copy
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from ..comparisons import Comparisons, encode_queries
+from ..comparisons import Comparisons, centred, encode_queries, offset_is_large, one_group
 from ..comparisons.inputs import read_alpha, read_scores
 from ..core.basis_holdout import FEW_FOLDS, BasisHoldOut
 from ..core.dual_holdout import DualHoldOut
@@ -23,14 +23,17 @@ from ..core.problem import primal_problem
 from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.inputs import read_items
 from ..kernels.maps import NystromMap
-from ..numerics.linalg import factor_kernel
+from ..numerics.linalg import factor_kernel, first_equal_items, first_equal_rows, in_row_span
 from ..numerics.memory import require_memory
 from ..numerics.namespace import Home, as_host, is_device_array
 from ..solvers.choice import choose_solver
 from .alphas import BLIND_GRID, auto_grid
 from .folds import Folds
 from .learner import SquaredLossLearner
+from .tally import rounding_of
 
+# What the last bits of a prediction are beside it.
+_LAST_BITS = 2.0**-48
 # A task with the routine that holds its rows out, or None where only refitting is exact.
 Routine = tuple[Comparisons, HoldOut | None]
 
@@ -58,6 +61,11 @@ class LearningProblem:
     single : bool
     queries : Groups
     kernel : Kernel
+    to_compare : bool
+        Whether only the order of predictions inside a fold is asked for: then they lack an intercept and what rows of a
+        query have in common, and are equal where only rounding tells them apart.
+    across_folds : bool
+        With `to_compare`: whether predictions of different folds are compared too, so that nothing may be left out.
 
     Notes
     -----
@@ -65,7 +73,8 @@ class LearningProblem:
     every alpha.
     """
 
-    exact_ties = False
+    to_compare = False
+    across_folds = False
 
     def __init__(self, estimator, X, scores, single, queries, kernel: Kernel):
         self.estimator, self.X, self.scores, self.single = estimator, X, scores, single
@@ -83,9 +92,28 @@ class LearningProblem:
             qid = None  # a regressor is held out by query but does not compare inside queries
         return cls(model, X, scores, single, encode_queries(qid, n_items(X)), kernel)
 
+    def for_order(self, *, across_folds: bool = False) -> LearningProblem:
+        """The same problem, its predictions only to be compared with each other."""
+        other = copy(self)
+        other.to_compare, other.across_folds, other._kept = True, across_folds, {}
+        return other
+
     @property
     def n_rows(self) -> int:
         return self.scores.shape[0]
+
+    @cached_property
+    def twins(self) -> np.ndarray:
+        """For each row the first row that equals it, shape (m,)."""
+        if self.kernel.takes_objects:
+            return first_equal_items(self.kernel.matrix(self.X))
+        X = as_host(self.X) if is_device_array(self.X) else self.X
+        return first_equal_items(X) if self.kernel.is_precomputed else first_equal_rows(X)
+
+    @property
+    def _levels_matter(self) -> bool:
+        """Whether what predictions of a fold have in common is asked for."""
+        return not self.to_compare or self.across_folds
 
     def at_home(self, values: np.ndarray) -> Any:
         """Results for the caller: on the device of X where X is on one."""
@@ -93,7 +121,7 @@ class LearningProblem:
 
     @property
     def intercept(self) -> bool:
-        return bool(getattr(self.estimator, "fit_intercept", False))
+        return bool(getattr(self.estimator, "fit_intercept", False)) and self._levels_matter
 
     def tasks(self) -> list[Comparisons]:
         return self.estimator._compare(self.scores, self.queries)
@@ -160,7 +188,25 @@ class LearningProblem:
             for task, routine in self.routines(many_alphas=len(alphas) > 1, n_folds=len(folds.leaving))
         ]
         joined = outputs[0] if len(outputs) == 1 else [np.concatenate(one, axis=2) for one in zip(*outputs)]
-        return folds.of_tests(joined, self.n_rows)
+        found = folds.of_tests(joined, self.n_rows)
+        return self.tied(found, folds.tests, alphas) if self.to_compare else found
+
+    def tied(
+        self, predictions: list[np.ndarray], tests: list[np.ndarray], alphas: Sequence[float]
+    ) -> list[np.ndarray]:
+        """Equal rows of a fold get equal predictions; differences that are rounding vanish."""
+        largest = np.max([np.abs(f).max(axis=(1, 2)) for f in predictions], axis=0)
+        steps = _LAST_BITS * largest
+        sizes = [routine.size for kept in self._kept.values() for _, routine in kept if routine is not None]
+        if sizes:
+            steps += [rounding_of(self.scores, max(sizes), alpha) for alpha in alphas]
+        steps = np.where(steps > 0, steps, 1.0)[:, None, None]
+        out = []
+        for test, f in zip(tests, predictions, strict=True):
+            first, twin = np.unique(self.twins[test], return_index=True, return_inverse=True)[1:]
+            f = f if first.shape[0] == test.shape[0] else f[:, first[twin]]
+            out.append(np.round(f / steps) * steps)
+        return out
 
     def predict_task(
         self, task: Comparisons, routine: HoldOut | None, folds, alphas, on_fold=None
@@ -239,17 +285,55 @@ class LearningProblem:
             few = not many_alphas and n_folds is not None and n_folds <= FEW_FOLDS
             return self._few_folds(feature_map, task) if few else self._reduced(feature_map, task)
         if self.kernel.is_linear and (solver == "primal" or self.X.shape[1] <= self.n_rows):
-            return FeatureHoldOut(_double(self.X), task, intercept=self.intercept)
+            return self._linear_hold_out(_double(self.X), task)
         # A tridiagonal form takes the memory of the kernel; a factor, or inverses for two sizes of fold, need two more.
         n_matrices = 1.25 if many_alphas and task.has_half else 3.0
         require_memory(
             int(n_matrices * 8 * self.n_rows**2),
             f"exact cross-validation with the full kernel of {self.n_rows} rows",
         )
-        K = self.kernel_matrix()
-        if task.has_half:
-            return DualHoldOut(K, task, intercept=self.intercept, many_alphas=many_alphas)
-        return FeatureHoldOut(np.ascontiguousarray(factor_kernel(K).F), task, intercept=self.intercept)
+        if not task.has_half:
+            return self.stable_hold_out(task)
+        K, pull = self.kernel_and_pull(task)
+        return DualHoldOut(
+            K,
+            task,
+            intercept=self.intercept,
+            many_alphas=many_alphas,
+            pull=pull,
+            fallback=self.stable_hold_out,
+        )
+
+    def _linear_hold_out(self, X: Any, task: Comparisons) -> FeatureHoldOut:
+        """By the features themselves, less what all rows have in common where that is large and nothing sees it."""
+        options: dict[str, Any] = {"intercept": self.intercept}
+        if task.ignores_constants and not sp.issparse(X):
+            level = self._levels_matter and not self.intercept
+            if not level or offset_is_large(X):
+                X, means = centred(X, one_group(self.n_rows))
+                options["offset"] = means[0] if level else None
+        return FeatureHoldOut(X, task, **options)
+
+    def kernel_and_pull(self, task: Comparisons) -> tuple[np.ndarray, np.ndarray | None]:
+        """K, and its means over the rows of each query where they do not follow from it.
+
+        A linear kernel of dense features is formed from rows less the mean of their query: S K S is the same, and no
+        digits are lost to what the rows have in common.
+        """
+        anchors = task.anchors()
+        if not self.kernel.is_linear or sp.issparse(self.X) or anchors is None:
+            return self.kernel_matrix(), None
+        X, means = centred(_double(self.X), anchors)
+        if self.intercept or not self._levels_matter:
+            means[...] = 0.0
+        return self.kernel.matrix(X), means @ X.T
+
+    def stable_hold_out(self, task: Comparisons) -> FeatureHoldOut:
+        """By features of the kernel, which stay accurate at any alpha: slower than the kernel itself."""
+        if self.kernel.is_linear and not sp.issparse(self.X):
+            return self._linear_hold_out(in_row_span(_double(self.X))[0], task)
+        F = np.ascontiguousarray(factor_kernel(self.kernel_matrix()).F)
+        return FeatureHoldOut(F, task, intercept=self.intercept)
 
     def kernel_matrix(self) -> np.ndarray:
         """A fresh kernel matrix in double precision."""

@@ -23,7 +23,14 @@ from .alphas import BLIND_GRID
 from .folds import Folds
 
 
-class RefittedProblem:
+class _ExactOrder:
+    """Refitted predictions are those of one model: their order is right as it is."""
+
+    def for_order(self, *, across_folds: bool = False) -> Any:
+        return self
+
+
+class RefittedProblem(_ExactOrder):
     """Any estimator with its data; the counterpart of `LearningProblem`.
 
     Attributes
@@ -35,8 +42,6 @@ class RefittedProblem:
         Whether y came as one column.
     queries : Groups
     """
-
-    exact_ties = True
 
     def __init__(self, estimator: Any, X: Any, y: Any, qid: Any):
         self.estimator, self.X, self.qid = estimator, X, qid
@@ -84,7 +89,7 @@ class RefittedProblem:
         return RefittedProblem(self.estimator, self.X, y, self.qid)
 
 
-class PathProblem:
+class PathProblem(_ExactOrder):
     """A learner that is trained along a path of alphas, with its validated data.
 
     Attributes
@@ -93,8 +98,6 @@ class PathProblem:
     kernel : Kernel
     X, scores, single, queries : as in LearningProblem
     """
-
-    exact_ties = True
 
     def __init__(self, estimator: Any, X: Any, y: Any, qid: Any):
         self.estimator = clone(estimator)

@@ -18,7 +18,6 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 from ..comparisons import Groups, encode_queries
 from ..metrics.scorers import RankingScorer, get_scorer, scorer_names
 from .folds import Folds
-from .tally import rounding_of
 
 
 @dataclass(frozen=True)
@@ -228,9 +227,7 @@ class Comparable:
             )
         return cls(rows, order, within)
 
-    def score(
-        self, scoring: Scoring, y: np.ndarray, predictions: list[np.ndarray], *, rounded: bool = False
-    ) -> np.ndarray:
+    def score(self, scoring: Scoring, y: np.ndarray, predictions: list[np.ndarray]) -> np.ndarray:
         """The score of every alpha, shape (a,).
 
         Parameters
@@ -238,26 +235,10 @@ class Comparable:
         y : ndarray of shape (m, v)
         predictions : list of ndarray of shape (a, n_test, v)
             Of each fold.
-        rounded : bool
-            Whether predictions that should be equal are so only up to rounding, as those of the algebra.
         """
-        values = np.concatenate(predictions, axis=1)
         truth = y[self.rows[self.order]]
-        scores = np.empty(values.shape[0])
-        for k, f in enumerate(values):
-            settled = settle(f[self.order], y) if rounded else f[self.order]
-            scores[k] = scoring.measure(truth, settled, self.within)
-        return scores
-
-
-def settle(predictions: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Held-out predictions rounded to a grid finer than anything learned and coarser than rounding errors.
-
-    Equal rows get equal predictions from one model; the algebra gives them only up to rounding, and in the direction of
-    their labels.
-    """
-    step = rounding_of(y)
-    return np.round(predictions / step) * step if step else predictions
+        values = np.concatenate(predictions, axis=1)
+        return np.array([scoring.measure(truth, f[self.order], self.within) for f in values])
 
 
 def _one_column(values: np.ndarray) -> np.ndarray:

@@ -77,9 +77,7 @@ def tally_scores(y: np.ndarray, scores: np.ndarray, owners: Groups) -> PairTally
     return PairTally(concordant + 0.5 * tied, pairs.astype(float))
 
 
-def tally_pairs(
-    y: np.ndarray, pairs: np.ndarray, predictions: np.ndarray, *, tolerance: float = 0.0
-) -> PairTally:
+def tally_pairs(y: np.ndarray, pairs: np.ndarray, predictions: np.ndarray) -> PairTally:
     """Count held-out pairs, each predicted by its own model.
 
     Parameters
@@ -88,14 +86,12 @@ def tally_pairs(
     pairs : int array of shape (p, 2)
         Rows with different y.
     predictions : ndarray of shape (p, 2)
-    tolerance : float, default=0.0
-        Predictions that differ by no more are tied; see `rounding_of`.
 
     Notes
     -----
     O(p).
     """
-    won = 0.5 + 0.5 * np.sign(y[pairs[:, 0]] - y[pairs[:, 1]]) * winners(predictions, tolerance)
+    won = 0.5 + 0.5 * np.sign(y[pairs[:, 0]] - y[pairs[:, 1]]) * winners(predictions)
     ends, both = pairs.ravel(), np.repeat(won, 2)
     return PairTally(
         np.bincount(ends, weights=both, minlength=y.shape[0]),
@@ -103,10 +99,9 @@ def tally_pairs(
     )
 
 
-def winners(predictions: np.ndarray, tolerance: float = 0.0) -> np.ndarray:
+def winners(predictions: np.ndarray) -> np.ndarray:
     """1 where the first row of a pair is predicted higher, -1 where the second is, 0 where they are tied."""
-    difference = predictions[:, 0] - predictions[:, 1]
-    return np.where(np.abs(difference) <= tolerance, 0.0, np.sign(difference))
+    return np.sign(predictions[:, 0] - predictions[:, 1])
 
 
 def share_in_order(differences: np.ndarray, tolerance: float = 0.0) -> float:
@@ -114,13 +109,35 @@ def share_in_order(differences: np.ndarray, tolerance: float = 0.0) -> float:
     return float(np.mean(differences > tolerance) + 0.5 * np.mean(np.abs(differences) <= tolerance))
 
 
-def rounding_of(y: np.ndarray) -> float:
+# Digits of held-out predictions that count: what lies below is rounding of the algebra.
+_PRECISION = 2.0**-40
+# Digits of sums of products.
+_SUM_PRECISION = 2.0**-44
+
+
+def without_rounding(predictions: np.ndarray) -> np.ndarray:
+    """Predictions of each row of an (a, m) array to a grid coarser than the rounding of a product: equal rows tie."""
+    step = _SUM_PRECISION * np.abs(predictions).max(axis=1, keepdims=True)
+    return np.where(step > 0, np.round(predictions / np.where(step > 0, step, 1.0)) * step, predictions)
+
+
+def rounding_of(y: np.ndarray, size: float, alpha: float) -> float:
     """Differences of held-out predictions that are rounding errors of the algebra, and no order.
 
-    Equal rows get equal predictions from one model. Computed without refitting, the two differ by rounding, and in the
-    direction of their labels: without this tolerance a model that knows nothing would order every pair rightly.
+    A prediction without intercept is made of terms of the size of a leverage times y, and a leverage is at most
+    Λ / (Λ + λ): the smaller the kernel beside alpha, the smaller the predictions and their rounding. Rows that nothing
+    tells apart differ by this rounding, and in the direction of their labels: without a tolerance a model that knows
+    nothing would order every pair rightly.
+
+    Parameters
+    ----------
+    y : ndarray
+    size : float
+        Λ, the largest eigenvalue of what alpha is added to, or a bound of it (`HoldOut.size`).
+    alpha : float
+        λ.
     """
-    return 1e-10 * float(np.ptp(y))
+    return _PRECISION * float(np.ptp(y)) * (size / (size + alpha))
 
 
 def _same(*keys: np.ndarray) -> np.ndarray:

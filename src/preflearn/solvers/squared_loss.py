@@ -12,15 +12,15 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from ..comparisons import Comparisons
-from ..core import dual_problem, primal_problem, solve_conjugate_gradients, solve_on_basis
+from ..comparisons import Comparisons, centred, one_group
+from ..core import dual_problem, solve_conjugate_gradients, solve_on_basis
 from ..core.basis_system import sums_may_do
-from ..core.problem import SquaredLossFit
+from ..core.problem import SquaredLossFit, refuse_indefinite, solve_primal
 from ..core.reduced_set import ReducedRows, solve_iteratively, solve_streamed
 from ..core.row_blocks import can_be_blocked
 from ..kernels.functions import Kernel, n_items
 from ..kernels.maps import NystromMap
-from ..numerics.linalg import factor_kernel, solve_triangular_in_place
+from ..numerics.linalg import factor_kernel, in_row_span, solve_triangular_in_place
 from ..numerics.memory import fits_in_memory, require_memory
 from ..numerics.namespace import is_device_array
 from .choice import choose_solver
@@ -104,7 +104,7 @@ def fit_squared_loss(
 
 def _fit_linear(X, tasks, alpha, stages) -> SquaredLossFit:
     with stages(f"primal system {X.shape[1]} × {X.shape[1]}"):
-        weights = _solve_each(lambda task: primal_problem(X, task).solve(alpha), tasks)
+        weights = _solve_each(lambda task: solve_primal(X, task, alpha), tasks)
     return SquaredLossFit("primal", weights, None, None, None)
 
 
@@ -202,7 +202,7 @@ def _solve_reduced(
         except np.linalg.LinAlgError:
             del K_RR
     features = solve_triangular_in_place(factor.C, block)
-    return factor.expand(_solve_each(lambda task: primal_problem(features, task).solve(alpha), tasks))
+    return factor.expand(_solve_each(lambda task: solve_primal(features, task, alpha), tasks))
 
 
 def _fit_dual(X, kernel, tasks, alpha, with_mean, stages) -> SquaredLossFit:
@@ -211,21 +211,55 @@ def _fit_dual(X, kernel, tasks, alpha, with_mean, stages) -> SquaredLossFit:
     # K itself; a second matrix where K has to survive the first output; three where K is factored.
     n_matrices = 3 if not tasks[0].has_half else min(len(tasks), 2)
     require_memory(n_matrices * m * m * itemsize, f"training with the full kernel of {m} rows")
+    rows = _without_offsets(X, tasks[0]) if kernel.is_linear else X
+
+    def kernel_matrix() -> np.ndarray:
+        return X.copy() if kernel.is_precomputed else kernel.matrix(rows)
+
     with stages(f"kernel matrix {m} × {m}"):
-        K = X.copy() if kernel.is_precomputed else kernel.matrix(X)
-    means = _column_means(K) if with_mean else None
+        K = kernel_matrix()
+    means = _column_means(K) if with_mean and not kernel.is_linear else None
     with stages("factorisation and solution"):
         if tasks[0].has_half:
             last = tasks[-1]
-            coef = _solve_each(
-                lambda task: dual_problem(K if task is last else K.copy(), task).solve(alpha), tasks
-            )
+            try:
+                coef = _solve_each(
+                    lambda task: dual_problem(K if task is last else K.copy(), task, alpha).solve(
+                        alpha, strict=True
+                    ),
+                    tasks,
+                )
+            except np.linalg.LinAlgError:
+                if kernel.is_linear and not sp.issparse(X):
+                    fit = _fit_in_span(X, tasks, alpha)
+                    fit.mean_prediction = _column_means(X) @ fit.weights if with_mean else None
+                    return fit
+                values = np.linalg.eigvalsh(kernel_matrix())
+                refuse_indefinite(float(values[0]), float(values[-1]))
+                coef = _solve_through_factor(kernel_matrix(), tasks, alpha)
+        elif kernel.is_linear and not K.any():
+            coef = np.zeros((m, sum(task.n_outputs for task in tasks)), dtype=K.dtype)
         else:
             coef = _solve_through_factor(K, tasks, alpha)
-    mean_prediction = None if means is None else means @ coef
-    if kernel.is_linear:
-        return SquaredLossFit("dual", np.asarray(X.T @ coef), None, None, mean_prediction)
-    return SquaredLossFit("dual", None, coef, np.arange(m), mean_prediction)
+    if not kernel.is_linear:
+        return SquaredLossFit("dual", None, coef, np.arange(m), None if means is None else means @ coef)
+    weights = np.asarray(rows.T @ coef)
+    return SquaredLossFit("dual", weights, None, None, _column_means(X) @ weights if with_mean else None)
+
+
+def _fit_in_span(X: np.ndarray, tasks, alpha: float) -> SquaredLossFit:
+    """The linear kernel where K has too few digits: in an orthonormal basis Q of the rows, w = Q v."""
+    rows, Q = in_row_span(_without_offsets(X, tasks[0]))
+    weights = _solve_each(lambda task: solve_primal(rows, task, alpha), tasks)
+    return SquaredLossFit("dual", Q @ weights, None, None, None)
+
+
+def _without_offsets(X: Any, task: Comparisons) -> Any:
+    """Dense rows less what those of a query have in common, where the comparisons do not see it."""
+    if sp.issparse(X) or not task.ignores_constants:
+        return X
+    groups = getattr(task, "queries", None)
+    return centred(X, one_group(X.shape[0]) if groups is None else groups)[0]
 
 
 def _solve_through_factor(K: np.ndarray, tasks: Sequence[Comparisons], alpha: float) -> np.ndarray:
@@ -235,7 +269,7 @@ def _solve_through_factor(K: np.ndarray, tasks: Sequence[Comparisons], alpha: fl
     """
     factor = factor_kernel(K, overwrite=True)
     F = np.ascontiguousarray(factor.F)
-    w = _solve_each(lambda task: primal_problem(F, task).solve(alpha), tasks)
+    w = _solve_each(lambda task: solve_primal(F, task, alpha), tasks)
     return factor.expand(w)
 
 

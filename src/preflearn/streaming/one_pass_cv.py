@@ -26,7 +26,7 @@ from ..core.query_keys import folds_of, label_keys
 from ..core.statistics import Recipe, Statistics
 from ..kernels.functions import take_items
 from ..metrics.scorers import RankingScorer
-from ..selection.scoring import settle
+from ..selection.tally import without_rounding
 
 # The score of a pass without predictions.
 LOSS = "neg_mean_squared_pair_error"
@@ -155,7 +155,7 @@ def tally_chunk(
             predictions = np.asarray(features[places] @ stacked).reshape(rows.shape[0], n_alphas, v)
             for output in range(v):
                 truth = y[rows, output]
-                settled = settle(predictions[:, :, output].T, truth[:, None])
+                settled = without_rounding(predictions[:, :, output].T)
                 for k in range(n_alphas):
                     found = measure.per_query(truth, settled[k], queries.codes[rows])
                     defined = found.values[~np.isnan(found.values)]

@@ -1,0 +1,303 @@
+"""A campaign against exact arithmetic: every answer is right to a stated tolerance, or refused for its true reason.
+
+alpha runs from 2^-30 to 2^30 and the scale of the features from 1e-100 to 1e100. The oracle is `rationals`: the learner
+refitted in rational arithmetic on the very floats that the library is given. A short version runs always;
+PREFLEARN_LONG_TESTS=1 takes more scales, alphas, shapes and seeds.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from preflearn import (
+    RLS,
+    RLSCV,
+    OrderPreferenceRegressor,
+    RankRLS,
+    RankRLSCV,
+    RankSVM,
+    TransductiveRankRLS,
+)
+from preflearn.model_selection import cross_val_predict, leave_pair_out, leave_preference_out
+from rationals import (
+    ExactLearner,
+    column,
+    linear_kernel,
+    number,
+    preferences,
+    rational,
+    relative_error,
+    solve,
+    to_float,
+)
+
+LONG = os.environ.get("PREFLEARN_LONG_TESTS") == "1"
+# What docs/guarantees.md promises of predictions, relative to the largest of them.
+TOLERANCE = 1e-6
+ALPHAS = [2.0**k for k in (range(-30, 31, 5) if LONG else (-30, 0, 30))]
+# Powers of two next to 1e-100 ... 1e100.
+SCALES = [
+    2.0**k
+    for k in (
+        (-332, -200, -100, -50, -30, -15, 0, 15, 30, 50, 100, 200, 332) if LONG else (-332, -30, 0, 30, 332)
+    )
+]
+SEEDS = range(4) if LONG else range(1)
+# A refusal must name what is wrong: the numbers, not something else.
+TRUE_REASON = re.compile("alpha|rounding|overflow|scale|precision", re.IGNORECASE)
+
+
+def short(values):
+    """Numbers of few digits, with which exact arithmetic is quick."""
+    return np.round(np.asarray(values) * 32) / 32
+
+
+QUERIES = np.repeat(np.arange(3), 3)
+
+
+def make_data(shape: str, seed: int):
+    """Features, scores and queries of one kind of problem."""
+    rng = np.random.default_rng([seed, len(shape)])
+    m, n = 9, {"wide": 12, "tall": 3}.get(shape, 4)
+    X = short(rng.normal(size=(m, n)))
+    if shape == "equal rows":
+        X[4], X[7] = X[0], X[1]
+    if shape == "equal columns":
+        X[:, 3] = X[:, 0]
+    if shape == "offsets":
+        X = X + np.array([2.0**30, -(2.0**20), 0.0, 2.0**10])
+    return X, short(rng.normal(size=m)), QUERIES
+
+
+SHAPES = ["wide", "tall", "equal rows", "equal columns", "offsets"]
+ROUTES = [("dual", {}), ("primal", {}), ("auto", {"basis": np.array([0, 4, 8])})]
+ROUTE_NAMES = ["dual", "primal", "reduced set"]
+
+
+def problems(shape):
+    """Every alpha with every scale, for each seed."""
+    for seed in SEEDS:
+        X, y, qid = make_data(shape, seed)
+        for scale in SCALES:
+            for alpha in ALPHAS:
+                yield alpha, scale, X * scale, y, qid
+
+
+def check(cases, answer, exact, *, may_refuse_all: bool = False) -> None:
+    """Compare answer(alpha, X, y, qid) with the exact one; report all that are neither right nor refused."""
+    wrong, n_right = [], 0
+    for alpha, scale, *data in cases:
+        label = f"alpha {alpha:.0e} scale {scale:.0e}"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                found = answer(alpha, *data)
+            except ValueError as error:  # LinAlgError is one, and says nothing to a user
+                if isinstance(error, np.linalg.LinAlgError) or not TRUE_REASON.search(str(error)):
+                    wrong.append(f"{label}: refused for another reason: {error}")
+                continue
+        error = relative_error(found, exact(alpha, *data))
+        n_right += 1
+        if not error <= TOLERANCE:
+            wrong.append(f"{label}: off by {error:.1e}")
+    assert not wrong, f"{len(wrong)} wrong:\n" + "\n".join(wrong[:40])
+    assert n_right or may_refuse_all, "everything was refused"
+
+
+def estimator(kind, alpha, solver, options):
+    if kind == "rank":
+        return RankRLS(alpha, solver=solver, **options)
+    return RLS(alpha, solver=solver, fit_intercept=kind == "rls-intercept", **options)
+
+
+def folds_of(qid):
+    return [np.flatnonzero(qid == q) for q in np.unique(qid)]
+
+
+def independent(shape, options):
+    """Basis vectors that are linearly independent, also without a fold: the oracle needs them."""
+    return {"basis": np.array([2, 5])} if options and shape in ("equal columns", "equal rows") else options
+
+
+@pytest.mark.parametrize("kind", ["rank", "rls", "rls-intercept"])
+@pytest.mark.parametrize("route", ROUTES, ids=ROUTE_NAMES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_fit(kind, route, shape) -> None:
+    solver, options = route[0], independent(shape, route[1])
+
+    def answer(alpha, X, y, qid):
+        q = {"qid": qid} if kind == "rank" else {}
+        return estimator(kind, alpha, solver, options).fit(X, y, **q).predict(X)
+
+    def exact(alpha, X, y, qid):
+        return ExactLearner(kind, alpha, options.get("basis")).fitted(X, y, qid)
+
+    check(problems(shape), answer, exact, may_refuse_all=bool(options) and shape == "offsets")
+
+
+@pytest.mark.parametrize("kind", ["rank", "rls", "rls-intercept"])
+@pytest.mark.parametrize("route", ROUTES, ids=ROUTE_NAMES)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("cv", ["queries", "rows"])
+def test_cross_val_predict(kind, route, shape, cv) -> None:
+    solver, options = route[0], independent(shape, route[1])
+    folds = folds_of(QUERIES) if cv == "queries" else [np.array([0, 1]), np.arange(2, 5), np.arange(5, 9)]
+    if options:
+        folds = [fold for fold in folds if not np.isin(options["basis"], fold).all()]
+    rows = np.concatenate(folds)
+
+    def queries(qid):
+        return qid if kind == "rank" and cv == "queries" else None
+
+    def answer(alpha, X, y, qid):
+        model = estimator(kind, alpha, solver, options)
+        return cross_val_predict(model, X, y, qid=queries(qid), cv=folds)[rows]
+
+    def exact(alpha, X, y, qid):
+        learner = ExactLearner(kind, alpha, options.get("basis"))
+        return [value for fold in folds for value in learner.without(X, y, queries(qid), fold, fold)]
+
+    check(problems(shape), answer, exact, may_refuse_all=bool(options) and shape == "offsets")
+
+
+@pytest.mark.parametrize("kind", ["rank", "rls", "rls-intercept"])
+@pytest.mark.parametrize("route", ROUTES, ids=ROUTE_NAMES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_leave_pair_out(kind, route, shape) -> None:
+    solver, options = route[0], independent(shape, route[1])
+    pairs = np.array([[0, 5], [4, 8], [2, 3], [1, 7]])
+
+    def answer(alpha, X, y, qid):
+        return leave_pair_out(estimator(kind, alpha, solver, options), X, y, pairs=pairs)[1]
+
+    def exact(alpha, X, y, qid):
+        learner = ExactLearner(kind, alpha, options.get("basis"))
+        return [value for pair in pairs for value in learner.without(X, y, None, pair, pair)]
+
+    check(problems(shape), answer, exact, may_refuse_all=bool(options) and shape == "offsets")
+
+
+@pytest.mark.parametrize("solver", ["dual", "primal"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_leave_preference_out(solver, shape) -> None:
+    pairs = np.array([[1, 0], [2, 1], [3, 2], [4, 8], [5, 0], [7, 6], [6, 5]])
+
+    def answer(alpha, X, y, qid):
+        return leave_preference_out(RankRLS(alpha, solver=solver), X, pairs)
+
+    def exact(alpha, X, y, qid):
+        out = []
+        for k in range(len(pairs)):
+            L, b = preferences(9, np.delete(pairs, k, axis=0))
+            f = linear_kernel(X) * solve(linear_kernel(X), L, b, alpha)
+            out.append(f[int(pairs[k, 0]), 0] - f[int(pairs[k, 1]), 0])
+        return out
+
+    check(problems(shape), answer, exact)
+
+
+@pytest.mark.parametrize("kind", ["rank", "rls-intercept"])
+@pytest.mark.parametrize("solver", ["dual", "primal"])
+@pytest.mark.parametrize("shape", ["wide", "tall", "offsets"])
+def test_searches(kind, solver, shape) -> None:
+    """The squared errors of held-out predictions at every alpha of one search."""
+
+    def cases():
+        for seed in SEEDS:
+            X, y, qid = make_data(shape, seed)
+            for scale in SCALES:
+                yield 0.0, scale, X * scale, y, qid
+
+    def answer(_, X, y, qid):
+        search, q = (RankRLSCV, {"qid": qid}) if kind == "rank" else (RLSCV, {})
+        model = search(ALPHAS, cv=folds_of(qid), scoring="neg_mean_squared_error", solver=solver)
+        return model.fit(X, y, **q).cv_scores_
+
+    def exact(_, X, y, qid):
+        truth = [number(value) for value in y]
+        scores = []
+        for alpha in ALPHAS:
+            f = ExactLearner(kind, alpha).held_out(X, y, qid if kind == "rank" else None, folds_of(qid))
+            scores.append(-sum((t - value) ** 2 for t, value in zip(truth, f, strict=True)) / len(y))
+        return scores
+
+    check(cases(), answer, exact)
+
+
+@pytest.mark.parametrize("shape", ["wide", "tall", "equal rows"])
+def test_ranksvm_keeps_its_duality_gap_or_says_that_it_does_not(shape) -> None:
+    """tol is the accuracy of the objective: the gap to a feasible point of the dual is computed exactly."""
+    wrong, n_converged = [], 0
+    for alpha, scale, X, y, qid in problems(shape):
+        if alpha / scale**2 < 2.0**-40:
+            continue  # the margin is hard up to rounding: the dual point of a rounded w certifies nothing
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                model = RankSVM(alpha, loss="squared_hinge", tol=1e-4).fit(X, y, qid=qid)
+            except ValueError as error:
+                assert TRUE_REASON.search(str(error)), error
+                continue
+        if any(issubclass(w.category, ConvergenceWarning) for w in caught):
+            continue
+        n_converged += 1
+        gap = ranksvm_gap(X, y, qid, model.coef_, alpha)
+        if not gap <= 1.001e-4:
+            wrong.append(f"alpha {alpha:.0e} scale {scale:.0e}: gap {gap:.1e}")
+    assert not wrong, "\n".join(wrong)
+    assert n_converged
+
+
+def ranksvm_gap(X, y, qid, w, alpha) -> float:
+    """(J(w) - D(β)) / J(w) for β = 2 slack, the dual point that belongs to w."""
+    if not np.isfinite(w).all():
+        return float("inf")
+    rows, weights, n = rational(X), column(w), X.shape[1]
+    f = rows * weights
+    norm = sum((weights[k, 0] ** 2 for k in range(n)), number(0.0))
+    loss, total, image = number(0.0), number(0.0), [number(0.0)] * n
+    for worse in range(len(y)):
+        for better in range(len(y)):
+            slack = 1 - (f[better, 0] - f[worse, 0])
+            if qid[worse] == qid[better] and y[worse] < y[better] and slack > 0:
+                loss, total = loss + slack**2, total + 2 * slack
+                image = [image[k] + 2 * slack * (rows[better, k] - rows[worse, k]) for k in range(n)]
+    # D(β) = Σ β - Σ β² / 4 - ‖Σ β d‖² / (4 alpha)
+    dual = total - loss - sum((value**2 for value in image), number(0.0)) / (4 * number(alpha))
+    objective = loss + number(alpha) * norm
+    return to_float((objective - dual) / objective)
+
+
+@pytest.mark.parametrize("power", [-332, -100, -20, 20, 100, 332] if LONG else [-332, -20, 20, 332])
+@pytest.mark.parametrize("learner", ["transductive", "order preferences", "ranksvm"])
+def test_the_same_problem_in_other_units(power, learner) -> None:
+    """With features times a power of two s and alpha times s² the function is the same: no number is rounded by it."""
+    X, y, qid = make_data("tall", 0)
+    scale = 2.0**power
+
+    def answer(factor):
+        if learner == "transductive":
+            known = np.where(qid == 2, np.nan, y)
+            return TransductiveRankRLS(alpha=factor**2).fit(X * factor, known, qid=qid).transduction_
+        if learner == "ranksvm":
+            return RankSVM(0.1 * factor**2).fit(X * factor, y, qid=qid).predict(X * factor)
+        model = OrderPreferenceRegressor(alpha=0.01 * factor**2, kernel="linear")
+        return model.fit(X * factor, y, pairs=[[1, 0], [3, 2]]).predict(X * factor)
+
+    expected = np.asarray(answer(1.0))
+    try:
+        found = np.asarray(answer(scale))
+    except ValueError as error:
+        assert TRUE_REASON.search(str(error)) and not isinstance(error, np.linalg.LinAlgError), error
+        return
+    seen = np.isfinite(expected)
+    assert seen.any()
+    np.testing.assert_allclose(
+        found[seen], expected[seen], rtol=0, atol=TOLERANCE * np.abs(expected[seen]).max()
+    )
