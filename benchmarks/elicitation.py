@@ -1,11 +1,13 @@
 """How many comparisons does an order need, how fast is the next question, and do the intervals hold?
 
-1. Questions until Kendall's τ = 0.8 (`preflearn reproduce elicitation`): with informative features by information, at most
-   half of random asking with the same model and a quarter of the featureless model at random; with unrelated
-   features at most 1.1 times the featureless model. Where choix is installed, its featureless fit of the same random answers.
+1. Questions until Kendall's τ = 0.8 (`preflearn reproduce elicitation`): with informative features by information, at
+   most half of random asking with the same model and a quarter of the featureless model at random; with unrelated
+   features at most 1.1 times the featureless model. Where choix is installed, its fit of the same random answers.
 2. Coverage of the 95 % intervals where the model is right: between 0.92 and 0.97.
-3. One more answer and the next question, in seconds: at most 0.1 for 500 items and 2,000 answers, 0.7 for 2,000 and 20,000.
-4. BradleyTerry on 100,000 preferences of 5,000 items with 50 features: at most 5 times LogisticRegression on differences.
+3. One more answer and the next question, in seconds: at most 0.1 for 500 items and 2,000 answers, 0.7 for 2,000 items
+   and 20,000 answers.
+4. BradleyTerry on 100,000 preferences of 5,000 items with 50 features: at most 5 times LogisticRegression on the
+   differences.
 
 Results: benchmarks/results/elicitation.json and docs/_static/elicitation.svg.
 

@@ -89,8 +89,8 @@ def run(
         raise ValueError(f"There is no method {unknown[0]!r}: choose from {'; '.join(_METHODS)}.")
     settings = {"alphas": list(alphas), "methods": list(methods), "seed": seed}
     work = Resume(resume, "arguments", settings, total=len(methods) * len(alphas), verbose=verbose)
-    arguments = _read(data)
-    kernels = _kernels(arguments.texts)
+    arguments = read_arguments(data)
+    kernels = text_kernels(arguments.texts)
     length = np.array([len(text) for text in arguments.texts], dtype=float)
     found = {LONGER: _by_side(arguments, length[arguments.pairs] @ [1.0, -1.0])}
     chosen: dict[str, list[float]] = {}
@@ -156,7 +156,8 @@ def run(
     )
 
 
-def _read(data: str | Path | None) -> _Arguments:
+def read_arguments(data: str | Path | None) -> _Arguments:
+    """The texts and pairs of UKPConvArg1Strict."""
     folder = find_folder(data, "ukp_convarg1", "arguments")
     path = find_file(folder, "UKPConvArg1Strict-CSV.tar.xz", "arguments")
     row_of: dict[tuple[str, str], int] = {}
@@ -185,7 +186,7 @@ def _read(data: str | Path | None) -> _Arguments:
 _TAG = re.compile(r"<[^>]*>")
 
 
-def _kernels(texts: Sequence[str]) -> dict[str, np.ndarray]:
+def text_kernels(texts: Sequence[str]) -> dict[str, np.ndarray]:
     """Linear kernels of the kinds of features, 1 on average on the diagonal."""
     surface = StandardScaler().fit_transform(np.array([_surface(text) for text in texts]))
     words = TfidfVectorizer(sublinear_tf=True, ngram_range=(1, 2), min_df=2).fit_transform(texts)

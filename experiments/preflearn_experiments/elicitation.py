@@ -126,6 +126,7 @@ def coverage(n_items: int, n_answers: int, seed: int, *, kernel: str = "linear")
     """Share of the items' 95 % intervals that hold the true score, where the scores are drawn from the prior."""
     rng = np.random.default_rng([seed, n_items, n_answers])
     variance = 4.0
+    X: np.ndarray
     if kernel == "items":
         X, scores = np.arange(n_items), np.sqrt(variance) * rng.normal(size=n_items)
         model = BradleyTerry(0.5 / variance, kernel="items")
@@ -201,7 +202,8 @@ def run(
             "Simulated judges who prefer h to j with probability 1 / (1 + exp(f_j - f_h)); scores of the given "
             f"standard deviation, 95 % of their variance a linear function of {N_FEATURES} features. Questions until "
             f"Kendall's τ with the true order is {TARGET} (looked at after every {EVERY} answers), median over "
-            f"{trials} trials; a trial is given up after {at_most} questions. Alpha and the weight of the features against the "
+            f"{trials} trials; a trial is given up after {at_most} questions. Alpha and the weight of the features "
+            "against the "
             "items' own offsets are chosen by the evidence after 20, 30, 40, 60, 80, ... answers."
         ),
         published="none; the setting is that of Bradley and Terry (1952) with features.",
@@ -215,7 +217,7 @@ def run(
 
 
 def _row(n_items: int, spread: float, name: str, curves: list[Curve], at_most: int) -> dict[str, Any]:
-    needed = [np.inf if curve.needed() is None else curve.needed() for curve in curves]
+    needed = [float(curve.needed() or np.inf) for curve in curves]
     shared = min(len(curve.questions) for curve in curves)
     mean = np.mean([curve.tau[:shared] for curve in curves], axis=0)
     questions = curves[0].questions[:shared]

@@ -28,7 +28,7 @@ from .bradley_terry import BradleyTerry, BradleyTerryModel, narrower
 # Prior variances of an average item's latent score that alphas="auto" looks through.
 _VARIANCES = np.logspace(2.5, -2.0, 10)
 # Ratios that item_offsets="auto" looks through, and factors of one over the median squared distance for gammas="auto".
-_OFFSETS = (0.0, 0.1, 1.0, 10.0, 1000.0)
+_OFFSETS = (0.05, 0.3, 1.0, 10.0, 1000.0)
 _WIDTHS = (0.25, 1.0, 4.0)
 _SAMPLE = 500
 # Up to so many coordinates, Newton's method with the covariance itself is faster than with conjugate gradients.
@@ -61,7 +61,8 @@ class BradleyTerryCV(BradleyTerryModel):
         Candidates for ``gamma`` of the kernel. "auto": one over the median squared distance (distance for the
         Laplacian kernel), a quarter of it and four times as much. None keeps ``gamma``.
     item_offsets : float, "auto" or array-like, default=0.0
-        As in `BradleyTerry`, or candidates. "auto": 0, 0.1, 1, 10 and 1000, from features alone to items alone.
+        As in `BradleyTerry`, or candidates. "auto": 0.05, 0.3, 1, 10 and 1000, from features nearly alone to items
+        alone; not 0, with which a model can never learn what the features do not say.
     cv : "leave-preference-out", "leave-judge-out", int or iterable of index arrays, default="leave-preference-out"
         What is held out: each preference in turn (by an approximation that needs no refitting), all answers of a judge,
         one of so many folds of preferences drawn at random, or these sets of preferences.
@@ -317,9 +318,10 @@ class BradleyTerryCV(BradleyTerryModel):
                 raise ValueError("cv='leave-judge-out' needs at least two judges: found one.")
             return found
         if isinstance(self.cv, Integral) and not isinstance(self.cv, bool):
-            if not 2 <= self.cv <= n:
-                raise ValueError(f"cv, the number of folds, must be between 2 and {n}: found {self.cv}.")
-            splitter = KFold(int(self.cv), shuffle=True, random_state=0)
+            n_folds = int(self.cv)
+            if not 2 <= n_folds <= n:
+                raise ValueError(f"cv, the number of folds, must be between 2 and {n}: found {n_folds}.")
+            splitter = KFold(n_folds, shuffle=True, random_state=0)
             return [test for _, test in splitter.split(np.empty((n, 0)))]
         folds = [np.asarray(fold, dtype=np.int64) for fold in self.cv]
         counts = np.bincount(np.concatenate([np.empty(0, dtype=np.int64), *folds]), minlength=n)

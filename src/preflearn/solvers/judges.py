@@ -2,8 +2,8 @@
 
 P(judge k prefers h to j) = σ(r_k (f_h - f_j)): r is near 0 for one who answers at random (or always takes the left one,
 where the sides are shuffled), above 1 for one who sees finer differences than most. f and r are found in turns. For r
-each answer is predicted by the model without it, or a careless judge would be confirmed by scores that have learned from
-those same answers:
+each answer is predicted by the model without it, or a careless judge would be confirmed by scores that have learned
+from those same answers:
 
     r_k = argmin  -Σ_{answers of k} w [y log p + (1 - y) log(1 - p)] + (log r)² / 2,   p = σ(r μ / √(1 + π r² v / 8))
 

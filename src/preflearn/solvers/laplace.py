@@ -183,6 +183,7 @@ class LaplacePosterior:
         step = max(1, (1 << 21) // self.space.n_coordinates)
         for start in range(0, pairs.shape[0], step):
             X = self.space.edges(pairs[start : start + step])
+            assert X is not None
             variances[start : start + step] = np.einsum("ij,ij->j", X, S @ X)
         return np.maximum(variances, 0.0)
 
@@ -273,8 +274,10 @@ class LaplacePosterior:
         space, comparisons = self.space, self._answers.laplacian(curvatures)
         root = space.root
         if space.design is None:
-            L = comparisons.laplacian(sp.eye_array(space.n_items, format="csr") if root is None else root)
-            B = L.toarray(order="F") if root is None else np.asfortranarray(root.T @ L)
+            if root is None:
+                B = np.asfortranarray(comparisons.to_dense())
+            else:
+                B = np.asfortranarray(root.T @ comparisons.laplacian(root))
         elif sp.issparse(space.design):
             # Not `feature_gram`, which would write down a feature vector for every answer.
             B = (space.design.T @ comparisons.laplacian(space.design)).toarray(order="F").astype(np.float64)
