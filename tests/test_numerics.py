@@ -59,15 +59,15 @@ def test_auc_does_not_depend_on_an_absolute_tolerance(width, scale) -> None:
     X = X * near(scale)
     exact = pair_share("rls-intercept", X, y)
     assert 0.5 < exact <= 1.0
-    assert estimate_auc(RLS(), X, y, n_halvings=0).value == exact
+    assert estimate_auc(RLS(), X, y).value == exact
 
 
 @pytest.mark.parametrize("width", [3, 40], ids=["primal", "dual"])
 @pytest.mark.parametrize("scale", [1e-12, 1e12])
 def test_auc_does_not_depend_on_the_scale_of_y(width, scale) -> None:
     X, y = two_classes(width)
-    expected = estimate_auc(RLS(), X * 1e-7, y, n_halvings=0).value
-    assert estimate_auc(RLS(), X * 1e-7, y * scale, n_halvings=0).value == expected > 0.5
+    expected = estimate_auc(RLS(), X * 1e-7, y).value
+    assert estimate_auc(RLS(), X * 1e-7, y * scale).value == expected > 0.5
 
 
 @pytest.mark.parametrize("method", ["leave-pair-out", "averaged", "pooled"])
@@ -76,7 +76,7 @@ def test_auc_does_not_depend_on_the_scale_of_y(width, scale) -> None:
 def test_constant_features_order_nothing(method, width, value) -> None:
     y = np.repeat([0, 1], 12)
     splits = {} if method == "leave-pair-out" else {"n_splits": 4, "random_state": 0}
-    options = {"n_halvings": 0} if method == "leave-pair-out" else splits
+    options = {} if method == "leave-pair-out" else splits
     found = estimate_auc(RLS(), np.full((24, width), value), y, method=method, **options).value
     # Pooling compares folds, whose intercepts differ: it is below one half, as it should be.
     assert found == 0.5 if method != "pooled" else found <= 0.5
@@ -87,7 +87,7 @@ def test_constant_features_order_nothing(method, width, value) -> None:
 def test_equal_rows_are_tied_at_any_scale(width, scale) -> None:
     rng = np.random.default_rng(1)
     X, y = np.repeat(short(rng.normal(size=(4, width))), 3, axis=0) * near(scale), np.tile([0, 1], 6)
-    assert estimate_auc(RLS(), X, y, n_halvings=0).value == pair_share("rls-intercept", X, y)
+    assert estimate_auc(RLS(), X, y).value == pair_share("rls-intercept", X, y)
 
 
 @pytest.mark.parametrize("scale", [1e-100, 1e-9, 1e-5, 1.0, 1e5, 1e6, 1e7, 1e9, 1e100])

@@ -312,6 +312,8 @@ def _same(value: Any, default: Any) -> bool:
 def n_items(X: Any) -> int:
     """Number of items of an array, a sparse matrix or any sequence."""
     shape = getattr(X, "shape", None)
+    if shape is None and not hasattr(X, "__len__") and hasattr(X, "__array__"):
+        shape = np.asarray(X).shape
     return int(shape[0]) if shape else len(X)
 
 

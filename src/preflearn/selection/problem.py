@@ -93,10 +93,17 @@ class LearningProblem:
         return cls(model, X, scores, single, encode_queries(qid, n_items(X)), kernel)
 
     def for_order(self, *, across_folds: bool = False) -> LearningProblem:
-        """The same problem, its predictions only to be compared with each other."""
+        """The same problem, its predictions only to be compared with each other; what is factorised is shared."""
         other = copy(self)
-        other.to_compare, other.across_folds, other._kept = True, across_folds, {}
+        other.to_compare, other.across_folds = True, across_folds
+        if not across_folds:
+            other._kept = {} if self._has_large_offsets() else _without_intercepts(self._kept)
         return other
+
+    def _has_large_offsets(self) -> bool:
+        """Whether differences of predictions may drown in what the features of all rows have in common."""
+        dense = self.kernel.is_linear and not sp.issparse(self.X) and not is_device_array(self.X)
+        return bool(dense and offset_is_large(_double(self.X)))
 
     @property
     def n_rows(self) -> int:
@@ -424,6 +431,19 @@ class LearningProblem:
         if self.intercept:
             f = f + self.scores[rest].mean(axis=0) - fit.mean_prediction
         return f
+
+
+def _without_intercepts(kept: dict[str, list[Routine]]) -> dict[str, list[Routine]]:
+    """The same routines for predictions without an intercept."""
+
+    def without(routine: HoldOut | None) -> HoldOut | None:
+        if routine is None or not routine.intercept:
+            return routine
+        other = copy(routine)
+        other.intercept = False
+        return other
+
+    return {kind: [(task, without(routine)) for task, routine in routines] for kind, routines in kept.items()}
 
 
 def _double(X):
