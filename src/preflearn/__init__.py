@@ -32,6 +32,7 @@ _MODULES = (
     "kernels",
     "metrics",
     "model_selection",
+    "multiple_kernels",
     "ppi",
     "preferences",
     "relations",

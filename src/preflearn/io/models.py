@@ -32,7 +32,7 @@ _SCHEMA = "schema.json"
 # whatever does something on import, such as the command line.
 _OUR_PARTS = (
     "comparisons", "core", "estimators", "feature_selection", "graphs", "kernels", "metrics", "model_selection",
-    "numerics", "ppi", "relations",
+    "multiple_kernels", "numerics", "ppi", "relations",
 )  # fmt: skip
 # What skops does not trust by itself, and is harmless: sparse matrices, and the scorers of a search.
 _OTHER_TYPES = {
