@@ -25,6 +25,7 @@ from preflearn.cli.output import (
     speaking_of_options,
 )
 from preflearn.cli.recipe import KernelName, Learner
+from preflearn.cli.relations import train_relation
 
 if TYPE_CHECKING:
     from preflearn.cli.recipe import Recipe
@@ -35,8 +36,8 @@ _NAMES = {Learner.rankrls: "RankRLS", Learner.rls: "RLS", Learner.ranksvm: "Rank
 
 def train(
     context: typer.Context,
-    data: files.DataPaths,
     output: Annotated[Path, typer.Option("--output", "-o", help="File for the model (.preflearn).")],
+    data: files.OptionalDataPaths = None,
     report: Annotated[
         Path | None, typer.Option("--report", help="Write an HTML report to this file.")
     ] = None,
@@ -56,6 +57,19 @@ def train(
         typer.Option(
             "--preferences", help="Table of preferred and other item; DATA is then the table of items."
         ),
+    ] = None,
+    rows: Annotated[
+        Path | None,
+        typer.Option(
+            "--rows", help="Learn a relation: table of row objects; --columns is that of the column objects."
+        ),
+    ] = None,
+    pairs: Annotated[
+        Path | None, typer.Option("--pairs", help="Relation: table of row object, column object, label.")
+    ] = None,
+    hold_out: Annotated[
+        str | None,
+        typer.Option("--hold-out", help="Relation: what will be new: entries, rows, columns or both."),
     ] = None,
     learner: Annotated[Learner, typer.Option("--learner", help="What is learned.")] = Learner.rankrls,
     kernel: Annotated[
@@ -92,6 +106,18 @@ def train(
     grid = _read_alphas(alphas)
     if gamma is not None and not 0 < gamma < float("inf"):
         raise ValueError(f"--gamma must be a positive number: found {gamma:g}.")
+    if rows is not None or pairs is not None or hold_out is not None:
+        _refuse_with_relation(context)
+        train_relation(
+            rows, columns, pairs, output, report, hold_out=hold_out, gamma=gamma, alphas=grid,
+            kernel="rbf" if kernel is KernelName.auto else kernel.value, command=_typed(context),
+            as_json=as_json, quiet=quiet, verbose=verbose,
+        )  # fmt: skip
+        return
+    if not data:
+        raise ValueError(
+            "Missing argument 'DATA...': a file to learn from (preflearn train --help tells more)."
+        )
     inputs = [*data, *([preferences] if preferences is not None else [])]
     files.check_outputs([output, report], inputs)
     if report is not None:
@@ -238,6 +264,18 @@ class _PreferenceTraining:
             command="", seed=self.options["seed"], version=__version__, seconds=0.0, model_file="",
         )  # fmt: skip
         return model, report, _metadata(report, files.remember(self.items, reading, data), False)
+
+
+def _refuse_with_relation(context: typer.Context) -> None:
+    """Options that a relation would ignore."""
+    used = {"output", "report", "rows", "columns", "pairs", "hold_out", "kernel", "gamma", "alphas"}
+    used |= {"as_json", "quiet", "verbose"}
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        given = getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
+        if given and name not in used:
+            what = parameter.opts[0] if parameter.param_type_name == "option" else "DATA"
+            raise ValueError(f"{what} would be ignored with --rows and --pairs: leave it out.")
 
 
 def _refuse_with_preferences(reading: files.Reading, learner: Learner, within_queries: bool) -> None:
