@@ -35,6 +35,7 @@ _MODULES = (
     "kernels",
     "metrics",
     "model_selection",
+    "multiple_kernels",
     "ppi",
     "preferences",
     "preprocessing",

@@ -23,6 +23,7 @@ DataPaths = Annotated[
         help="LETOR / svmlight, CSV, TSV, JSON lines or Parquet, each also compressed; several are read as one.",
     ),
 ]
+OptionalDataPaths = Annotated[list[Path] | None, *DataPaths.__metadata__]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A file that `preflearn train` wrote.")]
 FormatOption = Annotated[
     str | None, typer.Option("--format", help="letor, csv, tsv, jsonl or parquet; by the name otherwise.")
@@ -265,13 +266,13 @@ def _table(
     return {**labels, "features": tuple(needed), "drop": None, "encode": encode, "missing": missing_value}
 
 
-def load(path: Path) -> tuple[Any, dict[str, Any]]:
-    """A model of `preflearn train` and what it remembers."""
+def load(path: Path, commands: Sequence[str] = ("train",)) -> tuple[Any, dict[str, Any]]:
+    """A model of `preflearn train`, or of other commands that the caller can use, and what it remembers."""
     from ..io import load_model, model_info
 
     model = load_model(path)
     metadata = model_info(path)["metadata"]
-    if metadata.get("command") != "train":
+    if metadata.get("command") not in commands:
         raise ValueError(
             f"{path} holds a model that `preflearn train` did not write ({type(model).__name__}): how to read "
             "data for it is not known. Use it from Python with preflearn.io.load_model."

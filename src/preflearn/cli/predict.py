@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from . import files
+from . import files, relations
 from .output import QuietOption, new_console, progress
 
 _PLAIN = (".txt", ".scores", ".pred", "")
@@ -54,7 +54,10 @@ def predict(
     files.check_outputs([output], [model, *data])
     with progress(3, quiet=quiet) as tell:
         tell(f"loading {model.name}")
-        ranker, metadata = files.load(model)
+        ranker, metadata = files.load(model, ("train", relations.COMMAND))
+        if metadata["command"] == relations.COMMAND:
+            relations.predict_relation(ranker, metadata, data, output, quiet)
+            return
         tell(f"reading {data[0].name}")
         rows = files.read_for(model, metadata["reading"], data, reading, with_target=False)
         tell(f"scoring {len(rows):,} rows")

@@ -23,6 +23,7 @@ from .output import (
     progress,
     refuse_both,
 )
+from .relations import train_relation
 
 if TYPE_CHECKING:
     from ..report import TrainingReport
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 
 def train(
     context: typer.Context,
-    data: files.DataPaths,
     output: Annotated[Path, typer.Option("--output", "-o", help="File for the model (.preflearn).")],
+    data: files.OptionalDataPaths = None,
     report: Annotated[
         Path | None, typer.Option("--report", help="Write an HTML report to this file.")
     ] = None,
@@ -52,6 +53,19 @@ def train(
         typer.Option(
             "--preferences", help="Table of preferred and other item; DATA is then the table of items."
         ),
+    ] = None,
+    rows: Annotated[
+        Path | None,
+        typer.Option(
+            "--rows", help="Learn a relation: table of row objects; --columns is that of the column objects."
+        ),
+    ] = None,
+    pairs: Annotated[
+        Path | None, typer.Option("--pairs", help="Relation: table of row object, column object, label.")
+    ] = None,
+    hold_out: Annotated[
+        str | None,
+        typer.Option("--hold-out", help="Relation: what will be new: entries, rows, columns or both."),
     ] = None,
     learner: Annotated[Learner, typer.Option("--learner", help="Learning algorithm.")] = Learner.rankrls,
     kernel: Annotated[
@@ -88,6 +102,18 @@ def train(
     )  # fmt: skip
     if gamma is not None and not 0 < gamma < float("inf"):
         raise ValueError(f"--gamma must be a positive number: found {gamma:g}.")
+    if rows is not None or pairs is not None or hold_out is not None:
+        _refuse_with_relation(context)
+        train_relation(
+            rows, columns, pairs, output, report, hold_out=hold_out, gamma=gamma, alphas=_read_alphas(alphas),
+            kernel="rbf" if kernel is KernelName.auto else kernel.value, command=_typed(context),
+            as_json=as_json, quiet=quiet, verbose=verbose,
+        )  # fmt: skip
+        return
+    if not data:
+        raise ValueError(
+            "Missing argument 'DATA...': a file to learn from (preflearn train --help tells more)."
+        )
     options = TrainingOptions(
         learner, kernel, gamma, degree, n_basis, _read_alphas(alphas), within_queries, seed, verbose
     )
@@ -141,6 +167,18 @@ def _read(
     pairs = read_preferences(paths[0], preferences, **{name: getattr(reading, name) for name in names})
     source = f"{paths[0].name} and {preferences.name}"
     return PreferenceProblem(pairs, options, source), files.remember(paths[0], reading, pairs)
+
+
+def _refuse_with_relation(context: typer.Context) -> None:
+    """Options that a relation would ignore."""
+    used = {"output", "report", "rows", "columns", "pairs", "hold_out", "kernel", "gamma", "alphas"}
+    used |= {"as_json", "quiet", "verbose"}
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        given = getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
+        if given and name not in used:
+            what = parameter.opts[0] if parameter.param_type_name == "option" else "DATA"
+            raise ValueError(f"{what} would be ignored with --rows and --pairs: leave it out.")
 
 
 def _refuse_with_preferences(paths: list[Path], reading: files.Reading, options: TrainingOptions) -> None:

@@ -15,6 +15,7 @@ from ..comparisons import encode_queries
 from ..comparisons.inputs import read_alpha
 from ..estimators.rankrls import RankRLS
 from ..estimators.rls import RLS
+from ..loops.threads import blas_at_rest
 from ..selection.folds import Folds, read_folds
 from ..selection.problem import LearningProblem
 from ..selection.scoring import compared_within, read_scoring
@@ -120,7 +121,21 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         if not problem.single:
             raise ValueError("GreedySelector selects for one output: y has several columns.")
         folds = self._read_folds(X, y, qid)
-        search = _Search(problem, folds, read_alpha(model.alpha), self._read_scoring(), qid)
+        scoring = self._read_scoring()
+        with blas_at_rest():  # the rounds have threads of their own
+            search = _Search(problem, folds, read_alpha(model.alpha), scoring, qid)
+            self._select(search, n_select)
+        self.scoring_ = _SQUARED_ERROR if self.scoring is None else self.scoring
+        self.support_ = np.zeros(X.shape[1], dtype=bool)
+        self.support_[self.selected_] = True
+        options = {"qid": qid} if isinstance(model, RankRLS) else {}
+        selected = self.transform(table)
+        with blas_at_rest():  # few columns are not worth waking its threads
+            self.estimator_ = model.fit(selected, y, **options)
+        return self
+
+    def _select(self, search: _Search, n_select: int) -> None:
+        """Round after round."""
         counter = Counter(type(self).__name__, n_select, "features", self.verbose)
         chosen: list[int] = []
         scores = []
@@ -130,12 +145,6 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
             scores.append(score)
             counter(number + 1)
         self.selected_, self.cv_scores_ = np.array(chosen), np.array(scores)
-        self.scoring_ = _SQUARED_ERROR if self.scoring is None else self.scoring
-        self.support_ = np.zeros(X.shape[1], dtype=bool)
-        self.support_[self.selected_] = True
-        options = {"qid": qid} if isinstance(model, RankRLS) else {}
-        self.estimator_ = model.fit(self.transform(table), y, **options)
-        return self
 
     def _read_folds(self, X: np.ndarray, y: Any, qid: Any) -> Folds:
         if isinstance(self.cv, str) and self.cv == "leave-one-out" and X.shape[0] > 1:

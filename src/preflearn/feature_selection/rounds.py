@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..loops.threads import transposed_product_in_threads
 from ..numerics.memory import require_memory
 
 
@@ -49,12 +50,11 @@ class Rounds:
         self.X = X
         # No feature yet: G = I / alpha, or C / alpha with an intercept.
         means = X.mean(axis=0) if intercept else np.zeros(n)
-        self._C = np.multiply(X, 1 / alpha)
-        if intercept:
-            self._C -= means / alpha
+        self._C = X - means if intercept else X.copy()
+        self._C *= 1 / alpha
         self.a = (y - y.mean() if intercept else y) / alpha
         self._s = np.einsum("ij,ij->j", X, self._C)
-        self._t = X.T @ self.a
+        self._t = transposed_product_in_threads(X, self.a)
         self._d = np.full(m, (1 - 1 / m if intercept else 1.0) / alpha)
         self._E = None if single else self._over_folds(self._C, alpha, intercept)
         self._Na = self._over_folds(self.a[:, None], alpha, intercept)[:, 0]
@@ -101,7 +101,7 @@ class Rounds:
         c = self._C[:, feature].copy()
         size = 1.0 + float(self._s[feature])
         step = float(self._t[feature]) / size
-        products = self.X.T @ c
+        products = transposed_product_in_threads(self.X, c)
         self.a = self.a - c * step
         self._d = self._d - c * c / size
         self._s = np.maximum(self._s - products * products / size, 0.0)

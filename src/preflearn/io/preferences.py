@@ -100,7 +100,7 @@ def read_preferences(
             f"{items_path}: the items have no names",
             Remedy("item", purpose="with the column that names them"),
         )
-    rows = _rows_by_name(items_path, data.item_names)
+    rows = rows_by_name(items_path, data.item_names)
     options = ReadOptions(format=pairs_format, n_jobs=n_jobs)
     if options.format_of(pairs_path) == "letor":
         raise ValueError(
@@ -147,7 +147,8 @@ def _pair_columns(path: str, names: Sequence[str], better: str | None, worse: st
     return names[0], names[1]
 
 
-def _rows_by_name(path: str, names: np.ndarray) -> dict[str, int]:
+def rows_by_name(path: str, names: np.ndarray) -> dict[str, int]:
+    """From the name of an item to its row; refuse items without a name, and names of two items."""
     rows: dict[str, int] = {}
     for row, name in enumerate(names.tolist()):
         if not name:

@@ -1,0 +1,242 @@
+"""``preflearn train --rows R --columns C --pairs P``: a relation from three tables; ``predict`` for its models."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+from typing import Any
+
+from . import files
+from .output import collected_warnings, new_console, print_json, print_notes, progress
+
+SETTINGS = {
+    "entries": ("the pair", "single labels"),
+    "rows": ("the row object", "all labels of a row"),
+    "columns": ("the column object", "all labels of a column"),
+    "both": ("both objects", "a row and a column"),
+}
+COMMAND = "train relation"
+
+
+def train_relation(
+    rows: Path | None,
+    columns: list[str] | None,
+    pairs: Path | None,
+    output: Path,
+    report: Path | None,
+    *,
+    hold_out: str | None,
+    kernel: str,
+    gamma: float | None,
+    alphas: Any,
+    command: str,
+    as_json: bool,
+    quiet: bool,
+    verbose: bool,
+) -> None:
+    """Learn a relation, choose alpha for one setting, and show all four."""
+    if rows is None or pairs is None or not columns:
+        raise ValueError("A relation needs three tables: --rows FILE --columns FILE --pairs FILE.")
+    if len(columns) != 1:
+        raise ValueError(f"With --rows, --columns names one table of column objects: found {len(columns)}.")
+    setting = "entries" if hold_out is None else hold_out
+    if setting not in SETTINGS:
+        raise ValueError(f"--hold-out must be one of {', '.join(SETTINGS)}: found {setting!r}.")
+    sources = [rows, Path(columns[0]), pairs]
+    files.check_outputs([output, report], sources)
+    with progress(4, quiet=quiet, verbose=verbose) as tell, collected_warnings() as warned:
+        tell("reading " + ", ".join(path.name for path in sources))
+        work = _Relation(sources, kernel, gamma, alphas, setting)
+        tell("held-out predictions in four settings")
+        settings = work.settings()
+        tell("training")
+        model, metadata = work.train()
+        page = None
+        if report is not None:
+            tell("writing the report")
+            page = work.page(settings, model, command)
+    from ..io import save_model
+    from ..io.atomic import atomic_write
+    from ..report.relation import to_dict
+
+    save_model(model, output, metadata={**metadata, "settings": [to_dict(row) for row in settings]})
+    if report is not None and page is not None:
+        with atomic_write(report) as file:
+            file.write(page.encode())
+    if as_json:
+        print_json(
+            {
+                "data": work.summary,
+                "alpha": model.alpha_,
+                "hold_out": setting,
+                "settings": [to_dict(row) for row in settings],
+                "notes": warned,
+                "model": str(output),
+                "report": None if report is None else str(report),
+            }
+        )
+    elif not quiet:
+        _show(work.summary, settings, warned, output, report)
+
+
+class _Relation:
+    """The tables, standardised, with the search for one setting."""
+
+    def __init__(self, sources: list[Path], kernel: str, gamma: float | None, alphas: Any, setting: str):
+        import numpy as np
+
+        from ..io.relations import read_relation
+
+        self.sources, self.alphas, self.setting = sources, alphas, setting
+        self.tables = tables = read_relation(*sources)
+        self.scaling = (_scaling(tables.rows), _scaling(tables.columns))
+        self.objects = (scaled(tables.rows.X, self.scaling[0]), scaled(tables.columns.X, self.scaling[1]))
+        self.kernels: dict[str, Any] = {"row_kernel": kernel, "column_kernel": kernel}
+        if kernel == "rbf":
+            for side, X in zip(("row", "column"), self.objects, strict=True):
+                self.kernels[f"{side}_params"] = {"gamma": _median_gamma(X) if gamma is None else gamma}
+        elif gamma is not None:
+            raise ValueError(f"--gamma would be ignored by --kernel {kernel}: leave it out.")
+        p, q = len(tables.rows.names), len(tables.columns.names)
+        self.Y = np.full((p, q), np.nan)
+        share = tables.y.shape[0] / (p * q)
+        known = f"{tables.y.shape[0]:,} labels ({tables.label}), {share:.0%} of all pairs"
+        self.summary = f"{known} of {p:,} rows and {q:,} columns"
+
+    def search(self, setting: str) -> Any:
+        """The model with alpha chosen for a setting."""
+        from ..relations import KroneckerRLSCV
+
+        model = KroneckerRLSCV(self.alphas, hold_out=setting, keep_predictions=True, **self.kernels)
+        tables = self.tables
+        return model.fit_pairs_of(*self.objects, tables.row_index, tables.column_index, tables.y)
+
+    def settings(self) -> list[Any]:
+        import numpy as np
+
+        from ..metrics import concordance
+        from ..report.relation import SettingRow
+
+        rows = []
+        row, column, y = self.tables.row_index, self.tables.column_index, self.tables.y
+        self.Y[row, column] = y
+        for setting, (new, how) in SETTINGS.items():
+            model = self.search(setting)
+            best = int(np.flatnonzero(model.alphas_ == model.alpha_)[0])
+            F = model.cv_predictions_[best][row, column]
+            if setting == self.setting:
+                self.chosen = model
+            error = float(np.mean((y - F) ** 2))
+            rows.append(
+                SettingRow(
+                    new, how, float(concordance(y, F)), error, float(model.alpha_), setting == self.setting
+                )
+            )
+        return rows
+
+    def train(self) -> tuple[Any, dict[str, Any]]:
+        model = self.chosen
+        model.cv_predictions_ = None  # as large as the relation, for every alpha
+        metadata = {
+            "command": COMMAND,
+            "files": [vars(one) for one in files.describe_files(self.sources)],
+            "rows": self.scaling[0],
+            "columns": self.scaling[1],
+            "label": self.tables.label,
+        }
+        return model, metadata
+
+    def page(self, settings: list[Any], model: Any, command: str) -> str:
+        from ..report.relation import render_relation_report
+
+        title = f"Relation of {self.sources[0].name} and {self.sources[1].name}"
+        F = model.predict(*self.objects)
+        return render_relation_report(title, self.summary, settings, self.Y, F, command=command)
+
+
+def predict_relation(
+    model: Any, metadata: dict[str, Any], data: list[Path], output: Path | None, quiet: bool
+) -> None:
+    """Scores of every pair of two tables of objects, as CSV: row, column, score."""
+    if len(data) != 2:
+        raise ValueError(
+            f"A relation is predicted for two tables, row objects and column objects: found {len(data)} files."
+        )
+    from ..io.relations import read_objects
+
+    tables = [read_objects(path) for path in data]
+    objects = []
+    for table, side, path in zip(tables, ("rows", "columns"), data, strict=True):
+        if table.feature_names != metadata[side]["features"]:
+            raise ValueError(
+                f"{path}: the features are not those of the training {side}: found "
+                f"{', '.join(table.feature_names[:6])}, expected {', '.join(metadata[side]['features'][:6])}."
+            )
+        objects.append(scaled(table.X, metadata[side]))
+    F = model.predict(*objects)
+
+    def write(file: Any) -> None:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["row", "column", "score"])
+        for i, row in enumerate(tables[0].names.tolist()):
+            writer.writerows(
+                (row, column, repr(float(F[i, j]))) for j, column in enumerate(tables[1].names.tolist())
+            )
+
+    if output is None:
+        write(sys.stdout)
+        return
+    with output.open("w", encoding="utf-8", newline="") as file:
+        write(file)
+    if not quiet:
+        new_console().print(f"Wrote {F.size:,} scores to {output}.", markup=False)
+
+
+def _scaling(table: Any) -> dict[str, list[Any]]:
+    import numpy as np
+
+    spread = table.X.std(axis=0)
+    return {
+        "features": list(table.feature_names),
+        "mean": table.X.mean(axis=0).tolist(),
+        "scale": np.where(spread > 0, spread, 1.0).tolist(),
+    }
+
+
+def scaled(X: Any, how: dict[str, list[Any]]) -> Any:
+    """Features with mean 0 and variance 1 in the training."""
+    import numpy as np
+
+    return (X - np.array(how["mean"])) / np.array(how["scale"])
+
+
+def _median_gamma(X: Any) -> float:
+    """One over the median squared distance of (at most 1000) objects."""
+    import numpy as np
+    from scipy.spatial.distance import pdist
+
+    some = X[np.linspace(0, X.shape[0] - 1, min(1000, X.shape[0])).astype(int)]
+    distances = pdist(some, "sqeuclidean") if some.shape[0] > 1 else np.zeros(1)
+    median = float(np.median(distances))
+    return 1.0 / median if median > 0 else 1.0
+
+
+def _show(summary: str, settings: list[Any], notes: list[str], output: Path, report: Path | None) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    console = new_console()
+    console.print(Text(summary, style="bold"))
+    table = Table(box=box.SIMPLE, title="Held-out predictions in four settings", title_justify="left")
+    table.add_column("what is new")
+    for name in ("concordance", "squared error", "best alpha"):
+        table.add_column(name, justify="right")
+    for row in settings:
+        style = "bold" if row.chosen else ""
+        table.add_row(row.new, f"{row.concordance:.4f}", f"{row.error:.4g}", f"{row.alpha:.3g}", style=style)
+    console.print(table)
+    console.print(Text("The model was chosen for the setting in bold (--hold-out chooses another)."))
+    print_notes(console, notes)
+    console.print(Text(f"Wrote {output}" + ("" if report is None else f" and {report}") + "."))

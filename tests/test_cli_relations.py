@@ -1,0 +1,121 @@
+"""Relations in the command line: three tables in, a model, four settings and a report out."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from preflearn.cli.app import run
+from preflearn.io import load_model
+from preflearn.io.relations import read_relation
+from preflearn.metrics import concordance
+from preflearn.relations import KroneckerRLS, cross_val_predict
+
+
+def write(path: Path, header: list[str], rows) -> Path:
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+    return path
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> dict[str, Path]:
+    rng = np.random.default_rng(0)
+    drugs, targets = rng.normal(size=(12, 2)), rng.normal(size=(10, 3))
+    Y = drugs @ rng.normal(size=(2, 3)) @ targets.T + 0.1 * rng.normal(size=(12, 10))
+    measured = [
+        (f"d{i}", f"t{j}", repr(float(Y[i, j]))) for i in range(12) for j in range(10) if (i + j) % 7 != 3
+    ]
+    return {
+        "rows": write(
+            tmp_path / "drugs.csv", ["drug", "a", "b"], [(f"d{i}", *x) for i, x in enumerate(drugs)]
+        ),
+        "columns": write(
+            tmp_path / "targets.csv",
+            ["target", "u", "v", "w"],
+            [(f"t{j}", *x) for j, x in enumerate(targets)],
+        ),
+        "pairs": write(tmp_path / "measured.csv", ["drug", "target", "affinity"], measured),
+    }
+
+
+def arguments(tables: dict[str, Path]) -> list[str]:
+    return [word for name, path in tables.items() for word in (f"--{name}", str(path))]
+
+
+def test_train_predict_and_report(tables, tmp_path, capsys) -> None:
+    model, page = tmp_path / "model.preflearn", tmp_path / "page.html"
+    options = ["-o", str(model), "--report", str(page), "--alphas", "0.1,1", "--kernel", "linear", "--json"]
+    assert run(["train", *arguments(tables), *options]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [row["new"] for row in found["settings"]] == [
+        "the pair",
+        "the row object",
+        "the column object",
+        "both objects",
+    ]
+    assert found["settings"][0]["chosen"] and found["settings"][0]["concordance"] > 0.75
+    text = page.read_text()
+    assert (
+        "<svg" in text and "both objects" in text and "http://" not in text.replace("http://www.w3.org", "")
+    )
+    assert 'src="' not in text and "https://" not in text
+    data = read_relation(*tables.values())
+    rows, columns = ((X - X.mean(axis=0)) / X.std(axis=0) for X in (data.rows.X, data.columns.X))
+    plain = KroneckerRLS(found["alpha"]).fit_pairs_of(
+        rows, columns, data.row_index, data.column_index, data.y
+    )
+    np.testing.assert_allclose(
+        load_model(model).predict(rows, columns), plain.predict(rows, columns), rtol=1e-6
+    )
+    Y = np.full((12, 10), np.nan)
+    Y[data.row_index, data.column_index] = data.y
+    alpha = found["settings"][1]["alpha"]
+    F = cross_val_predict(KroneckerRLS(alpha), rows, columns, Y, hold_out="rows", cv=5)
+    known = ~np.isnan(Y)
+    assert found["settings"][1]["concordance"] == pytest.approx(concordance(Y[known], F[known]), abs=1e-3)
+
+    out = tmp_path / "scores.csv"
+    assert run(["predict", str(model), str(tables["rows"]), str(tables["columns"]), "-o", str(out)]) == 0
+    with out.open() as file:
+        scores = list(csv.DictReader(file))
+    assert len(scores) == 120 and (scores[13]["row"], scores[13]["column"]) == ("d1", "t3")
+    assert float(scores[13]["score"]) == pytest.approx(plain.predict(rows, columns)[1, 3], rel=1e-6)
+
+
+def test_the_setting_is_chosen(tables, tmp_path, capsys) -> None:
+    options = ["-o", str(tmp_path / "model"), "--hold-out", "both", "--alphas", "1,10"]
+    assert run(["train", *arguments(tables), *options]) == 0
+    assert "both objects" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["--hold-out", "cells"], "--hold-out must be one of"),
+        (["--learner", "rls"], "--learner would be ignored"),
+        (["--n-basis", "5"], "--n-basis would be ignored"),
+        (["--kernel", "linear", "--gamma", "1"], "--gamma would be ignored"),
+    ],
+)
+def test_options_that_make_no_sense(change, message, tables, tmp_path, capsys) -> None:
+    assert run(["train", *arguments(tables), "-o", str(tmp_path / "model"), *change]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_tables_that_do_not_match(tables, tmp_path, capsys) -> None:
+    output = ["-o", str(tmp_path / "model")]
+    assert run(["train", "--rows", str(tables["rows"]), "--pairs", str(tables["pairs"]), *output]) == 2
+    assert "A relation needs three tables" in capsys.readouterr().err
+    write(tables["pairs"], ["drug", "target", "affinity"], [("d1", "t1", 1.0), ("d99", "t1", 2.0)])
+    assert run(["train", *arguments(tables), *output]) == 2
+    assert "'d99' is not an object of" in capsys.readouterr().err
+    write(tables["pairs"], ["drug", "target"], [("d1", "t1")])
+    assert run(["train", *arguments(tables), *output]) == 2
+    assert "expected three: row object, column object, label" in capsys.readouterr().err
+    assert run(["train", *output]) == 2
+    assert "Missing argument" in capsys.readouterr().err
