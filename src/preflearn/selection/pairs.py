@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,7 @@ def tally_all_pairs(
             y,
             rounding_of(y, system.size, system.alpha),
             problem.twins,
-            lambda pairs, alpha=alpha: _hold_out_each(problem, pairs, alpha, None, 0),
+            partial(_hold_out_each, problem, alpha=alpha),
         )
         tallies.append(_tally(counts))
     return tallies
@@ -112,7 +113,7 @@ def _predictions(
         f = _with_intercept(problem, pairs, system.predictions(pairs))
         bad = system.unstable(pairs)
         if bad.any():
-            f[bad] = _hold_out_each(problem, pairs[bad], alpha, None, 0)
+            f[bad] = _hold_out_each(problem, pairs[bad], alpha)
         return _tied(problem, f, pairs, system.size, system.alpha)
     if groups is None:
         task, source = _routine(problem)
@@ -221,7 +222,7 @@ def _tally(counts: np.ndarray) -> PairTally:
 
 
 def _hold_out_each(
-    problem: LearningProblem, pairs: np.ndarray, alpha: float, groups: Any, verbose: int
+    problem: LearningProblem, pairs: np.ndarray, alpha: float, groups: Any = None, verbose: int = 0
 ) -> np.ndarray:
     """Pair by pair through the general hold-out; pairs of the same two groups share a training set."""
     leaving = rows_leaving(pairs, problem.n_rows, groups)
