@@ -14,8 +14,9 @@ from sklearn.metrics.pairwise import rbf_kernel
 import oracles
 from preflearn import RLS, RankRLS
 from preflearn.comparisons import compare_scores, encode_queries
-from preflearn.core import feature_gram, primal_problem, reduced_set, solve_on_basis
+from preflearn.core import feature_gram, reduced_set, solve_on_basis
 from preflearn.core.basis_system import BasisEquation
+from preflearn.core.problem import solve_primal
 from preflearn.core.reduced_set import sample_rows
 from preflearn.core.row_blocks import HalfBlocks
 from preflearn.kernels import NystromMap
@@ -136,7 +137,7 @@ def test_sums_of_kernel_values_are_as_accurate_as_features_or_refused(problem, o
         return np.sqrt(max(0.0, difference @ L @ difference))
 
     features = np.linalg.solve(factor.C, K.T).T
-    by_features = error(factor.expand(primal_problem(features, task).solve(alpha)))
+    by_features = error(factor.expand(solve_primal(features, task, alpha)))
     try:
         assert error(solve_on_basis(K, factor, K[:r], task, alpha)) <= 10 * by_features + 1e-7 * size
         # With the correction, whatever the condition.
@@ -168,7 +169,7 @@ def test_an_ill_conditioned_system_is_corrected_not_repeated_by_features(monkeyp
     model, basis = ill_conditioned_sums()
     with patch.object(squared_loss, "sums_may_do", lambda *args: False):
         wanted = model.fit(X, Y, qid=QID).predict(X)
-    monkeypatch.setattr(squared_loss, "primal_problem", refuse)
+    monkeypatch.setattr(squared_loss, "solve_primal", refuse)
     found = model.fit(X, Y, qid=QID).predict(X)
     np.testing.assert_allclose(found, wanted, atol=1e-10 * np.abs(wanted).max())
 

@@ -108,8 +108,8 @@ class BasisHoldOut(HoldOut):
         """(B' + λ K_RR)⁻¹ on the basis vectors that stay, as a function of λ; the right-hand side; the scale."""
         if fold.shape[0] <= self.comparisons.n_rows // 2:
             Y, signs, change, scale = self._leaving.removal(fold)
-            left = np.einsum("ij,j,ij->", Y, signs, Y)
-            if np.trace(self._B) - left > _LEAST_LEFT * np.trace(self._B):
+            left, whole = float(np.einsum("ij,j,ij->", Y, signs, Y)), float(np.trace(self._B))
+            if whole - left > _LEAST_LEFT * whole:
                 equation = self._equation_without(fold, stays, scale)
                 return (
                     lambda alpha, c: self._downdate(alpha, Y[stays], signs, stays, c, equation),
