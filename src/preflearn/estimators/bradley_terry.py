@@ -463,7 +463,7 @@ class BradleyTerryModel(RankerMixin, KernelModel):
         >>> model = BradleyTerry(0.5, kernel="items").fit_pairs(["a", "b"], [[0, 1]])
         >>> mean, covariance = model.posterior(["a", "b", "never seen"])
         >>> mean.round(3), covariance.diagonal().round(3)
-        (array([ 0.401, -0.401,  0.   ]), array([0.849, 0.849, 1.   ]))
+        (array([ 0.337, -0.337,  0.   ]), array([0.846, 0.846, 1.   ]))
         """
         self._check_fitted()
         X = self._read_items(X, reset=False)
@@ -505,7 +505,7 @@ class BradleyTerryModel(RankerMixin, KernelModel):
         >>> from preflearn import BradleyTerry
         >>> model = BradleyTerry().fit_pairs([[0.0], [1.0], [2.0]], [[2, 1], [1, 0]])
         >>> model.win_probability([[2.0]], [[0.0], [2.0]]).round(2)
-        array([0.69, 0.5 ])
+        array([0.65, 0.5 ])
         """
         self._check_fitted()
         X_a, X_b = self._read_items(X_a, reset=False), self._read_items(X_b, reset=False)

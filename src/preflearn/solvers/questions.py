@@ -117,7 +117,7 @@ def information(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
     Examples
     --------
     >>> information(np.array([0.0, 0.0, 3.0]), np.array([0.0, 4.0, 4.0])).round(2)
-    array([0.  , 0.36, 0.15])
+    array([0.  , 0.36, 0.24])
     """
     s = np.pi / 8.0 * variance
     m = np.pi / 8.0 * mean**2
