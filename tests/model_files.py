@@ -20,10 +20,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 import preflearn as pl
+from preflearn.feature_selection import GreedySelector
 from preflearn.graphs import AllPathsFeatures, LabeledGraph, WeisfeilerLehmanFeatures
 from preflearn.kernels import EmpiricalKernelMap, NystromMap
+from preflearn.kernels.functions import Kernel
 from preflearn.model_selection import QueryKFold
+from preflearn.multiple_kernels import MultipleKernelKroneckerRLS, MultipleKernelRankRLS
 from preflearn.ppi.extractor import InteractionExtractor
+from preflearn.preprocessing import QueryRelative, TableEncoder
+from preflearn.relations import KroneckerRLS, KroneckerRLSCV, TwoStepRLS, TwoStepRLSCV
 
 Zoo = dict[str, tuple[Any, Any]]
 
@@ -43,6 +48,20 @@ def fitted_models() -> Zoo:
     ]  # fmt: skip
     extractor = InteractionExtractor(n_basis=4, alphas=(0.1, 1.0))
     pairs = [[0, 1], [2, 3]]
+    answers = np.array([[0, 1], [2, 3], [1, 2], [0, 3], [4, 1], [2, 0]])
+    judge = ["ann", "bo"] * 3
+    U, V, Y = X[:6], X[6:11, :2], both[:6] @ rng.normal(size=(2, 5))
+    new_pairs = (U[:2] + 0.5, V[:3])
+    views = {"left": X[:, :2], "right": X}
+    days = np.datetime_as_string(np.datetime64("2024-03-30") + np.arange(24)).tolist()
+    table = {
+        "price": X[:, 0].tolist(),
+        "text": [f"{text} and {k} more cups" for k, text in enumerate(texts)],
+        "colour": colours[:, 0].tolist(),
+        "sold": days,
+        "fresh": ["yes", "no", None] * 8,
+    }
+    kinds = {"text": "text"}
     return {
         "RankRLS linear": (pl.RankRLS().fit(X, y, qid=qid), new),
         "RankRLS rbf": (pl.RankRLS(kernel="rbf").fit(X, y, qid=qid), new),
@@ -90,12 +109,57 @@ def fitted_models() -> Zoo:
         "Ridge": (Ridge().fit(X, y), new),
         "AllPathsFeatures": (AllPathsFeatures("sum").fit(graphs), graphs[:5]),
         "WeisfeilerLehmanFeatures": (WeisfeilerLehmanFeatures(depth=1).fit(graphs), graphs[:5]),
+        "BradleyTerry": (pl.BradleyTerry().fit_pairs(X, answers), new),
+        "BradleyTerry, judges": (pl.BradleyTerry(kernel="rbf").fit_pairs(X, answers, judge=judge), new),
+        "BradleyTerry, median": (pl.BradleyTerry(kernel="rbf", gamma="median").fit_pairs(X, answers), new),
+        "BradleyTerry sparse": (pl.BradleyTerry().fit_pairs(thin, answers), thin[:5]),
+        "BradleyTerry labels": (pl.BradleyTerry(kernel="items").fit_pairs(list("abcde"), answers), ["b", "x"]),
+        "BradleyTerry offsets": (pl.BradleyTerry(item_offsets=1.0).fit_pairs(X, answers, ties=answers[:, 0] > 2), new),
+        "BradleyTerry precomputed": (pl.BradleyTerry(kernel="precomputed").fit_pairs(K, answers), K[:5]),
+        "BradleyTerry reduced set": (
+            pl.BradleyTerry(kernel="rbf", n_basis=5, random_state=0).fit_pairs(X, answers), new,
+        ),
+        "BradleyTerryCV": (
+            pl.BradleyTerryCV([0.1, 1.0], kernel="rbf", gammas=[0.3, 1.0], item_offsets=[0.3, 1.0])
+            .fit_pairs(X, answers), new,
+        ),
+        "KroneckerRLS": (KroneckerRLS(row_kernel="rbf").fit(U, V, Y), new_pairs),
+        "KroneckerRLS incomplete": (KroneckerRLS().fit(U, V, np.where(Y > Y.max() - 0.1, np.nan, Y)), new_pairs),
+        "KroneckerRLS of one kind": (
+            KroneckerRLS(row_kernel="rbf", column_kernel="rbf", pairwise="symmetric").fit(U, None, Y[:, :1] + Y[:, 0]),
+            (new_pairs[0],),
+        ),
+        "KroneckerRLS cartesian": (KroneckerRLS(pairwise="cartesian").fit(U, V, Y), new_pairs),
+        "KroneckerRLS precomputed": (
+            KroneckerRLS(row_kernel="precomputed", column_kernel=Kernel("rbf", gamma=0.5), pairwise="cartesian")
+            .fit(U @ U.T, V, Y), (new_pairs[0] @ U.T, V),
+        ),
+        "KroneckerRLSCV": (KroneckerRLSCV([0.1, 1.0], hold_out="rows").fit(sp.csr_array(U), V, Y), new_pairs),
+        "TwoStepRLS": (TwoStepRLS().fit(U, V, Y), new_pairs),
+        "TwoStepRLSCV": (TwoStepRLSCV([0.1, 1.0], [1.0]).fit(U, V, Y), new_pairs),
+        "MultipleKernelRankRLS": (
+            MultipleKernelRankRLS({"left": "linear", "right": ("rbf", {"gamma": 0.5})}, [0.1, 1.0], weights="alignment")
+            .fit(views, y, qid=qid), {name: view[:5] for name, view in views.items()},
+        ),
+        "MultipleKernelKroneckerRLS": (
+            MultipleKernelKroneckerRLS(["linear", "rbf"], ["precomputed"], [0.1, 1.0], weights="equal")
+            .fit([U, U], [V @ V.T], Y), ([U[:2], U[:2]], [V @ V.T]),
+        ),
+        "GreedySelector": (GreedySelector(pl.RankRLS(), 2).fit(X, y, qid=qid), new),
+        "TableEncoder": (TableEncoder(kinds=kinds, text_features=2, max_categories=2).fit(table), table),
+        "TableEncoder words": (TableEncoder(kinds={"text": "words:8"}).fit(table), table),
+        "TableEncoder pipeline": (make_pipeline(TableEncoder(), pl.RLS()).fit(table, y), table),
+        "QueryRelative": (QueryRelative().fit(X), new),
         "InteractionExtractor": (extractor.fit(graphs, [0, 1] * 6, documents=np.repeat(range(4), 3)), graphs[:5]),
     }  # fmt: skip
 
 
 def use(model: Any, X: Any) -> Any:
     """What a model is for."""
+    if hasattr(model, "posterior"):
+        return np.concatenate(model.posterior(X, variances_only=True))
+    if isinstance(X, tuple):
+        return model.predict(*X)
     return model.predict(X) if hasattr(model, "predict") else model.transform(X)
 
 

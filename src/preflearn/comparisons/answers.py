@@ -62,6 +62,12 @@ class Answers:
         share = ones if ties is None else np.where(ties, 0.5, 1.0)
         return cls(n_rows, pairs, ones if weight is None else weight, share, ones, judges)
 
+    def _fitted_arrays(self) -> dict[str, str]:
+        """The shapes that loaded answers are checked for (`preflearn.io.fitted`)."""
+        judges = {} if self.judges is None else {"judges": "l <"}
+        items = {"n_rows": "a int", "pairs": f"l 2 < {self.n_rows}"}
+        return {**items, "weight": "l", "share": "l", "scale": "l", **judges}
+
     @property
     def n_pairs(self) -> int:
         """l."""

@@ -94,7 +94,9 @@ class BradleyTerryModel(RankerMixin, KernelModel):
     def _base_kernel(self) -> Kernel | None:
         """The kernel of the features; None for items that are labels."""
         if self.kernel != "items":
-            return Kernel(self.kernel, self._chosen_gamma(), self.degree, self.coef0, self.kernel_params)
+            return self._with_width(
+                Kernel(self.kernel, self._chosen_gamma(), self.degree, self.coef0, self.kernel_params)
+            )
         Kernel("precomputed", self.gamma, self.degree, self.coef0, self.kernel_params)  # takes no parameters
         if self._wants_reduced_set():
             raise ValueError("kernel='items' has no reduced set: leave n_basis and basis at their defaults.")
@@ -108,6 +110,8 @@ class BradleyTerryModel(RankerMixin, KernelModel):
         return ItemKernel(base, self.offset_variance_) if self.offset_variance_ > 0 else base
 
     def _read_items(self, X: Any, *, reset: bool) -> Any:
+        if reset:
+            self.__dict__.pop("gamma_", None)
         base = self._base_kernel()
         return read_labels(X) if base is None else read_items(self, X, base, reset=reset)
 
@@ -310,6 +314,27 @@ class BradleyTerryModel(RankerMixin, KernelModel):
         basis = None if self.kernel == "precomputed" else self.items_
         first = getattr(self, "_first_rows", np.arange(dual_coef.shape[0]))
         self._set_function(None, dual_coef[:, None], first, basis, True)
+
+    def _fitted_arrays(self) -> dict[str, str]:
+        """The shapes that a loaded model is checked for (`preflearn.io.fitted`)."""
+        if "answers_" not in vars(self):
+            return {}
+        shapes = {"answers_": "a Answers", "items_": "m n", "answers_.n_rows": "= m"}
+        shapes |= {"alpha_": "", "offset_variance_": ""}
+        if self.kernel == "items":
+            shapes |= {"items_": "labels m", "basis_": "labels r", "basis_indices_": "r <", "dual_coef_": "r"}
+        else:
+            shapes |= super()._fitted_arrays()
+        if self.kernel == "precomputed":
+            shapes |= {"items_": "n n", "answers_.n_rows": "= n"}
+        if "_first_rows" in vars(self):
+            shapes["_first_rows"] = "r <"
+        if "feature_map_" in vars(self):
+            shapes["feature_map_"] = "a NystromMap"
+            shapes["feature_map_.basis_indices_"] = shapes["basis_indices_"]
+        if self.answers_.judges is not None:
+            shapes["answers_.judges"] = f"l < {len(self.reliability_)}"
+        return shapes
 
     def _is_linear(self) -> bool:
         return self.kernel == "linear" and not self.offset_variance_ and not hasattr(self, "feature_map_")
@@ -703,6 +728,8 @@ class BradleyTerry(BradleyTerryModel):
         With judges: the factor of each judge's differences, by label. 1 is average, 0 answers at random.
     alpha_ : float
         The alpha of the fit.
+    gamma_ : float
+        With ``gamma="median"`` or ``"scale"``: the number that the rule has become.
     offset_variance_ : float
         Of each item's offset, as an addition to the kernel's diagonal.
     objective_ : float

@@ -168,6 +168,11 @@ class BradleyTerryCV(BradleyTerryModel):
     def _chosen_item_offsets(self) -> Any:
         return self.item_offsets_
 
+    def _fitted_arrays(self) -> dict[str, str]:
+        if "answers_" not in vars(self):
+            return {}
+        return {**super()._fitted_arrays(), "alphas_": "a", "cv_scores_": "a"}
+
     def _fit_answers(self, X: Any, answers: Answers, judges: dict[Hashable, int], with_judges: bool) -> None:
         if self.scoring not in _SCORES:
             raise ValueError(
@@ -333,7 +338,7 @@ class BradleyTerryCV(BradleyTerryModel):
 
     def _read_gammas(self, X: Any) -> list[float | None]:
         if self.gammas is None:
-            return [self.gamma]
+            return [self._chosen_gamma()]
         if self.gamma is not None:
             raise ValueError("Give gamma or gammas, not both: the one would be ignored.")
         if isinstance(self.gammas, str):

@@ -126,8 +126,6 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
             search = _Search(problem, folds, read_alpha(model.alpha), scoring, qid)
             self._select(search, n_select)
         self.scoring_ = _SQUARED_ERROR if self.scoring is None else self.scoring
-        self.support_ = np.zeros(X.shape[1], dtype=bool)
-        self.support_[self.selected_] = True
         options = {"qid": qid} if isinstance(model, RankRLS) else {}
         selected = self.transform(table)
         with blas_at_rest():  # few columns are not worth waking its threads
@@ -192,6 +190,19 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
     def _get_support_mask(self) -> np.ndarray:
         check_is_fitted(self)
         return self.support_
+
+    @property
+    def support_(self) -> np.ndarray:
+        """Which features are selected."""
+        mask = np.zeros(self.n_features_in_, dtype=bool)
+        mask[self.selected_] = True
+        return mask
+
+    def _fitted_arrays(self) -> dict[str, str]:
+        """The shapes that a loaded selector is checked for (`preflearn.io.fitted`)."""
+        if "estimator_" not in vars(self):
+            return {}
+        return {"selected_": "k < n", "cv_scores_": "k", "estimator_.n_features_in_": "= k"}
 
     def predict(self, X):
         """Scores by the model of the selected features.

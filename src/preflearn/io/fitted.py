@@ -6,8 +6,13 @@ A learner says what it holds by a method ``_fitted_arrays``, which maps attribut
 
 Letters are lengths: the same letter is the same number wherever it stands, and ``n`` is ``n_features_in_``. ``v?`` is
 an axis that is there for several outputs only, for all attributes or for none. ``r < n`` are r whole numbers from 0 to
-n - 1 (``r <``: from 0 on), ``= k`` is the number k itself. Every attribute that is named must be there, as an array of
-numbers; those that are not whole are finite. A model that is not fitted names none.
+n - 1 (``r <``: from 0 on; ``r < 12``: below 12), ``= k`` is the number k itself, an empty shape one number. Every
+attribute that is named must be there, as an array of numbers; those that are not whole are finite. A model that is not
+fitted names none.
+
+Values that are no numbers: ``labels m`` is an array of m labels of any type, ``texts`` a list of texts, ``truth`` True
+or False, ``a RankRLS`` an object of that class or one derived from it. A dot reaches into a record. What the grammar
+cannot say, ``_fitted_arrays`` checks itself: whatever it raises is the reason of the refusal.
 """
 
 from __future__ import annotations
@@ -19,6 +24,8 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse as sp
+
+_OTHER_VALUES = ("labels", "texts", "truth", "a ")
 
 
 def check_arrays(instance: Any, shapes: Mapping[str, str]) -> None:
@@ -45,6 +52,9 @@ def check_arrays(instance: Any, shapes: Mapping[str, str]) -> None:
     found = {name: _attribute(instance, name) for name in shapes}
     ranges, sizes = {}, {}
     for name, shape in shapes.items():
+        if shape.startswith(_OTHER_VALUES):
+            _check_other(name, found[name], shape, lengths)
+            continue
         axes, is_range, bound = shape.partition("<")
         if axes.startswith("="):
             sizes[name] = axes.removeprefix("=").strip()
@@ -57,7 +67,7 @@ def check_arrays(instance: Any, shapes: Mapping[str, str]) -> None:
         if _whole_number(name, found[name]) != lengths.get(letter):
             raise ValueError(f"{name} is {found[name]!r}, expected {letter} = {lengths.get(letter)}")
     for name, letter in ranges.items():
-        _check_range(name, found[name], lengths.get(letter))
+        _check_range(name, found[name], int(letter) if letter.isdigit() else lengths.get(letter))
 
 
 def check_foreign(estimator: Any) -> None:
@@ -94,6 +104,24 @@ def _check_one_hot(encoder: Any) -> None:
             n_columns[place] -= 1
     if list(encoder._n_features_outs) != n_columns:
         raise ValueError(f"_n_features_outs is {encoder._n_features_outs!r}, expected {n_columns}")
+
+
+def _check_other(name: str, value: Any, kind: str, lengths: dict[str, int | None]) -> None:
+    """Values that are no numbers."""
+    if kind.startswith("labels"):
+        if not isinstance(value, np.ndarray):
+            raise ValueError(f"{name} is {_shown(value)}, expected an array of labels")
+        _check_shape(name, value, kind.split()[1:], lengths)
+        return
+    if kind == "texts":
+        fits = isinstance(value, list) and all(isinstance(one, str) for one in value)
+    elif kind == "truth":
+        fits = isinstance(value, bool)
+    else:
+        fits = kind.removeprefix("a ") in (base.__name__ for base in type(value).__mro__)
+    if not fits:
+        what = {"texts": "a list of texts", "truth": "True or False"}.get(kind, kind)
+        raise ValueError(f"{name} is {_shown(value)}, expected {what}")
 
 
 def _attribute(instance: Any, name: str) -> Any:

@@ -15,7 +15,8 @@ import inspect
 import json
 import math
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import Any
@@ -343,10 +344,15 @@ def _parameters(kind: type) -> frozenset[str]:
     return frozenset(name for one in found if one is not None for name in inspect.signature(one).parameters)
 
 
+def _stored_fields(kind: Any) -> set[str]:
+    """The fields of a record that a file holds; the others are worked out from these."""
+    return {one.name for one in fields(kind) if one.init}
+
+
 def _may_have(kind: type, name: Any) -> bool:
     """Whether a file may set this attribute: a field, a parameter or something fitted, never a method."""
     if is_dataclass(kind):
-        return name in {one.name for one in fields(kind)}
+        return name in _stored_fields(kind)
     if not isinstance(name, str) or not name.isidentifier() or name.startswith("__"):
         return False
     of_class = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
@@ -370,25 +376,26 @@ def _refuse_value(kind: type, name: str, part: Plan, place: str) -> None:
 
 def _as_object(kind: Any, attributes: dict[str, Any], place: str) -> Any:
     instance = kind.__new__(kind)
-    if is_dataclass(instance) and set(attributes) != {one.name for one in fields(instance)}:
+    if is_dataclass(instance) and set(attributes) != _stored_fields(kind):
         raise ModelRefusedError(f"a {type(instance).__name__} that is not complete (at {place})")
-    restore = getattr(instance, "__setstate__", None)
-    if restore is not None and attributes:
-        restore(attributes)
-    else:
-        instance.__dict__.update(attributes)
-    _refuse_misfit(instance, place)
+    with _refusing_misfits(kind, place):
+        restore = getattr(instance, "__setstate__", None)
+        if restore is not None and attributes:
+            restore(attributes)
+        else:
+            instance.__dict__.update(attributes)
+        if is_ours(kind):
+            declared = getattr(instance, "_fitted_arrays", dict)
+            check_arrays(instance, {**RECORDS.get(full_name(kind), {}), **declared()})
+        elif isinstance(instance, BaseEstimator):
+            check_foreign(instance)
     return instance
 
 
-def _refuse_misfit(instance: Any, place: str) -> None:
-    kind = type(instance)
+@contextmanager
+def _refusing_misfits(kind: type, place: str) -> Iterator[None]:
     try:
-        if is_ours(kind):
-            declared = getattr(instance, "_fitted_arrays", None)
-            check_arrays(instance, RECORDS.get(full_name(kind), {}) if declared is None else declared())
-        elif isinstance(instance, BaseEstimator):
-            check_foreign(instance)
+        yield
     except Exception as error:  # whatever values of a stranger lead to
         raise ModelRefusedError(
             f"a {kind.__name__} whose values do not fit together: {error} (at {place})"

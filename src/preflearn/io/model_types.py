@@ -25,15 +25,30 @@ OUR_PACKAGES = (
     "preprocessing", "relations", "selection",
 )  # fmt: skip
 
-# Records that models hold, and the shapes of their arrays (the grammar is that of `preflearn.io.fitted`).
+# Records that models hold, and the shapes of their arrays (the grammar is that of `preflearn.io.fitted`); a record may
+# also have a method ``_fitted_arrays`` as a learner has, whose shapes join these.
 RECORDS: Mapping[str, Mapping[str, str]] = {
+    "preflearn.comparisons.answers.Answers": {},
     "preflearn.core.moments.GlobalMoments": {
         "scatter": "n n", "cross": "n v", "mean": "n", "score_mean": "v", "score_scatter": "v",
     },
     "preflearn.core.moments.QueryMoments": {"gram": "n n", "cross": "n v", "squares": "v"},
     "preflearn.estimators.incremental.IncrementalState": {},
+    "preflearn.kernels.functions.Kernel": {},
     "preflearn.metrics.scorers.RankingScorer": {},
     "preflearn.numerics.linalg.KernelFactor": {"F": "r k", "pivots": "k < r", "C": "k k", "pivot_of": "r < k"},
+    "preflearn.multiple_kernels.weights.KernelSum": {"names": "texts"},
+    "preflearn.preprocessing.columns.CategoryColumn": {
+        "categories": "texts", "rare": "texts", "has_missing": "truth",
+    },
+    "preflearn.preprocessing.columns.DateColumn": {},
+    "preflearn.preprocessing.columns.NumberColumn": {
+        "style": "a str", "median": "", "low": "", "high": "", "constant": "truth", "has_missing": "truth",
+    },
+    "preflearn.preprocessing.columns.TextColumn": {},
+    "preflearn.preprocessing.summary.ColumnSummary": {"name": "a str", "kind": "a str", "notes": "texts"},
+    "preflearn.preprocessing.summary.TableSummary": {"n_rows": "a int"},
+    "preflearn.relations.inputs.ObjectKernel": {},
 }  # fmt: skip
 
 # The packages of scikit-learn whose estimators a model may hold: those that predict in NumPy. Trees and neighbours are
@@ -125,7 +140,8 @@ def object_class(module: str, name: str) -> type | None:
         (parts[0] == "preflearn" and parts[1] in OUR_PACKAGES)
         or (parts[0] == "sklearn" and parts[1] in _SKLEARN_PACKAGES and "tests" not in parts)
     )
-    if full in _SKLEARN_UNSAFE or not (listed or in_packages):
+    private = parts[0] == "preflearn" and name.startswith("_")
+    if full in _SKLEARN_UNSAFE or private or not (listed or in_packages):
         return None
     found = _import(module, name)
     # What a module merely imports is not its own.

@@ -7,7 +7,7 @@ kernel matrix.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from numbers import Real
 from typing import Any
 
@@ -67,6 +67,13 @@ class Kernel:
         self._params.update(_read_parameters(self))
         if not callable(self.kernel) and "metric" in self._params:
             object.__setattr__(self, "metric", _read_metric(self._params.pop("metric")))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is read off the parameters is not stored beside them.
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.init}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
 
     @property
     def is_linear(self) -> bool:

@@ -12,7 +12,7 @@ from ..estimators.base import RankerMixin
 from ..estimators.rankrls import RankRLS
 from ..estimators.search import RankRLSCV
 from ..kernels.functions import n_items
-from .weights import KernelSum, aligned_weights, check_method, choose_weights
+from .weights import KernelSum, aligned_weights, check_method, check_weights, choose_weights
 
 
 class MultipleKernelRankRLS(RankerMixin, BaseEstimator):
@@ -38,6 +38,8 @@ class MultipleKernelRankRLS(RankerMixin, BaseEstimator):
     shares_ : dict from name to float
         The part of ‖f‖² that each kernel contributes to the learned function; they sum to 1. A kernel with a large
         weight may contribute little, where the function does not vary along it.
+    dual_coef_ : ndarray of shape (m,)
+        Coefficients of the training items with the weighted sum of the kernels.
     alpha_, alphas_, cv_scores_, best_score_ : as in RankRLSCV
         At the chosen weights. With weights chosen by the same score it is flattered a little.
 
@@ -110,14 +112,14 @@ class MultipleKernelRankRLS(RankerMixin, BaseEstimator):
             lambda w: search(w).best_score_,
             self.max_rounds,
         )
-        self._model = search(weights)
-        a = self._model.dual_coef_
+        model = search(weights)
+        self.dual_coef_ = a = model.dual_coef_
         energy = np.array([w * a @ K @ a for w, K in zip(weights, matrices, strict=True)])
         names = self._kernels.names
         self.weights_ = dict(zip(names, weights.tolist(), strict=True))
         self.shares_ = dict(zip(names, (energy / energy.sum()).tolist(), strict=True))
         for name in ("alpha_", "alphas_", "cv_scores_", "best_score_"):
-            setattr(self, name, getattr(self._model, name))
+            setattr(self, name, getattr(model, name))
         return self
 
     def _aligned(self, matrices: np.ndarray, scores: np.ndarray, qid) -> np.ndarray:
@@ -141,4 +143,11 @@ class MultipleKernelRankRLS(RankerMixin, BaseEstimator):
         ndarray of shape (m',)
         """
         check_is_fitted(self, "weights_")
-        return self._kernels.between(X, np.array(list(self.weights_.values()))) @ self._model.dual_coef_
+        return self._kernels.between(X, np.array(list(self.weights_.values()))) @ self.dual_coef_
+
+    def _fitted_arrays(self) -> dict[str, str]:
+        """The shapes that a loaded model is checked for (`preflearn.io.fitted`)."""
+        if "dual_coef_" not in vars(self):
+            return {}
+        check_weights(self._kernels, self.weights_)
+        return {"dual_coef_": "m", "_kernels.n": "= m"}

@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..relations.inputs import read_labels
 from ..relations.search import KroneckerRLSCV
-from .weights import KernelSum, aligned_weights, check_method, choose_weights
+from .weights import KernelSum, aligned_weights, check_method, check_weights, choose_weights
 
 
 class MultipleKernelKroneckerRLS(BaseEstimator):
@@ -29,6 +29,8 @@ class MultipleKernelKroneckerRLS(BaseEstimator):
     ----------
     row_weights_, column_weights_ : dict from name to float
         Each sums to 1; the kernels have been scaled to the same size.
+    dual_coef_ : ndarray or sparse array of shape (p, q)
+        Coefficients of the training pairs with the weighted sums of the kernels.
     alpha_, alphas_, cv_scores_, best_score_ : as in KroneckerRLSCV
         At the chosen weights. With weights chosen by the same score it is flattered a little.
 
@@ -117,11 +119,12 @@ class MultipleKernelKroneckerRLS(BaseEstimator):
             lambda weights: search(w, weights).best_score_,
             self.max_rounds,
         )
-        self._model = search(w, v)
+        model = search(w, v)
+        self.dual_coef_ = model.dual_coef_
         self.row_weights_ = dict(zip(self._rows.names, w.tolist(), strict=True))
         self.column_weights_ = dict(zip(self._columns.names, v.tolist(), strict=True))
         for name in ("alpha_", "alphas_", "cv_scores_", "best_score_"):
-            setattr(self, name, getattr(self._model, name))
+            setattr(self, name, getattr(model, name))
         return self
 
     def predict(self, rows, columns):
@@ -138,7 +141,15 @@ class MultipleKernelKroneckerRLS(BaseEstimator):
         check_is_fitted(self, "row_weights_")
         K = self._rows.between(rows, np.array(list(self.row_weights_.values())))
         G = self._columns.between(columns, np.array(list(self.column_weights_.values())))
-        return self._model.predict(K, G)
+        return K @ self.dual_coef_ @ G.T
+
+    def _fitted_arrays(self) -> dict[str, str]:
+        """The shapes that a loaded model is checked for (`preflearn.io.fitted`)."""
+        if "dual_coef_" not in vars(self):
+            return {}
+        check_weights(self._rows, self.row_weights_)
+        check_weights(self._columns, self.column_weights_)
+        return {"dual_coef_": "p q", "_rows.n": "= p", "_columns.n": "= q"}
 
 
 def _centred(F: np.ndarray) -> np.ndarray:

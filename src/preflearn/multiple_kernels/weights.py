@@ -5,9 +5,8 @@ Every kernel first gets the same size, trace(C K C) / m = 1 with the centring C,
 * *Alignment*: the weights whose sum has the largest cosine with the kernel F Fᵀ of the labels,
   max ⟨K, F Fᵀ⟩ / ‖K‖, which is a small problem of nonnegative least squares: min wᵀ M w - 2 wᵀ b with
   M_kl = ⟨K_k, K_l⟩ and b_k = ⟨K_k, F Fᵀ⟩.
-* *Cross-validation*: the weights with the best held-out score, by steps along one weight at a time from the best
-of the
-  aligned weights, equal weights and single kernels.
+* *Cross-validation*: the weights with the best held-out score, by steps along one weight at a time from the best of
+  the aligned weights, equal weights and single kernels.
 
 Reference: Cortes, Mohri and Rostamizadeh, "Algorithms for learning kernels based on centered alignment", JMLR 13
 (2012).
@@ -45,6 +44,21 @@ class KernelSum:
     names: list[str]
     kernels: list[ObjectKernel]
     scales: list[float]
+
+    @property
+    def n(self) -> int:
+        """Number of training objects."""
+        return self.kernels[0].n
+
+    def _fitted_arrays(self) -> dict[str, str]:
+        """The values that a loaded model is checked for (`preflearn.io.fitted`)."""
+        if not len(self.names) == len(self.kernels) == len(self.scales) > 0:
+            raise ValueError("names, kernels and scales differ in number")
+        if not all(isinstance(kernel, ObjectKernel) and kernel.n == self.n for kernel in self.kernels):
+            raise ValueError("the kernels are not all of the same objects")
+        if not all(isinstance(scale, float) and 0 < scale < np.inf for scale in self.scales):
+            raise ValueError("scales are not positive numbers")
+        return {}
 
     @classmethod
     def read(
@@ -181,6 +195,14 @@ def check_method(weights: Any) -> None:
     """Refuse an unknown way to weigh."""
     if not isinstance(weights, str) or weights not in METHODS:
         raise ValueError(f"weights must be one of {', '.join(map(repr, METHODS))}: found {weights!r}.")
+
+
+def check_weights(kernels: Any, weights: Any) -> None:
+    """Refuse a loaded sum of kernels whose weights are not those of its kernels."""
+    if not isinstance(kernels, KernelSum) or not isinstance(weights, dict) or list(weights) != kernels.names:
+        raise ValueError("the weights are not those of the kernels")
+    if not all(isinstance(weight, float) and np.isfinite(weight) for weight in weights.values()):
+        raise ValueError("the weights of the kernels are not finite")
 
 
 def choose_weights(

@@ -24,6 +24,9 @@ from .values import (
 from .words import hashed_words, leading_directions, rarity, weighted
 
 _DAY = 86400.0
+# The years 1 to 9999, in seconds since 1970.
+_FIRST_MOMENT, _LAST_MOMENT = -62135596800.0, 253402300800.0
+_DATE_PARTS = ("days", "year", "month", "day", "weekday", "hour")
 _OTHER, _MISSING = "(other)", "(missing)"
 # Buckets of the words before they are reduced to a few directions, and texts that the directions are learned from.
 _BUCKETS = 4096
@@ -197,6 +200,15 @@ class DateColumn:
     parts: list[str]
     has_missing: bool
 
+    def _fitted_arrays(self) -> dict[str, str]:
+        """What a loaded column is checked for (`preflearn.io.fitted`); a calendar has a line for each day."""
+        if not _FIRST_MOMENT <= self.oldest <= self.median <= self.newest <= _LAST_MOMENT:
+            raise ValueError("the dates are out of order or of range")
+        if len({*self.parts}) != len(self.parts) or not {*self.parts} <= {*_DATE_PARTS}:
+            raise ValueError(f"parts is {self.parts!r}, expected some of {', '.join(_DATE_PARTS)}")
+        moments = dict.fromkeys(("oldest", "newest", "median"), "")
+        return {**moments, "parts": "texts", "day_first": "truth", "has_missing": "truth"}
+
     @classmethod
     def learn(cls, column: Column) -> tuple[DateColumn, Oddities]:
         day_first = False
@@ -292,6 +304,12 @@ class TextColumn:
 
     idf: np.ndarray
     directions: np.ndarray | None
+
+    def _fitted_arrays(self) -> dict[str, str]:
+        """The shapes that a loaded column is checked for (`preflearn.io.fitted`)."""
+        if np.size(self.idf) == 0:
+            raise ValueError("idf is empty")
+        return {"idf": "b"} if self.directions is None else {"idf": "b", "directions": "b d"}
 
     @classmethod
     def learn(cls, column: Column, n_features: int, reduce: bool) -> tuple[TextColumn, Oddities]:

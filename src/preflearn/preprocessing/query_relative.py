@@ -153,6 +153,10 @@ class QueryRelative(TransformerMixin, BaseEstimator):
         relative = [f"{name}_{_SUFFIX[self.method]}" for name in names]
         return np.asarray([*(names if self.keep else ()), *relative], dtype=object)
 
+    def _fitted_arrays(self) -> dict[str, str]:
+        """What a loaded transformer is checked for (`preflearn.io.fitted`)."""
+        return {"n_features_in_": "= n", "needs_qid_": "truth"} if "needs_qid_" in vars(self) else {}
+
     def _check_parameters(self) -> None:
         if self.method not in _SUFFIX:
             raise ValueError(f"method must be 'standardise' or 'rank': found {self.method!r}.")

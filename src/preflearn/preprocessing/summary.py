@@ -56,6 +56,12 @@ class TableSummary:
     n_rows: int
     query: str | None = None
 
+    def _fitted_arrays(self) -> dict[str, str]:
+        """What a loaded summary is checked for (`preflearn.io.fitted`)."""
+        if not all(isinstance(column, ColumnSummary) for column in self.columns):
+            raise ValueError("columns are no summaries of columns")
+        return {"columns": "a list"}
+
     def __getitem__(self, name: str) -> ColumnSummary:
         for column in self.columns:
             if column.name == name:

@@ -19,6 +19,7 @@ from .kinds import FEATURES, Decision, decide
 from .queries import suggest
 from .summary import ColumnSummary, TableSummary, TableWarning
 
+_COLUMNS = (CategoryColumn, DateColumn, NumberColumn, TextColumn)
 _ALIASES = {"onehot": "category"}
 _DEFAULT_BUCKETS = 1024
 _EXAMPLES = 3
@@ -182,6 +183,26 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         names = [name for column, encoder in self.encoders_.items() for name in encoder.names(column)]
         return np.asarray(names, dtype=object)
 
+    @property
+    def kinds_(self) -> dict[str, str]:
+        """Kind of each column."""
+        return self.summary_.kinds
+
+    def _fitted_arrays(self) -> dict[str, str]:
+        """What a loaded encoder is checked for (`preflearn.io.fitted`); its columns are checked for themselves."""
+        if "encoders_" not in vars(self):
+            return {}
+        self._check_parameters()
+        if not isinstance(self.summary_, TableSummary) or len(self.kinds_) != self.n_features_in_:
+            raise ValueError("summary_ does not tell of each column")
+        for name, encoder in self.encoders_.items():
+            if not isinstance(encoder, _COLUMNS) or self.kinds_.get(name) not in FEATURES:
+                raise ValueError(f"encoders_[{name!r}] is no encoder of a column")
+        categories = {name for name, one in self.encoders_.items() if isinstance(one, CategoryColumn)}
+        if set(self.unseen_) != categories or not all(isinstance(n, int) for n in self.unseen_.values()):
+            raise ValueError("unseen_ does not count the rows of each column of categories")
+        return {"n_features_in_": "= n", "_told": "texts"}
+
     # Fitting --------------------------------------------------------------------------------------------------------
 
     def _fit(self, X: Any) -> list[Column]:
@@ -212,18 +233,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if problems:
             raise ValueError(_one_message(problems))
         self.encoders_ = {name: encoder for name, (encoder, _) in learned.items()}
-        self.kinds_ = {name: decision.kind for name, decision in decisions.items()}
         self.summary_ = _summarise(table, decisions, learned, query)
         self.unseen_ = {
             name: 0 for name, encoder in self.encoders_.items() if isinstance(encoder, CategoryColumn)
         }
         self._told: list[str] = []
-        self._columns = [column.name for column in table.columns]
-        self._named = table.named
-        self.n_features_in_ = len(self._columns)
+        self.n_features_in_ = len(table.columns)
         self.__dict__.pop("feature_names_in_", None)
         if table.named:
-            self.feature_names_in_ = np.asarray(self._columns, dtype=object)
+            self.feature_names_in_ = np.asarray([column.name for column in table.columns], dtype=object)
         if not sum(len(encoder.names("")) for encoder in self.encoders_.values()):
             raise ValueError(
                 f"No column of the table ({table.n_rows} sample(s)) can be used as a feature:\n{self.summary_}"
@@ -268,13 +286,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def _matched(self, table: Table) -> tuple[list[Column], list[str]]:
         """The columns that the encoders need, in their order; and the names of others that training did not have."""
-        if not (self._named and table.named):
+        if not (hasattr(self, "feature_names_in_") and table.named):
             if len(table.columns) != self.n_features_in_:
                 raise ValueError(
                     f"X has {len(table.columns)} features, but {type(self).__name__} is expecting "
                     f"{self.n_features_in_} features as input."
                 )
-            found = dict(zip(self._columns, table.columns))
+            found = dict(zip(self.kinds_, table.columns))
             extra: list[str] = []
         else:
             found = {column.name: column for column in table.columns}

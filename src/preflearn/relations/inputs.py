@@ -21,7 +21,8 @@ class ObjectKernel:
     Attributes
     ----------
     kernel : Kernel
-    objects : validated items, or None for a precomputed kernel
+    objects : validated items, or the matrix itself for a precomputed kernel
+        None for a precomputed kernel that predictions need no more.
     n : int
         Number of training objects.
     side : {"row", "column"}
@@ -31,6 +32,13 @@ class ObjectKernel:
     objects: Any
     n: int
     side: str
+
+    def _fitted_arrays(self) -> dict[str, str]:
+        """The shapes that a loaded model is checked for (`preflearn.io.fitted`)."""
+        shapes = {"kernel": "a Kernel", "n": "a int", "side": "a str"}
+        if self.kernel.is_precomputed:
+            return shapes if self.objects is None else {**shapes, "objects": "n n", "n": "= n"}
+        return {**shapes, "objects": "n k", "n": "= n"}
 
     @classmethod
     def read(
@@ -56,7 +64,15 @@ class ObjectKernel:
             except ValueError as error:
                 raise ValueError(f"{side}_kernel='precomputed': {error}") from None
             return cls(function, None, n, side), items
-        return cls(function, items, n, side), function.matrix(items).astype(np.float64, copy=False)
+        # The caller may change the objects after fit; the model must not change with them.
+        kept = items.copy()
+        return cls(function, kept, n, side), function.matrix(kept).astype(np.float64, copy=False)
+
+    def training_matrix(self) -> np.ndarray:
+        """The kernel matrix of the training objects, shape (n, n)."""
+        if self.kernel.is_precomputed:
+            return self.objects
+        return self.kernel.matrix(self.objects).astype(np.float64, copy=False)
 
     def between(self, objects: Any) -> np.ndarray:
         """Kernel values of new objects with the training objects, shape (n', n)."""

@@ -139,11 +139,41 @@ class RelationModel(BaseEstimator):
 
     def _adopt(self, data: RelationData, coefficients: Any) -> None:
         self.dual_coef_ = coefficients
-        self.shape_ = data.shape
         self.n_pairs_ = int(data.y.shape[0])
         self._row_kernel, self._column_kernel = data.row_kernel, data.column_kernel
-        self._pairwise = data.pairwise
-        self._training_kernels = (data.K, data.G) if data.pairwise.by_identity else None
+        self.__dict__.pop("_training_kernels", None)
+        if data.pairwise.by_identity:
+            self._training_kernels = data.K, data.G
+            for kernel, K in ((self._row_kernel, data.K), (self._column_kernel, data.G)):
+                if kernel.kernel.is_precomputed and kernel.objects is None:
+                    kernel.objects = K.copy()
+
+    @property
+    def shape_(self) -> tuple[int, int]:
+        """Numbers of training rows and columns."""
+        return self.dual_coef_.shape
+
+    def _fitted_arrays(self) -> dict[str, str]:
+        """The shapes that a loaded model is checked for (`preflearn.io.fitted`)."""
+        if "dual_coef_" not in vars(self):
+            return {}
+        sides = (self._row_kernel, self._column_kernel)
+        if self._pairwise.by_identity and any(side.objects is None for side in sides):
+            raise ValueError("the kernel matrix of the training objects is missing")
+        return {
+            "dual_coef_": "p q", "_row_kernel": "a ObjectKernel", "_row_kernel.n": "= p",
+            "_column_kernel": "a ObjectKernel", "_column_kernel.n": "= q",
+        }  # fmt: skip
+
+    def __getstate__(self):
+        # Worked out again from the objects: neither pickled nor saved.
+        state = dict(super().__getstate__())
+        state.pop("_training_kernels", None)
+        return state
+
+    @property
+    def _pairwise(self) -> PairwiseKernel:
+        return PairwiseKernel.read(getattr(self, "pairwise", "kronecker"))
 
     def predict(self, rows, columns=None):
         """f for every pair of a row object and a column object.
@@ -162,8 +192,13 @@ class RelationModel(BaseEstimator):
         return self._predict(K, G)
 
     def _predict(self, K: np.ndarray, G: np.ndarray) -> np.ndarray:
-        if self._training_kernels is None:
+        if not self._pairwise.by_identity:
             return self._pairwise.predict(self.dual_coef_, K, G)
+        if not hasattr(self, "_training_kernels"):
+            self._training_kernels = (
+                self._row_kernel.training_matrix(),
+                self._column_kernel.training_matrix(),
+            )
         same = [same_objects(new, old) for new, old in zip((K, G), self._training_kernels, strict=True)]
         return self._pairwise.predict(self.dual_coef_, K, G, *same)
 
