@@ -18,6 +18,7 @@ _HOMES = {
     "OrderPreferenceRegressorCV": ".estimators.order_preference",
     "RLS": ".estimators.rls",
     "RLSCV": ".estimators.search",
+    "RankRFM": ".estimators.rankrfm",
     "RankRLS": ".estimators.rankrls",
     "RankRLSCV": ".estimators.search",
     "RankSVM": ".estimators.ranksvm",
@@ -49,6 +50,7 @@ __all__ = [
     "OrderPreferenceRegressorCV",
     "RLS",
     "RLSCV",
+    "RankRFM",
     "RankRLS",
     "RankRLSCV",
     "RankSVM",
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
     from .estimators.bradley_terry import BradleyTerry
     from .estimators.bradley_terry_cv import BradleyTerryCV
     from .estimators.order_preference import OrderPreferenceRegressor, OrderPreferenceRegressorCV
+    from .estimators.rankrfm import RankRFM
     from .estimators.rankrls import RankRLS
     from .estimators.ranksvm import RankSVM, RankSVMCV
     from .estimators.rls import RLS

@@ -32,6 +32,8 @@ RECORDS: Mapping[str, Mapping[str, str]] = {
     },
     "preflearn.core.moments.QueryMoments": {"gram": "n n", "cross": "n v", "squares": "v"},
     "preflearn.estimators.incremental.IncrementalState": {},
+    "preflearn.estimators.rankrfm.Round": {},
+    "preflearn.estimators.rankrfm.Rounds": {},
     "preflearn.metrics.scorers.RankingScorer": {},
     "preflearn.numerics.linalg.KernelFactor": {"F": "r k", "pivots": "k < r", "C": "k k", "pivot_of": "r < k"},
 }  # fmt: skip
