@@ -63,6 +63,7 @@ def fitted_models() -> Zoo:
         "RLSCV": (pl.RLSCV(alphas=[0.1, 1.0]).fit(X, y), new),
         "RankRFM": (pl.RankRFM([0.1, 1.0], max_rounds=1, cv=3).fit(X, y, qid=qid), new),
         "RankRFM full metric": (pl.RankRFM([0.1, 1.0], metric="full", max_rounds=1, cv=3).fit(X, y, qid=qid), new),
+        "AutoRanker": (pl.AutoRanker(random_state=0).fit(X, y), new),
         "RankSVM": (pl.RankSVM().fit(X, y, qid=qid), new),
         "RankSVM rbf": (pl.RankSVM(kernel="rbf").fit(X, y, qid=qid), new),
         "RankSVMCV": (pl.RankSVMCV(alphas=[0.1, 1.0]).fit(X, y, qid=qid), new),

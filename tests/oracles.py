@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 # --------------------------------------------------------------------------------------------------------------
@@ -844,3 +846,26 @@ def learned_metric(X, y, qid, basis, gamma, alphas, *, full=False):
                 S = np.diag(np.sqrt(np.diag(M)))
             S = S / np.abs(S).max()
     return S, beta
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Combining rankers
+# ---------------------------------------------------------------------------------------------------------------
+
+
+def shrunk_weights(H, t, shrinkage):
+    """Non-negative w that minimise ‖t - H w‖² + λ m ‖w - w̄ 1‖², by trying every set of members that is not zero."""
+    m, k = H.shape
+    column = H.sum(axis=1)
+    common = max(float(column @ t), 0.0) / float(column @ column)
+    best, found = np.inf, None
+    for subset in itertools.product([False, True], repeat=k):
+        free = np.flatnonzero(subset)
+        w = np.zeros(k)
+        if free.size:
+            A = H[:, free].T @ H[:, free] + shrinkage * m * np.eye(free.size)
+            w[free] = np.linalg.solve(A, H[:, free].T @ t + shrinkage * m * common)
+        loss = np.sum((t - H @ w) ** 2) + shrinkage * m * np.sum((w - common) ** 2)
+        if (w >= 0).all() and loss < best:
+            best, found = loss, w
+    return found

@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 # Where each public name lives.
 _HOMES = {
+    "AutoRanker": ".automatic",
     "BradleyTerry": ".estimators.bradley_terry",
     "BradleyTerryCV": ".estimators.bradley_terry_cv",
     "OrderPreferenceRegressor": ".estimators.order_preference",
@@ -26,6 +27,7 @@ _HOMES = {
     "TransductiveRankRLS": ".estimators.transductive",
 }
 _MODULES = (
+    "automatic",
     "comparisons",
     "datasets",
     "distributed",
@@ -44,6 +46,7 @@ _MODULES = (
 )
 
 __all__ = [
+    "AutoRanker",
     "BradleyTerry",
     "BradleyTerryCV",
     "OrderPreferenceRegressor",
@@ -60,6 +63,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from .automatic import AutoRanker
     from .estimators.bradley_terry import BradleyTerry
     from .estimators.bradley_terry_cv import BradleyTerryCV
     from .estimators.order_preference import OrderPreferenceRegressor, OrderPreferenceRegressorCV

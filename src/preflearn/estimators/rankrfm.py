@@ -18,6 +18,7 @@ from ..core.learned_metric import MetricModel, TrainingSet
 from ..kernels.basis import choose_basis
 from ..kernels.functions import DISTANCE_KERNELS, Kernel, n_items, take_items
 from ..kernels.inputs import read_items
+from ..loops.threads import with_small_matrices
 from ..numerics.namespace import is_device_array
 from ..selection.alphas import auto_grid, choose, read_grid, warn_at_edge
 from ..selection.folds import read_folds, read_preference_folds, shuffled_folds
@@ -405,19 +406,14 @@ class RankRFM(RankerMixin, KernelModel):
         return np.arange(n_rows) if chosen is None else chosen
 
     def _search_rows(
-        self, X: Any, scores: np.ndarray, codes: np.ndarray, groups: Any, *, has_queries: bool
+        self, X: Any, scores: np.ndarray, codes: np.ndarray, groups: Any, *, has_queries: bool, cv: Any = None
     ) -> _Search:
         n_rows = n_items(X)
         queries = encode_queries(codes, n_rows)
         scoring = read_scoring(self.scoring)
-        folds = read_folds(
-            _few_folds(n_rows, queries, groups) if self.cv is None else self.cv,
-            X,
-            scores,
-            n_rows,
-            qid=codes if has_queries else None,
-            groups=groups,
-        )
+        if cv is None:
+            cv = _few_folds(n_rows, queries, groups) if self.cv is None else self.cv
+        folds = read_folds(cv, X, scores, n_rows, qid=codes if has_queries else None, groups=groups)
         task = compare_scores(scores, queries, cost="magnitude", ties="include", weighting=self.weighting)
         basis = self._basis_rows(n_rows)
         sets = [_without(left, n_rows, basis, task) for left in folds.leaving]
@@ -474,7 +470,7 @@ class RankRFM(RankerMixin, KernelModel):
         warn_at_edge(best.alphas, best.scores, best.choice, stacklevel=3)
         return best.models[-1], _collect([values[best.choice] for values in best.held_out], search.tests)
 
-    def _walk(self, search: _Search, kernel: Kernel) -> Iterator[TrainedRound]:
+    def _walk(self, search: _Search, kernel: Kernel, patience: int = _PATIENCE) -> Iterator[TrainedRound]:
         """Round after round: train, score, and learn the next metrics, until that no longer helps."""
         stages = self._more_stages()
         best_number, best_score = 0, -np.inf
@@ -484,36 +480,38 @@ class RankRFM(RankerMixin, KernelModel):
             yield found
             if found.score > best_score:
                 best_number, best_score = number, found.score
-            if number == self.max_rounds or number - best_number >= _PATIENCE:
+            if number == self.max_rounds or number - best_number >= patience:
                 return
             with stages(f"round {number}: gradients"):
                 if not self._update_metrics(search, found.models, found.alpha):
                     return
 
     def _round(self, number: int, search: _Search, kernel: Kernel) -> TrainedRound:
-        everything = search.sets[-1].train(search.X, kernel)
-        alphas = read_grid(self.alphas, lambda: auto_grid(everything.largest_eigenvalue))
-        models, held_out = [], []
-        for fold, training in enumerate(search.sets[:-1]):
-            models.append(training.train(search.X, kernel))
-            held_out.append(search.predict(fold, models[-1], alphas))
-        scores = search.score(held_out)
-        return TrainedRound(
-            number, [*models, everything], alphas, scores, held_out, choose(scores, alphas)[0]
+        """Trainings side by side, each on one processor: nobody waits for the threads of BLAS."""
+        sets = search.sets
+        models = with_small_matrices(lambda place: sets[place].train(search.X, kernel), len(sets))
+        alphas = read_grid(self.alphas, lambda: auto_grid(models[-1].largest_eigenvalue))
+        held_out = with_small_matrices(
+            lambda fold: search.predict(fold, models[fold], alphas), len(search.tests)
         )
+        scores = search.score(held_out)
+        return TrainedRound(number, models, alphas, scores, held_out, choose(scores, alphas)[0])
 
     def _update_metrics(self, search: _Search, models: list[MetricModel], alpha: float) -> bool:
         """The next metric of every training set; False where the gradients of one are all zero."""
-        for training, model in zip(search.sets, models, strict=True):
-            if not training.update_metric(search.X, model, alpha, full=self.metric == "full"):
-                warnings.warn(
-                    "All gradients of the model are zero, so there is no metric to learn from: the last one is kept. "
-                    "Check that y differs inside queries, or try smaller alphas.",
-                    UserWarning,
-                    stacklevel=4,
-                )
-                return False
-        return True
+        full = self.metric == "full"
+        updated = with_small_matrices(
+            lambda place: search.sets[place].update_metric(search.X, models[place], alpha, full=full),
+            len(models),
+        )
+        if not all(updated):
+            warnings.warn(
+                "All gradients of the model are zero, so there is no metric to learn from: the last one is kept. "
+                "Check that y differs inside queries, or try smaller alphas.",
+                UserWarning,
+                stacklevel=4,
+            )
+        return all(updated)
 
     def _keep(self, model: MetricModel, basis_indices: np.ndarray, single: bool) -> None:
         """The attributes of the chosen model."""

@@ -21,12 +21,14 @@ import numpy as np
 # The packages of preflearn whose estimators and splitters a model may hold. Naming a class imports its module, so this
 # list leaves out whatever does something on import, such as the command line.
 OUR_PACKAGES = (
-    "estimators", "feature_selection", "graphs", "kernels", "model_selection", "ppi", "preprocessing", "relations",
+    "automatic", "estimators", "feature_selection", "graphs", "kernels", "model_selection", "ppi", "preprocessing", "relations",
     "selection",
 )  # fmt: skip
 
 # Records that models hold, and the shapes of their arrays (the grammar is that of `preflearn.io.fitted`).
 RECORDS: Mapping[str, Mapping[str, str]] = {
+    "preflearn.automatic.leaderboard.Entry": {},
+    "preflearn.automatic.leaderboard.Leaderboard": {},
     "preflearn.core.moments.GlobalMoments": {
         "scatter": "n n", "cross": "n v", "mean": "n", "score_mean": "v", "score_scatter": "v",
     },
