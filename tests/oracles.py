@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 # --------------------------------------------------------------------------------------------------------------
@@ -805,3 +807,65 @@ def answer_information(mean, variance):
         return -(q * np.log2(q) + (1 - q) * np.log2(1 - q))
 
     return entropy(weights @ p) - weights @ entropy(p)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# A kernel that learns its metric
+# ---------------------------------------------------------------------------------------------------------------
+
+
+def rbf_gradient(X, Z, beta, gamma, S):
+    """∇f(x) of f(x) = Σ β_j exp(-γ ‖(x - z_j) S‖²) for a matrix S, term by term."""
+    gradients = np.zeros(X.shape)
+    for i in range(len(X)):
+        for j in range(len(Z)):
+            difference = X[i] - Z[j]
+            value = np.exp(-gamma * np.sum((difference @ S) ** 2))
+            gradients[i] += beta[j] * value * (-2 * gamma) * (S @ S.T @ difference)
+    return gradients
+
+
+def learned_metric(X, y, qid, basis, gamma, alphas, *, full=False):
+    """Train with weighting="item", take M = mean ∇f ∇fᵀ and S = M^(1/2), again for every alpha but the last.
+
+    Returns S as a matrix, and the coefficients of the basis vectors of the last training.
+    """
+    n = X.shape[1]
+    S = np.eye(n)
+    L, b = dense_comparisons(y, qid, weighting="item")
+    for round_number, alpha in enumerate(alphas):
+        K_MR, K_RR = rbf(X @ S, X[basis] @ S, gamma), rbf(X[basis] @ S, X[basis] @ S, gamma)
+        beta = reduced_set_solution(K_MR, K_RR, L, b, alpha)
+        if round_number + 1 < len(alphas):
+            gradients = rbf_gradient(X, X[basis], beta, gamma, S)
+            M = sum(np.outer(g, g) for g in gradients) / len(gradients)
+            if full:
+                values, vectors = np.linalg.eigh(M)
+                S = vectors * np.sqrt(np.maximum(values, 0.0))
+            else:
+                S = np.diag(np.sqrt(np.diag(M)))
+            S = S / np.abs(S).max()
+    return S, beta
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Combining rankers
+# ---------------------------------------------------------------------------------------------------------------
+
+
+def shrunk_weights(H, t, shrinkage):
+    """Non-negative w that minimise ‖t - H w‖² + λ m ‖w - w̄ 1‖², by trying every set of members that is not zero."""
+    m, k = H.shape
+    column = H.sum(axis=1)
+    common = max(float(column @ t), 0.0) / float(column @ column)
+    best, found = np.inf, None
+    for subset in itertools.product([False, True], repeat=k):
+        free = np.flatnonzero(subset)
+        w = np.zeros(k)
+        if free.size:
+            A = H[:, free].T @ H[:, free] + shrinkage * m * np.eye(free.size)
+            w[free] = np.linalg.solve(A, H[:, free].T @ t + shrinkage * m * common)
+        loss = np.sum((t - H @ w) ** 2) + shrinkage * m * np.sum((w - common) ** 2)
+        if (w >= 0).all() and loss < best:
+            best, found = loss, w
+    return found

@@ -12,12 +12,14 @@ __version__ = "0.1.0"
 
 # Where each public name lives.
 _HOMES = {
+    "AutoRanker": ".automatic",
     "BradleyTerry": ".estimators.bradley_terry",
     "BradleyTerryCV": ".estimators.bradley_terry_cv",
     "OrderPreferenceRegressor": ".estimators.order_preference",
     "OrderPreferenceRegressorCV": ".estimators.order_preference",
     "RLS": ".estimators.rls",
     "RLSCV": ".estimators.search",
+    "RankRFM": ".estimators.rankrfm",
     "RankRLS": ".estimators.rankrls",
     "RankRLSCV": ".estimators.search",
     "RankSVM": ".estimators.ranksvm",
@@ -25,6 +27,7 @@ _HOMES = {
     "TransductiveRankRLS": ".estimators.transductive",
 }
 _MODULES = (
+    "automatic",
     "comparisons",
     "datasets",
     "distributed",
@@ -44,12 +47,14 @@ _MODULES = (
 )
 
 __all__ = [
+    "AutoRanker",
     "BradleyTerry",
     "BradleyTerryCV",
     "OrderPreferenceRegressor",
     "OrderPreferenceRegressorCV",
     "RLS",
     "RLSCV",
+    "RankRFM",
     "RankRLS",
     "RankRLSCV",
     "RankSVM",
@@ -59,9 +64,11 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from .automatic import AutoRanker
     from .estimators.bradley_terry import BradleyTerry
     from .estimators.bradley_terry_cv import BradleyTerryCV
     from .estimators.order_preference import OrderPreferenceRegressor, OrderPreferenceRegressorCV
+    from .estimators.rankrfm import RankRFM
     from .estimators.rankrls import RankRLS
     from .estimators.ranksvm import RankSVM, RankSVMCV
     from .estimators.rls import RLS

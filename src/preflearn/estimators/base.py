@@ -275,7 +275,10 @@ class RankerMixin:
         -------
         ndarray of int of shape (m,) or (m, v)
         """
-        found = self.predict(X)
+        return self._positions_of(self.predict(X), qid)
+
+    def _positions_of(self, found: Any, qid: Any) -> Any:
+        """Positions by scores that have been predicted."""
         scores = as_host(found)
         queries = encode_queries(qid, scores.shape[0])
         columns = scores[:, None] if scores.ndim == 1 else scores

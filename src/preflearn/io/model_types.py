@@ -21,19 +21,23 @@ import numpy as np
 # The packages of preflearn whose estimators and splitters a model may hold. Naming a class imports its module, so this
 # list leaves out whatever does something on import, such as the command line.
 OUR_PACKAGES = (
-    "estimators", "feature_selection", "graphs", "kernels", "model_selection", "multiple_kernels", "ppi",
+    "automatic", "estimators", "feature_selection", "graphs", "kernels", "model_selection", "multiple_kernels", "ppi",
     "preprocessing", "relations", "selection",
 )  # fmt: skip
 
 # Records that models hold, and the shapes of their arrays (the grammar is that of `preflearn.io.fitted`); a record may
 # also have a method ``_fitted_arrays`` as a learner has, whose shapes join these.
 RECORDS: Mapping[str, Mapping[str, str]] = {
+    "preflearn.automatic.leaderboard.Entry": {},
+    "preflearn.automatic.leaderboard.Leaderboard": {},
     "preflearn.comparisons.answers.Answers": {},
     "preflearn.core.moments.GlobalMoments": {
         "scatter": "n n", "cross": "n v", "mean": "n", "score_mean": "v", "score_scatter": "v",
     },
     "preflearn.core.moments.QueryMoments": {"gram": "n n", "cross": "n v", "squares": "v"},
     "preflearn.estimators.incremental.IncrementalState": {},
+    "preflearn.estimators.rankrfm.Round": {},
+    "preflearn.estimators.rankrfm.Rounds": {},
     "preflearn.kernels.functions.Kernel": {},
     "preflearn.metrics.scorers.RankingScorer": {},
     "preflearn.numerics.linalg.KernelFactor": {"F": "r k", "pivots": "k < r", "C": "k k", "pivot_of": "r < k"},

@@ -106,6 +106,13 @@ class Kernel:
             return sp.csr_array(X.multiply(S[None, :])) if sp.issparse(X) else X * S
         return np.asarray(X @ S)
 
+    def with_metric(self, metric: np.ndarray | None) -> Kernel:
+        """The same kernel with this metric, or without one."""
+        params = {key: value for key, value in (self.kernel_params or {}).items() if key != "metric"}
+        if metric is not None:
+            params["metric"] = metric
+        return replace(self, kernel_params=params or None)
+
     def width(self, n_features: int) -> float:
         """γ as a number: scikit-learn's default is one over the number of features that the kernel sees."""
         self.refuse_without_width()
@@ -285,13 +292,17 @@ def _median_distance(kernel: Kernel, rows: Any) -> float:
     first, second = np.random.default_rng(0).integers(0, rows.shape[0], (2, _MEDIAN_PAIRS))
     apart = first != second
     difference = rows[first[apart]] - rows[second[apart]]
-    size = abs(difference) if kernel.kernel == "laplacian" else difference * difference
+    size = abs(difference) if kernel.kernel == "laplacian" else _squares(difference)
     distances = np.asarray(size.sum(axis=1), dtype=float).ravel()
     if not distances.any():
         return 0.0
     # Where most rows are equal the median distance is 0: that of the different ones is the scale.
     median = float(np.median(distances))
     return median if median > 0 else float(np.median(distances[distances > 0]))
+
+
+def _squares(values: Any) -> Any:
+    return values.multiply(values) if sp.issparse(values) else values * values
 
 
 def _variance(rows: Any) -> float:

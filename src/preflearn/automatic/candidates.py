@@ -1,0 +1,277 @@
+r"""The candidates: preparations × {linear RankRLS, RankRFM, boosted trees, random trees}, most promising first.
+
+Each is trained once for all rows and held out on the folds that all share: the linear one by algebra, the kernels with
+a metric of their own for each fold, the trees by refitting. Several settings of one candidate (alpha, round) are told
+apart by the score of each fold.
+
+The cost of a candidate is a rough count of operations; what the first ones take gives the seconds that the next will.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from ..comparisons import Groups
+from ..estimators.rankrfm import RankRFM, TrainedRound
+from ..estimators.rankrls import RankRLS
+from ..loops.threads import in_turns
+from ..selection.alphas import choose
+from ..selection.held_out import HeldOut
+from .combination import FoldScores, centred, nested
+from .features import Views
+from .trees import TreeSum
+
+# Rounds of a metric that a candidate may learn; more hardly ever pay.
+_ROUNDS = 2
+# Basis vectors: at most so many, fewer with many rows so that a round stays within this count of row · basis².
+_MOST_BASIS = 600
+_LEAST_BASIS = 300
+_ROUND_WORK = 6e9
+# Trees of each kind.
+_BOOSTED = 100
+_RANDOM = 60
+# Multiplications that one comparison of a node with a feature is worth, seen from the time that it takes.
+_TREE_FACTOR = 20.0
+
+
+@dataclass(frozen=True)
+class Task:
+    """What all candidates learn from.
+
+    Attributes
+    ----------
+    views : Views
+    y : ndarray of shape (m,)
+    queries : Groups
+    folds : FoldScores
+    n_jobs : int or None
+    seed : int
+    """
+
+    views: Views
+    y: np.ndarray
+    queries: Groups
+    folds: FoldScores
+    n_jobs: int | None
+    seed: int
+
+    @property
+    def n_rows(self) -> int:
+        return self.y.shape[0]
+
+
+@dataclass(frozen=True)
+class Member:
+    """A trained candidate.
+
+    Attributes
+    ----------
+    model : fitted estimator
+        On a view of the features.
+    held_out : ndarray of shape (m,)
+        Held-out predictions at the chosen setting.
+    unbiased : ndarray of shape (m,)
+        With the setting chosen by the other folds.
+    importances : ndarray
+        Of the columns of the view; they sum to 1.
+    detail : str
+        What was chosen.
+    """
+
+    model: Any
+    held_out: np.ndarray
+    unbiased: np.ndarray
+    importances: np.ndarray
+    detail: str
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A way to learn.
+
+    Attributes
+    ----------
+    name : str
+    view : str
+        As in `preflearn.automatic.features`.
+    cost : callable
+        From rows and columns of the view to a count of operations.
+    train : callable
+        From a task and the view's word to a `Member`.
+    """
+
+    name: str
+    view: str
+    cost: Callable[[int, int], float]
+    train: Callable[[Task, str], Member]
+
+
+def linear(task: Task, view: str) -> Member:
+    """RankRLS with a linear kernel; all alphas and folds by algebra."""
+    X = task.views[view]
+    learner = RankRLS(weighting="item")
+    held_out = HeldOut(learner, X, task.y, qid=task.queries.codes)
+    alphas = held_out.alphas("auto")
+    settings = held_out.predict(task.folds.tests, alphas)
+    scores = np.stack([task.folds.of(one) for one in settings])
+    choice = choose(task.folds.mean(scores), alphas)[0]
+    model = RankRLS(float(alphas[choice]), weighting="item").fit(X, task.y, qid=task.queries.codes)
+    size = np.abs(model.coef_) * X.std(axis=0)
+    importances = _shares(size)
+    return Member(
+        model, settings[choice], nested(task.folds, settings, scores), importances, _about(alphas[choice])
+    )
+
+
+def learned_kernel(task: Task, view: str) -> Member:
+    """RankRFM: rounds until one does not help; every fold with a metric of its own."""
+    X = task.views[view]
+    size = n_basis(task.n_rows)
+    learner = RankRFM(n_basis=size, max_rounds=_ROUNDS, random_state=task.seed)
+    kernel, X = learner._read(X)
+    search = learner._search_rows(
+        X, task.y[:, None], task.queries.codes, None, has_queries=False, cv=task.folds.tests
+    )
+    rounds: list[TrainedRound] = []
+    tables: list[np.ndarray] = []
+
+    def score(predictions: list[np.ndarray]) -> np.ndarray:
+        settings = _by_row(predictions, search.tests, task.n_rows)
+        tables.append(np.stack([task.folds.of(one) for one in settings]))
+        return task.folds.mean(tables[-1])
+
+    search.score = score
+    for one in learner._walk(search, kernel, patience=1):
+        rounds.append(one)
+    settings = np.concatenate([_by_row(one.held_out, search.tests, task.n_rows) for one in rounds])
+    scores = np.concatenate(tables)
+    best = max(rounds, key=lambda one: one.score)
+    learner.alpha_, learner.best_round_ = best.alpha, best.number
+    learner._keep(best.models[-1], search.sets[-1].basis, single=True)
+    learner.n_queries_ = task.queries.n_groups
+    place = sum(len(one.alphas) for one in rounds[: best.number]) + best.choice
+    unbiased = nested(task.folds, settings, scores)
+    detail = f"{_about(best.alpha)}, round {best.number}, {learner.dual_coef_.shape[0]} basis vectors"
+    return Member(learner, settings[place], unbiased, learner.feature_importances_, detail)
+
+
+def boosted_trees(task: Task, view: str) -> Member:
+    """scikit-learn's histogram boosting on targets that are centred inside queries."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    def grow(X: np.ndarray, t: np.ndarray) -> TreeSum:
+        model = HistGradientBoostingRegressor(
+            max_iter=_BOOSTED,
+            learning_rate=0.1,
+            max_leaf_nodes=15,
+            min_samples_leaf=min(50, max(5, task.n_rows // 50)),
+            l2_regularization=1.0,
+            early_stopping=False,
+            random_state=task.seed,
+        )
+        return TreeSum.of_boosting(model.fit(X, t))
+
+    return _trees(task, view, grow, f"{_BOOSTED} trees of 15 leaves")
+
+
+def random_trees(task: Task, view: str) -> Member:
+    """scikit-learn's extremely randomised trees on the same targets."""
+    from sklearn.tree import ExtraTreeRegressor
+
+    leaf = max(3, min(10, task.n_rows // 50), task.n_rows // 1000)
+
+    def grow(X: np.ndarray, t: np.ndarray) -> TreeSum:
+        seeds = np.random.default_rng(task.seed).integers(2**31 - 1, size=_RANDOM)
+        trees = [
+            ExtraTreeRegressor(min_samples_leaf=leaf, max_features=0.3, random_state=int(seed))
+            for seed in seeds
+        ]
+        return TreeSum.of_mean([tree.fit(X, t, check_input=False) for tree in trees])
+
+    return _trees(task, view, grow, f"mean of {_RANDOM} trees")
+
+
+def _trees(task: Task, view: str, grow: Callable[[np.ndarray, np.ndarray], TreeSum], detail: str) -> Member:
+    """All folds, and last all rows, side by side: each on one thread, so that none waits for others at every node."""
+    X = np.ascontiguousarray(task.views[view], dtype=np.float32)  # what the thresholds are compared with
+    t = centred(task.y[:, None], task.queries)[:, 0]
+    held_out = np.empty(task.n_rows)
+
+    def grow_without(test: np.ndarray) -> TreeSum:
+        rest = np.ones(task.n_rows, dtype=bool)
+        rest[test] = False
+        with threadpool_limits(1, user_api="openmp"):
+            trees = grow(X[rest], t[rest])
+        held_out[test] = trees.predict(X[test])
+        return trees
+
+    nothing = np.empty(0, dtype=np.int64)
+    *_, trees = in_turns(grow_without, [(test,) for test in (*task.folds.tests, nothing)], task.n_jobs)
+    return Member(trees, held_out, held_out, trees.feature_importances_, detail)
+
+
+def candidates(n_queries: int) -> list[Candidate]:
+    """Most promising first; the first one is fast. Without queries there is nothing to be relative to."""
+    if n_queries == 1:
+        return [
+            Candidate("linear", "s", _cost_of_linear, linear),
+            Candidate("learned kernel, quantiles", "q", _cost_of_kernel, learned_kernel),
+            Candidate("boosted trees", "x", _cost_of_boosting, boosted_trees),
+            Candidate("random trees", "x", _cost_of_forest, random_trees),
+            Candidate("linear, quantiles", "q", _cost_of_linear, linear),
+        ]
+    return [
+        Candidate("linear", "sr", _cost_of_linear, linear),
+        Candidate("learned kernel, quantiles and query", "qr", _cost_of_kernel, learned_kernel),
+        Candidate("boosted trees", "xr", _cost_of_boosting, boosted_trees),
+        Candidate("learned kernel, quantiles", "q", _cost_of_kernel, learned_kernel),
+        Candidate("random trees", "xr", _cost_of_forest, random_trees),
+        Candidate("linear, quantiles and query", "qp", _cost_of_linear, linear),
+    ]
+
+
+def n_basis(n_rows: int) -> int:
+    """Basis vectors for this many rows."""
+    return int(min(n_rows, max(_LEAST_BASIS, min(_MOST_BASIS, (_ROUND_WORK / n_rows) ** 0.5))))
+
+
+def _cost_of_linear(m: int, n: int) -> float:
+    return 2.0 * m * n**2 + 50.0 * m * n
+
+
+def _cost_of_kernel(m: int, n: int) -> float:
+    r = n_basis(m)
+    return (_ROUNDS + 1) * 6 * (2.0 * m * r**2 + 4.0 * m * r * n + 10.0 * r**3)
+
+
+def _cost_of_boosting(m: int, n: int) -> float:
+    return 6 * _BOOSTED * _TREE_FACTOR * m * n
+
+
+def _cost_of_forest(m: int, n: int) -> float:
+    return 6 * _RANDOM * _TREE_FACTOR * m * (0.3 * n) * max(1.0, np.log2(m / 10.0)) / 4
+
+
+def _by_row(predictions: list[np.ndarray], tests: list[np.ndarray], n_rows: int) -> np.ndarray:
+    """Predictions of each fold, (a, n_test, 1), in the order of the rows, (a, m)."""
+    out = np.empty((predictions[0].shape[0], n_rows))
+    for test, values in zip(tests, predictions, strict=True):
+        out[:, test] = values[:, :, 0]
+    return out
+
+
+def _shares(size: np.ndarray) -> np.ndarray:
+    total = float(size.sum())
+    return size / total if total > 0 else np.full(size.shape, 1.0 / size.shape[0])
+
+
+def _about(alpha: float) -> str:
+    return f"alpha {alpha:.3g}"
+
+
+__all__ = ["Candidate", "Member", "Task", "candidates"]

@@ -1,0 +1,198 @@
+r"""From the held-out predictions of candidates to one model, and to a figure that the choice does not flatter.
+
+With H the held-out predictions of the members, centred inside queries and scaled to unit spread, and t the centred
+targets, the weights are
+
+    w = argmin over w >= 0 of ‖t - H w‖² + λ m ‖w - w̄ 1‖²,      w̄ the best common weight,
+
+non-negative, and drawn towards equal ones: the mean of good members is hard to beat. λ is chosen by folds.
+
+Every choice is nested: for the rows of fold f the setting, λ and whether to combine at all are chosen by the other
+folds, and the score of these predictions is what is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cholesky, solve_triangular
+from scipy.optimize import nnls
+
+from ..comparisons import Groups
+from ..loops.segments import centre_rows, segment_sums
+
+SHRINKAGES = (0.01, 0.1, 1.0, 10.0)
+
+
+@dataclass(frozen=True)
+class FoldScores:
+    """Scores of predictions fold by fold, and choices by them.
+
+    Attributes
+    ----------
+    tests : list of int arrays
+        The rows of each fold; together all rows.
+    score : callable
+        From rows and their predictions of shape (n_test,) to a score.
+    sizes : ndarray of shape (f,)
+        The weight of each fold.
+    """
+
+    tests: list[np.ndarray]
+    score: Callable[[np.ndarray, np.ndarray], float]
+    sizes: np.ndarray
+
+    def of(self, predictions: np.ndarray) -> np.ndarray:
+        """The score of each fold, shape (f,), NaN where a fold has none."""
+        return np.array([self.score(test, predictions[test]) for test in self.tests])
+
+    def mean(self, scores: np.ndarray, without: int | None = None) -> np.ndarray:
+        """The mean over folds of scores of shape (..., f), one of them left out."""
+        weights = np.where(np.isnan(scores), 0.0, self.sizes)
+        if without is not None:
+            weights[..., without] = 0.0
+        total = weights.sum(axis=-1)
+        return np.where(total > 0, (np.nan_to_num(scores) * weights).sum(axis=-1), np.nan) / np.maximum(
+            total, 1e-300
+        )
+
+    def best(self, scores: np.ndarray, without: int | None = None) -> int:
+        """The place of the best of several settings, scores of shape (settings, f)."""
+        found = self.mean(scores, without)
+        return int(np.nanargmax(found)) if not np.isnan(found).all() else 0
+
+
+def nested(folds: FoldScores, settings: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """For each row the prediction of the setting that the other folds prefer.
+
+    Parameters
+    ----------
+    settings : ndarray of shape (s, m)
+        Held-out predictions of each setting.
+    scores : ndarray of shape (s, f)
+    """
+    out = np.empty(settings.shape[1])
+    for fold, test in enumerate(folds.tests):
+        out[test] = settings[folds.best(scores, without=fold), test]
+    return out
+
+
+def centred(values: np.ndarray, queries: Groups) -> np.ndarray:
+    """Columns minus their mean in each query, shape (m, v)."""
+    means = segment_sums(values, queries.codes, queries.n_groups) / queries.counts[:, None]
+    out = np.empty(values.shape)
+    centre_rows(values, queries.codes, means, np.ones(values.shape[0]), out)
+    return out
+
+
+def combine(H: np.ndarray, t: np.ndarray, shrinkage: float) -> np.ndarray:
+    """Non-negative weights of the columns of H, drawn towards a common one; shape (k,).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> t = rng.normal(size=500)
+    >>> H = t[:, None] + np.array([0.5, 0.5, 5.0]) * rng.normal(size=(500, 3))
+    >>> combine(H / H.std(axis=0), t, 0.01).round(1)
+    array([0.4, 0.4, 0. ])
+    """
+    m, k = H.shape
+    A, b = H.T @ H, H.T @ t
+    common = max(float(b.sum()), 0.0) / max(float(A.sum()), np.finfo(float).tiny)
+    ridge = shrinkage * m
+    C = cholesky(A + ridge * np.eye(k))
+    weights = nnls(C, solve_triangular(C.T, b + ridge * common, lower=True))[0]
+    return weights if weights.any() else np.full(k, 1.0 / k)
+
+
+@dataclass(frozen=True)
+class Combination:
+    """The chosen strategy.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (k,)
+        Of the members' predictions divided by their spread; one of them alone where that is better.
+    spreads : ndarray of shape (k,)
+    shrinkage : float or None
+        None where one member was chosen.
+    nested : ndarray of shape (m,)
+        Held-out predictions in which all choices were made by the other folds.
+    combined, alone : ndarray of shape (f,)
+        Nested scores of the combination and of the best member, fold by fold.
+    """
+
+    weights: np.ndarray
+    spreads: np.ndarray
+    shrinkage: float | None
+    nested: np.ndarray
+    combined: np.ndarray
+    alone: np.ndarray
+
+
+def choose_combination(
+    held_out: np.ndarray, unbiased: np.ndarray, y: np.ndarray, queries: Groups, folds: FoldScores
+) -> Combination:
+    """Weights for the members, or the best of them alone where it is better by more than a standard error.
+
+    Parameters
+    ----------
+    held_out : ndarray of shape (m, k)
+        Held-out predictions of the members at their chosen settings.
+    unbiased : ndarray of shape (m, k)
+        The same with each setting chosen by the other folds.
+    y : ndarray of shape (m,)
+    queries : Groups
+    folds : FoldScores
+    """
+    t = centred(y[:, None], queries)[:, 0]
+    t = t / max(float(t.std()), np.finfo(float).tiny)
+    H, spreads = _scaled(held_out, queries)
+    U = centred(unbiased, queries) / spreads
+    by_member = np.stack([folds.of(column) for column in held_out.T])
+    alone = nested(folds, unbiased.T, by_member)
+    combined, tables = _nested_combination(U, t, folds)
+    scores_alone, scores_combined = folds.of(alone), folds.of(combined)
+    gain = scores_alone - scores_combined
+    out = np.empty_like(combined)
+    for fold, test in enumerate(folds.tests):
+        out[test] = (alone if _clearly_positive(gain, without=fold) else combined)[test]
+    if _clearly_positive(gain):
+        weights, shrinkage = np.zeros(H.shape[1]), None
+        weights[folds.best(by_member)] = 1.0
+    else:
+        shrinkage = SHRINKAGES[folds.best(tables)]
+        weights = combine(H, t, shrinkage)
+    return Combination(weights, spreads, shrinkage, out, scores_combined, scores_alone)
+
+
+def _scaled(predictions: np.ndarray, queries: Groups) -> tuple[np.ndarray, np.ndarray]:
+    H = centred(predictions, queries)
+    spreads = H.std(axis=0)
+    spreads[spreads == 0] = 1.0
+    return H / spreads, spreads
+
+
+def _nested_combination(H: np.ndarray, t: np.ndarray, folds: FoldScores) -> tuple[np.ndarray, np.ndarray]:
+    """Predictions of fold f with weights and λ from the other folds; and the score of each λ by fold."""
+    fold_of = np.empty(H.shape[0], dtype=np.int64)
+    for fold, test in enumerate(folds.tests):
+        fold_of[test] = fold
+    n_folds = len(folds.tests)
+    settings = np.empty((len(SHRINKAGES), H.shape[0]))
+    for place, shrinkage in enumerate(SHRINKAGES):
+        for fold in range(n_folds):
+            rows = fold_of != fold
+            settings[place, ~rows] = H[~rows] @ combine(H[rows], t[rows], shrinkage)
+    scores = np.stack([folds.of(one) for one in settings])
+    return nested(folds, settings, scores), scores
+
+
+def _clearly_positive(differences: np.ndarray, without: int | None = None) -> bool:
+    """Whether the mean over folds is above zero by more than its standard error."""
+    d = np.delete(differences, without) if without is not None else differences
+    d = d[~np.isnan(d)]
+    return bool(d.size > 1 and d.mean() > d.std(ddof=1) / np.sqrt(d.size))

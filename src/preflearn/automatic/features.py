@@ -1,0 +1,106 @@
+r"""The features that candidates see: one fitted preparation, several views of it.
+
+====  ==================================================================================================
+part  columns
+====  ==================================================================================================
+x     the features as they are
+s     standardised over all rows
+q     normal quantiles over all rows, clipped to ±3: an order of values, whatever their distribution
+r     standardised inside their query
+p     q, standardised inside their query
+====  ==================================================================================================
+
+A view is a word of these letters, "qr" for instance: q beside r. None of them looks at y, so one preparation serves all
+folds. Constant features are left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.preprocessing import QuantileTransformer, StandardScaler
+
+from ..comparisons import Groups
+from ..preprocessing.query_relative import QueryRelative
+
+_QUANTILES = 500
+_QUANTILE_ROWS = 20_000
+_MOST = 3.0
+
+
+class Features(BaseEstimator):
+    """The fitted preparation.
+
+    Attributes
+    ----------
+    kept_ : ndarray of int of shape (k,)
+        The features that are not constant.
+    scaler_ : StandardScaler
+    quantiles_ : QuantileTransformer
+    n_features_in_ : int
+    """
+
+    def fit(self, X: np.ndarray) -> Features:
+        """Learn means, deviations and quantiles of the features that vary."""
+        self.n_features_in_ = X.shape[1]
+        self.kept_ = np.flatnonzero(np.ptp(X, axis=0) > 0)
+        if self.kept_.size == 0:
+            raise ValueError("Every feature is constant: there is nothing to order the rows by.")
+        rows = X[:, self.kept_]
+        self.scaler_ = StandardScaler().fit(rows)
+        self.quantiles_ = QuantileTransformer(
+            n_quantiles=min(_QUANTILES, rows.shape[0]),
+            output_distribution="normal",
+            subsample=_QUANTILE_ROWS,
+            random_state=0,
+        ).fit(rows)
+        return self
+
+    def views(self, X: np.ndarray, queries: Groups) -> Views:
+        """The views of some rows."""
+        return Views(self, X[:, self.kept_], queries)
+
+    def to_inputs(self, importances: np.ndarray) -> np.ndarray:
+        """Importances of the columns of a view, shape (parts · k,), added up for each input feature, shape (n,)."""
+        out = np.zeros(self.n_features_in_)
+        out[self.kept_] = importances.reshape(-1, self.kept_.size).sum(axis=0)
+        return out
+
+    def _fitted_arrays(self) -> dict[str, str]:
+        return {"kept_": "k < n"} if "kept_" in vars(self) else {}
+
+
+class Views:
+    """Views of some rows; each part is computed when it is first asked for.
+
+    Parameters
+    ----------
+    features : Features
+    X : ndarray of shape (m, k)
+        The features that are not constant.
+    queries : Groups
+    """
+
+    def __init__(self, features: Features, X: np.ndarray, queries: Groups):
+        self._features, self._queries = features, queries
+        self._parts = {"x": X}
+
+    def __getitem__(self, word: str) -> np.ndarray:
+        return np.hstack([self._part(letter) for letter in word])
+
+    def _part(self, letter: str) -> np.ndarray:
+        if letter not in self._parts:
+            self._parts[letter] = self._compute(letter)
+        return self._parts[letter]
+
+    def _compute(self, letter: str) -> np.ndarray:
+        X = self._parts["x"]
+        if letter == "s":
+            return self._features.scaler_.transform(X)
+        if letter == "q":
+            return np.clip(self._features.quantiles_.transform(X), -_MOST, _MOST)
+        relative: Any = QueryRelative(keep=False)
+        rows = X if letter == "r" else self._part("q")
+        return relative.fit_transform(rows, qid=self._queries.codes)

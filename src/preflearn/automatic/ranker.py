@@ -1,0 +1,387 @@
+"""AutoRanker: the most accurate ranker that the data allow, without a single option."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping
+from contextlib import nullcontext
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from scipy import sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
+
+from ..comparisons import Groups, encode_queries
+from ..comparisons.inputs import read_scores
+from ..estimators.base import RankerMixin
+from ..estimators.rankrfm import _sample_of_queries
+from ..metrics import concordance
+from ..preprocessing import TableEncoder
+from ..selection.folds import read_folds, shuffled_folds
+from ..selection.scoring import Comparable, Scoring, read_scoring
+from ..selection.splitters import QueryKFold
+from .candidates import Candidate, Member, Task, candidates
+from .combination import Combination, FoldScores, choose_combination
+from .features import Features
+from .leaderboard import Entry, Leaderboard
+
+_N_FOLDS = 5
+# Candidates learn from at most so many rows.
+_MOST_ROWS = 60_000
+# A sparse matrix with more columns than this is not filled in.
+_MOST_SPARSE_COLUMNS = 2000
+# Members with a smaller share are not worth the time that they take in prediction.
+_LEAST_SHARE = 0.01
+
+
+class AutoRanker(RankerMixin, BaseEstimator):
+    """Try rankers of different kinds, combine them by what they predict for unseen queries, and report that honestly.
+
+    Linear rankers, kernels that learn their metric, boosted and random trees, on features that are standardised, turned
+    into quantiles, or relative to their query; all held out on the same five folds of queries. Their held-out
+    predictions are combined with non-negative weights, or the best one is taken where that is clearly better.
+
+    Parameters
+    ----------
+    scoring : str, callable or None, default="concordance"
+        What is to be best: "concordance", "ndcg", "ndcg@10" or another name of `preflearn.metrics.get_scorer`.
+    time_limit : float or None, default=None
+        Seconds; candidates that would exceed it are left out. The first one is always trained.
+    n_jobs : int or None, default=None
+        Threads; None uses all processors.
+    random_state : int, RandomState or None, default=None
+        For folds, basis vectors and trees.
+
+    Attributes
+    ----------
+    leaderboard_ : Leaderboard
+        What was tried, with held-out scores, shares and seconds; prints itself.
+    best_score_ : float
+        Held-out score of the whole procedure: for each fold all choices were made by the other folds.
+    cv_predictions_ : ndarray of shape (m,)
+        The predictions that it is the score of; NaN for rows that were not looked at.
+    feature_importances_ : ndarray of shape (n,)
+        Shares of the input columns, weighted by the shares of the members; they sum to 1.
+    members_ : list of fitted models
+    views_ : list of str
+        The features that each of them sees.
+    weights_ : ndarray of shape (k,)
+        Factors of their predictions.
+    features_ : Features
+        The fitted preparation.
+    encoder_ : TableEncoder or None
+        For data frames and arrays with missing values.
+    n_queries_, n_features_in_ : int
+
+    Notes
+    -----
+    Beyond 60,000 rows a sample of whole queries is learned from.
+
+    Features relative to their query need ``qid`` in ``predict``, and all items of a query together.
+
+    Examples
+    --------
+    >>> from preflearn import AutoRanker
+    >>> from preflearn.datasets import load_demo
+    >>> X, y, qid, names = load_demo()
+    >>> model = AutoRanker(random_state=0).fit(X, y, qid=qid)
+    >>> model.best_score_ > 0.75
+    True
+    >>> model.predict(X[:3], qid=qid[:3]).shape
+    (3,)
+    >>> print(model.leaderboard_)  # doctest: +ELLIPSIS
+    held-out concordance, choices made by other folds
+      candidate  ...
+    """
+
+    __metadata_request__predict = {"qid": True}
+
+    def __init__(self, *, scoring="concordance", time_limit=None, n_jobs=None, random_state=None):
+        self.scoring = scoring
+        self.time_limit = time_limit
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    # Fitting --------------------------------------------------------------------------------------------------------
+
+    def fit(self, X, y, *, qid=None):
+        """Train the candidates, choose, combine.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (m, n)
+            A data frame may hold numbers, booleans, categories, dates, texts and missing values.
+        y : array-like of shape (m,)
+            Grades or scores, higher is better.
+        qid : array-like of shape (m,), optional
+            Query labels; one query (a global ranking) without.
+
+        Returns
+        -------
+        self
+        """
+        start = time.perf_counter()
+        limit = self._read_limit()
+        scoring = read_scoring(self.scoring)
+        rows = self._encode(X)
+        y = self._read_targets(y, rows.shape[0])
+        queries = encode_queries(qid, rows.shape[0])
+        sample = _sample_of_queries(queries, _MOST_ROWS)
+        part = encode_queries(queries.codes[sample], sample.shape[0])
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        folds = self._folds(y[sample], part, scoring, seed)
+        self.features_ = Features().fit(rows[sample])
+        self.n_queries_ = queries.n_groups
+        task = Task(self.features_.views(rows[sample], part), y[sample], part, folds, self.n_jobs, seed)
+        with nullcontext() if self.n_jobs is None else threadpool_limits(self.n_jobs):
+            entries = self._train(task, start, limit)
+            held_out = self._finish(task, entries, scoring)
+        self.cv_predictions_ = np.full(rows.shape[0], np.nan)
+        self.cv_predictions_[sample] = held_out
+        return self
+
+    def _read_limit(self) -> float:
+        limit = self.time_limit
+        if limit is None:
+            return np.inf
+        if isinstance(limit, bool) or not isinstance(limit, Real) or not float(limit) > 0:
+            raise ValueError(f"time_limit must be a positive number of seconds or None: found {limit!r}.")
+        return float(limit)
+
+    def _read_targets(self, y: Any, n_rows: int) -> np.ndarray:
+        scores, single = read_scores(y, n_rows, estimator=self)
+        if not single:
+            raise ValueError(
+                f"AutoRanker learns one ranking: found y with {scores.shape[1]} columns. Fit one for each."
+            )
+        return scores[:, 0].astype(np.float64)
+
+    def _encode(self, X: Any) -> np.ndarray:
+        """The table as numbers; `encoder_` remembers how."""
+        self.encoder_ = None
+        if not _is_plain(X):
+            self.encoder_ = TableEncoder(sparse_output=False)
+            rows = self.encoder_.fit_transform(X)
+            self.n_features_in_ = self.encoder_.n_features_in_
+            if hasattr(self.encoder_, "feature_names_in_"):
+                self.feature_names_in_ = self.encoder_.feature_names_in_
+            elif hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
+            return rows
+        return self._read_plain(X, reset=True)
+
+    def _read_plain(self, X: Any, *, reset: bool) -> np.ndarray:
+        if sp.issparse(X) and X.shape[1] > _MOST_SPARSE_COLUMNS:
+            raise ValueError(
+                f"AutoRanker works on dense features: found a sparse matrix with {X.shape[1]:,} columns. Use RankRLSCV "
+                "(linear) or RankRFM, which take it as it is, or select columns first."
+            )
+        X = validate_data(
+            self, X, accept_sparse="csr", dtype=np.float64, reset=reset, ensure_min_samples=2 if reset else 1
+        )
+        return X.toarray() if sp.issparse(X) else X
+
+    def _folds(self, y: np.ndarray, queries: Groups, scoring: Scoring, seed: int) -> FoldScores:
+        n_rows = y.shape[0]
+        if queries.n_groups > 1:
+            cv: Any = QueryKFold(min(_N_FOLDS, queries.n_groups), shuffle=True, random_state=seed)
+            folds = read_folds(cv, np.empty((n_rows, 0)), y, n_rows, qid=queries.codes)
+        else:
+            folds = read_folds(shuffled_folds(n_rows, _N_FOLDS), np.empty((n_rows, 0)), y, n_rows)
+        # Both refuse what cannot be compared.
+        Comparable.of(scoring, folds, queries, pooled=False)
+        scoring.measure(y[:, None], y[:, None], queries)
+
+        def score(rows: np.ndarray, predictions: np.ndarray) -> float:
+            within = encode_queries(queries.codes[rows], rows.shape[0])
+            try:
+                return float(scoring.measure(y[rows, None], predictions[:, None], within))
+            except ValueError:  # the measure is not defined for this fold
+                return float("nan")
+
+        sizes = np.array([np.unique(queries.codes[test]).size for test in folds.tests], dtype=float)
+        return FoldScores(folds.tests, score, sizes)
+
+    def _train(self, task: Task, start: float, limit: float) -> list[tuple[Candidate, Member | None, float]]:
+        """Candidate after candidate, as long as time allows."""
+        found: list[tuple[Candidate, Member | None, float]] = []
+        done, spent = 0.0, 0.0
+        width = self.features_.kept_.size
+        for candidate in candidates(task.queries.n_groups):
+            cost = candidate.cost(task.n_rows, width * len(candidate.view))
+            begun = time.perf_counter()
+            expected = cost * spent / done if done else 0.0
+            if found and begun - start + expected > limit:
+                found.append((candidate, None, 0.0))
+                continue
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="All gradients")  # the leaderboard says which round
+                member = candidate.train(task, candidate.view)
+            seconds = time.perf_counter() - begun
+            done, spent = done + cost, spent + seconds
+            found.append((candidate, member, seconds))
+        return found
+
+    def _finish(
+        self, task: Task, found: list[tuple[Candidate, Member | None, float]], scoring: Scoring
+    ) -> np.ndarray:
+        """Combine the members and keep those that have a share; the held-out predictions of the whole procedure."""
+        trained = [(candidate, member) for candidate, member, _ in found if member is not None]
+        held_out = np.column_stack([member.held_out for _, member in trained])
+        unbiased = np.column_stack([member.unbiased for _, member in trained])
+        chosen = choose_combination(held_out, unbiased, task.y, task.queries, task.folds)
+        shares = chosen.weights / chosen.weights.sum()
+        kept = np.flatnonzero(shares >= _LEAST_SHARE)
+        self.members_ = [trained[place][1].model for place in kept]
+        self.views_ = [trained[place][0].view for place in kept]
+        self.weights_ = chosen.weights[kept] / chosen.spreads[kept]
+        self.best_score_ = float(task.folds.mean(task.folds.of(chosen.nested)))
+        importances = sum(
+            shares[place] * self.features_.to_inputs(trained[place][1].importances) for place in kept
+        )
+        self.feature_importances_ = self._of_columns(np.asarray(importances) / shares[kept].sum())
+        by_name = {candidate.name: share for (candidate, _), share in zip(trained, shares, strict=True)}
+        self.leaderboard_ = self._leaderboard(task, found, by_name, chosen, scoring)
+        return chosen.nested
+
+    def _leaderboard(
+        self,
+        task: Task,
+        found: list[tuple[Candidate, Member | None, float]],
+        shares: Mapping[str, float],
+        chosen: Combination,
+        scoring: Scoring,
+    ) -> Leaderboard:
+        entries = []
+        for candidate, member, seconds in found:
+            if member is None:
+                entries.append(Entry(candidate.name, np.nan, 0.0, 0.0, "left out: time limit"))
+                continue
+            score = float(task.folds.mean(task.folds.of(member.unbiased)))
+            share = float(shares[candidate.name])
+            entries.append(Entry(candidate.name, score, share, seconds, member.detail))
+        entries.sort(key=lambda one: -one.score if one.score == one.score else np.inf)
+        final = "best candidate" if chosen.shrinkage is None else "combination"
+        return Leaderboard(entries, scoring.name.strip("'"), final, self.best_score_)
+
+    def _of_columns(self, importances: np.ndarray) -> np.ndarray:
+        """Of the columns of the table, where one column became several features."""
+        if self.encoder_ is None:
+            return importances
+        names = self.encoder_.feature_names_in_ if hasattr(self.encoder_, "feature_names_in_") else None
+        widths = {column: len(one.names(column)) for column, one in self.encoder_.encoders_.items()}
+        ends = dict(zip(widths, np.cumsum(list(widths.values())), strict=True))
+        columns = list(names) if names is not None else list(self.encoder_.kinds_)
+        return np.array(
+            [
+                importances[ends[one] - widths[one] : ends[one]].sum() if one in widths else 0.0
+                for one in columns
+            ]
+        )
+
+    # Using ----------------------------------------------------------------------------------------------------------
+
+    def predict(self, X, *, qid=None):
+        """Scores: higher is better, to be compared inside a query.
+
+        Parameters
+        ----------
+        X : as in fit
+            All items of each query.
+        qid : array-like of shape (m,), optional
+            Query labels; without them the rows are taken as one query.
+
+        Returns
+        -------
+        ndarray of shape (m,)
+        """
+        check_is_fitted(self)
+        if (
+            qid is None
+            and self.n_queries_ > 1
+            and len(X if not hasattr(X, "shape") else range(X.shape[0])) > 1
+        ):
+            warnings.warn(
+                f"This model was fitted with {self.n_queries_} queries and predicts without qid: all rows are taken as "
+                "one query. Pass qid=... (np.zeros(len(X)) if they are).",
+                UserWarning,
+                stacklevel=2,
+            )
+        return self._predict(X, qid)
+
+    def _predict(self, X: Any, qid: Any) -> np.ndarray:
+        rows = self._read_plain(X, reset=False) if self.encoder_ is None else self.encoder_.transform(X)
+        views = self.features_.views(rows, encode_queries(qid, rows.shape[0]))
+        out = np.zeros(rows.shape[0])
+        for model, view, weight in zip(self.members_, self.views_, self.weights_, strict=True):
+            out += weight * model.predict(views[view])
+        return out
+
+    def rank(self, X, *, qid=None):
+        """Positions inside the query: 1 is the best, ties share the best position.
+
+        Parameters
+        ----------
+        X, qid : as in predict
+
+        Returns
+        -------
+        ndarray of int of shape (m,)
+        """
+        return self._positions_of(self.predict(X, qid=qid), qid)
+
+    def score(self, X, y, *, qid=None, sample_weight=None):
+        """Concordance: the share of untied pairs inside queries that are ordered as in y, averaged over queries.
+
+        Parameters
+        ----------
+        X, qid : as in predict
+        y : array-like of shape (m,)
+        sample_weight : array-like of shape (m,), optional
+
+        Returns
+        -------
+        float
+        """
+        return concordance(y, self.predict(X, qid=qid), qid, sample_weight=sample_weight)
+
+    def _fitted_arrays(self) -> dict[str, str]:
+        """The shapes that a loaded model is checked for (`preflearn.io.fitted`)."""
+        if "weights_" not in vars(self):
+            return {}
+        if not len(self.members_) == len(self.views_) == len(self.weights_):
+            raise ValueError("members_, views_ and weights_ differ in length")
+        if not all(isinstance(view, str) and set(view) <= set("xsqrp") and view for view in self.views_):
+            raise ValueError("views_ names features that are not known")
+        return {"weights_": "k", "feature_importances_": "n"}
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        tags.target_tags.multi_output = False
+        tags.target_tags.two_d_labels = False
+        return tags
+
+
+def _is_plain(X: Any) -> bool:
+    """Numbers without holes, which need no `TableEncoder`."""
+    if sp.issparse(X):
+        return True
+    if isinstance(X, Mapping) or hasattr(X, "columns"):
+        return False
+    try:
+        values = np.asarray(X)
+    except (TypeError, ValueError):
+        return True  # told by validation
+    if values.dtype == object:
+        try:
+            values = values.astype(np.float64)
+        except (TypeError, ValueError):
+            return False
+    return values.dtype.kind not in "fc" or not np.isnan(values).any()

@@ -1,0 +1,119 @@
+r"""Trees of scikit-learn as plain arrays: f(x) = Σ over trees of the value of the leaf that x ends in.
+
+The trees are grown by scikit-learn on targets that are centred inside queries,
+
+    t_i = y_i - mean of y over the query of i,
+
+so that they spend no leaf on what only tells queries apart. Once grown, they are copied to arrays of numbers: features,
+thresholds, children, values. These can be checked when a model is loaded, which scikit-learn's own trees cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from ..loops.trees import add_up_trees
+
+_NODE_ARRAYS = ("feature_", "threshold_", "left_", "right_", "value_")
+
+
+class TreeSum(BaseEstimator):
+    """A sum of regression trees in plain arrays.
+
+    Attributes
+    ----------
+    roots_ : ndarray of int of shape (t,)
+        The first node of each tree.
+    feature_, threshold_ : ndarray of shape (k,)
+        Of each node: rows with x[feature] <= threshold go left. Compared in float32.
+    left_, right_ : ndarray of int of shape (k,)
+        The children; 0 for a leaf.
+    value_ : ndarray of shape (k,)
+        What a leaf adds to the score.
+    feature_importances_ : ndarray of shape (n,)
+        Share of the gain of all splits; they sum to 1.
+    n_features_in_ : int
+    """
+
+    @classmethod
+    def of_boosting(cls, model: Any) -> TreeSum:
+        """The trees of a fitted HistGradientBoostingRegressor without categories."""
+        trees = [stage[0].nodes for stage in model._predictors]
+        gains = np.zeros(model.n_features_in_)
+        for nodes in trees:
+            inner = nodes["is_leaf"] == 0
+            np.add.at(gains, nodes["feature_idx"][inner], np.maximum(nodes["gain"][inner], 0.0))
+        parts = [
+            (nodes["feature_idx"], nodes["num_threshold"], nodes["left"], nodes["right"], nodes["value"])
+            for nodes in trees
+        ]
+        leaves = [nodes["is_leaf"] == 1 for nodes in trees]
+        return cls()._join(parts, leaves, model.n_features_in_, gains)
+
+    @classmethod
+    def of_mean(cls, models: Sequence[Any]) -> TreeSum:
+        """The mean of fitted regression trees."""
+        trees = [one.tree_ for one in models]
+        parts = [
+            (
+                one.feature,
+                one.threshold,
+                one.children_left,
+                one.children_right,
+                one.value[:, 0, 0] / len(trees),
+            )
+            for one in trees
+        ]
+        leaves = [one.children_left < 0 for one in trees]
+        gains = np.sum([one.compute_feature_importances(normalize=True) for one in trees], axis=0)
+        return cls()._join(parts, leaves, models[0].n_features_in_, gains)
+
+    def _join(
+        self, parts: list[tuple], leaves: list[np.ndarray], n_features: int, gains: np.ndarray
+    ) -> TreeSum:
+        sizes = np.array([leaf.shape[0] for leaf in leaves])
+        self.roots_ = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
+        is_leaf, offset = np.concatenate(leaves), np.repeat(self.roots_, sizes)
+        feature, threshold, left, right, value = (np.concatenate(one) for one in zip(*parts, strict=True))
+        self.feature_ = np.where(is_leaf, 0, feature).astype(np.int64)
+        self.threshold_ = np.where(is_leaf, 0.0, threshold).astype(np.float64)
+        self.left_ = np.where(is_leaf, 0, left.astype(np.int64) + offset)
+        self.right_ = np.where(is_leaf, 0, right.astype(np.int64) + offset)
+        self.value_ = value.astype(np.float64)
+        self.n_features_in_ = int(n_features)
+        total = float(gains.sum())
+        self.feature_importances_ = gains / total if total > 0 else np.full(n_features, 1.0 / n_features)
+        return self
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """Scores of the rows of X, shape (m,)."""
+        arrays = (getattr(self, name) for name in _NODE_ARRAYS)
+        return add_up_trees(np.ascontiguousarray(X, dtype=np.float32), self.roots_, *arrays)
+
+    def _fitted_arrays(self) -> dict[str, str]:
+        """The shapes that loaded trees are checked for, and whether each walk stays inside and ends."""
+        if "roots_" not in vars(self):
+            return {}
+        n_nodes = len(self.left_)
+        for name in ("left_", "right_"):
+            children = np.asarray(getattr(self, name))
+            inner = np.asarray(self.left_) != 0
+            if children.shape != (n_nodes,) or (children[inner] <= np.flatnonzero(inner)).any():
+                raise ValueError(f"{name} names a child that does not come after its parent")
+            if children.size and children.max() >= n_nodes:
+                raise ValueError(f"{name} names a node that is not there")
+        if np.asarray(self.roots_).size and np.max(self.roots_) >= n_nodes:
+            raise ValueError("roots_ names a node that is not there")
+        return {
+            "roots_": "t < k",
+            "feature_": "k < n",
+            "threshold_": "k",
+            "left_": "k <",
+            "right_": "k <",
+            "value_": "k",
+            "feature_importances_": "n",
+        }

@@ -1,0 +1,592 @@
+"""RankRFM: a RankRLS whose kernel learns which directions matter."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from ..comparisons import Comparisons, Groups, PreferenceComparisons, compare_scores, encode_queries
+from ..comparisons.inputs import read_pairs, read_per_pair, read_scores
+from ..core.holdout import rows_outside
+from ..core.learned_metric import MetricModel, TrainingSet
+from ..kernels.basis import choose_basis
+from ..kernels.functions import DISTANCE_KERNELS, Kernel, n_items, take_items
+from ..kernels.inputs import read_items
+from ..loops.threads import with_small_matrices
+from ..numerics.namespace import is_device_array
+from ..selection.alphas import auto_grid, choose, read_grid, warn_at_edge
+from ..selection.folds import read_folds, read_preference_folds, shuffled_folds
+from ..selection.scoring import Comparable, read_scoring
+from ..selection.tally import share_in_order
+from .base import KernelModel, RankerMixin
+from .rankrls import RankRLS
+
+METRICS = ("diagonal", "full")
+# Basis vectors that n_basis=None stands for.
+_DEFAULT_BASIS = 1000
+# Round and alpha are chosen on at most so many rows; the last training takes all of them.
+_SEARCH_ROWS = 50_000
+# So many rounds in a row without a better held-out score end the recursion.
+_PATIENCE = 2
+_N_FOLDS = 5
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of the recursion.
+
+    Attributes
+    ----------
+    round : int
+        0 is the training with the features as they are.
+    alpha : float
+        With the best held-out score of this round.
+    score : float
+    seconds : float
+    """
+
+    round: int
+    alpha: float
+    score: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Rounds(Sequence):
+    """The rounds of a `RankRFM`, a sequence of `Round`; prints itself as a table.
+
+    Attributes
+    ----------
+    table : list of Round
+    """
+
+    table: list[Round]
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.table[place]
+
+    def __str__(self) -> str:
+        lines = [f"{'round':>5}  {'alpha':>9}  {'held out':>8}  {'seconds':>7}"]
+        lines += [f"{one.round:5}  {one.alpha:9.3g}  {one.score:8.4f}  {one.seconds:7.2f}" for one in self]
+        return "\n".join(lines)
+
+
+@dataclass
+class _Search:
+    """The training sets of all folds and of all rows, and how their held-out predictions are scored.
+
+    Attributes
+    ----------
+    X : validated items
+    sets : list of TrainingSet
+        One for each fold, and last that of all rows.
+    tests : list of int arrays
+        What each fold predicts: numbers of rows, or of preferences.
+    predict : callable
+        From a fold's number, its model and the alphas to what is scored, shape (a, n_test, v).
+    score : callable
+        From the predictions of all folds to the score of every alpha.
+    """
+
+    X: Any
+    sets: list[TrainingSet]
+    tests: list[np.ndarray]
+    predict: Callable[[int, MetricModel, np.ndarray], np.ndarray]
+    score: Callable[[list[np.ndarray]], np.ndarray]
+
+
+@dataclass(frozen=True)
+class TrainedRound:
+    """What one round has found.
+
+    Attributes
+    ----------
+    number : int
+    models : list of MetricModel
+        Of each fold, and last that of all rows.
+    alphas, scores : ndarray of shape (a,)
+    held_out : list of ndarray of shape (a, n_test, v)
+        What each fold predicts.
+    choice : int
+        The place of the best alpha.
+    """
+
+    number: int
+    models: list[MetricModel]
+    alphas: np.ndarray
+    scores: np.ndarray
+    held_out: list[np.ndarray]
+    choice: int
+
+    @property
+    def alpha(self) -> float:
+        return float(self.alphas[self.choice])
+
+    @property
+    def score(self) -> float:
+        return float(self.scores[self.choice])
+
+
+class RankRFM(RankerMixin, KernelModel):
+    """Recursive feature machine for ranking: a RankRLS whose kernel learns its metric.
+
+    Trains a `RankRLS`, measures by the gradients of its scores how much each direction of the features matters,
+    stretches and shrinks them accordingly, and trains again. After which round to stop, and at which alpha, is chosen
+    by cross-validation in which every fold learns a metric of its own: the held-out score is not flattered by a metric
+    that has seen the held-out labels.
+
+    Parameters
+    ----------
+    alphas : "auto" or sequence of float, default="auto"
+        The grid; "auto" places it by the spectrum of each round's kernel.
+    kernel : {"rbf", "laplacian"}, default="rbf"
+        A kernel on distances.
+    gamma : float, "median", "scale" or None, default="median"
+        The width of the kernel, worked out anew for the metric of each round unless it is a number.
+    metric : {"diagonal", "full"}, default="diagonal"
+        One factor per feature, or directions that mix features.
+    n_basis : None, int or float, default=None
+        Number of basis vectors, or their fraction of the rows; None takes every row up to 1,000, and 1,000 of more.
+    basis : "uniform" or array of int, default="uniform"
+        How they are chosen: at random, or given.
+    max_rounds : int, default=5
+        Largest number of times that the metric is learned. Two rounds in a row without a better held-out score end
+        the recursion earlier.
+    cv : str, int, splitter, iterable or None, default=None
+        As in `RankRLSCV`; None is five folds, of whole queries with qid.
+    scoring : str, callable or None, default=None
+        As in `RankRLSCV`; None is the concordance.
+    weighting : {"pair", "item", "query"}, default="item"
+        As in `RankRLS`.
+    keep_predictions : bool, default=False
+        Keep the held-out predictions of the chosen round and alpha in ``cv_predictions_``.
+    random_state : int, RandomState or None
+        For the draw of basis vectors.
+    verbose : int, default=0
+        Print each round with its time.
+
+    Attributes
+    ----------
+    metric_ : ndarray of shape (n,) or (n, k)
+        S: the kernel sees X S. All ones where no round was better than the features as they are.
+    feature_importances_ : ndarray of shape (n,)
+        Root mean square of the gradient along each feature times the feature's standard deviation; they sum to 1.
+    rounds_ : list of Round
+        Round, alpha, held-out score and seconds; prints itself as a table.
+    best_round_, alpha_, best_score_
+        What was chosen. Ties go to the earlier round and the stronger regularisation.
+    alphas_, cv_scores_ : ndarray of shape (n_alphas,)
+        Of the chosen round.
+    cv_predictions_ : ndarray of shape (m,) or (m, v)
+        With `keep_predictions`; NaN for rows that the choice did not look at.
+    gamma_ : float
+    dual_coef_, basis_, basis_indices_ : as in RankRLS
+
+    Notes
+    -----
+    A round costs one training of O(m r²) for each fold and one for all rows, and one more product of the kernel's shape
+    for the gradients. Beyond 50,000 rows the choice is made on a sample of whole queries and the chosen model is
+    trained on all rows. Features should be on similar scales.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from preflearn import RankRFM
+    >>> rng = np.random.default_rng(0)
+    >>> X, qid = rng.normal(size=(300, 10)), np.repeat(np.arange(30), 10)
+    >>> y = np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 5 * qid
+    >>> model = RankRFM(random_state=0).fit(X, y, qid=qid)
+    >>> sorted(np.argsort(model.feature_importances_)[-2:].tolist())
+    [0, 1]
+    >>> model.best_score_ > model.rounds_[0].score
+    True
+    """
+
+    # The kernel takes neither: what it would be given is refused by `Kernel`.
+    degree = 3
+    coef0 = 1
+    kernel_params = None
+
+    def __init__(
+        self,
+        alphas="auto",
+        *,
+        kernel="rbf",
+        gamma="median",
+        metric="diagonal",
+        n_basis=None,
+        basis="uniform",
+        max_rounds=5,
+        cv=None,
+        scoring=None,
+        weighting="item",
+        keep_predictions=False,
+        random_state=None,
+        verbose=0,
+    ):
+        self.alphas = alphas
+        self.kernel = kernel
+        self.gamma = gamma
+        self.metric = metric
+        self.n_basis = n_basis
+        self.basis = basis
+        self.max_rounds = max_rounds
+        self.cv = cv
+        self.scoring = scoring
+        self.weighting = weighting
+        self.keep_predictions = keep_predictions
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X, y, *, qid=None, groups=None):
+        """Learn the metric, choose round and alpha, and train on all rows.
+
+        Parameters
+        ----------
+        X : array-like or sparse of shape (m, n)
+        y : array-like of shape (m,) or (m, v)
+            Scores, higher is better.
+        qid : array-like of shape (m,), optional
+            Query labels; one query (a global ranking) without.
+        groups : array-like of shape (m,), optional
+            Rows that share a group are never split between training and test.
+
+        Returns
+        -------
+        self
+        """
+        kernel, X = self._read(X)
+        scores, single = read_scores(y, n_items(X), estimator=self)
+        queries = encode_queries(qid, n_items(X))
+        rows = (
+            _sample_of_queries(queries, _SEARCH_ROWS)
+            if isinstance(self.basis, str)
+            else np.arange(n_items(X))
+        )
+        sampled = rows.shape[0] < n_items(X)
+        if sampled:
+            part = (
+                take_items(X, rows),
+                scores[rows],
+                queries.codes[rows],
+                None if groups is None else np.asarray(groups)[rows],
+            )
+        else:
+            part = (X, scores, queries.codes, groups)
+        search = self._search_rows(*part, has_queries=qid is not None and queries.n_groups > 1)
+        model, held_out = self._recurse(search, kernel)
+        self._keep(model, rows[search.sets[-1].basis], single)
+        if self.keep_predictions:
+            self.cv_predictions_ = np.full(scores.shape, np.nan)
+            self.cv_predictions_[rows] = held_out
+            if single:
+                self.cv_predictions_ = self.cv_predictions_[:, 0]
+        if sampled:
+            self._set_function_of(self.to_rankrls().fit(X, y, qid=qid))
+        self.n_queries_ = queries.n_groups
+        return self
+
+    def fit_pairs(self, X, pairs, *, magnitude=None, weight=None, groups=None):
+        """Learn the metric from comparisons without scores; round and alpha by held-out preferences.
+
+        Parameters
+        ----------
+        X, pairs, magnitude, weight : as in RankRLS.fit_pairs
+        groups : array-like of shape (l,), optional
+            Label of each preference (a judge, a session): all preferences of a group are held out together.
+
+        Returns
+        -------
+        self
+        """
+        if self.scoring is not None:
+            raise ValueError(
+                "fit_pairs chooses by the share of held-out preferences in the right order: leave scoring out."
+            )
+        kernel, X = self._read(X)
+        pairs = read_pairs(pairs, n_items(X))
+        magnitude = read_per_pair(magnitude, pairs.shape[0], "magnitude")
+        weight = read_per_pair(weight, pairs.shape[0], "weight", positive=True)
+        search = self._search_pairs(X, pairs, magnitude, weight, groups)
+        model, held_out = self._recurse(search, kernel)
+        self._keep(model, search.sets[-1].basis, single=True)
+        if self.keep_predictions:
+            self.cv_predictions_ = held_out[:, 0]
+        self.n_queries_ = 1
+        return self
+
+    def to_rankrls(self, **parameters) -> RankRLS:
+        """An unfitted `RankRLS` with the learned kernel, the chosen alpha and the same basis vectors.
+
+        For what this class does not do itself: training out of core (`RankRLS.fit_stream`), on a Dask cluster
+        (`preflearn.distributed.fit`), on PyTorch tensors, or exact cross-validation with the metric as it is.
+
+        Parameters
+        ----------
+        **parameters
+            Parameters of `RankRLS` to set otherwise, such as ``n_basis`` for other rows.
+
+        Returns
+        -------
+        RankRLS
+        """
+        settings: dict[str, Any] = {
+            "kernel": self.kernel,
+            "gamma": self.gamma_,
+            "kernel_params": {"metric": self.metric_},
+            "basis": self.basis_indices_,
+            "weighting": self.weighting,
+        }
+        if "n_basis" in parameters:
+            settings["basis"] = "uniform"
+        return RankRLS(self.alpha_, **{**settings, **parameters})
+
+    def plot_importances(self, ax=None, *, names: Sequence[str] | None = None, n_features: int = 20):
+        """Bars of the most important features.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+        names : sequence of str, optional
+            Of all features; ``feature_names_in_`` by default.
+        n_features : int, default=20
+
+        Returns
+        -------
+        matplotlib axes
+        """
+        import matplotlib.pyplot as plt
+
+        importances = self.feature_importances_
+        if names is None:
+            names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(importances.shape[0])])
+        most = np.argsort(importances)[-n_features:]
+        ax = ax or plt.subplots(figsize=(5, 0.3 * len(most) + 1))[1]
+        ax.barh([str(names[j]) for j in most], importances[most])
+        ax.set_xlabel("share of the gradient")
+        return ax
+
+    def _read(self, X: Any) -> tuple[Kernel, Any]:
+        """Check the parameters, then the items."""
+        if self.kernel not in DISTANCE_KERNELS:
+            names = ", ".join(map(repr, DISTANCE_KERNELS))
+            raise ValueError(
+                f"RankRFM learns the metric of a kernel on distances, one of {names}: found {self.kernel!r}."
+            )
+        if self.metric not in METRICS:
+            raise ValueError(f"metric must be 'diagonal' or 'full': found {self.metric!r}.")
+        if (
+            isinstance(self.max_rounds, bool)
+            or not isinstance(self.max_rounds, Integral)
+            or self.max_rounds < 0
+        ):
+            raise ValueError(f"max_rounds must be an int of at least 0: found {self.max_rounds!r}.")
+        kernel = Kernel(self.kernel, self.gamma)
+        if is_device_array(X):
+            raise TypeError(
+                "RankRFM learns its metric on NumPy arrays: fit it on a sample on the host, then "
+                "to_rankrls(n_basis=...).fit on the device."
+            )
+        return kernel, read_items(self, X, kernel, reset=True)
+
+    def _basis_rows(self, n_rows: int) -> np.ndarray:
+        n_basis = self.n_basis
+        if n_basis is None and isinstance(self.basis, str):
+            n_basis = min(n_rows, _DEFAULT_BASIS)
+        chosen = choose_basis(n_rows, n_basis, self.basis, self.random_state)
+        return np.arange(n_rows) if chosen is None else chosen
+
+    def _search_rows(
+        self, X: Any, scores: np.ndarray, codes: np.ndarray, groups: Any, *, has_queries: bool, cv: Any = None
+    ) -> _Search:
+        n_rows = n_items(X)
+        queries = encode_queries(codes, n_rows)
+        scoring = read_scoring(self.scoring)
+        if cv is None:
+            cv = _few_folds(n_rows, queries, groups) if self.cv is None else self.cv
+        folds = read_folds(cv, X, scores, n_rows, qid=codes if has_queries else None, groups=groups)
+        task = compare_scores(scores, queries, cost="magnitude", ties="include", weighting=self.weighting)
+        basis = self._basis_rows(n_rows)
+        sets = [_without(left, n_rows, basis, task) for left in folds.leaving]
+        sets.append(TrainingSet(np.arange(n_rows), basis, task))
+        comparable = Comparable.of(scoring, folds, queries, pooled=False)
+        return _Search(
+            X,
+            sets,
+            folds.tests,
+            lambda fold, model, alphas: model.predict(take_items(X, folds.tests[fold]), alphas),
+            lambda predictions: comparable.score(scoring, scores, predictions),
+        )
+
+    def _search_pairs(self, X: Any, pairs: np.ndarray, magnitude: Any, weight: Any, groups: Any) -> _Search:
+        n_rows, n_pairs = n_items(X), pairs.shape[0]
+        cv = self.cv
+        if cv is None:
+            cv = "leave-group-out" if groups is not None else shuffled_folds(n_pairs, _N_FOLDS)
+        folds = read_preference_folds(cv, n_pairs, groups=groups)
+        everything, basis = np.arange(n_rows), self._basis_rows(n_rows)
+
+        def training_set(kept: np.ndarray) -> TrainingSet:
+            taken = [None if values is None else values[kept] for values in (magnitude, weight)]
+            return TrainingSet(everything, basis, PreferenceComparisons(n_rows, pairs[kept], *taken))
+
+        sets = [training_set(rows_outside(n_pairs, left)) for left in folds.leaving]
+        sets.append(training_set(np.arange(n_pairs)))
+
+        def predict(fold: int, model: MetricModel, alphas: np.ndarray) -> np.ndarray:
+            ends = pairs[folds.tests[fold]]
+            rows, place = np.unique(ends, return_inverse=True)
+            f = model.predict(take_items(X, rows), alphas)
+            place = place.reshape(ends.shape)
+            return f[:, place[:, 0]] - f[:, place[:, 1]]
+
+        def score(predictions: list[np.ndarray]) -> np.ndarray:
+            return np.array([share_in_order(one[:, 0]) for one in np.concatenate(predictions, axis=1)])
+
+        return _Search(X, sets, folds.tests, predict, score)
+
+    def _recurse(self, search: _Search, kernel: Kernel) -> tuple[MetricModel, np.ndarray]:
+        """The model of the best round, and its held-out predictions."""
+        best = None
+        rounds, start = [], time.perf_counter()
+        for one in self._walk(search, kernel):
+            if best is None or one.score > best.score:
+                best = one
+            rounds.append(Round(one.number, one.alpha, one.score, time.perf_counter() - start))
+            start = time.perf_counter()
+        assert best is not None
+        self.rounds_ = Rounds(rounds)
+        self.best_round_, self.alpha_, self.best_score_ = best.number, best.alpha, best.score
+        self.alphas_, self.cv_scores_ = best.alphas, best.scores
+        warn_at_edge(best.alphas, best.scores, best.choice, stacklevel=3)
+        return best.models[-1], _collect([values[best.choice] for values in best.held_out], search.tests)
+
+    def _walk(self, search: _Search, kernel: Kernel, patience: int = _PATIENCE) -> Iterator[TrainedRound]:
+        """Round after round: train, score, and learn the next metrics, until that no longer helps."""
+        stages = self._more_stages()
+        best_number, best_score = 0, -np.inf
+        for number in range(self.max_rounds + 1):
+            with stages(f"round {number}: {len(search.sets)} trainings"):
+                found = self._round(number, search, kernel)
+            yield found
+            if found.score > best_score:
+                best_number, best_score = number, found.score
+            if number == self.max_rounds or number - best_number >= patience:
+                return
+            with stages(f"round {number}: gradients"):
+                if not self._update_metrics(search, found.models, found.alpha):
+                    return
+
+    def _round(self, number: int, search: _Search, kernel: Kernel) -> TrainedRound:
+        """Trainings side by side, each on one processor: nobody waits for the threads of BLAS."""
+        sets = search.sets
+        models = with_small_matrices(lambda place: sets[place].train(search.X, kernel), len(sets))
+        alphas = read_grid(self.alphas, lambda: auto_grid(models[-1].largest_eigenvalue))
+        held_out = with_small_matrices(
+            lambda fold: search.predict(fold, models[fold], alphas), len(search.tests)
+        )
+        scores = search.score(held_out)
+        return TrainedRound(number, models, alphas, scores, held_out, choose(scores, alphas)[0])
+
+    def _update_metrics(self, search: _Search, models: list[MetricModel], alpha: float) -> bool:
+        """The next metric of every training set; False where the gradients of one are all zero."""
+        full = self.metric == "full"
+        updated = with_small_matrices(
+            lambda place: search.sets[place].update_metric(search.X, models[place], alpha, full=full),
+            len(models),
+        )
+        if not all(updated):
+            warnings.warn(
+                "All gradients of the model are zero, so there is no metric to learn from: the last one is kept. "
+                "Check that y differs inside queries, or try smaller alphas.",
+                UserWarning,
+                stacklevel=4,
+            )
+        return all(updated)
+
+    def _keep(self, model: MetricModel, basis_indices: np.ndarray, single: bool) -> None:
+        """The attributes of the chosen model."""
+        n = self.n_features_in_
+        self.metric_ = np.ones(n) if model.kernel.metric is None else model.kernel.metric
+        self.gamma_ = model.kernel.width(self.metric_.shape[-1])
+        self._set_function(
+            None, model.coefficients(self.alpha_), basis_indices, model.features.basis_, single
+        )
+        self.feature_importances_ = _importances(model, self.alpha_)
+
+    def _set_function_of(self, model: RankRLS) -> None:
+        self.dual_coef_, self.basis_, self.basis_indices_ = (
+            model.dual_coef_,
+            model.basis_,
+            model.basis_indices_,
+        )
+
+    def _read_kernel(self) -> Kernel:
+        """The learned kernel."""
+        return Kernel(self.kernel, self.gamma_, kernel_params={"metric": self.metric_})
+
+
+def _without(left: np.ndarray, n_rows: int, basis: np.ndarray, task: Comparisons) -> TrainingSet:
+    """What remains for training when rows leave, basis vectors among them too."""
+    rest = rows_outside(n_rows, left)
+    kept = basis[~np.isin(basis, left)]
+    if kept.size == 0:
+        raise ValueError("A fold holds out every basis vector: use more basis vectors or smaller folds.")
+    return TrainingSet(rest, kept, task.take(rest))
+
+
+def _few_folds(n_rows: int, queries: Groups, groups: Any) -> Any:
+    """Five folds, of whole queries or groups; fewer where there are fewer."""
+    if groups is not None:
+        return min(_N_FOLDS, encode_queries(groups, n_rows).n_groups)
+    if queries.n_groups > 1:
+        return min(_N_FOLDS, queries.n_groups)
+    return shuffled_folds(n_rows, _N_FOLDS)
+
+
+def _sample_of_queries(queries: Groups, n_rows: int) -> np.ndarray:
+    """Rows of whole queries drawn at random until there are about so many (or of one query); all if they are few."""
+    if queries.n_rows <= n_rows:
+        return np.arange(queries.n_rows)
+    rng = np.random.default_rng(0)
+    if queries.n_groups == 1:
+        return np.sort(rng.choice(queries.n_rows, n_rows, replace=False))
+    order = rng.permutation(queries.n_groups)
+    n_taken = max(2, int(np.searchsorted(np.cumsum(queries.counts[order]), n_rows, side="right")))
+    taken = np.zeros(queries.n_groups, dtype=bool)
+    taken[order[:n_taken]] = True
+    return np.flatnonzero(taken[queries.codes])
+
+
+def _collect(predictions: list[np.ndarray], tests: list[np.ndarray]) -> np.ndarray:
+    """One prediction for each item that a fold predicts, shape (m, v); NaN where none does."""
+    n = 1 + max(int(test.max()) for test in tests)
+    out = np.full((n, predictions[0].shape[1]), np.nan)
+    for test, values in zip(tests, predictions, strict=True):
+        out[test] = values
+    return out
+
+
+def _importances(model: MetricModel, alpha: float) -> np.ndarray:
+    """Root mean square of the gradient along each feature, in standard deviations of it; they sum to 1."""
+    rows = model.features.basis_  # a sample of the training rows
+    gradients = model.gradients(rows, alpha)
+    spread = np.sqrt(_column_variances(rows))
+    size = np.sqrt((gradients**2).mean(axis=(0, 2))) * spread
+    total = float(size.sum())
+    return size / total if total > 0 else np.full(size.shape, 1.0 / size.shape[0])
+
+
+def _column_variances(X: Any) -> np.ndarray:
+    from sklearn.utils.sparsefuncs import mean_variance_axis
+
+    return X.var(axis=0) if isinstance(X, np.ndarray) else mean_variance_axis(X, axis=0)[1]
