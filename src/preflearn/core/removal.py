@@ -1,0 +1,161 @@
+r"""Rows and basis vectors that leave with a fold, seen through an m × n array Z of features or kernel values.
+
+L' = scale (L - N diag(σ) Nᵀ) and b' = scale (b - d): what the hold-out routines need of it is Y = Zᵀ N, σ and Zᵀ d.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+
+import numpy as np
+from scipy.linalg import qr
+
+from ..comparisons import Comparisons
+from .holdout import intercept_of_rest
+
+# From a reciprocal condition of K_RR of this many roundings on, six digits are left of what leaves with a basis vector.
+LOST_IN_ROUNDING = 500.0
+
+
+class RemovedRows:
+    """The change of ZᵀLZ and Zᵀb when rows leave.
+
+    Parameters
+    ----------
+    comparisons : Comparisons
+    Z : ndarray of shape (m, n)
+    T : ndarray of shape (m, n) or None
+        S Z where it is at hand; rows that leave with all that they compare are then read from it. Without it S is
+        applied to those rows.
+    """
+
+    def __init__(self, comparisons: Comparisons, Z: np.ndarray, T: np.ndarray | None):
+        self.comparisons = comparisons
+        self.mean = Z.mean(axis=0)
+        self._Z, self._T = Z, T
+
+    def with_targets(self, comparisons: Comparisons) -> RemovedRows:
+        """The same for other targets of the same L."""
+        other = copy(self)
+        other.comparisons = comparisons
+        return other
+
+    def is_whole(self, fold: np.ndarray) -> bool:
+        """Whether the rows leave with everything that they compare, in a form with a closed half."""
+        return are_whole(self.comparisons, [fold])
+
+    def n_columns(self, fold: np.ndarray) -> int:
+        """At most so many columns has N; a fold of whole queries, and a row of a global ranking, one per row."""
+        queries = self.comparisons.queries
+        if queries is None or self.comparisons.is_one_block or self.is_whole(fold):
+            return fold.shape[0]
+        return int(queries.counts[np.unique(queries.codes[fold])].sum())
+
+    def removal(self, fold: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+        """Y = Zᵀ N, σ, Zᵀ d and the scale."""
+        if self.is_whole(fold):
+            Y = self._half_rows(fold).T
+            return Y, np.ones(fold.shape[0]), Y @ self.comparisons.half_target[fold], 1.0
+        removal = self.comparisons.drop(fold)
+        Z = self._Z[removal.rows]
+        if removal.centred:
+            Z = self.centred_rows(removal.rows)
+        return Z.T @ removal.columns, removal.signs, Z.T @ removal.change, removal.scale
+
+    def centred_rows(self, rows: np.ndarray) -> np.ndarray:
+        """Rows of a global ranking less the mean row: from S Z, which has lost no digits to it, where it is at hand."""
+        if self._T is None:
+            return self._Z[rows] - self.mean
+        return self._T[rows] / self.comparisons.block_scale
+
+    def _half_rows(self, fold: np.ndarray) -> np.ndarray:
+        """(S Z) on rows that leave with all that they compare."""
+        if self._T is not None:
+            return self._T[fold]
+        return self.comparisons.take(fold).half(self._Z[fold])
+
+    def intercept(self, fold: np.ndarray, f: np.ndarray, level: np.ndarray) -> np.ndarray:
+        """Mean of y less mean of f over the rows that stay; ``level`` is the mean of f over all rows."""
+        y = self.comparisons.scores
+        return intercept_of_rest(
+            y.shape[0], y.sum(axis=0) - y[fold].sum(axis=0), level, f.sum(axis=0), fold.shape[0]
+        )
+
+
+def are_whole(comparisons: Comparisons, folds: Sequence[np.ndarray]) -> bool:
+    """Whether the rows of every fold leave with everything that they compare, in a form with a closed half."""
+    if not comparisons.has_half:
+        return False
+    queries = comparisons.queries
+    if queries is None:
+        return True  # plain regression
+    if queries.n_groups == 1:
+        return False
+    sizes = np.array([fold.shape[0] for fold in folds])
+    touched = np.repeat(np.arange(len(folds)), sizes) * queries.n_groups
+    touched += queries.codes[np.concatenate(folds)]
+    # Mostly the rows of a query stand together, and no sort is needed.
+    ends = np.flatnonzero(np.append(touched[1:] != touched[:-1], True))
+    if (np.diff(ends, prepend=-1) == queries.counts[touched[ends] % queries.n_groups]).all():
+        return True
+    owner, query = np.divmod(np.unique(touched), queries.n_groups)
+    rows = np.bincount(owner, weights=queries.counts[query], minlength=len(folds))
+    return bool((rows == sizes).all())
+
+
+class RemovedBasis:
+    """Which basis vectors leave the model with a fold: those all of whose copies are in it.
+
+    Parameters
+    ----------
+    pivot_of : ndarray of shape (r,) or None
+        For each basis vector the independent one that it is a copy of (`KernelFactor.pivot_of`).
+    basis_indices : ndarray of shape (r,)
+        The rows that are basis vectors, copies included.
+    n_rows : int
+        m.
+    """
+
+    def __init__(self, pivot_of: np.ndarray | None, basis_indices: np.ndarray, n_rows: int):
+        if pivot_of is None:
+            raise ValueError(
+                "Linearly dependent basis vectors: what leaves the model with one of them is not one direction."
+            )
+        self._pivot_of_row = np.full(n_rows, -1)
+        self._pivot_of_row[basis_indices] = pivot_of
+        self._copies = np.bincount(pivot_of)
+
+    def numbers(self, fold: np.ndarray) -> np.ndarray:
+        """The pivots that leave, ascending."""
+        return self._leaving(self._pivot_of_row[fold])[0]
+
+    def numbers_of_folds(self, folds: np.ndarray) -> np.ndarray:
+        """The pivots that leave with each of many folds of h rows, -1 behind them; shapes (b, h) to (b, h)."""
+        b, h = folds.shape
+        rank = self._copies.shape[0]
+        pivots = self._pivot_of_row[folds]
+        keys = np.where(pivots >= 0, pivots + rank * np.arange(b)[:, None], -1)
+        left, owner = self._leaving(keys.ravel())
+        place = np.arange(left.shape[0]) - np.searchsorted(owner, owner)
+        out = np.full((b, h), -1)
+        out[owner, place] = left
+        return out
+
+    def _leaving(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of keys pivot + rank · fold the pivots that occur as often as they have copies, and their folds."""
+        found, inside = np.unique(keys[keys >= 0], return_counts=True)
+        fold, pivot = np.divmod(found, self._copies.shape[0])
+        gone = inside == self._copies[pivot]
+        return pivot[gone], fold[gone]
+
+
+def span_of_rows(F: np.ndarray) -> np.ndarray:
+    """Q with orthonormal columns that span the weights w = Fᵀ β of the basis vectors with these rows of the factor.
+
+    Directions below the rounding of K_RR = F Fᵀ are none, as in the factorisation of a kernel matrix: the pivots are
+    those of its Cholesky factor.
+    """
+    Q, R, _ = qr(F.T, mode="economic", pivoting=True)
+    size = np.abs(np.diagonal(R))
+    return Q[:, size > np.sqrt(F.shape[0] * np.finfo(F.dtype).eps) * size[0]]
