@@ -522,8 +522,8 @@ def test_intervals_cover_what_they_say(kernel):
 
 def test_real_preferences_are_calibrated(real_data):
     """The default on arguments of topics that took no part in training."""
-    from preflearn.experiments.arguments import read_arguments, text_kernels
     from preflearn.kernels import NystromMap
+    from preflearn_experiments.arguments import read_arguments, text_kernels
 
     arguments = read_arguments(real_data("ukp_convarg1").parent)
     K = sum(text_kernels(arguments.texts).values())
