@@ -488,7 +488,7 @@ def test_calibration_refuses(probability, options, message):
 
 
 def test_questions_by_information_with_features_need_fewer_answers():
-    from preflearn.experiments.elicitation import simulate
+    from preflearn_experiments.elicitation import simulate
 
     def mean_needed(features, asked_by):
         curves = [simulate(30, 4.0, features, asked_by, seed, at_least=0, at_most=120) for seed in (0, 1)]
@@ -504,7 +504,7 @@ def test_questions_by_information_with_features_need_fewer_answers():
 
 
 def test_elicitation_reports_and_resumes(tmp_path):
-    from preflearn.experiments.elicitation import METHODS, run
+    from preflearn_experiments.elicitation import METHODS, run
 
     options = {"sizes": (12,), "spreads": (4.0,), "trials": 1, "at_most": 20}
     report = run(**options, resume=tmp_path / "units.json")
@@ -514,7 +514,7 @@ def test_elicitation_reports_and_resumes(tmp_path):
 
 @pytest.mark.parametrize("kernel", ["linear", "items"])
 def test_intervals_cover_what_they_say(kernel):
-    from preflearn.experiments.elicitation import coverage
+    from preflearn_experiments.elicitation import coverage
 
     shares = [coverage(60, 300, seed, kernel=kernel) for seed in range(40)]
     assert 0.91 < np.mean(shares) < 0.98
@@ -522,9 +522,8 @@ def test_intervals_cover_what_they_say(kernel):
 
 def test_real_preferences_are_calibrated(real_data):
     """The default on arguments of topics that took no part in training."""
-    from preflearn.experiments.arguments import read_arguments, text_kernels
-
     from preflearn.kernels import NystromMap
+    from preflearn_experiments.arguments import read_arguments, text_kernels
 
     arguments = read_arguments(real_data("ukp_convarg1").parent)
     K = sum(text_kernels(arguments.texts).values())

@@ -326,7 +326,7 @@ def test_small_queries_in_the_compiled_loop_equal_the_general_form(monkeypatch, 
         return first
 
     fast = held_out()
-    monkeypatch.setattr(FeatureHoldOut, "_goes_to_the_loop", lambda self, folds: False)
+    monkeypatch.setattr(FeatureHoldOut, "_suits_the_compiled_loop", lambda self, folds: False)
     np.testing.assert_allclose(held_out(), fast, rtol=1e-9, atol=1e-9)
 
 
@@ -361,7 +361,7 @@ def test_what_belongs_to_the_caller_is_not_modified(model):
         np.testing.assert_array_equal(after, before)
 
 
-def test_unstable_folds_are_trained_anew(monkeypatch):
+def test_unstable_folds_are_refitted(monkeypatch):
     rng = np.random.default_rng(0)
     X, y, qid = 100 * rng.normal(size=(24, 20)), rng.normal(size=24), np.repeat(np.arange(6), 4)
     model = RankRLS(2.0**-15, solver="primal")  # leverages of one up to 1e-11: nothing left of 1 - h

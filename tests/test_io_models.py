@@ -19,13 +19,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from preflearn import RLS, RankRLS
+from preflearn import RLS, RLSCV, RankRLS, RankRLSCV
 from preflearn.io import load_model, model_info, save_model
 from preflearn.io.atomic import atomic_write
 from preflearn.io.models import VERSION
+from preflearn.model_selection import LeaveQueryOut, QueryKFold
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
@@ -117,10 +119,6 @@ def test_the_header_tells_what_wrote_the_file(saved, tmp_path):
 
 
 def test_searches_with_splitters_and_scorers_come_back(problem, tmp_path):
-    from sklearn.model_selection import GridSearchCV
-
-    from preflearn.model_selection import QueryKFold
-
     X, y, qid = problem
     for scoring in (None, "neg_mean_absolute_error"):
         search = GridSearchCV(RLS(), {"alpha": [0.1, 1.0]}, cv=QueryKFold(3), scoring=scoring).fit(
@@ -130,6 +128,38 @@ def test_searches_with_splitters_and_scorers_come_back(problem, tmp_path):
         found = load_model(tmp_path / "model")
         np.testing.assert_array_equal(found.predict(X), search.predict(X))
         assert found.score(X, y) == search.score(X, y)
+
+
+@pytest.mark.parametrize(
+    ("model", "moved"),
+    [
+        (RLSCV(cv=3), {"preflearn.estimators.search": "preflearn.model_selection.search"}),
+        (RankRLSCV(cv=3), {"preflearn.estimators.search": "preflearn.model_selection.search"}),
+        *(
+            (
+                GridSearchCV(RLS(), {"alpha": [0.1, 1.0]}, cv=splitter),
+                {"preflearn.selection.splitters": "preflearn.model_selection.splitters"},
+            )
+            for splitter in (QueryKFold(3), LeaveQueryOut())
+        ),
+    ],
+    ids=["RLSCV", "RankRLSCV", "QueryKFold", "LeaveQueryOut"],
+)
+def test_files_that_name_a_class_where_it_used_to_be_are_loaded(problem, tmp_path, model, moved):
+    X, y, qid = problem
+    model.fit(X, y, **({"groups": qid} if isinstance(model, GridSearchCV) else {}))
+
+    def rename(schema):
+        for new, old in moved.items():
+            assert f'"__module__": "{new}"' in schema
+            schema = schema.replace(f'"__module__": "{new}"', f'"__module__": "{old}"')
+        return schema
+
+    path = tmp_path / "model"
+    path.write_bytes(with_header(with_schema(skops.io.dumps(model), rename)))
+    found = load_model(path)
+    assert type(found) is type(model)
+    np.testing.assert_array_equal(found.predict(X), model.predict(X))
 
 
 # What cannot be saved.

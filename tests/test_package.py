@@ -123,6 +123,78 @@ def test_only_loops_import_numba() -> None:
     assert all(name.startswith("loops/") for name in guilty), guilty
 
 
+# The parts whose modules keep to themselves what begins with an underscore.
+CLEAN = (
+    "arrays", "comparisons", "core", "distributed", "feature_selection", "kernels", "numerics", "relations",
+    "selection", "solvers", "streaming",
+)  # fmt: skip
+# The modules that declare what learners supply to the rest of the library.
+PROTOCOLS = ("selection/learner.py", "relations/model.py")
+# Of other libraries, for want of a public way.
+FOREIGN = {"_meta"}
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def own_names(tree: ast.Module) -> set[str]:
+    """Names of functions, classes, and attributes that a module defines or sets."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names.add(node.attr)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return names
+
+
+def private_names_of_others(path: Path, declared: set[str]) -> list[str]:
+    """Underscore names that a module reads or imports and that neither it nor ``declared`` defines."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    allowed = own_names(tree) | declared | FOREIGN
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in allowed:
+            owner = node.value
+            inherited = isinstance(owner, ast.Name) and owner.id in ("self", "cls")
+            if not inherited and not (isinstance(owner, ast.Call) and ast.unparse(owner) == "super()"):
+                found.append(f"{path.relative_to(SOURCE)}:{node.lineno}: {ast.unparse(node)}")
+        elif isinstance(node, ast.ImportFrom) and (node.level or str(node.module).startswith("preflearn")):
+            names = [alias.name for alias in node.names if is_private(alias.name)]
+            found += [f"{path.relative_to(SOURCE)}:{node.lineno}: import {name}" for name in names]
+    return found
+
+
+def test_no_module_reads_the_private_names_of_another() -> None:
+    declared: set[str] = set()
+    for name in PROTOCOLS:
+        declared |= own_names(ast.parse((SOURCE / name).read_text(encoding="utf-8")))
+    guilty = [
+        line
+        for part in CLEAN
+        for path in sorted((SOURCE / part).rglob("*.py"))
+        for line in private_names_of_others(path, declared)
+    ]
+    assert guilty == []
+
+
+def test_private_names_of_another_module_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "module.py"
+    path.write_text("from .other import _a\nself._b\nother._c\nother._d = 1\nother._d\nsuper()._e\n")
+    monkeypatch.setitem(globals(), "SOURCE", tmp_path)
+    assert private_names_of_others(path, set()) == ["module.py:1: import _a", "module.py:3: other._c"]
+
+
+def test_contributing_knows_every_part() -> None:
+    table = re.findall(r"^\| (`.+?) \|", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.MULTILINE)
+    named = set(re.findall(r"`(\w+)/`", " ".join(table)))
+    parts = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    assert named == parts == set(MAY_IMPORT)
+
+
 def test_every_part_is_a_package_that_says_what_it_is() -> None:
     for folder in SOURCE.iterdir():
         if folder.is_dir() and any(folder.rglob("*.py")):

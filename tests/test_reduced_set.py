@@ -16,6 +16,7 @@ from preflearn import RLS, RankRLS
 from preflearn.comparisons import compare_scores, encode_queries
 from preflearn.core import feature_gram, reduced_set, solve_on_basis
 from preflearn.core.basis_system import BasisEquation
+from preflearn.core.gram import gram_times, target_moment
 from preflearn.core.problem import solve_primal
 from preflearn.core.reduced_set import sample_rows
 from preflearn.core.row_blocks import HalfBlocks
@@ -142,10 +143,10 @@ def test_sums_of_kernel_values_are_as_accurate_as_features_or_refused(problem, o
         assert error(solve_on_basis(K, factor, K[:r], task, alpha)) <= 10 * by_features + 1e-7 * size
         # With the correction, whatever the condition.
         equation = BasisEquation(
-            lambda v: K.T @ task.laplacian(K @ v), factor.C, alpha, factor.reciprocal_condition
+            lambda v: gram_times(K, task, v), factor.C, alpha, factor.reciprocal_condition
         )
         system = cholesky_in_place(np.asfortranarray(feature_gram(K, task) + alpha * K[:r]))
-        corrected = equation.correct(system, K.T @ task.target)
+        corrected = equation.correct(system, target_moment(K, task))
     except np.linalg.LinAlgError:
         return
     assert error(corrected) <= 30 * by_features + 1e-10 * size

@@ -58,12 +58,12 @@ def test_signed_ranks_of_columns_against_all_signs(differences, shift):
     first = shift + np.array(differences) / 64
     found = signed_rank_test(first, np.full(len(differences), shift))
     assert found.pvalue == pytest.approx(oracles.signed_ranks_pvalue(np.array(differences, float)), abs=1e-12)
-    assert found.n_better == sum(d > 0 for d in differences) and found.n_tied == 0
+    assert found.n_wins == sum(d > 0 for d in differences) and found.n_ties == 0
 
 
 def test_signed_ranks_leave_out_rounding():
     found = signed_rank_test([0.1 + 0.2, 1.0], [0.3, 1.0])
-    assert (found.pvalue, found.effect_size, found.n_tied) == (1.0, 0.0, 2)
+    assert (found.pvalue, found.effect_size, found.n_ties) == (1.0, 0.0, 2)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_counts_and_means():
     y, (a, b), qid = rankings(30)
     result = compare_rankers(y, a, b, qid, names=("fine", "coarse"))
     assert result.means == pytest.approx((concordance(y, a, qid), concordance(y, b, qid)))
-    assert result.n_better + result.n_worse + result.n_tied == result.n_queries == 30
+    assert result.n_wins + result.n_losses + result.n_ties == result.n_queries == 30
     assert result.mean_difference == pytest.approx(result.means[0] - result.means[1])
     assert result.pvalue < 0.05 and result.effect_size > 0.4
     turned = compare_rankers(y, b, a, qid)
@@ -95,7 +95,7 @@ def test_counts_and_means():
 def test_no_difference_at_all():
     y, (a, _), qid = rankings()
     result = compare_rankers(y, a, 2 * a + 1, qid)
-    assert (result.pvalue, result.effect_size, result.n_tied) == (1.0, 0.0, 12)
+    assert (result.pvalue, result.effect_size, result.n_ties) == (1.0, 0.0, 12)
 
 
 def test_false_alarms_are_as_rare_as_promised():
@@ -114,7 +114,7 @@ def test_metric_by_name_function_and_with_options():
     assert by_function.means[1] == pytest.approx(ndcg(y, b, qid)) and by_function.metric == "ndcg"
     error = compare_rankers(y, a, b, qid, metric="neg_disagreement_error")
     plain = compare_rankers(y, a, b, qid)
-    assert error.pvalue == plain.pvalue and error.n_better == plain.n_better
+    assert error.pvalue == plain.pvalue and error.n_wins == plain.n_wins
     with pytest.raises(ValueError, match="unknown metric"):
         compare_rankers(y, a, b, qid, metric="accuracy")
     with pytest.raises(TypeError, match="one value per query"):

@@ -27,17 +27,40 @@ def check_comparisons(comparisons: Comparisons, L: np.ndarray, b: np.ndarray, *,
     np.testing.assert_allclose(comparisons.laplacian(v), L @ v, **tolerance)
     from_indicators = sum((E * c) @ E.T for E, c in ((E.toarray(), c) for E, c in comparisons.indicators()))
     np.testing.assert_allclose(from_indicators, L, **tolerance)
+    check_capabilities(comparisons, L, tolerance)
     if comparisons.has_half:
         check_half(comparisons, L, b, tolerance)
-    else:
+        return
+    for missing in (lambda: comparisons.half(v), comparisons.half_levels, comparisons.half_factors):
         with pytest.raises(NotImplementedError):
-            comparisons.half(v)
+            missing()
+
+
+def check_capabilities(comparisons: Comparisons, L: np.ndarray, tolerance: dict[str, float]) -> None:
+    """What comparisons declare of themselves is true of L."""
+    m, queries = L.shape[0], comparisons.queries
+    if comparisons.ignores_constants:
+        np.testing.assert_allclose(L.sum(axis=0), 0, **tolerance)
+    if queries is not None:
+        assert not L[queries.codes[:, None] != queries.codes].any()
+    if comparisons.is_one_block:
+        centring = np.eye(m) - 1 / m
+        np.testing.assert_allclose(comparisons.block_scale**2 * centring, L, **tolerance)
+    else:
+        with pytest.raises(ValueError, match="one scale"):
+            _ = comparisons.block_scale
+    if comparisons.whole_queries_only:
+        assert queries is not None
+        for query in np.flatnonzero(queries.counts > 1):
+            with pytest.raises(ValueError, match="whole queries"):
+                comparisons.drop(queries.rows(query)[:1])
 
 
 def check_half(comparisons, L, b, tolerance):
     m = L.shape[0]
     S = comparisons.half(np.eye(m))
     np.testing.assert_allclose(S, S.T, **tolerance)
+    np.testing.assert_allclose(half_from_levels(comparisons), S, **tolerance)
     np.testing.assert_allclose(S @ S, L, **tolerance)
     np.testing.assert_allclose(S @ comparisons.half_target[:, 0], b, **tolerance)
     np.testing.assert_allclose(
@@ -50,6 +73,21 @@ def check_half(comparisons, L, b, tolerance):
     F = np.random.default_rng(1).normal(size=(m, m))
     K = F @ F.T
     np.testing.assert_allclose(comparisons.half_both_sides(K.copy()), S @ K @ S, **tolerance)
+
+
+def half_from_levels(comparisons: Comparisons) -> np.ndarray:
+    """S from the groups that it averages over and the factors of what is left."""
+    levels, (outer, inner) = comparisons.half_levels(), comparisons.half_factors()
+    identity = np.eye(comparisons.n_rows)
+    averages = [
+        (level.codes[:, None] == level.codes) / level.counts[level.codes][:, None] for level in levels
+    ]
+    if not levels:
+        return identity
+    over_queries, over_ties = averages[0], averages[1] if len(averages) == 2 else identity
+    return np.sqrt(inner)[:, None] * (identity - over_ties) + np.sqrt(outer)[:, None] * (
+        over_ties - over_queries
+    )
 
 
 def check_drop(comparisons: Comparisons, rows: np.ndarray) -> None:

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from ..comparisons import Comparisons
-from ..core.holdout import HoldOut
+from ..core.centred_kernel import centre_both_sides
+from ..core.holdout import HoldOut, intercept_of_rest
+from ..core.removal import RemovedBasis
 from ..core.row_blocks import HalfBlocks, RowBlock, segment_sums
 from ..kernels.blocks import KernelBlocks
 from ..kernels.functions import Kernel
@@ -30,7 +32,7 @@ from .linalg import (
 )
 from .squared_loss import apply_half, centred_kernel, half_blocks, own_rows, sum_up
 
-# A fold is trained anew when a pivot of its small system is this small: what it keeps of the model is lost in rounding.
+# A fold is refitted when a pivot of its small system is this small: what it keeps of the model is lost in rounding.
 _STABLE = 1e-7
 
 
@@ -56,9 +58,9 @@ class _DeviceHoldOut(HoldOut):
     """What both have in common: how folds are put into batches."""
 
     def __init__(self, task: Comparisons, intercept: bool, home: Home):
-        self.comparisons, self.intercept, self._home = task, intercept, home
-        self._one_block = bool(getattr(task, "is_one_block", False))
-        self._kappa = float(np.sqrt(task._outer[0])) if self._one_block else 1.0  # type: ignore[attr-defined]
+        self.comparisons, self.intercept, self.home = task, intercept, home
+        self._one_block = task.is_one_block
+        self._kappa = task.block_scale if self._one_block else 1.0
         self._share = 1.0 / task.n_rows if self._one_block else 0.0
 
     def predict(
@@ -88,7 +90,7 @@ class _DeviceHoldOut(HoldOut):
         for number, fold in enumerate(folds):
             by_size.setdefault(fold.shape[0], []).append(number)
         for size, numbers in by_size.items():
-            limit = max(1, self._home.block_rows(self._columns_per_row(size)) // size)
+            limit = max(1, self.home.block_rows(self._columns_per_row(size)) // size)
             batch: list[int] = []
             taken: set[int] = set()
             for number in numbers:
@@ -109,11 +111,11 @@ class _DeviceHoldOut(HoldOut):
         raise NotImplementedError
 
     def _refuse_parts_of_queries(self, folds: Sequence[np.ndarray]) -> None:
-        queries = getattr(self.comparisons, "queries", None)
+        queries = self.comparisons.queries
         if queries is None or self._one_block:
             return
         for number, fold in enumerate(folds):
-            if int(queries.counts[np.unique(queries.codes[fold])].sum()) != fold.shape[0]:
+            if not queries.are_whole(fold):
                 raise ValueError(
                     f"Fold {number} holds out part of a query: on device arrays whole queries leave together. Use "
                     "cv='leave-query-out' or a number of folds with qid, or NumPy arrays (X.cpu().numpy() for a "
@@ -124,10 +126,10 @@ class _DeviceHoldOut(HoldOut):
         """Add the mean of y less the mean of f' over the remaining rows; ``level`` is the mean of f' over all rows."""
         if not self.intercept:
             return f
-        y = self.comparisons.scores  # type: ignore[attr-defined]
-        m, h = y.shape[0], rows.shape[1]
-        of_y = self._home.put((y.sum(axis=0) - y[rows].sum(axis=1))[:, None, :] / (m - h))
-        return f + of_y - (m * level - self._home.xp.sum(f, axis=1, keepdims=True)) / (m - h)
+        y = self.comparisons.scores
+        y_rest = self.home.put((y.sum(axis=0) - y[rows].sum(axis=1))[:, None, :])
+        f_left = self.home.xp.sum(f, axis=1, keepdims=True)
+        return f + intercept_of_rest(y.shape[0], y_rest, level, f_left, rows.shape[1])
 
 
 class DualDeviceHoldOut(_DeviceHoldOut):
@@ -141,7 +143,7 @@ class DualDeviceHoldOut(_DeviceHoldOut):
     ):
         super().__init__(task, intercept, home)
         m = X.shape[0]
-        _require_device_memory(3 * home.itemsize * m * m, home, m)
+        require_device_memory(3 * home.itemsize * m * m, home, m)
         self._halves = halves = half_blocks(task, m, home)
         self._place = np.argsort(halves.order) if halves.order is not None else np.arange(m)
         self._t = halves.target
@@ -149,14 +151,14 @@ class DualDeviceHoldOut(_DeviceHoldOut):
         means = _AnchorMeans(anchors, halves, m, home)
         G = centred_kernel(X, KernelBlocks(kernel, X, home.xp), halves, home, on_block=means.add)
         self._anchor_of = means.codes
-        self._pull = apply_half(means.finish().T, halves, home).T if anchors is not None else None
+        self._half_means = apply_half(means.finish().T, halves, home).T if anchors is not None else None
         self._trace = float(home.xp.sum(home.xp.linalg.diagonal(G)))
         self._values = self._vectors = self._G = None
         if many_alphas:
             self._values, self._vectors = eigh(G, home)
             self._projected = self._vectors.T @ self._t
-            if self._pull is not None:
-                self._pulled_vectors = self._pull @ self._vectors
+            if self._half_means is not None:
+                self._projected_means = self._half_means @ self._vectors
             if self._one_block:
                 self._vectors = self._vectors - home.xp.mean(self._vectors, axis=0, keepdims=True)
         else:
@@ -176,7 +178,7 @@ class DualDeviceHoldOut(_DeviceHoldOut):
         return self.comparisons.n_rows if self._G is None else 4 * size
 
     def _predict_batch(self, rows: np.ndarray, alphas: list[float]) -> np.ndarray:
-        home, xp = self._home, self._home.xp
+        home, xp = self.home, self.home.xp
         b, h = rows.shape
         places = self._place[rows]
         flat = home.put_as_is(places.reshape(-1))
@@ -186,45 +188,45 @@ class DualDeviceHoldOut(_DeviceHoldOut):
         t = xp.reshape(xp.take(self._t, flat, axis=0), (b, h, -1))
         out = []
         for alpha in alphas:
-            at = self._at(alpha)
+            at = self._model_at(alpha)
             R = _symmetric_product(V, at.rho, V) if V is not None else _blocks_of(at.R, places, home)
             x = xp.reshape(xp.take(at.x, flat, axis=0), (b, h, -1))
             source = -xp.linalg.solve(R, x)
-            pull = self._pull_on(at, V, places)
+            response = self._mean_response_on(at, V, places)
             if self._one_block:
-                level = at.mean_f + xp.sum(pull @ source, axis=1, keepdims=True) / h
+                level = at.mean_f + xp.sum(response @ source, axis=1, keepdims=True) / h
                 f = level + (t + source - xp.sum(source, axis=1, keepdims=True) * self._share) / self._kappa
                 out.append(as_host(self._with_intercept(rows, f, level)))
                 continue
             f = xp.reshape(xp.take(at.f, flat, axis=0), (b, h, -1))
             f = f + self._invert_half(source - alpha * (R @ source), places)
-            out.append(as_host(f if pull is None else f + pull @ source))
+            out.append(as_host(f if response is None else f + response @ source))
         return np.stack(out).astype(np.float64)
 
-    def _at(self, alpha: float) -> _At:
+    def _model_at(self, alpha: float) -> _ModelAtAlpha:
         if getattr(self, "_last", (None, None))[0] != alpha or self._G is None:
-            self._last = (alpha, _At(self, alpha))
+            self._last = (alpha, _ModelAtAlpha(self, alpha))
         return self._last[1]
 
-    def _pull_on(self, at: _At, V: Any, places: np.ndarray) -> Any:
+    def _mean_response_on(self, at: _ModelAtAlpha, V: Any, places: np.ndarray) -> Any:
         """For each row of a fold, (means of K over its query) S R on the rows of the fold; shape (b, h, h)."""
-        if self._pull is None:
+        if self._half_means is None:
             return None
-        home, xp = self._home, self._home.xp
+        home, xp = self.home, self.home.xp
         b, h = places.shape
         mine = home.put_as_is(self._anchor_of[places].reshape(-1))
         if V is not None:
-            own = xp.reshape(xp.take(self._pulled_vectors, mine, axis=0), (b, h, -1))
+            own = xp.reshape(xp.take(self._projected_means, mine, axis=0), (b, h, -1))
             return _symmetric_product(own, at.rho, V)
         columns = np.broadcast_to(places[:, None, :], (b, h, h))
         flat = self._anchor_of[places][:, :, None] * self.comparisons.n_rows + columns
         return xp.reshape(
-            xp.take(xp.reshape(at.pulled, (-1,)), home.put_as_is(flat.reshape(-1)), axis=0), (b, h, h)
+            xp.take(xp.reshape(at.mean_response, (-1,)), home.put_as_is(flat.reshape(-1)), axis=0), (b, h, h)
         )
 
     def _invert_half(self, values: Any, places: np.ndarray) -> Any:
         """S⁺ on the rows of whole queries: the values are put at their places in an otherwise empty vector."""
-        home, xp = self._home, self._home.xp
+        home, xp = self.home, self.home.xp
         b, h, v = values.shape
         where = np.full(self.comparisons.n_rows, b * h)
         where[places.reshape(-1)] = np.arange(b * h)
@@ -234,27 +236,27 @@ class DualDeviceHoldOut(_DeviceHoldOut):
         return xp.reshape(xp.take(image, home.put_as_is(places.reshape(-1)), axis=0), (b, h, v))
 
 
-class _At:
+class _ModelAtAlpha:
     """The model of all rows at one λ: x = R t, the predictions f, and what blocks of R are made of."""
 
     def __init__(self, owner: DualDeviceHoldOut, alpha: float):
-        home, xp = owner._home, owner._home.xp
-        self.R = self.rho = self.pulled = None
+        home, xp = owner.home, owner.home.xp
+        self.R = self.rho = self.mean_response = None
         if owner._G is not None:
             self.R = explicit_inverse(owner._G, alpha, home)
             self.x = self.R @ owner._t
-            self.pulled = None if owner._pull is None else owner._pull @ self.R
+            self.mean_response = None if owner._half_means is None else owner._half_means @ self.R
             if owner._one_block:
-                self.R = centre_both_sides(self.R, home)
-                self.pulled = self.pulled - xp.mean(self.pulled, axis=1, keepdims=True)
+                centre_both_sides(self.R, xp)
+                self.mean_response = self.mean_response - xp.mean(self.mean_response, axis=1, keepdims=True)
         else:
             self.rho = shrink(owner._values, alpha, home)
             # Centred vectors serve as well here: t has no part that the centring removes.
             self.x = owner._vectors @ (self.rho[:, None] * owner._projected)
         f = apply_half(owner._t - alpha * self.x, owner._halves, home, inverse=True)
         self.mean_f = home.zeros(1, f.shape[1])
-        if owner._pull is not None:
-            means = owner._pull @ self.x
+        if owner._half_means is not None:
+            means = owner._half_means @ self.x
             f = f + xp.take(means, home.put_as_is(owner._anchor_of), axis=0)
             self.mean_f = means[0:1, :]
         self.f = f
@@ -264,7 +266,7 @@ class _AnchorMeans:
     """Means of K over the rows of each anchor, summed up while K is formed."""
 
     def __init__(self, anchors: Any, halves: HalfBlocks, m: int, home: Home):
-        self._home, self._halves = home, halves
+        self.home, self._halves = home, halves
         self.codes = np.zeros(m, dtype=np.int64)
         self._table = None
         if anchors is None:
@@ -281,22 +283,23 @@ class _AnchorMeans:
             return
         codes = self.codes[block.start : block.stop]
         lengths = np.bincount(codes - codes[0])
-        sums = segment_sums(K, lengths, codes - codes[0], self._home.xp, self._home.put_as_is)
+        sums = segment_sums(K, lengths, codes - codes[0], self.home.xp, self.home.put_as_is)
         self._table[int(codes[0]) : int(codes[-1]) + 1, :] += sums
 
     def finish(self) -> Any:
         """In the sorted order of the columns."""
-        means = self._table / self._home.put(self._counts)[:, None]
+        means = self._table / self.home.put(self._counts)[:, None]
         if self._halves.order is None:
             return means
-        return self._home.xp.take(means, self._home.put_as_is(self._halves.order), axis=1)
+        return self.home.xp.take(means, self.home.put_as_is(self._halves.order), axis=1)
 
 
 class FeatureDeviceHoldOut(_DeviceHoldOut):
     """Features: Z = Φ U with Zᵀ L Z = diag(s); held-out basis vectors leave the model too.
 
     O(m r²) once, then O(|H| r² + |H|² r) for a fold and an alpha. Φ is formed again for the rows of each batch of
-    folds.
+    folds. `s`, `c`, `mean` are those of `core.feature_holdout.FeatureHoldOut`, on the device; `halves` are the blocks
+    of rows.
     """
 
     def __init__(
@@ -314,47 +317,48 @@ class FeatureDeviceHoldOut(_DeviceHoldOut):
         W = whitening(basis.K, home) if basis is not None else None
         width = X.shape[1] if W is None else W.shape[1]
         self._blocks = None if basis is None else basis.blocks
-        self._halves = half_blocks(task, width if basis is None else basis.basis_.shape[0], home)
+        self.halves = half_blocks(task, width if basis is None else basis.basis_.shape[0], home)
 
         def form(block: RowBlock) -> Any:
             if basis is None:
                 return own_rows(X, block, home)
             return basis.blocks(home.rows(X, block.rows)) @ W
 
-        A, c = sum_up(form, self._halves, width, task.n_outputs, home)
-        self._s, U = eigh(A, home)
-        self._c = U.T @ c
+        A, c = sum_up(form, self.halves, width, task.n_outputs, home)
+        self.s, U = eigh(A, home)
+        self.c = U.T @ c
         self._to_Z = U if W is None else W @ U
-        self._mean = sum(xp.sum(self._Z(block.rows), axis=0) for block in self._halves.blocks) / task.n_rows
-        self._basis_of_row: np.ndarray | None = None
+        self.mean = sum(xp.sum(self.Z(block.rows), axis=0) for block in self.halves.blocks) / task.n_rows
+        self._removed_basis: RemovedBasis | None = None
         if basis is not None and basis.well_conditioned:
-            self._basis_of_row = np.full(task.n_rows, -1)
-            self._basis_of_row[basis.basis_indices_] = np.arange(basis.basis_indices_.shape[0])
+            numbers = np.arange(basis.basis_indices_.shape[0])  # well conditioned: no two are equal
+            self._removed_basis = RemovedBasis(numbers, basis.basis_indices_, task.n_rows)
             Q = self._to_Z
             self._E = Q / xp.sqrt(xp.sum(Q * Q, axis=1, keepdims=True))
 
     @property
     def largest_eigenvalue(self) -> float:
-        return float(self._s[-1])
+        return float(self.s[-1])
 
-    def _Z(self, rows: Any) -> Any:
-        X = self._home.rows(self._X, rows)
+    def Z(self, rows: Any) -> Any:
+        """Some rows of Z, formed from X on each call."""
+        X = self.home.rows(self._X, rows)
         return (X if self._blocks is None else self._blocks(X)) @ self._to_Z
 
     def _columns_per_row(self, size: int) -> int:
         return 4 * max(self._to_Z.shape[0], size)
 
     def _predict_batch(self, rows: np.ndarray, alphas: list[float]) -> np.ndarray:
-        xp = self._home.xp
+        xp = self.home.xp
         b, h = rows.shape
         Z, Y, t = self._read(rows)
         E, blank = self._constraints(rows)
         wide = xp.concat(
-            [Z, xp.zeros_like(Z[:, :1, :]) + self._mean], axis=1
+            [Z, xp.zeros_like(Z[:, :1, :]) + self.mean], axis=1
         )  # the mean row is one more to predict
-        out = np.empty((len(alphas), b, h, self._c.shape[1]))
+        out = np.empty((len(alphas), b, h, self.c.shape[1]))
         for k, alpha in enumerate(alphas):
-            found = None if h > self._s.shape[0] else self._small(alpha, wide, Y, t, E, blank)
+            found = None if h > self.s.shape[0] else self._small(alpha, wide, Y, t, E, blank)
             if found is None:
                 found = self._retrain(alpha, wide, Y, t, E, blank)
             f, level = found[:, :h, :], found[:, h:, :]
@@ -363,13 +367,13 @@ class FeatureDeviceHoldOut(_DeviceHoldOut):
 
     def _read(self, rows: np.ndarray) -> tuple[Any, Any, Any]:
         """Z, the columns Y that leave (S Z, or κ (Z - mean) for a global ranking) and their targets, fold by fold."""
-        home, xp = self._home, self._home.xp
+        home, xp = self.home, self.home.xp
         b, h = rows.shape
         flat = rows.reshape(-1)
-        Z = self._Z(flat)
+        Z = self.Z(flat)
         t = home.put(self.comparisons.half_target[flat])
         if self._one_block:
-            Y = self._kappa * (Z - self._mean)
+            Y = self._kappa * (Z - self.mean)
         else:
             local = HalfBlocks(self.comparisons.take(flat), flat.shape[0], xp, home.put, home.put_as_is)
             sorted_Z = Z if local.order is None else xp.take(Z, home.put_as_is(local.order), axis=0)
@@ -380,11 +384,11 @@ class FeatureDeviceHoldOut(_DeviceHoldOut):
 
     def _constraints(self, rows: np.ndarray) -> tuple[Any, Any]:
         """E of the basis vectors among the rows, shape (b, e, r), zero where a fold has fewer; and a 1 on those."""
-        home, xp = self._home, self._home.xp
-        b, r = rows.shape[0], self._s.shape[0]
-        if self._basis_of_row is None:
+        home, xp = self.home, self.home.xp
+        b, r = rows.shape[0], self.s.shape[0]
+        if self._removed_basis is None:
             return home.zeros(b, 0, r), home.zeros(b, 0, 0)
-        numbers = -np.sort(-self._basis_of_row[rows], axis=1)
+        numbers = self._removed_basis.numbers_of_folds(rows)
         e = int((numbers >= 0).sum(axis=1).max())
         numbers = numbers[:, :e]
         there = home.put((numbers >= 0).astype(float))
@@ -397,10 +401,10 @@ class FeatureDeviceHoldOut(_DeviceHoldOut):
 
         M = Γ - Y D Yᵀ, w' = w + D Yᵀ M⁻¹ (Y w - t), and then E w' = 0.
         """
-        home, xp = self._home, self._home.xp
+        home, xp = self.home, self.home.xp
         b, h, v = t.shape
-        D = 1.0 / (self._s + alpha)
-        w = D[:, None] * self._c
+        D = 1.0 / (self.s + alpha)
+        w = D[:, None] * self.c
         DY = xp.matrix_transpose(Y * D)
         M = home.eye(h) - self._share - Y @ DY
         factor = cholesky(M, home)
@@ -412,15 +416,15 @@ class FeatureDeviceHoldOut(_DeviceHoldOut):
 
     def _retrain(self, alpha: float, wide: Any, Y: Any, t: Any, E: Any, blank: Any) -> Any:
         """Predictions through systems of the width of the features: A' = diag(s) - Yᵀ Γ⁻¹ Y, fold by fold."""
-        home, xp = self._home, self._home.xp
+        home, xp = self.home, self.home.xp
         v, h, found = t.shape[2], t.shape[1], []
         grow = self._share / (1 - h * self._share)  # Γ⁻¹ = I + 1 1ᵀ / (m - h)
         for k in range(t.shape[0]):
             Yk, tk, Ek = Y[k, ...], t[k, ...], E[k, ...]
             sums = xp.sum(Yk, axis=0)
-            A = home.eye(self._s.shape[0]) * self._s
+            A = home.eye(self.s.shape[0]) * self.s
             A = A - Yk.T @ Yk - grow * (sums[:, None] * sums[None, :])
-            c = self._c - Yk.T @ tk - grow * (sums[:, None] * xp.sum(tk, axis=0)[None, :])
+            c = self.c - Yk.T @ tk - grow * (sums[:, None] * xp.sum(tk, axis=0)[None, :])
             image = solve_ridge(A, xp.concat([c, Ek.T], axis=1), alpha, home)
             w, PE = image[:, :v], image[:, v:]
             if Ek.shape[0]:
@@ -453,12 +457,6 @@ def explicit_inverse(G: Any, alpha: float, home: Home) -> Any:
     return (vectors / (values + alpha)) @ vectors.T
 
 
-def centre_both_sides(R: Any, home: Home) -> Any:
-    """C R C for symmetric R."""
-    means = home.xp.mean(R, axis=0)
-    return R - means[None, :] - (means - home.xp.mean(means))[:, None]
-
-
 def _symmetric_product(A: Any, rho: Any, B: Any) -> Any:
     """A diag(rho) Bᵀ for every fold."""
     return (A * rho) @ B.mT if hasattr(B, "mT") else (A * rho) @ B.T
@@ -472,7 +470,7 @@ def _blocks_of(R: Any, places: np.ndarray, home: Home) -> Any:
     return home.xp.reshape(entries, (b, h, h))
 
 
-def _require_device_memory(n_bytes: int, home: Home, m: int) -> None:
+def require_device_memory(n_bytes: int, home: Home, m: int) -> None:
     free = home.free_bytes()
     if free is not None and n_bytes > free:
         raise MemoryError(

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..comparisons import Comparisons
-from ..core.leaving import LOST_IN_ROUNDING
-from ..core.row_blocks import can_be_blocked
+from ..core.removal import LOST_IN_ROUNDING
 from ..kernels.basis import choose_basis
 from ..kernels.blocks import DIRECT_KERNELS, KernelBlocks
 from ..kernels.functions import Kernel
@@ -44,7 +43,7 @@ def refuse_unless_served(kernel: Kernel, solver: Any, tasks: Sequence[Comparison
     ValueError
     """
     reason = why_not_on_device(kernel.kernel, solver, None)
-    if reason is None and not all(can_be_blocked(task) for task in tasks):
+    if reason is None and not all(task.has_half for task in tasks):
         reason = "Preferences (pairs) and cost='relative' are worked out on NumPy arrays. " + _REMEDY.format(
             "scores with qid and cost='magnitude' or 'unit'"
         )

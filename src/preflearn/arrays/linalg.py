@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.problem import refuse_indefinite
 from ..numerics.namespace import Home
 
 # Columns of the symmetric sum that are updated together: with 8 panels 56 % of the operations of a full product.
@@ -102,12 +103,7 @@ def eigh(A: Any, home: Home) -> tuple[Any, Any]:
         If A has an eigenvalue that is negative beyond rounding.
     """
     values, vectors = home.xp.linalg.eigh(A)
-    largest = max(abs(float(values[-1])), abs(float(values[0])))
-    if float(values[0]) < -(home.eps**0.5) * largest:
-        raise ValueError(
-            f"The kernel is not positive semidefinite: an eigenvalue is {float(values[0]):.3g}, the largest "
-            f"{float(values[-1]):.3g}. Check a precomputed kernel, for example with np.linalg.eigvalsh."
-        )
+    refuse_indefinite(float(values[0]), float(values[-1]), home.eps)
     return home.xp.clip(values, min=0), vectors
 
 

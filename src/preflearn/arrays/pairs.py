@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from ..comparisons import Comparisons
-from ..core.pair_holdout import _pair_scale
+from ..core.centred_kernel import centre_both_sides
+from ..core.pair_holdout import order_columns, pair_scale, solve_pairs
 from ..kernels.blocks import KernelBlocks
 from ..kernels.functions import Kernel
 from ..numerics.namespace import Home, as_host
-from .holdout import FeatureDeviceHoldOut, _require_device_memory, centre_both_sides, explicit_inverse
+from .holdout import FeatureDeviceHoldOut, explicit_inverse, require_device_memory
 from .kernels import refuse_unless_served
 from .squared_loss import apply_half, centred_kernel, half_blocks
 
@@ -33,7 +34,7 @@ class DevicePairSystem:
         Takes row numbers (a slice) to those rows of R.
     R_entries : callable
         Takes two equally long arrays of row numbers to those entries of R.
-    diagonal, x, t, pull : arrays of shape (m,)
+    diagonal, x, t, mean_response : arrays of shape (m,)
     mean_f, kappa, share, size, alpha : float
     home : Home
     width : int
@@ -45,7 +46,7 @@ class DevicePairSystem:
     diagonal: Any
     x: Any
     t: Any
-    pull: Any
+    mean_response: Any
     mean_f: float
     kappa: float
     share: float
@@ -67,20 +68,12 @@ class DevicePairSystem:
         xp, m = self.home.xp, y.shape[0]
         scores, same = self.home.put_as_is(y), self.home.put_as_is(twins)
         for rows in self.home.steps(m, 8 * m):
-            v_i, v_j = self._solve(
-                self.R_rows(rows), self.diagonal[rows][:, None], self.diagonal, self.x[rows][:, None], self.x
-            )
+            R, R_ii, x_i = self.R_rows(rows), self.diagonal[rows][:, None], self.x[rows][:, None]
+            v_i, v_j = solve_pairs(R, R_ii, self.diagonal, x_i, self.x, xp)
             above = self.t[rows][:, None] + v_i - self.t - v_j
             lower, higher = scores[rows][:, None] > scores, scores[rows][:, None] < scores
             tied = (xp.abs(above) <= tolerance) | (same[rows][:, None] == same)
-            columns = [
-                lower & ~tied & (above > 0),
-                lower & tied,
-                lower,
-                higher & ~tied & (above < 0),
-                higher & tied,
-                higher,
-            ]
+            columns = order_columns(above, lower, higher, tied)
             yield xp.stack([xp.sum(xp.astype(column, xp.int64), axis=1) for column in columns], axis=1)
 
     def predictions(self, pairs: np.ndarray) -> np.ndarray:
@@ -97,20 +90,13 @@ class DevicePairSystem:
         def of(values: Any, rows: Any) -> Any:
             return xp.take(values, rows, axis=0)
 
-        v_i, v_j = self._solve(
-            self.R_entries(i, j), of(self.diagonal, i), of(self.diagonal, j), of(self.x, i), of(self.x, j)
-        )
-        level = self.mean_f + of(self.pull, i) * v_i + of(self.pull, j) * v_j
+        R_ij, R_ii, R_jj = self.R_entries(i, j), of(self.diagonal, i), of(self.diagonal, j)
+        v_i, v_j = solve_pairs(R_ij, R_ii, R_jj, of(self.x, i), of(self.x, j), xp)
+        level = self.mean_f + of(self.mean_response, i) * v_i + of(self.mean_response, j) * v_j
         spread = self.share * (v_i + v_j)
         f_i = level + (of(self.t, i) + v_i - spread) / self.kappa
         f_j = level + (of(self.t, j) + v_j - spread) / self.kappa
         return xp.stack([f_i, f_j, level], axis=1)
-
-    def _solve(self, R_ij: Any, R_ii: Any, R_jj: Any, x_i: Any, x_j: Any) -> tuple[Any, Any]:
-        """v = -(R_HH)⁻¹ x_H. On the diagonal i = j, where there is no pair, the values mean nothing."""
-        determinant = R_ii * R_jj - R_ij * R_ij
-        determinant = self.home.xp.where(determinant == 0, self.home.xp.ones_like(determinant), determinant)
-        return -(R_jj * x_i - R_ij * x_j) / determinant, -(R_ii * x_j - R_ij * x_i) / determinant
 
 
 def dual_device_pairs(X: Any, kernel: Kernel, task: Comparisons, alpha: float) -> DevicePairSystem:
@@ -118,8 +104,8 @@ def dual_device_pairs(X: Any, kernel: Kernel, task: Comparisons, alpha: float) -
     refuse_unless_served(kernel, "auto", [task])
     home = Home.of(X)
     m, xp = X.shape[0], home.xp
-    _require_device_memory(3 * home.itemsize * m * m, home, m)
-    alpha, kappa, share = _pair_scale(task, float(alpha))
+    require_device_memory(3 * home.itemsize * m * m, home, m)
+    alpha, kappa, share = pair_scale(task, float(alpha))
     halves = half_blocks(task, m, home)  # one block or plain regression: the rows keep their order
     total = home.zeros(m)
 
@@ -133,11 +119,11 @@ def dual_device_pairs(X: Any, kernel: Kernel, task: Comparisons, alpha: float) -
     del G
     t = halves.target
     x = R @ t
-    pull, mean_f = home.zeros(m), 0.0
+    mean_response, mean_f = home.zeros(m), 0.0
     if share:
         mean = apply_half((total / m)[:, None], halves, home)
-        R = centre_both_sides(R, home)
-        pull, mean_f = (R @ mean)[:, 0], float(xp.sum(mean * x))
+        centre_both_sides(R, xp)
+        mean_response, mean_f = (R @ mean)[:, 0], float(xp.sum(mean * x))
     flat = xp.reshape(R, (-1,))
     return DevicePairSystem(
         R_rows=lambda rows: R[rows, :],
@@ -145,7 +131,7 @@ def dual_device_pairs(X: Any, kernel: Kernel, task: Comparisons, alpha: float) -
         diagonal=xp.asarray(xp.linalg.diagonal(R), copy=True),
         x=x[:, 0],
         t=t[:, 0],
-        pull=pull,
+        mean_response=mean_response,
         mean_f=mean_f,
         kappa=kappa,
         share=share,
@@ -157,18 +143,18 @@ def dual_device_pairs(X: Any, kernel: Kernel, task: Comparisons, alpha: float) -
 
 def feature_device_pairs(source: FeatureDeviceHoldOut, alpha: float) -> DevicePairSystem:
     """From features: λ R = C - T D Tᵀ, block by block; T, an array of the size of X, is kept."""
-    home, xp = source._home, source._home.xp
-    alpha, kappa, share = _pair_scale(source.comparisons, float(alpha))
+    home, xp = source.home, source.home.xp
+    alpha, kappa, share = pair_scale(source.comparisons, float(alpha))
     m = source.comparisons.n_rows
-    T = xp.concat([source._Z(block.rows) for block in source._halves.blocks], axis=0)
-    T = apply_half(T, source._halves, home)
-    D = 1.0 / (source._s + alpha)
-    w = D[:, None] * source._c
-    t = source._halves.target
+    T = xp.concat([source.Z(block.rows) for block in source.halves.blocks], axis=0)
+    T = apply_half(T, source.halves, home)
+    D = 1.0 / (source.s + alpha)
+    w = D[:, None] * source.c
+    t = source.halves.target
     x = (t - T @ w) / alpha
-    pull, mean_f = home.zeros(m), 0.0
+    mean_response, mean_f = home.zeros(m), 0.0
     if share:
-        pull, mean_f = T @ (D * source._mean), float(xp.sum(source._mean * w[:, 0]))
+        mean_response, mean_f = T @ (D * source.mean), float(xp.sum(source.mean * w[:, 0]))
 
     def rows_of(rows: slice) -> Any:
         return (_unit_rows(rows, m, home) - (T[rows, :] * D) @ T.T - share) / alpha
@@ -182,7 +168,7 @@ def feature_device_pairs(source: FeatureDeviceHoldOut, alpha: float) -> DevicePa
         diagonal=(1.0 - share - (T * T) @ D) / alpha,
         x=x[:, 0],
         t=t[:, 0],
-        pull=pull,
+        mean_response=mean_response,
         mean_f=mean_f,
         kappa=kappa,
         share=share,

@@ -240,7 +240,7 @@ def back_to_rows(V: Any, halves: HalfBlocks, home: Home) -> Any:
 
 
 def _iterate_dual(X, kernel, blocks, halves, alpha, tol, max_iter, on_iteration, home):
-    """(S K S + λ I) x = t with K formed anew in every iteration."""
+    """(S K S + λ I) x = t with K formed again in every iteration."""
     xp, m = home.xp, X.shape[0]
     steps = home.steps(m, m)
 

@@ -123,8 +123,8 @@ def _show(table: RankerTable, notes: list[Any]) -> None:
         pairs.add_column(title, justify="right")
     for one, p in zip(table.comparisons, table.corrected):
         pairs.add_row(
-            Text(f"{one.names[0]} - {one.names[1]}"), f"{one.mean_difference:+.4f}", str(one.n_better),
-            str(one.n_worse), str(one.n_tied), f"{one.effect_size:+.2f}", f"{one.pvalue:.2g}", f"{p:.2g}",
+            Text(f"{one.names[0]} - {one.names[1]}"), f"{one.mean_difference:+.4f}", str(one.n_wins),
+            str(one.n_losses), str(one.n_ties), f"{one.effect_size:+.2f}", f"{one.pvalue:.2g}", f"{p:.2g}",
         )  # fmt: skip
     console.print(pairs)
     console.print(

@@ -91,6 +91,10 @@ class Comparisons(ABC):
         Whether a symmetric half S with S S = L is known in closed form; then `half` and `half_target` work.
     ignores_constants : bool
         Whether L 1 = 0: a constant added to all f changes no comparison.
+    queries : Groups or None
+        The queries that rows are compared within: L is block diagonal over them. None where rows are not grouped.
+    scores : ndarray of shape (m, v)
+        The scores that were compared; only where comparisons are made from scores within queries.
     """
 
     n_rows: int
@@ -98,11 +102,28 @@ class Comparisons(ABC):
     n_comparisons: int
     has_half: bool = False
     ignores_constants: bool = True
+    queries: Groups | None = None
+    scores: np.ndarray
 
     @property
     def n_outputs(self) -> int:
         """v, the number of outputs that share this L."""
         return self.target.shape[1]
+
+    @property
+    def is_one_block(self) -> bool:
+        """Whether this is a global ranking with ties included: L = κ² C, C = I - 1 1ᵀ / m being the centring."""
+        return False
+
+    @property
+    def block_scale(self) -> float:
+        """κ of L = κ² C, S = κ C, where `is_one_block`."""
+        raise ValueError(f"{type(self).__name__}: only a global ranking with ties included has one scale.")
+
+    @property
+    def whole_queries_only(self) -> bool:
+        """Whether `drop` refuses a part of a query: what its rest should weigh is not defined."""
+        return False
 
     @abstractmethod
     def laplacian(self, V: np.ndarray) -> np.ndarray:
@@ -155,6 +176,18 @@ class Comparisons(ABC):
     @property
     def half_target(self) -> np.ndarray:
         """t with S t = b, shape (m, v)."""
+        raise NotImplementedError(f"{type(self).__name__} has no symmetric half in closed form.")
+
+    def half_levels(self) -> list[Groups]:
+        """The nested groups whose means S takes off, the coarsest first: queries, then tie groups; none for S = I.
+
+        With one level S = diag(√c) (I - O), with two S = diag(√d) (I - P) + diag(√c) (P - O), where O and P average
+        over the groups of each level; c and d come from `half_factors`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no symmetric half in closed form.")
+
+    def half_factors(self) -> tuple[np.ndarray, np.ndarray]:
+        """c and d of `half_levels`, each of shape (m,)."""
         raise NotImplementedError(f"{type(self).__name__} has no symmetric half in closed form.")
 
     def half_both_sides(self, K: np.ndarray) -> np.ndarray:

@@ -11,7 +11,12 @@ from .base import Comparisons, HalfRemoval, Removal
 from .grouping import Groups
 
 
-def drop_from_blocks(comparisons: Comparisons, rows: np.ndarray, queries: Groups, weighting: str) -> Removal:
+def parts_change_weight(queries: Groups, weighting: str) -> bool:
+    """Whether the rest of a query would weigh more beside the others when part of it leaves."""
+    return weighting == "query" and queries.n_groups > 1
+
+
+def drop_from_blocks(comparisons: Comparisons, rows: np.ndarray, queries: Groups) -> Removal:
     """The removal of rows from queries, whole or in part. O(n_q³) for each query that loses rows.
 
     Raises
@@ -23,7 +28,7 @@ def drop_from_blocks(comparisons: Comparisons, rows: np.ndarray, queries: Groups
     leaving = np.zeros(comparisons.n_rows, dtype=bool)
     leaving[rows] = True
     parts = [
-        _drop_from_query(comparisons, queries.rows(query), leaving, weighting)
+        _drop_from_query(comparisons, queries.rows(query), leaving)
         for query in np.unique(queries.codes[rows])
     ]
     return Removal(
@@ -34,17 +39,15 @@ def drop_from_blocks(comparisons: Comparisons, rows: np.ndarray, queries: Groups
     )
 
 
-def drop_half_from_blocks(
-    comparisons: Comparisons, rows: np.ndarray, queries: Groups, weighting: str
-) -> HalfRemoval:
+def drop_half_from_blocks(comparisons: Comparisons, rows: np.ndarray, queries: Groups) -> HalfRemoval:
     """The same removal seen through the symmetric half; free when whole queries leave."""
     leaving = np.zeros(comparisons.n_rows, dtype=bool)
     leaving[rows] = True
     touched = np.unique(queries.codes[rows])
     members = np.concatenate([queries.rows(query) for query in touched])
-    if leaving[members].all():
+    if queries.are_whole(rows):
         return HalfRemoval(members)
-    parts = [_half_drop_from_query(comparisons, queries.rows(query), leaving, weighting) for query in touched]
+    parts = [_half_drop_from_query(comparisons, queries.rows(query), leaving) for query in touched]
     return HalfRemoval(
         rows=members,
         columns=_block_diagonal([columns for columns, _, _ in parts]),
@@ -53,8 +56,8 @@ def drop_half_from_blocks(
     )
 
 
-def _half_drop_from_query(comparisons, members, leaving, weighting):
-    _, columns, signs, lost_target = _drop_from_query(comparisons, members, leaving, weighting)
+def _half_drop_from_query(comparisons, members, leaving):
+    _, columns, signs, lost_target = _drop_from_query(comparisons, members, leaving)
     inverse = comparisons.take(members).half_inverse(np.eye(members.shape[0]))
     seen = inverse @ columns
     values, vectors = np.linalg.eigh((seen * signs) @ seen.T)
@@ -62,12 +65,12 @@ def _half_drop_from_query(comparisons, members, leaving, weighting):
     return vectors[:, keep], values[keep], inverse @ lost_target
 
 
-def _drop_from_query(comparisons, members, leaving, weighting):
+def _drop_from_query(comparisons, members, leaving):
     here = comparisons.take(members)
     lost, lost_target = here.to_dense(), here.target.copy()
     stays = np.flatnonzero(~leaving[members])
     if stays.size:
-        if weighting == "query" and stays.size < members.size < comparisons.n_rows:
+        if comparisons.whole_queries_only and stays.size < members.size:
             raise ValueError(
                 "Part of a query is held out under weighting='query', where every query weighs the same: the remaining "
                 "pairs of that query would change their weight. Hold out whole queries together, or use "

@@ -104,7 +104,7 @@ def _placed_removal(
     if removal.scale != 1.0:
         raise ValueError(
             "The rest of a global ranking weighs more when rows leave it, which a sum with other comparisons does not "
-            "allow. Use weighting='item', or train anew without the rows."
+            "allow. Use weighting='item', or refit without the rows."
         )
     if not removal.centred:
         return where[removal.rows], removal.columns, removal.signs, removal.change

@@ -61,6 +61,10 @@ class Groups:
         """Row numbers of one group, ascending."""
         return self.order[self.starts[group] : self.starts[group + 1]]
 
+    def are_whole(self, rows: np.ndarray) -> bool:
+        """Whether distinct rows are all the rows of their groups."""
+        return int(self.counts[np.unique(self.codes[rows])].sum()) == rows.shape[0]
+
 
 def one_group(n_rows: int) -> Groups:
     """All rows in one group: a global ranking."""

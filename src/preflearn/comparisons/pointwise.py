@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .base import Comparisons, HalfRemoval, Removal
+from .grouping import Groups
 
 
 class PointwiseComparisons(Comparisons):
@@ -54,6 +55,12 @@ class PointwiseComparisons(Comparisons):
     @property
     def half_target(self) -> np.ndarray:
         return self.target
+
+    def half_levels(self) -> list[Groups]:
+        return []
+
+    def half_factors(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.ones(self.n_rows), np.ones(self.n_rows)
 
     def half_both_sides(self, K: np.ndarray) -> np.ndarray:
         return K

@@ -47,10 +47,10 @@ class PreferenceComparisons(Comparisons):
         self.weight = np.ones(n_pairs) if weight is None else weight
         self.n_comparisons = int(np.count_nonzero(self.weight))
         self._L = _sparse_laplacian(n_rows, pairs, self.weight)
-        pull = self.weight * self.magnitude
+        weighted = self.weight * self.magnitude
         self.target = (
-            np.bincount(pairs[:, 0], pull, minlength=n_rows)
-            - np.bincount(pairs[:, 1], pull, minlength=n_rows)
+            np.bincount(pairs[:, 0], weighted, minlength=n_rows)
+            - np.bincount(pairs[:, 1], weighted, minlength=n_rows)
         )[:, None]
 
     def laplacian(self, V: np.ndarray) -> np.ndarray:

@@ -20,7 +20,7 @@ import scipy.linalg as la
 import scipy.sparse as sp
 
 from .base import Comparisons, HalfRemoval, Removal
-from .blockwise import drop_from_blocks, drop_half_from_blocks
+from .blockwise import drop_from_blocks, drop_half_from_blocks, parts_change_weight
 from .grouping import Groups
 from .weighting import query_weights
 
@@ -50,6 +50,8 @@ class QueryComparisons(Comparisons):
     """
 
     has_half = True
+
+    queries: Groups
 
     def __init__(
         self,
@@ -176,6 +178,13 @@ class QueryComparisons(Comparisons):
         else:
             ties = self.tie_groups.codes[rows]
             centre_rows_with_ties(V, queries, query_means, ties, tie_means, inner[rows], outer[rows], out)
+
+    def half_levels(self) -> list[Groups]:
+        # Tie groups are numbered in the order of the queries.
+        return [self.queries] if self.tie_groups is None else [self.queries, self.tie_groups]
+
+    def half_factors(self) -> tuple[np.ndarray, np.ndarray]:
+        return self._outer, self._inner
 
     def half_both_sides(self, K: np.ndarray) -> np.ndarray:
         from ..loops.segments import centre_along_rows, transpose_in_place
@@ -307,24 +316,31 @@ class QueryComparisons(Comparisons):
 
     @property
     def is_one_block(self) -> bool:
-        """Whether this is a global ranking with ties included: L is the centring up to a factor."""
         return self.queries.n_groups == 1 and self.tie_groups is None and not self.unit
+
+    @property
+    def block_scale(self) -> float:
+        return float(np.sqrt(self._outer[0])) if self.is_one_block else super().block_scale
+
+    @property
+    def whole_queries_only(self) -> bool:
+        return parts_change_weight(self.queries, self.weighting)
 
     def drop(self, rows: np.ndarray) -> Removal:
         if not self.is_one_block:
-            return drop_from_blocks(self, rows, self.queries, self.weighting)
+            return drop_from_blocks(self, rows, self.queries)
         # C - C' is the projector on span{C e_i: i in H}, and E_HᵀC E_H = I - 1 1ᵀ / n.
         h = rows.shape[0]
         scale = self._scale_without(h)
         inside = la.cholesky(np.eye(h) - 1.0 / self.n_rows, lower=True)
-        columns = np.sqrt(self._outer[0]) * la.solve_triangular(inside, np.eye(h), lower=True).T
-        pull = columns.T @ (self.scores[rows] - self.scores.mean(axis=0))
-        return Removal(rows, columns, np.ones(h), columns @ pull, scale, centred=True)
+        columns = self.block_scale * la.solve_triangular(inside, np.eye(h), lower=True).T
+        lost = columns.T @ (self.scores[rows] - self.scores.mean(axis=0))
+        return Removal(rows, columns, np.ones(h), columns @ lost, scale, centred=True)
 
     def drop_half(self, rows: np.ndarray) -> HalfRemoval:
         if self.is_one_block:
             return HalfRemoval(rows, scale=self._scale_without(rows.shape[0]), centred=True)
-        return drop_half_from_blocks(self, rows, self.queries, self.weighting)
+        return drop_half_from_blocks(self, rows, self.queries)
 
     def _scale_without(self, h: int) -> float:
         """Factor of the centring of a global ranking of n - h rows over that of n rows."""

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from ..numerics.memory import require_memory
 from .base import Comparisons, Removal
-from .blockwise import drop_from_blocks
+from .blockwise import drop_from_blocks, parts_change_weight
 from .grouping import Groups
 from .weighting import query_weights
 
@@ -26,6 +26,8 @@ class RelativeComparisons(Comparisons):
     queries : Groups
     weighting : {"pair", "item", "query"}
     """
+
+    queries: Groups
 
     def __init__(self, scores: np.ndarray, queries: Groups, *, weighting: str = "pair"):
         if scores.shape[1] != 1:
@@ -108,8 +110,12 @@ class RelativeComparisons(Comparisons):
             self.scores[rows], Groups(codes.astype(np.int64), kept.shape[0]), weighting=self.weighting
         )
 
+    @property
+    def whole_queries_only(self) -> bool:
+        return parts_change_weight(self.queries, self.weighting)
+
     def drop(self, rows: np.ndarray) -> Removal:
-        return drop_from_blocks(self, rows, self.queries, self.weighting)
+        return drop_from_blocks(self, rows, self.queries)
 
 
 def _require_memory_for_blocks(queries: Groups) -> None:

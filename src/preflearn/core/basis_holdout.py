@@ -18,13 +18,13 @@ import scipy.linalg as la
 from ..comparisons import Comparisons
 from ..numerics.linalg import KernelFactor, cholesky_in_place, one_norm, subtract_gram
 from .basis_system import BasisEquation, solve_penalised, solve_summed
-from .gram import feature_gram, feature_moment
+from .gram import feature_gram, gram_times, target_moment
 from .holdout import HoldOut, rows_outside
-from .leaving import Leaving, LeavingBasis
+from .removal import RemovedBasis, RemovedRows
 
 # Up to so many folds are factorised one by one; for more, one eigen decomposition that serves them all is cheaper.
 FEW_FOLDS = 30
-# A fold that takes more than all but this share of B with it is trained anew.
+# A fold that takes more than all but this share of B with it is refitted.
 _LEAST_LEFT = 1e-3
 
 
@@ -62,10 +62,10 @@ class BasisHoldOut(HoldOut):
         self._pivot_rows = basis_indices[factor.pivots]
         self._K_RR = np.asfortranarray(K_MR[self._pivot_rows].T)  # symmetric
         self._with_penalty: tuple[float, np.ndarray] | None = None
-        self._leaving_basis = LeavingBasis(factor, basis_indices, comparisons.n_rows)
+        self._removed_basis = RemovedBasis(factor.pivot_of, basis_indices, comparisons.n_rows)
         self._B = feature_gram(K_MR, comparisons)
-        self._c = feature_moment(K_MR, comparisons.target)
-        self._leaving = Leaving(comparisons, K_MR, None)
+        self._c = target_moment(K_MR, comparisons)
+        self._removed_rows = RemovedRows(comparisons, K_MR, None)
         self._fallback = fallback
         self._instead: HoldOut | None = None
 
@@ -90,7 +90,7 @@ class BasisHoldOut(HoldOut):
         return predictions
 
     def _predict_fold(self, fold: np.ndarray, alphas: Sequence[float]) -> np.ndarray:
-        stays = rows_outside(self._pivot_rows.shape[0], self._leaving_basis.numbers(fold))
+        stays = rows_outside(self._pivot_rows.shape[0], self._removed_basis.numbers(fold))
         if stays.size == 0:
             raise ValueError("A fold holds out every basis vector: use more basis vectors or smaller folds.")
         solve, rhs, scale = self._system_without(fold, stays)
@@ -99,7 +99,11 @@ class BasisHoldOut(HoldOut):
             beta = np.zeros_like(self._c)
             beta[stays] = solve(alpha / scale, rhs)
             f = self._K[fold] @ beta
-            out[k] = f + self._leaving.intercept(fold, f, self._leaving.mean @ beta) if self.intercept else f
+            out[k] = (
+                f + self._removed_rows.intercept(fold, f, self._removed_rows.mean @ beta)
+                if self.intercept
+                else f
+            )
         return out
 
     def _system_without(
@@ -107,7 +111,7 @@ class BasisHoldOut(HoldOut):
     ) -> tuple[Callable[[float, np.ndarray], np.ndarray], np.ndarray, float]:
         """(B' + λ K_RR)⁻¹ on the basis vectors that stay, as a function of λ; the right-hand side; the scale."""
         if fold.shape[0] <= self.comparisons.n_rows // 2:
-            Y, signs, change, scale = self._leaving.removal(fold)
+            Y, signs, change, scale = self._removed_rows.removal(fold)
             left, whole = float(np.einsum("ij,j,ij->", Y, signs, Y)), float(np.trace(self._B))
             if whole - left > _LEAST_LEFT * whole:
                 equation = self._equation_without(fold, stays, scale)
@@ -122,7 +126,7 @@ class BasisHoldOut(HoldOut):
         equation = self._equation_without(fold, stays, 1.0)
         return (
             lambda alpha, c: solve_penalised(B.copy(order="F"), K_RR, c, lambda: equation(alpha), alpha),
-            feature_moment(K, kept.target),
+            target_moment(K, kept),
             1.0,
         )
 
@@ -144,7 +148,7 @@ class BasisHoldOut(HoldOut):
         def equation(alpha: float) -> BasisEquation:
             kept, K, C = parts()
             return BasisEquation(
-                lambda beta: feature_moment(K, kept.laplacian(K @ beta)) / scale,
+                lambda beta: gram_times(K, kept, beta) / scale,
                 C,
                 alpha,
                 self._reciprocal_condition,
@@ -188,8 +192,8 @@ class BasisHoldOut(HoldOut):
             return self._instead.with_targets(comparisons)
         other = copy(self)
         other.comparisons = comparisons
-        other._c = feature_moment(self._K, comparisons.target)
-        other._leaving = self._leaving.with_targets(comparisons)
+        other._c = target_moment(self._K, comparisons)
+        other._removed_rows = self._removed_rows.with_targets(comparisons)
         return other
 
     @property

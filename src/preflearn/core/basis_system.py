@@ -24,7 +24,7 @@ from ..numerics.linalg import (
     reciprocal_condition,
 )
 from .conjugate_gradients import iterate
-from .gram import feature_gram, feature_moment
+from .gram import feature_gram, gram_times, target_moment
 
 # More iterations than this mean that rounding has the upper hand.
 _MAX_CORRECTIONS = 10
@@ -123,9 +123,9 @@ def solve_on_basis(
     numpy.linalg.LinAlgError
         If rounding prevents it; the features give an accurate answer then.
     """
-    rhs = feature_moment(K_MR, comparisons.target)
+    rhs = target_moment(K_MR, comparisons)
     equation = BasisEquation(
-        lambda beta: feature_moment(K_MR, comparisons.laplacian(K_MR @ beta)),
+        lambda beta: gram_times(K_MR, comparisons, beta),
         factor.C,
         alpha,
         factor.reciprocal_condition,

@@ -7,7 +7,7 @@ prediction, and a small λ no longer has to hold its own against rounding.
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -15,10 +15,10 @@ from ..comparisons import Comparisons, Groups
 from ..numerics.linalg import unit_of
 from .holdout import LEAST_CONDITION
 
-# What is left of equal items: rounding.
-_NOTHING_SEEN = 1e-12
+# A kernel of equal items leaves less than this share of its trace inside queries: rounding.
+_ROUNDING_SHARE = 1e-12
 # Where less than this share of a kernel is left inside queries, fewer than seven of its sixteen digits are.
-_LEAST_SEEN = 1e-9
+_LEAST_SHARE = 1e-9
 
 
 def centred_form(K: np.ndarray, comparisons: Comparisons) -> tuple[float, np.ndarray]:
@@ -44,9 +44,9 @@ def centred_form(K: np.ndarray, comparisons: Comparisons) -> tuple[float, np.nda
     before = float(comparisons.diagonal() @ np.diagonal(K))
     constant = K[0, 0] if (K[0] == K[0, 0]).all() and (K == K[0, 0]).all() else None
     G = comparisons.half_both_sides(K)
-    if constant is not None or abs(float(np.trace(G))) < _NOTHING_SEEN * before:
+    if constant is not None or abs(float(np.trace(G))) < _ROUNDING_SHARE * before:
         G[...] = 0.0
-    elif abs(float(np.trace(G))) < _LEAST_SEEN * before:
+    elif abs(float(np.trace(G))) < _LEAST_SHARE * before:
         raise ValueError(
             f"The kernel hardly tells the items of a query apart: of its size {before * unit:.3g} only "
             f"{np.trace(G) * unit:.3g} is left inside queries, too little for the precision of {K.dtype}. Use a larger "
@@ -55,7 +55,7 @@ def centred_form(K: np.ndarray, comparisons: Comparisons) -> tuple[float, np.nda
     return unit, G
 
 
-def seen_by_means(
+def half_of_means(
     K: np.ndarray, comparisons: Comparisons, means: np.ndarray | None = None
 ) -> np.ndarray | None:
     """(Means of K over the rows of each query) S, shape (n_anchors, m): what S loses of a prediction.
@@ -68,7 +68,14 @@ def seen_by_means(
     return comparisons.half((_group_means(K, anchors) if means is None else means).T).T
 
 
-def lift_unseen(G: np.ndarray, anchors: Groups | None, trace: float) -> None:
+def centre_both_sides(R: Any, xp: Any = np) -> None:
+    """R ← C R C for a symmetric R, in place; NumPy or device arrays."""
+    means = xp.mean(R, axis=0)
+    R -= means[None, :]
+    R -= (means - xp.mean(means))[:, None]
+
+
+def fill_null_space(G: np.ndarray, anchors: Groups | None, trace: float) -> None:
     """G ← G + σ N Nᵀ, where N spans what S does not see, the constants of each query, and σ is a typical eigenvalue."""
     if anchors is None or not trace > 0:
         return

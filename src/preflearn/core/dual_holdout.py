@@ -33,7 +33,7 @@ import scipy.linalg as la
 from ..comparisons import Comparisons, HalfRemoval
 from ..loops.threads import product_in_threads
 from ..numerics.linalg import inverse_in_place, one_norm, solve_positive
-from .centred_kernel import centred_form, lift_unseen, refuse_small_alpha, seen_by_means
+from .centred_kernel import centred_form, fill_null_space, half_of_means, refuse_small_alpha
 from .holdout import LEAST_CONDITION, HoldOut, each_fold, intercept_of_rest
 from .tridiagonal import TridiagonalForm
 
@@ -59,7 +59,7 @@ class DualHoldOut(HoldOut):
     many_alphas : bool
         Reduce to tridiagonal form, which serves every alpha; otherwise factorise by Cholesky for each alpha that is
         asked for, which is several times cheaper for one.
-    pull : ndarray of shape (n_anchors, m), optional
+    kernel_means : ndarray of shape (n_anchors, m), optional
         Means of K over the rows of each query, where K itself is that of centred features and does not know them.
     fallback : callable, optional
         Makes the routine for these comparisons to use at an alpha for which R has too few digits.
@@ -76,7 +76,7 @@ class DualHoldOut(HoldOut):
         *,
         intercept: bool = False,
         many_alphas: bool = True,
-        pull: np.ndarray | None = None,
+        kernel_means: np.ndarray | None = None,
         fallback: Callable[[Comparisons], HoldOut] | None = None,
     ):
         self.comparisons = comparisons
@@ -85,23 +85,25 @@ class DualHoldOut(HoldOut):
         self._fallback = fallback
         self._instead: HoldOut | None = None
         self._t = comparisons.half_target
-        self._pull = seen_by_means(K, comparisons, pull)
+        self._half_means = half_of_means(K, comparisons, kernel_means)
         self._unit, G = centred_form(K, comparisons)
-        if self._pull is not None:
-            self._pull /= self._unit
+        if self._half_means is not None:
+            self._half_means /= self._unit
         self._trace = float(np.trace(G))
         self._form: TridiagonalForm | None = None
         if many_alphas:
-            lift_unseen(G, self.anchors, self._trace)
+            fill_null_space(G, self.anchors, self._trace)
             self._form = TridiagonalForm(G.T)
             Qt = self._form.transposed
             self._projected = Qt @ self._t
-            self._pulled = np.empty((0, Qt.shape[0])) if self._pull is None else self._pull @ Qt.T
+            self._projected_means = (
+                np.empty((0, Qt.shape[0])) if self._half_means is None else self._half_means @ Qt.T
+            )
             self._means = Qt.mean(axis=1)
         else:
             self._G = G
             self._inverses: dict[float, np.ndarray] = {}
-        self._centred = bool(getattr(comparisons, "is_one_block", False))
+        self._centred = comparisons.is_one_block
 
     def with_targets(self, comparisons: Comparisons) -> DualHoldOut:
         other = copy(self)
@@ -134,7 +136,7 @@ class DualHoldOut(HoldOut):
     @property
     def mean_kernel(self) -> np.ndarray | None:
         """(Mean of K over all rows) S of a global ranking, in the unit of the kernel; None for a regression."""
-        return None if self._pull is None else self._pull[0]
+        return None if self._half_means is None else self._half_means[0]
 
     def explicit_resolvent(self, alpha: float) -> np.ndarray:
         """R as a full symmetric matrix of its own memory; for the form that serves many alphas.
@@ -159,9 +161,9 @@ class DualHoldOut(HoldOut):
     ) -> list[np.ndarray]:
         removals = [self.comparisons.drop_half(fold) for fold in folds]
         scales = sorted({removal.scale for removal in removals})
-        shaky = np.array([not all(self.is_stable(alpha / scale) for scale in scales) for alpha in alphas])
-        if shaky.any():
-            return self._with_fallback(folds, np.asarray(alphas), shaky, on_fold)
+        unstable = np.array([not all(self.is_stable(alpha / scale) for scale in scales) for alpha in alphas])
+        if unstable.any():
+            return self._with_fallback(folds, np.asarray(alphas), unstable, on_fold)
         if self._centred and all(fold.shape[0] == 1 for fold in folds):
             return self._predict_singles(folds, alphas)
         predictions: dict[int, np.ndarray] = {}
@@ -186,19 +188,19 @@ class DualHoldOut(HoldOut):
             lambda k: one(folds[k], removals[k], resolvents), sizes, self.comparisons.n_rows, on_fold
         )
 
-    def _with_fallback(self, folds, alphas: np.ndarray, shaky: np.ndarray, on_fold) -> list[np.ndarray]:
+    def _with_fallback(self, folds, alphas: np.ndarray, unstable: np.ndarray, on_fold) -> list[np.ndarray]:
         """Predictions at alphas of which some leave R no digits."""
         if self._instead is None:
             if self._fallback is None:
-                refuse_small_alpha(float(alphas[shaky].min()), self.size)
+                refuse_small_alpha(float(alphas[unstable].min()), self.size)
             self._instead = self._fallback(self.comparisons)  # type: ignore[misc]
-        found = self._instead.predict(folds, alphas[shaky].tolist(), on_fold=on_fold)
-        if shaky.all():
+        found = self._instead.predict(folds, alphas[unstable].tolist(), on_fold=on_fold)
+        if unstable.all():
             return found
         out = []
-        for other, mine in zip(found, self.predict(folds, alphas[~shaky].tolist()), strict=True):
+        for other, mine in zip(found, self.predict(folds, alphas[~unstable].tolist()), strict=True):
             both = np.empty((alphas.shape[0], *mine.shape[1:]))
-            both[shaky], both[~shaky] = other, mine
+            both[unstable], both[~unstable] = other, mine
             out.append(both)
         return out
 
@@ -253,21 +255,21 @@ class DualHoldOut(HoldOut):
                 source = removal.columns @ la.solve(system, removal.columns.T @ g) - removal.change
             f = at.f[rows] + local.half_inverse(part.hat(source))
             if anchor_of is not None:
-                f = f + (part.pull(names) @ source)[anchor_of]
+                f = f + (part.mean_response(names) @ source)[anchor_of]
             out[k] = f[wanted]
         return out
 
     def _one_block(self, fold: np.ndarray, removal: HalfRemoval, resolvents: list[_Resolvent]) -> np.ndarray:
         """Rows of a global ranking: S is the centring times κ, and only the held-out block of C R C is needed."""
         m, h = self.comparisons.n_rows, fold.shape[0]
-        kappa = np.sqrt(self.comparisons._outer[0])  # type: ignore[attr-defined]
+        kappa = self.comparisons.block_scale
         out = np.empty((len(resolvents), h, self._t.shape[1]))
         read = resolvents[0].read(fold, centred=True)
         for k, at in enumerate(resolvents):
             part = at.part(fold, read, centred=True)
             source = solve_positive(part.block, at.x[fold], overwrite_b=True)
             source *= -1.0
-            level = at.mean_f + part.pull(slice(0, 1))[0] @ source
+            level = at.mean_f + part.mean_response(slice(0, 1))[0] @ source
             f = out[k]
             if at.large:
                 f[...] = (at.fitted[fold] + part.hat(source)) / kappa + level
@@ -278,21 +280,21 @@ class DualHoldOut(HoldOut):
                 f += kappa * level - source.sum(axis=0) / m
                 f /= kappa
             if self.intercept:
-                y = self.comparisons.scores  # type: ignore[attr-defined]
-                f += intercept_of_rest(y, y[fold].sum(axis=0), level, f.sum(axis=0), h)
+                y = self.comparisons.scores
+                f += intercept_of_rest(m, y.sum(axis=0) - y[fold].sum(axis=0), level, f.sum(axis=0), h)
         return out
 
     def _predict_singles(self, folds: Sequence[np.ndarray], alphas: Sequence[float]) -> list[np.ndarray]:
         """Leave-one-out of a global ranking, all rows at once."""
         m = self.comparisons.n_rows
-        kappa = np.sqrt(self.comparisons._outer[0])  # type: ignore[attr-defined]
+        kappa = self.comparisons.block_scale
         scale = self.comparisons.drop_half(folds[0]).scale
-        y = self.comparisons.scores  # type: ignore[attr-defined]
+        y = self.comparisons.scores
         everything = np.empty((len(alphas), m, self._t.shape[1]))
         for k, alpha in enumerate(alphas):
             at = self._resolvent(alpha / scale)
             source = -at.x / at.centred_diagonal()[:, None]
-            level = at.mean_f + at.pull_all()[:, None] * source
+            level = at.mean_f + at.mean_response_of_all()[:, None] * source
             seen = (
                 at.fitted + at.hat_diagonal()[:, None] * source
                 if at.large
@@ -300,7 +302,7 @@ class DualHoldOut(HoldOut):
             )
             f = level + seen / kappa
             if self.intercept:
-                f = f + intercept_of_rest(y, y, level, f, 1)
+                f = f + intercept_of_rest(m, y.sum(axis=0) - y, level, f, 1)
             everything[k] = f
         return [everything[:, fold] for fold in folds]
 
@@ -314,7 +316,7 @@ class _Resolvent:
     def _finish(self, owner: DualHoldOut) -> None:
         self._owner = owner
         self.large = owner._is_large(self.alpha)
-        self._anchor_means = None if owner._pull is None else owner._pull @ self.x
+        self._anchor_means = None if owner._half_means is None else owner._half_means @ self.x
 
     @property
     def mean_f(self) -> np.ndarray:
@@ -347,7 +349,7 @@ class _Resolvent:
         """R on the rows (C R C with ``centred``)."""
         raise NotImplementedError
 
-    def pull_all(self) -> np.ndarray:
+    def mean_response_of_all(self) -> np.ndarray:
         """(mean of K) S R C, for a global ranking."""
         raise NotImplementedError
 
@@ -368,7 +370,7 @@ class _Part:
     """
 
     block: np.ndarray
-    pull: Callable[[Any], np.ndarray]
+    mean_response: Callable[[Any], np.ndarray]
     hat: Callable[[np.ndarray], np.ndarray]
 
 
@@ -379,7 +381,11 @@ class _TridiagonalResolvent(_Resolvent):
         assert owner._form is not None
         self.alpha = alpha
         self._inverse, self._multiply = owner._form.inverse(alpha), owner._form.multiply
-        self._Qt, self._means, self._pulled = owner._form.transposed, owner._means, owner._pulled
+        self._Qt, self._means, self._projected_means = (
+            owner._form.transposed,
+            owner._means,
+            owner._projected_means,
+        )
         self.x = self._Qt.T @ self._inverse(owner._projected)
         self._finish(owner)
 
@@ -391,13 +397,13 @@ class _TridiagonalResolvent(_Resolvent):
         W = self._inverse(read)
         block = read.T @ W
         hat = read.T @ self._multiply(W) if self.large else None
-        return _Part(block, lambda anchors: self._pulled[anchors] @ W, _hat(self.alpha, block, hat))
+        return _Part(block, lambda anchors: self._projected_means[anchors] @ W, _hat(self.alpha, block, hat))
 
     def _hat_target(self):
         return self._Qt.T @ self._multiply(self._inverse(self._owner._projected))
 
-    def pull_all(self):
-        along = self._inverse(self._pulled[:1].T)[:, 0]
+    def mean_response_of_all(self):
+        along = self._inverse(self._projected_means[:1].T)[:, 0]
         return self._Qt.T @ along - self._means @ along
 
     def centred_diagonal(self):
@@ -423,7 +429,7 @@ class _ExplicitResolvent(_Resolvent):
         self._means = self._R.mean(axis=0)
         m, v = owner._t.shape
         self.x = product_in_threads(self._R, owner._t) if v > 1 and m <= _SMALL else self._R @ owner._t
-        self._pulled = np.empty((0, 0)) if owner._pull is None else owner._pull @ self._R
+        self._projected_means = np.empty((0, 0)) if owner._half_means is None else owner._half_means @ self._R
         self._finish(owner)
 
     def read(self, rows, *, centred=False):
@@ -440,19 +446,20 @@ class _ExplicitResolvent(_Resolvent):
         block = self._R[np.ix_(rows, rows)]
         hat = _hat(self.alpha, block, self._H[np.ix_(rows, rows)] if self.large else None)
         if not centred:
-            return _Part(block, lambda anchors: self._pulled[np.ix_(anchors, rows)], hat)
+            return _Part(block, lambda anchors: self._projected_means[np.ix_(anchors, rows)], hat)
         means = self._means[rows]
         block = block - means[:, None] - means[None, :] + self._means.mean()
         return _Part(
             block,
             lambda anchors: (
-                self._pulled[anchors][:, rows] - self._pulled[anchors].mean(axis=1, keepdims=True)
+                self._projected_means[anchors][:, rows]
+                - self._projected_means[anchors].mean(axis=1, keepdims=True)
             ),
             hat,
         )
 
-    def pull_all(self):
-        return self._pulled[0] - self._pulled[0].mean()
+    def mean_response_of_all(self):
+        return self._projected_means[0] - self._projected_means[0].mean()
 
     def centred_diagonal(self):
         return np.diagonal(self._R) - 2 * self._means + self._means.mean()
@@ -480,7 +487,7 @@ def explicit_resolvent(
     """
     R = np.array(G.T, order="F") if not overwrite else G.T
     if alpha < trace:
-        lift_unseen(R.T, anchors, trace)
+        fill_null_space(R.T, anchors, trace)
     np.fill_diagonal(R, np.diagonal(R) + alpha)
     # Both are positive definite: traces bound norms. Only where those leave a doubt the norms themselves are asked.
     size = float(np.trace(R))

@@ -29,8 +29,8 @@ from ..loops.threads import blas_at_rest
 from ..numerics.linalg import KernelFactor, add_gram, eigh_in_place, solve_checked
 from .gram import block_rows, feature_gram, feature_moment, feature_moments, target_moment
 from .holdout import LEAST_CONDITION, STABLE, HoldOut, each_fold, intercept_of_rest, rows_outside
-from .leaving import Leaving, LeavingBasis, are_whole
 from .problem import RidgeProblem, solve_primal
+from .removal import RemovedBasis, RemovedRows, are_whole, span_of_rows
 
 # Folds of whole queries up to this many rows go to the compiled loop.
 _SMALL_FOLD = 64
@@ -57,6 +57,20 @@ class FeatureHoldOut(HoldOut):
         The rows that are basis vectors.
     offset : ndarray of shape (n,), optional
         What has been taken off every row of Φ, and belongs to the predictions.
+
+    Attributes
+    ----------
+    s : ndarray of shape (n,)
+        The eigenvalues, ascending.
+    c : ndarray of shape (n, v)
+    Z : ndarray of shape (m, n)
+    T : ndarray of shape (m, n) or None
+        S Z; None without a symmetric half in closed form.
+    mean : ndarray of shape (n,)
+        The mean row of Z.
+    E : ndarray of shape (r, n)
+        For each basis vector the direction that leaves with it; of a reduced set.
+    removed_basis : RemovedBasis or None
 
     Notes
     -----
@@ -93,17 +107,17 @@ class FeatureHoldOut(HoldOut):
             )
             diagonal = np.diagonal(A).copy()
             values, self._U = eigh_in_place(A)
-            self._s = np.maximum(values, 0.0)
+            self.s = np.maximum(values, 0.0)
             self._graded = bool(
                 diagonal[diagonal > 0].min(initial=np.inf) < _GRADED * diagonal.max(initial=0.0)
             )
-            self._c = self._U.T @ (
+            self.c = self._U.T @ (
                 target_moment(features, comparisons)
                 if self._half is None
                 else self._half.T @ comparisons.half_target
             )
         self._least_condition = STABLE if comparisons.has_half else _STABLE_WITHOUT_HALF
-        self._leaving_basis: LeavingBasis | None = None
+        self.removed_basis: RemovedBasis | None = None
         if factor is not None:
             assert basis_indices is not None
             self._set_basis(factor, basis_indices)
@@ -111,17 +125,17 @@ class FeatureHoldOut(HoldOut):
     # Z = Φ U and T = S Z, made when a fold needs more of them than a few rows at a time.
 
     @cached_property
-    def _Z(self) -> np.ndarray:
+    def Z(self) -> np.ndarray:
         Z = np.ascontiguousarray(self._features @ self._U)
         self._features = None
         return Z
 
     @cached_property
-    def _T(self) -> np.ndarray | None:
+    def T(self) -> np.ndarray | None:
         if not self.comparisons.has_half:
             return None
         if self._half is None or not self._half_is_own:
-            return self.comparisons.half(self._Z)
+            return self.comparisons.half(self.Z)
         _rotate_in_place(self._half, self._U)
         self._half_is_rotated = True
         return self._half
@@ -129,16 +143,16 @@ class FeatureHoldOut(HoldOut):
     def _half_and_features(self) -> tuple[Any, Any, np.ndarray]:
         """T and Z, or what becomes T and Z when rotated, and the rotation."""
         if self._features is None or self._half is None or self._half_is_rotated:
-            return self._T, self._Z, np.empty((0, 0))
+            return self.T, self.Z, np.empty((0, 0))
         return self._half, self._features, self._U
 
     @cached_property
-    def _leaving(self) -> Leaving:
-        return Leaving(self.comparisons, self._Z, self._T)
+    def _removed_rows(self) -> RemovedRows:
+        return RemovedRows(self.comparisons, self.Z, self.T)
 
     @property
-    def _mean(self) -> np.ndarray:
-        return self._leaving.mean + self._level
+    def mean(self) -> np.ndarray:
+        return self._removed_rows.mean + self._level
 
     @property
     def _level(self) -> Any:
@@ -147,49 +161,49 @@ class FeatureHoldOut(HoldOut):
 
     def shrink(self, alpha: float) -> np.ndarray:
         """D = 1 / (s + λ); directions that only rounding sees are none where λ is small, too."""
-        D = 1.0 / (self._s + alpha)
+        D = 1.0 / (self.s + alpha)
         if alpha < LEAST_CONDITION * self.size:
-            D[self._s <= self._rounding] = 0.0
+            D[self.s <= self._rounding] = 0.0
         return D
 
     @property
     def _rounding(self) -> float:
-        return 16 * np.finfo(float).eps * np.sqrt(self._s.shape[0]) * self.size
+        return 16 * np.finfo(float).eps * np.sqrt(self.s.shape[0]) * self.size
 
-    def is_firm(self, alpha: float) -> bool:
+    def is_well_determined(self, alpha: float) -> bool:
         """Whether every direction is either known to six digits beside λ, or none."""
         if alpha >= LEAST_CONDITION * self.size:
             return True
-        null = self._s <= self._rounding
-        known = self._s + alpha >= LEAST_CONDITION * self.size
+        null = self.s <= self._rounding
+        known = self.s + alpha >= LEAST_CONDITION * self.size
         return bool((null | known).all() and not (null.any() and self._graded))
 
     def _set_basis(self, factor: KernelFactor, basis_indices: np.ndarray) -> None:
-        self._leaving_basis = LeavingBasis(factor, basis_indices, self.comparisons.n_rows)
+        self.removed_basis = RemovedBasis(factor.pivot_of, basis_indices, self.comparisons.n_rows)
         self._C = factor.C
         E = la.solve_triangular(factor.C, self._U, lower=True, trans="T")
-        self._E = E / np.linalg.norm(E, axis=1, keepdims=True)
+        self.E = E / np.linalg.norm(E, axis=1, keepdims=True)
 
     def with_targets(self, comparisons: Comparisons) -> FeatureHoldOut:
-        leaving = self._leaving.with_targets(comparisons)
+        removed_rows = self._removed_rows.with_targets(comparisons)
         other = copy(self)
         other.comparisons = comparisons
-        other._c = (
-            feature_moment(self._Z, comparisons.target)
-            if self._T is None
-            else feature_moment(self._T, comparisons.half_target)
+        other.c = (
+            target_moment(self.Z, comparisons)
+            if self.T is None
+            else feature_moment(self.T, comparisons.half_target)
         )
-        other._leaving = leaving
+        other._removed_rows = removed_rows
         return other
 
     @property
     def basis_leaves(self) -> bool:
         """Whether rows are basis vectors that leave the model when they are held out."""
-        return self._leaving_basis is not None
+        return self.removed_basis is not None
 
     @property
     def largest_eigenvalue(self) -> float:
-        return float(self._s[-1])
+        return float(self.s[-1])
 
     def predict(
         self,
@@ -198,30 +212,30 @@ class FeatureHoldOut(HoldOut):
         *,
         on_fold: Callable[[int], None] | None = None,
     ) -> list[np.ndarray]:
-        firm = np.array([self.is_firm(alpha) for alpha in alphas])
-        if not firm.all():
-            return self._with_refits(folds, np.asarray(alphas), firm, on_fold)
+        determined = np.array([self.is_well_determined(alpha) for alpha in alphas])
+        if not determined.all():
+            return self._with_refits(folds, np.asarray(alphas), determined, on_fold)
         if (
             all(fold.shape[0] == 1 for fold in folds)
-            and self._leaving_basis is None
+            and self.removed_basis is None
             and self._has_single_form()
         ):
             return self._predict_singles(folds, alphas)
-        if self._goes_to_the_loop(folds):
+        if self._suits_the_compiled_loop(folds):
             return self._predict_small_queries(folds, alphas)
         sizes = [fold.shape[0] for fold in folds]
-        _ = self._leaving  # made once, before threads ask for it
-        return each_fold(lambda k: self._predict_fold(folds[k], alphas), sizes, self._s.shape[0], on_fold)
+        _ = self._removed_rows  # made once, before threads ask for it
+        return each_fold(lambda k: self._predict_fold(folds[k], alphas), sizes, self.s.shape[0], on_fold)
 
-    def _with_refits(self, folds, alphas: np.ndarray, firm: np.ndarray, on_fold) -> list[np.ndarray]:
-        """At an alpha that the decomposition has too few digits for, every fold is trained anew."""
-        by_algebra = self.predict(folds, alphas[firm].tolist()) if firm.any() else None
+    def _with_refits(self, folds, alphas: np.ndarray, determined: np.ndarray, on_fold) -> list[np.ndarray]:
+        """At an alpha that the decomposition has too few digits for, every fold is refitted."""
+        by_algebra = self.predict(folds, alphas[determined].tolist()) if determined.any() else None
         out = []
         for number, fold in enumerate(folds):
-            both = np.empty((alphas.shape[0], fold.shape[0], self._c.shape[1]))
-            both[~firm] = self._retrain(fold, alphas[~firm].tolist(), self._constraints(fold))
+            both = np.empty((alphas.shape[0], fold.shape[0], self.c.shape[1]))
+            both[~determined] = self._retrain(fold, alphas[~determined].tolist(), self._constraints(fold))
             if by_algebra is not None:
-                both[firm] = by_algebra[number]
+                both[determined] = by_algebra[number]
             out.append(both)
             if on_fold is not None:
                 on_fold(number + 1)
@@ -240,18 +254,18 @@ class FeatureHoldOut(HoldOut):
         """
         task = self.comparisons
         assert isinstance(task, PreferenceComparisons)
-        none = np.empty((self._s.shape[0], 0))
+        none = np.empty((self.s.shape[0], 0))
         predictions = []
         for number, left in enumerate(sets):
             removal = task.drop_preferences(left)
-            Z = self._Z[removal.rows]
+            Z = self.Z[removal.rows]
             Y, change = Z.T @ removal.columns, Z.T @ removal.change
             pairs = task.pairs[left]
-            differences = self._Z[pairs[:, 0]] - self._Z[pairs[:, 1]]
+            differences = self.Z[pairs[:, 0]] - self.Z[pairs[:, 1]]
             out = np.empty((len(alphas), left.shape[0]))
             for k, alpha in enumerate(alphas):
                 w = None
-                if left.shape[0] <= self._s.shape[0] and self.is_firm(alpha):
+                if left.shape[0] <= self.s.shape[0] and self.is_well_determined(alpha):
                     w = self._weights_without(alpha, Y, removal.signs, change, none)
                 if w is None:
                     w = self._solve_with(task.without(left), alpha)
@@ -263,16 +277,16 @@ class FeatureHoldOut(HoldOut):
 
     def _solve_with(self, comparisons: Comparisons, alpha: float) -> np.ndarray:
         """Train on other comparisons of the same rows, in the coordinates of Z."""
-        return solve_primal(self._Z, comparisons, alpha)
+        return solve_primal(self.Z, comparisons, alpha)
 
     # One fold
 
     def _predict_fold(self, fold: np.ndarray, alphas: Sequence[float]) -> np.ndarray:
         E = self._constraints(fold)
-        if self._leaving.n_columns(fold) + E.shape[1] > self._s.shape[0]:
+        if self._removed_rows.n_columns(fold) + E.shape[1] > self.s.shape[0]:
             return self._retrain(fold, alphas, E)
-        Y, signs, change, scale = self._leaving.removal(fold)
-        out = np.empty((len(alphas), fold.shape[0], self._c.shape[1]))
+        Y, signs, change, scale = self._removed_rows.removal(fold)
+        out = np.empty((len(alphas), fold.shape[0], self.c.shape[1]))
         for k, alpha in enumerate(alphas):
             w = self._weights_without(alpha / scale, Y, signs, change, E)
             out[k] = self._retrain(fold, [alpha], E)[0] if w is None else self._predict_held_out(fold, w)
@@ -280,16 +294,16 @@ class FeatureHoldOut(HoldOut):
 
     def _constraints(self, fold: np.ndarray) -> np.ndarray:
         """E: the directions that leave with held-out basis vectors, shape (n, h)."""
-        if self._leaving_basis is None:
-            return np.empty((self._s.shape[0], 0))
-        return self._E[self._leaving_basis.numbers(fold)].T
+        if self.removed_basis is None:
+            return np.empty((self.s.shape[0], 0))
+        return self.E[self.removed_basis.numbers(fold)].T
 
     def _weights_without(self, alpha, Y, signs, change, E) -> np.ndarray | None:
         """w' = P (c - Zᵀ d) under Eᵀ w' = 0; None when the small system is too ill conditioned."""
         D = self.shrink(alpha)[:, None]
         DY = D * Y
-        v = self._c.shape[1]
-        rhs = np.concatenate([self._c - change, E], axis=1)
+        v = self.c.shape[1]
+        rhs = np.concatenate([self.c - change, E], axis=1)
         small = np.diag(signs) - Y.T @ DY
         solved, condition = solve_checked(small, DY.T @ rhs)
         # Beside the identity that Yᵀ D Y is taken from: where little is left of it, that is rounding.
@@ -301,7 +315,7 @@ class FeatureHoldOut(HoldOut):
     def _retrain(self, fold: np.ndarray, alphas: Sequence[float], E: np.ndarray) -> np.ndarray:
         """Train on the remaining rows, in the coordinates of Z."""
         rest = rows_outside(self.comparisons.n_rows, fold)
-        kept, Z = self.comparisons.take(rest), self._Z[rest]
+        kept, Z = self.comparisons.take(rest), self.Z[rest]
         if E.shape[1] == 0:
             weights = [solve_primal(Z, kept, alpha) for alpha in alphas]
             return np.stack([self._predict_held_out(fold, w) for w in weights])
@@ -320,44 +334,44 @@ class FeatureHoldOut(HoldOut):
 
     def _kept_span(self, fold: np.ndarray) -> np.ndarray:
         """An orthonormal basis of the weights w = Cᵀ β of the basis vectors that stay: no inverse of C is taken."""
-        assert self._leaving_basis is not None
-        kept = rows_outside(self._C.shape[0], self._leaving_basis.numbers(fold))
-        return self._U.T @ la.qr(self._C[kept].T, mode="economic")[0]
+        assert self.removed_basis is not None
+        kept = rows_outside(self._C.shape[0], self.removed_basis.numbers(fold))
+        return self._U.T @ span_of_rows(self._C[kept])
 
     def _predict_held_out(self, fold: np.ndarray, w: np.ndarray) -> np.ndarray:
-        f = self._Z[fold] @ w + self._level @ w if self._offset is not None else self._Z[fold] @ w
-        return f + self._leaving.intercept(fold, f, self._mean @ w) if self.intercept else f
+        f = self.Z[fold] @ w + self._level @ w if self._offset is not None else self.Z[fold] @ w
+        return f + self._removed_rows.intercept(fold, f, self.mean @ w) if self.intercept else f
 
     # Single rows, all at once
 
     def _has_single_form(self) -> bool:
         """Plain regression, or one global ranking: one column of N per row."""
-        if getattr(self.comparisons, "queries", None) is None:
-            return self._T is not None
-        return bool(getattr(self.comparisons, "is_one_block", False))
+        if self.comparisons.queries is None:
+            return self.T is not None
+        return self.comparisons.is_one_block
 
     def _predict_singles(self, folds: Sequence[np.ndarray], alphas: Sequence[float]) -> list[np.ndarray]:
-        """w' = w - D y (pull - yᵀ w) / (1 - yᵀ D y) for the column y of each row."""
+        """w' = w - D y (t - yᵀ w) / (1 - yᵀ D y) for the column y of each row and its target t."""
         rows = np.concatenate(folds)
-        Z, scale, pull = self._Z[rows] + self._level, 1.0, self.comparisons.target[rows]
-        columns = self._Z[rows]
-        if getattr(self.comparisons, "is_one_block", False):
+        Z, scale, t = self.Z[rows] + self._level, 1.0, self.comparisons.target[rows]
+        columns = self.Z[rows]
+        if self.comparisons.is_one_block:
             removal = self.comparisons.drop(rows[:1])
             factor, scale = float(removal.columns[0, 0]), removal.scale
-            columns = self._leaving.centred_rows(rows) * factor
-            scores = self.comparisons.scores  # type: ignore[attr-defined]
-            pull = factor * (scores[rows] - scores.mean(axis=0))
-        out = np.empty((len(alphas), rows.shape[0], self._c.shape[1]))
+            columns = self._removed_rows.centred_rows(rows) * factor
+            scores = self.comparisons.scores
+            t = factor * (scores[rows] - scores.mean(axis=0))
+        out = np.empty((len(alphas), rows.shape[0], self.c.shape[1]))
         for k, alpha in enumerate(alphas):
             D = self.shrink(alpha / scale)
-            w = D[:, None] * self._c
+            w = D[:, None] * self.c
             left = 1.0 - columns**2 @ D
-            step = (pull - columns @ w) / left[:, None]
+            step = (t - columns @ w) / left[:, None]
             f = Z @ w - np.einsum("ij,ij,j->i", Z, columns, D)[:, None] * step
             if self.intercept:
-                mean = self._mean @ w - (columns @ (D * self._mean))[:, None] * step
-                y = self.comparisons.scores  # type: ignore[attr-defined]
-                f = f + intercept_of_rest(y, y[rows], mean, f, 1)
+                mean = self.mean @ w - (columns @ (D * self.mean))[:, None] * step
+                y = self.comparisons.scores
+                f = f + intercept_of_rest(y.shape[0], y.sum(axis=0) - y[rows], mean, f, 1)
             out[k] = f
             for i in np.flatnonzero(left < STABLE):
                 out[k, i] = self._retrain(rows[[i]], [alpha], self._constraints(rows[[i]]))[0]
@@ -366,12 +380,12 @@ class FeatureHoldOut(HoldOut):
 
     # Small whole queries, compiled
 
-    def _goes_to_the_loop(self, folds: Sequence[np.ndarray]) -> bool:
+    def _suits_the_compiled_loop(self, folds: Sequence[np.ndarray]) -> bool:
         return (
-            self._leaving_basis is None
+            self.removed_basis is None
             and self._offset is None
-            and self._c.shape[1] == 1
-            and max(fold.shape[0] for fold in folds) <= min(_SMALL_FOLD, self._s.shape[0])
+            and self.c.shape[1] == 1
+            and max(fold.shape[0] for fold in folds) <= min(_SMALL_FOLD, self.s.shape[0])
             and are_whole(self.comparisons, folds)
         )
 
@@ -383,7 +397,7 @@ class FeatureHoldOut(HoldOut):
         rows = np.concatenate(folds)
         starts = np.concatenate([[0], np.cumsum([fold.shape[0] for fold in folds])])
         D = np.stack([self.shrink(alpha) for alpha in alphas])
-        w = D * self._c[:, 0]
+        w = D * self.c[:, 0]
         t = self.comparisons.half_target[:, 0]
         out, stable = leave_blocks_out(*self._half_and_features(), rows, starts, D, w, t, STABLE)
         for k, number in zip(*np.nonzero(~stable), strict=True):

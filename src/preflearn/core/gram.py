@@ -105,6 +105,18 @@ def feature_moments(
     return mirror_lower(np.asfortranarray(A[:width, :width])), A[width:, :width].T.copy()
 
 
+def gram_times(features, comparisons: Comparisons, w: np.ndarray) -> np.ndarray:
+    """Φᵀ L Φ w without the n × n matrix, shape (n, v), from dense features.
+
+    The blocks are those of `feature_gram`: what the rows of a query have in common is taken off before the product,
+    in which it would leave nothing but its rounding. O(m n v).
+    """
+    total = np.zeros(w.shape, dtype=features.dtype)
+    for left, right in comparisons.blocks(features, block_rows(features.shape[1], features.itemsize)):
+        total += left.T @ (right @ w)
+    return total
+
+
 def target_moment(features, comparisons: Comparisons) -> np.ndarray:
     """Φᵀ b as a dense array, shape (n, v).
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from ..comparisons import Comparisons
 
-# A fold whose small system has a smaller reciprocal condition number is trained anew instead.
+# A fold whose small system has a smaller reciprocal condition number is refitted instead.
 STABLE = 1e-8
 # Where R = (G + λ I)⁻¹ has a smaller reciprocal condition number, fewer than seven of its digits are right.
 LEAST_CONDITION = 2.0**-30
@@ -60,7 +61,7 @@ class HoldOut(ABC):
         """
 
     def with_targets(self, comparisons: Comparisons) -> HoldOut | None:
-        """The same for other targets of the same L, with what was factorised; None where it has to be made anew."""
+        """The same for other targets of the same L, with what was factorised; None where that does not serve them."""
         return None
 
     @property
@@ -110,22 +111,21 @@ def each_fold(
     return [one(number) for number in range(len(sizes))]
 
 
-def intercept_of_rest(
-    y: np.ndarray, y_left: np.ndarray, level: np.ndarray, f_left: np.ndarray, n_left: int
-) -> np.ndarray:
-    """Mean of y less mean of f over the rows that stay.
+def intercept_of_rest(n_rows: int, y_rest: Any, level: Any, f_left: Any, n_left: int) -> Any:
+    """Mean of y less mean of f over the rows that stay; NumPy or device arrays.
 
     Parameters
     ----------
-    y : ndarray of shape (m, v) or (m,)
-        Of all rows.
-    y_left, f_left : ndarray
-        Sums of y and f over the ``n_left`` rows that leave.
-    level : ndarray
-        The mean of f over all rows.
+    n_rows : int
+        m.
+    y_rest : array
+        Sums of y over the rows that stay.
+    level : array
+        Means of f over all rows.
+    f_left : array
+        Sums of f over the ``n_left`` rows that leave.
     """
-    m = y.shape[0]
-    return (y.sum(axis=0) - y_left - m * level + f_left) / (m - n_left)
+    return (y_rest - n_rows * level + f_left) / (n_rows - n_left)
 
 
 def rows_outside(n_rows: int, rows: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ from ..comparisons import Comparisons, one_group
 from ..comparisons.queries import QueryComparisons
 from ..comparisons.weighting import query_weights
 from .gram import feature_moments
-from .problem import RidgeProblem, _unchanged
+from .problem import RidgeProblem, unchanged
 
 
 @dataclass
@@ -103,7 +103,7 @@ class QueryMoments:
 
     def problem(self) -> RidgeProblem:
         """The primal system of everything seen; the statistics stay as they are."""
-        return RidgeProblem(np.array(self.gram, order="F"), self.cross, _unchanged)
+        return RidgeProblem(np.array(self.gram, order="F"), self.cross, unchanged)
 
     def loss(self, weights: np.ndarray) -> np.ndarray:
         """The squared loss over these comparisons of weights learned elsewhere, shape (a,), summed over outputs.
@@ -218,7 +218,7 @@ class GlobalMoments:
     def problem(self) -> RidgeProblem:
         """The primal system of everything seen; the statistics stay as they are."""
         factor = self._factor()
-        return RidgeProblem(np.array(factor * self.scatter, order="F"), factor * self.cross, _unchanged)
+        return RidgeProblem(np.array(factor * self.scatter, order="F"), factor * self.cross, unchanged)
 
     def _factor(self) -> float:
         """L is this times the centring."""

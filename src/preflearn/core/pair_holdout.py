@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ..comparisons import Comparisons
-from .centred_kernel import centred_form, seen_by_means
+from .centred_kernel import centre_both_sides, centred_form, half_of_means
 from .dual_holdout import LARGE_ALPHA, DualHoldOut, explicit_resolvent
 from .feature_holdout import FeatureHoldOut
 from .holdout import STABLE
@@ -30,9 +31,9 @@ _BLOCK_ENTRIES = 1 << 22
 
 def has_pair_form(comparisons: Comparisons) -> bool:
     """Whether pairs leave in the closed form: plain regression, or one global ranking with ties included."""
-    if getattr(comparisons, "is_one_block", False):
+    if comparisons.is_one_block:
         return comparisons.n_rows > 3
-    return comparisons.has_half and getattr(comparisons, "queries", None) is None
+    return comparisons.has_half and comparisons.queries is None
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,8 @@ class PairSystem:
     ----------
     diagonal : ndarray of shape (m,)
         Of R.
-    x, t, pull : ndarray of shape (m,)
-        R t, t, and β.
+    x, t, mean_response : ndarray of shape (m,)
+        R t, t, and β: the mean prediction that one unit of each dual variable adds.
     mean_f : float
     kappa : float
     share : float
@@ -62,7 +63,7 @@ class PairSystem:
     diagonal: np.ndarray
     x: np.ndarray
     t: np.ndarray
-    pull: np.ndarray
+    mean_response: np.ndarray
     mean_f: float
     kappa: float
     share: float
@@ -142,12 +143,12 @@ class PairSystem:
             from ..loops.holdout import pair_predictions
 
             return pair_predictions(
-                pairs, self.R, self.x, self.t, self.pull, self.mean_f, self.kappa, self.share
+                pairs, self.R, self.x, self.t, self.mean_response, self.mean_f, self.kappa, self.share
             )
         return self._predict(pairs)
 
     def _predict(self, pairs: np.ndarray) -> np.ndarray:
-        width = 16 if self.source is None else 4 * self.source._s.shape[0]
+        width = 16 if self.source is None else 4 * self.source.s.shape[0]
         step = max(1, _BLOCK_ENTRIES // width)
         parts = [self._predict_by_hat(pairs[k : k + step]) for k in range(0, pairs.shape[0], step)]
         return np.concatenate(parts) if parts else np.empty((0, 3))
@@ -156,8 +157,8 @@ class PairSystem:
         if self.R is not None:
             yield 0, self.R
             return
-        assert self.source is not None and self.source._T is not None
-        T, D = self.source._T, self.source.shrink(self.alpha)
+        assert self.source is not None and self.source.T is not None
+        T, D = self.source.T, self.source.shrink(self.alpha)
         step = max(1, _BLOCK_ENTRIES // T.shape[0])
         for first in range(0, T.shape[0], step):
             R = -(T[first : first + step] * D) @ T.T - self.share
@@ -170,8 +171,8 @@ class PairSystem:
         if self.source is None:
             assert self.R is not None and self.H is not None
             return self.R[i, j], self.H[i, j]
-        assert self.source._T is not None
-        T, D = self.source._T, self.source.shrink(self.alpha)
+        assert self.source.T is not None
+        T, D = self.source.T, self.source.shrink(self.alpha)
         H_ij = np.einsum("kc,kc,c->k", T[i], T[j], D)
         return -H_ij - self.share, H_ij
 
@@ -180,11 +181,8 @@ class PairSystem:
         i, j = pairs[:, 0], pairs[:, 1]
         R_ij, H_ij = self._entries(pairs)
         R_ii, R_jj = self.diagonal[i], self.diagonal[j]
-        determinant = R_ii * R_jj - R_ij**2
-        determinant = np.where(determinant > 0, determinant, np.nan)  # unstable: repaired by the caller
-        v_i = -(R_jj * self.x[i] - R_ij * self.x[j]) / determinant
-        v_j = -(R_ii * self.x[j] - R_ij * self.x[i]) / determinant
-        level = self.mean_f + self.pull[i] * v_i + self.pull[j] * v_j
+        v_i, v_j = solve_pairs(R_ij, R_ii, R_jj, self.x[i], self.x[j])
+        level = self.mean_f + self.mean_response[i] * v_i + self.mean_response[j] * v_j
         return np.stack(
             [
                 level + (self.fitted[i] + self.hat[i] * v_i + H_ij * v_j) / self.kappa,
@@ -193,6 +191,28 @@ class PairSystem:
             ],
             axis=1,
         )
+
+
+def solve_pairs(R_ij: Any, R_ii: Any, R_jj: Any, x_i: Any, x_j: Any, xp: Any = np) -> tuple[Any, Any]:
+    """v = -(R_HH)⁻¹ x_H of many pairs; NaN where rounding leaves no positive determinant. NumPy or device arrays."""
+    determinant = R_ii * R_jj - R_ij * R_ij
+    determinant = xp.where(determinant > 0, determinant, xp.full_like(determinant, xp.nan))
+    return -(R_jj * x_i - R_ij * x_j) / determinant, -(R_ii * x_j - R_ij * x_i) / determinant
+
+
+def order_columns(difference: Any, lower: Any, higher: Any, tied: Any) -> list[Any]:
+    """For pairs (i, j), as truth values: y_j lower and f in that order, tied, any; then the same for y_j higher.
+
+    ``difference`` is f_i - f_j. NumPy or device arrays.
+    """
+    return [
+        lower & ~tied & (difference > 0),
+        lower & tied,
+        lower,
+        higher & ~tied & (difference < 0),
+        higher & tied,
+        higher,
+    ]
 
 
 def tie_twins(f: np.ndarray, twins: np.ndarray) -> np.ndarray:
@@ -207,20 +227,13 @@ def _count(y: np.ndarray, pairs: np.ndarray, f: np.ndarray, rounding: float) -> 
     i, j = pairs[:, 0], pairs[:, 1]
     difference, lower = f[:, 0] - f[:, 1], y[j] < y[i]
     tied = np.abs(difference) <= rounding
-    columns = [
-        lower & ~tied & (difference > 0),
-        lower & tied,
-        lower,
-        ~lower & ~tied & (difference < 0),
-        ~lower & tied,
-        ~lower,
-    ]
+    columns = order_columns(difference, lower, ~lower, tied)
     found = [np.bincount(i, weights=column, minlength=y.shape[0]) for column in columns]
     return np.stack(found, axis=1).astype(np.int64)
 
 
 def dual_pair_system(
-    K: np.ndarray, comparisons: Comparisons, alpha: float, pull: np.ndarray | None = None
+    K: np.ndarray, comparisons: Comparisons, alpha: float, kernel_means: np.ndarray | None = None
 ) -> PairSystem:
     """From a kernel matrix, which is overwritten: one Cholesky factorisation and the inverse, m³ operations.
 
@@ -231,7 +244,7 @@ def dual_pair_system(
         Of one output.
     alpha : float
         λ of the estimator.
-    pull : ndarray of shape (1, m), optional
+    kernel_means : ndarray of shape (1, m), optional
         As in `DualHoldOut`.
 
     Raises
@@ -239,8 +252,8 @@ def dual_pair_system(
     numpy.linalg.LinAlgError
         If the kernel is too ill-conditioned for this alpha.
     """
-    alpha, kappa, share = _pair_scale(comparisons, alpha)
-    mean = seen_by_means(K, comparisons, pull)
+    alpha, kappa, share = pair_scale(comparisons, alpha)
+    mean = half_of_means(K, comparisons, kernel_means)
     unit, G = centred_form(K, comparisons)
     trace = float(np.trace(G))
     alpha /= unit
@@ -259,7 +272,7 @@ def path_pair_system(source: DualHoldOut, alpha: float) -> PairSystem:
     numpy.linalg.LinAlgError
         If the kernel is too ill-conditioned for this alpha.
     """
-    alpha, kappa, share = _pair_scale(source.comparisons, alpha)
+    alpha, kappa, share = pair_scale(source.comparisons, alpha)
     if not source.is_stable(alpha):
         raise np.linalg.LinAlgError("the resolvent has too few digits at this alpha")
     alpha /= source.unit
@@ -267,7 +280,7 @@ def path_pair_system(source: DualHoldOut, alpha: float) -> PairSystem:
     if alpha > LARGE_ALPHA * source.trace:
         H = source.explicit_hat(alpha)
         if source.mean_kernel is not None:
-            _centre_in_place(H)
+            centre_both_sides(H)
     return _from_resolvent(R, H, source.comparisons, source.mean_kernel, (alpha, kappa, share, source.trace))
 
 
@@ -284,16 +297,16 @@ def _from_resolvent(
     if H is not None:
         R *= alpha  # near the identity, so that no determinant vanishes
     x = R @ t
-    pulled, mean_f = np.zeros(t.shape[0]), 0.0
+    mean_response, mean_f = np.zeros(t.shape[0]), 0.0
     if mean is not None:
         factor = 1.0 if H is None else 1.0 / alpha
-        _centre_in_place(R)
-        pulled, mean_f = factor * (R @ mean), factor * float(mean @ x)
+        centre_both_sides(R)
+        mean_response, mean_f = factor * (R @ mean), factor * float(mean @ x)
     return PairSystem(
         np.diagonal(R).copy(),
         x,
         t,
-        pulled,
+        mean_response,
         mean_f,
         kappa,
         share,
@@ -309,22 +322,22 @@ def _from_resolvent(
 def feature_pair_system(source: FeatureHoldOut, alpha: float) -> PairSystem:
     """From features: no m × m array."""
     comparisons = source.comparisons
-    alpha, kappa, share = _pair_scale(comparisons, alpha)
-    assert source._T is not None
+    alpha, kappa, share = pair_scale(comparisons, alpha)
+    assert source.T is not None
     D = source.shrink(alpha)
-    w = D * source._c[:, 0]
+    w = D * source.c[:, 0]
     t = comparisons.half_target[:, 0]
-    fitted = source._T @ w
-    hat = np.square(source._T) @ D
-    pull, mean_f = np.zeros(t.shape[0]), 0.0
+    fitted = source.T @ w
+    hat = np.square(source.T) @ D
+    mean_response, mean_f = np.zeros(t.shape[0]), 0.0
     if share:
         # β = (mean of Z) D Tᵀ: the mean prediction that one unit of each dual variable adds.
-        pull, mean_f = source._T @ (D * source._mean), float(source._mean @ w)
+        mean_response, mean_f = source.T @ (D * source.mean), float(source.mean @ w)
     return PairSystem(
         1.0 - share - hat,
         t - fitted,
         t,
-        pull,
+        mean_response,
         mean_f,
         kappa,
         share,
@@ -336,18 +349,12 @@ def feature_pair_system(source: FeatureHoldOut, alpha: float) -> PairSystem:
     )
 
 
-def _pair_scale(comparisons: Comparisons, alpha: float) -> tuple[float, float, float]:
+def pair_scale(comparisons: Comparisons, alpha: float) -> tuple[float, float, float]:
     """λ for training on m - 2 rows, κ, and 1 / m where rows are compared with each other."""
-    if not getattr(comparisons, "is_one_block", False):
+    if not comparisons.is_one_block:
         return alpha, 1.0, 0.0
     scale = comparisons.drop_half(np.array([0, 1])).scale
-    return alpha / scale, float(np.sqrt(comparisons._outer[0])), 1.0 / comparisons.n_rows  # type: ignore[attr-defined]
-
-
-def _centre_in_place(R: np.ndarray) -> None:
-    means = R.mean(axis=0)
-    R -= means
-    R -= (means - means.mean())[:, None]
+    return alpha / scale, comparisons.block_scale, 1.0 / comparisons.n_rows
 
 
 def reduced_pair_predictions(source: FeatureHoldOut, pairs: np.ndarray, alpha: float) -> np.ndarray:
@@ -358,18 +365,18 @@ def reduced_pair_predictions(source: FeatureHoldOut, pairs: np.ndarray, alpha: f
     systems of many pairs are solved together; rows that are no basis vectors have a unit row and column in place of e.
     """
     comparisons = source.comparisons
-    alpha, kappa, share = _pair_scale(comparisons, alpha)
+    alpha, kappa, share = pair_scale(comparisons, alpha)
     D = source.shrink(alpha)
-    w = D * source._c[:, 0]
-    assert source._leaving_basis is not None
+    w = D * source.c[:, 0]
+    assert source.removed_basis is not None
     out = np.empty((pairs.shape[0], 3))
     step = max(1, _BLOCK_ENTRIES // (4 * D.shape[0]))
     for start in range(0, pairs.shape[0], step):
         part = pairs[start : start + step]
-        Z = source._Z[part]
-        centre = source._mean if share else np.zeros_like(source._mean)
-        number = source._leaving_basis.numbers_of_pairs(part)
-        E = np.where((number >= 0)[:, :, None], source._E[np.maximum(number, 0)], 0.0)
+        Z = source.Z[part]
+        centre = source.mean if share else np.zeros_like(source.mean)
+        number = source.removed_basis.numbers_of_folds(part)
+        E = np.where((number >= 0)[:, :, None], source.E[np.maximum(number, 0)], 0.0)
         columns = np.concatenate([kappa * (Z - centre), E], axis=1)
         image = columns * D
         system = columns @ image.transpose(0, 2, 1)
@@ -382,5 +389,5 @@ def reduced_pair_predictions(source: FeatureHoldOut, pairs: np.ndarray, alpha: f
         solved = np.linalg.solve(system, rhs[:, :, None])
         weights = w - (image.transpose(0, 2, 1) @ solved)[:, :, 0]
         out[start : start + step, :2] = np.einsum("khc,kc->kh", Z, weights)
-        out[start : start + step, 2] = weights @ source._mean
+        out[start : start + step, 2] = weights @ source.mean
     return out

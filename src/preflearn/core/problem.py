@@ -23,7 +23,7 @@ from ..numerics.linalg import (
     reciprocal_condition,
     restore_lower,
 )
-from .centred_kernel import centred_form, lift_unseen
+from .centred_kernel import centred_form, fill_null_space
 from .gram import feature_moments
 from .holdout import LEAST_CONDITION
 
@@ -136,7 +136,7 @@ class RidgeProblem:
         B, self.matrix = self.matrix, None
         if B is None:
             raise RuntimeError(
-                "This RidgeProblem has been solved already: its matrix was used up. Build it anew."
+                "This RidgeProblem has been solved already: its matrix was used up. Build it again."
             )
         return B
 
@@ -198,7 +198,7 @@ def dual_problem(K: np.ndarray, comparisons: Comparisons, alpha: float = 0.0) ->
     unit, G = centred_form(K, comparisons)
     trace = float(np.trace(G))
     if alpha / unit < _LIFTED_BELOW * trace:
-        lift_unseen(G, comparisons.anchors(), trace)
+        fill_null_space(G, comparisons.anchors(), trace)
     rhs = comparisons.half_target.astype(K.dtype, copy=False)
     return RidgeProblem(G.T, rhs, comparisons.half, unit, guarded=True)
 
@@ -209,7 +209,7 @@ _LIFTED_BELOW = 1e-4
 
 def primal_problem(features, comparisons: Comparisons) -> RidgeProblem:
     """The primal system of features Φ, dense or sparse; Φ is not modified."""
-    return RidgeProblem(*feature_moments(features, comparisons), _unchanged)
+    return RidgeProblem(*feature_moments(features, comparisons), unchanged)
 
 
 def solve_primal(features, comparisons: Comparisons, alpha: float) -> np.ndarray:
@@ -237,20 +237,19 @@ def _solve_by_singular_values(T: np.ndarray, t: np.ndarray, alpha: float) -> np.
     return Vt[seen].T @ (shrunk[:, None] * (U[:, seen].T @ t))
 
 
-def _unchanged(x: np.ndarray) -> np.ndarray:
+def unchanged(x: np.ndarray) -> np.ndarray:
     return x
 
 
 def _spectrum(B: np.ndarray, rhs: np.ndarray, recover) -> Spectrum:
     values, vectors = eigh_in_place(B)
-    refuse_indefinite(float(values[0]), float(values[-1]), values.dtype)
+    refuse_indefinite(float(values[0]), float(values[-1]), float(np.finfo(values.dtype).eps))
     return Spectrum(np.maximum(values, 0), vectors, vectors.T @ rhs, recover)
 
 
-def refuse_indefinite(smallest: float, largest: float, dtype: np.dtype | type = np.float64) -> None:
-    """Refuse a kernel with an eigenvalue that is negative beyond rounding."""
-    size = max(abs(largest), abs(smallest), float(np.finfo(dtype).tiny))
-    if smallest < -np.sqrt(np.finfo(dtype).eps) * size:
+def refuse_indefinite(smallest: float, largest: float, eps: float = float(np.finfo(float).eps)) -> None:
+    """Refuse a kernel with an eigenvalue that is negative beyond rounding, ``eps`` in its type."""
+    if smallest < -np.sqrt(eps) * max(abs(largest), abs(smallest)):
         raise ValueError(
             f"The kernel is not positive semidefinite: an eigenvalue is {smallest:.3g}, the largest {largest:.3g}. "
             "Check a precomputed or callable kernel, for example with np.linalg.eigvalsh."

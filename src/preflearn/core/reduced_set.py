@@ -36,8 +36,8 @@ from ..numerics.linalg import (
 )
 from .basis_system import BasisEquation, solve_penalised, sums_may_do
 from .conjugate_gradients import ConjugateGradientResult, iterate
-from .problem import RidgeProblem, _unchanged
-from .row_blocks import HalfBlocks, RowBlock, can_be_blocked
+from .problem import RidgeProblem, unchanged
+from .row_blocks import HalfBlocks, RowBlock
 
 # Rows of a block of the kernel: enough for the matrix product, few enough for the cache.
 _BLOCK_BYTES = 1 << 23
@@ -104,7 +104,7 @@ def solve_streamed(rows: ReducedRows, comparisons: Comparisons, alpha: float) ->
     ----------
     rows : ReducedRows
     comparisons : Comparisons
-        For which `can_be_blocked` holds.
+        With a symmetric half in closed form.
     alpha : float
     """
     if sums_may_do(rows.factor, comparisons, alpha):
@@ -113,7 +113,7 @@ def solve_streamed(rows: ReducedRows, comparisons: Comparisons, alpha: float) ->
         except np.linalg.LinAlgError:
             pass
     A, rhs = _moments(rows, comparisons, rows.features)
-    w = RidgeProblem(A, rhs, _unchanged).solve(alpha)
+    w = RidgeProblem(A, rhs, unchanged).solve(alpha)
     return solve_triangular(rows.factor.C, w, lower=True, trans="T", check_finite=False)
 
 
@@ -175,7 +175,7 @@ def solve_iteratively(
     """
     C, dtype = rows.factor.C, rows.dtype
     operator: _HalfOperator | _LaplacianOperator
-    operator = (_HalfOperator if can_be_blocked(comparisons) else _LaplacianOperator)(rows, comparisons)
+    operator = (_HalfOperator if comparisons.has_half else _LaplacianOperator)(rows, comparisons)
     factor = _preconditioner(rows, comparisons, alpha, np.random.default_rng(random_state))
 
     def system(w: np.ndarray) -> np.ndarray:
@@ -244,7 +244,7 @@ def _preconditioner(
     weight = float(sample.diagonal().sum())
     scale = float(comparisons.diagonal().sum()) / weight if weight > 0 else 0.0
     A = np.zeros((rows.width, rows.width), dtype=rows.dtype, order="F")
-    if can_be_blocked(sample):
+    if sample.has_half:
         halves = HalfBlocks(sample, max(rows.width, block_rows(rows.width)), put=_as(rows.dtype))
         for _, P in halves.halves(lambda block: rows.features(chosen[block.rows])):
             A = add_gram(A, P, P)

@@ -17,15 +17,8 @@ from typing import Any
 import numpy as np
 
 from ..comparisons import Comparisons
-from ..comparisons.pointwise import PointwiseComparisons
-from ..comparisons.queries import QueryComparisons
 
 Form = Callable[["RowBlock"], Any]
-
-
-def can_be_blocked(comparisons: Comparisons) -> bool:
-    """Whether S is known to `HalfBlocks`: plain regression and all pairs within queries."""
-    return isinstance(comparisons, (QueryComparisons, PointwiseComparisons))
 
 
 @dataclass(frozen=True)
@@ -74,7 +67,7 @@ class HalfBlocks:
     Parameters
     ----------
     comparisons : Comparisons
-        For which `can_be_blocked` holds.
+        With a symmetric half in closed form: plain regression, or all pairs within queries.
     block_rows : int
         Rows of a block at most.
     xp : module
@@ -94,13 +87,8 @@ class HalfBlocks:
         put_index: Callable[[np.ndarray], Any] = np.asarray,
     ):
         self._xp, self._put_index = xp, put_index
-        groups = []
-        inner = outer = np.ones(comparisons.n_rows)
-        if isinstance(comparisons, QueryComparisons):
-            groups = [comparisons.queries]
-            if comparisons.tie_groups is not None:
-                groups.append(comparisons.tie_groups)  # numbered in the order of the queries
-            inner, outer = comparisons._inner, comparisons._outer
+        groups = comparisons.half_levels()
+        outer, inner = comparisons.half_factors()
         self.order = None
         if groups and np.any(groups[-1].codes[1:] < groups[-1].codes[:-1]):
             self.order = groups[-1].order

@@ -139,7 +139,7 @@ class Recipe:
 
     def features(self, X: Any) -> Any:
         """Φ of validated rows."""
-        return X if self.feature_map is None else self.feature_map._features(X, self.kernel)
+        return X if self.feature_map is None else self.feature_map.map_items(X, self.kernel)
 
     def statistics(self, X: Any, scores: np.ndarray, qid: Any, first_row: int = 0) -> Statistics:
         """The statistics of one chunk. O(m n²).

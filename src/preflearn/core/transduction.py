@@ -64,7 +64,7 @@ class TransductionAtAlpha(ABC):
         known_scores = np.where(unknown[:, None], 0.0, scores)
         rows = np.flatnonzero(unknown)
         inductive = self.inductive(known_scores, unknown)
-        return self._minimise(rows, inductive, self._pull(known_scores, rows), fidelities)
+        return self._minimise(rows, inductive, self._slope(known_scores, rows), fidelities)
 
     @abstractmethod
     def inductive(self, scores: np.ndarray, unknown: np.ndarray) -> np.ndarray:
@@ -75,14 +75,14 @@ class TransductionAtAlpha(ABC):
         """RankRLS trained on all rows: coefficients of the rows (dual) or of the features (primal)."""
 
     @abstractmethod
-    def _pull(self, known_scores: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    def _slope(self, known_scores: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """E_Vᵀ e(known scores, 0 elsewhere), shape (n_unknown, v)."""
 
     @abstractmethod
     def _minimise(
-        self, rows: np.ndarray, inductive: np.ndarray, pull: np.ndarray, fidelities: Sequence[float]
+        self, rows: np.ndarray, inductive: np.ndarray, slope: np.ndarray, fidelities: Sequence[float]
     ) -> np.ndarray:
-        """(E_Vᵀ E_V + γ I)⁻¹ (γ f₀ - pull) for every γ."""
+        """(E_Vᵀ E_V + γ I)⁻¹ (γ f₀ - slope) for every γ."""
 
 
 # ------------------------------------------------------------------------------------------------------------ dual
@@ -154,7 +154,7 @@ class DualAtAlpha(TransductionAtAlpha):
     def inductive(self, scores: np.ndarray, unknown: np.ndarray) -> np.ndarray:
         known, rows = np.flatnonzero(~unknown), np.flatnonzero(unknown)
         problem = self._problem
-        if _whole_queries(problem.comparisons, unknown):
+        if problem.comparisons.queries.are_whole(unknown):
             # (S K S + λ I)⁻¹ of the known rows is a Schur complement of R.
             half = problem.comparisons.half
             solved = self._R @ half(scores)
@@ -168,17 +168,17 @@ class DualAtAlpha(TransductionAtAlpha):
             coef = dual_problem(problem.K[np.ix_(known, known)], rest, self._alpha).solve(self._alpha)
         return problem.K[np.ix_(rows, known)] @ coef
 
-    def _pull(self, known_scores: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    def _slope(self, known_scores: np.ndarray, rows: np.ndarray) -> np.ndarray:
         half = self._problem.comparisons.half
         errors = self._R @ half(known_scores)
         for fold, block in zip(self._problem.folds, self._blocks):
             errors[fold] = cho_solve(block, cho_solve(block, errors[fold]))
         return half(self._R @ errors)[rows]
 
-    def _minimise(self, rows, inductive, pull, fidelities):
+    def _minimise(self, rows, inductive, slope, fidelities):
         gram = self._gram_of(rows) if self._gram is None else self._gram[np.ix_(rows, rows)]
         return np.stack(
-            [_solve_shifted(gram, fidelity, fidelity * inductive - pull) for fidelity in fidelities]
+            [_solve_shifted(gram, fidelity, fidelity * inductive - slope) for fidelity in fidelities]
         )
 
     def _gram_of(self, rows: np.ndarray) -> np.ndarray:
@@ -281,17 +281,17 @@ class PrimalAtAlpha(TransductionAtAlpha):
             out[fold] -= left[fold] @ others
         return out
 
-    def _pull(self, known_scores: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    def _slope(self, known_scores: np.ndarray, rows: np.ndarray) -> np.ndarray:
         return self._errors_transposed(self._errors(known_scores))[rows]
 
-    def _minimise(self, rows, inductive, pull, fidelities):
+    def _minimise(self, rows, inductive, slope, fidelities):
         columns = np.hstack([self._problem.Z[rows], self._second_columns()[rows]])
         WW = self._W.T @ self._W
         blocks = self._blocks(rows)
-        out = np.empty((len(fidelities), *pull.shape))
+        out = np.empty((len(fidelities), *slope.shape))
         for k, fidelity in enumerate(fidelities):
             normal = _BlocksAndColumns([block(fidelity) for block in blocks], columns, WW)
-            out[k] = self._refine(normal, rows, fidelity, fidelity * inductive - pull)
+            out[k] = self._refine(normal, rows, fidelity, fidelity * inductive - slope)
         return out
 
     def _refine(
@@ -456,12 +456,6 @@ def _solve_shifted(A: np.ndarray, shift: float, B: np.ndarray) -> np.ndarray:
     shifted = np.array(A, order="F")
     shifted[np.diag_indices_from(shifted)] += shift
     return cholesky_solve(cholesky_in_place(shifted), B)
-
-
-def _whole_queries(comparisons: QueryComparisons, chosen: np.ndarray) -> bool:
-    """Whether the chosen rows are whole queries."""
-    inside = np.bincount(comparisons.queries.codes[chosen], minlength=comparisons.queries.n_groups)
-    return bool(((inside == 0) | (inside == comparisons.queries.counts)).all())
 
 
 def _with_scores(comparisons: QueryComparisons, scores: np.ndarray) -> QueryComparisons:

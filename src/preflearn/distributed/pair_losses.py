@@ -300,7 +300,7 @@ def _build(number: int, shared: tuple[Any, NystromMap | None], X: Any, y: Any, q
     except ValueError as error:
         raise in_part(number, error) from error
     assert queries.labels is not None
-    features = X if feature_map is None else feature_map._features(X, model._read_kernel())
+    features = X if feature_map is None else feature_map.map_items(X, model._read_kernel())
     return PartObjective(features, scores[:, output], queries.codes, model.weighting), label_keys(
         queries.labels
     )

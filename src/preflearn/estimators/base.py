@@ -18,7 +18,7 @@ from ..kernels.gradients import expansion_gradient, refuse_without_gradient
 from ..kernels.inputs import KernelParametersMixin, read_items
 from ..kernels.maps import NystromMap
 from ..numerics.namespace import Home, as_host, check_same_home, is_device_array
-from ..selection.learner import SquaredLossLearner
+from ..selection.learner import KernelLearner, SquaredLossLearner
 from ..selection.tally import share_in_order
 from ..solvers.choice import check_solver_options
 from ..solvers.progress import Stages
@@ -28,7 +28,7 @@ from ..solvers.squared_loss import SquaredLossFit, fit_squared_loss
 _PREDICTION_BLOCK_BYTES = 1 << 26
 
 
-class KernelModel(KernelParametersMixin, BaseEstimator):
+class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
     """A fitted function f(x) = k(x, basis) β + intercept, or x · w + intercept for the linear kernel.
 
     Subclasses set either ``coef_`` or ``dual_coef_``, ``basis_`` and ``basis_indices_`` in fit.
@@ -60,7 +60,7 @@ class KernelModel(KernelParametersMixin, BaseEstimator):
             n_basis=self.n_basis,
             basis=self.basis,
             random_state=self.random_state,
-        )._fit_items(X, kernel)
+        ).fit_items(X, kernel)
 
     def _wants_reduced_set(self) -> bool:
         return self.n_basis is not None or not (isinstance(self.basis, str) and self.basis == "uniform")

@@ -249,7 +249,7 @@ class BradleyTerryModel(RankerMixin, KernelModel):
             reduced = None if self.kernel == "items" else self._reduced_set(X, kernel)
             if reduced is not None:
                 self.feature_map_ = reduced
-                return LatentSpace(n_items(X), reduced._features(X, kernel)), _copied(X), every_row
+                return LatentSpace(n_items(X), reduced.map_items(X, kernel)), _copied(X), every_row
             if kernel.is_linear and not item_offsets:
                 return LatentSpace(n_items(X), X), _copied(X), every_row
             if kernel.is_precomputed:
@@ -366,7 +366,7 @@ class BradleyTerryModel(RankerMixin, KernelModel):
             return LatentSpace(n, self.items_)
         kernel = self._read_kernel()
         if hasattr(self, "feature_map_"):
-            return LatentSpace(n, self.feature_map_._features(self.items_, kernel))
+            return LatentSpace(n, self.feature_map_.map_items(self.items_, kernel))
         return _kernel_space(self.items_ if kernel.is_precomputed else kernel.matrix(self.items_))
 
     def _numbers_of(self, X: Any) -> np.ndarray:
@@ -417,7 +417,7 @@ class BradleyTerryModel(RankerMixin, KernelModel):
         self.__dict__.pop("_index", None)
         self.__dict__.pop("_space", None)
         if posterior.by_features:
-            more = new if self._is_linear() else self.feature_map_._features(new, kernel)
+            more = new if self._is_linear() else self.feature_map_.map_items(new, kernel)
             posterior.add(answers, LatentSpace(answers.n_rows, _joined(posterior.space.design, more)))
         else:
             dual = np.concatenate([posterior.dual, np.zeros(n_items(new))])
@@ -545,7 +545,7 @@ class BradleyTerryModel(RankerMixin, KernelModel):
         return averaged_probability(mean, self._variances(X_a, X_b))
 
     def _features_of(self, X: Any) -> Any:
-        return X if self._is_linear() else self.feature_map_._features(X, self._read_kernel())
+        return X if self._is_linear() else self.feature_map_.map_items(X, self._read_kernel())
 
     def _known_or_refused(self, X: Any) -> np.ndarray:
         numbers = self._numbers_of(X)

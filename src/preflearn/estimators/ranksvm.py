@@ -40,7 +40,7 @@ class _Representation:
 
     def of(self, X: Any) -> Any:
         """Features of other items."""
-        return X if self.map is None else self.map._features(X, self.kernel)
+        return X if self.map is None else self.map.map_items(X, self.kernel)
 
 
 class _PairLossModel(RankerMixin, KernelModel, PathLearner):
@@ -62,11 +62,11 @@ class _PairLossModel(RankerMixin, KernelModel, PathLearner):
         """X itself for the linear kernel; Nyström features for a reduced set; a factor of K otherwise."""
         reduced = self._reduced_set(X, kernel)
         if reduced is not None:
-            return _Representation(reduced._features(X, kernel), kernel, reduced)
+            return _Representation(reduced.map_items(X, kernel), kernel, reduced)
         if kernel.is_linear:
             return _Representation(X, kernel, None)
         options = {name: getattr(self, name) for name in ("gamma", "degree", "coef0", "kernel_params")}
-        whole = NystromMap(self.kernel, **options)._fit_items(X, kernel)
+        whole = NystromMap(self.kernel, **options).fit_items(X, kernel)
         return _Representation(np.ascontiguousarray(whole.factor_.F), kernel, whole)
 
     def _score_pairs(self, scores: np.ndarray, queries: Groups) -> list[PairSet]:

@@ -16,7 +16,8 @@ from ..kernels.functions import Kernel, n_items
 from ..numerics.namespace import Home, is_device_array
 from ..selection.alphas import choose, warn_at_edge
 from ..selection.folds import is_pairs
-from ..selection.held_out import Evaluation, HeldOut, HeldOutPreferences
+from ..selection.held_out import HeldOut, HeldOutPreferences, SearchScores
+from ..selection.learner import SearchingLearner
 from .base import KernelModel, RankerMixin, SquaredLossModel
 from .rankrls import RankRLS
 from .rls import RLS
@@ -25,7 +26,7 @@ from .rls import RLS
 _OPTIONAL = ("best_kernel_", "stream_", "scoring_", "fold_scores_", "loss_scores_", "cv_predictions_")
 
 
-class AlphaSearch(KernelModel):
+class AlphaSearch(KernelModel, SearchingLearner):
     """What the searches over alpha share; subclasses name their learner."""
 
     _learner: type[KernelModel]
@@ -37,7 +38,7 @@ class AlphaSearch(KernelModel):
     alphas_: Any
     cv_scores_: Any
 
-    def _search(self, hold_out: Callable[[Any], Any], cv: Any) -> tuple[Any, Evaluation]:
+    def _search(self, hold_out: Callable[[Any], Any], cv: Any) -> tuple[Any, SearchScores]:
         """Choose alpha (and kernel parameters).
 
         Parameters
@@ -50,7 +51,7 @@ class AlphaSearch(KernelModel):
         -------
         held : HeldOut, HeldOutPreferences or None
             Of the choice; None where several kernels were searched.
-        found : Evaluation
+        found : SearchScores
         """
         cv = list(cv) if isinstance(cv, Iterator) else cv  # several kernels read it
         for name in _OPTIONAL:
@@ -60,7 +61,7 @@ class AlphaSearch(KernelModel):
                 "keep_predictions=True keeps one prediction per row, and cv='leave-pair-out' makes one for each pair: "
                 "use HeldOut(...).pairs(alphas) for those."
             )
-        best: tuple[dict[str, Any], Evaluation, int, Any] | None = None
+        best: tuple[dict[str, Any], SearchScores, int, Any] | None = None
         grid = getattr(self, "kernel_grid", None)
         predictions, tried = None, []
         for setting in ParameterGrid(grid) if grid else [{}]:
@@ -81,7 +82,7 @@ class AlphaSearch(KernelModel):
         warn_at_edge(self.alphas_, self.cv_scores_, choice, stacklevel=4)
         return held, found
 
-    def _search_rows(self, X: Any, y: Any, qid: Any, groups: Any) -> tuple[HeldOut, Evaluation]:
+    def _search_rows(self, X: Any, y: Any, qid: Any, groups: Any) -> tuple[HeldOut, SearchScores]:
         def hold_out(learner: Any) -> HeldOut:
             return HeldOut(learner, X, y, qid=qid, groups=groups, verbose=self.verbose)
 

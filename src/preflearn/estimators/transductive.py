@@ -292,7 +292,7 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
             features = X.toarray() if sp.issparse(X) else X
             constraints = None
         else:
-            features = reduced._features(X, kernel)
+            features = reduced.map_items(X, kernel)
             constraints = [_leaving_basis(reduced, fold) for fold in folds]
         features = features.astype(np.float64, copy=False)
         return PrimalTransduction(features, task.comparisons, folds, constraints), reduced

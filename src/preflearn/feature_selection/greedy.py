@@ -161,8 +161,7 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         if type(estimator) not in (RLS, RankRLS):
             raise TypeError(
                 f"GreedySelector selects features for RLS or RankRLS: found {type(estimator).__name__}. "
-                "Choose alpha "
-                "beforehand, with RLSCV or RankRLSCV on all features."
+                "Choose alpha beforehand, with RLSCV or RankRLSCV on all features."
             )
         if estimator.kernel != "linear" or estimator.n_basis is not None:
             raise ValueError(

@@ -126,6 +126,15 @@ _FUNCTION_PLACES = {
     ("sklearn.compose._target.TransformedTargetRegressor", "func"): "elementwise",
     ("sklearn.compose._target.TransformedTargetRegressor", "inverse_func"): "elementwise",
 }
+# Classes that have moved since files were written with them, by the name in such a file. A class that a model may hold
+# gets a line here when its module changes.
+_MOVED = {
+    "preflearn.model_selection.search.RLSCV": "preflearn.estimators.search",
+    "preflearn.model_selection.search.RankRLSCV": "preflearn.estimators.search",
+    "preflearn.model_selection.splitters.LeavePairOut": "preflearn.selection.splitters",
+    "preflearn.model_selection.splitters.LeaveQueryOut": "preflearn.selection.splitters",
+    "preflearn.model_selection.splitters.QueryKFold": "preflearn.selection.splitters",
+}
 _MODULE = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z0-9_]+)*")
 
 
@@ -138,6 +147,7 @@ def object_class(module: str, name: str) -> type | None:
     """The class whose instances a file may fill with values, or None."""
     if not _MODULE.fullmatch(module) or not name.isidentifier():
         return None
+    module = _MOVED.get(f"{module}.{name}", module)
     full, parts = f"{module}.{name}", module.split(".")
     listed = full in RECORDS or full in _SKLEARN_OBJECTS
     in_packages = len(parts) > 1 and (

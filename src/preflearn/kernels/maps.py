@@ -96,9 +96,20 @@ class NystromMap(KernelParametersMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         """
         kernel = self._read_kernel()
         X = read_items(self, X, kernel, reset=True)
-        return self._fit_items(X, kernel)
+        return self.fit_items(X, kernel)
 
-    def _fit_items(self, X: Any, kernel: Kernel) -> NystromMap:
+    def fit_items(self, X: Any, kernel: Kernel) -> NystromMap:
+        """`fit` for items that have been validated, and a kernel that has been read, by an estimator.
+
+        Parameters
+        ----------
+        X : ndarray, sparse array or list of objects
+        kernel : Kernel
+
+        Returns
+        -------
+        self
+        """
         chosen = select_basis(X, kernel, self.n_basis, self.basis, self.random_state)
         self.basis_indices_ = np.arange(n_items(X)) if chosen is None else chosen
         if kernel.is_precomputed:
@@ -128,14 +139,14 @@ class NystromMap(KernelParametersMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         check_is_fitted(self)
         kernel = self._read_kernel()
         X = read_items(self, X, kernel, reset=False)
-        return self._features(X, kernel)
+        return self.map_items(X, kernel)
 
-    def _features(self, X: Any, kernel: Kernel) -> np.ndarray:
-        """Φ for validated items."""
-        return solve_triangular_in_place(self.factor_.C, self._kernel_block(X, kernel))
+    def map_items(self, X: Any, kernel: Kernel) -> np.ndarray:
+        """`transform` for validated items: Φ, shape (m, rank_)."""
+        return solve_triangular_in_place(self.factor_.C, self.kernel_with_basis(X, kernel))
 
-    def _kernel_block(self, X: Any, kernel: Kernel) -> np.ndarray:
-        """K_MR for validated items, R being the linearly independent basis vectors."""
+    def kernel_with_basis(self, X: Any, kernel: Kernel) -> np.ndarray:
+        """K_MR for validated items, R being the linearly independent basis vectors; shape (m, rank_)."""
         pivots = self.factor_.pivots
         if kernel.is_precomputed:
             return np.ascontiguousarray(X[:, self.basis_indices_[pivots]])

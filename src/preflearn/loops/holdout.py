@@ -229,17 +229,17 @@ def _pair_order(R, first_row, diagonal, x, t, y, twins, tolerance, counts, first
         counts[a, 3], counts[a, 4], counts[a, 5] = right_higher, tied_higher, higher
 
 
-def pair_predictions(pairs, R, x, t, pull, mean_f, kappa, share):
+def pair_predictions(pairs, R, x, t, mean_response, mean_f, kappa, share):
     """Predictions for both rows of each held-out pair.
 
-    f_H = mean_f + pull_H · v + (t_H + v - share Σ v) / κ with v = -(R_HH)⁻¹ x_H; ``share`` is 1/m for a global ranking
+    f_H = mean_f + β_H · v + (t_H + v - share Σ v) / κ with v = -(R_HH)⁻¹ x_H; ``share`` is 1/m for a global ranking
     and 0 for plain regression. The last column is the mean of the predictions over all rows, for an intercept.
 
     Parameters
     ----------
     pairs : int64 array of shape (p, 2)
     R : float64 array of shape (m, m)
-    x, t, pull : float64 arrays of shape (m,)
+    x, t, mean_response : float64 arrays of shape (m,)
 
     Returns
     -------
@@ -247,19 +247,30 @@ def pair_predictions(pairs, R, x, t, pull, mean_f, kappa, share):
     """
     out = np.empty((pairs.shape[0], 3))
     over_ranges(
-        _pair_predictions, pairs.shape[0], pairs, R, x, t, pull, mean_f, kappa, share, out, least=1 << 14
+        _pair_predictions,
+        pairs.shape[0],
+        pairs,
+        R,
+        x,
+        t,
+        mean_response,
+        mean_f,
+        kappa,
+        share,
+        out,
+        least=1 << 14,
     )
     return out
 
 
 @njit(cache=True, nogil=True)
-def _pair_predictions(pairs, R, x, t, pull, mean_f, kappa, share, out, first, last):
+def _pair_predictions(pairs, R, x, t, mean_response, mean_f, kappa, share, out, first, last):
     for k in range(first, last):
         i, j = pairs[k, 0], pairs[k, 1]
         determinant = R[i, i] * R[j, j] - R[i, j] * R[i, j]
         v_i = -(R[j, j] * x[i] - R[i, j] * x[j]) / determinant
         v_j = -(R[i, i] * x[j] - R[i, j] * x[i]) / determinant
-        level = mean_f + pull[i] * v_i + pull[j] * v_j
+        level = mean_f + mean_response[i] * v_i + mean_response[j] * v_j
         spread = share * (v_i + v_j)
         out[k, 0] = level + (t[i] + v_i - spread) / kappa
         out[k, 1] = level + (t[j] + v_j - spread) / kappa

@@ -1,1 +1,1 @@
-"""Losses over pairs: hinge and squared hinge, of rows with scores and of listed preferences."""
+"""Losses over pairs: hinge, squared hinge and logistic, of rows with scores and of listed preferences."""

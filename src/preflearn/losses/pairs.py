@@ -215,10 +215,10 @@ class _ListedViolations:
         self.better = np.bincount(self.better_rows, self.weight, minlength=m).astype(float, copy=False)
 
     def laplacian(self, v: np.ndarray) -> np.ndarray:
-        pull = self.weight * (v[self.better_rows] - v[self.worse_rows])
+        weighted = self.weight * (v[self.better_rows] - v[self.worse_rows])
         m = v.shape[0]
-        product = np.bincount(self.better_rows, pull, minlength=m).astype(float, copy=False)
-        product -= np.bincount(self.worse_rows, pull, minlength=m)
+        product = np.bincount(self.better_rows, weighted, minlength=m).astype(float, copy=False)
+        product -= np.bincount(self.worse_rows, weighted, minlength=m)
         return product
 
 

@@ -131,7 +131,7 @@ def mean_or_refuse(values: PerQuery, *, metric: str, reason: str) -> float:
 
 
 def _writable(array: np.ndarray) -> np.ndarray:
-    """The array itself unless it is read-only, as those of pandas are: Numba would compile for them anew."""
+    """The array itself unless it is read-only, as those of pandas are: Numba would compile again for them."""
     return np.require(array, requirements=["C", "W"])
 
 

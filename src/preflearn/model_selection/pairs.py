@@ -47,7 +47,7 @@ def leave_pair_out(estimator, X, y, *, pairs=None, groups=None, verbose=0):
     True
     """
     pairs, predictions = HeldOut(estimator, X, y, groups=groups, verbose=verbose).pairs(pairs=pairs)
-    return pairs, predictions[0, ...]
+    return pairs, predictions[0, ...]  # the array API has no shorter index
 
 
 def leave_pair_out_tally(estimator, X, y, *, groups=None, verbose=0) -> PairTally:

@@ -40,16 +40,16 @@ class SignedRanks(NamedTuple):
         Matched-pairs rank-biserial correlation, -1 .. 1; 0 where the two never differ.
     pvalue : float
         1 where the two never differ.
-    n_better, n_worse, n_tied : int
+    n_wins, n_losses, n_ties : int
         Trials where the first is better than the second, worse, and equal to it.
     """
 
     statistic: float
     effect_size: float
     pvalue: float
-    n_better: int
-    n_worse: int
-    n_tied: int
+    n_wins: int
+    n_losses: int
+    n_ties: int
 
 
 def signed_rank_test(first: Any, second: Any, *, alternative: str = "two-sided") -> SignedRanks:
@@ -80,7 +80,7 @@ def signed_rank_test(first: Any, second: Any, *, alternative: str = "two-sided")
     --------
     >>> from preflearn.model_selection import signed_rank_test
     >>> found = signed_rank_test([0.8, 0.7, 0.9, 0.6], [0.7, 0.5, 0.6, 0.65])
-    >>> found.statistic, found.n_better, found.n_worse, round(found.pvalue, 3)
+    >>> found.statistic, found.n_wins, found.n_losses, round(found.pvalue, 3)
     (9.0, 3, 1, 0.25)
     """
     if alternative not in _ALTERNATIVES:
@@ -100,9 +100,9 @@ def signed_rank_test(first: Any, second: Any, *, alternative: str = "two-sided")
         statistic=up,
         effect_size=(up - down) / (up + down) if untied.size else 0.0,
         pvalue=float(wilcoxon(untied, alternative=alternative).pvalue) if untied.size else 1.0,
-        n_better=int((untied > 0).sum()),
-        n_worse=int((untied < 0).sum()),
-        n_tied=a.shape[0] - untied.shape[0],
+        n_wins=int((untied > 0).sum()),
+        n_losses=int((untied < 0).sum()),
+        n_ties=a.shape[0] - untied.shape[0],
     )
 
 
@@ -118,7 +118,7 @@ class RankerComparison:
         The metric of each, averaged over queries.
     n_queries : int
         Queries where the metric is defined.
-    n_better, n_worse, n_tied : int
+    n_wins, n_losses, n_ties : int
         Queries where the first ranker is better than the second (wins), worse (losses), and equal to it (ties).
     mean_difference : float
         First minus second.
@@ -136,9 +136,9 @@ class RankerComparison:
     metric: str
     means: tuple[float, float]
     n_queries: int
-    n_better: int
-    n_worse: int
-    n_tied: int
+    n_wins: int
+    n_losses: int
+    n_ties: int
     mean_difference: float
     effect_size: float
     statistic: float
@@ -160,7 +160,7 @@ class RankerComparison:
                 f"{self.metric}, mean over {self.n_queries} queries",
                 f"  {first:<{width}}  {self.means[0]:.4f}",
                 f"  {second:<{width}}  {self.means[1]:.4f}",
-                f"{first} wins in {self.n_better} queries, loses in {self.n_worse}, ties in {self.n_tied}",
+                f"{first} wins in {self.n_wins} queries, loses in {self.n_losses}, ties in {self.n_ties}",
                 f"Wilcoxon signed ranks ({self.alternative}): p = {_p_text(self.pvalue)}, "
                 f"effect size (rank-biserial) {self.effect_size:+.2f}",
             ]
@@ -220,9 +220,9 @@ class RankerTable:
         rows = [
             (
                 f"{one.names[0]} - {one.names[1]}",
-                str(one.n_better),
-                str(one.n_worse),
-                str(one.n_tied),
+                str(one.n_wins),
+                str(one.n_losses),
+                str(one.n_ties),
                 f"{one.effect_size:+.2f}",
                 _p_text(one.pvalue),
                 _p_text(p),
@@ -426,9 +426,9 @@ def _compare(
         metric=metric,
         means=(float(first.mean()), float(second.mean())),
         n_queries=int(defined.sum()),
-        n_better=found.n_better,
-        n_worse=found.n_worse,
-        n_tied=found.n_tied,
+        n_wins=found.n_wins,
+        n_losses=found.n_losses,
+        n_ties=found.n_ties,
         mean_difference=float(differences.mean()),
         effect_size=found.effect_size,
         statistic=found.statistic,

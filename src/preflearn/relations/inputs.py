@@ -136,8 +136,7 @@ def refuse_unlabelled(counts: np.ndarray, side: str) -> None:
         more = f" (and {empty.size - 1} more)" if empty.size > 1 else ""
         raise ValueError(
             f"{side.capitalize()} {int(empty[0])}{more} has no known label: leave it out of the training "
-            "and predict it "
-            "afterwards."
+            "and predict it afterwards."
         )
 
 
@@ -151,8 +150,7 @@ def read_pair_list(
     if not rows.shape == columns.shape == y.shape:
         raise ValueError(
             f"row_index, column_index and y must have one entry per pair: found {rows.shape[0]}, "
-            f"{columns.shape[0]} "
-            f"and shape {y.shape}."
+            f"{columns.shape[0]} and shape {y.shape}."
         )
     if duplicates not in ("refuse", "mean"):
         raise ValueError(f"duplicates must be 'refuse' or 'mean': found {duplicates!r}.")
@@ -163,8 +161,7 @@ def read_pair_list(
             i, j = divmod(int(unique[np.argmax(counts > 1)]), q)
             raise ValueError(
                 f"Pair (row {i}, column {j}) is listed {int(counts.max())} times or more: pass "
-                "duplicates='mean' to learn "
-                "from the mean of its labels, or list it once."
+                "duplicates='mean' to learn from the mean of its labels, or list it once."
             )
         y = np.bincount(inverse, weights=y) / counts
         rows, columns = np.divmod(unique, q)
@@ -177,8 +174,7 @@ def read_index(index: Any, n: int, side: str) -> np.ndarray:
     if index.ndim != 1 or index.size == 0 or index.dtype.kind not in "iu":
         raise ValueError(
             f"{side}_index must be a list of {side} numbers: found shape {index.shape}, type {index.dtype}. "
-            "Translate "
-            "labels of objects into their positions first."
+            "Translate labels of objects into their positions first."
         )
     outside = np.flatnonzero((index < 0) | (index >= n))
     if outside.size:
@@ -197,8 +193,8 @@ def check_one_kind(model: Any, pairwise: PairwiseKernel, rows: Any, columns: Any
     ):
         raise ValueError(
             f"pairwise={name!r} is for pairs of one kind of object: row_kernel and column_kernel must be "
-            "the same, found "
-            f"{model.row_kernel!r} with {model.row_params} and {model.column_kernel!r} with {model.column_params}."
+            f"the same, found {model.row_kernel!r} with {model.row_params} and {model.column_kernel!r} with "
+            f"{model.column_params}."
         )
     if columns is None or columns is rows:
         return rows
@@ -231,6 +227,6 @@ def check_symmetry(Y: np.ndarray, sign: int) -> None:
         name, sense = ("symmetric", "equal") if sign > 0 else ("antisymmetric", "opposite")
         raise ValueError(
             f"pairwise={name!r} needs {sense} labels for both orders of a pair: found Y[{i}, {j}] = "
-            f"{Y[i, j]:.6g} and "
-            f"Y[{j}, {i}] = {Y[j, i]:.6g}. Use pairwise='kronecker', or (Y {'+' if sign > 0 else '-'} Y.T) / 2."
+            f"{Y[i, j]:.6g} and Y[{j}, {i}] = {Y[j, i]:.6g}. Use pairwise='kronecker', or "
+            f"(Y {'+' if sign > 0 else '-'} Y.T) / 2."
         )

@@ -145,15 +145,8 @@ class KroneckerRLS(RelationModel):
         return self._fit(data, alpha)
 
     def _fit(self, data: RelationData, alpha: float) -> KroneckerRLS:
-        self._solve(KroneckerProblem(self, data), alpha)
+        KroneckerProblem(self, data).set_solution(self, alpha)
         return self
-
-    def _solve(self, problem: KroneckerProblem, alpha: float) -> None:
-        coefficients, result = problem.solve(alpha)
-        self._adopt(problem.data, coefficients)
-        self.solver_ = "closed" if result is None else "cg"
-        self.n_iter_ = 1 if result is None else result.n_iter
-        self.residual_ = None if result is None else result.residual
 
 
 class KroneckerProblem:
@@ -194,6 +187,14 @@ class KroneckerProblem:
         result = self.known.solve(alpha, tol=self._tol, **self._options)
         warn_unless_converged(result, self._tol)
         return self.known.coefficients(result), result
+
+    def set_solution(self, model: RelationModel, alpha: float) -> None:
+        """Solve at one alpha, and set what `fit` sets."""
+        coefficients, result = self.solve(alpha)
+        model._adopt(self.data, coefficients)
+        model.solver_ = "closed" if result is None else "cg"
+        model.n_iter_ = 1 if result is None else result.n_iter
+        model.residual_ = None if result is None else result.residual
 
     def solve_path(self, alphas: Sequence[float]) -> Iterator[tuple[int, Any]]:
         """Dual coefficients at every alpha with its place in ``alphas``."""

@@ -57,7 +57,7 @@ class RelationPath:
     def model(self, alpha: float) -> KroneckerRLS:
         """The fitted model at one alpha."""
         fitted = clone(self._model).set_params(alpha=alpha)
-        fitted._solve(self._problem, read_alpha(alpha))
+        self._problem.set_solution(fitted, read_alpha(alpha))
         return fitted
 
     def mode_coefficients(self, alpha: float) -> np.ndarray:

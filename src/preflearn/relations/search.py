@@ -197,7 +197,7 @@ class KroneckerRLSCV(_RelationSearch, KroneckerRLS):
         self.cv_scores_ = self._score(problem, list(self.alphas_), row_groups, column_groups)
         (choice,) = choose(self.cv_scores_, self.alphas_)
         self.alpha_, self.best_score_ = float(self.alphas_[choice]), float(self.cv_scores_[choice])
-        self._solve(problem, self.alpha_)
+        problem.set_solution(self, self.alpha_)
         return self
 
 

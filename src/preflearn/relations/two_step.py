@@ -93,8 +93,7 @@ class TwoStepProblem:
             missing = int(np.isnan(data.labels()).sum())
             raise ValueError(
                 f"TwoStepRLS needs the labels of all pairs: {missing} are NaN. Use KroneckerRLS, which "
-                "learns from the "
-                "known ones."
+                "learns from the known ones."
             )
         self.data = data
         self.complete = TwoStepRelation(*data.sides(), data.labels())

@@ -53,7 +53,7 @@ def cross_val_predict(
     -----
     In closed form for complete labels: single entries O(pq(p + q)), rows or columns by algebra or one
     decomposition per fold, both with one decomposition for each fold of the smaller side. Folds of several entries,
-    incomplete labels and kernels without a closed form are trained anew by conjugate gradients, warm from alpha to
+    incomplete labels and kernels without a closed form are refitted by conjugate gradients, warm from alpha to
     alpha. For a symmetric or antisymmetric relation the mirror image of an entry leaves with it, and a held-out
     row is a held-out object: its column leaves as well. A two-step model has no entry-wise objective; the label
     left out is replaced by what the model then predicts for it, its fixed point.

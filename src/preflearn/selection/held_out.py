@@ -49,7 +49,7 @@ def read_problem(estimator: Any, X: Any, y: Any, qid: Any) -> LearningProblem | 
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class SearchScores:
     """What a search chooses by.
 
     Attributes
@@ -177,7 +177,7 @@ class HeldOut:
         """
         folds = self._folds(cv)
         grid = self.alphas(alphas)
-        return self.collect(Evaluation(grid, np.empty(0), folds, self._predictions(folds, grid)))
+        return self.collect(SearchScores(grid, np.empty(0), folds, self._predictions(folds, grid)))
 
     def score(self, scoring=None, cv=None, alphas=None):
         """The score of the held-out predictions at every alpha; greater is better.
@@ -196,7 +196,7 @@ class HeldOut:
         """
         return self.evaluate(scoring, cv, alphas).scores
 
-    def evaluate(self, scoring=None, cv=None, alphas=None) -> Evaluation:
+    def evaluate(self, scoring=None, cv=None, alphas=None) -> SearchScores:
         """Scores and predictions from one pass over the folds.
 
         Parameters
@@ -205,7 +205,7 @@ class HeldOut:
 
         Returns
         -------
-        Evaluation
+        SearchScores
         """
         if is_pairs(cv):
             return self._evaluate_pairs(scoring, alphas)
@@ -219,7 +219,7 @@ class HeldOut:
         if measure.compares_rows:
             to_score = self._in_order(folds, grid, predictions, pooled=is_regressor(self.estimator))
         scores = comparable.score(measure, self.problem.scores, to_score)
-        return Evaluation(grid, scores, folds, predictions)
+        return SearchScores(grid, scores, folds, predictions)
 
     def _in_order(
         self, folds: Folds, grid: Any, predictions: list[np.ndarray], *, pooled: bool
@@ -234,7 +234,7 @@ class HeldOut:
             return self.problem.for_order().predict_folds(folds, grid)
         return self.problem.tied(predictions, folds.tests, grid)
 
-    def collect(self, found: Evaluation) -> Any:
+    def collect(self, found: SearchScores) -> Any:
         """The predictions of an evaluation over folds, one for each row as `predict` gives them."""
         assert found.folds is not None
         out = found.folds.collect(found.by_fold, self.n_rows)
@@ -354,7 +354,7 @@ class HeldOut:
         counter = Counter("HeldOut", len(folds.tests), "folds", self.verbose)
         return self.problem.predict_folds(folds, alphas, counter)  # type: ignore[arg-type]
 
-    def _evaluate_pairs(self, scoring: Any, alphas: Any) -> Evaluation:
+    def _evaluate_pairs(self, scoring: Any, alphas: Any) -> SearchScores:
         """The leave-pair-out concordance of each alpha."""
         if self._qid is not None and encode_queries(self._qid, self.n_rows).n_groups > 1:
             raise ValueError(
@@ -362,14 +362,14 @@ class HeldOut:
             )
         off = read_pair_scoring(scoring)
         grid = self.alphas(alphas)
-        return Evaluation(grid, np.array([tally.share for tally in self.tally(grid)]) - off)
+        return SearchScores(grid, np.array([tally.share for tally in self.tally(grid)]) - off)
 
-    def fold_scores(self, found: Evaluation, scoring=None):
+    def fold_scores(self, found: SearchScores, scoring=None):
         """The score of each fold by itself.
 
         Parameters
         ----------
-        found : Evaluation
+        found : SearchScores
             Of this object, over folds.
         scoring : as in score
 
@@ -493,7 +493,7 @@ class HeldOutPreferences:
         """
         folds = read_preference_folds(cv, self.n_pairs, groups=self._groups)
         grid = self.alphas(alphas)
-        return self.collect(Evaluation(grid, np.empty(0), folds, self._predictions(folds, grid)))
+        return self.collect(SearchScores(grid, np.empty(0), folds, self._predictions(folds, grid)))
 
     def score(self, scoring=None, cv=None, alphas=None):
         """The share of held-out preferences in the right order at every alpha, ties counting half.
@@ -511,7 +511,7 @@ class HeldOutPreferences:
         """
         return self.evaluate(scoring, cv, alphas).scores
 
-    def evaluate(self, scoring=None, cv=None, alphas=None) -> Evaluation:
+    def evaluate(self, scoring=None, cv=None, alphas=None) -> SearchScores:
         """Scores and predicted differences from one pass over the sets.
 
         Parameters
@@ -520,7 +520,7 @@ class HeldOutPreferences:
 
         Returns
         -------
-        Evaluation
+        SearchScores
         """
         measure = read_scoring(scoring)
         off = read_pair_scoring(scoring) if measure.compares_rows else None
@@ -538,7 +538,7 @@ class HeldOutPreferences:
                 share_in_order(f, self._rounding(truth, alpha)) for f, alpha in zip(values, grid, strict=True)
             ]
             scores = np.array(shares) - off
-        return Evaluation(grid, scores, folds, by_fold)
+        return SearchScores(grid, scores, folds, by_fold)
 
     def _rounding(self, truth: np.ndarray, alpha: float) -> float:
         """Differences that are rounding of the algebra; none where the estimator is refitted."""
@@ -546,7 +546,7 @@ class HeldOutPreferences:
             return 0.0
         return rounding_of(np.concatenate([truth, -truth]), self._routine.size, alpha)
 
-    def collect(self, found: Evaluation) -> np.ndarray:
+    def collect(self, found: SearchScores) -> np.ndarray:
         """The predicted differences of an evaluation, one for each preference as `preferences` gives them."""
         assert found.folds is not None
         return found.folds.collect(found.by_fold, self.n_pairs)[:, :, 0]

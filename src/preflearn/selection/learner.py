@@ -1,6 +1,7 @@
-"""What a learner supplies so that its rows can be held out without refitting it each time.
+"""What learners supply to the parts of the library that train, hold out and search in their place.
 
-The learners of `preflearn.estimators` inherit from these classes; the hold-out asks for nothing else of them.
+The learners of `preflearn.estimators` inherit from these classes; `selection`, `streaming` and `distributed` ask for
+nothing else of them. The names are private because they are no part of what users call.
 """
 
 from __future__ import annotations
@@ -13,17 +14,43 @@ import numpy as np
 from ..comparisons import Comparisons, Groups
 from ..core.problem import SquaredLossFit
 from ..kernels.functions import Kernel
+from ..kernels.maps import NystromMap
 from ..losses.pairs import PairSet
+from ..solvers.newton import PairLossFit
+from ..solvers.progress import Stages
 
 
-class SquaredLossLearner:
-    """A learner whose loss is a sum of squares over comparisons: held out by algebra."""
-
-    solver: Any
+class KernelLearner:
+    """A learner of functions of a kernel, on all rows or on a reduced set: what training in parts sets in it."""
 
     def _read_kernel(self) -> Kernel:
         """The kernel with its parameters, checked."""
         raise NotImplementedError
+
+    def _wants_reduced_set(self) -> bool:
+        """Whether n_basis or basis asks for a reduced set."""
+        raise NotImplementedError
+
+    def _set_function(
+        self,
+        weights: np.ndarray | None,
+        dual_coef: np.ndarray | None,
+        basis_indices: np.ndarray | None,
+        basis: Any,
+        single: bool,
+    ) -> None:
+        """Store the learned function; ``single`` says that y came as one column."""
+        raise NotImplementedError
+
+    def _more_stages(self) -> Stages:
+        """The progress of a fit, shown if the learner is verbose."""
+        raise NotImplementedError
+
+
+class SquaredLossLearner(KernelLearner):
+    """A learner whose loss is a sum of squares over comparisons: held out by algebra."""
+
+    solver: Any
 
     def _reduced_set(self, X: Any, kernel: Kernel) -> Any:
         """The feature map of the reduced set, or None for the full kernel."""
@@ -57,16 +84,16 @@ class SquaredLossLearner:
         """Refuse options that learning from preferences alone would ignore."""
         raise NotImplementedError
 
+    def _set_intercept(self, intercept: np.ndarray | None) -> None:
+        """Store the intercept of a regression; None for none."""
+        raise NotImplementedError
 
-class PathLearner:
+
+class PathLearner(KernelLearner):
     """A learner that trains faster along a path of alphas, each solution the start of the next."""
 
     def _read_options(self) -> None:
         """Refuse what is no option."""
-        raise NotImplementedError
-
-    def _read_kernel(self) -> Kernel:
-        """The kernel with its parameters, checked."""
         raise NotImplementedError
 
     def _represent(self, X: Any, kernel: Kernel) -> Any:
@@ -89,4 +116,22 @@ class PathLearner:
 
     def _function_path(self, representation: Any, pairs: PairSet, alphas: np.ndarray) -> np.ndarray:
         """Predictions for the represented items by models trained on pairs of them, shape (n_alphas, m)."""
+        raise NotImplementedError
+
+    def _set_fits(
+        self, fits: Sequence[PairLossFit], feature_map: NystromMap | None, alpha: float, single: bool
+    ) -> None:
+        """The attributes of a solution, one fit per output."""
+        raise NotImplementedError
+
+
+class SearchingLearner:
+    """A learner that chooses its alpha: one pass over a stream or a cluster searches in its place."""
+
+    def _plain(self, setting: dict[str, Any], alpha: float = 1.0) -> Any:
+        """The learner that is searched over, with one alpha."""
+        raise NotImplementedError
+
+    def _adopt(self, model: Any) -> None:
+        """Take over what the learner has learned at the chosen alpha."""
         raise NotImplementedError

@@ -118,7 +118,7 @@ def _predictions(
     if groups is None:
         task, source = _routine(problem)
         reduced = isinstance(source, FeatureHoldOut) and source.basis_leaves
-        if has_pair_form(task) and reduced and source.is_firm(alpha):  # type: ignore[union-attr]
+        if has_pair_form(task) and reduced and source.is_well_determined(alpha):  # type: ignore[union-attr]
             f = _with_intercept(problem, pairs, reduced_pair_predictions(source, pairs, alpha))  # type: ignore[arg-type]
             return _tied(problem, f, pairs, source.size, alpha)  # type: ignore[union-attr]
     return _hold_out_each(problem, pairs, alpha, groups, verbose)
@@ -160,8 +160,8 @@ def _of_kernel(
     for alpha in alphas:
         try:
             if once:
-                K, pull = problem.kernel_and_pull(task)
-                yield dual_pair_system(K, task, alpha, pull)
+                K, means = problem.kernel_and_means(task)
+                yield dual_pair_system(K, task, alpha, means)
             else:
                 _, source = _routine(problem, many_alphas=True)
                 assert isinstance(source, DualHoldOut)
@@ -172,7 +172,7 @@ def _of_kernel(
 
 
 def _of_features(source: HoldOut | None, alpha: float) -> PairSystem | None:
-    if not isinstance(source, FeatureHoldOut) or not source.is_firm(alpha):
+    if not isinstance(source, FeatureHoldOut) or not source.is_well_determined(alpha):
         return None
     return feature_pair_system(source, alpha)
 
@@ -198,7 +198,12 @@ def _with_intercept(problem: LearningProblem, pairs: np.ndarray, found: np.ndarr
     if not problem.intercept:
         return f - found[:, 2:] if problem.to_compare else f
     y = problem.scores[:, 0]
-    return f + intercept_of_rest(y, y[pairs].sum(axis=1), found[:, 2], f.sum(axis=1), 2)[:, None]
+    return (
+        f
+        + intercept_of_rest(y.shape[0], y.sum() - y[pairs].sum(axis=1), found[:, 2], f.sum(axis=1), 2)[
+            :, None
+        ]
+    )
 
 
 def _tied(

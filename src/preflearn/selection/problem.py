@@ -18,8 +18,8 @@ from ..core.basis_holdout import FEW_FOLDS, BasisHoldOut
 from ..core.dual_holdout import DualHoldOut
 from ..core.feature_holdout import FeatureHoldOut
 from ..core.holdout import HoldOut, rows_outside
-from ..core.leaving import LOST_IN_ROUNDING
 from ..core.problem import primal_problem
+from ..core.removal import LOST_IN_ROUNDING
 from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.inputs import read_items
 from ..kernels.maps import NystromMap
@@ -39,7 +39,7 @@ Routine = tuple[Comparisons, HoldOut | None]
 
 
 def has_closed_form(estimator: Any) -> bool:
-    """Whether rows can be held out by algebra; a search chooses its alpha anew without them, so it is refitted."""
+    """Whether rows can be held out by algebra; a search would choose another alpha without them, so it is refitted."""
     return isinstance(estimator, SquaredLossLearner) and hasattr(estimator, "alpha")
 
 
@@ -301,13 +301,13 @@ class LearningProblem:
         )
         if not task.has_half:
             return self.stable_hold_out(task)
-        K, pull = self.kernel_and_pull(task)
+        K, means = self.kernel_and_means(task)
         return DualHoldOut(
             K,
             task,
             intercept=self.intercept,
             many_alphas=many_alphas,
-            pull=pull,
+            kernel_means=means,
             fallback=self.stable_hold_out,
         )
 
@@ -321,7 +321,7 @@ class LearningProblem:
                 options["offset"] = means[0] if level else None
         return FeatureHoldOut(X, task, **options)
 
-    def kernel_and_pull(self, task: Comparisons) -> tuple[np.ndarray, np.ndarray | None]:
+    def kernel_and_means(self, task: Comparisons) -> tuple[np.ndarray, np.ndarray | None]:
         """K, and its means over the rows of each query where they do not follow from it.
 
         A linear kernel of dense features is formed from rows less the mean of their query: S K S is the same, and no
@@ -359,7 +359,7 @@ class LearningProblem:
         if not feature_map.factor_.well_conditioned:
             return self._reduced(feature_map, task)
         return BasisHoldOut(
-            feature_map._kernel_block(self.X, self.kernel).astype(np.float64, copy=False),
+            feature_map.kernel_with_basis(self.X, self.kernel).astype(np.float64, copy=False),
             feature_map.factor_,
             feature_map.basis_indices_,
             task,
@@ -370,7 +370,7 @@ class LearningProblem:
     def _reduced(self, feature_map: NystromMap, task: Comparisons) -> HoldOut:
         leaves = not self._basis_must_be_refitted()
         return FeatureHoldOut(
-            feature_map._features(self.X, self.kernel).astype(np.float64, copy=False),
+            feature_map.map_items(self.X, self.kernel).astype(np.float64, copy=False),
             task,
             intercept=self.intercept,
             factor=feature_map.factor_ if leaves else None,
@@ -399,12 +399,12 @@ class LearningProblem:
         X = take_items(self.X, rest)
         X = X[:, rest] if self.kernel.is_precomputed else X
         features = (
-            feature_map._fit_items(X, self.kernel)._features(X, self.kernel).astype(np.float64, copy=False)
+            feature_map.fit_items(X, self.kernel).map_items(X, self.kernel).astype(np.float64, copy=False)
         )
         weights = primal_problem(features, task).spectrum().path(alphas)
         new = take_items(self.X, left)
         new = new[:, rest] if self.kernel.is_precomputed else new
-        f = feature_map._features(new, self.kernel) @ weights
+        f = feature_map.map_items(new, self.kernel) @ weights
         if self.intercept:
             f = f + self.scores[rest].mean(axis=0) - (features.mean(axis=0) @ weights)[:, None, :]
         return f

@@ -158,7 +158,7 @@ def order_program_path(
 ) -> Iterator[OrderSolution]:
     """Solve the program for each λ₁ in turn, every solution the start of the next.
 
-    Warm starts need the optional package ``highspy``; without it each λ₁ is solved anew through
+    Warm starts need the optional package ``highspy``; without it each λ₁ is solved from scratch through
     `scipy.optimize.linprog`, with the same result. Descending λ₁ makes the shortest path.
     """
     scaled = _ScaledDual(program)

@@ -17,7 +17,6 @@ from ..core import dual_problem, solve_conjugate_gradients, solve_on_basis
 from ..core.basis_system import sums_may_do
 from ..core.problem import SquaredLossFit, refuse_indefinite, solve_primal
 from ..core.reduced_set import ReducedRows, solve_iteratively, solve_streamed
-from ..core.row_blocks import can_be_blocked
 from ..kernels.functions import Kernel, n_items
 from ..kernels.maps import NystromMap
 from ..numerics.linalg import factor_kernel, in_row_span, solve_triangular_in_place
@@ -115,7 +114,7 @@ def _reduced_size(X: Any, feature_map: NystromMap | None, tasks: Sequence[Compar
     return {
         "n_basis": feature_map.rank_,
         "fits": fits_in_memory(_block_bytes(X, feature_map)),
-        "one_pass": all(can_be_blocked(task) for task in tasks),
+        "one_pass": all(task.has_half for task in tasks),
     }
 
 
@@ -128,10 +127,10 @@ def _fit_reduced(X, kernel, feature_map, tasks, alpha, with_mean, stages) -> Squ
     factor = feature_map.factor_
     if factor.C.dtype == np.float32 and not factor.well_conditioned:
         return _fit_reduced_in_double(X, kernel, feature_map, tasks, alpha, with_mean, stages)
-    if _block_bytes(X, feature_map) > _STORED_BYTES and all(can_be_blocked(task) for task in tasks):
+    if _block_bytes(X, feature_map) > _STORED_BYTES and all(task.has_half for task in tasks):
         return _fit_reduced_in_blocks(X, kernel, feature_map, tasks, alpha, with_mean, stages)
     with stages(f"kernel block {m} × {r}"):
-        block = feature_map._kernel_block(X, kernel)
+        block = feature_map.kernel_with_basis(X, kernel)
     means = _column_means(block) if with_mean else None
     with stages(f"primal system {r} × {r}"):
         coef = _solve_reduced(block, feature_map, tasks, alpha)
@@ -143,7 +142,7 @@ def _fit_reduced_in_double(X, kernel, feature_map, tasks, alpha, with_mean, stag
     """Where single precision has not enough digits for the basis vectors; β comes back in single precision."""
     X = X.astype(np.float64)
     double = (
-        clone(feature_map).set_params(basis=feature_map.basis_indices_, n_basis=None)._fit_items(X, kernel)
+        clone(feature_map).set_params(basis=feature_map.basis_indices_, n_basis=None).fit_items(X, kernel)
     )
     fit = _fit_reduced(X, kernel, double, tasks, alpha, with_mean, stages)
     assert fit.dual_coef is not None
@@ -258,8 +257,7 @@ def _without_offsets(X: Any, task: Comparisons) -> Any:
     """Dense rows less what those of a query have in common, where the comparisons do not see it."""
     if sp.issparse(X) or not task.ignores_constants:
         return X
-    groups = getattr(task, "queries", None)
-    return centred(X, one_group(X.shape[0]) if groups is None else groups)[0]
+    return centred(X, task.queries or one_group(X.shape[0]))[0]
 
 
 def _solve_through_factor(K: np.ndarray, tasks: Sequence[Comparisons], alpha: float) -> np.ndarray:

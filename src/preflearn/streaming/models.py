@@ -148,7 +148,7 @@ def search_stream(search: Any, chunks: Any, *, checkpoint, checkpoint_every, ver
     if options.measure is not None and not stream.source.again:
         raise ValueError(
             f"scoring={search.scoring!r} needs a second pass over the rows, and {stream.source.name}. Pass a path, a "
-            "list, or a function that starts the iterator anew; or use scoring=None, the squared error of held-out "
+            "list, or a function that returns a fresh iterator; or use scoring=None, the squared error of held-out "
             "pairs, which needs none."
         )
     fit = stream.run()

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg import qr
 
 from ..comparisons import encode_queries
 from ..core import RidgeProblem
 from ..core.query_keys import folds_of, label_keys
+from ..core.removal import span_of_rows
 from ..core.statistics import Recipe, Statistics
 from ..kernels.functions import take_items
 from ..metrics.scorers import RankingScorer
@@ -104,12 +104,7 @@ def _span_of_others(recipe: Recipe, fold: int) -> np.ndarray | None:
         return None
     if not stays.any():
         raise ValueError("A fold holds out every basis vector: use more basis vectors or more folds.")
-    F = recipe.feature_map.factor_.F[stays]
-    Q, R, _ = qr(F.T, mode="economic", pivoting=True)
-    size = np.abs(np.diagonal(R))
-    # As in the factor itself: directions below the rounding of K_RR are none.
-    eps = np.finfo(F.dtype).eps
-    return Q[:, size > np.sqrt(F.shape[0] * eps) * size[0]]
+    return span_of_rows(recipe.feature_map.factor_.F[stays])
 
 
 @dataclass

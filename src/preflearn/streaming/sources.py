@@ -1,4 +1,4 @@
-"""Where chunks come from: files, lists, iterators, or functions that start an iterator anew."""
+"""Where chunks come from: files, lists, iterators, or functions that return a fresh iterator."""
 
 from __future__ import annotations
 

@@ -334,7 +334,7 @@ def basis_map(model: Any, kernel: Kernel, basis: Basis) -> NystromMap:
         degree=model.degree,
         coef0=model.coef0,
         kernel_params=model.kernel_params,
-    )._fit_items(basis.items, kernel)
+    ).fit_items(basis.items, kernel)
     found.basis_indices_ = basis.indices
     return found
 

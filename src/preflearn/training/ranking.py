@@ -277,7 +277,7 @@ class RankingProblem:
             table = compare_several_rankers(self.y, scores, self.data.qid, baseline=name)
             for found, p in zip(table.comparisons, table.corrected):
                 other = found.names[0]
-                counts = (found.n_worse, found.n_better, found.n_tied)  # seen from the learned model
+                counts = (found.n_losses, found.n_wins, found.n_ties)  # seen from the learned model
                 rows[other] = Baseline(other, values[other], *counts, float(p))
         return list(rows.values()), " ".join(notes)
 

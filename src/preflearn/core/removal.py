@@ -1,4 +1,4 @@
-r"""What leaves with a fold, seen through an m × n array Z of features or kernel values.
+r"""Rows and basis vectors that leave with a fold, seen through an m × n array Z of features or kernel values.
 
 L' = scale (L - N diag(σ) Nᵀ) and b' = scale (b - d): what the hold-out routines need of it is Y = Zᵀ N, σ and Zᵀ d.
 """
@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from copy import copy
 
 import numpy as np
+from scipy.linalg import qr
 
 from ..comparisons import Comparisons
-from ..numerics.linalg import KernelFactor
 from .holdout import intercept_of_rest
 
 # From a reciprocal condition of K_RR of this many roundings on, six digits are left of what leaves with a basis vector.
 LOST_IN_ROUNDING = 500.0
 
 
-class Leaving:
+class RemovedRows:
     """The change of ZᵀLZ and Zᵀb when rows leave.
 
     Parameters
@@ -34,9 +34,8 @@ class Leaving:
         self.comparisons = comparisons
         self.mean = Z.mean(axis=0)
         self._Z, self._T = Z, T
-        self._queries = getattr(comparisons, "queries", None)
 
-    def with_targets(self, comparisons: Comparisons) -> Leaving:
+    def with_targets(self, comparisons: Comparisons) -> RemovedRows:
         """The same for other targets of the same L."""
         other = copy(self)
         other.comparisons = comparisons
@@ -48,9 +47,10 @@ class Leaving:
 
     def n_columns(self, fold: np.ndarray) -> int:
         """At most so many columns has N; a fold of whole queries, and a row of a global ranking, one per row."""
-        if self._queries is None or getattr(self.comparisons, "is_one_block", False) or self.is_whole(fold):
+        queries = self.comparisons.queries
+        if queries is None or self.comparisons.is_one_block or self.is_whole(fold):
             return fold.shape[0]
-        return int(self._queries.counts[np.unique(self._queries.codes[fold])].sum())
+        return int(queries.counts[np.unique(queries.codes[fold])].sum())
 
     def removal(self, fold: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
         """Y = Zᵀ N, σ, Zᵀ d and the scale."""
@@ -67,7 +67,7 @@ class Leaving:
         """Rows of a global ranking less the mean row: from S Z, which has lost no digits to it, where it is at hand."""
         if self._T is None:
             return self._Z[rows] - self.mean
-        return self._T[rows] / np.sqrt(self.comparisons._outer[0])  # type: ignore[attr-defined]
+        return self._T[rows] / self.comparisons.block_scale
 
     def _half_rows(self, fold: np.ndarray) -> np.ndarray:
         """(S Z) on rows that leave with all that they compare."""
@@ -77,15 +77,17 @@ class Leaving:
 
     def intercept(self, fold: np.ndarray, f: np.ndarray, level: np.ndarray) -> np.ndarray:
         """Mean of y less mean of f over the rows that stay; ``level`` is the mean of f over all rows."""
-        y = self.comparisons.scores  # type: ignore[attr-defined]
-        return intercept_of_rest(y, y[fold].sum(axis=0), level, f.sum(axis=0), fold.shape[0])
+        y = self.comparisons.scores
+        return intercept_of_rest(
+            y.shape[0], y.sum(axis=0) - y[fold].sum(axis=0), level, f.sum(axis=0), fold.shape[0]
+        )
 
 
 def are_whole(comparisons: Comparisons, folds: Sequence[np.ndarray]) -> bool:
     """Whether the rows of every fold leave with everything that they compare, in a form with a closed half."""
     if not comparisons.has_half:
         return False
-    queries = getattr(comparisons, "queries", None)
+    queries = comparisons.queries
     if queries is None:
         return True  # plain regression
     if queries.n_groups == 1:
@@ -102,39 +104,58 @@ def are_whole(comparisons: Comparisons, folds: Sequence[np.ndarray]) -> bool:
     return bool((rows == sizes).all())
 
 
-class LeavingBasis:
+class RemovedBasis:
     """Which basis vectors leave the model with a fold: those all of whose copies are in it.
 
     Parameters
     ----------
-    factor : KernelFactor
-        Of K_RR; its pivots are the vectors that span the model.
+    pivot_of : ndarray of shape (r,) or None
+        For each basis vector the independent one that it is a copy of (`KernelFactor.pivot_of`).
     basis_indices : ndarray of shape (r,)
         The rows that are basis vectors, copies included.
     n_rows : int
         m.
     """
 
-    def __init__(self, factor: KernelFactor, basis_indices: np.ndarray, n_rows: int):
-        if factor.pivot_of is None:
+    def __init__(self, pivot_of: np.ndarray | None, basis_indices: np.ndarray, n_rows: int):
+        if pivot_of is None:
             raise ValueError(
                 "Linearly dependent basis vectors: what leaves the model with one of them is not one direction."
             )
         self._pivot_of_row = np.full(n_rows, -1)
-        self._pivot_of_row[basis_indices] = factor.pivot_of
-        self._copies = np.bincount(factor.pivot_of, minlength=factor.rank)
+        self._pivot_of_row[basis_indices] = pivot_of
+        self._copies = np.bincount(pivot_of)
 
     def numbers(self, fold: np.ndarray) -> np.ndarray:
         """The pivots that leave, ascending."""
-        touched = self._pivot_of_row[fold]
-        inside = np.bincount(touched[touched >= 0], minlength=self._copies.shape[0])
-        return np.flatnonzero((inside == self._copies) & (inside > 0))
+        return self._leaving(self._pivot_of_row[fold])[0]
 
-    def numbers_of_pairs(self, pairs: np.ndarray) -> np.ndarray:
-        """For each row of a pair the pivot that leaves with the pair, or -1; one that both rows equal stands first."""
-        pivots = self._pivot_of_row[pairs]
-        copies = np.where(pivots >= 0, self._copies[pivots], 0)
-        out = np.where(copies == 1, pivots, -1)
-        both = (pivots[:, 0] == pivots[:, 1]) & (copies[:, 0] == 2)
-        out[both, 0] = pivots[both, 0]
+    def numbers_of_folds(self, folds: np.ndarray) -> np.ndarray:
+        """The pivots that leave with each of many folds of h rows, -1 behind them; shapes (b, h) to (b, h)."""
+        b, h = folds.shape
+        rank = self._copies.shape[0]
+        pivots = self._pivot_of_row[folds]
+        keys = np.where(pivots >= 0, pivots + rank * np.arange(b)[:, None], -1)
+        left, owner = self._leaving(keys.ravel())
+        place = np.arange(left.shape[0]) - np.searchsorted(owner, owner)
+        out = np.full((b, h), -1)
+        out[owner, place] = left
         return out
+
+    def _leaving(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of keys pivot + rank · fold the pivots that occur as often as they have copies, and their folds."""
+        found, inside = np.unique(keys[keys >= 0], return_counts=True)
+        fold, pivot = np.divmod(found, self._copies.shape[0])
+        gone = inside == self._copies[pivot]
+        return pivot[gone], fold[gone]
+
+
+def span_of_rows(F: np.ndarray) -> np.ndarray:
+    """Q with orthonormal columns that span the weights w = Fᵀ β of the basis vectors with these rows of the factor.
+
+    Directions below the rounding of K_RR = F Fᵀ are none, as in the factorisation of a kernel matrix: the pivots are
+    those of its Cholesky factor.
+    """
+    Q, R, _ = qr(F.T, mode="economic", pivoting=True)
+    size = np.abs(np.diagonal(R))
+    return Q[:, size > np.sqrt(F.shape[0] * np.finfo(F.dtype).eps) * size[0]]
