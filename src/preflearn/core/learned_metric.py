@@ -59,7 +59,7 @@ class MetricModel:
         weights = self.spectrum.path([float(alpha) for alpha in alphas])
         n_alphas, rank, v = weights.shape
         columns = weights.transpose(1, 0, 2).reshape(rank, n_alphas * v)  # one product for all of them
-        scores = self.features._features(X, self.kernel) @ columns
+        scores = self.features.map_items(X, self.kernel) @ columns
         return scores.reshape(-1, n_alphas, v).transpose(1, 0, 2)
 
     def coefficients(self, alpha: float) -> np.ndarray:
@@ -96,8 +96,8 @@ class TrainingSet:
         """One training with the present metric; all alphas follow from it. O(m r²)."""
         mine = take_items(X, self.rows)
         seen = kernel.with_metric(self.metric).fitted_to(mine)
-        features = NystromMap()._fit_items(take_items(X, self.basis), seen)
-        Phi = features._features(mine, seen).astype(np.float64, copy=False)
+        features = NystromMap().fit_items(take_items(X, self.basis), seen)
+        Phi = features.map_items(mine, seen).astype(np.float64, copy=False)
         return MetricModel(seen, features, primal_problem(Phi, self.task).spectrum())
 
     def update_metric(self, X: Any, model: MetricModel, alpha: float, *, full: bool) -> bool:
