@@ -90,6 +90,24 @@ def fit_there(model, xp, X, y, block_bytes=1 << 25, **fit_params):
 # Training -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("gamma", ["median", "scale"])
+def test_a_rule_for_gamma_is_the_same_number(xp, gamma):
+    model = RankRLS(kernel="rbf", gamma=gamma)
+    fitted, found = fit_there(model, xp, X, Y, qid=QID)
+    wanted = clone(model).fit(X, Y, qid=QID)
+    assert fitted.gamma_ == pytest.approx(wanted.gamma_)
+    np.testing.assert_allclose(found, wanted.predict(X), atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "metric", [np.linspace(0.2, 1.0, 4), np.arange(8.0).reshape(4, 2) / 8], ids=["diagonal", "full"]
+)
+def test_a_metric_of_the_kernel(xp, metric):
+    model = RankRLS(kernel="rbf", gamma=0.3, kernel_params={"metric": metric})
+    _, found = fit_there(model, xp, X, Y, qid=QID)
+    np.testing.assert_allclose(found, clone(model).fit(X, Y, qid=QID).predict(X), atol=1e-8)
+
+
 @pytest.mark.parametrize("comparisons", COMPARISONS, ids=str)
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 def test_rankrls_is_the_same_as_on_numpy_arrays(xp, kernel, comparisons):

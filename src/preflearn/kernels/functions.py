@@ -275,24 +275,17 @@ def automatic_gamma(kernel: Kernel, X: Any) -> float:
     from a fixed random sample of pairs; "scale" is 1 / (n Var(X)), as in scikit-learn's support vector machines. Where
     all rows are equal both are 1 / n.
     """
-    if is_device_array(X):
-        X = _some_rows_on_host(X)
-    rows = kernel.apply_metric(X)
-    n_features = rows.shape[1]
-    spread = _median_distance(kernel, rows) if kernel.gamma == "median" else n_features * _variance(rows)
+    n_features = X.shape[1] if kernel.metric is None or kernel.metric.ndim == 1 else kernel.metric.shape[1]
+    spread = _median_distance(kernel, X) if kernel.gamma == "median" else n_features * _variance(kernel, X)
     return 1.0 / spread if spread > 0 and np.isfinite(spread) else 1.0 / n_features
 
 
-def _some_rows_on_host(X: Any) -> np.ndarray:
-    chosen = np.random.default_rng(0).integers(0, X.shape[0], min(X.shape[0], 2 * _MEDIAN_PAIRS))
-    return np.asarray(as_host(Home.of(X).rows(X, chosen)), dtype=np.float64)
-
-
-def _median_distance(kernel: Kernel, rows: Any) -> float:
-    first, second = np.random.default_rng(0).integers(0, rows.shape[0], (2, _MEDIAN_PAIRS))
+def _median_distance(kernel: Kernel, X: Any) -> float:
+    first, second = np.random.default_rng(0).integers(0, X.shape[0], (2, _MEDIAN_PAIRS))
     apart = first != second
-    difference = rows[first[apart]] - rows[second[apart]]
-    size = abs(difference) if kernel.kernel == "laplacian" else _squares(difference)
+    ends = (kernel.apply_metric(_on_host(take_items(X, rows[apart]))) for rows in (first, second))
+    difference = next(ends) - next(ends)
+    size = abs(difference) if kernel.kernel == "laplacian" else difference * difference
     distances = np.asarray(size.sum(axis=1), dtype=float).ravel()
     if not distances.any():
         return 0.0
@@ -301,16 +294,17 @@ def _median_distance(kernel: Kernel, rows: Any) -> float:
     return median if median > 0 else float(np.median(distances[distances > 0]))
 
 
-def _squares(values: Any) -> Any:
-    return values.multiply(values) if sp.issparse(values) else values * values
-
-
-def _variance(rows: Any) -> float:
+def _variance(kernel: Kernel, X: Any) -> float:
+    rows = kernel.apply_metric(_on_host(X))
     if sp.issparse(rows):
         size = rows.shape[0] * rows.shape[1]
         mean = rows.sum() / size
         return float((rows.multiply(rows)).sum() / size - mean**2)
     return float(np.var(rows, dtype=np.float64))
+
+
+def _on_host(X: Any) -> Any:
+    return as_host(X) if is_device_array(X) else X
 
 
 def _read_metric(metric: Any) -> np.ndarray:
