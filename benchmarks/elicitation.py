@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from preflearn.experiments.elicitation import coverage, draw_world, run
 from sklearn.linear_model import LogisticRegression
 
 from _harness import arguments, best_of, report, write_results
 from preflearn import BradleyTerry
 from preflearn.metrics import kendall_tau
+from preflearn_experiments.elicitation import coverage, draw_world, run
 
 FIGURE = Path(__file__).resolve().parents[1] / "docs" / "_static" / "elicitation.svg"
 
