@@ -15,7 +15,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics.pairwise import rbf_kernel
 
 import oracles
-from preflearn import BradleyTerry, BradleyTerryCV
+from preflearn import BradleyTerry, BradleyTerryCV, RankRLS
 from preflearn.comparisons.answers import Answers
 from preflearn.io import load_model, save_model
 from preflearn.losses.logistic import LogisticLoss
@@ -68,8 +68,9 @@ def test_scores_minimise_the_objective(options, alpha):
     weight, ties = rng.uniform(0.2, 3.0, size=len(pairs)), rng.random(len(pairs)) < 0.2
     model = BradleyTerry(alpha, **options).fit_pairs(items_of(options, X), pairs, weight=weight, ties=ties)
     f, value = oracles.bradley_terry_mode(kernel_of(options, X), pairs, alpha, weight, ties)
-    assert_allclose(model.predict(items_of(options, X)), f, atol=2e-5)
-    assert_allclose(model.objective_, value, rtol=1e-9)
+    # The objective is at its minimum to the last digits, the scores to half as many.
+    assert_allclose(model.predict(items_of(options, X)), f, atol=1e-6)
+    assert_allclose(model.objective_, value, rtol=1e-13)
 
 
 def test_gradient_and_curvature_are_finite_differences():
@@ -136,6 +137,31 @@ def test_callable_kernel_on_objects():
     assert model.posterior(words)[1].shape == (4, 4)
 
 
+@pytest.mark.parametrize("rule", ["median", "scale"])
+@pytest.mark.parametrize("options", [{}, {"item_offsets": 0.5}, {"n_basis": 6, "random_state": 0}], ids=str)
+@pytest.mark.parametrize("learner", [BradleyTerry, BradleyTerryCV])
+def test_gamma_may_be_a_rule(learner, options, rule):
+    X, pairs, _ = simulated()
+    found = learner(kernel="rbf", gamma=rule, **options).fit_pairs(X, pairs)
+    assert found.gamma_ == RankRLS(kernel="rbf", gamma=rule).fit(X, X[:, 0]).gamma_
+    same = learner(kernel="rbf", gamma=found.gamma_, **options).fit_pairs(X, pairs)
+    new = X[:3] + 0.1
+    assert_allclose(found.predict(new), same.predict(new), rtol=1e-12)
+    assert_allclose(found.posterior(new)[1], same.posterior(new)[1], rtol=1e-12)
+    # Another fit asks its own rows.
+    assert found.fit_pairs(2 * X, pairs).gamma_ == pytest.approx(same.gamma / 4)
+
+
+def test_a_rule_for_gamma_that_the_kernel_does_not_take_is_refused():
+    X, pairs, _ = simulated()
+    with pytest.raises(ValueError, match="does not take gamma"):
+        BradleyTerry(gamma="median").fit_pairs(X, pairs)
+    with pytest.raises(ValueError, match="gamma of kernel='rbf' must be"):
+        BradleyTerry(kernel="rbf", gamma="mean").fit_pairs(X, pairs)
+    with pytest.raises(ValueError, match="not both"):
+        BradleyTerryCV(kernel="rbf", gamma="median", gammas=[1.0]).fit_pairs(X, pairs)
+
+
 def test_no_answers_leave_the_prior():
     X, _, _ = simulated()
     mean, covariance = BradleyTerry(0.5, kernel="rbf").fit_pairs(X, np.empty((0, 2), int)).posterior(X)
@@ -168,14 +194,14 @@ def test_posterior_is_the_dense_formula(options):
     items, K = items_of(options, X), kernel_of(options, X)
     model = BradleyTerry(0.3, **options).fit_pairs(items, pairs)
     mean, covariance = model.posterior(items)
-    assert_allclose(mean, model.predict(items), atol=1e-5)
+    assert_allclose(mean, model.predict(items), atol=1e-6)
     expected = oracles.laplace_covariance(K, mean, pairs, 0.3)
-    assert_allclose(covariance, expected, atol=1e-8, rtol=1e-6)
-    assert_allclose(model.posterior(items, variances_only=True)[1], np.diagonal(expected), rtol=1e-6)
+    assert_allclose(covariance, expected, atol=1e-12, rtol=1e-11)
+    assert_allclose(model.posterior(items, variances_only=True)[1], np.diagonal(expected), rtol=1e-11)
     h, j = np.array([0, 1, 2]), np.array([5, 5, 2])
     variance = expected[h, h] + expected[j, j] - 2 * expected[h, j]
     p = 1 / (1 + np.exp(-(mean[h] - mean[j]) / np.sqrt(1 + np.pi * variance / 8)))
-    assert_allclose(model.win_probability(items[h], items[j]), p, atol=1e-5)
+    assert_allclose(model.win_probability(items[h], items[j]), p, atol=1e-6)
 
 
 @pytest.mark.parametrize("options", [KERNELS[0], KERNELS[1], KERNELS[3]], ids=str)
@@ -188,13 +214,13 @@ def test_posterior_of_new_items_is_that_of_items_without_answers(options):
     model = BradleyTerry(0.3, **options).fit_pairs(X, pairs)
     mean, covariance = model.posterior(everything)
     expected = oracles.laplace_covariance(K, mean, pairs, 0.3)
-    assert_allclose(covariance, expected, atol=1e-5)
-    assert_allclose(model.posterior(everything, variances_only=True)[1], np.diagonal(expected), atol=1e-5)
+    assert_allclose(covariance, expected, atol=1e-6)
+    assert_allclose(model.posterior(everything, variances_only=True)[1], np.diagonal(expected), atol=1e-6)
     a, b = everything[24:], everything[:5]
     d = np.eye(29)[24:] - np.eye(29)[:5]
     variance = np.einsum("ij,jk,ik->i", d, expected, d)
     p = 1 / (1 + np.exp(-(d @ mean) / np.sqrt(1 + np.pi * variance / 8)))
-    assert_allclose(model.win_probability(a, b), p, atol=1e-5)
+    assert_allclose(model.win_probability(a, b), p, atol=1e-6)
 
 
 def test_one_item_against_many():
@@ -260,7 +286,9 @@ def test_first_answers_may_come_one_by_one():
 def test_information_is_close_to_quadrature():
     mean, variance = np.array([0.0, 0.5, 1.0, 3.0, 0.0]), np.array([0.5, 4.0, 1.0, 9.0, 25.0])
     exact = [oracles.answer_information(m, v) for m, v in zip(mean, variance, strict=True)]
-    assert_allclose(information(mean, variance), exact, atol=0.05)
+    # The closed form has Gaussian tails for the entropy of an answer, which are too light: 0.041 bits at (3, 9).
+    assert_allclose(information(mean, variance), exact, atol=0.042)
+    assert_allclose(information(mean, variance), exact, rtol=0.13)
 
 
 @given(st.integers(0, 1000), st.integers(2, 9))
@@ -333,14 +361,20 @@ def judged(careless, seed=0, n_each=150):
     ids=["at random", "always left"],
 )
 def test_a_careless_judge_is_found_and_discounted(careless, kernel):
-    X, pairs, judge, f = judged(careless)
-    items = X if kernel == "linear" else np.arange(30)
-    model = BradleyTerry(0.2, kernel=kernel).fit_pairs(items, pairs, judge=judge)
-    assert set(model.reliability_) == {"ann", "bob", "cy", "dee"}
-    assert model.reliability_["dee"] < 0.25 * min(model.reliability_[name] for name in ("ann", "bob", "cy"))
-    deaf = BradleyTerry(0.2, kernel=kernel).fit_pairs(items, pairs)
-    correlation = [np.corrcoef(m.predict(items), f)[0, 1] for m in (model, deaf)]
-    assert correlation[0] >= correlation[1] - 0.01
+    gains = []
+    for seed in range(4):
+        X, pairs, judge, f = judged(careless, seed)
+        items = X if kernel == "linear" else np.arange(30)
+        model = BradleyTerry(0.2, kernel=kernel).fit_pairs(items, pairs, judge=judge)
+        assert set(model.reliability_) == {"ann", "bob", "cy", "dee"}
+        assert model.reliability_["dee"] < 0.25 * min(
+            model.reliability_[name] for name in ("ann", "bob", "cy")
+        )
+        deaf = BradleyTerry(0.2, kernel=kernel).fit_pairs(items, pairs)
+        correlation = [np.corrcoef(m.predict(items), f)[0, 1] for m in (model, deaf)]
+        gains.append(correlation[0] - correlation[1])
+    # In a single draw, 150 answers at random may happen to help a little.
+    assert np.mean(gains) > 0 and min(gains) > -0.004
 
 
 def test_one_judge_has_reliability_one():
@@ -484,57 +518,6 @@ def test_calibration_refuses(probability, options, message):
         calibration_of_preferences(probability, **options)
 
 
-# Simulated judges --------------------------------------------------------------------------------------------------
-
-
-def test_questions_by_information_with_features_need_fewer_answers():
-    from preflearn_experiments.elicitation import simulate
-
-    def mean_needed(features, asked_by):
-        curves = [simulate(30, 4.0, features, asked_by, seed, at_least=0, at_most=120) for seed in (0, 1)]
-        return np.mean([curve.needed() or 120 for curve in curves])
-
-    ways = [
-        (features, asked_by) for features in ("informative", None) for asked_by in ("information", "random")
-    ]
-    needed = {way: mean_needed(*way) for way in ways}
-    best = needed["informative", "information"]
-    assert best < 0.6 * needed["informative", "random"]
-    assert best < 0.6 * needed[None, "random"]
-
-
-def test_elicitation_reports_and_resumes(tmp_path):
-    from preflearn_experiments.elicitation import METHODS, run
-
-    options = {"sizes": (12,), "spreads": (4.0,), "trials": 1, "at_most": 20}
-    report = run(**options, resume=tmp_path / "units.json")
-    assert [row["method"] for row in report.rows] == list(METHODS)
-    assert run(**options, resume=tmp_path / "units.json").rows == report.rows
-
-
-@pytest.mark.parametrize("kernel", ["linear", "items"])
-def test_intervals_cover_what_they_say(kernel):
-    from preflearn_experiments.elicitation import coverage
-
-    shares = [coverage(60, 300, seed, kernel=kernel) for seed in range(40)]
-    assert 0.91 < np.mean(shares) < 0.98
-
-
-def test_real_preferences_are_calibrated(real_data):
-    """The default on arguments of topics that took no part in training."""
-    from preflearn.kernels import NystromMap
-    from preflearn_experiments.arguments import read_arguments, text_kernels
-
-    arguments = read_arguments(real_data("ukp_convarg1").parent)
-    K = sum(text_kernels(arguments.texts).values())
-    X = NystromMap("precomputed", basis=np.arange(len(K))).fit_transform(K)
-    test = np.isin(arguments.topics, np.unique(arguments.topics)[::4])
-    model = BradleyTerry().fit_pairs(X, arguments.pairs[~test])
-    h, j = arguments.pairs[test].T
-    found = calibration_of_preferences(model.win_probability(X[h], X[j]))
-    assert found.expected_calibration_error < 0.03 and found.accuracy > 0.75
-
-
 # Habits -------------------------------------------------------------------------------------------------------------
 
 
@@ -548,8 +531,7 @@ def test_models_survive_a_file_and_a_pickle(learner, options, tmp_path):
     save_model(model, tmp_path / "model.preflearn")
     for again in (load_model(tmp_path / "model.preflearn"), pickle.loads(pickle.dumps(model))):
         assert_allclose(again.predict(items), model.predict(items))
-        C = model.posterior(items)[1]
-        assert_allclose(again.posterior(items)[1], C, atol=0.005 * np.abs(C).max())
+        assert_allclose(again.posterior(items)[1], model.posterior(items)[1], rtol=1e-9, atol=1e-12)
         assert again.reliability_ == model.reliability_
         again.partial_fit_pairs(items, pairs[:1], judge=judge[:1])
         assert again.n_comparisons_ == 81

@@ -238,6 +238,8 @@ class BradleyTerryModel(RankerMixin, KernelModel):
         self._solve(space, items, answers)
         if with_judges:
             self._weigh_judges(judges)
+            # Its covariance is that of nearby reliabilities: made anew when it is asked for.
+            self.__dict__.pop("_laplace", None)
 
     def _represent(self, X: Any) -> tuple[LatentSpace, Any, np.ndarray]:
         """Coordinates of the latent function, the items that answers refer to, and the item of each row of X."""
