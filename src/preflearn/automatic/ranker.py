@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from numbers import Real
 from typing import Any
@@ -271,17 +271,15 @@ class AutoRanker(RankerMixin, BaseEstimator):
 
     def _of_columns(self, importances: np.ndarray) -> np.ndarray:
         """Of the columns of the table, where one column became several features."""
+        return np.bincount(self._column_of_feature(), weights=importances, minlength=self.n_features_in_)
+
+    def _column_of_feature(self) -> np.ndarray:
+        """The number of the input column that each feature is made from."""
         if self.encoder_ is None:
-            return importances
-        names = self.encoder_.feature_names_in_ if hasattr(self.encoder_, "feature_names_in_") else None
-        widths = {column: len(one.names(column)) for column, one in self.encoder_.encoders_.items()}
-        ends = dict(zip(widths, np.cumsum(list(widths.values())), strict=True))
-        columns = list(names) if names is not None else list(self.encoder_.kinds_)
-        return np.array(
-            [
-                importances[ends[one] - widths[one] : ends[one]].sum() if one in widths else 0.0
-                for one in columns
-            ]
+            return np.arange(self.n_features_in_)
+        place = {column: number for number, column in enumerate(self.encoder_.kinds_)}
+        return np.concatenate(
+            [np.full(len(one.names(name)), place[name]) for name, one in self.encoder_.encoders_.items()]
         )
 
     # Using ----------------------------------------------------------------------------------------------------------
@@ -321,6 +319,34 @@ class AutoRanker(RankerMixin, BaseEstimator):
         for model, view, weight in zip(self.members_, self.views_, self.weights_, strict=True):
             out += weight * model.predict(views[view])
         return out
+
+    def _in_query(
+        self, X: Any
+    ) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray], np.ndarray, list[str]]:
+        """The prepared rows of one query, the score as a function of such rows, which column each comes from, names.
+
+        Every prepared column is made from one input column, given the query: mixtures of the rows of a query column by
+        column are items that the query might hold, and the score of a row itself is that of `predict`.
+        """
+        check_is_fitted(self)
+        rows = self._read_plain(X, reset=False) if self.encoder_ is None else self.encoder_.transform(X)
+        views = self.features_.views(rows, encode_queries(None, rows.shape[0]))
+        letters = sorted(set("".join(self.views_)))
+        width = self.features_.kept_.size
+        spans = {
+            word: np.concatenate([letters.index(one) * width + np.arange(width) for one in word])
+            for word in self.views_
+        }
+
+        def score(Z: np.ndarray) -> np.ndarray:
+            parts = zip(self.members_, self.views_, self.weights_, strict=True)
+            return sum(
+                (w * model.predict(Z[:, spans[word]]) for model, word, w in parts), np.zeros(Z.shape[0])
+            )
+
+        owners = np.tile(self._column_of_feature()[self.features_.kept_], len(letters))
+        names = getattr(self, "feature_names_in_", [f"x{k}" for k in range(self.n_features_in_)])
+        return views["".join(letters)], score, owners, list(map(str, names))
 
     def rank(self, X, *, qid=None):
         """Positions inside the query: 1 is the best, ties share the best position.
