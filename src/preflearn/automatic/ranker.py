@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from numbers import Real
 from typing import Any
 
@@ -49,7 +50,8 @@ class AutoRanker(RankerMixin, BaseEstimator):
     Parameters
     ----------
     scoring : str, callable or None, default="concordance"
-        What is to be best: "concordance", "ndcg", "ndcg@10" or another name of `preflearn.metrics.get_scorer`.
+        What the members are combined by and what is reported: "concordance", "ndcg", "ndcg@10" or another name of
+        `preflearn.metrics.get_scorer`. Settings inside of a member are always chosen by the concordance.
     time_limit : float or None, default=None
         Seconds; candidates that would exceed it are left out. The first one is always trained.
     n_jobs : int or None, default=None
@@ -135,12 +137,14 @@ class AutoRanker(RankerMixin, BaseEstimator):
         part = encode_queries(queries.codes[sample], sample.shape[0])
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         folds = self._folds(y[sample], part, scoring, seed)
+        # Settings inside of a candidate are told apart by the concordance, which is less noisy than the top of a list.
+        inner = self._folds(y[sample], part, read_scoring("concordance"), seed)
         self.features_ = Features().fit(rows[sample])
         self.n_queries_ = queries.n_groups
-        task = Task(self.features_.views(rows[sample], part), y[sample], part, folds, self.n_jobs, seed)
+        task = Task(self.features_.views(rows[sample], part), y[sample], part, inner, self.n_jobs, seed)
         with nullcontext() if self.n_jobs is None else threadpool_limits(self.n_jobs):
             entries = self._train(task, start, limit)
-            held_out = self._finish(task, entries, scoring)
+            held_out = self._finish(replace(task, folds=folds), entries, scoring)
         self.cv_predictions_ = np.full(rows.shape[0], np.nan)
         self.cv_predictions_[sample] = held_out
         return self
