@@ -1,17 +1,24 @@
 """How do preflearn's learners compare with other rankers on the same data: quality, time, memory?
 
-python benchmarks/peers.py --data FOLDER             # letor_ohsumed_v2, letor_mq2007, mslr_sample, generated
-python benchmarks/peers.py --only generated          # needs no data
-python benchmarks/peers.py --only ohsumed --memory   # also the peak memory of each, in a process of its own
+python benchmarks/peers.py --data FOLDER                        # every data set, every fold; hours
+python benchmarks/peers.py --only generated                     # needs no data
+python benchmarks/peers.py --data FOLDER --only ohsumed --fold 1 --contestant CatBoost
+python benchmarks/peers.py --only ohsumed --memory              # also the peak memory of each, in a process of its own
 
 Every contestant may use the training and the validation part as it likes: trees stop early on the validation part and
-choose among a few settings by it; learners with exact cross-validation learn from both parts. Features are
-standardised inside the contestant where its method wants that. Peers that are not installed are left out and named.
+choose among eight settings by it; learners with cross-validation learn from both parts. Features are standardised
+inside the contestant where its method wants that; "with query features" are trees that are also given each feature
+standardised inside its query. Peers that are not installed are left out and named.
+
+What has been measured is kept in a file (--cache, by default results/local/peers_cache.json) for each data set, fold and
+contestant, so that a run can be interrupted and continued; --again measures anew. The tables give the mean over folds
+and its standard error.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import time
 import warnings
 from collections.abc import Callable
@@ -22,10 +29,11 @@ from pathlib import Path
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 
-from _harness import peak_memory, write_results
-from preflearn import RLSCV, RankRLSCV, RankSVMCV
+from _harness import RESULTS, peak_memory, write_results
+from preflearn import RLSCV, AutoRanker, RankRLSCV, RankSVMCV
 from preflearn.io import read_ranking
 from preflearn.metrics import average_precision, concordance, ndcg
+from preflearn.preprocessing import QueryRelative
 
 # KernelRidge keeps a full kernel matrix for every fold of its search.
 _KERNEL_RIDGE_ROWS = 6000
@@ -52,9 +60,9 @@ class Part:
 # Data
 
 
-def generated(_: Path | None) -> tuple[Part, Part, Part]:
+def generated(_: Path | None, fold: int) -> tuple[Part, Part, Part]:
     """A LETOR-like set: 46 correlated, skewed features, grades 0 to 4, queries of 20 to 150 rows."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(fold)
     mixing = rng.normal(size=(12, 46))
     weights = rng.normal(size=12)
 
@@ -69,15 +77,55 @@ def generated(_: Path | None) -> tuple[Part, Part, Part]:
     return part(150), part(50), part(100)
 
 
-def letor(folder: str, train: list[str], validation: list[str], test: list[str]) -> Callable:
-    def read(data: Path | None) -> tuple[Part, Part, Part]:
-        if data is None:
-            raise FileNotFoundError(f"{folder} lies in a folder that --data names")
-        return tuple(
-            _read_part([data / folder / name for name in names]) for names in (train, validation, test)
-        )
+def letor_parts(folder: str, pattern: str) -> Callable:
+    """Five parts: in fold k the parts k, k + 1, k + 2 train, k + 3 validates and k + 4 tests."""
+
+    def read(data: Path | None, fold: int) -> tuple[Part, Part, Part]:
+        names = [pattern.format(1 + (fold + step) % 5) for step in range(5)]
+        return _read_parts(data, folder, (names[:3], names[3:4], names[4:]))
 
     return read
+
+
+def letor_files(folder: str, *names: str) -> Callable:
+    """One file to train on, one to validate, one to test."""
+
+    def read(data: Path | None, fold: int) -> tuple[Part, Part, Part]:
+        return _read_parts(data, folder, tuple([name] for name in names))
+
+    return read
+
+
+def _read_parts(data: Path | None, folder: str, names: tuple[list[str], ...]) -> tuple[Part, Part, Part]:
+    if data is None:
+        raise FileNotFoundError(f"{folder} lies in a folder that --data names")
+    parts = [_read_part([data / folder / one for one in some]) for some in names]
+    width = max(part.X.shape[1] for part in parts)
+    first, second, third = (
+        Part(np.pad(part.X, ((0, 0), (0, width - part.X.shape[1]))), part.y, part.qid) for part in parts
+    )
+    return first, second, third
+
+
+def lightgbm_example(data: Path | None, fold: int) -> tuple[Part, Part, Part]:
+    """The example of LightGBM's own documentation; a fifth of its training queries validates."""
+    import lzma
+
+    from sklearn.datasets import load_svmlight_file
+
+    if data is None:
+        raise FileNotFoundError("lightgbm_lambdarank lies in a folder that --data names")
+    found = []
+    for part in ("train", "test"):
+        with lzma.open(data / "lightgbm_lambdarank" / f"rank.{part}.xz") as file:
+            X, y = load_svmlight_file(file, n_features=301)
+        sizes = np.loadtxt(data / "lightgbm_lambdarank" / f"rank.{part}.query", dtype=int)
+        found.append(Part(X.toarray()[:, 1:], y, np.repeat(np.arange(len(sizes)), sizes)))
+    whole, test = found
+    queries = np.random.default_rng(fold).permutation(whole.qid.max() + 1)
+    validates = np.isin(whole.qid, queries[: len(queries) // 5])
+    parts = [Part(whole.X[rows], whole.y[rows], whole.qid[rows]) for rows in (~validates, validates)]
+    return parts[0], parts[1], test
 
 
 def _read_part(paths: list[Path]) -> Part:
@@ -96,23 +144,20 @@ def _read_part(paths: list[Path]) -> Part:
     return total
 
 
-DATA = {
-    "ohsumed": letor(
-        "letor_ohsumed_v2", ["S1.txt.xz", "S2.txt.xz", "S3.txt.xz"], ["S4.txt.xz"], ["S5.txt.xz"]
+# Each with the number of its folds.
+DATA: dict[str, tuple[Callable, int]] = {
+    "ohsumed": (letor_parts("letor_ohsumed_v2", "S{}.txt.xz"), 5),
+    "ohsumed3": (letor_parts("letor_ohsumed_v3", "QueryLevelNorm/S{}.txt.xz"), 5),
+    "mq2007": (letor_parts("letor_mq2007", "partial46_S{}.txt.xz"), 5),
+    "mq2007agg": (letor_parts("letor_mq2007", "agg_S{}.txt.xz"), 5),
+    "mslr": (
+        letor_files(
+            "mslr_sample", *(f"web30k_fold1_{part}_sample.txt.xz" for part in ("train", "vali", "test"))
+        ),
+        1,
     ),
-    "mq2007": letor(
-        "letor_mq2007",
-        [f"partial46_S{k}.txt.xz" for k in (1, 2, 3)],
-        ["partial46_S4.txt.xz"],
-        ["partial46_S5.txt.xz"],
-    ),
-    "mslr": letor(
-        "mslr_sample",
-        ["web30k_fold1_train_sample.txt.xz"],
-        ["web30k_fold1_vali_sample.txt.xz"],
-        ["web30k_fold1_test_sample.txt.xz"],
-    ),
-    "generated": generated,
+    "lightgbm": (lightgbm_example, 1),
+    "generated": (generated, 5),
 }
 
 
@@ -121,7 +166,7 @@ DATA = {
 
 @dataclass
 class Trained:
-    predict: Callable[[np.ndarray], np.ndarray]
+    predict: Callable[[Part], np.ndarray]
     tuning_seconds: float
     training_seconds: float
     chosen: str
@@ -144,7 +189,7 @@ def _preflearn(search, **fit_with_qid) -> Callable[[Part, Part], Trained]:
         plain.fit(X, both.y, **({"qid": both.qid} if "qid" in extra else {}))
         training = time.perf_counter() - start
         return Trained(
-            lambda new: model.predict(scaler.transform(new)),
+            lambda new: model.predict(scaler.transform(new.X)),
             whole - training,
             training,
             f"alpha {model.alpha_:.3g}",
@@ -188,7 +233,7 @@ def kernel_ridge(part: Part, validation: Part) -> Trained:
     model.fit(X, part.y[rows])
     training = time.perf_counter() - start
     return Trained(
-        lambda new: model.predict(scaler.transform(new)),
+        lambda new: model.predict(scaler.transform(new.X)),
         tuning,
         training,
         f"alpha {best[1]:g}, {len(rows)} rows",
@@ -209,19 +254,52 @@ def _tuned(make: Callable, grid: list[dict]) -> Callable[[Part, Part], Trained]:
             tried.append((value, seconds, setting, predict))
         whole = time.perf_counter() - start
         _, seconds, setting, predict = max(tried, key=lambda one: one[0])
-        return Trained(predict, whole - seconds, seconds, ", ".join(f"{k} {v}" for k, v in setting.items()))
+        chosen = ", ".join(f"{k} {v}" for k, v in setting.items())
+        return Trained(lambda new: predict(new.X), whole - seconds, seconds, chosen)
 
     return train
 
 
-TREE_GRID = [{"leaves": leaves, "rate": rate} for leaves, rate in product((15, 63), (0.03, 0.1))]
+def _with_query_features(train: Callable[[Part, Part], Trained]) -> Callable[[Part, Part], Trained]:
+    """The same contestant, given each feature standardised inside its query as well."""
+
+    def widened(part: Part) -> Part:
+        return Part(QueryRelative().fit_transform(part.X, qid=part.qid), part.y, part.qid)
+
+    def train_widened(part: Part, validation: Part) -> Trained:
+        found = train(widened(part), widened(validation))
+        predict = found.predict
+        found.predict = lambda new: predict(widened(new))
+        return found
+
+    return train_widened
 
 
-def lightgbm(part: Part, validation: Part, leaves: int, rate: float):
+def auto_ranker(part: Part, validation: Part) -> Trained:
+    both = part + validation
+    start = time.perf_counter()
+    model = AutoRanker(random_state=0).fit(both.X, both.y, qid=both.qid)
+    seconds = time.perf_counter() - start
+    chosen = ", ".join(f"{one.name} {one.weight:.0%}" for one in model.leaderboard_ if one.weight >= 0.01)
+    return Trained(lambda new: model.predict(new.X, qid=new.qid), seconds, 0.0, chosen)
+
+
+TREE_GRID = [
+    {"leaves": leaves, "rate": rate, "least": least}
+    for leaves, rate, least in product((15, 63), (0.03, 0.1), (20, 80))
+]
+
+
+def lightgbm(part: Part, validation: Part, leaves: int, rate: float, least: int):
     import lightgbm
 
     model = lightgbm.LGBMRanker(
-        n_estimators=400, num_leaves=leaves, learning_rate=rate, random_state=0, verbosity=-1
+        n_estimators=400,
+        num_leaves=leaves,
+        learning_rate=rate,
+        min_child_samples=least,
+        random_state=0,
+        verbosity=-1,
     )
     model.fit(
         part.X,
@@ -235,7 +313,7 @@ def lightgbm(part: Part, validation: Part, leaves: int, rate: float):
     return model.predict
 
 
-def xgboost(part: Part, validation: Part, leaves: int, rate: float):
+def xgboost(part: Part, validation: Part, leaves: int, rate: float, least: int):
     import xgboost
 
     model = xgboost.XGBRanker(
@@ -243,6 +321,7 @@ def xgboost(part: Part, validation: Part, leaves: int, rate: float):
         max_leaves=leaves,
         grow_policy="lossguide",
         learning_rate=rate,
+        min_child_weight=least / 4,
         tree_method="hist",
         objective="rank:ndcg",
         eval_metric="ndcg@10",
@@ -260,13 +339,14 @@ def xgboost(part: Part, validation: Part, leaves: int, rate: float):
     return model.predict
 
 
-def catboost(part: Part, validation: Part, leaves: int, rate: float):
+def catboost(part: Part, validation: Part, leaves: int, rate: float, least: int):
     from catboost import CatBoostRanker, Pool
 
     model = CatBoostRanker(
         iterations=400,
         depth=4 if leaves == 15 else 6,
         learning_rate=rate,
+        l2_leaf_reg=3 if least == 20 else 10,
         loss_function="YetiRank",
         eval_metric="NDCG:top=10",
         early_stopping_rounds=30,
@@ -298,7 +378,10 @@ def rlscore(part: Part, validation: Part) -> Trained:
     learner = QueryRankRLS(X, part.y, part.qid, regparam=best[1])
     training = time.perf_counter() - start
     return Trained(
-        lambda new: learner.predict(scaler.transform(new)), tuning, training, f"regparam {best[1]:g}, linear"
+        lambda new: learner.predict(scaler.transform(new.X)),
+        tuning,
+        training,
+        f"regparam {best[1]:g}, linear",
     )
 
 
@@ -309,6 +392,7 @@ def rankrls_rbf(X):
 
 
 CONTESTANTS: dict[str, Callable[[Part, Part], Trained]] = {
+    "preflearn AutoRanker": auto_ranker,
     "preflearn RankRLS, linear": _preflearn(lambda X: RankRLSCV()),
     "preflearn RankRLS, RBF": _preflearn(rankrls_rbf),
     "preflearn RankSVM, linear": _preflearn(lambda X: RankSVMCV(cv=5)),
@@ -318,53 +402,105 @@ CONTESTANTS: dict[str, Callable[[Part, Part], Trained]] = {
     "LightGBM": _tuned(lightgbm, TREE_GRID),
     "XGBoost": _tuned(xgboost, TREE_GRID),
     "CatBoost": _tuned(catboost, TREE_GRID),
+    "LightGBM, query features": _with_query_features(_tuned(lightgbm, TREE_GRID)),
+    "XGBoost, query features": _with_query_features(_tuned(xgboost, TREE_GRID)),
+    "CatBoost, query features": _with_query_features(_tuned(catboost, TREE_GRID)),
 }
 
 
-def run(name: str, data: Path | None, contestants: list[str], memory: bool) -> list[dict]:
-    train, validation, test = DATA[name](data)
-    n_rows = [part.X.shape[0] for part in (train, validation, test)]
-    print(
-        f"\n{name}: {n_rows[0]} + {n_rows[1]} rows to learn from, {n_rows[2]} to test, {train.X.shape[1]} features"
-    )
-    print(
-        f"{'':28}{'concord.':>9}{'NDCG@10':>9}{'MAP':>8}{'tuning':>10}{'training':>10}{'predict':>12}{'memory':>9}"
-    )
+# Measuring: one data set, fold and contestant at a time, kept in a file.
+
+_COLUMNS = {
+    "concordance": ("concord.", 4),
+    "ndcg_at_10": ("NDCG@10", 4),
+    "map": ("MAP", 4),
+    "total_s": ("seconds", 1),
+    "cpu_s": ("CPU s", 1),
+    "predict_us_a_row": ("µs a row", 2),
+}
+
+
+def measure(name: str, data: Path | None, fold: int, contestant: str, memory: bool) -> dict:
+    """One training and its test."""
+    train, validation, test = DATA[name][0](data, fold)
+    cpu = time.process_time()
+    trained = CONTESTANTS[contestant](train, validation)
+    cpu = time.process_time() - cpu
+    start = time.perf_counter()
+    scores = np.asarray(trained.predict(test), dtype=float)
+    predicting = time.perf_counter() - start
+    row = {
+        "concordance": concordance(test.y, scores, test.qid),
+        "ndcg_at_10": ndcg(test.y, scores, test.qid, k=10),
+        "map": average_precision((test.y > 0).astype(float), scores, test.qid),
+        "tuning_s": trained.tuning_seconds,
+        "training_s": trained.training_seconds,
+        "total_s": trained.tuning_seconds + trained.training_seconds,
+        "cpu_s": cpu,
+        "predict_us_a_row": 1e6 * predicting / test.X.shape[0],
+        "chosen": trained.chosen,
+        "rows_train_validation_test": [part.X.shape[0] for part in (train, validation, test)],
+    }
+    if memory:
+        row["peak_mib"] = peak_memory(_prepare, _train_only, name, data, fold, contestant) / 2**20
+    return row
+
+
+def run(
+    name: str,
+    data: Path | None,
+    contestants: list[str],
+    folds: list[int],
+    memory: bool,
+    cache: Path,
+    again: bool,
+) -> dict:
+    """All folds of a data set; what the cache holds is not measured again."""
+    known = json.loads(cache.read_text(encoding="utf-8")) if cache.exists() else {}
     rows = []
     for contestant in contestants:
-        try:
-            trained = CONTESTANTS[contestant](train, validation)
-        except ImportError as error:
-            print(f"{contestant:28} not installed ({error.name})")
-            continue
-        start = time.perf_counter()
-        scores = np.asarray(trained.predict(test.X), dtype=float)
-        predicting = time.perf_counter() - start
-        relevant = (test.y > 0).astype(float)
-        row = {
-            "contestant": contestant,
-            "concordance": concordance(test.y, scores, test.qid),
-            "ndcg_at_10": ndcg(test.y, scores, test.qid, k=10),
-            "map": average_precision(relevant, scores, test.qid),
-            "tuning_s": trained.tuning_seconds,
-            "training_s": trained.training_seconds,
-            "predict_us_a_row": 1e6 * predicting / n_rows[2],
-            "chosen": trained.chosen,
-        }
-        if memory:
-            row["peak_mib"] = peak_memory(_prepare, _train_only, name, data, contestant) / 2**20
-        rows.append(row)
-        shown = f"{row['peak_mib']:5.0f} MiB" if memory else ""
-        print(
-            f"{contestant:28}{row['concordance']:9.4f}{row['ndcg_at_10']:9.4f}{row['map']:8.4f}{row['tuning_s']:8.2f} s"
-            f"{row['training_s']:8.2f} s{row['predict_us_a_row']:9.2f} µs{shown:>9}",
-            flush=True,
-        )
-    return [{"question": f"rankers on {name}", "rows_train_validation_test": n_rows, "results": rows}]
+        found = []
+        for fold in folds:
+            key = f"{name}/{fold}/{contestant}"
+            if again or key not in known:
+                try:
+                    known[key] = measure(name, data, fold, contestant, memory)
+                except ImportError as error:
+                    print(f"{contestant:28} not installed ({error.name})")
+                    break
+                cache.parent.mkdir(parents=True, exist_ok=True)
+                cache.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+            found.append(known[key])
+            print(f"  {key}: {found[-1]['concordance']:.4f} {found[-1]['ndcg_at_10']:.4f}", flush=True)
+        if found:
+            rows.append({"contestant": contestant, "folds": len(found), **_summary(found)})
+    _print_table(name, rows)
+    return {"question": f"rankers on {name}", "results": rows}
 
 
-def _prepare(name: str, data: Path | None, contestant: str) -> tuple:
-    train, validation, _ = DATA[name](data)
+def _summary(found: list[dict]) -> dict:
+    """Means over folds, and standard errors where there are several."""
+    out: dict = {}
+    for column in _COLUMNS:
+        values = np.array([one[column] for one in found])
+        out[column] = float(values.mean())
+        if len(values) > 1:
+            out[f"{column}_error"] = float(values.std(ddof=1) / np.sqrt(len(values)))
+    return out
+
+
+def _print_table(name: str, rows: list[dict]) -> None:
+    print(f"\n{name}\n{'':28}" + "".join(f"{title:>18}" for title, _ in _COLUMNS.values()))
+    for row in sorted(rows, key=lambda one: -one["concordance"]):
+        cells = []
+        for column, (_, digits) in _COLUMNS.items():
+            error = row.get(f"{column}_error")
+            cells.append(f"{row[column]:.{digits}f}" + ("" if error is None else f" ± {error:.{digits}f}"))
+        print(f"{row['contestant']:28}" + "".join(f"{cell:>18}" for cell in cells))
+
+
+def _prepare(name: str, data: Path | None, fold: int, contestant: str) -> tuple:
+    train, validation, _ = DATA[name][0](data, fold)
     few = np.flatnonzero(train.qid < 4)
     small = Part(train.X[few], train.y[few], train.qid[few])
     try:
@@ -383,13 +519,18 @@ if __name__ == "__main__":
     parser.add_argument("--data", type=Path, help="the folder that holds letor_ohsumed_v2 and the others")
     parser.add_argument("--only", choices=DATA, action="append")
     parser.add_argument("--contestant", choices=CONTESTANTS, action="append")
+    parser.add_argument("--fold", type=int, action="append", help="from 0 on; all by default")
     parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--cache", type=Path, default=RESULTS / "local" / "peers_cache.json")
+    parser.add_argument("--again", action="store_true", help="measure what the cache holds, too")
     options = parser.parse_args()
     names = options.only or (list(DATA) if options.data else ["generated"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = []
         for name in names:
-            found += run(name, options.data, options.contestant or list(CONTESTANTS), options.memory)
-            if not options.contestant:
-                write_results("peers", *found)
+            folds = options.fold or list(range(DATA[name][1]))
+            wanted = options.contestant or list(CONTESTANTS)
+            found.append(run(name, options.data, wanted, folds, options.memory, options.cache, options.again))
+        if not options.contestant and not options.fold:
+            write_results("peers", *found)

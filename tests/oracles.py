@@ -878,3 +878,17 @@ def shrunk_weights(H, t, shrinkage):
         if (w >= 0).all() and loss < best:
             best, found = loss, w
     return found
+
+
+def shapley_values(predict, X, row):
+    """Shapley values of f(x) - mean f over rows of X, by every order of the features."""
+    m, n = X.shape
+    total, orders = np.zeros(n), list(itertools.permutations(range(n)))
+    for z in X:
+        for order in orders:
+            current = z.copy()
+            for k in order:
+                before = predict(current[None])[0]
+                current[k] = X[row, k]
+                total[k] += predict(current[None])[0] - before
+    return total / (m * len(orders))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse as sp
 from scipy.stats import t as student
 
-from preflearn import RankRLS
+import oracles
+from preflearn import AutoRanker, RankRLS
 from preflearn.comparisons import encode_queries
-from preflearn.inspection import feature_influence
+from preflearn.inspection import explain, feature_influence
 from preflearn.inspection.influence import _shuffles
 from preflearn.metrics import concordance
 
@@ -116,3 +118,59 @@ def test_a_fitted_model_and_its_text():
 def test_what_is_refused(options, said):
     with pytest.raises(ValueError, match=said):
         feature_influence(Linear(1), np.eye(3)[:, :1], **options)
+
+
+# One prediction -----------------------------------------------------------------------------------------------------
+
+
+def test_contributions_of_a_linear_model_are_exact():
+    rng = np.random.default_rng(0)
+    X, qid = rng.normal(size=(40, 4)), np.repeat(np.arange(4), 10)
+    model = RankRLS().fit(X, rng.normal(size=40), qid=qid)
+    found = explain(model, X, qid=qid, row=13)
+    expected = model.coef_ * (X[13] - X[10:20].mean(axis=0))
+    np.testing.assert_allclose(found.contributions, expected, atol=1e-12)
+    assert found.rank == model.rank(X, qid=qid)[13] and found.n_rows == 10
+
+
+@pytest.mark.parametrize("n_orders", [1, 3])
+def test_contributions_add_up_and_are_near_the_shapley_value(n_orders):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(8, 3))
+    model = RankRLS(0.01, kernel="rbf").fit(X, np.sin(X[:, 0]) * X[:, 1])
+    found = explain(model, X, row=2, n_orders=n_orders)
+    f = model.predict(X)
+    assert found.contributions.sum() == pytest.approx(f[2] - f.mean(), abs=1e-9)
+    every = explain(model, X, row=2, n_orders=400).contributions
+    np.testing.assert_allclose(every, oracles.shapley_values(model.predict, X, 2), atol=0.02)
+
+
+def test_an_automatic_ranker_is_explained_inside_its_query():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"price": rng.normal(size=120), "noise": rng.normal(size=120)})
+    frame["colour"] = np.where(rng.normal(size=120) > 0, "red", "blue")
+    qid = np.repeat(np.arange(12), 10)
+    y = -frame["price"] + (frame["colour"] == "red")
+    model = AutoRanker(random_state=0, time_limit=5).fit(frame, y, qid=qid)
+    scores = model.predict(frame, qid=qid)
+    found = explain(model, frame, qid=qid, row=25)
+    assert found.names == ["price", "noise", "colour"]
+    assert found.contributions.sum() == pytest.approx(scores[25] - scores[20:30].mean(), abs=1e-9)
+    assert np.sign(found.contributions[0]) == np.sign(frame["price"][20:30].mean() - frame["price"][25])
+    assert "contribution" in str(found) and found.plot().patches
+
+
+def test_what_cannot_be_explained_is_refused():
+    X = np.arange(12.0).reshape(6, 2)
+    model = RankRLS().fit(X, np.arange(6))
+    for row in (6, -1, 1.5, True):
+        with pytest.raises(ValueError, match="row must be the number of a row of X, from 0 to 5"):
+            explain(model, X, row=row)
+    with pytest.raises(ValueError, match="one name for each of 2 features: found 1"):
+        explain(model, X, row=0, feature_names=["a"])
+    with pytest.raises(ValueError, match="n_orders must be"):
+        explain(model, X, row=0, n_orders=0)
+    with pytest.raises(ValueError, match="predicts 2 outputs"):
+        explain(RankRLS().fit(X, X), X, row=0)
+    alone = explain(model, X, qid=np.arange(6), row=3)
+    np.testing.assert_array_equal(alone.contributions, 0.0)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from numbers import Real
 from typing import Any
 
@@ -49,7 +50,8 @@ class AutoRanker(RankerMixin, BaseEstimator):
     Parameters
     ----------
     scoring : str, callable or None, default="concordance"
-        What is to be best: "concordance", "ndcg", "ndcg@10" or another name of `preflearn.metrics.get_scorer`.
+        What the members are combined by and what is reported: "concordance", "ndcg", "ndcg@10" or another name of
+        `preflearn.metrics.get_scorer`. Settings inside of a member are always chosen by the concordance.
     time_limit : float or None, default=None
         Seconds; candidates that would exceed it are left out. The first one is always trained.
     n_jobs : int or None, default=None
@@ -135,12 +137,14 @@ class AutoRanker(RankerMixin, BaseEstimator):
         part = encode_queries(queries.codes[sample], sample.shape[0])
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         folds = self._folds(y[sample], part, scoring, seed)
+        # Settings inside of a candidate are told apart by the concordance, which is less noisy than the top of a list.
+        inner = self._folds(y[sample], part, read_scoring("concordance"), seed)
         self.features_ = Features().fit(rows[sample])
         self.n_queries_ = queries.n_groups
-        task = Task(self.features_.views(rows[sample], part), y[sample], part, folds, self.n_jobs, seed)
+        task = Task(self.features_.views(rows[sample], part), y[sample], part, inner, self.n_jobs, seed)
         with nullcontext() if self.n_jobs is None else threadpool_limits(self.n_jobs):
             entries = self._train(task, start, limit)
-            held_out = self._finish(task, entries, scoring)
+            held_out = self._finish(replace(task, folds=folds), entries, scoring)
         self.cv_predictions_ = np.full(rows.shape[0], np.nan)
         self.cv_predictions_[sample] = held_out
         return self
@@ -271,17 +275,15 @@ class AutoRanker(RankerMixin, BaseEstimator):
 
     def _of_columns(self, importances: np.ndarray) -> np.ndarray:
         """Of the columns of the table, where one column became several features."""
+        return np.bincount(self._column_of_feature(), weights=importances, minlength=self.n_features_in_)
+
+    def _column_of_feature(self) -> np.ndarray:
+        """The number of the input column that each feature is made from."""
         if self.encoder_ is None:
-            return importances
-        names = self.encoder_.feature_names_in_ if hasattr(self.encoder_, "feature_names_in_") else None
-        widths = {column: len(one.names(column)) for column, one in self.encoder_.encoders_.items()}
-        ends = dict(zip(widths, np.cumsum(list(widths.values())), strict=True))
-        columns = list(names) if names is not None else list(self.encoder_.kinds_)
-        return np.array(
-            [
-                importances[ends[one] - widths[one] : ends[one]].sum() if one in widths else 0.0
-                for one in columns
-            ]
+            return np.arange(self.n_features_in_)
+        place = {column: number for number, column in enumerate(self.encoder_.kinds_)}
+        return np.concatenate(
+            [np.full(len(one.names(name)), place[name]) for name, one in self.encoder_.encoders_.items()]
         )
 
     # Using ----------------------------------------------------------------------------------------------------------
@@ -321,6 +323,34 @@ class AutoRanker(RankerMixin, BaseEstimator):
         for model, view, weight in zip(self.members_, self.views_, self.weights_, strict=True):
             out += weight * model.predict(views[view])
         return out
+
+    def _in_query(
+        self, X: Any
+    ) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray], np.ndarray, list[str]]:
+        """The prepared rows of one query, the score as a function of such rows, which column each comes from, names.
+
+        Every prepared column is made from one input column, given the query: mixtures of the rows of a query column by
+        column are items that the query might hold, and the score of a row itself is that of `predict`.
+        """
+        check_is_fitted(self)
+        rows = self._read_plain(X, reset=False) if self.encoder_ is None else self.encoder_.transform(X)
+        views = self.features_.views(rows, encode_queries(None, rows.shape[0]))
+        letters = sorted(set("".join(self.views_)))
+        width = self.features_.kept_.size
+        spans = {
+            word: np.concatenate([letters.index(one) * width + np.arange(width) for one in word])
+            for word in self.views_
+        }
+
+        def score(Z: np.ndarray) -> np.ndarray:
+            parts = zip(self.members_, self.views_, self.weights_, strict=True)
+            return sum(
+                (w * model.predict(Z[:, spans[word]]) for model, word, w in parts), np.zeros(Z.shape[0])
+            )
+
+        owners = np.tile(self._column_of_feature()[self.features_.kept_], len(letters))
+        names = getattr(self, "feature_names_in_", [f"x{k}" for k in range(self.n_features_in_)])
+        return views["".join(letters)], score, owners, list(map(str, names))
 
     def rank(self, X, *, qid=None):
         """Positions inside the query: 1 is the best, ties share the best position.

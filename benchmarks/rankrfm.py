@@ -1,0 +1,80 @@
+"""What does learning the metric cost? One round of RankRFM beside one RankRLSCV, and one prediction.
+
+python benchmarks/rankrfm.py           # 12,000 rows, 46 features, 1,000 basis vectors
+python benchmarks/rankrfm.py --small
+
+A round of RankRFM trains every fold with a metric of its own, which RankRLSCV with one kernel need not: five folds and
+all rows are six trainings, where the shared kernel needs one and a solution for each fold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+
+from _harness import best_of, report, write_results
+from preflearn import RankRFM, RankRLSCV
+from preflearn.comparisons import compare_scores, encode_queries
+from preflearn.core.learned_metric import TrainingSet
+from preflearn.kernels.functions import Kernel
+
+
+def data(n_rows: int, n_features: int = 46) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X, qid = rng.normal(size=(n_rows, n_features)), np.arange(n_rows) // 50
+    return X, np.round(np.sin(X[:, 0]) + X[:, 1] ** 2 + rng.normal(size=n_rows)), qid
+
+
+def run(n_rows: int, n_basis: int, repeats: int) -> list[dict]:
+    X, y, qid = data(n_rows)
+    basis = np.sort(np.random.default_rng(0).choice(n_rows, n_basis, replace=False))
+    kernel = Kernel("rbf", 0.01)
+    task = compare_scores(
+        y[:, None], encode_queries(qid, n_rows), cost="magnitude", ties="include", weighting="item"
+    )
+    training = TrainingSet(np.arange(n_rows), basis, task)
+    options = {"kernel": "rbf", "gamma": 0.01, "basis": basis, "weighting": "item", "cv": 5}
+    found = best_of(
+        {
+            "RankRLSCV, 5 folds": lambda: RankRLSCV(**options).fit(X, y, qid=qid),
+            "one training": lambda: training.train(X, kernel),
+            "one training and its gradients": lambda: training.update_metric(
+                X, training.train(X, kernel), 1.0, full=False
+            ),
+            "RankRFM, one round of 5 folds": lambda: RankRFM(
+                kernel="rbf", gamma=0.01, basis=basis, cv=5, max_rounds=0
+            ).fit(X, y, qid=qid),
+        },
+        repeats=repeats,
+    )
+    results = [
+        report("gradients beside a training", {k: found[k] for k in list(found)[1:3]}, baseline="one training",
+               limits={"one training and its gradients": 1.6}),
+        report("a round with a metric for every fold", {k: found[k] for k in (list(found)[0], list(found)[3])},
+               baseline="RankRLSCV, 5 folds", limits={"RankRFM, one round of 5 folds": 1.6}),
+    ]  # fmt: skip
+    return results
+
+
+def prediction(n_basis: int) -> dict:
+    X, y, qid = data(4 * n_basis)
+    model = RankRFM([1.0], n_basis=n_basis, max_rounds=1, cv=2, random_state=0).fit(X, y, qid=qid)
+    model.predict(X)
+    start = time.perf_counter()
+    model.predict(X)
+    microseconds = 1e6 * (time.perf_counter() - start) / X.shape[0]
+    print(f"prediction with {n_basis} basis vectors: {microseconds:.1f} µs a row (limit 20)")
+    return {"question": "prediction", "n_basis": n_basis, "microseconds_a_row": microseconds}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--small", action="store_true")
+    options = parser.parse_args()
+    if options.small:
+        found = [*run(3000, 300, 2), prediction(300)]
+    else:
+        found = [*run(12_000, 1000, 3), prediction(2000)]
+        write_results("rankrfm", *found)

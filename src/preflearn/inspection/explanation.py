@@ -1,0 +1,243 @@
+r"""Why does an item stand where it stands? What each feature adds to its score, compared with the others of its query.
+
+Take the item x and another row z of its query, and change z into x one feature after the other, in a random order: each
+step adds a little to the score, and the steps add up to f(x) - f(z). The mean over all rows z of the query and over
+orders is the contribution of each feature,
+
+    φ_k = mean over z and orders of [f(z with the features up to k from x) - f(z with those before k from x)],
+    Σ_k φ_k = f(x) - mean over z of f(z),
+
+an estimate of the Shapley value that sums to the difference exactly, whatever the number of orders. For a linear model
+every order gives φ_k = w_k (x_k - mean of z_k).
+
+Reference: Štrumbelj and Kononenko, "An efficient explanation of individual classifications using game theory", Journal
+of Machine Learning Research 11 (2010).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from scipy import sparse as sp
+from sklearn.utils import check_random_state
+
+from ..automatic import AutoRanker
+from ..comparisons import encode_queries
+from ..model_selection.text_tables import align_columns
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Contributions of the features to the place of one item; prints itself, the largest first.
+
+    Attributes
+    ----------
+    names : list of str
+    values : list
+        The item's own feature values.
+    contributions : ndarray of shape (n,)
+        They sum to ``score - query_mean``.
+    score : float
+        Of the item.
+    query_mean : float
+        Mean score of its query.
+    rank, n_rows : int
+        Position of the item, and rows of its query.
+    """
+
+    names: list[str]
+    values: list[Any]
+    contributions: np.ndarray
+    score: float
+    query_mean: float
+    rank: int
+    n_rows: int
+
+    @property
+    def order(self) -> np.ndarray:
+        """Features, the largest contribution first, whatever its sign."""
+        return np.argsort(-np.abs(self.contributions), kind="stable")
+
+    def __str__(self) -> str:
+        difference = self.score - self.query_mean
+        head = f"rank {self.rank} of {self.n_rows}: score {self.score:.4g}, {difference:+.4g} from the query's mean"
+        rows: list[tuple[str, ...]] = [("feature", "value", "contribution")]
+        for k in self.order:
+            rows.append((self.names[k], _shown(self.values[k]), f"{self.contributions[k]:+.4g}"))
+        rows.append(("sum", "", f"{self.contributions.sum():+.4g}"))
+        return "\n".join([head, *align_columns(rows)])
+
+    def plot(self, ax: Any = None, *, n_features: int = 15) -> Any:
+        """Bars of the largest contributions.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+        n_features : int, default=15
+
+        Returns
+        -------
+        matplotlib axes
+        """
+        import matplotlib.pyplot as plt
+
+        shown = self.order[:n_features][::-1]
+        ax = ax or plt.subplots(figsize=(6, 0.3 * len(shown) + 1))[1]
+        sizes = self.contributions[shown]
+        labels = [f"{self.names[k]} = {_shown(self.values[k])}" for k in shown]
+        ax.barh(labels, sizes, color=np.where(sizes >= 0, "C0", "C3"))
+        ax.axvline(0.0, color="0.5", linewidth=0.8)
+        ax.set_xlabel("contribution to the score, compared with the query's mean")
+        return ax
+
+
+def explain(
+    model: Any,
+    X: Any,
+    *,
+    qid: Any = None,
+    row: int,
+    feature_names: Sequence[str] | None = None,
+    n_orders: int = 2,
+    random_state: Any = 0,
+) -> Explanation:
+    """Contributions of the features to the difference between an item's score and the mean of its query.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        An `AutoRanker`, or anything with ``predict(X)``.
+    X : array-like or data frame of shape (m, n)
+        All items of the query at least.
+    qid : array-like of shape (m,), optional
+        The query of each row; without it all rows are one ranking.
+    row : int
+        The item, a row of X.
+    feature_names : sequence of n str, optional
+        The names that the model knows, or "x0", "x1", ..., otherwise.
+    n_orders : int, default=2
+        Orders of the features for every other row of the query; each is followed by its reverse.
+    random_state : int, RandomState or None, default=0
+
+    Returns
+    -------
+    Explanation
+
+    Notes
+    -----
+    2 · n_orders · n predictions for each row of the query. An item that is alone in its query has no contributions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from preflearn import RankRLS
+    >>> from preflearn.inspection import explain
+    >>> X = np.array([[1.0, 5.0], [2.0, 5.0], [3.0, 2.0]])
+    >>> model = RankRLS().fit(X, [0, 1, 2])
+    >>> found = explain(model, X, row=2, feature_names=["size", "price"])
+    >>> np.allclose(found.contributions, model.coef_ * (X[2] - X.mean(axis=0)))
+    True
+    >>> print(found)
+    rank 1 of 3: score 1.558, +0.9808 from the query's mean
+      feature  value  contribution
+      size         3       +0.6346
+      price        2       +0.3462
+      sum                  +0.9808
+    """
+    rows, place = _query_of(X, qid, row)
+    few = _take(X, rows)
+    if isinstance(model, AutoRanker):
+        Z, score, owners, names = model._in_query(few)
+    else:
+        Z, score, owners, names = _plain_function(model, few)
+    if feature_names is not None:
+        if len(feature_names) != len(names):
+            raise ValueError(
+                f"feature_names must hold one name for each of {len(names)} features: found {len(feature_names)}."
+            )
+        names = list(map(str, feature_names))
+    if isinstance(n_orders, bool) or not isinstance(n_orders, Integral) or n_orders < 1:
+        raise ValueError(f"n_orders must be a positive whole number: found {n_orders!r}.")
+    scores = score(Z)
+    if scores.ndim != 1:
+        raise ValueError(f"explain is for one score per row: this model predicts {scores.shape[1]} outputs.")
+    contributions = _contributions(
+        Z, place, score, owners, len(names), int(n_orders), check_random_state(random_state)
+    )
+    position = 1 + int((scores > scores[place]).sum())
+    values = _values_of(few, place, len(names))
+    return Explanation(
+        names, values, contributions, float(scores[place]), float(scores.mean()), position, len(rows)
+    )
+
+
+def _contributions(
+    Z: np.ndarray,
+    place: int,
+    score: Callable[[np.ndarray], np.ndarray],
+    owners: np.ndarray,
+    n: int,
+    n_orders: int,
+    random: np.random.RandomState,
+) -> np.ndarray:
+    total = np.zeros(n)
+    for other in range(Z.shape[0]):
+        if other == place:
+            continue
+        for _ in range(n_orders):
+            order = random.permutation(n)
+            for one in (order, order[::-1]):
+                total[one] += np.diff(score(_steps(Z[other], Z[place], owners, one)))
+    return total / (2 * n_orders * Z.shape[0])
+
+
+def _steps(start: np.ndarray, end: np.ndarray, owners: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """The rows from start to end, the columns of one more feature changed in each; shape (n + 1, columns)."""
+    turn = np.empty(order.shape[0], dtype=np.int64)
+    turn[order] = np.arange(1, order.shape[0] + 1)
+    changed = np.arange(order.shape[0] + 1)[:, None] >= turn[owners][None, :]
+    return np.where(changed, end, start)
+
+
+def _query_of(X: Any, qid: Any, row: int) -> tuple[np.ndarray, int]:
+    """The rows of the item's query, and the item's place among them."""
+    n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    if isinstance(row, bool) or not isinstance(row, Integral) or not 0 <= row < n_rows:
+        raise ValueError(f"row must be the number of a row of X, from 0 to {n_rows - 1}: found {row!r}.")
+    queries = encode_queries(qid, n_rows)
+    rows = np.flatnonzero(queries.codes == queries.codes[row])
+    return rows, int(np.searchsorted(rows, row))
+
+
+def _take(X: Any, rows: np.ndarray) -> Any:
+    if sp.issparse(X):
+        return X.tocsr()[rows].toarray()
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    return X[rows] if hasattr(X, "shape") else np.asarray(X)[rows]
+
+
+def _plain_function(model: Any, X: Any) -> tuple[np.ndarray, Callable, np.ndarray, list[str]]:
+    Z = np.asarray(X)
+    n = Z.shape[1]
+    names = list(
+        map(str, getattr(model, "feature_names_in_", getattr(X, "columns", [f"x{k}" for k in range(n)])))
+    )
+    if hasattr(X, "iloc"):
+        kind = type(X)
+        return Z, lambda rows: np.asarray(model.predict(kind(rows, columns=X.columns))), np.arange(n), names
+    return Z, lambda rows: np.asarray(model.predict(rows)), np.arange(n), names
+
+
+def _values_of(X: Any, place: int, n: int) -> list[Any]:
+    if hasattr(X, "iloc"):
+        return [X.iloc[place, k] for k in range(n)]
+    return list(np.asarray(X)[place])
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, (float, np.floating)) else str(value)
