@@ -62,6 +62,13 @@ class Answers:
         share = ones if ties is None else np.where(ties, 0.5, 1.0)
         return cls(n_rows, pairs, ones if weight is None else weight, share, ones, judges)
 
+    def _fitted_arrays(self) -> dict[str, str]:
+        """What a model file must hold; indices are checked here, since the number of items is no array's length."""
+        if self.pairs.size and not 0 <= int(self.pairs.min()) <= int(self.pairs.max()) < self.n_rows:
+            raise ValueError(f"pairs name items that are not among the {self.n_rows}")
+        shapes = {"pairs": "l 2 <", "weight": "l", "share": "l", "scale": "l"}
+        return shapes if self.judges is None else {**shapes, "judges": "l <"}
+
     @property
     def n_pairs(self) -> int:
         """l."""

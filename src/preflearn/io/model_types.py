@@ -27,6 +27,7 @@ OUR_PACKAGES = (
 
 # Records that models hold, and the shapes of their arrays (the grammar is that of `preflearn.io.fitted`).
 RECORDS: Mapping[str, Mapping[str, str]] = {
+    "preflearn.comparisons.answers.Answers": {},
     "preflearn.core.moments.GlobalMoments": {
         "scatter": "n n", "cross": "n v", "mean": "n", "score_mean": "v", "score_scatter": "v",
     },
@@ -34,6 +35,12 @@ RECORDS: Mapping[str, Mapping[str, str]] = {
     "preflearn.estimators.incremental.IncrementalState": {},
     "preflearn.metrics.scorers.RankingScorer": {},
     "preflearn.numerics.linalg.KernelFactor": {"F": "r k", "pivots": "k < r", "C": "k k", "pivot_of": "r < k"},
+    "preflearn.preprocessing.columns.CategoryColumn": {},
+    "preflearn.preprocessing.columns.DateColumn": {},
+    "preflearn.preprocessing.columns.NumberColumn": {},
+    "preflearn.preprocessing.columns.TextColumn": {"idf": "b"},
+    "preflearn.preprocessing.summary.ColumnSummary": {},
+    "preflearn.preprocessing.summary.TableSummary": {},
 }  # fmt: skip
 
 # The packages of scikit-learn whose estimators a model may hold: those that predict in NumPy. Trees and neighbours are
