@@ -107,8 +107,8 @@ class Browser:
                 return found["result"]
             self._note(found)
 
-    def open(self, page: Path, *, width: int, scheme: str, media: str = "screen") -> None:
-        """Show a file as on a screen of this width, light or dark."""
+    def open(self, page: Path | str, *, width: int, scheme: str, media: str = "screen") -> None:
+        """Show a file or an address as on a screen of this width, light or dark."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -121,7 +121,40 @@ class Browser:
         self._events.clear()
         self.complaints.clear()
         self.requests.clear()
-        self.call("Page.navigate", url=page.as_uri())
+        self.call("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
+        self._wait_for_load()
+
+    def reload(self) -> None:
+        """Load the page again."""
+        self._events.clear()
+        self.call("Page.reload")
+        self._wait_for_load()
+
+    def wait_for(self, expression: str) -> None:
+        """Wait until a JavaScript expression is true."""
+        end = time.monotonic() + _PATIENCE
+        while not self.evaluate(f"Boolean({expression})"):
+            if time.monotonic() > end:
+                raise TimeoutError(f"still not true: {expression}")
+            time.sleep(0.02)
+
+    def click(self, selector: str) -> None:
+        """Press the mouse button in the middle of an element."""
+        self.evaluate(f"document.querySelector({selector!r}).scrollIntoView({{block: 'center'}})")
+        box = f"document.querySelector({selector!r}).getBoundingClientRect()"
+        x, y = (
+            self.evaluate(f"({box}).{edge} + ({box}).{size} / 2")
+            for edge, size in (("x", "width"), ("y", "height"))
+        )
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def press(self, key: str) -> None:
+        """Press a key by its name, as in ``KeyboardEvent.key``."""
+        for kind in ("keyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key)
+
+    def _wait_for_load(self) -> None:
         while not any(event["method"] == "Page.loadEventFired" for event in self._events):
             self._note(self._receive())
 
@@ -129,7 +162,7 @@ class Browser:
         """The value of a JavaScript expression."""
         found = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in found, found
-        return found["result"]["value"]
+        return found["result"].get("value")  # none of undefined
 
     def screenshot(self, path: Path) -> Path:
         """The whole page as an image."""

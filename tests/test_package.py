@@ -40,8 +40,7 @@ MAY_IMPORT = {
 # Above them each part may import all that stand before it: no cycle.
 for part in (
     "selection", "streaming", "estimators", "automatic", "model_selection", "feature_selection", "relations",
-    "multiple_kernels",
-    "distributed", "ppi", "inspection", "training", "cli",
+    "multiple_kernels", "distributed", "ppi", "inspection", "training", "web", "cli",
 ):  # fmt: skip
     MAY_IMPORT[part] = set(MAY_IMPORT)
 
@@ -79,6 +78,8 @@ def test_import_is_light() -> None:
         "matplotlib",
         "typer",
         "rich",
+        "starlette",
+        "uvicorn",
     )
     code = f"import preflearn, sys; print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -104,7 +105,7 @@ def test_imports_go_one_way(part: str) -> None:
         assert folders - {part} <= MAY_IMPORT[part], path.relative_to(ROOT)
 
 
-@pytest.mark.parametrize(("part", "users"), [("cli", set()), ("training", {"cli"})])
+@pytest.mark.parametrize(("part", "users"), [("cli", set()), ("training", {"cli"}), ("web", {"cli"})])
 def test_nothing_else_imports_the_top(part: str, users: set[str]) -> None:
     found = {
         path.relative_to(SOURCE).parts[0]
@@ -219,8 +220,8 @@ def extra(name: str) -> set[str]:
 
 def test_extras() -> None:
     extras = PYPROJECT["project"]["optional-dependencies"]
-    assert {"gpu", "dask", "arrow", "plots", "docs", "test", "all"} <= set(extras)
-    assert extra("all") == extra("gpu") | extra("dask") | extra("arrow") | extra("plots")
+    assert {"gpu", "dask", "arrow", "plots", "web", "docs", "test", "all"} <= set(extras)
+    assert extra("all") == extra("gpu") | extra("dask") | extra("arrow") | extra("plots") | extra("web")
     assert "torch" in extra("gpu") and "torch" not in extra("test")
 
 

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from ..errors import InputError
+from .ask import ask
 from .compare import compare
 from .demo import demo
 from .evaluate import evaluate
@@ -32,6 +33,7 @@ app.command()(train)
 app.command()(predict)
 app.command()(evaluate)
 app.command()(compare)
+app.command()(ask)
 app.command()(demo)
 app.command()(reproduce)
 app.add_typer(ppi)

@@ -181,6 +181,21 @@ class BradleyTerryModel(RankerMixin, KernelModel):
         self._fit_answers(X, answers, judges, judge is not None)
         return self
 
+    def fit(self, X, y, *, weight=None, ties=None, judge=None):
+        """As ``fit_pairs``, with the pairs as y: what a scikit-learn pipeline calls.
+
+        Examples
+        --------
+        >>> from sklearn.pipeline import make_pipeline
+        >>> from sklearn.preprocessing import StandardScaler
+        >>> from preflearn import BradleyTerry
+        >>> X = [[10.0], [20.0], [30.0]]
+        >>> model = make_pipeline(StandardScaler(), BradleyTerry()).fit(X, [[2, 1], [1, 0]])
+        >>> model.predict(X).argsort()
+        array([0, 1, 2])
+        """
+        return self.fit_pairs(X, y, weight=weight, ties=ties, judge=judge)
+
     def partial_fit_pairs(self, X, pairs, *, weight=None, ties=None, judge=None):
         """Learn from more comparisons: the result is that of ``fit_pairs`` with all of them.
 
@@ -676,6 +691,12 @@ class BradleyTerryModel(RankerMixin, KernelModel):
         pairs = read_pairs(pairs, scores.shape[0])
         difference = scores[pairs[:, 0]] - scores[pairs[:, 1]]
         return float(np.mean(np.where(difference == 0, 0.5, difference > 0)))
+
+    def _fitted_arrays(self) -> dict[str, str]:
+        shapes = super()._fitted_arrays()
+        if self.kernel == "items" and shapes.pop("basis_", None) and len(self.basis_) != len(self.dual_coef_):
+            raise ValueError(f"basis_ holds {len(self.basis_)} labels, expected {len(self.dual_coef_)}")
+        return shapes
 
     def __getstate__(self):
         # Neither pickled nor saved: they are larger than the model.

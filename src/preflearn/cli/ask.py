@@ -1,0 +1,128 @@
+"""``preflearn ask``: put items in order by answering which of two is better, in the browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .output import QuietOption
+
+_FIRST_PORT = 8765
+
+
+def ask(
+    items: Annotated[
+        Path,
+        typer.Argument(
+            metavar="ITEMS",
+            help="CSV, TSV, Parquet or JSON lines; a folder of texts or pictures; a text of one item a line.",
+        ),
+    ],
+    answers: Annotated[
+        Path | None,
+        typer.Option("--answers", help="File of the answers, continued. [default: ITEMS.answers.jsonl]"),
+    ] = None,
+    judge: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--judge", help="Name of the judge; repeat for a link for each. [default: your user name]"
+        ),
+    ] = None,
+    goal: Annotated[
+        str | None,
+        typer.Option("--goal", help="everything, top:K for the K best, or 'A > B' for two items by name."),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option("--port", help=f"Port, 0 for any. [default: the first free from {_FIRST_PORT} on]"),
+    ] = None,
+    host: Annotated[
+        str, typer.Option("--host", help="Address to listen on; others than this machine can reach 0.0.0.0.")
+    ] = "127.0.0.1",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Folder for order.csv, model.preflearn and report.html at the end."
+        ),
+    ] = None,
+    open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = True,
+    quiet: QuietOption = False,
+) -> None:
+    """Compare items two at a time in the browser; the order builds up with its uncertainty."""
+    try:
+        from ..web.server import address_of, bind, serve
+    except ImportError as error:
+        raise ImportError(
+            f"`preflearn ask` needs {error.name}: install preflearn with its extra 'web'."
+        ) from None
+    import secrets
+    import webbrowser
+    from urllib.parse import urlencode
+
+    from ..web.answers import Journal
+    from ..web.app import ask_app
+    from ..web.items import read_items
+    from ..web.results import write_results
+    from ..web.session import Session, read_judge
+
+    if output is not None and output.exists() and not output.is_dir():
+        raise ValueError(f"--output names a folder, and {output} is a file.")
+    judges = list(dict.fromkeys(map(read_judge, judge or [_user_name()])))
+    path = answers or items.with_name(items.name + ".answers.jsonl")
+
+    def tell(text: str) -> None:
+        if not quiet:
+            typer.echo(text, err=True)
+
+    found = read_items(items)
+    with Journal(path) as journal:
+        for note in (*found.notes, *journal.notes):
+            tell(f"Note: {note}")
+        listener = bind(host, port, _FIRST_PORT)
+        session = Session(found, journal, goal=goal)
+        token = secrets.token_urlsafe(16)
+        address = f"{address_of(listener)}/?{urlencode({'token': token})}"
+
+        def ready() -> None:
+            print(address, flush=True)
+            for name in judges[1:]:
+                tell(f"{name}: {address}&{urlencode({'judge': name})}")
+            tell(
+                f"{len(found):,} items, {len(session.answers()):,} answers so far in {path}. Every answer is kept as "
+                "it is given. Ctrl-C stops; the same command goes on."
+            )
+            if open_page:
+                webbrowser.open(address)
+
+        app = ask_app(session, token, judge=judges[0], loopback=_is_loopback(host))
+        try:
+            serve(app, listener, ready)
+            tell(f"{len(session.answers()):,} answers are in {path}. The same command goes on from there.")
+            if output is not None:
+                tell("Wrote " + ", ".join(str(one) for one in write_results(session, output)) + ".")
+            else:
+                tell(
+                    "With -o FOLDER it writes the order, a model for unseen items and a report when it stops."
+                )
+        finally:
+            session.close()
+
+
+def _user_name() -> str:
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return "judge"
+
+
+def _is_loopback(host: str) -> bool:
+    import ipaddress
+
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

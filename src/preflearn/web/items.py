@@ -1,0 +1,378 @@
+"""The items that people compare: a table, a folder of texts or pictures, or a list of one item a line.
+
+Every item gets a name, by which the answers file knows it, and a list of fields to show. Columns that a model can learn
+from are kept as a table. Items with the same content are one item.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+
+PICTURES = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".gif": "image/gif",
+    ".webp": "image/webp",
+    ".avif": "image/avif",
+    ".svg": "image/svg+xml",
+}
+_TEXTS = (".txt", ".md", ".markdown")
+_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".pq")
+# Columns that name the items, the first that fits is taken.
+_NAMING = ("item", "name", "title", "label", "id", "key")
+_LONGEST_NAME = 120
+_MARKDOWN = re.compile(r"^(#{1,6} |[-*] |\d+\. |```|> )|\*\*[^*\n]+\*\*", re.MULTILINE)
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True)
+class Field:
+    """One thing to show of an item.
+
+    Attributes
+    ----------
+    label : str
+        Name of the column, "" for what needs no name.
+    kind : {"text", "markdown", "picture", "missing"}
+        "missing" is a picture that is not there.
+    value : str
+        The text; for a picture its file name.
+    path : Path or None
+        Where the picture is.
+    """
+
+    label: str
+    kind: str
+    value: str
+    path: Path | None = None
+
+
+@dataclass(frozen=True)
+class Items:
+    """What is compared.
+
+    Attributes
+    ----------
+    names : list of str
+        Distinct; what the answers file calls the items.
+    fields : list of list of Field
+        What to show of each.
+    table : dict of str to list
+        Columns to learn from; empty where there are none.
+    folder : Path
+        No picture outside of it is served.
+    source : str
+    notes : list of str
+        What the owner should know, such as duplicates and missing pictures.
+
+    Examples
+    --------
+    >>> items = from_records([{"name": "tea"}, {"name": "coffee"}, {"name": "tea"}], Path("."), "drinks")
+    >>> items.names, items.notes
+    (['tea', 'coffee'], ["1 item is there twice and is asked about once: 'tea'."])
+    """
+
+    names: list[str]
+    fields: list[list[Field]]
+    table: dict[str, list[Any]]
+    folder: Path
+    source: str
+    notes: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def read_items(path: Path) -> Items:
+    """Read a table, a folder, or a text of one item a line.
+
+    Parameters
+    ----------
+    path : Path
+        A CSV, TSV, Parquet or JSON-lines table; a folder of texts or pictures; any other text file.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two different items, or the file cannot be read.
+    """
+    if path.is_dir():
+        return _require_two(_from_folder(path))
+    if not path.exists():
+        raise FileNotFoundError(f"There is no file or folder {path}.")
+    suffix = path.suffix.lower()
+    if suffix in (".parquet", ".pq"):
+        records = _parquet(path)
+    elif suffix in _TABLES:
+        text = _decoded(path)
+        records = _json_lines(path, text) if suffix in (".jsonl", ".ndjson") else _delimited(path, text)
+    else:
+        records = [{"": line.strip()} for line in _decoded(path).splitlines() if line.strip()]
+    return _require_two(from_records(records, path.parent, str(path)))
+
+
+def from_records(records: Sequence[Mapping[str, Any]], folder: Path, source: str) -> Items:
+    """Items from rows of a table."""
+    columns = list(dict.fromkeys(name for record in records for name in record))
+    rows, notes = _distinct([tuple(record.get(name) for name in columns) for record in records])
+    table = {name: [row[place] for row in rows] for place, name in enumerate(columns)}
+    pictures = [name for name in columns if _holds_pictures(table[name])]
+    naming = _naming_column(table, [name for name in columns if name not in pictures])
+    markdown = {name for name in columns if name not in pictures and _holds_markdown(name, table[name])}
+    names = (
+        [_as_text(value) for value in table[naming]]
+        if naming is not None
+        else [f"{place}:{_digest(row)}" for place, row in enumerate(rows)]
+    )
+    fields: list[list[Field]] = []
+    for place in range(len(rows)):
+        shown = [_picture(name, table[name][place], folder) for name in pictures]
+        first = [naming] if naming is not None else []
+        for name in [*first, *(one for one in columns if one not in pictures and one != naming)]:
+            text = _as_text(table[name][place])
+            if text:
+                label = "" if name == naming or len(columns) == 1 else name
+                shown.append(Field(label, "markdown" if name in markdown else "text", text))
+        fields.append([one for one in shown if one is not None])
+    notes += _picture_notes(fields)
+    learned = {name: [_plain(v) for v in table[name]] for name in columns if name not in pictures}
+    return Items(names, fields, learned, folder.resolve(), source, notes)
+
+
+def _from_folder(folder: Path) -> Items:
+    """One item for each text or picture of a folder, named by its file."""
+    paths = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    pictures = [path for path in paths if path.suffix.lower() in PICTURES]
+    texts = [path for path in paths if path.suffix.lower() in _TEXTS]
+    others = len(paths) - len(pictures) - len(texts)
+    if not pictures and not texts:
+        kinds = ", ".join([*_TEXTS, *PICTURES])
+        raise ValueError(f"{folder} holds no texts or pictures ({kinds}): found {others} other files.")
+    chosen = pictures or texts
+    contents = [path.read_bytes() for path in chosen]
+    rows, notes = _distinct([(content,) for content in contents], [path.name for path in chosen])
+    kept = [chosen[contents.index(row[0])] for row in rows]
+    if pictures and texts:
+        notes.append(f"{len(texts)} texts beside {len(pictures)} pictures are left out.")
+    if others:
+        notes.append(f"{others} files that are neither text nor picture are left out.")
+    root = folder.resolve()
+    if pictures:
+        fields = [[_picture("", path.name, root)] for path in kept]
+        table: dict[str, list[Any]] = {}
+    else:
+        read = [_decoded(path) for path in kept]
+        fields = [
+            [Field("", "text" if path.suffix.lower() == ".txt" else "markdown", text)]
+            for path, text in zip(kept, read)
+        ]
+        table = {"text": read}
+    shown = [[one for one in item if one is not None] for item in fields]
+    return Items([path.name for path in kept], shown, table, root, str(folder), notes + _picture_notes(shown))
+
+
+def _require_two(items: Items) -> Items:
+    if len(items) < 2:
+        found = "no items" if not len(items) else f"one item, {items.names[0]!r}"
+        raise ValueError(f"{items.source} holds {found}: a comparison needs at least two different ones.")
+    return items
+
+
+# Reading files --------------------------------------------------------------------------------------------------------
+
+
+def _decoded(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no UTF-8 text (byte {error.start}): save it as UTF-8.") from None
+
+
+def _delimited(path: Path, text: str) -> list[dict[str, Any]]:
+    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+    first = text.partition("\n")[0]
+    if delimiter not in first:
+        delimiter = next((mark for mark in (";", "\t") if mark in first), delimiter)
+    limit = csv.field_size_limit(1 << 27)
+    try:
+        rows = [row for row in csv.reader(text.splitlines(keepends=True), delimiter=delimiter) if row]
+    except csv.Error as error:
+        raise ValueError(f"{path} cannot be read as a table: {error}.") from None
+    finally:
+        csv.field_size_limit(limit)
+    if not rows:
+        return []
+    header = rows[0]
+    repeated = [name for name, count in Counter(header).items() if count > 1]
+    if repeated:
+        raise ValueError(f"{path}, line 1: column {repeated[0]!r} is there twice.")
+    for number, row in enumerate(rows[1:], start=2):
+        if len(row) != len(header):
+            raise ValueError(
+                f"{path}, record {number}: found {len(row)} cells for {len(header)} columns. Put cells that hold the "
+                "separator in double quotes."
+            )
+    return [dict(zip(header, row)) for row in rows[1:]]
+
+
+def _json_lines(path: Path, text: str) -> list[dict[str, Any]]:
+    records = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}: not JSON ({error}).") from None
+        if isinstance(record, str):
+            record = {"": record}
+        if not isinstance(record, dict):
+            raise ValueError(f"{path}, line {number}: found {line[:40]!r}, expected a JSON object or a text.")
+        records.append(record)
+    return records
+
+
+def _parquet(path: Path) -> list[dict[str, Any]]:
+    try:
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise ImportError(
+            f"{path} is a Parquet file, which needs pyarrow: install preflearn with its extra 'arrow'."
+        ) from None
+    return pq.read_table(path).to_pylist()
+
+
+# Understanding columns ------------------------------------------------------------------------------------------------
+
+
+def _distinct(
+    rows: list[tuple[Any, ...]], labels: list[str] | None = None
+) -> tuple[list[tuple[Any, ...]], list[str]]:
+    """Each row once, and a note about those that came again."""
+    keys = [row if isinstance(row[0], bytes) else json.dumps(row, default=str) for row in rows if row]
+    counts = Counter(keys)
+    first = {key: place for place, key in reversed(list(enumerate(keys)))}
+    kept = [rows[place] for place in sorted(first.values())]
+    again = [place for key, place in first.items() if counts[key] > 1]
+    if not again:
+        return kept, []
+    shown = [_clip(labels[place] if labels else _first_text(rows[place])) for place in sorted(again)]
+    listed = ", ".join(map(repr, shown[:_EXAMPLES])) + (", ..." if len(shown) > _EXAMPLES else "")
+    times = "twice" if max(counts.values()) == 2 else "several times"
+    many = f"{len(again)} items are" if len(again) > 1 else "1 item is"
+    verb = "are" if len(again) > 1 else "is"
+    return kept, [f"{many} there {times} and {verb} asked about once: {listed}."]
+
+
+def _naming_column(table: Mapping[str, list[Any]], columns: Sequence[str]) -> str | None:
+    """A column whose texts are short, all there and all different."""
+    known = [name for wanted in _NAMING for name in columns if name.lower() == wanted]
+    for name in [*known, *(one for one in columns if one not in known)]:
+        texts = [_as_text(value) for value in table[name]]
+        is_text = name in known or any(isinstance(v, str) and not _is_number(v) for v in table[name])
+        short = all(text and len(text) <= _LONGEST_NAME for text in texts)
+        if is_text and short and len(set(texts)) == len(texts):
+            return name
+    return None
+
+
+def _holds_pictures(values: Sequence[Any]) -> bool:
+    texts = [value for value in values if isinstance(value, str) and value]
+    return bool(texts) and all(Path(text).suffix.lower() in PICTURES and "\n" not in text for text in texts)
+
+
+def _holds_markdown(name: str, values: Sequence[Any]) -> bool:
+    """Said by the column's name, or seen in a good part of its texts."""
+    if re.search(r"(^|_)(md|markdown)$", name.lower()):
+        return True
+    texts = [value for value in values if isinstance(value, str) and value]
+    return bool(texts) and 5 * sum(bool(_MARKDOWN.search(text)) for text in texts) >= len(texts)
+
+
+def _picture(label: str, value: Any, folder: Path) -> Field | None:
+    """A picture inside the folder, or the note that it is not there."""
+    if not value:
+        return None
+    path = inside(folder, str(value))
+    return Field(label, "picture" if path else "missing", str(value), path)
+
+
+def inside(folder: Path, name: str) -> Path | None:
+    """The file of this name if it is a picture inside the folder, wherever links lead; None otherwise."""
+    root = folder.resolve()
+    try:
+        path = (root / name).resolve()
+    except (OSError, ValueError, RuntimeError):
+        return None
+    within = path.is_relative_to(root) and path.suffix.lower() in PICTURES
+    return path if within and path.is_file() else None
+
+
+def _picture_notes(fields: Sequence[Sequence[Field]]) -> list[str]:
+    missing = [one.value for item in fields for one in item if one.kind == "missing"]
+    if not missing:
+        return []
+    listed = ", ".join(map(repr, missing[:_EXAMPLES])) + (", ..." if len(missing) > _EXAMPLES else "")
+    many = f"{len(missing)} pictures are" if len(missing) > 1 else "1 picture is"
+    return [f"{many} not in the items' folder, the page shows the name instead: {listed}."]
+
+
+def check_names(items: Items, names: Sequence[str], path: Path) -> None:
+    """Refuse answers about other items.
+
+    Raises
+    ------
+    InputError
+    """
+    known = set(items.names)
+    strange = [name for name in dict.fromkeys(names) if name not in known]
+    if strange:
+        listed = ", ".join(repr(_clip(name)) for name in strange[:_EXAMPLES])
+        raise InputError(
+            f"{path} holds answers about other items: {listed}{', ...' if len(strange) > _EXAMPLES else ''} "
+            f"{'are' if len(strange) > 1 else 'is'} not in {items.source}. Give the items it was written for, or name "
+            "another file with --answers"
+        )
+
+
+def _plain(value: Any) -> Any:
+    return json.dumps(value, default=str) if isinstance(value, (dict, list)) else value
+
+
+def _as_text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return value.strip() if isinstance(value, str) else str(_plain(value))
+
+
+def _first_text(row: Sequence[Any]) -> str:
+    return next((text for text in map(_as_text, row) if text), "")
+
+
+def _clip(text: str) -> str:
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _digest(row: Sequence[Any]) -> str:
+    return hashlib.sha256(json.dumps(row, default=str).encode()).hexdigest()[:8]
