@@ -28,6 +28,7 @@ from preflearn.io.fitted import check_arrays, check_foreign
 from preflearn.io.model_archive import ModelArchive, ModelRefusedError
 from preflearn.io.model_types import (
     RECORDS,
+    added_attributes,
     full_name,
     function_at,
     is_ours,
@@ -370,6 +371,7 @@ def _refuse_value(kind: type, name: str, part: Plan, place: str) -> None:
 
 def _as_object(kind: Any, attributes: dict[str, Any], place: str) -> Any:
     instance = kind.__new__(kind)
+    attributes = {**added_attributes(kind), **attributes}
     if is_dataclass(instance) and set(attributes) != {one.name for one in fields(instance)}:
         raise ModelRefusedError(f"a {type(instance).__name__} that is not complete (at {place})")
     restore = getattr(instance, "__setstate__", None)
