@@ -21,6 +21,8 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from preflearn import RLS, RLSCV, RankRLS, RankRLSCV
+from preflearn.arrays import pairs as device_pairs
+from preflearn.core import pair_holdout
 from preflearn.model_selection import cross_val_predict, leave_pair_out
 from preflearn.model_selection.pairs import leave_pair_out_tally
 from preflearn.numerics import namespace
@@ -279,6 +281,26 @@ def test_pairs_held_out(xp, kernel, learner):
         if everything is not None:
             np.testing.assert_allclose(as_host(leave_pair_out(model, there, y)[1]), everything, atol=1e-8)
             np.testing.assert_array_equal(leave_pair_out_tally(model, there, y).wins, tally.wins)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_pairs_without_a_positive_determinant_are_held_out_one_by_one(xp, kernel, monkeypatch):
+    def lossy(R_ij, R_ii, R_jj, x_i, x_j, namespace):
+        """As where rounding leaves nothing of some determinants."""
+        lost = x_i * x_j > 0.5 * float(namespace.max(namespace.abs(x_i * x_j)))
+        lost_some.append(bool(namespace.any(lost)))
+        found = pair_holdout.solve_pairs(R_ij, R_ii, R_jj, x_i, x_j, namespace)
+        return tuple(namespace.where(lost, namespace.full_like(v, namespace.nan), v) for v in found)
+
+    lost_some: list[bool] = []
+    monkeypatch.setattr(device_pairs, "solve_pairs", lossy)
+    model = RankRLS(0.3, kernel=kernel)
+    wanted, tally = leave_pair_out(model, X, Y)[1], leave_pair_out_tally(model, X, Y)
+    with dispatch():
+        there, y = xp.asarray(X), xp.asarray(Y)
+        np.testing.assert_allclose(as_host(leave_pair_out(model, there, y)[1]), wanted, atol=1e-8)
+        np.testing.assert_array_equal(leave_pair_out_tally(model, there, y).wins, tally.wins)
+    assert any(lost_some)
 
 
 # Refusals -----------------------------------------------------------------------------------------------------------

@@ -57,14 +57,14 @@ class DevicePairSystem:
 
     def counts(self, y: np.ndarray, rounding: float, twins: np.ndarray, repair: Any = None) -> np.ndarray:
         """For each row its held-out pairs with lower and with higher y: right, tied and all; shape (m, 6)."""
-        blocks = self._count_blocks(y, self.kappa * rounding, twins)
+        blocks = self._count_blocks(y, self.kappa * rounding, twins, repair)
         return np.concatenate([as_host(part) for part in blocks])
 
     def unstable(self, pairs: np.ndarray) -> np.ndarray:
-        """As in `core.pair_holdout.PairSystem`: none is told apart here."""
+        """As in `core.pair_holdout.PairSystem`; here only a prediction that is NaN tells."""
         return np.zeros(pairs.shape[0], dtype=bool)
 
-    def _count_blocks(self, y: np.ndarray, tolerance: float, twins: np.ndarray) -> Iterator[Any]:
+    def _count_blocks(self, y: np.ndarray, tolerance: float, twins: np.ndarray, repair: Any) -> Iterator[Any]:
         xp, m = self.home.xp, y.shape[0]
         scores, same = self.home.put_as_is(y), self.home.put_as_is(twins)
         for rows in self.home.steps(m, 8 * m):
@@ -72,9 +72,20 @@ class DevicePairSystem:
             v_i, v_j = solve_pairs(R, R_ii, self.diagonal, x_i, self.x, xp)
             above = self.t[rows][:, None] + v_i - self.t - v_j
             lower, higher = scores[rows][:, None] > scores, scores[rows][:, None] < scores
+            lost = xp.isnan(above) & (lower | higher)
+            if bool(xp.any(lost)):
+                above = self._repaired(above, as_host(lost), rows.start, repair)
             tied = (xp.abs(above) <= tolerance) | (same[rows][:, None] == same)
             columns = order_columns(above, lower, higher, tied)
             yield xp.stack([xp.sum(xp.astype(column, xp.int64), axis=1) for column in columns], axis=1)
+
+    def _repaired(self, above: Any, lost: np.ndarray, first: int, repair: Any) -> Any:
+        """κ times the differences of held-out predictions, those that rounding has taken away held out one by one."""
+        i, j = np.nonzero(lost)
+        f = repair(np.stack([first + i, j], axis=1))
+        differences = np.array(as_host(above))
+        differences[i, j] = self.kappa * (f[:, 0] - f[:, 1])
+        return self.home.put(differences)
 
     def predictions(self, pairs: np.ndarray) -> np.ndarray:
         """Predictions for both rows of each pair and the mean over all rows, shape (p, 3)."""

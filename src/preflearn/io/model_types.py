@@ -5,7 +5,8 @@ A name alone allows nothing. Each kind of node in a file has its own list: the c
 may be set to (`plain_type`). What is on no list is refused before anything is built.
 
 To let models hold a new estimator, put its package into `OUR_PACKAGES`; a new record (a dataclass inside a model) goes
-into `RECORDS` with the shapes of its arrays. See `preflearn.io.fitted` for what is checked.
+into `RECORDS` with the shapes of its arrays. See `preflearn.io.fitted` for what is checked. Files outlive the code that
+wrote them: a class that moves gets a line in `_MOVED`, a parameter that is new one in `_ADDED`.
 """
 
 from __future__ import annotations
@@ -135,6 +136,14 @@ _MOVED = {
     "preflearn.model_selection.splitters.LeaveQueryOut": "preflearn.selection.splitters",
     "preflearn.model_selection.splitters.QueryKFold": "preflearn.selection.splitters",
 }
+# Attributes that classes have got since files were written without them, with what those files mean.
+_ADDED: Mapping[str, Mapping[str, Any]] = {
+    "preflearn.estimators.order_preference.OrderPreferenceRegressorCV": {"keep_predictions": False},
+    "preflearn.estimators.ranksvm.RankSVMCV": {"keep_predictions": False},
+    "preflearn.estimators.search.RLSCV": {"keep_predictions": False},
+    "preflearn.estimators.search.RankRLSCV": {"keep_predictions": False},
+    "preflearn.metrics.scorers.RankingScorer": {"compares_rows": True},
+}
 _MODULE = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z0-9_]+)*")
 
 
@@ -162,6 +171,11 @@ def object_class(module: str, name: str) -> type | None:
     if not isinstance(found, type) or found.__module__ != module or found.__name__ != name:
         return None
     return found if listed or _is_estimator(found) else None
+
+
+def added_attributes(kind: type) -> Mapping[str, Any]:
+    """What an instance has that is missing in a file written before its class had it."""
+    return _ADDED.get(full_name(kind), {})
 
 
 def is_ours(kind: type) -> bool:

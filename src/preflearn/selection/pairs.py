@@ -111,7 +111,7 @@ def _predictions(
     """The predictions at one alpha, shape (p, 2)."""
     if system is not None:
         f = _with_intercept(problem, pairs, system.predictions(pairs))
-        bad = system.unstable(pairs)
+        bad = system.unstable(pairs) | np.isnan(f).any(axis=1)
         if bad.any():
             f[bad] = _hold_out_each(problem, pairs[bad], alpha)
         return _tied(problem, f, pairs, system.size, system.alpha)
