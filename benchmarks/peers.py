@@ -10,7 +10,7 @@ choose among eight settings by it; learners with cross-validation learn from bot
 inside the contestant where its method wants that; "with query features" are trees that are also given each feature
 standardised inside its query. Peers that are not installed are left out and named.
 
-What has been measured is kept in a file (--cache, by default results/local/peers_cache.json) for each data set, fold and
+What has been measured is kept in a file (--cache, by default results/local/peers_cache.json) per data set, fold and
 contestant, so that a run can be interrupted and continued; --again measures anew. The tables give the mean over folds
 and its standard error.
 """

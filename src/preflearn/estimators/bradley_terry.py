@@ -675,29 +675,6 @@ class BradleyTerryModel(RankerMixin, KernelModel):
                 return posterior.mean, posterior.covariance
         return self.posterior(X)
 
-    def score_pairs(self, X, pairs):
-        """Share of preferences that are predicted in the right order; a tied prediction counts half.
-
-        Parameters
-        ----------
-        X : as in predict
-        pairs : int array of shape (l, 2)
-
-        Returns
-        -------
-        float
-        """
-        scores = self.predict(X)
-        pairs = read_pairs(pairs, scores.shape[0])
-        difference = scores[pairs[:, 0]] - scores[pairs[:, 1]]
-        return float(np.mean(np.where(difference == 0, 0.5, difference > 0)))
-
-    def _fitted_arrays(self) -> dict[str, str]:
-        shapes = super()._fitted_arrays()
-        if self.kernel == "items" and shapes.pop("basis_", None) and len(self.basis_) != len(self.dual_coef_):
-            raise ValueError(f"basis_ holds {len(self.basis_)} labels, expected {len(self.dual_coef_)}")
-        return shapes
-
     def __getstate__(self):
         # Neither pickled nor saved: they are larger than the model.
         state = dict(super().__getstate__())
