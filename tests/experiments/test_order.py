@@ -289,10 +289,10 @@ def debates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_arguments_left_out_are_those_of_refitting(debates: Path) -> None:
     names = ["RankRLS, all", "RankSVM, all", "RankRLS, all; both sides of a topic left out"]
     report = arguments.run(data=debates, alphas=(10.0,), methods=names)
-    found = arguments._read(debates)
+    found = arguments.read_arguments(debates)
     assert len(found.texts) == 60 and found.pairs.shape == (270, 2)
     assert "<" not in "".join(found.texts) and found.texts[0].endswith("& so.")
-    K = sum(arguments._kernels(found.texts).values())
+    K = sum(arguments.text_kernels(found.texts).values())
     for name, owners in (("RankRLS, all", found.sides), (names[2], found.topics)):
         accuracy = []
         for side in np.unique(found.sides):
