@@ -270,7 +270,9 @@ def test_new_items_arrive_with_their_answers(options):
         options = {"item_offsets": ratio}
     whole = BradleyTerry(0.3, **options).fit_pairs(X, np.concatenate([early, late]))
     assert_allclose(model.predict(X), whole.predict(X), atol=1e-6)
-    assert_allclose(model.posterior(X)[1], whole.posterior(X)[1], atol=0.005)
+    # Curvatures that are 0.2 % off, as above.
+    covariance = whole.posterior(X)[1]
+    assert_allclose(model.posterior(X)[1], covariance, atol=0.001 * covariance.max())
 
 
 def test_first_answers_may_come_one_by_one():
@@ -393,8 +395,9 @@ def test_judges_join_one_answer_at_a_time():
     for k in range(200, 240):
         parts.partial_fit_pairs(X, pairs[k : k + 1], judge=judge[k : k + 1])
     for name, value in whole.reliability_.items():
-        assert parts.reliability_[name] == pytest.approx(value, rel=0.02)
-    assert_allclose(parts.predict(X), whole.predict(X), atol=0.03)
+        assert parts.reliability_[name] == pytest.approx(value, rel=0.001)
+    # Reliabilities and scores alternate until a reliability changes by 0.1 % at most.
+    assert_allclose(parts.predict(X), whole.predict(X), atol=0.001)
 
 
 # Choosing -----------------------------------------------------------------------------------------------------------
@@ -432,7 +435,7 @@ def test_held_out_sets_equal_refitting(cv):
         for left in sets:
             model = BradleyTerry(alpha).fit_pairs(X, np.delete(pairs, left, axis=0))
             p = model.win_probability(X[pairs[left, 0]], X[pairs[left, 1]])
-            assert_allclose(search.cv_predictions_[k, left], p, atol=1e-5)
+            assert_allclose(search.cv_predictions_[k, left], p, atol=1e-7)
     if cv == "leave-judge-out":
         judges = BradleyTerryCV([0.1, 1.0], cv=cv, keep_predictions=True)
         judges.fit_pairs(X, pairs, judge=groups)
@@ -461,7 +464,7 @@ def test_evidence_is_that_of_the_dense_formula():
     C = oracles.laplace_covariance(K, f, pairs, alpha)
     log_det = np.linalg.slogdet(K / (2 * alpha))[1] - np.linalg.slogdet(C)[1]
     prior = -0.5 * (np.log(np.mean(np.diagonal(K)) / (2 * alpha) / 4.0) / 1.5) ** 2
-    assert search.best_score_ * len(pairs) == pytest.approx(-objective - 0.5 * log_det + prior, abs=1e-4)
+    assert search.best_score_ * len(pairs) == pytest.approx(-objective - 0.5 * log_det + prior, abs=1e-9)
 
 
 # Calibration --------------------------------------------------------------------------------------------------------
