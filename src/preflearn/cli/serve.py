@@ -68,8 +68,10 @@ def _scorer(path: Path) -> Scorer:
         return matrix_scorer(found, feature_names(found))
     missing = ... if memory.get("missing") is None else memory["missing"]
 
-    def prepare(X: np.ndarray) -> Any:
+    def within_request(X: np.ndarray) -> Any:
         return files.prepared(X, np.zeros(X.shape[0], dtype=np.int64), dict(metadata))
+
+    prepare = within_request if metadata.get("within_queries") else None
 
     if memory["kind"] == "letor":
         # Files of this kind leave zeros out.

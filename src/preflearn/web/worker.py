@@ -150,8 +150,11 @@ def _work(requests: IO[bytes], results: IO[bytes]) -> None:
             result: tuple[Exception | None, Any] = (None, getattr(worker, name)(*arguments))
         except Exception as error:
             result = (error, None)
-        pickle.dump(result, results)
-        results.flush()
+        try:
+            pickle.dump(result, results)
+            results.flush()
+        except BrokenPipeError:  # nobody is left to tell
+            os._exit(0)
 
 
 if __name__ == "__main__":
