@@ -28,6 +28,7 @@ from preflearn.web.consistency import self_consistency
 from preflearn.web.items import from_records, read_items
 from preflearn.web.learner import Learner
 from preflearn.web.session import Session
+from preflearn.web.worker import RemoteLearner
 
 TOKEN = "0123456789abcdef"
 PIXEL = bytes.fromhex(
@@ -598,6 +599,33 @@ def test_resuming_goes_on_where_it_stopped(tmp_path):
         session.close()
     with Journal(path) as journal, pytest.raises(InputError, match="answers about other items"):
         Session(from_records(numbered(3), tmp_path, "three"), journal)
+
+
+def test_a_model_in_another_process_is_the_same_model(tmp_path):
+    items = from_records(numbered(20), tmp_path, "twenty")
+    said = [Answer(items.names[19 - k], items.names[k], "ann", "", str(k)) for k in range(8)]
+    here, there = Learner(items, "top:3"), RemoteLearner(items, "top:3")
+    try:
+        for answers in (said[:3], said, said[:5], []):
+            here.learn(answers)
+            there.learn(answers)
+            one, two = here.standing(), there.standing()
+            np.testing.assert_allclose(one.scores, two.scores, atol=1e-9)
+            np.testing.assert_allclose(one.deviations, two.deviations, rtol=1e-6)
+            assert one.n_answers == two.n_answers == len(answers)
+            closed = np.array([[0, 1]])
+            np.testing.assert_array_equal(here.questions(2, closed), there.questions(2, closed))
+        there.learn(said)
+        there._process.kill()
+        there._process.wait()
+        there.learn(said)  # it is started again, and told everything
+        assert there.standing().n_answers == 8
+        (tmp_path / "m.preflearn").write_bytes(there.saved({}))
+        assert load_model(tmp_path / "m.preflearn").predict(items.table).shape == (20,)
+    finally:
+        there.close()
+    with pytest.raises(ValueError, match="goal must be"):
+        RemoteLearner(items, "best")
 
 
 # The real server ------------------------------------------------------------------------------------------------------

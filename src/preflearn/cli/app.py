@@ -22,6 +22,7 @@ from .output import as_option, option_name
 from .ppi import app as ppi
 from .predict import predict
 from .reproduce import reproduce
+from .serve import serve
 from .train import train
 
 app = typer.Typer(
@@ -34,6 +35,7 @@ app.command()(predict)
 app.command()(evaluate)
 app.command()(compare)
 app.command()(ask)
+app.command()(serve)
 app.command()(demo)
 app.command()(reproduce)
 app.add_typer(ppi)

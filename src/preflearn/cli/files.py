@@ -233,7 +233,7 @@ def _letor(memory: dict[str, Any], reading: Reading) -> dict[str, Any]:
 def _table(
     path: Path, names: list[str], model_file: Path, memory: dict[str, Any], reading: Reading
 ) -> dict[str, Any]:
-    encode = {column: _encoder_from_json(one) for column, one in memory["encoding"].items()}
+    encode = encoders_of(memory)
     needed = [*memory["numbers"], *encode]
     missing = [name for name in needed if name not in names]
     if missing:
@@ -382,6 +382,11 @@ def _encoder_as_json(encoder: Any) -> dict[str, Any]:
     if isinstance(encoder, OneHot):
         return {"onehot": list(encoder.categories or ())}
     return {"words": encoder.n_features}
+
+
+def encoders_of(memory: dict[str, Any]) -> dict[str, Any]:
+    """The encoders of the text columns of the training, by column."""
+    return {column: _encoder_from_json(one) for column, one in memory["encoding"].items()}
 
 
 def _encoder_from_json(kept: dict[str, Any]) -> Any:

@@ -8,8 +8,10 @@ evidence whenever the number of answers has doubled.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from sklearn.preprocessing import StandardScaler
 
 from ..estimators.bradley_terry import BradleyTerry
 from ..estimators.bradley_terry_cv import BradleyTerryCV
+from ..io import save_model
 from ..preprocessing import TableEncoder
 from ..solvers.questions import read_goal
 from .answers import Answer
@@ -27,8 +30,10 @@ from .items import Items
 # Prior variance of a latent score: differences of about two in log odds are usual.
 _FIRST_VARIANCE = 4.0
 # alpha and offsets are chosen at so many answers, then at twice as many, and so on; for so many items at most, since a
-# choice takes some fifty factorisations.
-_FIRST_CHOICE, _MOST_ITEMS_TO_CHOOSE = 20, 600
+# choice takes a factorisation of m × m for each candidate. The candidates: prior variances of a latent score, and how
+# much of it is the items' own.
+_FIRST_CHOICE, _MOST_ITEMS_TO_CHOOSE = 20, 300
+_VARIANCES, _OFFSETS = (0.5, 2.0, 8.0, 32.0), (0.1, 1.0, 10.0)
 # Pairs that the expected share is averaged over.
 _MOST_PAIRS = 100_000
 # Distinct values of so many words on average are texts rather than names.
@@ -97,6 +102,11 @@ class Learner:
         self.learn([])
 
     @property
+    def columns(self) -> list[str] | None:
+        """Columns of the table, None where there is nothing to learn from."""
+        return None if self.encoder is None else list(self.encoder.kinds_)
+
+    @property
     def has_features(self) -> bool:
         return self.encoder is not None
 
@@ -135,11 +145,18 @@ class Learner:
             len(self._learned), scores, deviations, self._share(scores, deviations, covariance), reliability
         )
 
-    def pipeline(self) -> Any:
-        """A model for unseen items: it takes tables like that of the items; without features, names."""
-        if self.encoder is None:
-            return self.model
-        return Pipeline([("table", self.encoder), ("scale", self.scaler), ("learn", self.model)])
+    def saved(self, metadata: Mapping[str, Any]) -> bytes:
+        """A model file for unseen items: it takes tables like that of the items; without features, names."""
+        model: Any = self.model
+        if self.encoder is not None:
+            model = Pipeline([("table", self.encoder), ("scale", self.scaler), ("learn", model)])
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "model.preflearn")
+            save_model(model, path, metadata=metadata)
+            return path.read_bytes()
+
+    def close(self) -> None:
+        """Nothing is held."""
 
     def _share(self, scores: np.ndarray, deviations: np.ndarray, covariance: np.ndarray) -> float:
         tiny = np.finfo(float).tiny
@@ -169,14 +186,18 @@ class Learner:
         """alpha and offsets by the evidence, which stays fair when questions depend on the answers before."""
         while self._next_choice <= len(answers):
             self._next_choice *= 2
-        options = {"kernel": "items"} if self.encoder is None else {"item_offsets": "auto"}
-        search = BradleyTerryCV(scoring="log_evidence", **options)
-        search.fit_pairs(self.X, **self._arguments(answers, judged))
-        chosen = {"alpha": search.alpha_}
-        if self.encoder is not None:
-            # Some room for what features do not tell: nobody wants an item that cannot leave its place.
-            chosen["item_offsets"] = max(search.item_offsets_, 0.01)
-        self._settings = {**self._settings, **chosen}
+        arguments = self._arguments(answers, judged)
+        first = self._first_settings()
+        alphas = [first["alpha"] * _FIRST_VARIANCE / variance for variance in _VARIANCES]
+        if self.encoder is None:
+            search = BradleyTerryCV(alphas, scoring="log_evidence", kernel="items").fit_pairs(
+                self.X, **arguments
+            )
+            self._settings = {**first, "alpha": search.alpha_}
+        else:
+            search = BradleyTerryCV(alphas, scoring="log_evidence", item_offsets=_OFFSETS)
+            search.fit_pairs(self.X, **arguments)
+            self._settings = {**first, "alpha": search.alpha_, "item_offsets": search.item_offsets_}
 
     def _arguments(self, answers: Sequence[Answer], judged: bool) -> dict[str, Any]:
         pairs = [[self._row[answer.winner], self._row[answer.loser]] for answer in answers]

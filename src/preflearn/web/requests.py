@@ -43,9 +43,13 @@ async def read_json(request: Request, most_bytes: int) -> dict[str, Any]:
         if len(body) > most_bytes:
             raise too_large
     try:
-        found = json.loads(body)
+        found = json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise RefusedError(f"The request is no JSON: {error}.") from None
     if not isinstance(found, dict):
         raise RefusedError(f"The request must be a JSON object: found {type(found).__name__}.")
     return found
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number that JSON has")

@@ -5,12 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
-import tempfile
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from ..io import save_model
 from .session import Session
 
 FILES = ("order.csv", "model.preflearn", "report.html")
@@ -37,16 +35,14 @@ def answers_lines(session: Session) -> bytes:
 
 def model_file(session: Session) -> bytes:
     """The model, as `preflearn.io.load_model` reads it."""
-    with session.up_to_date() as (learner, standing, _), tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "model.preflearn")
+    with session.up_to_date() as (learner, standing, _):
         metadata = {
             "command": "ask",
             "items": len(session.items),
             "answers": standing.n_answers,
-            "columns": list(learner.encoder.kinds_) if learner.encoder is not None else [],
+            "columns": learner.columns or [],
         }
-        save_model(learner.pipeline(), path, metadata=metadata)
-        return path.read_bytes()
+        return learner.saved(metadata)
 
 
 def write_results(session: Session, folder: Path) -> list[Path]:

@@ -26,7 +26,8 @@ def bind(host: str, port: int | None, first: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     wanted = range(first, first + _TRIES) if port is None else [port]
     for number in wanted:
-        listener = socket.socket(family, socket.SOCK_STREAM)
+        # Named as TCP, which asyncio wants to see before it turns off the wait for fuller packets.
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, number))

@@ -1,9 +1,10 @@
 """One session of asking: who is asked what, what was answered, and where the order stands.
 
 An answer is on the disk before it is acknowledged, and acknowledged before the model has learned from it. The model
-lives in a thread of its own: it takes all answers that have come in, publishes the next questions, then the panel.
-Whoever answers waits a moment for questions that know the answer, and otherwise gets the next of the batch that was
-prepared before, each of which was chosen as if the ones before it had been answered.
+lives in a thread of its own, and where it is large in a process of its own (`preflearn.web.worker`): it takes all
+answers that have come in, publishes the next questions, then the panel. Whoever answers waits a moment for questions
+that know the answer, and otherwise gets the next of the batch that was prepared before, each of which was chosen as if
+the ones before it had been answered.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ from .consistency import agreement, answers_worth_giving, self_consistency
 from .items import Items, check_names
 from .learner import Learner, Standing
 from .requests import RefusedError
+from .worker import RemoteLearner, start_learner
 
 # Seconds to wait for questions that know the last answer.
-_PATIENCE = 0.08
+_PATIENCE = 0.06
 # A question that nobody answers for so long may be asked of somebody else.
 _LEASE = 600.0
 # Prepared questions beside one for each window.
@@ -119,7 +121,7 @@ class Session:
         self._changed = threading.Condition()
         # Held while the model is in use, never while waiting for anything else.
         self._model = threading.Lock()
-        self.learner = Learner(items, goal)
+        self.learner = start_learner(items, goal)
         self._history: list[tuple[int, float]] = []
         self._panel: dict[str, Any] = {}
         self.standing: Standing
@@ -198,7 +200,7 @@ class Session:
             return list(self._answers.values())
 
     @contextmanager
-    def up_to_date(self) -> Iterator[tuple[Learner, Standing, dict[str, Any]]]:
+    def up_to_date(self) -> Iterator[tuple[Learner | RemoteLearner, Standing, dict[str, Any]]]:
         """The model of all answers, its standing and the panel; nothing changes them meanwhile."""
         with self._model:
             answers = self.answers()
@@ -212,6 +214,7 @@ class Session:
             self._stopped = True
             self._changed.notify_all()
         self._worker.join(timeout=30)
+        self.learner.close()
         self.journal.close()
 
     # Keeping answers --------------------------------------------------------------------------------------------------
@@ -380,6 +383,7 @@ class Session:
 
     def _replay(self, answers: list[Answer]) -> None:
         """Learn from the answers of before, with stops on the way so that the curve is there again."""
+        self.learner.learn(answers)  # first, so that every stop has the settings of now
         few = len(self.items) <= _MOST_ITEMS_TO_REPLAY
         stops = (
             np.geomspace(1, len(answers), _STOPS).astype(int) if answers and few else np.empty(0, dtype=int)

@@ -1,0 +1,222 @@
+"""`preflearn serve`: scores over HTTP are those of `predict`, and bad requests are answered, not obeyed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+
+import numpy as np
+import pytest
+
+pytest.importorskip("starlette", reason="the extra 'web' is not installed")
+pytest.importorskip("uvicorn", reason="the extra 'web' is not installed")
+import httpx
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from tests.web_server import Running, serving
+
+from preflearn import RLS, BradleyTerry, RankRLS, RankSVM
+from preflearn.cli.app import run
+from preflearn.cli.serve import _scorer
+from preflearn.io import load_model, save_model
+from preflearn.preprocessing import TableEncoder
+from preflearn.web.serving import feature_names, matrix_scorer, serve_app
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(40, 3))
+Y = X @ [1.0, -2.0, 0.5]
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "model.preflearn"
+    save_model(make_pipeline(StandardScaler(), RankRLS()).fit(X, Y), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        RankRLS(),
+        RLS(fit_intercept=True),
+        RankSVM(),
+        RankRLS(kernel="rbf"),
+        make_pipeline(
+            StandardScaler(with_mean=False), StandardScaler(with_std=False), RLS(fit_intercept=True)
+        ),
+        make_pipeline(MinMaxScaler(), RankRLS()),
+        make_pipeline(StandardScaler(), Ridge()),
+    ],
+)
+def test_every_model_scores_as_it_predicts(model):
+    shifted = 3.0 * X + [5.0, -100.0, 0.0]
+    model.fit(shifted, Y)
+    scorer = matrix_scorer(model, feature_names(model))
+    columns = scorer.columns(as_items(shifted))
+    np.testing.assert_allclose(scorer.score(columns), model.predict(shifted), rtol=1e-9, atol=1e-9)
+
+
+@pytest.fixture
+def client(saved):
+    with serving(serve_app(_scorer(saved))) as found:
+        yield found
+
+
+def as_items(rows, names=("x0", "x1", "x2")):
+    return [dict(zip(names, map(float, row))) for row in rows]
+
+
+def test_scores_and_order_are_those_of_predict(client, saved):
+    expected = load_model(saved).predict(X)
+    found = client.post("/rank", json={"items": as_items(X)})
+    assert found.status_code == 200
+    np.testing.assert_allclose(found.json()["scores"], expected, rtol=1e-9)
+    assert found.json()["order"] == np.argsort(-expected, kind="stable").tolist()
+    assert client.post("/rank", json={"items": as_items(X[:1])}).json()["order"] == [0]
+    many = np.tile(X, (20, 1))
+    assert len(client.post("/rank", json={"items": as_items(many)}).json()["scores"]) == 800
+
+
+def test_schema_health_and_metrics(client):
+    features = client.get("/schema").json()["features"]
+    assert [(one["name"], one["type"]) for one in features] == [
+        ("x0", "number"),
+        ("x1", "number"),
+        ("x2", "number"),
+    ]
+    assert client.get("/health").json() == {"status": "ok", "model": "RankRLS", "features": 3}
+    client.post("/rank", json={"items": as_items(X[:5])})
+    client.post("/rank", json={"items": []})
+    text = client.get("/metrics").text
+    assert "preflearn_items_total 5\n" in text
+    assert 'preflearn_requests_total{path="/rank",status="200"} 1\n' in text
+    assert 'preflearn_requests_total{path="/rank",status="422"} 1\n' in text
+    assert 'preflearn_rank_seconds_bucket{le="+Inf"} 2\n' in text
+    assert client.get("/rank").status_code == 405 and client.get("/nothing").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "named"),
+    [
+        (b"{", 400, "no JSON"),
+        (b"[1]", 400, "JSON object"),
+        (b'{"items": [{"x0": NaN, "x1": 1, "x2": 1}]}', 400, "NaN"),
+        (b"{}", 422, "items"),
+        (b'{"items": []}', 422, "items"),
+        (b'{"items": 3}', 422, "items"),
+        (b'{"items": [3]}', 422, "items[0]"),
+        (b'{"items": [{"x0": 1, "x1": 1, "x2": 1}], "top": 3}', 422, "top"),
+        (b'{"items": [{"x0": 1, "x1": 1, "x2": 1}, {"x0": 1, "x2": 1}]}', 422, "items[1].x1: missing"),
+        (b'{"items": [{"x0": 1, "x1": "a", "x2": 1}]}', 422, "items[0].x1: found 'a'"),
+        (b'{"items": [{"x0": 1, "x1": true, "x2": 1}]}', 422, "items[0].x1: found True"),
+        (b'{"items": [{"x0": 1, "x1": [1], "x2": 1}]}', 422, "items[0].x1: found a list"),
+        (b'{"items": [{"x0": 1, "x1": 1e999, "x2": 1}]}', 422, "items[0].x1"),
+        (b'{"items": [{"x0": 1, "x1": 1, "x2": 1, "x3": 1}]}', 422, "items[0].x3"),
+        (b"[" * 100_000, 400, "no JSON"),
+    ],
+)
+def test_malformed_requests_are_answered_with_the_field(client, body, status, named):
+    found = client.post("/rank", content=body, headers={"Content-Type": "application/json"})
+    assert found.status_code == status and named in found.json()["error"]
+    assert client.get("/health").status_code == 200
+
+
+def test_oversized_requests(client):
+    headers = {"Content-Type": "application/json"}
+    assert client.post("/rank", content=b" " * (17 << 20), headers=headers).status_code == 413
+    pieces = (b" " * (1 << 20) for _ in range(18))
+    try:
+        status = client.post("/rank", content=pieces, headers=headers).status_code
+    except httpx.WriteError:  # the server hangs up on whoever goes on sending
+        status = 413
+    assert status == 413 and client.get("/health").status_code == 200
+
+
+def test_slow_requests_keep_nobody_waiting(client):
+    host, port = client.base_url.host, client.base_url.port
+    slow = []
+    for _ in range(20):
+        connection = socket.create_connection((host, port))
+        connection.sendall(
+            b"POST /rank HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
+        )
+        slow.append(connection)
+    assert client.post("/rank", json={"items": as_items(X[:2])}).status_code == 200
+    for connection in slow:
+        connection.close()
+
+
+def test_many_at_once(client, saved):
+    expected = load_model(saved).predict(X)
+
+    async def all_of_them():
+        async with httpx.AsyncClient(base_url=client.base_url, timeout=60) as many:
+            calls = [many.post("/rank", json={"items": as_items(X[k : k + 5])}) for k in range(30)]
+            return await asyncio.gather(*calls)
+
+    for k, found in enumerate(asyncio.run(all_of_them())):
+        np.testing.assert_allclose(found.json()["scores"], expected[k : k + 5], rtol=1e-9)
+
+
+def test_a_model_of_a_table_takes_its_columns(tmp_path):
+    table = {
+        "price": [1.0, 2.5, 3.0, None, 8.0, 2.0],
+        "colour": ["red", "blue", "red", "red", "blue", "red"],
+        "note": [
+            "a fine long text",
+            "short one here",
+            "a text again",
+            "fine words here",
+            "one more text",
+            "the last",
+        ],
+    }
+    pairs = [[4, 0], [2, 1], [4, 5], [1, 5]]
+    model = make_pipeline(TableEncoder(), StandardScaler(), BradleyTerry()).fit(table, pairs)
+    path = tmp_path / "m.preflearn"
+    save_model(model, path)
+    with serving(serve_app(_scorer(path))) as client:
+        types = {one["name"]: one["type"] for one in client.get("/schema").json()["features"]}
+        assert types["price"] == "number" and types["colour"] == "category"
+        items = [{"price": 2.0, "colour": "red", "note": "a fine text"}, {"price": None, "colour": "green"}]
+        found = client.post("/rank", json={"items": items}).json()
+        columns = {"price": [2.0, None], "colour": ["red", "green"], "note": ["a fine text", None]}
+        np.testing.assert_allclose(found["scores"], model.predict(columns))
+        wrong = client.post("/rank", json={"items": [{"price": "dear", "colour": "red"}]})
+        assert wrong.status_code == 422 and "items[0].price" in wrong.json()["error"]
+
+
+def test_a_model_of_the_command_line(tmp_path, capsys):
+    rows = [f"{k % 4},{k * 0.37 % 5:.2f},{'red' if k % 3 else 'blue'},{k % 7 + k % 4}" for k in range(60)]
+    data = tmp_path / "data.csv"
+    data.write_text("query,price,colour,target\n" + "\n".join(rows) + "\n")
+    path, scores = tmp_path / "m.preflearn", tmp_path / "s.jsonl"
+    assert run(["train", str(data), "--encode", "colour=onehot", "-o", str(path), "--quiet"]) == 0
+    assert run(["predict", str(path), str(data), "-o", str(scores), "--quiet"]) == 0
+    expected = [json.loads(line)["score"] for line in scores.read_text().splitlines()]
+    items = [
+        {"price": float(price), "colour": colour} for _, price, colour, _ in (row.split(",") for row in rows)
+    ]
+    with Running("serve", path, "--port", "0") as server:
+        with server.client() as client:
+            found = client.post("/rank", json={"items": items})
+            assert found.status_code == 200, found.text
+            np.testing.assert_allclose(found.json()["scores"], expected, rtol=1e-6, atol=1e-9)
+            assert (
+                client.post("/rank", json={"items": [{"price": 1.0}]})
+                .json()["error"]
+                .startswith("items[0].colour")
+            )
+            assert server.base.startswith("http://127.0.0.1:")
+        status, said = server.stop()
+    assert status == 0 and "Stopped." in said
+
+
+def test_models_that_cannot_be_served(tmp_path, capsys):
+    path = tmp_path / "m.preflearn"
+    save_model(RankRLS(kernel="precomputed").fit(X @ X.T, Y), path)
+    assert run(["serve", str(path)]) == 2
+    assert "does not predict from features" in capsys.readouterr().err
+    assert run(["serve", str(tmp_path / "none.preflearn")]) == 2
