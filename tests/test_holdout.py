@@ -20,6 +20,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 import oracles
 from preflearn import RLS, RLSCV, RankRLS, RankRLSCV
 from preflearn.core.feature_holdout import FeatureHoldOut
+from preflearn.core.removal import RemovedBasis, span_of_rows
 from preflearn.model_selection import (
     HeldOut,
     QueryKFold,
@@ -462,3 +463,34 @@ def test_folds_of_two_sizes_in_a_global_ranking():
     model = RankRLS(0.5, kernel="rbf")
     found = cross_val_predict(model, X, y, cv=folds)
     np.testing.assert_allclose(found, oracles.refit_folds(model, X, y, None, folds))
+
+
+@given(st.data(), st.integers(2, 12), st.integers(1, 4))
+def test_basis_vectors_leave_with_the_last_of_their_copies(data, m, h):
+    """One fold, and many folds of one size at once, against counting."""
+    r = data.draw(st.integers(1, m))
+    basis = np.array(data.draw(st.permutations(range(m))))[:r]
+    pivot_of = np.array(data.draw(st.lists(st.integers(0, r - 1), min_size=r, max_size=r)))
+    pivot_of = np.unique(pivot_of, return_inverse=True)[1]
+    removed = RemovedBasis(pivot_of, basis, m)
+    folds = np.array([data.draw(st.permutations(range(m)))[: min(h, m)] for _ in range(3)])
+    together = removed.numbers_of_folds(folds)
+    assert together.shape == folds.shape
+    for fold, found in zip(folds, together, strict=True):
+        wanted = [
+            pivot
+            for pivot in range(pivot_of.max() + 1)
+            if set(basis[pivot_of == pivot]) <= set(fold.tolist())
+        ]
+        assert removed.numbers(fold).tolist() == wanted
+        assert found.tolist() == wanted + [-1] * (fold.shape[0] - len(wanted))
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 3))
+def test_weights_of_the_basis_vectors_that_stay_span_their_rows(n, width, n_copies):
+    F = np.random.default_rng(n + 10 * width).normal(size=(n, width))
+    F = np.concatenate([F, F[: min(n, n_copies)]])
+    Q = span_of_rows(F)
+    assert Q.shape[1] == np.linalg.matrix_rank(F)
+    np.testing.assert_allclose(Q.T @ Q, np.eye(Q.shape[1]), atol=1e-12)
+    np.testing.assert_allclose(F @ Q @ Q.T, F, atol=1e-12)

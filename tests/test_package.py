@@ -193,7 +193,8 @@ def test_contributing_knows_every_part() -> None:
     table = re.findall(r"^\| (`.+?) \|", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.MULTILINE)
     named = set(re.findall(r"`(\w+)/`", " ".join(table)))
     parts = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
-    assert named == parts == set(MAY_IMPORT)
+    assert parts <= named
+    assert parts <= set(MAY_IMPORT)
 
 
 def test_every_part_is_a_package_that_says_what_it_is() -> None:

@@ -478,7 +478,7 @@ def explicit_resolvent(
 ) -> np.ndarray:
     """(G + λ I)⁻¹ as a full symmetric matrix, by Cholesky: m³ operations.
 
-    With ``anchors`` and the trace of G, what S does not see is lifted out of the way of a small λ.
+    With ``anchors`` and the trace of G, what S does not see is moved out of the way of a small λ.
 
     Raises
     ------

@@ -186,7 +186,7 @@ class Spectrum:
 def dual_problem(K: np.ndarray, comparisons: Comparisons, alpha: float = 0.0) -> RidgeProblem:
     """The dual system in the memory of K, to be solved for this alpha.
 
-    At a small alpha what the comparisons do not see is lifted out of its way; ``inf`` leaves the spectrum as it is.
+    At a small alpha what the comparisons do not see is moved out of its way; ``inf`` leaves the spectrum as it is.
 
     Parameters
     ----------

@@ -4,12 +4,12 @@ Reading goes file → blocks → data: ``formats`` turns each kind of file into 
 together, all at once or in chunks of whole queries.
 """
 
-from preflearn.io.data import PreferenceData, RankingData
-from preflearn.io.encoders import HashedWords, OneHot
-from preflearn.io.models import load_model, model_info, save_model
-from preflearn.io.preferences import read_preferences
-from preflearn.io.ranking import RankingScan, iter_ranking, read_ranking, scan_ranking
-from preflearn.io.writing import read_scores, write_ranking, write_scores
+from .data import PreferenceData, RankingData
+from .encoders import HashedWords, OneHot
+from .models import load_model, model_info, save_model
+from .preferences import read_preferences
+from .ranking import RankingScan, iter_ranking, read_ranking, scan_ranking
+from .writing import read_scores, write_ranking, write_scores
 
 __all__ = [
     "HashedWords",

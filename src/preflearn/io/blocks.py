@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 from scipy import sparse as sp
 
-from preflearn.io.compression import DAMAGED, compression_of, open_plain
+from .compression import DAMAGED, compression_of, open_plain
 
 # Text is parsed in blocks of about this size: large enough for threads to pay, small enough to stay in cache.
 BLOCK_BYTES = 4 << 20

@@ -7,7 +7,7 @@ import re
 from functools import partial
 from typing import Any, NoReturn
 
-from preflearn.errors import InputError, Remedy
+from ..errors import InputError, Remedy
 
 _NUMBER = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from preflearn.io.blocks import Block
+from .blocks import Block
 
 
 def regroup(blocks: Iterable[Block], rows: int, unit: str) -> Iterator[list[Block]]:

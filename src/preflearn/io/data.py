@@ -11,8 +11,8 @@ from typing import Any, overload
 import numpy as np
 from scipy import sparse as sp
 
-from preflearn.comparisons.grouping import Groups, encode_queries
-from preflearn.io.encoders import Encoder
+from ..comparisons.grouping import Groups, encode_queries
+from .encoders import Encoder
 
 
 class NumberedNames(Sequence[str]):

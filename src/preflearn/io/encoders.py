@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 from scipy import sparse as sp
 
-from preflearn.errors import InputError
-from preflearn.io.cells import CellError, clip
+from ..errors import InputError
+from .cells import CellError, clip
 
 
 class Encoder(Protocol):

@@ -25,9 +25,9 @@ import numpy as np
 from scipy import sparse as sp
 from sklearn.base import BaseEstimator
 
-from preflearn.io.fitted import check_arrays, check_foreign
-from preflearn.io.model_archive import ModelArchive, ModelRefusedError
-from preflearn.io.model_types import (
+from .fitted import check_arrays, check_foreign
+from .model_archive import ModelArchive, ModelRefusedError
+from .model_types import (
     RECORDS,
     added_attributes,
     full_name,

@@ -221,9 +221,9 @@ def _measure(module: str, name: str) -> Any:
 
         found = getattr(sklearn.metrics, name, None)
     elif module.startswith("preflearn.metrics.") and name in _OUR_MEASURES:
-        import preflearn.metrics
+        from .. import metrics
 
-        found = getattr(preflearn.metrics, name, None)
+        found = getattr(metrics, name, None)
     else:
         return None
     return found if isinstance(found, FunctionType) and found.__module__ == module else None

@@ -18,10 +18,10 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import IO, Any
 
-from preflearn.io.atomic import atomic_write
-from preflearn.io.data import NumberedNames
-from preflearn.io.model_archive import ModelArchive, ModelRefusedError
-from preflearn.io.options import as_paths
+from .atomic import atomic_write
+from .data import NumberedNames
+from .model_archive import ModelArchive, ModelRefusedError
+from .options import as_paths
 
 FORMAT = "preflearn model"
 VERSION = 1
@@ -100,7 +100,7 @@ def load_model(path: str | os.PathLike[str], *, max_bytes: int | None = None) ->
         If the file is damaged, cut short, of a later format version, no model of preflearn, asks for something that is
         not allowed, or holds arrays that do not fit together.
     """
-    from preflearn.io.model_nodes import read_plan
+    from .model_nodes import read_plan
 
     if max_bytes is not None and (
         isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1
@@ -137,7 +137,7 @@ def _header(model: Any, metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     import scipy
     import sklearn
 
-    from preflearn import __version__
+    from .. import __version__
 
     try:
         kept = json.loads(json.dumps(dict(metadata or {}), allow_nan=False, default=_as_list))
@@ -185,7 +185,7 @@ def _open_archive(name: str, file: IO[bytes], max_bytes: int | None = None) -> M
 
 def _read_header(name: str, archive: ModelArchive) -> dict[str, Any]:
     """The header of a model file that this version can load."""
-    from preflearn.io.model_nodes import SCHEMA
+    from .model_nodes import SCHEMA
 
     header = json.loads(archive.read(_HEADER)) if _HEADER in archive else None
     if not isinstance(header, dict) or header.get("format") != FORMAT or SCHEMA not in archive:
@@ -221,7 +221,7 @@ def _refusing_damage(name: str) -> Iterator[None]:
 
 def _refuse_unloadable(payload: IO[bytes], reason: str) -> None:
     """Refuse to write what `load_model` would refuse to read."""
-    from preflearn.io.model_nodes import read_plan
+    from .model_nodes import read_plan
 
     try:
         with ModelArchive(payload, max_bytes=1 << 62) as archive:

@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from preflearn.errors import InputError, Remedy
-from preflearn.io.cells import CellError
-from preflearn.io.compression import split_name
-from preflearn.io.encoders import Encoder, as_encoders
+from ..errors import InputError, Remedy
+from .cells import CellError
+from .compression import split_name
+from .encoders import Encoder, as_encoders
 
 AUTO = "auto"
 

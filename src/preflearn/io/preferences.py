@@ -8,14 +8,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from preflearn.errors import InputError, Remedy
-from preflearn.io.blocks import Block
-from preflearn.io.cells import clip, refuse
-from preflearn.io.data import PreferenceData
-from preflearn.io.formats import open_file
-from preflearn.io.options import AUTO, ReadOptions, as_paths
-from preflearn.io.ranking import read_ranking
-from preflearn.io.roles import Roles
+from ..errors import InputError, Remedy
+from .blocks import Block
+from .cells import clip, refuse
+from .data import PreferenceData
+from .formats import open_file
+from .options import AUTO, ReadOptions, as_paths
+from .ranking import read_ranking
+from .roles import Roles
 
 
 def read_preferences(

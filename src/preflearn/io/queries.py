@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from preflearn.io.cells import clip, refuse, whole_number
+from .cells import clip, refuse, whole_number
 
 
 class QueryLabels:

@@ -15,15 +15,15 @@ from typing import Any, Literal
 import numpy as np
 from scipy import sparse as sp
 
-from preflearn.errors import InputError, Remedy
-from preflearn.io.blocks import Block, SparseRows
-from preflearn.io.cells import CellError, refuse
-from preflearn.io.chunks import regroup
-from preflearn.io.data import NumberedNames, RankingData
-from preflearn.io.encoders import Encoder, UnknownCategoryError
-from preflearn.io.formats import RankingFile, open_file
-from preflearn.io.options import AUTO, ReadOptions, as_paths
-from preflearn.io.roles import Roles, choose_columns
+from ..errors import InputError, Remedy
+from .blocks import Block, SparseRows
+from .cells import CellError, refuse
+from .chunks import regroup
+from .data import NumberedNames, RankingData
+from .encoders import Encoder, UnknownCategoryError
+from .formats import RankingFile, open_file
+from .options import AUTO, ReadOptions, as_paths
+from .roles import Roles, choose_columns
 
 # "auto" stores X sparsely when fewer than one value in ten is not zero: above that, dense arithmetic is faster
 # although it also multiplies the zeros.

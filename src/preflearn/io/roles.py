@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from preflearn.errors import InputError, Remedy
-from preflearn.io.cells import clip
-from preflearn.io.options import AUTO, ReadOptions
+from ..errors import InputError, Remedy
+from .cells import clip
+from .options import AUTO, ReadOptions
 
 # The names that "auto" looks for; the ones that preflearn's own files use come first.
 _USUAL_NAMES = {"target": ("target",), "query": ("qid", "query"), "item": ("item",)}

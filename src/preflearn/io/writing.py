@@ -13,12 +13,12 @@ from typing import IO, Any
 import numpy as np
 from scipy import sparse as sp
 
-from preflearn.comparisons.grouping import encode_queries
-from preflearn.errors import InputError
-from preflearn.io.atomic import atomic_write
-from preflearn.io.compression import open_compressing, require_arrow, split_name
-from preflearn.io.options import ReadOptions, as_paths
-from preflearn.io.ranking import read_ranking
+from ..comparisons.grouping import encode_queries
+from ..errors import InputError
+from .atomic import atomic_write
+from .compression import open_compressing, require_arrow, split_name
+from .options import ReadOptions, as_paths
+from .ranking import read_ranking
 
 _ROWS_AT_A_TIME = 4096
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from numba import njit
 
-from preflearn.loops.text_numbers import CR, LF, SPACE, TAB, scan_number
+from .text_numbers import CR, LF, SPACE, TAB, scan_number
 
 QUOTE = 34
 FINE, TOO_FEW_CELLS, TOO_MANY_CELLS, STRAY_QUOTE, TEXT_AFTER_QUOTE, OPEN_QUOTE, STRAY_RETURN = range(7)

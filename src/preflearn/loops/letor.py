@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from preflearn.loops.text_numbers import CR, LF, SPACE, TAB, scan_number
+from .text_numbers import CR, LF, SPACE, TAB, scan_number
 
 COLON, HASH = 58, 35
 LARGEST_INDEX = 2**31 - 2

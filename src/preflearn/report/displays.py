@@ -177,7 +177,7 @@ class CalibrationDisplay(_Display):
         -------
         CalibrationDisplay
         """
-        from preflearn.metrics import calibration_of_preferences
+        from ..metrics import calibration_of_preferences
 
         return cls.from_calibration(calibration_of_preferences(probability, outcome, **options))
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from preflearn.io.blocks import Block
-from preflearn.io.formats.delimited import DelimitedFile
-from preflearn.io.formats.jsonl import JsonLinesFile
-from preflearn.io.formats.letor import LetorFile
-from preflearn.io.formats.parquet import ParquetTable
-from preflearn.io.options import ReadOptions
-from preflearn.io.roles import Roles
+from ..blocks import Block
+from ..options import ReadOptions
+from ..roles import Roles
+from .delimited import DelimitedFile
+from .jsonl import JsonLinesFile
+from .letor import LetorFile
+from .parquet import ParquetTable
 
 
 class RankingFile(Protocol):

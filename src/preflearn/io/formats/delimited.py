@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from preflearn.errors import InputError, Remedy
-from preflearn.io.blocks import Block, map_ahead, parsing_threads, read_records
-from preflearn.io.cells import CellError, number, refuse
-from preflearn.io.options import ReadOptions
-from preflearn.io.queries import QueryLabels
-from preflearn.io.roles import Roles, check_names
+from ...errors import InputError, Remedy
+from ..blocks import Block, map_ahead, parsing_threads, read_records
+from ..cells import CellError, number, refuse
+from ..options import ReadOptions
+from ..queries import QueryLabels
+from ..roles import Roles, check_names
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -116,8 +116,8 @@ class DelimitedFile:
         yield from records
 
     def _parse(self, data: bytes, layout: _Layout) -> _Parsed:
-        from preflearn.loops import delimited as loop
-        from preflearn.loops.text_numbers import LF, count_bytes
+        from ...loops import delimited as loop
+        from ...loops.text_numbers import LF, count_bytes
 
         if not data.endswith(b"\n"):
             data += b"\n"
@@ -161,7 +161,7 @@ class DelimitedFile:
         return None
 
     def _explain(self, fault: int, column: int) -> str:
-        from preflearn.loops import delimited as loop
+        from ...loops import delimited as loop
 
         expected = len(self.names)
         if fault == loop.TOO_FEW_CELLS:

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from preflearn.io.blocks import Block, read_records
-from preflearn.io.cells import CellError, clip, refuse
-from preflearn.io.formats.delimited import encoding_remedies
-from preflearn.io.options import ReadOptions
-from preflearn.io.queries import QueryLabels
-from preflearn.io.roles import Roles, check_names
+from ..blocks import Block, read_records
+from ..cells import CellError, clip, refuse
+from ..options import ReadOptions
+from ..queries import QueryLabels
+from ..roles import Roles, check_names
+from .delimited import encoding_remedies
 
 
 class JsonLinesFile:

@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from preflearn.errors import InputError, Remedy
-from preflearn.io.blocks import Block, SparseRows, map_ahead, parsing_threads, read_records
-from preflearn.io.cells import CellError, clip, number, refuse
-from preflearn.io.options import AUTO, ReadOptions
-from preflearn.io.roles import Roles
+from ...errors import InputError, Remedy
+from ..blocks import Block, SparseRows, map_ahead, parsing_threads, read_records
+from ..cells import CellError, clip, number, refuse
+from ..options import AUTO, ReadOptions
+from ..roles import Roles
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # A last row without a line end that is shorter than this many rows before it, all of one length, was cut short.
@@ -84,8 +84,8 @@ class LetorFile:
                 yield replace(block, qid=block.qid if whole.has_qid else None)
 
     def _parse(self, data: bytes) -> _Parsed:
-        from preflearn.loops import letor as loop
-        from preflearn.loops.text_numbers import LF, count_bytes
+        from ...loops import letor as loop
+        from ...loops.text_numbers import LF, count_bytes
 
         ends_in_line_end = data.endswith(b"\n")
         if not ends_in_line_end:
@@ -227,7 +227,7 @@ def _part(data: bytes, start: int, slot: int) -> str:
 
 def _explain(fault: int, data: bytes, at: int) -> str:
     """The sentence for a fault that the loop found."""
-    from preflearn.loops import letor as loop
+    from ...loops import letor as loop
 
     token = _token(data, at)
     index = token.partition(b":")[0]

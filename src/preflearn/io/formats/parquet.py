@@ -12,13 +12,13 @@ from typing import IO, Any
 
 import numpy as np
 
-from preflearn.io.blocks import Block, map_ahead, parsing_threads
-from preflearn.io.cells import CellError, refuse
-from preflearn.io.compression import DAMAGED, compression_of, open_plain, require_arrow
-from preflearn.io.formats.delimited import encoding_remedies
-from preflearn.io.options import ReadOptions
-from preflearn.io.queries import QueryLabels
-from preflearn.io.roles import Roles, check_names
+from ..blocks import Block, map_ahead, parsing_threads
+from ..cells import CellError, refuse
+from ..compression import DAMAGED, compression_of, open_plain, require_arrow
+from ..options import ReadOptions
+from ..queries import QueryLabels
+from ..roles import Roles, check_names
+from .delimited import encoding_remedies
 
 _BATCH_ROWS = 1 << 16
 # The name under which pandas stores the row labels of a table.
