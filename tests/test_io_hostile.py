@@ -728,11 +728,12 @@ def mutations(rng, schema, members):
     for _ in range(rng.randint(1, 3)):
         kind = rng.choice(["array", "array", "scalar", "swap", "name", "drop"])
         nodes = list(every_node(schema))
+        scalars = [one for one in nodes if one["__loader__"] == "JsonNode"]
         if kind == "array" and members:
             name = rng.choice(sorted(members))
             members[name] = mutated_member(rng, name, members[name])
-        elif kind == "scalar":
-            one = rng.choice([one for one in nodes if one["__loader__"] == "JsonNode"])
+        elif kind == "scalar" and scalars:
+            one = rng.choice(scalars)
             one["content"] = json.dumps(
                 rng.choice([None, True, -1, 0, 1, 3, 7, 0.5, 1e308, -0.0, "", "rbf", "x"])
             )
@@ -742,7 +743,7 @@ def mutations(rng, schema, members):
             one = rng.choice(nodes)
             one["__loader__"] = rng.choice([one["__loader__"], rng.choice(LOADERS)])
             one["__module__"], _, one["__class__"] = rng.choice(NAMES).rpartition(".")
-        else:
+        elif kind == "drop":
             one = rng.choice(nodes)
             if isinstance(one.get("content"), (dict, list)) and one["content"]:
                 key = rng.choice(list(one["content"]) if isinstance(one["content"], dict) else [-1])
