@@ -70,7 +70,8 @@ def ask(
     if output is not None and output.exists() and not output.is_dir():
         raise ValueError(f"--output names a folder, and {output} is a file.")
     judges = list(dict.fromkeys(map(read_judge, judge or [_user_name()])))
-    path = answers or items.with_name(items.name + ".answers.jsonl")
+    place = items if items.name else items.resolve()  # a folder may be given as "."
+    path = answers or place.with_name(place.name + ".answers.jsonl")
 
     def tell(text: str) -> None:
         if not quiet:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import json
 import re
 from collections import Counter
@@ -118,7 +119,7 @@ def read_items(path: Path) -> Items:
         text = _decoded(path)
         records = _json_lines(path, text) if suffix in (".jsonl", ".ndjson") else _delimited(path, text)
     else:
-        records = [{"": line.strip()} for line in _decoded(path).splitlines() if line.strip()]
+        records = [{"": line.strip()} for line in _decoded(path).split("\n") if line.strip()]
     return _require_two(from_records(records, path.parent, str(path)))
 
 
@@ -206,7 +207,7 @@ def _delimited(path: Path, text: str) -> list[dict[str, Any]]:
         delimiter = next((mark for mark in (";", "\t") if mark in first), delimiter)
     limit = csv.field_size_limit(1 << 27)
     try:
-        rows = [row for row in csv.reader(text.splitlines(keepends=True), delimiter=delimiter) if row]
+        rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row]
     except csv.Error as error:
         raise ValueError(f"{path} cannot be read as a table: {error}.") from None
     finally:

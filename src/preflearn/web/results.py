@@ -9,9 +9,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from ..io.atomic import atomic_write
 from .session import Session
-
-FILES = ("order.csv", "model.preflearn", "report.html")
 
 
 def order_csv(session: Session) -> bytes:
@@ -52,7 +51,8 @@ def write_results(session: Session, folder: Path) -> list[Path]:
     paths = []
     for name, make in made.items():
         paths.append(folder / name)
-        paths[-1].write_bytes(make(session))
+        with atomic_write(paths[-1]) as file:
+            file.write(make(session))
     return paths
 
 

@@ -312,7 +312,7 @@ def _weights(model: Any) -> tuple[np.ndarray, float] | None:
     steps = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
     *scalers, last = steps
     coef, intercept = getattr(last, "coef_", None), getattr(last, "intercept_", 0.0)
-    if not is_ours(type(last)) or np.ndim(coef) != 1 or np.ndim(intercept) != 0:
+    if not is_ours(type(last)) or coef is None or np.ndim(coef) != 1 or np.ndim(intercept) != 0:
         return None
     weights, constant = np.array(coef, dtype=np.float64), float(intercept)
     for scaler in reversed(scalers):

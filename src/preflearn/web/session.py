@@ -124,6 +124,7 @@ class Session:
         self.learner = start_learner(items, goal)
         self._history: list[tuple[int, float]] = []
         self._panel: dict[str, Any] = {}
+        self._consistency: dict[str, tuple[tuple[int, str], dict[str, Any]]] = {}
         self.standing: Standing
         with self._model:
             self._replay(list(self._answers.values()))
@@ -192,7 +193,15 @@ class Session:
         with self._changed:
             given = list(self._by_judge.get(judge, []))
             panel = {**self._panel, "given": len(self._answers), "yours": len(given)}
-        return {**panel, "consistency": self_consistency(given)}
+        return {**panel, "consistency": self._consistency_of(judge, given)}
+
+    def _consistency_of(self, judge: str, given: list[Answer]) -> dict[str, Any]:
+        """Of a judge's answers; computed once for each of them, since pages ask often."""
+        key = (len(given), given[-1].question if given else "")
+        known = self._consistency.get(judge)
+        if known is None or known[0] != key:
+            known = self._consistency[judge] = (key, self_consistency(given))
+        return known[1]
 
     def answers(self) -> list[Answer]:
         """The answers that stand."""
