@@ -158,8 +158,10 @@ def solve_summed(
     Raises
     ------
     numpy.linalg.LinAlgError
-        If rounding has made A indefinite, or is beyond correction.
+        If A overflows, rounding has made it indefinite, or is beyond correction.
     """
+    if not np.isfinite(norm):
+        raise np.linalg.LinAlgError("the sums of kernel values overflow")
     factor = cholesky_in_place(A)
     if reciprocal_condition(factor, norm) > np.sqrt(np.finfo(A.dtype).eps):
         return cholesky_solve(factor, rhs)
