@@ -154,7 +154,7 @@ class DualAtAlpha(TransductionAtAlpha):
     def inductive(self, scores: np.ndarray, unknown: np.ndarray) -> np.ndarray:
         known, rows = np.flatnonzero(~unknown), np.flatnonzero(unknown)
         problem = self._problem
-        if problem.comparisons.queries.are_whole(unknown):
+        if problem.comparisons.queries.are_whole(np.flatnonzero(unknown)):
             # (S K S + λ I)⁻¹ of the known rows is a Schur complement of R.
             half = problem.comparisons.half
             solved = self._R @ half(scores)
