@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from preflearn.io.cells import clip, refuse
-from preflearn.io.formats import open_file
-from preflearn.io.options import ReadOptions, as_paths
-from preflearn.io.preferences import rows_by_name
-from preflearn.io.ranking import read_ranking
-from preflearn.io.roles import Roles
+from .cells import clip, refuse
+from .formats import open_file
+from .options import ReadOptions, as_paths
+from .preferences import rows_by_name
+from .ranking import read_ranking
+from .roles import Roles
 
 
 @dataclass(frozen=True)

@@ -56,8 +56,8 @@ def render_relation_report(
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    from preflearn import __version__
-    from preflearn.report.html import require_parts
+    from .. import __version__
+    from .html import require_parts
 
     require_parts()
     environment = Environment(
