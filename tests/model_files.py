@@ -63,6 +63,8 @@ def fitted_models() -> Zoo:
     }
     kinds = {"text": "text"}
     return {
+        "BradleyTerry of labels": (pl.BradleyTerry(kernel="items").fit_pairs(["a", "b", "c", "d"], pairs), ["a", "z"]),
+        "BradleyTerry with offsets": (pl.BradleyTerry(item_offsets=0.5).fit_pairs(X, pairs, judge=["p", "q"]), new),
         "RankRLS linear": (pl.RankRLS().fit(X, y, qid=qid), new),
         "RankRLS rbf": (pl.RankRLS(kernel="rbf").fit(X, y, qid=qid), new),
         "RankRLS two outputs": (pl.RankRLS(kernel="rbf").fit(X, both, qid=qid), new),
