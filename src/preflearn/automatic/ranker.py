@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from numbers import Real
 from typing import Any
@@ -36,6 +36,8 @@ _N_FOLDS = 5
 _MOST_ROWS = 60_000
 # A sparse matrix with more columns than this is not filled in.
 _MOST_SPARSE_COLUMNS = 2000
+# Up to so many cells of the table the whole procedure is repeated without each fold, for the reported figure.
+_REFITTED_CELLS = 50_000
 # Members with a smaller share are not worth the time that they take in prediction.
 _LEAST_SHARE = 0.01
 
@@ -64,7 +66,8 @@ class AutoRanker(RankerMixin, BaseEstimator):
     leaderboard_ : Leaderboard
         What was tried, with held-out scores, shares and seconds; prints itself.
     best_score_ : float
-        Held-out score of the whole procedure: for each fold all choices were made by the other folds.
+        Held-out score of the whole procedure. Up to 50,000 cells of the table (rows times features) the procedure is
+        repeated without each fold; beyond, for each fold all choices are made by the other folds.
     cv_predictions_ : ndarray of shape (m,)
         The predictions that it is the score of; NaN for rows that were not looked at.
     feature_importances_ : ndarray of shape (n,)
@@ -103,6 +106,8 @@ class AutoRanker(RankerMixin, BaseEstimator):
 
     __metadata_request__predict = {"qid": True}
 
+    leaderboard_: Leaderboard
+
     def __init__(self, *, scoring="concordance", time_limit=None, n_jobs=None, random_state=None):
         self.scoring = scoring
         self.time_limit = time_limit
@@ -133,21 +138,66 @@ class AutoRanker(RankerMixin, BaseEstimator):
         rows = self._encode(X)
         y = self._read_targets(y, rows.shape[0])
         queries = encode_queries(qid, rows.shape[0])
-        sample = _sample_of_queries(queries, _MOST_ROWS)
-        part = encode_queries(queries.codes[sample], sample.shape[0])
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        folds = self._folds(y[sample], part, scoring, seed)
-        # Settings inside of a candidate are told apart by the concordance, which is less noisy than the top of a list.
-        inner = self._folds(y[sample], part, read_scoring("concordance"), seed)
-        self.features_ = Features().fit(rows[sample])
-        self.n_queries_ = queries.n_groups
-        task = Task(self.features_.views(rows[sample], part), y[sample], part, inner, self.n_jobs, seed)
+        sample = _sample_of_queries(queries, _MOST_ROWS)
+        rows, y = rows[sample], y[sample]
+        part = encode_queries(queries.codes[sample], sample.shape[0])
         with nullcontext() if self.n_jobs is None else threadpool_limits(self.n_jobs):
-            entries = self._train(task, start, limit)
-            held_out = self._finish(replace(task, folds=folds), entries, scoring)
-        self.cv_predictions_ = np.full(rows.shape[0], np.nan)
+            held_out, folds = self._fit_rows(rows, y, part, scoring, seed, start, limit)
+            spent = time.perf_counter() - start
+            if rows.size <= _REFITTED_CELLS and (1 + len(folds.tests)) * spent <= limit:
+                held_out = self._refit_without_folds(rows, y, part, scoring, seed, folds, held_out)
+        self.best_score_ = float(folds.mean(folds.of(held_out)))
+        self.leaderboard_ = replace(self.leaderboard_, final_score=self.best_score_)
+        self.n_queries_ = queries.n_groups
+        self.cv_predictions_ = np.full(queries.n_rows, np.nan)
         self.cv_predictions_[sample] = held_out
         return self
+
+    def _fit_rows(
+        self,
+        rows: np.ndarray,
+        y: np.ndarray,
+        queries: Groups,
+        scoring: Scoring,
+        seed: int,
+        start: float,
+        limit: float,
+    ) -> tuple[np.ndarray, FoldScores]:
+        """Train the candidates on rows of numbers and combine them; held-out predictions, and the folds."""
+        folds = self._folds(y, queries, scoring, seed)
+        # Settings inside of a candidate are told apart by the concordance, which is less noisy than the top of a list.
+        inner = self._folds(y, queries, read_scoring("concordance"), seed)
+        self.features_ = Features().fit(rows)
+        task = Task(self.features_.views(rows, queries), y, queries, inner, self.n_jobs, seed)
+        entries = self._train(task, start, limit)
+        return self._finish(replace(task, folds=folds), entries, scoring), folds
+
+    def _refit_without_folds(
+        self,
+        rows: np.ndarray,
+        y: np.ndarray,
+        queries: Groups,
+        scoring: Scoring,
+        seed: int,
+        folds: FoldScores,
+        held_out: np.ndarray,
+    ) -> np.ndarray:
+        """Predictions of each fold by the whole procedure on the others: what a choice by folds cannot quite give.
+
+        A model that predicts another fold has been trained on this one, so that even a choice by the other folds knows
+        a little of its labels. On few rows that is seen.
+        """
+        out = held_out.copy()
+        for test in folds.tests:
+            rest = np.setdiff1d(np.arange(rows.shape[0]), test)
+            model = AutoRanker(scoring=self.scoring, n_jobs=self.n_jobs)
+            model.encoder_, model.n_features_in_ = None, rows.shape[1]
+            with suppress(ValueError):  # too little is left to choose by: the first prediction stays
+                part = encode_queries(queries.codes[rest], rest.shape[0])
+                model._fit_rows(rows[rest], y[rest], part, scoring, seed, 0.0, np.inf)
+                out[test] = model._predict_rows(rows[test], queries.codes[test])
+        return out
 
     def _read_limit(self) -> float:
         limit = self.time_limit
@@ -244,7 +294,6 @@ class AutoRanker(RankerMixin, BaseEstimator):
         self.members_ = [trained[place][1].model for place in kept]
         self.views_ = [trained[place][0].view for place in kept]
         self.weights_ = chosen.weights[kept] / chosen.spreads[kept]
-        self.best_score_ = float(task.folds.mean(task.folds.of(chosen.nested)))
         importances = sum(
             shares[place] * self.features_.to_inputs(trained[place][1].importances) for place in kept
         )
@@ -271,7 +320,7 @@ class AutoRanker(RankerMixin, BaseEstimator):
             entries.append(Entry(candidate.name, score, share, seconds, member.detail))
         entries.sort(key=lambda one: -one.score if one.score == one.score else np.inf)
         final = "best candidate" if chosen.shrinkage is None else "combination"
-        return Leaderboard(entries, scoring.name.strip("'"), final, self.best_score_)
+        return Leaderboard(entries, scoring.name.strip("'"), final, np.nan)
 
     def _of_columns(self, importances: np.ndarray) -> np.ndarray:
         """Of the columns of the table, where one column became several features."""
@@ -317,7 +366,12 @@ class AutoRanker(RankerMixin, BaseEstimator):
         return self._predict(X, qid)
 
     def _predict(self, X: Any, qid: Any) -> np.ndarray:
-        rows = self._read_plain(X, reset=False) if self.encoder_ is None else self.encoder_.transform(X)
+        return self._predict_rows(self._encoded(X), qid)
+
+    def _encoded(self, X: Any) -> np.ndarray:
+        return self._read_plain(X, reset=False) if self.encoder_ is None else self.encoder_.transform(X)
+
+    def _predict_rows(self, rows: np.ndarray, qid: Any) -> np.ndarray:
         views = self.features_.views(rows, encode_queries(qid, rows.shape[0]))
         out = np.zeros(rows.shape[0])
         for model, view, weight in zip(self.members_, self.views_, self.weights_, strict=True):
@@ -333,7 +387,7 @@ class AutoRanker(RankerMixin, BaseEstimator):
         column are items that the query might hold, and the score of a row itself is that of `predict`.
         """
         check_is_fitted(self)
-        rows = self._read_plain(X, reset=False) if self.encoder_ is None else self.encoder_.transform(X)
+        rows = self._encoded(X)
         views = self.features_.views(rows, encode_queries(None, rows.shape[0]))
         letters = sorted(set("".join(self.views_)))
         width = self.features_.kept_.size
