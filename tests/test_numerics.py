@@ -132,6 +132,19 @@ def test_offsets_do_not_cost_digits(solver, shape, kind) -> None:
     assert relative_error(held_out, exact) < 1e-6
 
 
+@pytest.mark.parametrize("learner", [RankRLS, RLS])
+@pytest.mark.parametrize("offset", [1e6, 1e8])
+def test_offsets_do_not_cost_conjugate_gradients_their_digits(learner, offset) -> None:
+    rng = np.random.default_rng(0)
+    X, y = short(rng.normal(size=(60, 5))), short(rng.normal(size=60))
+    model = learner(solver="cg", tol=1e-12)
+    expected = model.fit(X, y).coef_.copy()
+    found = model.fit(X + offset, y)
+    np.testing.assert_allclose(found.coef_, expected, rtol=0, atol=1e-8)
+    if learner is RLS:
+        assert found.predict(X + offset).mean() == pytest.approx(y.mean(), abs=1e-6)
+
+
 def test_a_huge_constant_feature_does_no_harm() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(100, 3))

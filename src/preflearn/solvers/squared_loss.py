@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from ..comparisons import Comparisons, centred, one_group
+from ..comparisons import Comparisons, centred, offset_is_large, one_group
 from ..core import dual_problem, solve_conjugate_gradients, solve_on_basis
 from ..core.basis_system import sums_may_do
 from ..core.problem import SquaredLossFit, refuse_indefinite, solve_primal
@@ -272,6 +272,8 @@ def _solve_through_factor(K: np.ndarray, tasks: Sequence[Comparisons], alpha: fl
 
 
 def _fit_cg(X, tasks, alpha, tol, max_iter, stages) -> SquaredLossFit:
+    if not sp.issparse(X) and all(task.ignores_constants for task in tasks) and offset_is_large(X):
+        X = centred(X, one_group(X.shape[0]))[0]
     with stages("conjugate gradients") as stage:
         results = [
             solve_conjugate_gradients(
