@@ -20,7 +20,7 @@ from ..numerics.linalg import KernelFactor, cholesky_in_place, one_norm, subtrac
 from .basis_system import BasisEquation, solve_penalised, solve_summed
 from .gram import feature_gram, gram_times, target_moment
 from .holdout import HoldOut, rows_outside
-from .removal import RemovedBasis, RemovedRows
+from .removal import RemovedBasis, RemovedRows, refuse_without_basis
 
 # Up to so many folds are factorised one by one; for more, one eigen decomposition that serves them all is cheaper.
 FEW_FOLDS = 30
@@ -91,8 +91,7 @@ class BasisHoldOut(HoldOut):
 
     def _predict_fold(self, fold: np.ndarray, alphas: Sequence[float]) -> np.ndarray:
         stays = rows_outside(self._pivot_rows.shape[0], self._removed_basis.numbers(fold))
-        if stays.size == 0:
-            raise ValueError("A fold holds out every basis vector: use more basis vectors or smaller folds.")
+        refuse_without_basis(stays.size)
         solve, rhs, scale = self._system_without(fold, stays)
         out = np.empty((len(alphas), fold.shape[0], self._c.shape[1]))
         for k, alpha in enumerate(alphas):

@@ -30,7 +30,7 @@ from ..numerics.linalg import KernelFactor, add_gram, eigh_in_place, solve_check
 from .gram import block_rows, feature_gram, feature_moment, feature_moments, target_moment
 from .holdout import LEAST_CONDITION, STABLE, HoldOut, each_fold, intercept_of_rest, rows_outside
 from .problem import RidgeProblem, solve_primal
-from .removal import RemovedBasis, RemovedRows, are_whole, span_of_rows
+from .removal import RemovedBasis, RemovedRows, are_whole, refuse_without_basis, span_of_rows
 
 # Folds of whole queries up to this many rows go to the compiled loop.
 _SMALL_FOLD = 64
@@ -296,7 +296,9 @@ class FeatureHoldOut(HoldOut):
         """E: the directions that leave with held-out basis vectors, shape (n, h)."""
         if self.removed_basis is None:
             return np.empty((self.s.shape[0], 0))
-        return self.E[self.removed_basis.numbers(fold)].T
+        numbers = self.removed_basis.numbers(fold)
+        refuse_without_basis(self.E.shape[0] - numbers.shape[0])
+        return self.E[numbers].T
 
     def _weights_without(self, alpha, Y, signs, change, E) -> np.ndarray | None:
         """w' = P (c - Zᵀ d) under Eᵀ w' = 0; None when the small system is too ill conditioned."""

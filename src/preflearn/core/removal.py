@@ -150,6 +150,12 @@ class RemovedBasis:
         return pivot[gone], fold[gone]
 
 
+def refuse_without_basis(n_left: int) -> None:
+    """Refuse a fold that leaves no basis vector in the model."""
+    if n_left == 0:
+        raise ValueError("A fold holds out every basis vector: use more basis vectors or smaller folds.")
+
+
 def span_of_rows(F: np.ndarray) -> np.ndarray:
     """Q with orthonormal columns that span the weights w = Fᵀ β of the basis vectors with these rows of the factor.
 

@@ -15,6 +15,7 @@ from ..comparisons import Comparisons, Groups, PreferenceComparisons, compare_sc
 from ..comparisons.inputs import read_pairs, read_per_pair, read_scores
 from ..core.holdout import rows_outside
 from ..core.learned_metric import MetricModel, TrainingSet
+from ..core.removal import refuse_without_basis
 from ..kernels.basis import choose_basis
 from ..kernels.functions import DISTANCE_KERNELS, Kernel, n_items, take_items
 from ..kernels.inputs import read_items
@@ -539,8 +540,7 @@ def _without(left: np.ndarray, n_rows: int, basis: np.ndarray, task: Comparisons
     """What remains for training when rows leave, basis vectors among them too."""
     rest = rows_outside(n_rows, left)
     kept = basis[~np.isin(basis, left)]
-    if kept.size == 0:
-        raise ValueError("A fold holds out every basis vector: use more basis vectors or smaller folds.")
+    refuse_without_basis(kept.size)
     return TrainingSet(rest, kept, task.take(rest))
 
 

@@ -285,6 +285,8 @@ def _median_distance(kernel: Kernel, X: Any) -> float:
     apart = first != second
     ends = (kernel.apply_metric(_on_host(take_items(X, rows[apart]))) for rows in (first, second))
     difference = next(ends) - next(ends)
+    if sp.issparse(difference):
+        difference = sp.csr_array(difference)  # of a matrix, `*` is the matrix product
     size = abs(difference) if kernel.kernel == "laplacian" else difference * difference
     distances = np.asarray(size.sum(axis=1), dtype=float).ravel()
     if not distances.any():

@@ -19,7 +19,7 @@ from ..core.dual_holdout import DualHoldOut
 from ..core.feature_holdout import FeatureHoldOut
 from ..core.holdout import HoldOut, rows_outside
 from ..core.problem import primal_problem
-from ..core.removal import LOST_IN_ROUNDING
+from ..core.removal import LOST_IN_ROUNDING, refuse_without_basis
 from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.inputs import read_items
 from ..kernels.maps import NystromMap
@@ -412,8 +412,7 @@ class LearningProblem:
     def _kept_basis(self, rest: np.ndarray) -> np.ndarray:
         """Which of the rows that stay are basis vectors."""
         kept = np.flatnonzero(np.isin(rest, self.feature_map().basis_indices_))  # type: ignore[union-attr]
-        if kept.size == 0:
-            raise ValueError("A fold holds out every basis vector: use more basis vectors or smaller folds.")
+        refuse_without_basis(kept.size)
         return kept
 
     def _refit_one(self, task: Comparisons, rest: np.ndarray, left: np.ndarray, alpha: float) -> np.ndarray:
