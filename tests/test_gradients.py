@@ -177,3 +177,41 @@ def test_rules_for_gamma_that_mean_nothing_are_refused() -> None:
     with pytest.raises(ValueError, match="worked out from all rows together"):
         RankRLS(kernel="rbf", gamma="median", n_basis=5).fit_stream([(X, y, qid)])
     assert RankRLS(kernel="rbf", gamma="median").fit(np.ones((4, 2)), [0, 1, 0, 1]).gamma_ == 0.5
+
+
+@pytest.mark.parametrize("params", [{"degree": 2}, {"coef0": 2.0}])
+def test_parameters_of_a_polynomial_may_stand_in_kernel_params(params) -> None:
+    X, _, _ = data(11)
+    kernel, beta = Kernel("poly", kernel_params=params), np.ones(5)
+    found = expansion_gradient(kernel, X, X[:5], beta)
+    assert np.allclose(
+        found, finite_differences(lambda rows: kernel.matrix(rows, X[:5]) @ beta, X), atol=1e-5
+    )
+
+
+def test_the_width_of_a_rule_survives_pickling_and_goes_with_the_rule() -> None:
+    import copy
+    import pickle
+
+    from preflearn.model_selection import HeldOut
+
+    X, y, _ = data(12)
+    held = HeldOut(RankRLS(kernel="rbf", gamma="median"), X, y)
+    for other in (pickle.loads(pickle.dumps(held)), copy.deepcopy(held)):
+        assert np.allclose(other.predict(3), held.predict(3))
+    model = RankRLS(kernel="rbf", gamma="median").fit(X, y)
+    assert not hasattr(model.set_params(gamma=0.1).fit(X, y), "gamma_")
+
+
+def test_widths_that_are_none_are_refused() -> None:
+    X, y, _ = data(13)
+    for gamma in (-1.0, np.nan, np.inf):
+        with pytest.raises(ValueError, match="must be a finite number that is not negative"):
+            RankRLS(kernel="rbf", gamma=gamma).fit(X, y)
+    with pytest.raises(ValueError, match="given as the argument gamma, not in kernel_params"):
+        RankRLS(kernel="rbf", kernel_params={"gamma": "median"}).fit(X, y)
+    with pytest.raises(ValueError, match="so small that the kernel is constant"):
+        RankRLS(kernel="rbf", gamma=1e-14).fit(sp.csr_array(X), y)
+    assert RankRLS(kernel="rbf", gamma="median").fit(sp.csr_matrix(X), y).gamma_ == pytest.approx(
+        RankRLS(kernel="rbf", gamma="median").fit(X, y).gamma_
+    )

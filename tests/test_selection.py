@@ -596,3 +596,41 @@ def test_share_of_pairs_in_the_right_order(model):
     assert model.score_pairs(X[[0, 0]], [[0, 1]]) == 0.5
     with pytest.raises(ValueError, match="out of range"):
         model.score_pairs(X, [[0, M]])
+
+
+# What a held-out object shares with the one that it was made from -------------------------------------------------
+
+
+def test_one_draw_of_basis_vectors_serves_every_tally():
+    held = HeldOut(RankRLS(kernel="rbf", n_basis=4), X, Y)
+    assert len({held.tally()[0].share for _ in range(4)}) == 1
+
+
+def test_predictions_to_compare_across_folds_have_their_intercepts():
+    held = HeldOut(RLS(kernel="rbf"), X, Y + 100)
+    complete = held.for_order().for_order(across_folds=True).predict(4)
+    np.testing.assert_allclose(complete, held.predict(4), atol=1e-6)
+
+
+def test_predictions_without_intercepts_are_not_pooled():
+    held = HeldOut(RLS(1e10, kernel="rbf"), X, Y)
+    folds = [np.arange(M)[k::4] for k in range(4)]
+    f = held.predict(folds)[0]
+    shares = [concordance(Y[fold], f[fold]) for fold in folds]
+    assert held.for_order().score("concordance", folds)[0] == pytest.approx(np.mean(shares))
+
+
+def test_outputs_of_very_different_size_keep_their_digits():
+    outputs = np.stack([Y, 1e13 * np.random.default_rng(0).normal(size=M)], axis=1)
+    held = HeldOut(RankRLS(kernel="rbf"), X, outputs, qid=QID)
+    alone = HeldOut(RankRLS(kernel="rbf"), X, Y, qid=QID).for_order().predict(FOLDS)
+    np.testing.assert_allclose(held.for_order().predict(FOLDS)[:, :, 0], alone, atol=1e-9)
+
+
+@pytest.mark.parametrize("solver", ["primal", "dual"])
+def test_pairs_over_several_alphas_of_more_features_than_rows(solver):
+    wide = np.random.default_rng(0).normal(size=(12, 20))
+    y = wide[:, 0]
+    _, found = HeldOut(RankRLS(solver=solver), wide, y).pairs([0.1, 1.0])
+    expected = [leave_pair_out(RankRLS(alpha, solver="dual"), wide, y)[1] for alpha in (0.1, 1.0)]
+    np.testing.assert_allclose(found, expected, atol=1e-8)

@@ -220,3 +220,9 @@ def test_models_that_cannot_be_served(tmp_path, capsys):
     assert run(["serve", str(path)]) == 2
     assert "does not predict from features" in capsys.readouterr().err
     assert run(["serve", str(tmp_path / "none.preflearn")]) == 2
+
+
+def test_numbers_and_names_that_no_float_or_text_can_hold_are_refused(client):
+    for body in ('{"items": [{"x0": 1' + "0" * 400 + "}]}", '{"items": [{"\\ud800": 1}]}', '{"\\ud800": 1}'):
+        found = client.post("/rank", content=body, headers={"content-type": "application/json"})
+        assert found.status_code in (400, 422), body[:40]

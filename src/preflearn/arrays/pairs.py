@@ -126,6 +126,9 @@ def dual_device_pairs(X: Any, kernel: Kernel, task: Comparisons, alpha: float) -
 
     G = centred_kernel(X, KernelBlocks(kernel, X, xp), halves, home, on_block=add)
     size = float(xp.sum(xp.linalg.diagonal(G)))
+    if share and 0 < alpha < size:
+        # The constant that S does not see would have 1 / alpha in R, beside which the rest is lost.
+        G = G + size / m**2
     R = explicit_inverse(G, alpha, home)
     del G
     t = halves.target

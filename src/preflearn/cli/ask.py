@@ -121,9 +121,4 @@ def _user_name() -> str:
 
 
 def _is_loopback(host: str) -> bool:
-    import ipaddress
-
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return host in ("127.0.0.1", "::1", "localhost")

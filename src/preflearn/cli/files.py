@@ -238,8 +238,8 @@ def _table(
     missing = [name for name in needed if name not in names]
     if missing:
         raise ValueError(
-            f"{path}: column {_listed(missing)} of the training is not there; found {_listed(names)}. Rename "
-            f"or add it, or train {model_file} again without it."
+            f"{path}: columns of the training are missing: {_listed(missing)}; found {_listed(names)}. Rename or "
+            f"add them, or train {model_file} again without them."
         )
     labels = {}
     for role in ("target", "query", "item"):

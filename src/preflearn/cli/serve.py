@@ -63,6 +63,8 @@ def _scorer(path: Path) -> Scorer:
     first = found[0] if hasattr(found, "steps") else found
     if isinstance(first, TableEncoder):
         return table_scorer(found, first)
+    if getattr(found, "encoder_", None) is not None:  # an AutoRanker of a data frame
+        return table_scorer(found, found.encoder_)
     memory: dict[str, Any] = metadata.get("reading", {}) if metadata.get("command") == "train" else {}
     if not memory:
         return matrix_scorer(found, feature_names(found))

@@ -23,7 +23,15 @@ from .rankrls import RankRLS
 from .rls import RLS
 
 # What a search sets besides its grid and scores; stale values of another way of fitting are removed.
-_OPTIONAL = ("best_kernel_", "stream_", "scoring_", "fold_scores_", "loss_scores_", "cv_predictions_")
+_OPTIONAL = (
+    "best_kernel_",
+    "stream_",
+    "scoring_",
+    "fold_scores_",
+    "loss_scores_",
+    "cv_predictions_",
+    "gamma_",
+)
 
 
 class AlphaSearch(KernelModel, SearchingLearner):

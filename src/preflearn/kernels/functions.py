@@ -69,11 +69,16 @@ class Kernel:
             object.__setattr__(self, "metric", _read_metric(self._params.pop("metric")))
 
     def __getstate__(self) -> dict[str, Any]:
-        # What is read off the parameters is not stored beside them.
-        return {one.name: getattr(self, one.name) for one in fields(self) if one.init}
+        # What is read off the parameters is not stored beside them, but for a width that came from rows.
+        state = {one.name: getattr(self, one.name) for one in fields(self) if one.init}
+        width = self._params.get("gamma") if self.needs_rows else None
+        return {**state, "_width": width} if isinstance(width, float) else state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state)  # type: ignore[misc]
+        parameters = {name: value for name, value in state.items() if name != "_width"}
+        self.__init__(**parameters)  # type: ignore[misc]
+        if "_width" in state:
+            self.use_width(state["_width"])
 
     @property
     def is_linear(self) -> bool:
@@ -118,6 +123,10 @@ class Kernel:
         self.refuse_without_width()
         gamma = self._params.get("gamma")
         return 1.0 / n_features if gamma is None else float(gamma)
+
+    def parameter(self, name: str) -> Any:
+        """A parameter of a named kernel, wherever it was given."""
+        return self._params.get(name, getattr(self, name))
 
     def refuse_without_width(self) -> None:
         """Refuse a rule for gamma that has not become a number: rows that come in parts cannot be asked together."""
@@ -194,7 +203,11 @@ def _refuse_constant(K: np.ndarray, X: Any, gamma: float | None) -> None:
     """Refuse a width that makes different rows look equal."""
     if K.shape[0] < 2 or K.dtype != np.float64 or K[0].min() < 1 - _CONSTANT or K.min() < 1 - _CONSTANT:
         return
-    differ = abs(X - X[[0]]).max() if sp.issparse(X) else np.abs(X - X[0]).max()
+    if sp.issparse(X):
+        first = sp.csr_array(np.ones((X.shape[0], 1))) @ sp.csr_array(X[[0]])
+        differ = abs(sp.csr_array(X) - first).max()
+    else:
+        differ = np.abs(X - X[0]).max()
     if differ > 1e-12 * abs(X).max():
         raise ValueError(
             f"gamma = {gamma} is so small that the kernel is constant up to rounding (smallest value "
@@ -254,13 +267,21 @@ def _read_parameters(kernel: Kernel) -> dict[str, Any]:
         raise ValueError(
             f"{', '.join(clash)} is given twice: as an argument and in kernel_params. Keep one of them."
         )
+    if isinstance(extra.get("gamma"), str):
+        raise ValueError("A rule for gamma is given as the argument gamma, not in kernel_params.")
     params.update(extra)
     _check_gamma(name, params.get("gamma"))
     return params
 
 
 def _check_gamma(name: str, gamma: Any) -> None:
-    if gamma is None or (isinstance(gamma, Real) and not isinstance(gamma, bool)):
+    if gamma is None:
+        return
+    if isinstance(gamma, Real) and not isinstance(gamma, bool):
+        if name in DISTANCE_KERNELS and not 0 <= float(gamma) < np.inf:
+            raise ValueError(
+                f"gamma of kernel={name!r} must be a finite number that is not negative: found {gamma!r}."
+            )
         return
     rules = GAMMA_RULES if name in DISTANCE_KERNELS else ("scale",)
     if not isinstance(gamma, str) or gamma not in rules:

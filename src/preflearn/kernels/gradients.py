@@ -101,10 +101,10 @@ def _linear(kernel: Kernel, X, Z, K, beta) -> np.ndarray:
 
 
 def _poly(kernel: Kernel, X, Z, K, beta) -> np.ndarray:
-    gamma, degree = kernel.width(X.shape[1]), kernel.degree
+    gamma, degree = kernel.width(X.shape[1]), kernel.parameter("degree")
     if degree == 0:
         return np.zeros((n_items(X), Z.shape[1]))
-    inner = gamma * _dense(X @ Z.T) + kernel.coef0
+    inner = gamma * _dense(X @ Z.T) + kernel.parameter("coef0")
     return _times(degree * gamma * inner ** (degree - 1) * beta, Z)
 
 

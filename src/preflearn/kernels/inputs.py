@@ -54,8 +54,10 @@ def read_items(estimator: Any, X: Any, kernel: Kernel, *, reset: bool) -> Any:
         True in fit, False in predict and transform.
     """
     X = _validated(estimator, X, kernel, reset=reset)
-    if reset and kernel.needs_rows:
-        estimator.gamma_ = kernel.fit_width(X)
+    if reset:
+        estimator.__dict__.pop("gamma_", None)
+        if kernel.needs_rows:
+            estimator.gamma_ = kernel.fit_width(X)
     return X
 
 

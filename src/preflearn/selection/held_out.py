@@ -212,12 +212,13 @@ class HeldOut:
         measure = self._scoring(scoring)
         folds = self._folds(cv)
         queries: Groups = encode_queries(self._qid, self.n_rows)
-        comparable = Comparable.of(measure, folds, queries, pooled=is_regressor(self.estimator))
+        pooled = is_regressor(self.estimator) and self.problem.comparable_across_folds
+        comparable = Comparable.of(measure, folds, queries, pooled=pooled)
         grid = self.alphas(alphas)
         predictions = self._predictions(folds, grid)
         to_score = predictions
         if measure.compares_rows:
-            to_score = self._in_order(folds, grid, predictions, pooled=is_regressor(self.estimator))
+            to_score = self._in_order(folds, grid, predictions, pooled=pooled)
         scores = comparable.score(measure, self.problem.scores, to_score)
         return SearchScores(grid, scores, folds, predictions)
 

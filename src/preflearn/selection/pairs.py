@@ -164,8 +164,8 @@ def _of_kernel(
                 yield dual_pair_system(K, task, alpha, means)
             else:
                 _, source = _routine(problem, many_alphas=True)
-                assert isinstance(source, DualHoldOut)
-                yield path_pair_system(source, alpha)
+                dual = isinstance(source, DualHoldOut)
+                yield path_pair_system(source, alpha) if dual else _of_features(source, alpha)  # type: ignore[arg-type]
         except np.linalg.LinAlgError:
             stable = stable or problem.stable_hold_out(task)
             yield _of_features(stable, alpha)

@@ -94,10 +94,13 @@ class LearningProblem:
 
     def for_order(self, *, across_folds: bool = False) -> LearningProblem:
         """The same problem, its predictions only to be compared with each other; what is factorised is shared."""
+        self.feature_map()  # drawn once for both
         other = copy(self)
         other.to_compare, other.across_folds = True, across_folds
         if not across_folds:
             other._kept = {} if self._has_large_offsets() else _without_intercepts(self._kept)
+        elif not self._levels_matter:
+            other._kept = {}
         return other
 
     def _has_large_offsets(self) -> bool:
@@ -121,6 +124,11 @@ class LearningProblem:
     def _levels_matter(self) -> bool:
         """Whether what predictions of a fold have in common is asked for."""
         return not self.to_compare or self.across_folds
+
+    @property
+    def comparable_across_folds(self) -> bool:
+        """Whether predictions are complete, so that those of a regression may be compared across folds."""
+        return self._levels_matter
 
     def at_home(self, values: np.ndarray) -> Any:
         """Results for the caller: on the device of X where X is on one."""
@@ -202,12 +210,11 @@ class LearningProblem:
         self, predictions: list[np.ndarray], tests: list[np.ndarray], alphas: Sequence[float]
     ) -> list[np.ndarray]:
         """Equal rows of a fold get equal predictions; differences that are rounding vanish."""
-        largest = np.max([np.abs(f).max(axis=(1, 2)) for f in predictions], axis=0)
-        steps = _LAST_BITS * largest
+        steps = _LAST_BITS * np.max([np.abs(f).max(axis=1) for f in predictions], axis=0)  # (a, v)
         sizes = [routine.size for kept in self._kept.values() for _, routine in kept if routine is not None]
         if sizes:
-            steps += [rounding_of(self.scores, max(sizes), alpha) for alpha in alphas]
-        steps = np.where(steps > 0, steps, 1.0)[:, None, None]
+            steps += [[rounding_of(y, max(sizes), alpha) for y in self.scores.T] for alpha in alphas]
+        steps = np.where(steps > 0, steps, 1.0)[:, None, :]
         out = []
         for test, f in zip(tests, predictions, strict=True):
             first, twin = np.unique(self.twins[test], return_index=True, return_inverse=True)[1:]

@@ -26,6 +26,8 @@ from .folds import Folds
 class _ExactOrder:
     """Refitted predictions are those of one model: their order is right as it is."""
 
+    comparable_across_folds = True
+
     def for_order(self, *, across_folds: bool = False) -> Any:
         return self
 

@@ -186,6 +186,8 @@ def parse_entry(line: bytes) -> dict[str, Any] | None:
     if not isinstance(entry, dict) or not isinstance(entry.get("judge"), str):
         return None
     named = all(isinstance(entry.get(key), str) for key in ("winner", "loser"))
+    if named and entry["winner"] == entry["loser"]:
+        return None
     other = any(isinstance(entry.get(key), str) for key in ("undo", "skip"))
     return entry if named != other else None
 

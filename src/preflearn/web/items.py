@@ -33,6 +33,7 @@ _TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".pq")
 # Columns that name the items, the first that fits is taken.
 _NAMING = ("item", "name", "title", "label", "id", "key")
 _LONGEST_NAME = 120
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 _MARKDOWN = re.compile(r"^(#{1,6} |[-*] |\d+\. |```|> )|\*\*[^*\n]+\*\*", re.MULTILINE)
 _EXAMPLES = 3
 
@@ -236,6 +237,10 @@ def _json_lines(path: Path, text: str) -> list[dict[str, Any]]:
             record = json.loads(line)
         except ValueError as error:
             raise ValueError(f"{path}, line {number}: not JSON ({error}).") from None
+        if _HALF_CHARACTER.search(json.dumps(record, ensure_ascii=False)):
+            raise ValueError(
+                f"{path}, line {number}: holds half a character (a lone surrogate): save it as UTF-8."
+            )
         if isinstance(record, str):
             record = {"": record}
         if not isinstance(record, dict):
@@ -314,10 +319,10 @@ def inside(folder: Path, name: str) -> Path | None:
     root = folder.resolve()
     try:
         path = (root / name).resolve()
+        within = path.is_relative_to(root) and path.suffix.lower() in PICTURES
+        return path if within and path.is_file() else None
     except (OSError, ValueError, RuntimeError):
         return None
-    within = path.is_relative_to(root) and path.suffix.lower() in PICTURES
-    return path if within and path.is_file() else None
 
 
 def _picture_notes(fields: Sequence[Sequence[Field]]) -> list[str]:

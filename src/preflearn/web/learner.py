@@ -262,9 +262,13 @@ def _pairs_to_average(m: int) -> np.ndarray:
 
 
 def _named_goal(goal: str | None, names: Sequence[str]) -> Any:
-    """ "A > B" as a pair of rows; anything else as it is."""
-    if goal is None or ">" not in goal:
+    """ "A > B" as a pair of rows; "everything" and "top:K" as they are."""
+    if goal is None or goal == "everything" or goal.startswith("top:"):
         return goal
+    if ">" not in goal:
+        raise ValueError(
+            f"--goal must be everything, top:K or 'A > B' for two items by name: found {goal!r}."
+        )
     rows = []
     for name in (part.strip() for part in goal.split(">", 1)):
         if name not in names:

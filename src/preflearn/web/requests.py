@@ -19,7 +19,8 @@ class RefusedError(ValueError):
     """
 
     def __init__(self, message: str, status: int = 400):
-        super().__init__(message)
+        # Half a character (a lone surrogate) cannot be sent back as it came.
+        super().__init__(message.encode("utf-8", "backslashreplace").decode())
         self.status = status
 
 

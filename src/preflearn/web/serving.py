@@ -12,7 +12,6 @@ expected, and changes nothing.
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn import config_context
 from sklearn.preprocessing import StandardScaler
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -28,7 +28,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from ..automatic import AutoRanker
 from ..io.model_types import is_ours
+from ..preprocessing import QueryRelative
 from .requests import RefusedError, read_json
 
 _MOST_BYTES = 16 * 1024 * 1024
@@ -99,7 +101,7 @@ class Scorer:
             if not isinstance(item, dict):
                 raise RefusedError(f"items[{row}]: found {_kind(item)}, expected an object of features.", 422)
             if not known.issuperset(item):
-                strange = next(name for name in item if name not in known)
+                strange = next(name for name in item if name not in known)[:80]
                 raise RefusedError(
                     f"items[{row}].{strange}: no feature of the model has this name; GET /schema lists them.",
                     422,
@@ -116,13 +118,14 @@ def _column(feature: Feature, items: Sequence[Mapping[str, Any]]) -> list[Any]:
             if absent is ...:
                 raise RefusedError(f"items[{row}].{name}: missing, expected a {feature.type}.", 422)
             values[row] = absent
-        elif type(value) not in good or (type(value) is float and not math.isfinite(value)):
+        elif type(value) not in good or (type(value) in (int, float) and not abs(value) <= _LARGEST):
             raise RefusedError(
                 f"items[{row}].{name}: found {_kind(value)}, expected a {_WORDS[feature.type]}.", 422
             )
     return values
 
 
+_LARGEST = float(np.finfo(float).max)
 _TYPES: dict[str, set[type]] = {
     "number": {int, float},
     "boolean": {bool, int, float, str},
@@ -262,7 +265,11 @@ def table_scorer(model: Any, encoder: Any) -> Scorer:
     """A pipeline that begins with a `preflearn.preprocessing.TableEncoder`."""
     used = [Feature(name, _as_type(encoder.kinds_[name]), None) for name in encoder.encoders_]
     aside = frozenset(name for name in encoder.kinds_ if name not in encoder.encoders_)
-    return Scorer(used, lambda columns: _one_score(model.predict(columns)), _name(model), aside)
+
+    def score(columns: Mapping[str, list[Any]]) -> np.ndarray:
+        return _predict(model, columns, len(next(iter(columns.values()))))
+
+    return Scorer(used, score, _name(model), aside)
 
 
 def matrix_scorer(
@@ -298,13 +305,22 @@ def matrix_scorer(
         X = parts[0] if len(parts) == 1 else np.hstack(parts)
         if linear is not None:
             return X @ linear[0] + linear[1]
-        return _one_score(model.predict(X if prepare is None else prepare(X)))
+        return _predict(model, X if prepare is None else prepare(X), X.shape[0])
 
     features = [
         *(Feature(name, "number", absent) for name in names),
         *(Feature(one, "text") for one in encoders),
     ]
     return Scorer(features, score, _name(model), ignored)
+
+
+def _predict(model: Any, X: Any, n_items: int) -> np.ndarray:
+    """Scores of the items of a request, which are one query to a model with features relative to their query."""
+    steps = [step for _, step in getattr(model, "steps", [("", model)])]
+    if not any(isinstance(step, (AutoRanker, QueryRelative)) for step in steps):
+        return _one_score(model.predict(X))
+    with config_context(enable_metadata_routing=True):
+        return _one_score(model.predict(X, qid=np.zeros(n_items, dtype=np.int64)))
 
 
 def _weights(model: Any) -> tuple[np.ndarray, float] | None:
