@@ -500,3 +500,20 @@ def test_models_are_saved(model, tmp_path) -> None:
     save_model(model, tmp_path / "model")
     again = load_model(tmp_path / "model")
     np.testing.assert_allclose(again.predict(rows, columns), model.predict(rows, columns), rtol=1e-12)
+
+
+def test_a_rule_for_gamma_is_worked_out_from_the_objects_of_its_side(tmp_path):
+    rng = np.random.default_rng(0)
+    rows, columns, Y = rng.normal(size=(6, 3)), rng.normal(size=(5, 2)), rng.normal(size=(6, 5))
+    model = KroneckerRLS(row_kernel="rbf", column_kernel="rbf", row_params={"gamma": "median"}).fit(
+        rows, columns, Y
+    )
+    distances = ((rows[:, None] - rows) ** 2).sum(axis=2)[np.triu_indices(6, 1)]
+    fixed = [
+        KroneckerRLS(row_kernel="rbf", column_kernel="rbf", row_params={"gamma": 1 / d}).fit(rows, columns, Y)
+        for d in (np.quantile(distances, 0.3), np.quantile(distances, 0.7))
+    ]
+    assert all(not np.allclose(model.predict(rows, columns), other.predict(rows, columns)) for other in fixed)
+    save_model(model, tmp_path / "m.preflearn")
+    loaded = load_model(tmp_path / "m.preflearn")
+    np.testing.assert_array_equal(loaded.predict(rows, columns), model.predict(rows, columns))

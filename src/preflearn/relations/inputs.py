@@ -66,6 +66,7 @@ class ObjectKernel:
             return cls(function, None, n, side), items
         # The caller may change the objects after fit; the model must not change with them.
         kept = items.copy()
+        function = function.fitted_to(kept)
         return cls(function, kept, n, side), function.matrix(kept).astype(np.float64, copy=False)
 
     def training_matrix(self) -> np.ndarray:
@@ -104,7 +105,9 @@ def read_kernel(kernel: Any, params: Any) -> Kernel:
                 "A Kernel object has its parameters already: leave row_params and column_params out."
             )
         return kernel
-    return Kernel(kernel, kernel_params=params)
+    params = dict(params or {})
+    rule = params.pop("gamma") if isinstance(params.get("gamma"), str) else None
+    return Kernel(kernel, rule, kernel_params=params or None)
 
 
 def _read(objects: Any, kernel: Kernel, side: str) -> Any:
