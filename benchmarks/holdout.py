@@ -71,7 +71,7 @@ def pairs_over_alphas(repeats: int) -> list[dict]:
         {
             "RankRLSCV": lambda: RankRLSCV(alphas, kernel="rbf", cv="leave-pair-out").fit(X, y),
             "dsyevd": lambda: dsyevd(K),
-            "pairs alone": lambda: system.counts(y, 1e-10),
+            "pairs alone": lambda: system.counts(y, 1e-10, held_out.problem.twins),
         },
         repeats=max(1, repeats // 2),
     )

@@ -30,7 +30,7 @@ from ..solvers.choice import choose_solver
 from .alphas import BLIND_GRID, auto_grid
 from .folds import Folds
 from .learner import SquaredLossLearner
-from .tally import rounding_of
+from .tally import relative_rounding
 
 # What the last bits of a prediction are beside it.
 _LAST_BITS = 2.0**-48
@@ -213,7 +213,9 @@ class LearningProblem:
         steps = _LAST_BITS * np.max([np.abs(f).max(axis=1) for f in predictions], axis=0)  # (a, v)
         sizes = [routine.size for kept in self._kept.values() for _, routine in kept if routine is not None]
         if sizes:
-            steps += [[rounding_of(y, max(sizes), alpha) for y in self.scores.T] for alpha in alphas]
+            steps += np.outer(
+                [relative_rounding(max(sizes), alpha) for alpha in alphas], np.ptp(self.scores, axis=0)
+            )
         steps = np.where(steps > 0, steps, 1.0)[:, None, :]
         out = []
         for test, f in zip(tests, predictions, strict=True):

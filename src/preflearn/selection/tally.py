@@ -137,7 +137,12 @@ def rounding_of(y: np.ndarray, size: float, alpha: float) -> float:
     alpha : float
         λ.
     """
-    return _PRECISION * float(np.ptp(y)) * (size / (size + alpha))
+    return float(np.ptp(y)) * relative_rounding(size, alpha)
+
+
+def relative_rounding(size: float, alpha: float) -> float:
+    """`rounding_of` scores that span 1."""
+    return _PRECISION * (size / (size + alpha))
 
 
 def _same(*keys: np.ndarray) -> np.ndarray:
