@@ -381,7 +381,7 @@ def test_columns_of_new_data_are_checked(folder, trained, call, tmp_path):
         tmp_path / "less.csv", {name: value for name, value in columns.items() if name != "rating"}
     )
     status, out, err = call("predict", trained, less)
-    assert status == 2 and out == "" and "'rating'" in err and "not there" in err and err.count("\n") == 1
+    assert status == 2 and out == "" and "'rating'" in err and "are missing" in err and err.count("\n") == 1
     more = write_csv(tmp_path / "more.csv", {**columns, "colour": ["red"] * len(data)})
     status, out, err = call("predict", trained, more)
     assert status == 2 and "'colour'" in err and "--drop colour" in err
