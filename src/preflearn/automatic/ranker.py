@@ -22,6 +22,7 @@ from ..comparisons.inputs import read_scores
 from ..estimators.base import RankerMixin
 from ..estimators.rankrfm import _sample_of_queries
 from ..metrics import concordance
+from ..numerics.namespace import is_device_array
 from ..preprocessing import TableEncoder
 from ..selection.folds import read_folds, shuffled_folds
 from ..selection.scoring import Comparable, Scoring, read_scoring
@@ -217,6 +218,11 @@ class AutoRanker(RankerMixin, BaseEstimator):
 
     def _encode(self, X: Any) -> np.ndarray:
         """The table as numbers; `encoder_` remembers how."""
+        if is_device_array(X):
+            raise TypeError(
+                "AutoRanker tries its candidates on NumPy arrays: pass X.cpu().numpy() for a PyTorch tensor, or train "
+                "RankRLSCV on the device."
+            )
         self.encoder_ = None
         if not _is_plain(X):
             self.encoder_ = TableEncoder(sparse_output=False)
