@@ -20,7 +20,6 @@ from threadpoolctl import threadpool_limits
 from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import read_scores
 from ..estimators.base import RankerMixin
-from ..estimators.rankrfm import _sample_of_queries
 from ..metrics import concordance
 from ..numerics.namespace import is_device_array
 from ..preprocessing import TableEncoder
@@ -140,7 +139,7 @@ class AutoRanker(RankerMixin, BaseEstimator):
         y = self._read_targets(y, rows.shape[0])
         queries = encode_queries(qid, rows.shape[0])
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        sample = _sample_of_queries(queries, _MOST_ROWS)
+        sample = queries.sample(_MOST_ROWS)
         rows, y = rows[sample], y[sample]
         part = encode_queries(queries.codes[sample], sample.shape[0])
         with nullcontext() if self.n_jobs is None else threadpool_limits(self.n_jobs):
