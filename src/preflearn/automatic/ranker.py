@@ -21,8 +21,8 @@ from threadpoolctl import threadpool_limits
 from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import read_scores
 from ..estimators.base import RankerMixin
-from ..estimators.rankrfm import _sample_of_queries
 from ..metrics import concordance
+from ..numerics.namespace import is_device_array
 from ..preprocessing import TableEncoder
 from ..selection.folds import read_folds, shuffled_folds
 from ..selection.scoring import Comparable, Scoring, read_scoring
@@ -147,7 +147,7 @@ class AutoRanker(RankerMixin, BaseEstimator):
         y = self._read_targets(y, rows.shape[0])
         queries = encode_queries(qid, rows.shape[0])
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        sample = _sample_of_queries(queries, _MOST_ROWS)
+        sample = queries.sample(_MOST_ROWS)
         rows, y = rows[sample], y[sample]
         part = encode_queries(queries.codes[sample], sample.shape[0])
         with nullcontext() if self.n_jobs is None else threadpool_limits(self.n_jobs):
@@ -238,6 +238,11 @@ class AutoRanker(RankerMixin, BaseEstimator):
 
     def _encode(self, X: Any) -> np.ndarray:
         """The table as numbers; `encoder_` remembers how."""
+        if is_device_array(X):
+            raise TypeError(
+                "AutoRanker tries its candidates on NumPy arrays: pass X.cpu().numpy() for a PyTorch tensor, or train "
+                "RankRLSCV on the device."
+            )
         self.encoder_ = None
         if not _is_plain(X):
             self.encoder_ = TableEncoder(sparse_output=False)
