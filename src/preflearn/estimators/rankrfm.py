@@ -149,7 +149,7 @@ class RankRFM(RankerMixin, KernelModel):
     ----------
     alphas : "auto" or sequence of float, default="auto"
         The grid; "auto" places it by the spectrum of each round's kernel.
-    kernel : {"rbf", "laplacian"}, default="rbf"
+    kernel : {"rbf", "laplacian", "matern"}, default="rbf"
         A kernel on distances.
     gamma : float, "median", "scale" or None, default="median"
         The width of the kernel, worked out anew for the metric of each round unless it is a number.
