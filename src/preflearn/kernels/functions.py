@@ -17,6 +17,7 @@ from sklearn.metrics.pairwise import KERNEL_PARAMS, PAIRWISE_KERNEL_FUNCTIONS, p
 
 from ..numerics.memory import require_memory
 from ..numerics.namespace import Home, as_host, is_device_array
+from .sparse import sparse_products
 
 # scikit-learn's own defaults: a value that differs was given by the user.
 _DEFAULTS = {"gamma": None, "degree": 3, "coef0": 1}
@@ -169,6 +170,8 @@ class Kernel:
     def matrix_of_seen(self, X: Any, Y: Any = None) -> np.ndarray:
         """`matrix` of a named kernel for rows that have gone through `apply_metric`."""
         self.refuse_without_width()
+        if self.kernel == "linear" and sp.issparse(X):
+            return sparse_products(X, Y)
         if self.kernel == "laplacian":
             X, Y = _short_indices(X), _short_indices(Y)
         K = pairwise_kernels(X, Y, metric=self.kernel, **self._params)
