@@ -175,7 +175,8 @@ def test_the_route_is_chosen_for_what_is_asked():
 def test_products_of_sparse_rows_are_those_of_dense_ones(dtype, monkeypatch):
     A = sp.random_array((70, 30), density=0.1, rng=0, format="csr").astype(dtype)
     B = sp.random_array((23, 30), density=0.1, rng=1, format="csr").astype(dtype)
-    for block in (1 << 22, 50):
+    for block, compiled in ((1 << 22, 1000), (50, 1000), (50, 0)):
+        monkeypatch.setattr(sparse, "_COMPILED_ROWS", compiled)
         monkeypatch.setattr(sparse, "_SPARSE_BLOCK", block)
         for other in (A, B, B.toarray()):
             dense = other.toarray() if sp.issparse(other) else other

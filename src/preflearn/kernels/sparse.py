@@ -9,6 +9,8 @@ import scipy.sparse as sp
 
 # Numbers of a block of rows of a product of sparse matrices, before it is filled in.
 _SPARSE_BLOCK = 1 << 22
+# From so many rows on a compiled loop is worth its compilation.
+_COMPILED_ROWS = 1000
 
 
 def sparse_products(A: Any, B: Any = None) -> np.ndarray:
@@ -16,6 +18,8 @@ def sparse_products(A: Any, B: Any = None) -> np.ndarray:
 
     Some rows at a time: the sparse form of a product that is nearly dense takes more memory than the dense one.
     """
+    if B is None and A.shape[0] < _COMPILED_ROWS:
+        B = A
     if B is None:
         from ..loops.sparse import products_of_rows
 
