@@ -53,9 +53,9 @@ class KrylovHoldOut(HoldOut):
     Attributes
     ----------
     n_iter : int
-        The most iterations that a fold has taken so far.
+        The most iterations that a fold took in the last prediction.
     converged : bool
-        Whether all alphas of all folds reached the tolerance.
+        Whether all its alphas and folds reached the tolerance.
 
     Notes
     -----
@@ -100,6 +100,7 @@ class KrylovHoldOut(HoldOut):
         *,
         on_fold: Callable[[int], None] | None = None,
     ) -> list[np.ndarray]:
+        self.n_iter, self.converged = 0, True
         v = self.comparisons.n_outputs
         together = max(1, _LANES // v)
         predictions: list[np.ndarray] = []

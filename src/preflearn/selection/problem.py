@@ -48,6 +48,7 @@ from ..numerics.namespace import Home, as_host, is_device_array
 from ..solvers.choice import choose_solver
 from ..solvers.progress import note
 from ..solvers.routes import (
+    FEW_SETS,
     HELD_OUT_TOLERANCE,
     RouteMap,
     Workload,
@@ -63,8 +64,6 @@ from .tally import relative_rounding
 
 # So few rows are held out in a moment by any square matrix.
 _QUICK_ROWS = 500
-# Folds of rows up to this many are called folds, more are sets that are held out one by one.
-_FEW_SETS = 20
 # What the last bits of a prediction are beside it.
 _LAST_BITS = 2.0**-48
 # A task with the routine that holds its rows out, or None where only refitting is exact.
@@ -151,7 +150,7 @@ class LearningProblem:
 
         With ``n_pairs`` the sets are of so many preferences.
         """
-        purpose = "folds" if len(sets) <= _FEW_SETS else "queries"
+        purpose = "folds" if len(sets) <= FEW_SETS else "queries"
         self._expected = {
             "purpose": "preferences" if n_pairs else purpose,
             "n_folds": len(sets),
@@ -401,6 +400,8 @@ class LearningProblem:
             solver, found = self.estimator.solver, self.route(task)
             iterated = solver == "cg" or (solver == "auto" and found.chosen.solver == "cg")
             if iterated or (solver in ("auto", "dual") and found.chosen.solver == "pairs"):
+                if solver == "auto":
+                    refuse_if_hopeless(found)
                 self._announce(found)
                 if iterated:
                     return self._iterated_preferences(task)

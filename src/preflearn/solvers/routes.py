@@ -48,6 +48,8 @@ HANDICAP = 3.0
 LONG = 60.0
 # Iterations for single queries, rows or pairs that are expected to take longer, in seconds, are refused.
 REFUSED = 3600.0
+# Sets up to so many are folds, which are never refused.
+FEW_SETS = 20
 # Condition of the system at the smallest alpha where it is not known.
 TYPICAL_SPREAD = 1e6
 # Relative errors at which iterations stop by default: of a training, and of held-out predictions.
@@ -188,7 +190,7 @@ class Route:
     exact: bool = True
 
     def __str__(self) -> str:
-        return f"{self.solver} ({self.matrix}), about {in_words(self.seconds)}, {self.n_bytes / 1e9:.1f} GB"
+        return f"{self.solver} ({self.matrix}), {in_words(self.seconds)}, {self.n_bytes / 1e9:.1f} GB"
 
 
 @dataclass(frozen=True)
@@ -372,13 +374,13 @@ def in_words(seconds: float) -> str:
     Examples
     --------
     >>> in_words(0.2), in_words(75.0), in_words(5 * 3600.0)
-    ('under a second', '75 s', '5 hours')
+    ('under a second', 'about 75 s', 'about 5 hours')
     """
     if seconds < 1:
         return "under a second"
     if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.0f} hours"
+        return f"about {seconds:.0f} s"
+    return f"about {seconds / 60:.0f} minutes" if seconds < 7200 else f"about {seconds / 3600:.0f} hours"
 
 
 def warn_if_long(found: RouteMap, *, basis: bool = True) -> None:
@@ -392,9 +394,9 @@ def warn_if_long(found: RouteMap, *, basis: bool = True) -> None:
     """
     if found.chosen.seconds <= LONG:
         return
-    advice = "; ".join(f"{name} about {in_words(seconds)}" for name, seconds in alternatives(found, basis))
+    advice = "; ".join(f"{name} {in_words(seconds)}" for name, seconds in alternatives(found, basis))
     warnings.warn(
-        f"{describe(found.workload)} is expected to take about {in_words(found.chosen.seconds)} "
+        f"{describe(found.workload)} is expected to take {in_words(found.chosen.seconds)} "
         f"({found.chosen.solver}, {found.chosen.matrix})." + (f" Less: {advice}." if advice else ""),
         UserWarning,
         stacklevel=callers_level(),
@@ -420,8 +422,8 @@ def alternatives(found: RouteMap, basis: bool = True) -> list[tuple[str, float]]
         if workload.purpose == "preferences":
             fewer = replace(workload, n_folds=5, largest_fold=0)
         options.append(("cv=5", choose_route(fewer, memory=found.memory).chosen.seconds))
-    if basis and workload.n_features is not None:
-        r = 1000
+    r = 1000
+    if basis and workload.n_features is not None and workload.n_rows > 2 * r:
         seconds = _eigen(r, rates) + 3 * workload.n_rows * r**2 / (rates.product * n_threads())
         options.append((f"n_basis={r}", seconds + workload.stored * r / rates.values))
     if found.chosen.solver == "cg":
@@ -440,12 +442,12 @@ def refuse_if_hopeless(found: RouteMap) -> None:
     """
     if found.chosen.solver != "cg" or found.chosen.seconds <= REFUSED:
         return
-    if found.workload.purpose == "folds":
+    if found.workload.purpose != "pairs" and found.workload.n_folds <= FEW_SETS:
         return
-    advice = [f"{name} (about {in_words(seconds)})" for name, seconds in alternatives(found)]
+    advice = [f"{name} ({in_words(seconds)})" for name, seconds in alternatives(found)]
     squares = [f"{other.matrix} needs {other.n_bytes / 1e9:.0f} GB" for other in found.others if other.exact]
     raise ValueError(
-        f"{describe(found.workload)} would have to be refitted by iterations, about "
+        f"{describe(found.workload)} would have to be refitted by iterations, "
         f"{in_words(found.chosen.seconds)}: exact algebra needs a square matrix, and {', '.join(squares)}. "
         f"Use {' or '.join(advice) or 'cv=5'}; solver='cg' iterates all the same."
     )
