@@ -33,6 +33,7 @@ import scipy.linalg as la
 from ..comparisons import Comparisons, HalfRemoval
 from ..loops.threads import product_in_threads
 from ..numerics.linalg import inverse_diagonal, inverse_in_place, one_norm, solve_positive
+from .band import BandForm
 from .centred_kernel import centred_form, fill_null_space, half_of_means, refuse_small_alpha
 from .holdout import LEAST_CONDITION, HoldOut, each_fold, intercept_of_rest
 from .tridiagonal import TridiagonalForm
@@ -63,6 +64,9 @@ class DualHoldOut(HoldOut):
         Means of K over the rows of each query, where K itself is that of centred features and does not know them.
     fallback : callable, optional
         Makes the routine for these comparisons to use at an alpha for which R has too few digits.
+    form : type, default=TridiagonalForm
+        What G is reduced to for many alphas; `BandForm` is reached faster, and each alpha costs more. For a K that is
+        known to be positive semidefinite.
 
     Notes
     -----
@@ -78,6 +82,7 @@ class DualHoldOut(HoldOut):
         many_alphas: bool = True,
         kernel_means: np.ndarray | None = None,
         fallback: Callable[[Comparisons], HoldOut] | None = None,
+        form: type[TridiagonalForm] | type[BandForm] = TridiagonalForm,
     ):
         self.comparisons = comparisons
         self.intercept = intercept
@@ -90,10 +95,10 @@ class DualHoldOut(HoldOut):
         if self._half_means is not None:
             self._half_means /= self._unit
         self._trace = float(np.trace(G))
-        self._form: TridiagonalForm | None = None
+        self._form: TridiagonalForm | BandForm | None = None
         if many_alphas:
             fill_null_space(G, self.anchors, self._trace)
-            self._form = TridiagonalForm(G.T)
+            self._form = form(G.T)
             Qt = self._form.transposed
             self._projected = Qt @ self._t
             self._projected_means = (
@@ -143,7 +148,7 @@ class DualHoldOut(HoldOut):
 
         ``alpha`` is in the unit of the kernel. The directions that S does not see hold no meaning.
         """
-        assert self._form is not None
+        assert isinstance(self._form, TridiagonalForm)
         return self._form.explicit_inverse(alpha)
 
     def half_resolvent(self, alpha: float) -> tuple[np.ndarray, ...] | None:
@@ -151,7 +156,7 @@ class DualHoldOut(HoldOut):
 
         Centred for a global ranking; None where R has to be formed in another way.
         """
-        assert self._form is not None
+        assert isinstance(self._form, TridiagonalForm)
         half = self._form.half_inverse(alpha, self._means if self._centred else np.zeros_like(self._means))
         if half is None:
             return None
@@ -470,7 +475,9 @@ class _TridiagonalResolvent(_Resolvent):
         return self._Qt.T @ along - self._means @ along
 
     def diagonal(self):
-        return self._diagonal(self._inverse, centred=False)
+        form = self._owner._form
+        assert form is not None
+        return form.inverse_diagonal(self.alpha)
 
     def plain_hat_diagonal(self):
         return self._diagonal(self._hat, centred=False)

@@ -23,6 +23,7 @@ from ..comparisons import (
     one_group,
 )
 from ..comparisons.inputs import read_alpha, read_scores
+from ..core.band import BandForm
 from ..core.basis_holdout import FEW_FOLDS, BasisHoldOut
 from ..core.dual_holdout import DualHoldOut
 from ..core.feature_holdout import FeatureHoldOut
@@ -39,6 +40,7 @@ from ..core.preference_holdout import (
 )
 from ..core.problem import primal_problem
 from ..core.removal import LOST_IN_ROUNDING, refuse_without_basis
+from ..core.tridiagonal import TridiagonalForm
 from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.inputs import read_items
 from ..kernels.maps import NystromMap
@@ -423,6 +425,7 @@ class LearningProblem:
             regression_over_pairs(task),
             many_alphas=many_alphas,
             fallback=lambda _: PairsByRows(self._by_rows(task)),
+            form=BandForm if self.kernel.is_linear else TridiagonalForm,
         )
         return PreferenceHoldOut(regression, task)
 

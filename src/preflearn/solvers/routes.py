@@ -76,14 +76,14 @@ class Rates:
         Numbers of an array that are read, changed and written.
     """
 
-    product: float = 1.4e10
+    product: float = 1.7e10
     cholesky: float = 1.0e10
-    inverse: float = 1.1e10
-    tridiagonal: float = 2.6e9
-    eigen: float = 1.45e9
-    values: float = 8e8
-    sparse_products: float = 1.2e8
-    numbers: float = 4e8
+    inverse: float = 1.3e10
+    tridiagonal: float = 2.7e9
+    eigen: float = 1.8e9
+    values: float = 4e8
+    sparse_products: float = 1.15e8
+    numbers: float = 1e9
     # Seconds that a fold costs at one alpha whatever its size.
     call: float = 5e-5
 
