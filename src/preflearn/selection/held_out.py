@@ -594,7 +594,8 @@ class HeldOutPreferences:
         if self._problem is None:
             return None
         kind = "path" if many_alphas or "path" in self._kept else "one"
-        if kind not in self._kept:
+        # Iterations have nothing to keep, and what is asked now may be done better by a square matrix.
+        if kind not in self._kept or isinstance(getattr(self._kept[kind], "regression", None), KrylovHoldOut):
             task = PreferenceComparisons(self._problem.n_rows, self.pairs, self._magnitude, self._weight)
             self._kept[kind] = self._problem.preference_hold_out(task, many_alphas=many_alphas)
         return self._kept[kind]

@@ -400,22 +400,20 @@ class LearningProblem:
         in_rows = self.feature_map() is not None or is_device_array(self.X) or not suits_pair_space(task)
         if not in_rows:
             solver, found = self.estimator.solver, self.route(task)
-            iterated = solver == "cg" or (solver == "auto" and found.chosen.solver == "cg")
-            if iterated or (solver in ("auto", "dual") and found.chosen.solver == "pairs"):
-                if solver == "auto":
-                    refuse_if_hopeless(found)
+            if solver == "auto":
+                refuse_if_hopeless(found)
+            chosen = found.chosen.solver if solver == "auto" else solver
+            if chosen == "cg" and self.kernel.is_linear:
+                return self._iterated_preferences(task)
+            if solver in ("auto", "dual") and found.chosen.solver == "pairs":
                 self._announce(found)
-                if iterated:
-                    return self._iterated_preferences(task)
                 return self._in_pair_space(task, many_alphas=many_alphas)
         routine = self.hold_out(task, many_alphas=many_alphas)
         return routine if isinstance(routine, FeatureHoldOut) else None
 
     def _in_pair_space(self, task: PreferenceComparisons, *, many_alphas: bool) -> PreferenceHoldOut:
         n_pairs = task.pairs.shape[0]
-        require_memory(
-            int((1.25 if many_alphas else 2.0) * 8 * n_pairs**2), f"held-out preferences of {n_pairs} pairs"
-        )
+        require_memory(2 * 8 * n_pairs**2, f"held-out preferences of {n_pairs} pairs")
         if self.kernel.is_linear:
             K = linear_kernel_of_differences(self.X, task)
         else:

@@ -488,7 +488,7 @@ def _dual_route(workload: Workload, rates: Rates) -> Route:
 
 def _pair_route(workload: Workload, rates: Rates) -> Route:
     pairs, m = workload.n_pairs, workload.n_rows
-    n_bytes = (1.25 if workload.n_alphas > 1 else 2.0) * 8.0 * pairs**2
+    n_bytes = 2 * 8.0 * pairs**2
     if workload.linear and workload.n_features is not None:
         # A difference has the stored values of two rows.
         doubled = replace(
