@@ -19,6 +19,7 @@ from .compare import compare
 from .demo import demo
 from .evaluate import evaluate
 from .output import as_option, option_name
+from .parses import app as parses
 from .ppi import app as ppi
 from .predict import predict
 from .reproduce import reproduce
@@ -39,6 +40,7 @@ app.command()(serve)
 app.command()(demo)
 app.command()(reproduce)
 app.add_typer(ppi)
+app.add_typer(parses)
 
 # What a command raises when the caller gave it something it cannot use.
 _BAD_INPUT = (ValueError, TypeError, OSError, MemoryError, ImportError)
