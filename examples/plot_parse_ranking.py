@@ -17,7 +17,7 @@ import itertools
 import matplotlib.pyplot as plt
 import numpy as np
 
-from preflearn import RankRLSCV
+from preflearn import RankRLS
 from preflearn.graphs import AllPathsFeatures
 from preflearn.metrics import disagreement_error
 from preflearn.parses import Link, Linkage, LinkFeatures, Sentence, Token, agreement, as_ranking
@@ -47,8 +47,8 @@ for parse in sentences[0].linkages:
 # %%
 # What a parse says
 # -----------------
-# Features are counts of statements about links and tokens. A link alone cannot tell which noun the phrase ends with: the
-# two parses of a sentence differ in one link, and that ends at "with" in all of them.
+# Features are counts of statements about links and tokens. A link alone cannot tell which noun the phrase ends with:
+# the two parses of a sentence differ in one link, and that ends at "with" in all of them.
 
 features = LinkFeatures("links", min_count=1, normalize=False)
 rows = features.fit_transform(sentences[0].linkages).toarray()
@@ -59,9 +59,9 @@ print("only in the first:", ", ".join(names[rows[0] > rows[1]][:6]), "...")
 # The graph of a parse sees further
 # ---------------------------------
 # Walks lead from the verb through the preposition to the noun, so that all-paths features hold the pair "saw →
-# telescope" for one parse and "man → telescope" for the other. All learn from half of the sentences. (Features that
-# cannot tell are worse than chance here: of each pair of a verb and an object one sentence is left to be tested that
-# goes the other way.)
+# telescope" for one parse and "man → telescope" for the other. All learn from half of the sentences. (What
+# cannot tell is even worse than chance here: the sentences are balanced, so that what happens to be frequent among
+# those trained on is rare among the others.)
 
 order = np.random.default_rng(0).permutation(len(sentences))
 train = as_ranking(sentences[k] for k in order[:16])
@@ -74,7 +74,7 @@ maps = {
 }
 for name, (feature_map, read) in maps.items():
     X = feature_map.fit_transform([read(parse) for parse in train.linkages])
-    model = RankRLSCV([0.01, 0.1, 1.0], kernel="linear").fit(X, train.y, qid=train.qid)
+    model = RankRLS(alpha=0.1).fit(X, train.y, qid=train.qid)
     scores = model.predict(feature_map.transform([read(parse) for parse in test.linkages]))
     errors[name] = disagreement_error(test.y, scores, test.qid)
     print(f"{name:12} {errors[name]:.2f}")
@@ -83,12 +83,12 @@ figure, ax = plt.subplots(figsize=(5, 2.5), layout="constrained")
 ax.barh(list(errors), list(errors.values()), color=["C3", "C1", "C0"])
 ax.axvline(0.5, linestyle="--", color="grey")
 ax.set_xlabel("disagreement error on new sentences (dashed: chance)")
-ax.set_xlim(0, 0.6)
+ax.set_xlim(0, 1)
 plt.show()
 
 # %%
 # Real parses are another matter
 # ------------------------------
 # These sentences were made so that only a walk of several links tells their parses apart. The parses of real sentences
-# differ in many links, and there what stands around a link says most: `preflearn.parses.ParseRanker` uses such features,
-# and the published experiments in this documentation compare both on sentences of biomedical articles.
+# differ in many links, and there what stands around a link says most: `preflearn.parses.ParseRanker` uses such
+# features, and the published experiments in this documentation compare both on sentences of biomedical articles.

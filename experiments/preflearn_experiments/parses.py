@@ -42,11 +42,13 @@ from .report import ExperimentReport, ReportTable
 from .resume import Resume
 from .tables import count, spread
 
-ALPHAS = tuple(2.0**k for k in range(-10, 1, 2))
+ALPHAS = tuple(2.0**k for k in range(-14, -1, 2))
+ALL_ALPHAS = tuple(2.0**k for k in range(-8, -1, 2))
 ERROR_ALPHAS = tuple(10.0**k for k in range(-9, 10))
 FEATURES = ("all paths", "label pairs", "links in context")
 _BEST = "sparse RankRLS"
 _PUBLISHED = {"RLS": 0.27, "sparse RLS": 0.24, "RankRLS": 0.23, _BEST: 0.21}
+_ALL = {"RLS, all parses": "RLS", "RankRLS, all parses": "RankRLS"}
 _PARSER = {"parser, link length": "length", "parser, disjunct cost": "disjunct"}
 _N_FOLDS = 10
 
@@ -69,6 +71,7 @@ def run(
     more: int = 15,
     features: Sequence[str] = FEATURES,
     alphas: Sequence[float] = ALPHAS,
+    all_alphas: Sequence[float] = ALL_ALPHAS,
     error_alphas: Sequence[float] = ERROR_ALPHAS,
     time_basis: Sequence[int] = (1, 2, 3, 4),
     timed_folds: int = 3,
@@ -94,6 +97,9 @@ def run(
         To choose from.
     alphas : sequence of float
         Candidates for λ.
+    all_alphas : sequence of float
+        The same for learners without a reduced set on all training parses, which conjugate gradients train; empty to
+        leave them out.
     error_alphas : sequence of float
         Of the figure; empty to leave it out.
     time_basis : sequence of int, default=(1, 2, 3, 4)
@@ -119,12 +125,14 @@ def run(
         "more": more,
         "features": list(features),
         "alphas": list(alphas),
+        "all_alphas": list(all_alphas),
         "error_alphas": list(error_alphas),
         "time_basis": list(time_basis),
         "timed_folds": timed_folds,
         "seed": seed,
     }
-    n_units = trials * (len(features) + len(_PUBLISHED) - 1) + bool(error_alphas) + len(time_basis)
+    n_units = trials * (len(features) + len(_PUBLISHED) - 1 + len(_ALL) * bool(all_alphas))
+    n_units += bool(error_alphas) + len(time_basis)
     counts = ("trials", "time_basis")
     work = Resume(resume, "parses", settings, counts=counts, total=n_units, verbose=verbose)
     sentences = _read(data)
@@ -134,10 +142,15 @@ def run(
         )
     draws = [_draw(sentences, n_train, per_sentence, more, [seed, trial]) for trial in range(trials)]
     tried, found = zip(
-        *(learn(work, number, draw, features, alphas, seed) for number, draw in enumerate(draws)), strict=True
+        *(_learn(work, number, draw, features, alphas, seed) for number, draw in enumerate(draws)),
+        strict=True,
     )
+    if all_alphas:
+        for number, (draw, one) in enumerate(zip(draws, found, strict=True)):
+            one |= _learn_from_all(work, number, draw, one["chosen"]["features"], all_alphas, seed)
     figure, times = _reduced_sets(work, draws[0], found[0]["chosen"]["features"], settings)
-    rows = [_row(method, found, draws) for method in (*_PARSER, *_PUBLISHED)]
+    methods = (*_PARSER, *_PUBLISHED, *(_ALL if all_alphas else ()))
+    rows = [_row(method, found, draws) for method in methods]
     n_basis, n_rows = (np.mean([size(draw) for draw in draws]) for size in (_n_basis, _n_rows))
     return ExperimentReport(
         name="parses",
@@ -196,7 +209,7 @@ def _draw(sentences: list[Sentence], n_train: int, per_sentence: int, more: int,
     return _Draw(train, np.flatnonzero(np.concatenate(in_basis)), test, tested)
 
 
-def learn(
+def _learn(
     work: Resume, number: int, draw: _Draw, features: Sequence[str], alphas: Sequence[float], seed: int
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What was found on one draw: by basic RankRLS with each kind of features, and by every method with the chosen."""
@@ -215,6 +228,19 @@ def learn(
         scores = np.array([-getattr(parse, cost) for parse in draw.test.linkages])
         found[method] = {"errors": _errors(draw, scores)}
     return basic, found
+
+
+def _learn_from_all(
+    work: Resume, number: int, draw: _Draw, kind: str, alphas: Sequence[float], seed: int
+) -> dict[str, Any]:
+    """What learners without a reduced set find on all training parses of a draw."""
+    rows = _Rows(draw)
+    return {
+        method: work.unit(
+            f"draw {number + 1} / {method}", partial(_one, method, draw, rows, kind, alphas, seed)
+        )
+        for method in _ALL
+    }
 
 
 def _n_basis(draw: _Draw) -> int:
@@ -241,11 +267,11 @@ class _Rows:
 
     def _features(self, kind: str) -> tuple[Any, Any]:
         """Of the training and of the test parses; what features there are is learned from the former."""
-        parts = self.draw.train.linkages, self.draw.test.linkages
+        parts: list[list[Any]] = [self.draw.train.linkages, self.draw.test.linkages]
         if kind == "links in context":
             features: Any = LinkFeatures("context")
         else:
-            parts = tuple([parse.graph() for parse in part] for part in parts)
+            parts = [[parse.graph() for parse in part] for part in parts]
             features = _feature_map(kind)
         return features.fit_transform(parts[0]), features.transform(parts[1])
 
@@ -265,13 +291,17 @@ def _one(
         "cv": QueryKFold(_N_FOLDS, shuffle=True, random_state=seed),
         "scoring": "concordance",
     }
-    if method.startswith("sparse"):
+    if method in _ALL:
+        # An order does not need more digits.
+        options |= {"kernel": "linear", "solver": "cg", "tol": 1e-3}
+        K = X
+    elif method.startswith("sparse"):
         K = rows.kernel(kind)
         options["basis"] = draw.basis
     else:
         X, y, qid = X[draw.basis], y[draw.basis], qid[draw.basis]
         K = gram(X)
-    if method.endswith("RankRLS"):
+    if "RankRLS" in method:
         model: Any = RankRLSCV(alphas, weighting="query", **options)
     else:
         model = RLSCV(alphas, **options)
@@ -280,7 +310,7 @@ def _one(
         warnings.simplefilter("ignore", UserWarning)
         model.fit(K, y, qid=qid)
     # f(x) = Σ a_i <x, x_i> is one linear function; a constant does not change an order.
-    weights = X[model.basis_indices_].T @ model.dual_coef_
+    weights = model.coef_ if method in _ALL else X[model.basis_indices_].T @ model.dual_coef_
     return {
         "alpha": model.alpha_,
         "held out": 1 - model.best_score_,
@@ -393,6 +423,8 @@ def _findings(rows: list[dict[str, Any]]) -> list[str]:
     worse = [row for row in rows if row["error"] > best["error"]]
     behind = [row["method"] for row in worse if row["p"] < 0.05]
     said.append(f"significantly behind {_BEST} at 0.05: " + (", ".join(behind) or "none"))
+    ahead = [row["method"] for row in rows if row not in worse and row is not best and row["p"] < 0.05]
+    said.append(f"significantly ahead of {_BEST} at 0.05: " + (", ".join(ahead) or "none"))
     return said
 
 

@@ -88,7 +88,8 @@ def rank(
 
     if (text is None) == (file is None):
         raise ValueError("Give either a TEXT to parse or a --file of sentences with parses.")
-    given = {name: value for name, value in (("limit", limit), ("timeout", timeout)) if value is not None}
+    asked = {"limit": limit, "timeout": timeout}
+    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     if file is not None and given:
         raise ValueError(
             f"--{next(iter(given))} is for the parser of a TEXT and would be ignored with --file."
