@@ -40,7 +40,7 @@ from .nystrom_cv import (
 )
 from .report import ExperimentReport, ReportTable
 from .resume import Resume
-from .tables import count, spread
+from .tables import count, order_beside_published, spread
 
 ALPHAS = tuple(2.0**k for k in range(-14, -1, 2))
 ALL_ALPHAS = tuple(2.0**k for k in range(-8, -1, 2))
@@ -414,11 +414,7 @@ def _feature_table(tried: Sequence[dict[str, Any]], found: Sequence[dict[str, An
 
 
 def _findings(rows: list[dict[str, Any]]) -> list[str]:
-    learned = [row for row in rows if row["method"] in _PUBLISHED]
-    order = sorted(learned, key=lambda row: -row["error"])
-    said = ["from the largest error to the smallest: " + ", ".join(row["method"] for row in order)]
-    same = [row["method"] for row in order] == list(_PUBLISHED)
-    said.append("the published order" if same else "published: " + ", ".join(_PUBLISHED))
+    said = order_beside_published((row for row in rows if row["method"] in _PUBLISHED), _PUBLISHED)
     best = next(row for row in rows if row["method"] == _BEST)
     worse = [row for row in rows if row["error"] > best["error"]]
     behind = [row["method"] for row in worse if row["p"] < 0.05]
