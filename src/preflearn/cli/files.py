@@ -320,13 +320,20 @@ def scores_of_ranker(
     if is_model(path):
         model, metadata = load(path)
         data = read_for(path, metadata["reading"], data_paths, reading, with_target=False)
-        return model.predict(prepared(data.X, data.qid, metadata)), same_as_training(metadata, data_paths)
+        return scores_of(model, data, metadata), same_as_training(metadata, data_paths)
     scores = read_scores(path)
     if n_rows is not None and scores.shape[0] != n_rows:
         raise ValueError(
             f"{path} has {scores.shape[0]:,} scores for {n_rows:,} rows of data: expected one each."
         )
     return scores, None
+
+
+def scores_of(model: Any, data: RankingData, metadata: dict[str, Any]) -> Any:
+    """Scores by a model of `preflearn train`, which may look at the queries."""
+    from ..metrics.predictions import predict_scores
+
+    return predict_scores(model, prepared(data.X, data.qid, metadata), data.qid)
 
 
 def prepared(X: Any, qid: Any, metadata: dict[str, Any]) -> Any:

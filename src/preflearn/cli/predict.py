@@ -61,7 +61,7 @@ def predict(
         tell(f"reading {data[0].name}")
         rows = files.read_for(model, metadata["reading"], data, reading, with_target=False)
         tell(f"scoring {len(rows):,} rows")
-        scores = ranker.predict(files.prepared(rows.X, rows.qid, metadata))
+        scores = files.scores_of(ranker, rows, metadata)
     labels: dict[str, Any] = {"qid": rows.qid, "item_names": rows.item_names}
     if output is None:
         _print(scores, labels, "jsonl" if as_json else "csv")

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import validate_data
 
-from ..numerics.namespace import Home, is_device_array
+from ..numerics.namespace import Home, is_device_array, refuse_undispatched
 from .functions import Kernel
 
 # How far a precomputed kernel may be from symmetric, relative to its largest entry.
@@ -64,6 +64,7 @@ def read_items(estimator: Any, X: Any, kernel: Kernel, *, reset: bool) -> Any:
 def _validated(estimator: Any, X: Any, kernel: Kernel, *, reset: bool) -> Any:
     if is_device_array(X):
         return _read_device_items(estimator, X, reset)
+    refuse_undispatched(X)
     if kernel.takes_objects and not is_table(X):
         return read_objects(X)
     if kernel.is_precomputed and sp.issparse(X):

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from .leaderboard import LeaderboardTable
+
 
 @dataclass(frozen=True)
 class DataFile:
@@ -146,7 +148,8 @@ class TrainingReport:
     data : dict of str to str
         What the data are, by name.
     choices : tuple of Choice
-    alpha_path : AlphaPath
+    alpha_path : AlphaPath or None
+        None where candidates of different kinds were tried.
     estimate : Estimate
     unit : str
         What is held out as one: "query", "fold" or "preference".
@@ -161,6 +164,12 @@ class TrainingReport:
     influence_note : str
         Why there is none, or what was left out.
     roc : Roc or None
+    leaderboard : LeaderboardTable or None
+        The candidates of an automatic training.
+    importance : Influence or None
+        Where the learned metric and the splits of the trees put their weight.
+    next_steps : tuple of str
+        What to do with all this.
     seed : int
     version : str
     notes : tuple of str
@@ -178,7 +187,7 @@ class TrainingReport:
     counts: dict[str, int]
     data: dict[str, str]
     choices: tuple[Choice, ...]
-    alpha_path: AlphaPath
+    alpha_path: AlphaPath | None
     estimate: Estimate
     unit: str
     labels: np.ndarray
@@ -191,6 +200,9 @@ class TrainingReport:
     influence: Influence | None = None
     influence_note: str = ""
     roc: Roc | None = None
+    leaderboard: LeaderboardTable | None = None
+    importance: Influence | None = None
+    next_steps: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     files: tuple[DataFile, ...] = ()
     command: str = ""

@@ -283,7 +283,9 @@ class QueryScoresDisplay(_Display):
         -------
         QueryScoresDisplay
         """
-        return cls.from_predictions(y, estimator.predict(X), qid, **options)
+        from ..metrics.predictions import predict_scores
+
+        return cls.from_predictions(y, predict_scores(estimator, X, qid), qid, **options)
 
     def plot(self, ax=None, *, n_named=1) -> QueryScoresDisplay:
         """Draw it.

@@ -186,7 +186,7 @@ class RankingProblem:
         model: Any = kind(alphas, **options, **kernel).fit(X, self.y, qid=self.data.qid)
         predictions = model.__dict__.pop("cv_predictions_")
         model.set_params(keep_predictions=False, verbose=0, cv=self._cv_to_keep)
-        by_alpha = np.stack([self._by_unit(scores) for scores in predictions])
+        by_alpha = np.stack([self.by_unit(scores) for scores in predictions])
         best = int(np.flatnonzero(model.alphas_ == model.alpha_)[0])
         return model, HeldOutScores(predictions[best], by_alpha[best], by_alpha)
 
@@ -195,17 +195,19 @@ class RankingProblem:
         """What the saved model says of its folds: scikit-learn's splitters are no part of a model file."""
         return self.division.cv if self.division.unit == "query" else None
 
-    def _by_unit(self, scores: np.ndarray) -> np.ndarray:
+    def by_unit(self, scores: np.ndarray) -> np.ndarray:
+        """Concordance in each query or fold; NaN where there is no pair."""
         return concordance(self.y, scores, self.division.units, per_query=True).values
 
     # ---------------------------------------------------------------------------------------- the estimate
 
     def estimate(self, prepared: Preparation, chosen: Chosen) -> tuple[Estimate, Roc | None]:
         if self.division.unit == "query":
-            return self._estimate_over_queries(chosen.held_out), self._roc_over_units(chosen.held_out)
+            return self.estimate_over_queries(chosen.held_out), self.roc_over_units(chosen.held_out)
         return self._estimate_of_one_ranking(prepared, chosen)
 
-    def _estimate_over_queries(self, held_out: HeldOutScores) -> Estimate:
+    def estimate_over_queries(self, held_out: HeldOutScores) -> Estimate:
+        """The mean over queries, with an interval."""
         values = held_out.defined
         method = "leave-query-out, identical to refitting" if self.division.exact else self.division.method
         return Estimate(
@@ -237,11 +239,12 @@ class RankingProblem:
             )
             roc = Roc(found.roc.fpr, found.roc.tpr, found.value, text)
         elif two_classes:
-            roc = self._roc_over_units(chosen.held_out)
+            roc = self.roc_over_units(chosen.held_out)
         sentence = f"How a new pair of rows would be ordered: {found.method}, {found.compared}."
         return Estimate(found.measure, found.value, found.interval, sentence, found.interval_method), roc
 
-    def _roc_over_units(self, held_out: HeldOutScores) -> Roc | None:
+    def roc_over_units(self, held_out: HeldOutScores) -> Roc | None:
+        """The mean curve over units, where there are two classes."""
         if np.unique(self.y).shape[0] != 2:
             return None
         display = QueryRocDisplay.from_predictions(self.y, held_out.scores, self.division.units.codes)
