@@ -14,7 +14,7 @@ from ..selection.splitters import QueryKFold
 from .features import LinkFeatures
 from .linkages import Linkage, Sentence, as_ranking
 
-ALPHAS = tuple(2.0**k for k in range(-8, 3, 2))
+ALPHAS = tuple(2.0**k for k in range(-10, 1, 2))
 
 
 class RankedParse(NamedTuple):
