@@ -41,7 +41,7 @@ class Rounds:
 
     def __init__(
         self, X: np.ndarray, y: np.ndarray, folds: list[np.ndarray], alpha: float, *, intercept: bool
-    ):
+    ) -> None:
         m, n = X.shape
         self._rows = np.concatenate(folds)
         self._starts = np.append(0, np.cumsum([fold.shape[0] for fold in folds]))

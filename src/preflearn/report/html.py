@@ -53,7 +53,9 @@ def require_parts() -> None:
         import jinja2  # noqa: F401
         import matplotlib  # noqa: F401
     except ImportError:
-        raise ImportError("A report needs Matplotlib and Jinja2: pip install 'preflearn[plots]'.") from None
+        raise ImportError(
+            "A report needs Matplotlib and Jinja2: install preflearn with its extra 'plots'."
+        ) from None
 
 
 def render_report(report: TrainingReport) -> str:

@@ -76,7 +76,7 @@ class LearningProblem:
     to_compare = False
     across_folds = False
 
-    def __init__(self, estimator, X, scores, single, queries, kernel: Kernel):
+    def __init__(self, estimator, X, scores, single, queries, kernel: Kernel) -> None:
         self.estimator, self.X, self.scores, self.single = estimator, X, scores, single
         self.queries, self.kernel = queries, kernel
         self._kept: dict[str, list[Routine]] = {}
