@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "solvers": {"arrays", "losses", "core", "comparisons", "kernels", "numerics", "loops"},
     "metrics": {"comparisons", "loops"},
     "datasets": set[str](),
-    "io": {"comparisons", "loops", "metrics"},
+    "io": {"comparisons", "loops", "metrics", "numerics"},
     "graphs": {"io", "loops"},
     "report": {"comparisons", "io", "metrics"},
     "preferences": {"solvers", "comparisons", "numerics"},
@@ -80,6 +80,8 @@ def test_import_is_light() -> None:
         "rich",
         "starlette",
         "uvicorn",
+        "onnx",
+        "skl2onnx",
     )
     code = f"import preflearn, sys; print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -221,8 +223,8 @@ def extra(name: str) -> set[str]:
 
 def test_extras() -> None:
     extras = PYPROJECT["project"]["optional-dependencies"]
-    assert {"gpu", "dask", "arrow", "plots", "web", "docs", "test", "all"} <= set(extras)
-    assert extra("all") == extra("gpu") | extra("dask") | extra("arrow") | extra("plots") | extra("web")
+    assert {"gpu", "dask", "arrow", "plots", "web", "onnx", "docs", "test", "all"} <= set(extras)
+    assert extra("all") == set().union(*map(extra, ("gpu", "dask", "arrow", "plots", "web", "onnx")))
     assert "torch" in extra("gpu") and "torch" not in extra("test")
 
 

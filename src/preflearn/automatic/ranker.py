@@ -22,6 +22,7 @@ from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import read_scores
 from ..estimators.base import RankerMixin
 from ..metrics import concordance
+from ..numerics.graph import Graph, Value
 from ..numerics.namespace import is_device_array
 from ..preprocessing import TableEncoder
 from ..selection.folds import read_folds, shuffled_folds
@@ -453,6 +454,24 @@ class AutoRanker(RankerMixin, BaseEstimator):
         float
         """
         return concordance(y, self.predict(X, qid=qid), qid, sample_weight=sample_weight)
+
+    @property
+    def _looks_at_query(self) -> bool:
+        return any(letter in view for view in self.views_ for letter in "rp")
+
+    def _onnx_inputs(self) -> dict[str, str] | None:
+        """The columns that an exported model takes; None for a matrix."""
+        return None if self.encoder_ is None else self.encoder_._onnx_inputs()
+
+    def _onnx_nodes(self, graph: Graph, X: Any) -> Value:
+        """What `predict` computes, recorded (`preflearn.numerics.graph`)."""
+        rows = X if self.encoder_ is None else self.encoder_._onnx_nodes(graph, X)
+        views = self.features_.record(graph, rows, self.views_)
+        parts = zip(self.members_, self.views_, self.weights_, strict=True)
+        first, *more = [
+            model._onnx_nodes(graph, views[view]) * float(weight) for model, view, weight in parts
+        ]
+        return sum(more, first)
 
     def _fitted_arrays(self) -> dict[str, str]:
         """The shapes that a loaded model is checked for (`preflearn.io.fitted`)."""

@@ -7,8 +7,10 @@ together, all at once or in chunks of whole queries.
 from .data import PreferenceData, RankingData
 from .encoders import HashedWords, OneHot
 from .models import load_model, model_info, save_model
+from .onnx_models import to_onnx
 from .preferences import read_preferences
 from .ranking import RankingScan, iter_ranking, read_ranking, scan_ranking
+from .search_engines import to_elasticsearch, to_solr
 from .writing import read_scores, write_ranking, write_scores
 
 __all__ = [
@@ -25,6 +27,9 @@ __all__ = [
     "read_scores",
     "save_model",
     "scan_ranking",
+    "to_elasticsearch",
+    "to_onnx",
+    "to_solr",
     "write_ranking",
     "write_scores",
 ]

@@ -10,6 +10,13 @@ from .evaluation import Evaluation, MeasuredMetric, evaluate_scores
 from .pairs import leave_pair_out, leave_pair_out_tally, leave_preference_out
 from .performance import PerformanceEstimate, RocCurve
 from .permutation import PermutationTest, permutation_test
+from .preference_evaluation import (
+    LengthBias,
+    PreferenceEvaluation,
+    ShareRight,
+    evaluate_preferences,
+    length_bias,
+)
 from .significance import (
     RankerComparison,
     RankerTable,
@@ -25,26 +32,31 @@ __all__ = [
     "HeldOutPreferences",
     "LeavePairOut",
     "LeaveQueryOut",
+    "LengthBias",
     "MeasuredMetric",
     "PairTally",
     "PerformanceEstimate",
     "PermutationTest",
+    "PreferenceEvaluation",
     "QueryKFold",
     "RLSCV",
     "RankerComparison",
     "RankerTable",
     "RankRLSCV",
     "RocCurve",
+    "ShareRight",
     "SignedRanks",
     "compare_several_rankers",
     "compare_rankers",
     "cross_val_predict",
     "estimate_auc",
     "estimate_concordance",
+    "evaluate_preferences",
     "evaluate_scores",
     "leave_pair_out",
     "leave_pair_out_tally",
     "leave_preference_out",
+    "length_bias",
     "permutation_test",
     "signed_rank_test",
 ]
