@@ -6,7 +6,7 @@ from ..selection.splitters import LeavePairOut, LeaveQueryOut, QueryKFold
 from ..selection.tally import PairTally
 from .cross_validation import cross_val_predict
 from .estimates import estimate_auc, estimate_concordance
-from .evaluation import Evaluation, MeasuredMetric, evaluate_scores
+from .evaluation import Evaluation, MeasuredMetric, evaluate_preferences, evaluate_scores
 from .pairs import leave_pair_out, leave_pair_out_tally, leave_preference_out
 from .performance import PerformanceEstimate, RocCurve
 from .permutation import PermutationTest, permutation_test
@@ -41,6 +41,7 @@ __all__ = [
     "cross_val_predict",
     "estimate_auc",
     "estimate_concordance",
+    "evaluate_preferences",
     "evaluate_scores",
     "leave_pair_out",
     "leave_pair_out_tally",

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from ..preprocessing import TableSummary
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,26 @@ class Roc:
 
 
 @dataclass(frozen=True)
+class Calibration:
+    """Whether predicted probabilities of preferences can be trusted, by bins of confidence.
+
+    Attributes
+    ----------
+    confidence, won, weight : ndarray of shape (b,)
+        Mean predicted probability, observed share of wins and number of the favourites of each bin.
+    error : float
+        Expected calibration error.
+    explanation : str
+    """
+
+    confidence: np.ndarray
+    won: np.ndarray
+    weight: np.ndarray
+    error: float
+    explanation: str
+
+
+@dataclass(frozen=True)
 class TrainingReport:
     """Everything that is said about one training.
 
@@ -161,12 +184,16 @@ class TrainingReport:
     influence_note : str
         Why there is none, or what was left out.
     roc : Roc or None
+    calibration : Calibration or None
+        Of preferences.
     seed : int
     version : str
     notes : tuple of str
         What the user should know.
     files : tuple of DataFile
         What was read.
+    columns : TableSummary or None
+        The kinds that were found of the columns of a table.
     command : str
         What was typed.
     seconds : float
@@ -191,8 +218,10 @@ class TrainingReport:
     influence: Influence | None = None
     influence_note: str = ""
     roc: Roc | None = None
+    calibration: Calibration | None = None
     notes: tuple[str, ...] = ()
     files: tuple[DataFile, ...] = ()
+    columns: TableSummary | None = None
     command: str = ""
     seconds: float = 0.0
     model_file: str = ""

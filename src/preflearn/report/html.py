@@ -13,6 +13,7 @@ import numpy as np
 from .contents import TrainingReport
 from .displays import (
     AlphaPathDisplay,
+    CalibrationDisplay,
     CoefficientsDisplay,
     QueryRocDisplay,
     QueryScoresDisplay,
@@ -110,6 +111,11 @@ def _plots(report: TrainingReport) -> dict[str, str]:
         roc = QueryRocDisplay(report.roc.fpr, report.roc.tpr, report.roc.auc, report.roc.n_queries)
         text = f"ROC curve, from (0, 0) to (1, 1); the area under it is {report.roc.auc:.3f}."
         drawings["roc"] = (roc.plot, text, (4.8, 4.4))
+    if report.calibration is not None:
+        found = report.calibration
+        certain = CalibrationDisplay(found.confidence, found.won, found.weight, found.error)
+        text = f"Reliability diagram of held-out preferences; expected calibration error {found.error:.3f}."
+        drawings["calibration"] = (certain.plot, text, (4.8, 4.4))
     if report.influence is not None:
         one = report.influence
         bars = CoefficientsDisplay(one.names, one.values, xlabel=one.meaning, errors=one.errors)

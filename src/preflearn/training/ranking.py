@@ -28,7 +28,7 @@ from ..report.displays import QueryRocDisplay
 from ..solvers.choice import choose_solver
 from .checks import check_ranking
 from .options import Learner, TrainingOptions
-from .preparation import Preparation, standardise_within_queries
+from .preparation import Preparation, relative_to_query
 from .train import SHUFFLED_ROWS, Chosen
 
 _FOLDS = 10
@@ -130,8 +130,14 @@ class RankingProblem:
     def __init__(self, data: RankingData, options: TrainingOptions):
         assert data.y is not None
         self.data, self.options = data, options
-        self.y, self.feature_names = data.y, data.feature_names
-        self.X = standardise_within_queries(data.X, data.qid) if options.within_queries else data.X
+        self.y, self.X, self.feature_names = data.y, data.X, data.feature_names
+        self.steps: list[tuple[str, Any]] = [] if data.encoder is None else [("table", data.encoder)]
+        self.ready: Choice | None = None
+        if options.within_queries:
+            relative, self.X = relative_to_query(data.X, data.qid)
+            self.steps.append(("relative", relative))
+            why = "as asked: mean 0 and variance 1 in each query"
+            self.ready = Choice("features", "standardised within queries", why)
         self.title = f"Ranking model from {data.source}"
 
     def check(self) -> list[str]:
