@@ -107,6 +107,23 @@ def _read_parts(data: Path | None, folder: str, names: tuple[list[str], ...]) ->
     return first, second, third
 
 
+def mslr_10k(data: Path | None, fold: int) -> tuple[Part, Part, Part]:
+    """A training and a test file; a fifth of the training queries validates."""
+    train, _, test = _read_parts(
+        data,
+        "mslr_sample",
+        tuple([f"web10k_fold1_{part}_5k.txt.xz"] for part in ("train", "train", "test")),
+    )
+    return (*_split_off_validation(train, fold), test)
+
+
+def _split_off_validation(whole: Part, fold: int) -> tuple[Part, Part]:
+    queries = np.random.default_rng(fold).permutation(whole.qid.max() + 1)
+    validates = np.isin(whole.qid, queries[: len(queries) // 5])
+    first, second = (Part(whole.X[rows], whole.y[rows], whole.qid[rows]) for rows in (~validates, validates))
+    return first, second
+
+
 def lightgbm_example(data: Path | None, fold: int) -> tuple[Part, Part, Part]:
     """The example of LightGBM's own documentation; a fifth of its training queries validates."""
     import lzma
@@ -122,10 +139,7 @@ def lightgbm_example(data: Path | None, fold: int) -> tuple[Part, Part, Part]:
         sizes = np.loadtxt(data / "lightgbm_lambdarank" / f"rank.{part}.query", dtype=int)
         found.append(Part(X.toarray()[:, 1:], y, np.repeat(np.arange(len(sizes)), sizes)))
     whole, test = found
-    queries = np.random.default_rng(fold).permutation(whole.qid.max() + 1)
-    validates = np.isin(whole.qid, queries[: len(queries) // 5])
-    parts = [Part(whole.X[rows], whole.y[rows], whole.qid[rows]) for rows in (~validates, validates)]
-    return parts[0], parts[1], test
+    return (*_split_off_validation(whole, fold), test)
 
 
 def _read_part(paths: list[Path]) -> Part:
@@ -156,6 +170,7 @@ DATA: dict[str, tuple[Callable, int]] = {
         ),
         1,
     ),
+    "mslr10k": (mslr_10k, 1),
     "lightgbm": (lightgbm_example, 1),
     "generated": (generated, 5),
 }

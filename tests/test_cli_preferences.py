@@ -10,7 +10,7 @@ import pytest
 from preflearn import RankRLS
 from preflearn.cli.app import run
 from preflearn.io import load_model, read_text_preferences
-from preflearn.model_selection import HeldOut, evaluate_preferences
+from preflearn.model_selection import HeldOut, evaluate_preference_scores
 
 GOOD, BAD = "clear precise helpful sourced".split(), "rude wrong vague guess".split()
 
@@ -136,7 +136,7 @@ def test_evaluate_and_compare(folder, call, tmp_path):
     )
     found = json.loads(out)
     texts = read_text_preferences(folder / "new.jsonl")
-    expected = evaluate_preferences(load_model(folder / "m").predict(texts.texts), texts.pairs)
+    expected = evaluate_preference_scores(load_model(folder / "m").predict(texts.texts), texts.pairs)
     assert status == 0 and found["metrics"][0]["value"] == pytest.approx(expected.metrics[0].value)
     assert found["metrics"][1]["n_queries"] == 4 and "longer text" in found["notes"][-1]
     small = tmp_path / "small"
@@ -193,8 +193,8 @@ def test_options_that_would_be_ignored(folder, call, tmp_path):
         assert (status, out, err.count("\n")) == (2, "", 1) and says in err, err
 
 
-def test_evaluate_preferences_counts_ties_half():
-    found = evaluate_preferences([1.0, 1.0, 0.0], [[0, 1], [0, 2]], judge=["a", "b"])
+def test_evaluate_preference_scores_counts_ties_half():
+    found = evaluate_preference_scores([1.0, 1.0, 0.0], [[0, 1], [0, 2]], judge=["a", "b"])
     assert found.metrics[0].value == 0.75 and found.metrics[1].value == 0.75
     with pytest.raises(ValueError, match="one label per preference"):
-        evaluate_preferences([1.0, 0.0], [[0, 1]], judge=["a", "b"])
+        evaluate_preference_scores([1.0, 0.0], [[0, 1]], judge=["a", "b"])

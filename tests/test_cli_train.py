@@ -92,20 +92,22 @@ def ask(call):
 
 
 ROLES = ("--target", "grade", "--query", "session")
+# tests/test_training_automatic.py has the default, candidates of different kinds, which takes longer.
+RANKRLS = ("--learner", "rankrls")
 
 
 @pytest.fixture(scope="module")
 def trained(folder) -> Path:
     path = folder / "trained.preflearn"
-    assert run(["train", str(folder / "shop.csv"), *ROLES, "-o", str(path), "--quiet"]) == 0
+    assert run(["train", str(folder / "shop.csv"), *ROLES, *RANKRLS, "-o", str(path), "--quiet"]) == 0
     return path
 
 
 # ----------------------------------------------------------------------------------------------- what is learned
 
 
-def test_defaults_equal_the_library(folder, ask, tmp_path):
-    found = ask("train", folder / "shop.csv", *ROLES, "-o", tmp_path / "m.preflearn")
+def test_figures_of_rankrls_equal_the_library(folder, ask, tmp_path):
+    found = ask("train", folder / "shop.csv", *ROLES, *RANKRLS, "-o", tmp_path / "m.preflearn")
     X, y, qid, _ = shop()
     scaled = StandardScaler().fit_transform(X)
     squared = ((scaled[:, None] - scaled[None]) ** 2).sum(axis=2)[np.triu_indices(len(y), 1)]
@@ -145,7 +147,7 @@ def test_a_reduced_set_is_the_kernel_model_on_its_basis(folder, ask, tmp_path):
 def test_large_data_get_a_reduced_set_and_the_reason(monkeypatch, folder, ask, tmp_path):
     monkeypatch.setattr(preparation, "FULL_KERNEL_ROWS", 100)
     monkeypatch.setattr(preparation, "BASIS_SIZE", 40)
-    found = ask("train", folder / "shop.csv", *ROLES, "-o", tmp_path / "m.preflearn")
+    found = ask("train", folder / "shop.csv", *ROLES, *RANKRLS, "-o", tmp_path / "m.preflearn")
     choice = next(one for one in found["choices"] if one["name"] == "reduced set")
     assert choice["value"].startswith("40 of") and "cube" in choice["why"]
 
@@ -292,7 +294,7 @@ def test_letor_in_several_files(ask, call, tmp_path):
 
 
 def test_the_baselines_are_held_out_as_well(folder, ask, tmp_path):
-    found = ask("train", folder / "shop.csv", *ROLES, "-o", tmp_path / "m.preflearn")
+    found = ask("train", folder / "shop.csv", *ROLES, *RANKRLS, "-o", tmp_path / "m.preflearn")
     X, y, qid, _ = shop()
     rows = {one["name"]: one for one in found["baselines"]}
     scores = np.empty(len(y))
@@ -556,7 +558,14 @@ def test_a_failing_report_leaves_no_model(folder, call, tmp_path, monkeypatch):
 
     monkeypatch.setattr(preflearn.report, "render_report", fail)
     status, _, err = call(
-        "train", folder / "shop.csv", *ROLES, "-o", tmp_path / "m.preflearn", "--report", tmp_path / "r.html"
+        "train",
+        folder / "shop.csv",
+        *ROLES,
+        *RANKRLS,
+        "-o",
+        tmp_path / "m.preflearn",
+        "--report",
+        tmp_path / "r.html",
     )
     assert status == 1 and "internal error" in err
     assert os.listdir(tmp_path) == []

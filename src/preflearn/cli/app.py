@@ -18,6 +18,7 @@ from .ask import ask
 from .compare import compare
 from .demo import demo
 from .evaluate import evaluate
+from .export import export
 from .output import as_option, option_name
 from .ppi import app as ppi
 from .predict import predict
@@ -36,6 +37,7 @@ app.command()(evaluate)
 app.command()(compare)
 app.command()(ask)
 app.command()(serve)
+app.command()(export)
 app.command()(demo)
 app.command()(reproduce)
 app.add_typer(ppi)

@@ -115,7 +115,7 @@ def _scores_of_pairs(
         tell(f"scoring with {path.name}")
         found, metadata = of_pairs.score_pairs(path, source, paths, reading)
         y, scores[name], qid = found.as_queries()
-        note = files.same_as_training(metadata, source.files(paths))
+        note = files.same_as_training(metadata, source.all_files(paths))
         if note is not None:
             notes.append(f"{name}: {note}")
     return y, qid, scores, notes

@@ -91,18 +91,18 @@ def evaluate(
 def _evaluate_pairs(
     model: Path, source: of_pairs.Source, data: list[Path], reading: files.Reading, as_json: bool
 ) -> None:
-    from ..model_selection import evaluate_preferences
+    from ..model_selection import evaluate_preference_scores
 
     with progress(2) as tell, collected_warnings() as warned:
         tell(f"reading {data[0].name}")
         pairs, metadata = of_pairs.score_pairs(model, source, data, reading)
-        found = evaluate_preferences(pairs.scores, pairs.pairs, judge=pairs.judge)
+        found = evaluate_preference_scores(pairs.scores, pairs.pairs, judge=pairs.judge)
     notes = [*warned]
-    note = files.same_as_training(metadata, source.files(data))
+    note = files.same_as_training(metadata, source.all_files(data))
     if note is not None:
         notes.insert(0, note)
     if pairs.lengths is not None:
-        longer = evaluate_preferences(pairs.lengths, pairs.pairs).metrics[0].value
+        longer = evaluate_preference_scores(pairs.lengths, pairs.pairs).metrics[0].value
         notes.append(f"Always preferring the longer text would be right for {100 * longer:.1f} %.")
     found = replace(found, notes=(*notes, *found.notes))
     if as_json:

@@ -6,7 +6,7 @@ import hashlib
 import shlex
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -206,6 +206,8 @@ def read_training(paths: Sequence[Path], reading: Reading) -> Training:
     table = read_table(names, **reading.of_table())
     data = encoded(table, reading.kinds)
     memory = table_memory(table, data.encoder, column_names(paths[0], reading))
+    if table.item is None and memory["item"] is not None:
+        data = replace(data, item_names=table.columns[memory["item"]])
     return Training(data, memory, _query_note(table, reading))
 
 
@@ -420,28 +422,32 @@ class Saved:
     @property
     def encoder(self) -> TableEncoder | None:
         """What makes numbers of tables."""
-        from ..automatic.prediction import table_encoder
+        from ..preprocessing.table import table_encoder
 
         return table_encoder(self.model)
 
     @property
     def needs_queries(self) -> bool:
         """Whether the score of a row depends on the other rows of its query."""
-        from ..automatic.prediction import needs_queries
+        from ..metrics.predictions import wants_qid
 
-        return needs_queries(self.model)
+        return wants_qid(self.model)
 
     def predict(self, rows: Rows) -> np.ndarray:
         """Scores of rows."""
-        from ..automatic.prediction import predict_in_queries
+        import numpy as np
 
-        return predict_in_queries(self.model, rows.X, rows.qid)
+        from ..metrics.predictions import predict_scores
+
+        # Without queries all rows are one query to a model that looks at queries.
+        qid = np.zeros(len(rows), dtype=np.int64) if rows.qid is None and self.needs_queries else rows.qid
+        return predict_scores(self.model, rows.X, qid)
 
 
 def load(path: Path) -> Saved:
     """A model of `preflearn train` or `preflearn ask`, or any pipeline that takes tables."""
-    from ..automatic.prediction import table_encoder
     from ..io import load_model, model_info
+    from ..preprocessing.table import table_encoder
 
     model = load_model(path)
     metadata = dict(model_info(path)["metadata"])

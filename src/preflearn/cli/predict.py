@@ -55,7 +55,7 @@ def predict(
         columns=columns,
     )
     source = of_pairs.Source.from_options(preferences, chosen, rejected, None)
-    files.check_outputs([output], [model, *source.files(data)], force)
+    files.check_outputs([output], [model, *source.all_files(data)], force)
     if source:
         found, _ = of_pairs.score_pairs(model, source, data, reading)
         of_pairs.write_pairs(found, (chosen or "winner", rejected or "loser"), output, as_json)

@@ -63,7 +63,7 @@ class Source:
     def of_texts(self) -> bool:
         return self.chosen is not None
 
-    def files(self, data: Sequence[Path]) -> list[Path]:
+    def all_files(self, data: Sequence[Path]) -> list[Path]:
         """Every file that is read."""
         return [*data, *([] if self.preferences is None else [self.preferences])]
 

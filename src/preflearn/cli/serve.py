@@ -51,8 +51,8 @@ def serve(
 
 def _scorer(path: Path) -> Scorer:
     """How the model of a file takes items: as a table, or as a matrix with the names that are known."""
-    from ..automatic.prediction import table_encoder
     from ..io import load_model, model_info
+    from ..preprocessing.table import table_encoder
     from ..web.serving import feature_names, matrix_scorer, table_scorer
 
     found = load_model(path)

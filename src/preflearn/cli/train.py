@@ -13,6 +13,7 @@ import typer
 from ..training.options import KernelName, Learner, TrainingOptions
 from . import files
 from . import preferences as of_pairs
+from .leaderboard import print_leaderboard, print_next_steps
 from .output import (
     JsonOption,
     QuietOption,
@@ -27,6 +28,8 @@ from .output import (
 from .relations import train_relation
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from ..preprocessing import TableSummary
     from ..report import TrainingReport
     from ..training.train import Problem
@@ -69,7 +72,16 @@ def train(
         str | None,
         typer.Option("--hold-out", help="Relation: what will be new: entries, rows, columns or both."),
     ] = None,
-    learner: Annotated[Learner, typer.Option("--learner", help="Learning algorithm.")] = Learner.rankrls,
+    learner: Annotated[
+        Learner,
+        typer.Option(
+            "--learner",
+            help="auto: candidates of different kinds, combined; RankRLS where a kernel option is given.",
+        ),
+    ] = Learner.auto,
+    time_limit: Annotated[
+        float | None, typer.Option("--time-limit", help="Seconds for the candidates of --learner auto.")
+    ] = None,
     kernel: Annotated[
         KernelName, typer.Option("--kernel", help="auto: RBF, or linear for sparse and very wide data.")
     ] = KernelName.auto,
@@ -118,10 +130,20 @@ def train(
             "Missing argument 'DATA...': a file to learn from (preflearn train --help tells more)."
         )
     options = TrainingOptions(
-        learner, kernel, gamma, degree, n_basis, _read_alphas(alphas), within_queries, seed, verbose
+        learner,
+        kernel,
+        gamma,
+        degree,
+        n_basis,
+        _read_alphas(alphas),
+        within_queries,
+        seed,
+        verbose,
+        time_limit,
     )
     pairs_from = of_pairs.Source.from_options(preferences, chosen, rejected, judge)
-    inputs = pairs_from.files(data)
+    _check_time_limit(options, bool(pairs_from))
+    inputs = pairs_from.all_files(data)
     files.check_outputs([output, report], inputs, force)
     if pairs_from:
         pairs_from.check(data, reading)
@@ -198,9 +220,20 @@ def _refuse_with_preferences(options: TrainingOptions) -> None:
         raise ValueError(
             "--within-queries would be ignored with preferences, which compare directly: leave it out."
         )
-    if options.learner is not Learner.rankrls:
+    if options.learner not in (Learner.auto, Learner.rankrls):
         raise ValueError(
             f"--learner {options.learner.value} does not learn from preferences here: use --learner rankrls."
+        )
+
+
+def _check_time_limit(options: TrainingOptions, of_preferences: bool) -> None:
+    if options.time_limit is None:
+        return
+    if not options.time_limit > 0:
+        raise ValueError(f"--time-limit must be a positive number of seconds: found {options.time_limit:g}.")
+    if options.learner is not Learner.auto or options.asks_for_a_kernel or of_preferences:
+        raise ValueError(
+            "--time-limit is for the candidates of --learner auto, and a single learner was asked for: leave it out."
         )
 
 
@@ -274,6 +307,7 @@ def _show(report: TrainingReport, output: Path, report_file: Path | None) -> Non
 
     console = new_console()
     console.print(Text(report.title, style="bold").append(f": {report.summary}", style="not bold"))
+    console.print(Text(report.verdict))
     if report.columns is not None:
         console.print(_columns_table(report.columns))
     table = Table(box=box.SIMPLE, title="What was chosen, and why", title_justify="left", title_style="bold")
@@ -294,6 +328,22 @@ def _show(report: TrainingReport, output: Path, report_file: Path | None) -> Non
     if report.unit == "preference":
         for check in found.checks:
             console.print(Text(f"{check.name.capitalize()} {check.value}: {check.why}."))
+    if report.leaderboard is not None:
+        print_leaderboard(console, report.leaderboard)
+    else:
+        _show_baselines(console, report)
+    print_notes(console, report.notes)
+    print_next_steps(console, report.next_steps)
+    wrote = f"{output}" + ("" if report_file is None else f" and {report_file}")
+    console.print(Text(f"Wrote {wrote} in {report.seconds:.1f} s."))
+
+
+def _show_baselines(console: Console, report: TrainingReport) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    found = report.estimate
     tested = any(row.pvalue is not None for row in report.baselines)
     table = Table(
         box=box.SIMPLE, title="Comparison with simple baselines", title_justify="left", title_style="bold"
@@ -311,9 +361,6 @@ def _show(report: TrainingReport, output: Path, report_file: Path | None) -> Non
             cells += [counted, "" if row.pvalue is None else f"{row.pvalue:.2g}"]
         table.add_row(*cells, style=style)
     console.print(table)
-    print_notes(console, report.notes)
-    wrote = f"{output}" + ("" if report_file is None else f" and {report_file}")
-    console.print(Text(f"Wrote {wrote} in {report.seconds:.1f} s."))
 
 
 def _columns_table(columns: TableSummary) -> Any:

@@ -65,6 +65,22 @@ class Groups:
         """Whether distinct rows are all the rows of their groups."""
         return int(self.counts[np.unique(self.codes[rows])].sum()) == rows.shape[0]
 
+    def sample(self, n_rows: int) -> np.ndarray:
+        """Rows of whole groups, drawn at random until there are about so many; all rows where they are no more.
+
+        Of a single group single rows are drawn. The draw is the same for the same groups.
+        """
+        if self.n_rows <= n_rows:
+            return np.arange(self.n_rows)
+        rng = np.random.default_rng(0)
+        if self.n_groups == 1:
+            return np.sort(rng.choice(self.n_rows, n_rows, replace=False))
+        order = rng.permutation(self.n_groups)
+        n_taken = max(2, int(np.searchsorted(np.cumsum(self.counts[order]), n_rows, side="right")))
+        taken = np.zeros(self.n_groups, dtype=bool)
+        taken[order[:n_taken]] = True
+        return np.flatnonzero(taken[self.codes])
+
 
 def one_group(n_rows: int) -> Groups:
     """All rows in one group: a global ranking."""

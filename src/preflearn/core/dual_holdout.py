@@ -146,6 +146,19 @@ class DualHoldOut(HoldOut):
         assert self._form is not None
         return self._form.explicit_inverse(alpha)
 
+    def half_resolvent(self, alpha: float) -> tuple[np.ndarray, ...] | None:
+        """W with R = Wᵀ W, the diagonal of R, R t of the first output, and R times the mean kernel.
+
+        Centred for a global ranking; None where R has to be formed in another way.
+        """
+        assert self._form is not None
+        half = self._form.half_inverse(alpha, self._means if self._centred else np.zeros_like(self._means))
+        if half is None:
+            return None
+        at = _TridiagonalResolvent(alpha, self)
+        response = np.zeros(at.x.shape[0]) if self.mean_kernel is None else at.mean_response_of_all()
+        return *half, at.x[:, 0], response
+
     def explicit_hat(self, alpha: float) -> np.ndarray:
         """G R likewise."""
         assert self._form is not None

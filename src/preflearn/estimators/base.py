@@ -18,6 +18,8 @@ from ..kernels.functions import Kernel, n_items
 from ..kernels.gradients import expansion_gradient, refuse_without_gradient
 from ..kernels.inputs import KernelParametersMixin, read_items
 from ..kernels.maps import NystromMap
+from ..kernels.onnx_nodes import kernel_nodes, linear_nodes
+from ..numerics.graph import Graph, Value
 from ..numerics.namespace import Home, as_host, check_same_home, is_device_array
 from ..selection.learner import KernelLearner, SquaredLossLearner
 from ..selection.tally import share_in_order
@@ -181,6 +183,15 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
             weights = as_host(self.coef_)
             return np.repeat(weights.T[None], X.shape[0], axis=0)
         return expansion_gradient(kernel, X, self.basis_, self.dual_coef_)
+
+    def _onnx_nodes(self, graph: Graph, X: Value) -> Value:
+        """What `predict` computes, recorded (`preflearn.numerics.graph`)."""
+        if hasattr(self, "coef_"):
+            scores = linear_nodes(X, as_host(self.coef_))
+        else:
+            K = kernel_nodes(graph, self._read_kernel(), X, as_host(self.basis_), self.basis_indices_)
+            scores = K @ as_host(self.dual_coef_)
+        return scores + as_host(self.intercept_) if hasattr(self, "intercept_") else scores
 
     def _more_stages(self) -> Stages:
         return Stages(type(self).__name__ if self.verbose else None)

@@ -16,6 +16,7 @@ from ..comparisons.inputs import read_alpha
 from ..estimators.rankrls import RankRLS
 from ..estimators.rls import RLS
 from ..loops.threads import blas_at_rest
+from ..numerics.graph import Graph, Value
 from ..selection.folds import Folds, read_folds
 from ..selection.problem import LearningProblem
 from ..selection.scoring import compared_within, read_scoring
@@ -185,6 +186,10 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
             return None
         read_scoring(self.scoring)
         return self.scoring
+
+    def _onnx_nodes(self, graph: Graph, X: Value) -> Value:
+        """What `transform` computes, recorded (`preflearn.numerics.graph`)."""
+        return graph.columns(X, np.flatnonzero(self.support_))
 
     def _get_support_mask(self) -> np.ndarray:
         check_is_fitted(self)

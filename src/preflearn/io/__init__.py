@@ -6,8 +6,10 @@ together, all at once or in chunks of whole queries.
 
 from .data import PreferenceData, RankingData, TableData
 from .models import load_model, model_info, save_model
+from .onnx_models import to_onnx
 from .preferences import TextPreferences, read_preferences, read_text_preferences
 from .ranking import RankingScan, iter_ranking, read_ranking, scan_ranking
+from .search_engines import to_elasticsearch, to_solr
 from .table import read_table
 from .writing import read_scores, write_ranking, write_scores
 
@@ -27,6 +29,9 @@ __all__ = [
     "read_text_preferences",
     "save_model",
     "scan_ranking",
+    "to_elasticsearch",
+    "to_onnx",
+    "to_solr",
     "write_ranking",
     "write_scores",
 ]

@@ -71,6 +71,8 @@ class RankingData:
         The file or files.
     encoder : preflearn.preprocessing.TableEncoder or None
         What made X of a table that was read by :func:`read_table`: the first step of a pipeline for such tables.
+    columns : dict of str to ndarray, or None
+        That table.
 
     Examples
     --------
@@ -85,6 +87,7 @@ class RankingData:
     item_names: np.ndarray | None = None
     source: str = ""
     encoder: Any = None
+    columns: dict[str, np.ndarray] | None = None
 
     def __len__(self) -> int:
         return self.X.shape[0]
@@ -246,7 +249,7 @@ class TableData:
         encoder = TableEncoder(kinds=kinds)
         X = encoder.fit_transform(self.columns)
         names = encoder.get_feature_names_out().tolist()
-        return RankingData(X, self.y, self.qid, names, self.item_names, self.source, encoder)
+        return RankingData(X, self.y, self.qid, names, self.item_names, self.source, encoder, self.columns)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -12,10 +12,12 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from ..numerics.graph import Graph, Value
 from ..numerics.linalg import KernelFactor, factor_kernel, solve_triangular_in_place
 from .basis import select_basis
 from .functions import Kernel, n_items, take_items
 from .inputs import KernelParametersMixin, read_items
+from .onnx_nodes import kernel_nodes
 
 
 class NystromMap(KernelParametersMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -153,6 +155,13 @@ class NystromMap(KernelParametersMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         if self.rank_ == self.basis_indices_.shape[0]:
             return kernel.matrix(X, self.basis_)
         return kernel.matrix(X, take_items(self.basis_, pivots))
+
+    def _onnx_nodes(self, graph: Graph, X: Value) -> Value:
+        """What `transform` computes, recorded (`preflearn.numerics.graph`)."""
+        pivots = self.factor_.pivots
+        basis = None if self.basis_ is None else take_items(self.basis_, pivots)
+        K = kernel_nodes(graph, self._read_kernel(), X, basis, self.basis_indices_[pivots])
+        return K @ solve_triangular_in_place(self.factor_.C, np.eye(self.rank_))
 
     def _fitted_arrays(self) -> dict[str, str]:
         """The shapes that a loaded map is checked for (`preflearn.io.fitted`)."""

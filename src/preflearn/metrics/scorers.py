@@ -24,6 +24,7 @@ from sklearn.utils.metadata_routing import MetadataRequest
 from .by_query import PerQuery
 from .listwise import average_precision, check_options, err, ndcg, precision_at, reciprocal_rank
 from .pairwise import auc, concordance, disagreement_error, kendall_tau
+from .predictions import predict_scores
 
 _METADATA = ("qid", "sample_weight")
 # Arguments of metrics that are data rather than options.
@@ -98,7 +99,7 @@ class RankingScorer:
                 f"{self!r} takes {', '.join(self._requests) or 'no metadata'} besides estimator, X and y: "
                 f"found {', '.join(unknown)}."
             )
-        return self.measure(y, _scores(estimator, X), **metadata)
+        return self.measure(y, _scores(estimator, X, metadata.get("qid")), **metadata)
 
     def measure(self, y: Any, scores: Any, qid: Any = None, sample_weight: Any = None) -> float:
         """The value of scores that are there already; the metric with its sign, so that greater is better."""
@@ -185,10 +186,10 @@ class RankingScorer:
         return f"{self._metric.__name__}_scorer" + (f"({options})" if options else "")
 
 
-def _scores(estimator: Any, X: Any) -> np.ndarray:
+def _scores(estimator: Any, X: Any, qid: Any = None) -> np.ndarray:
     """What an estimator ranks by."""
     if not is_classifier(estimator):
-        return estimator.predict(X)
+        return predict_scores(estimator, X, qid)
     if hasattr(estimator, "decision_function"):
         scores = np.asarray(estimator.decision_function(X))
     elif hasattr(estimator, "predict_proba"):

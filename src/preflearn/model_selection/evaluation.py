@@ -185,7 +185,7 @@ def evaluate_scores(
     return Evaluation(tuple(found), rows.y.shape[0], n_queries, tuple(notes))
 
 
-def evaluate_preferences(scores: Any, pairs: Any, *, judge: Any = None) -> Evaluation:
+def evaluate_preference_scores(scores: Any, pairs: Any, *, judge: Any = None) -> Evaluation:
     """The share of preferences that scores put in the right order, with a 95 % interval; ties count half.
 
     Parameters
@@ -203,8 +203,8 @@ def evaluate_preferences(scores: Any, pairs: Any, *, judge: Any = None) -> Evalu
 
     Examples
     --------
-    >>> from preflearn.model_selection import evaluate_preferences
-    >>> found = evaluate_preferences([3.0, 2.0, 1.0], [[0, 1], [0, 2], [2, 1]])
+    >>> from preflearn.model_selection import evaluate_preference_scores
+    >>> found = evaluate_preference_scores([3.0, 2.0, 1.0], [[0, 1], [0, 2], [2, 1]])
     >>> round(found.metrics[0].value, 3)
     0.667
     """

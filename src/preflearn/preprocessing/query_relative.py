@@ -19,6 +19,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from ..comparisons.grouping import Groups, encode_queries
+from ..numerics.graph import Graph, Value
+from .onnx_nodes import ranked_nodes, standardised_nodes
 
 # Differences inside a query that are this many rounding errors of its largest value are no differences.
 _ROUNDING = 10
@@ -152,6 +154,16 @@ class QueryRelative(TransformerMixin, BaseEstimator):
         names = _check_feature_names_in(self, input_features)
         relative = [f"{name}_{_SUFFIX[self.method]}" for name in names]
         return np.asarray([*(names if self.keep else ()), *relative], dtype=object)
+
+    _looks_at_query = True
+
+    def _onnx_nodes(self, graph: Graph, X: Value) -> Value:
+        """What `transform` computes when all rows are one query, recorded (`preflearn.numerics.graph`)."""
+        if self.method == "rank":
+            relative = ranked_nodes(graph, X)
+        else:
+            relative = standardised_nodes(graph, X, _ROUNDING * float(np.finfo(np.float64).eps))
+        return graph.concatenate([X, relative]) if self.keep else relative
 
     def _fitted_arrays(self) -> dict[str, str]:
         """What a loaded transformer is checked for (`preflearn.io.fitted`)."""

@@ -12,10 +12,12 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..loops.threads import in_turns
+from ..numerics.graph import Graph, Value
 from ..numerics.memory import require_memory
 from .columns import CategoryColumn, DateColumn, NumberColumn, Oddities, TextColumn
 from .frames import TEXT, Column, Table, read_table
 from .kinds import FEATURES, Decision, decide
+from .onnx_nodes import table_inputs, table_nodes
 from .queries import suggest
 from .summary import ColumnSummary, TableSummary, TableWarning
 
@@ -187,6 +189,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def kinds_(self) -> dict[str, str]:
         """Kind of each column."""
         return self.summary_.kinds
+
+    def _onnx_inputs(self) -> dict[str, str]:
+        """The columns that an exported encoder takes."""
+        return table_inputs(self.encoders_)
+
+    def _onnx_nodes(self, graph: Graph, columns: Mapping[str, Value]) -> Value:
+        """What `transform` computes, recorded (`preflearn.numerics.graph`)."""
+        return table_nodes(graph, self.encoders_, columns)
 
     def _fitted_arrays(self) -> dict[str, str]:
         """What a loaded encoder is checked for (`preflearn.io.fitted`); its columns are checked for themselves."""
@@ -376,6 +386,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         tags.input_tags.sparse = False
         tags.transformer_tags.preserves_dtype = [self.dtype]
         return tags
+
+
+def table_encoder(model: Any) -> TableEncoder | None:
+    """What makes numbers of the tables that a fitted model or pipeline takes, if it takes tables."""
+    first = model[0] if hasattr(model, "steps") else model
+    found = first if isinstance(first, TableEncoder) else getattr(first, "encoder_", None)
+    return found if isinstance(found, TableEncoder) else None
 
 
 def _texts_first(columns: Sequence[Column]) -> list[Column]:

@@ -9,6 +9,7 @@ from .displays import (
     AlphaPathDisplay,
     CalibrationDisplay,
     CoefficientsDisplay,
+    LearningCurveDisplay,
     QueryRocDisplay,
     QueryScoresDisplay,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "CoefficientsDisplay",
     "DataFile",
     "Influence",
+    "LearningCurveDisplay",
     "QueryRocDisplay",
     "QueryScoresDisplay",
     "TrainingReport",

@@ -210,7 +210,8 @@ class LearningProblem:
         self, predictions: list[np.ndarray], tests: list[np.ndarray], alphas: Sequence[float]
     ) -> list[np.ndarray]:
         """Equal rows of a fold get equal predictions; differences that are rounding vanish."""
-        steps = _LAST_BITS * np.max([np.abs(f).max(axis=1) for f in predictions], axis=0)  # (a, v)
+        largest = [np.maximum(f.max(axis=1), -f.min(axis=1)) for f in predictions]
+        steps = _LAST_BITS * np.max(largest, axis=0)  # (a, v)
         sizes = [routine.size for kept in self._kept.values() for _, routine in kept if routine is not None]
         if sizes:
             steps += np.outer(
@@ -220,8 +221,10 @@ class LearningProblem:
         out = []
         for test, f in zip(tests, predictions, strict=True):
             first, twin = np.unique(self.twins[test], return_index=True, return_inverse=True)[1:]
-            f = f if first.shape[0] == test.shape[0] else f[:, first[twin]]
-            out.append(np.round(f / steps) * steps)
+            f = (f if first.shape[0] == test.shape[0] else f[:, first[twin]]) / steps
+            np.rint(f, out=f)
+            f *= steps
+            out.append(f)
         return out
 
     def predict_task(

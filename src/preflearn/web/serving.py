@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.preprocessing import StandardScaler
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -27,8 +26,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from ..automatic.prediction import predict_in_queries
-from ..io.model_types import is_ours
+from ..io.linear_weights import folded_weights
+from ..metrics.predictions import predict_scores
+from ..numerics.graph import ExportError
 from .requests import RefusedError, read_json
 
 _MOST_BYTES = 16 * 1024 * 1024
@@ -302,25 +302,15 @@ def matrix_scorer(
 
 def _predict(model: Any, X: Any, n_items: int) -> np.ndarray:
     """Scores of the items of a request, which are one query to a model with features relative to their query."""
-    return _one_score(predict_in_queries(model, X, np.zeros(n_items, dtype=np.int64)))
+    return _one_score(predict_scores(model, X, np.zeros(n_items, dtype=np.int64)))
 
 
 def _weights(model: Any) -> tuple[np.ndarray, float] | None:
     """Weights and intercept of a linear model, scaling before it folded in: a tenth of the time of a pipeline."""
-    steps = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
-    *scalers, last = steps
-    coef, intercept = getattr(last, "coef_", None), getattr(last, "intercept_", 0.0)
-    if not is_ours(type(last)) or coef is None or np.ndim(coef) != 1 or np.ndim(intercept) != 0:
+    try:
+        return folded_weights(model)
+    except ExportError:
         return None
-    weights, constant = np.array(coef, dtype=np.float64), float(intercept)
-    for scaler in reversed(scalers):
-        if type(scaler) is not StandardScaler:
-            return None
-        if scaler.with_std:
-            weights = weights / scaler.scale_
-        if scaler.with_mean:
-            constant -= float(weights @ scaler.mean_)
-    return weights, constant
 
 
 def feature_names(model: Any) -> list[str]:
