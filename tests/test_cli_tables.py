@@ -176,6 +176,18 @@ def test_a_word_far_down_a_column_of_numbers_is_read(tmp_path):
     assert encoder.kinds_["size"] == "number" and "about 7" in str(encoder.summary_)
 
 
+def test_weights_of_rows_are_a_column(tmp_path):
+    path = tmp_path / "w.csv"
+    path.write_text("target,x,w\n1,2,0.5\n0,3,2\n")
+    table = read_table(path, weight="w")
+    assert table.weight.tolist() == [0.5, 2.0] and list(table.columns) == ["x"]
+    path.write_text("target,x,w\n1,2,-1\n0,3,\n")
+    with pytest.raises(ValueError, match="2 values that are no weights .line 2, line 3."):
+        read_table(path, weight="w")
+    with pytest.raises(ValueError, match="weight asks for column 'v'"):
+        read_table(path, weight="v")
+
+
 def test_labels_with_leading_zeros_stay_labels(trained, tmp_path):
     path = tmp_path / "codes.csv"
     path.write_text("target,zip\n" + "".join(f"{k % 3},{('007', '042', '110')[k % 3]}\n" for k in range(60)))

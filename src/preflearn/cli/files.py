@@ -88,7 +88,6 @@ class Reading:
     target: str | None = "auto"
     query: str | None = "auto"
     item: str | None = "auto"
-    weight: str | None = None
     features: tuple[str, ...] | None = None
     drop: tuple[str, ...] | None = None
     kinds: dict[str, str] | None = None
@@ -105,7 +104,6 @@ class Reading:
         query: str | None = None,
         no_query: bool = False,
         item: str | None = None,
-        weight: str | None = None,
         features: Sequence[str] | None = None,
         drop: Sequence[str] | None = None,
         encode: Sequence[str] | None = None,
@@ -123,7 +121,6 @@ class Reading:
             target=target or "auto",
             query=None if no_query else query or "auto",
             item=item or "auto",
-            weight=weight,
             features=split_names(features, "--features"),
             drop=split_names(drop, "--drop"),
             kinds=_kinds(encode),
@@ -142,10 +139,8 @@ class Reading:
                 f"{path}: --missing is for LETOR files. Holes of a table are filled by their column's median and "
                 "marked: leave it out."
             )
-        if not table:
-            for option, given in (("--encode", self.kinds), ("--weight", self.weight)):
-                if given:
-                    raise ValueError(f"{path}: {option} names columns, and LETOR files have none.")
+        if not table and self.kinds:
+            raise ValueError(f"{path}: --encode names columns, and LETOR files have none.")
         return table
 
     def of_letor(self, **more: Any) -> dict[str, Any]:
@@ -155,7 +150,7 @@ class Reading:
 
     def of_table(self, **more: Any) -> dict[str, Any]:
         """Arguments of `preflearn.io.read_table`."""
-        names = ("format", "target", "query", "item", "weight", "features", "drop", "delimiter", "columns")
+        names = ("format", "target", "query", "item", "features", "drop", "delimiter", "columns")
         texts = [] if self.kinds is None else [one for one, kind in self.kinds.items() if kind != "number"]
         return {**{name: getattr(self, name) for name in names}, "texts": texts, **more}
 
@@ -451,10 +446,14 @@ def load(path: Path) -> Saved:
 
     model = load_model(path)
     metadata = dict(model_info(path)["metadata"])
-    memory = metadata.get("reading")
+    memory, encoder = metadata.get("reading"), table_encoder(model)
     if metadata.get("command") == "train" and memory:
+        if memory["kind"] == "table" and encoder is None:
+            raise ValueError(
+                f"{path} was written by an older version, which kept the encoding of tables beside the model: train it "
+                "again."
+            )
         return Saved(model, metadata, memory)
-    encoder = table_encoder(model)
     if encoder is not None:
         memory = {
             "kind": "table",

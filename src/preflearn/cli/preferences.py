@@ -71,12 +71,15 @@ class Source:
         """Refuse what would be ignored."""
         if self.preferences is not None and len(data) != 1:
             raise ValueError(f"--preferences goes with one table of items: found {len(data)} files.")
-        of_items = (("--item", reading.item != "auto"), ("--features", reading.features), ("--drop", reading.drop),
-                    ("--encode", reading.kinds), ("--format", False))  # fmt: skip
+        of_items = (
+            ("--item", reading.item != "auto"),
+            ("--features", reading.features),
+            ("--drop", reading.drop),
+            ("--encode", reading.kinds),
+        )
         ignored = [
             ("--target", reading.target != "auto"),
             ("--query", reading.query not in ("auto", None)),
-            ("--weight", reading.weight),
             ("--missing", reading.missing is not None),
             ("--columns", reading.columns is not None),
             ("--delimiter", reading.delimiter is not None and not self.of_texts),
