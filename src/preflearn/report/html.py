@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from .card import render_model_card
-from .contents import AlphaPath, TrainingReport
+from .contents import AlphaPath, Curve, TrainingReport
 from .displays import (
     AlphaPathDisplay,
+    CalibrationDisplay,
     CoefficientsDisplay,
+    LearningCurveDisplay,
     QueryRocDisplay,
     QueryScoresDisplay,
 )
@@ -119,6 +121,15 @@ def _plots(report: TrainingReport) -> dict[str, str]:
         roc = QueryRocDisplay(report.roc.fpr, report.roc.tpr, report.roc.auc, report.roc.n_queries)
         text = f"ROC curve, from (0, 0) to (1, 1); the area under it is {report.roc.auc:.3f}."
         drawings["roc"] = (roc.plot, text, (4.8, 4.4))
+    if report.curve is not None:
+        curve = report.curve
+        drawn = LearningCurveDisplay(curve.n_queries, curve.scores, curve.errors)
+        drawings["curve"] = (drawn.plot, _say_curve(curve), _SIZE)
+    if report.calibration is not None:
+        found = report.calibration
+        certain = CalibrationDisplay(found.confidence, found.won, found.weight, found.error)
+        text = f"Reliability diagram of held-out preferences; expected calibration error {found.error:.3f}."
+        drawings["calibration"] = (certain.plot, text, (4.8, 4.4))
     for name, one in (("influence", report.influence), ("importance", report.importance)):
         if one is not None:
             bars = CoefficientsDisplay(one.names, one.values, xlabel=one.meaning, errors=one.errors)
@@ -187,6 +198,11 @@ def _say_units(report: TrainingReport) -> str:
         f"from {values.min():.3f} to {values.max():.3f}; the middle half lies between {low:.3f} and "
         f"{high:.3f}, the median is {middle:.3f}."
     )
+
+
+def _say_curve(curve: Curve) -> str:
+    points = ", ".join(f"{score:.3f} at {n}" for n, score in zip(curve.n_queries.tolist(), curve.scores))
+    return f"Held-out concordance over the number of training queries: {points}."
 
 
 def _say_influence(bars: CoefficientsDisplay) -> str:
