@@ -304,7 +304,7 @@ class RankingProblem:
         if self.division.unit == "fold":  # one figure for one model: that of the estimate
             values[name] = self._estimated
             values |= {
-                one: self._performance(*asked, model.alpha_).value
+                one: self._performance(*asked, alpha=model.alpha_).value
                 for one, (asked, model, _) in others.items()
             }
         rows = {one: Baseline(one, value, is_model=one == name) for one, value in values.items()}
