@@ -34,7 +34,7 @@ class Rounds:
 
     def __init__(
         self, X: np.ndarray, y: np.ndarray, folds: list[np.ndarray], alpha: float, *, intercept: bool
-    ):
+    ) -> None:
         m, n = X.shape
         self.X, self._alpha = X, alpha
         # No feature yet: G = I / alpha, or C / alpha with an intercept.

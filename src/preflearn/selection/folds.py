@@ -109,7 +109,7 @@ def read_folds(cv: Any, X: Any, y: Any, n_rows: int, *, qid: Any = None, groups:
     ValueError
         If cv is none of these, needs labels that are not there, or trains on fewer rows than those that stay.
     """
-    owners = None if groups is None else _encode_groups(groups, n_rows)
+    owners = None if groups is None else encode_groups(groups, n_rows)
     tests, trains = _split_sets(cv, X, y, n_rows, qid, owners)
     tests = check_folds(tests, n_rows)
     if not tests:
@@ -143,7 +143,7 @@ def read_preference_folds(cv: Any, n_pairs: int, *, groups: Any = None) -> Folds
         raise ValueError(
             "Holding out preferences needs at least two preferences: nothing would be left to train on."
         )
-    if groups is not None and _encode_groups(groups, n_pairs).n_groups < 2:
+    if groups is not None and encode_groups(groups, n_pairs).n_groups < 2:
         raise ValueError("All preferences are in one group: nothing would be left to train on.")
     if cv is None or (isinstance(cv, str) and cv == "leave-preference-out"):
         cv = "leave-one-out" if groups is None else "leave-group-out"
@@ -170,7 +170,8 @@ def shuffled_folds(n_rows: int, n_folds: int = 10) -> list[np.ndarray]:
     return [test for _, test in KFold(n_folds, shuffle=True, random_state=0).split(np.empty((n_rows, 0)))]
 
 
-def _encode_groups(groups: Any, n_rows: int) -> Groups:
+def encode_groups(groups: Any, n_rows: int) -> Groups:
+    """As `preflearn.comparisons.encode_queries`, speaking of groups."""
     try:
         return encode_queries(groups, n_rows)
     except ValueError as error:
