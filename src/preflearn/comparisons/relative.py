@@ -138,7 +138,7 @@ def _require_memory_for_blocks(queries: Groups) -> None:
     n = queries.counts.astype(np.int64)
     largest = int(n.max(initial=0))
     require_memory(
-        8 * (int((n * n).sum()) + 2 * largest * largest),  # the blocks, and two temporary ones
+        8 * (int((n * n).sum()) + 3 * largest * largest),  # the blocks, and three temporary ones
         f"a block of {largest} × {largest} for the largest query under cost='relative'",
         "Use cost='magnitude' or 'unit', which need no such block, or smaller queries.",
     )

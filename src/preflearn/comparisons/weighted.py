@@ -21,6 +21,9 @@ from .blockwise import drop_from_blocks, parts_change_weight
 from .grouping import Groups
 from .queries import tie_groups_of
 
+# Up to so many columns a bincount for each is faster than a compiled loop.
+_FEW_COLUMNS = 4
+
 
 class WeightedRows(Comparisons):
     """J(f) = Σ w_i (y_i - f_i)² + λ ‖f‖².
@@ -82,24 +85,23 @@ class WeightedPairs(Comparisons):
     ):
         if (exclude_ties or unit) and scores.shape[1] != 1:
             raise ValueError("Comparisons that leave ties out depend on the scores: one output at a time.")
-        self.n_rows, self.scores, self.queries, self.row_weights = (
-            scores.shape[0],
-            scores,
-            queries,
-            row_weights,
-        )
+        self.n_rows = scores.shape[0]
+        self.scores, self.queries, self.row_weights = scores, queries, row_weights
         self._options: dict[str, Any] = {"weighting": weighting, "exclude_ties": exclude_ties, "unit": unit}
-        self.weighting, self.unit = weighting, unit
-        self._ties = tie_groups_of(scores[:, 0], queries)[0] if exclude_ties or unit else None
+        self.weighting = weighting
+        self._ties: Groups | None = None
+        if exclude_ties or unit:
+            self._ties = tie_groups_of(scores[:, 0], queries)[0]
+            self._query_of_tie = np.empty(self._ties.n_groups, dtype=np.int64)
+            self._query_of_tie[self._ties.codes] = queries.codes
+        self.n_comparisons = int(round(float(self._pair_weight((row_weights > 0) * 1.0).sum())))
         total = self._sums(queries, row_weights)
-        counted = row_weights > 0
-        self.n_comparisons = self._number_of_pairs(counted.astype(float))
         self._factors = self._factors_of_queries(total)
-        of_row = self._factors[queries.codes] * row_weights
-        outside = total[queries.codes]
+        self._outer = self._factors[queries.codes] * row_weights
+        others = total[queries.codes]
         if self._ties is not None:
-            outside = outside - self._sums(self._ties, row_weights)[self._ties.codes]
-        self._inner, self._outer = of_row * outside, of_row
+            others = others - self._sums(self._ties, row_weights)[self._ties.codes]
+        self._inner = self._outer * others
         self.target = self._unit_target() if unit else self.laplacian(scores)
 
     @staticmethod
@@ -108,18 +110,12 @@ class WeightedPairs(Comparisons):
 
     def _pair_weight(self, weights: np.ndarray) -> np.ndarray:
         """Total weight of the counted pairs of each query."""
-        squares = weights**2
-        if self._ties is not None:
-            of_ties = self._sums(self._ties, weights) ** 2
-            query_of_tie = np.empty(self._ties.n_groups, dtype=np.int64)
-            query_of_tie[self._ties.codes] = self.queries.codes
-            same = np.bincount(query_of_tie, weights=of_ties, minlength=self.queries.n_groups)
+        if self._ties is None:
+            same = self._sums(self.queries, weights**2)
         else:
-            same = self._sums(self.queries, squares)
+            squares = self._sums(self._ties, weights) ** 2
+            same = np.bincount(self._query_of_tie, weights=squares, minlength=self.queries.n_groups)
         return np.maximum(self._sums(self.queries, weights) ** 2 - same, 0.0) / 2
-
-    def _number_of_pairs(self, counted: np.ndarray) -> int:
-        return int(round(float(self._pair_weight(counted).sum())))
 
     def _factors_of_queries(self, total: np.ndarray) -> np.ndarray:
         """κ."""
@@ -130,12 +126,12 @@ class WeightedPairs(Comparisons):
 
     def _unit_target(self) -> np.ndarray:
         """b_i = κ w_i (weight of the lower rows less that of the higher ones)."""
-        order = np.lexsort((self.scores[:, 0], self.queries.codes))
         assert self._ties is not None
-        of_ties = self._sums(self._ties, self.row_weights)  # in ascending order inside a query
+        of_ties = self._sums(
+            self._ties, self.row_weights
+        )  # numbered query by query, and in ascending order inside it
         below = np.cumsum(of_ties) - of_ties
-        first = np.empty(self.queries.n_groups, dtype=np.int64)
-        first[self.queries.codes[order[::-1]]] = self._ties.codes[order[::-1]]
+        first = np.searchsorted(self._query_of_tie, np.arange(self.queries.n_groups))
         lower = below[self._ties.codes] - below[first][self.queries.codes]
         total = self._sums(self.queries, self.row_weights)[self.queries.codes]
         higher = total - lower - of_ties[self._ties.codes]
@@ -152,13 +148,12 @@ class WeightedPairs(Comparisons):
 
     def _grouped(self, groups: Groups, V: np.ndarray) -> np.ndarray:
         """Sums over the group of each row."""
-        if V.shape[1] <= 4:
+        if V.shape[1] <= _FEW_COLUMNS:
             return np.stack([self._sums(groups, column) for column in V.T], axis=1)[groups.codes]
         from ..loops.segments import segment_sums
 
-        return segment_sums(np.ascontiguousarray(V, dtype=np.float64), groups.codes, groups.n_groups)[
-            groups.codes
-        ]
+        sums = segment_sums(np.ascontiguousarray(V, dtype=np.float64), groups.codes, groups.n_groups)
+        return sums[groups.codes]
 
     def diagonal(self) -> np.ndarray:
         return self._inner if self._ties is not None else self._inner - self._outer * self.row_weights
@@ -169,9 +164,7 @@ class WeightedPairs(Comparisons):
             (self._indicator(self.queries), -self._factors),
         ]
         if self._ties is not None:
-            query_of_tie = np.empty(self._ties.n_groups, dtype=np.int64)
-            query_of_tie[self._ties.codes] = self.queries.codes
-            terms.append((self._indicator(self._ties), self._factors[query_of_tie]))
+            terms.append((self._indicator(self._ties), self._factors[self._query_of_tie]))
         return terms
 
     def _indicator(self, groups: Groups) -> sp.csr_array:
