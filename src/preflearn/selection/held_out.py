@@ -113,7 +113,7 @@ class HeldOut:
     array([0.9, 0.9])
     """
 
-    def __init__(self, estimator, X, y, *, qid=None, groups=None, verbose=0):
+    def __init__(self, estimator, X, y, *, qid=None, groups=None, verbose=0) -> None:
         self.estimator = estimator
         self.problem = read_problem(estimator, X, y, qid)
         self.verbose = verbose
@@ -132,7 +132,9 @@ class HeldOut:
         return f"HeldOut({self.estimator!r}, {rows}, {how})"
 
     @classmethod
-    def of_pairs(cls, estimator, X, pairs, *, magnitude=None, weight=None, groups=None, verbose=0):
+    def of_pairs(
+        cls, estimator, X, pairs, *, magnitude=None, weight=None, groups=None, verbose=0
+    ) -> HeldOutPreferences:
         """Held-out preferences of an estimator with ``fit_pairs``.
 
         Parameters
@@ -160,7 +162,7 @@ class HeldOut:
             estimator, X, pairs, magnitude=magnitude, weight=weight, groups=groups, verbose=verbose
         )
 
-    def predict(self, cv=None, alphas=None):
+    def predict(self, cv=None, alphas=None) -> np.ndarray:
         """For each row the prediction of the model trained without its fold, at every alpha.
 
         Parameters
@@ -180,7 +182,7 @@ class HeldOut:
         grid = self._grid_for(folds, alphas)
         return self.collect(SearchScores(grid, np.empty(0), folds, self._predictions(folds, grid)))
 
-    def score(self, scoring=None, cv=None, alphas=None):
+    def score(self, scoring=None, cv=None, alphas=None) -> np.ndarray:
         """The score of the held-out predictions at every alpha; greater is better.
 
         Parameters
@@ -242,7 +244,7 @@ class HeldOut:
         out = found.folds.collect(found.by_fold, self.n_rows)
         return self.problem.at_home(out[:, :, 0] if self.problem.single else out)
 
-    def pairs(self, alphas=None, *, pairs=None):
+    def pairs(self, alphas=None, *, pairs=None) -> tuple[np.ndarray, np.ndarray]:
         """Predictions for both rows of each pair by the model trained without the two, at every alpha.
 
         Parameters
@@ -288,7 +290,7 @@ class HeldOut:
         pairs, found = self.pairs(alphas)
         return [tally_pairs(y, pairs, f) for f in found]
 
-    def for_order(self, *, across_folds=False):
+    def for_order(self, *, across_folds=False) -> HeldOut:
         """The same, for predictions that are only compared with each other.
 
         Rows of one fold that nothing but rounding tells apart get equal predictions, and what all predictions of a fold
@@ -307,7 +309,7 @@ class HeldOut:
         other.problem = self.problem.for_order(across_folds=across_folds)
         return other
 
-    def with_targets(self, y):
+    def with_targets(self, y) -> HeldOut:
         """The same rows with other targets; the factorisation is used again where it does not depend on them.
 
         Parameters
@@ -379,7 +381,7 @@ class HeldOut:
         grid = self._grid_for_pairs(alphas)
         return SearchScores(grid, np.array([tally.share for tally in self.tally(grid)]) - off)
 
-    def fold_scores(self, found: SearchScores, scoring=None):
+    def fold_scores(self, found: SearchScores, scoring=None) -> np.ndarray:
         """The score of each fold by itself.
 
         Parameters
@@ -472,7 +474,7 @@ class HeldOutPreferences:
     for a set of k preferences; `RankSVM` along a path of alphas; others by refitting.
     """
 
-    def __init__(self, estimator, X, pairs, *, magnitude=None, weight=None, groups=None, verbose=0):
+    def __init__(self, estimator, X, pairs, *, magnitude=None, weight=None, groups=None, verbose=0) -> None:
         if not hasattr(estimator, "fit_pairs"):
             raise TypeError(
                 f"Preferences are held out of an estimator with fit_pairs: found {type(estimator).__name__}."
@@ -492,7 +494,7 @@ class HeldOutPreferences:
     def __repr__(self) -> str:
         return f"HeldOutPreferences({self.estimator!r}, {self.n_pairs} preferences)"
 
-    def preferences(self, cv=None, alphas=None):
+    def preferences(self, cv=None, alphas=None) -> np.ndarray:
         """For each preference the predicted difference by the model trained without its set, at every alpha.
 
         Parameters
@@ -513,7 +515,7 @@ class HeldOutPreferences:
         grid = self.alphas(alphas)
         return self.collect(SearchScores(grid, np.empty(0), folds, self._predictions(folds, grid)))
 
-    def score(self, scoring=None, cv=None, alphas=None):
+    def score(self, scoring=None, cv=None, alphas=None) -> np.ndarray:
         """The share of held-out preferences in the right order at every alpha, ties counting half.
 
         Parameters

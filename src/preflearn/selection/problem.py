@@ -115,7 +115,7 @@ class LearningProblem:
     # What is going to be asked for: sizes of a `Workload`.
     _expected: dict[str, Any] = {"purpose": "pairs"}
 
-    def __init__(self, estimator, X, scores, single, queries, kernel: Kernel):
+    def __init__(self, estimator, X, scores, single, queries, kernel: Kernel) -> None:
         self.estimator, self.X, self.scores, self.single = estimator, X, scores, single
         self.queries, self.kernel = queries, kernel
         self._kept: dict[str, list[Routine]] = {}

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse as sp
+from sklearn.pipeline import Pipeline
 
 from .. import AutoRanker, __version__
 from ..comparisons import Groups, encode_queries
@@ -68,8 +69,11 @@ def train_automatically(
         return found if not why_not else _with_reason(found, why_not)
     notes = problem.check()
     tell("trying candidates of different kinds")
-    model: Any = AutoRanker(time_limit=options.time_limit, random_state=options.seed)
+    model: Any = AutoRanker(
+        time_limit=options.time_limit, random_state=options.seed, verbose=int(options.verbose)
+    )
     model.fit(problem.X, problem.y, qid=problem.data.qid)
+    model.set_params(verbose=0)
     seen = _Seen.by(model, problem)
     tell("estimating the held-out concordance")
     estimate = seen.estimate()
@@ -97,7 +101,7 @@ def train_automatically(
     # It need not carry what only this report was made of.
     for name in ("cv_predictions_", "cv_folds_"):
         delattr(model, name)
-    return Trained(model, report)
+    return Trained(Pipeline([*problem.steps, ("learn", model)]) if problem.steps else model, report)
 
 
 def _reason_against(problem: Problem, options: TrainingOptions) -> str | None:
