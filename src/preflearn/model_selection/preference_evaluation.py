@@ -148,10 +148,11 @@ class PreferenceEvaluation:
 
     def _table(self) -> list[tuple[str, ...]]:
         rows: list[tuple[str, ...]] = [("", "accuracy", "95 % interval", "log loss", "calibration error")]
+        longer = None if self.length_bias is None else self.length_bias.longer
         measured = (
             ("held-out preferences", self.accuracy, self.calibration),
             ("judges not seen before", self.new_judges, self.new_judges_calibration),
-            ("the longer one", self.length_bias and self.length_bias.longer, None),
+            ("the longer one", longer, None),
         )
         for name, share, calibration in measured:
             if share is not None:
