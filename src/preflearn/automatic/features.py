@@ -16,6 +16,7 @@ folds. Constant features are left out.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,9 @@ from sklearn.base import BaseEstimator
 from sklearn.preprocessing import QuantileTransformer, StandardScaler
 
 from ..comparisons import Groups
+from ..numerics.graph import Graph, Value
 from ..preprocessing.query_relative import QueryRelative
+from .onnx_nodes import quantile_nodes
 
 _QUANTILES = 500
 _QUANTILE_ROWS = 20_000
@@ -68,6 +71,19 @@ class Features(BaseEstimator):
         out[self.kept_] = importances.reshape(-1, self.kept_.size).sum(axis=0)
         return out
 
+    def record(self, graph: Graph, X: Value, words: Sequence[str]) -> dict[str, Value]:
+        """The views of all rows of a call as one query, recorded (`preflearn.numerics.graph`)."""
+        rows = graph.columns(X, self.kept_)
+        letters, parts = set("".join(words)), {"x": rows}
+        if "s" in letters:
+            parts["s"] = (rows - self.scaler_.mean_) / self.scaler_.scale_
+        if letters & {"q", "p"}:
+            parts["q"] = quantile_nodes(graph, rows, self.quantiles_, _MOST)
+        for letter, source in (("r", "x"), ("p", "q")):
+            if letter in letters:
+                parts[letter] = QueryRelative(keep=False)._onnx_nodes(graph, parts[source])
+        return {word: graph.concatenate([parts[letter] for letter in word]) for word in words}
+
     def _fitted_arrays(self) -> dict[str, str]:
         return {"kept_": "k < n"} if "kept_" in vars(self) else {}
 
@@ -83,7 +99,7 @@ class Views:
     queries : Groups
     """
 
-    def __init__(self, features: Features, X: np.ndarray, queries: Groups):
+    def __init__(self, features: Features, X: np.ndarray, queries: Groups) -> None:
         self._features, self._queries = features, queries
         self._parts = {"x": X}
 

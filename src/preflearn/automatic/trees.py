@@ -17,6 +17,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from ..loops.trees import add_up_trees
+from ..numerics.graph import Graph, Value
+from .onnx_nodes import tree_nodes
 
 _NODE_ARRAYS = ("feature_", "threshold_", "left_", "right_", "value_")
 
@@ -93,6 +95,10 @@ class TreeSum(BaseEstimator):
         """Scores of the rows of X, shape (m,)."""
         arrays = (getattr(self, name) for name in _NODE_ARRAYS)
         return add_up_trees(np.ascontiguousarray(X, dtype=np.float32), self.roots_, *arrays)
+
+    def _onnx_nodes(self, graph: Graph, X: Value) -> Value:
+        """What `predict` computes, recorded (`preflearn.numerics.graph`)."""
+        return tree_nodes(graph, X, self)
 
     def _fitted_arrays(self) -> dict[str, str]:
         """The shapes that loaded trees are checked for, and whether each walk stays inside and ends."""

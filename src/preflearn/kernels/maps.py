@@ -6,16 +6,18 @@ model w on Φ is the kernel expansion β = C⁻ᵀ w on R with the same norm: β
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from ..numerics.graph import Graph, Value
 from ..numerics.linalg import KernelFactor, factor_kernel, solve_triangular_in_place
 from .basis import select_basis
 from .functions import Kernel, n_items, take_items
 from .inputs import KernelParametersMixin, read_items
+from .onnx_nodes import kernel_nodes
 
 
 class NystromMap(KernelParametersMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -72,7 +74,7 @@ class NystromMap(KernelParametersMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         n_basis=None,
         basis="uniform",
         random_state=None,
-    ):
+    ) -> None:
         self.kernel = kernel
         self.gamma = gamma
         self.degree = degree
@@ -82,7 +84,7 @@ class NystromMap(KernelParametersMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         self.basis = basis
         self.random_state = random_state
 
-    def fit(self, X, y=None):
+    def fit(self, X, y=None) -> Self:
         """Choose the basis vectors and factorise their kernel matrix.
 
         Parameters
@@ -125,7 +127,7 @@ class NystromMap(KernelParametersMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         self._n_features_out = self.rank_
         return self
 
-    def transform(self, X):
+    def transform(self, X) -> np.ndarray:
         """Φ = K_MR C⁻ᵀ.
 
         Parameters
@@ -153,6 +155,13 @@ class NystromMap(KernelParametersMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         if self.rank_ == self.basis_indices_.shape[0]:
             return kernel.matrix(X, self.basis_)
         return kernel.matrix(X, take_items(self.basis_, pivots))
+
+    def _onnx_nodes(self, graph: Graph, X: Value) -> Value:
+        """What `transform` computes, recorded (`preflearn.numerics.graph`)."""
+        pivots = self.factor_.pivots
+        basis = None if self.basis_ is None else take_items(self.basis_, pivots)
+        K = kernel_nodes(graph, self._read_kernel(), X, basis, self.basis_indices_[pivots])
+        return K @ solve_triangular_in_place(self.factor_.C, np.eye(self.rank_))
 
     def _fitted_arrays(self) -> dict[str, str]:
         """The shapes that a loaded map is checked for (`preflearn.io.fitted`)."""
@@ -203,7 +212,7 @@ class EmpiricalKernelMap(NystromMap):
     True
     """
 
-    def __init__(self, kernel="rbf", *, gamma=None, degree=3, coef0=1, kernel_params=None):
+    def __init__(self, kernel="rbf", *, gamma=None, degree=3, coef0=1, kernel_params=None) -> None:
         super().__init__(kernel, gamma=gamma, degree=degree, coef0=coef0, kernel_params=kernel_params)
 
 

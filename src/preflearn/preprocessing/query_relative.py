@@ -11,7 +11,7 @@ and 0 where the query says nothing about the feature: one row, or all rows alike
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse as sp
@@ -19,6 +19,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from ..comparisons.grouping import Groups, encode_queries
+from ..numerics.graph import Graph, Value
+from .onnx_nodes import ranked_nodes, standardised_nodes
 
 # Differences inside a query that are this many rounding errors of its largest value are no differences.
 _ROUNDING = 10
@@ -69,11 +71,11 @@ class QueryRelative(TransformerMixin, BaseEstimator):
     __metadata_request__fit = {"qid": True}
     __metadata_request__transform = {"qid": True}
 
-    def __init__(self, method="standardise", keep=True):
+    def __init__(self, method="standardise", keep=True) -> None:
         self.method = method
         self.keep = keep
 
-    def fit(self, X, y=None, *, qid=None):
+    def fit(self, X, y=None, *, qid=None) -> Self:
         """Check the input; there is nothing to learn.
 
         Parameters
@@ -93,7 +95,7 @@ class QueryRelative(TransformerMixin, BaseEstimator):
         self.needs_qid_ = qid is not None
         return self
 
-    def transform(self, X, *, qid=None):
+    def transform(self, X, *, qid=None) -> np.ndarray:
         """The features relative to their query, beside the original ones where ``keep`` is set.
 
         Parameters
@@ -121,7 +123,7 @@ class QueryRelative(TransformerMixin, BaseEstimator):
         out[:, out.shape[1] - width :] = relative(X, queries)
         return out
 
-    def fit_transform(self, X, y=None, *, qid=None):
+    def fit_transform(self, X, y=None, *, qid=None) -> np.ndarray:
         """Fit and transform the same rows.
 
         Parameters
@@ -136,7 +138,7 @@ class QueryRelative(TransformerMixin, BaseEstimator):
         """
         return self.fit(X, qid=qid).transform(X, qid=qid)
 
-    def get_feature_names_out(self, input_features=None):
+    def get_feature_names_out(self, input_features=None) -> np.ndarray:
         """Names of the columns of the output.
 
         Parameters
@@ -152,6 +154,16 @@ class QueryRelative(TransformerMixin, BaseEstimator):
         names = _check_feature_names_in(self, input_features)
         relative = [f"{name}_{_SUFFIX[self.method]}" for name in names]
         return np.asarray([*(names if self.keep else ()), *relative], dtype=object)
+
+    _looks_at_query = True
+
+    def _onnx_nodes(self, graph: Graph, X: Value) -> Value:
+        """What `transform` computes when all rows are one query, recorded (`preflearn.numerics.graph`)."""
+        if self.method == "rank":
+            relative = ranked_nodes(graph, X)
+        else:
+            relative = standardised_nodes(graph, X, _ROUNDING * float(np.finfo(np.float64).eps))
+        return graph.concatenate([X, relative]) if self.keep else relative
 
     def _fitted_arrays(self) -> dict[str, str]:
         """What a loaded transformer is checked for (`preflearn.io.fitted`)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse as sp
@@ -12,10 +12,12 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..loops.threads import in_turns
+from ..numerics.graph import Graph, Value
 from ..numerics.memory import require_memory
 from .columns import CategoryColumn, DateColumn, NumberColumn, Oddities, TextColumn
 from .frames import TEXT, Column, Table, read_table
 from .kinds import FEATURES, Decision, decide
+from .onnx_nodes import table_inputs, table_nodes
 from .queries import suggest
 from .summary import ColumnSummary, TableSummary, TableWarning
 
@@ -103,14 +105,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def __init__(
         self, *, kinds=None, max_categories=30, text_features=32, sparse_output="auto", dtype="float64"
-    ):
+    ) -> None:
         self.kinds = kinds
         self.max_categories = max_categories
         self.text_features = text_features
         self.sparse_output = sparse_output
         self.dtype = dtype
 
-    def fit(self, X, y=None):
+    def fit(self, X, y=None) -> Self:
         """Find the kind of each column and learn how to encode it.
 
         Parameters
@@ -130,7 +132,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self._fit(X)
         return self
 
-    def fit_transform(self, X, y=None):
+    def fit_transform(self, X, y=None) -> Any:
         """Fit and transform the same table, reading it once.
 
         Parameters
@@ -144,7 +146,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """
         return self._assemble(self._fit(X))[0]
 
-    def transform(self, X):
+    def transform(self, X) -> Any:
         """Encode a table like that of ``fit``.
 
         Parameters
@@ -167,7 +169,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self._tell(odd, extra)
         return out
 
-    def get_feature_names_out(self, input_features=None):
+    def get_feature_names_out(self, input_features=None) -> np.ndarray:
         """Names of the features.
 
         Parameters
@@ -187,6 +189,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def kinds_(self) -> dict[str, str]:
         """Kind of each column."""
         return self.summary_.kinds
+
+    def _onnx_inputs(self) -> dict[str, str]:
+        """The columns that an exported encoder takes."""
+        return table_inputs(self.encoders_)
+
+    def _onnx_nodes(self, graph: Graph, columns: Mapping[str, Value]) -> Value:
+        """What `transform` computes, recorded (`preflearn.numerics.graph`)."""
+        return table_nodes(graph, self.encoders_, columns)
 
     def _fitted_arrays(self) -> dict[str, str]:
         """What a loaded encoder is checked for (`preflearn.io.fitted`); its columns are checked for themselves."""
@@ -376,6 +386,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         tags.input_tags.sparse = False
         tags.transformer_tags.preserves_dtype = [self.dtype]
         return tags
+
+
+def table_encoder(model: Any) -> TableEncoder | None:
+    """What makes numbers of the tables that a fitted model or pipeline takes, if it takes tables."""
+    first = model[0] if hasattr(model, "steps") else model
+    found = first if isinstance(first, TableEncoder) else getattr(first, "encoder_", None)
+    return found if isinstance(found, TableEncoder) else None
 
 
 def _texts_first(columns: Sequence[Column]) -> list[Column]:

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 
 # Missing whatever the column holds; and missing where the other values are numbers, dates or truth values.
-_MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "?"}
-_MISSING_AMONG_VALUES = _MISSING | {"-", "--", ".", "none", "nat", "missing", "unknown", "n.a.", "nil"}
+MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "?"}
+_MISSING_AMONG_VALUES = MISSING | {"-", "--", ".", "none", "nat", "missing", "unknown", "n.a.", "nil"}
 
 _TRUE = {"true": "false", "t": "f", "yes": "no", "y": "n", "on": "off"}
 TRUTH = {**dict.fromkeys(_TRUE, 1.0), **dict.fromkeys(_TRUE.values(), 0.0), "1": 1.0, "0": 0.0}
@@ -46,7 +46,7 @@ def is_missing(text: str, among_values: bool = False) -> bool:
     >>> is_missing(" N/A"), is_missing("none"), is_missing("none", among_values=True)
     (True, False, True)
     """
-    return text.strip().lower() in (_MISSING_AMONG_VALUES if among_values else _MISSING)
+    return text.strip().lower() in (_MISSING_AMONG_VALUES if among_values else MISSING)
 
 
 def looks_like_code(text: str) -> bool:

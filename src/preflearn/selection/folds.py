@@ -30,6 +30,9 @@ _EXPECTED = (
     "(train, test) pairs that are complements: found {!r}."
 )
 
+# Folds of fewer rows are put together before they are put in their places.
+_SMALL_FOLD = 16
+
 
 @dataclass(frozen=True)
 class Folds:
@@ -55,12 +58,16 @@ class Folds:
         """
         n_alphas, _, n_outputs = predictions[0].shape
         rows = np.concatenate(self.tests)
-        values = np.concatenate(predictions, axis=1)
         count = np.bincount(rows, minlength=n_rows)
         if rows.shape[0] == n_rows and count.min() == 1:
-            out = np.empty_like(values)
-            out[:, rows] = values
+            out = np.empty((n_alphas, n_rows, n_outputs), predictions[0].dtype)
+            if _SMALL_FOLD * len(self.tests) > n_rows:
+                out[:, rows] = np.concatenate(predictions, axis=1)
+                return out
+            for test, values in zip(self.tests, predictions, strict=True):
+                out[:, test] = values
             return out
+        values = np.concatenate(predictions, axis=1)
         total = np.zeros((n_alphas, n_rows, n_outputs))
         np.add.at(total.transpose(1, 0, 2), rows, values.transpose(1, 0, 2))
         total[:, count > 1] /= count[count > 1, None]

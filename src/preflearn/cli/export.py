@@ -1,0 +1,173 @@
+"""``preflearn export``: a saved model for programs that do not run Python."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .output import QuietOption
+
+
+class Target(StrEnum):
+    """Where a model can go."""
+
+    onnx = "onnx"
+    solr = "solr"
+    elasticsearch = "elasticsearch"
+
+
+class NumberType(StrEnum):
+    """Type of the numbers that an ONNX model takes."""
+
+    float32 = "float32"
+    float64 = "float64"
+
+
+def export(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file.")],
+    to: Annotated[Target, typer.Option("--to", help="Format.")],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="The file to write; for Solr and Elasticsearch the model, with its features beside it "
+            "(model.json, model.features.json).",
+        ),
+    ],  # fmt: skip
+    name: Annotated[
+        str | None, typer.Option("--name", help="Name in the search engine. [default: name of FILE]")
+    ] = None,
+    one_query: Annotated[
+        bool,
+        typer.Option("--one-query", help="ONNX: all rows of a call are the items of one query."),
+    ] = False,
+    dtype: Annotated[
+        NumberType | None, typer.Option("--dtype", help="ONNX: type of the features. [default: float32]")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace an existing file that is not such an export.")
+    ] = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Write a model as ONNX, or as definitions for Solr or Elasticsearch."""
+    _refuse_ignored(to, {"--one-query": one_query, "--dtype": dtype}, {"--name": name})
+    features_file = None if to is Target.onnx else output.with_suffix(".features.json")
+    for path in filter(None, (output, features_file)):
+        _check_output(path, model, to, force)
+
+    from ..io import load_model, model_info
+
+    found = load_model(model)
+    names = _feature_names(found, dict(model_info(model)["metadata"]))
+    if to is Target.onnx:
+        written = _write_onnx(found, output, names, one_query, str(dtype or NumberType.float32))
+    else:
+        assert features_file is not None
+        written = _write_definitions(found, output, features_file, names, to, name or output.stem)
+    if not quiet:
+        for line in written:
+            typer.echo(line)
+
+
+def _refuse_ignored(to: Target, for_onnx: dict[str, Any], for_engines: dict[str, Any]) -> None:
+    unused = for_engines if to is Target.onnx else for_onnx
+    for option, value in unused.items():
+        if value:
+            raise ValueError(f"{option} would be ignored by --to {to}: leave it out.")
+
+
+def _check_output(path: Path, model: Path, to: Target, force: bool) -> None:
+    """Refuse before any work what could not be written, or would destroy what is not ours."""
+    if path.resolve() == model.resolve():
+        raise ValueError(f"{path} is the model itself: give another name to write to.")
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: give the name of a file to write.")
+    if not path.resolve().parent.is_dir():
+        raise FileNotFoundError(f"There is no folder {path.parent} to write {path.name} to: create it first.")
+    if path.is_file() and not force and not _RECOGNISED[to](path.read_bytes()):
+        raise ValueError(
+            f"{path} is there and is no export for {to}: give another name, or --force to replace it."
+        )
+
+
+def _is_our_onnx(content: bytes) -> bool:
+    from ..io.onnx_models import PRODUCER
+
+    try:
+        import onnx
+
+        return onnx.ModelProto.FromString(content).producer_name == PRODUCER
+    except Exception:  # a message of another kind, or the extra is missing, which is told later
+        return False
+
+
+def _is_definition(marks: tuple[str, ...]) -> Callable[[bytes], bool]:
+    """JSON whose outermost keys are those of a definition."""
+
+    def recognised(content: bytes) -> bool:
+        try:
+            found = json.loads(content)
+        except ValueError:
+            return False
+        first = found[0] if isinstance(found, list) and found else found
+        return isinstance(first, dict) and any(set(mark.split()) <= set(first) for mark in marks)
+
+    return recognised
+
+
+_RECOGNISED: dict[Target, Callable[[bytes], bool]] = {
+    Target.onnx: _is_our_onnx,
+    Target.solr: _is_definition(("store name class params",)),
+    Target.elasticsearch: _is_definition(("featureset", "model")),
+}
+
+
+def _feature_names(found: Any, metadata: dict[str, Any]) -> list[str] | None:
+    """The names that `preflearn train` remembers, where the model itself has none."""
+    names = (metadata.get("reading") or {}).get("features")
+    n_features = getattr(found, "n_features_in_", None)
+    return [str(name) for name in names] if names is not None and len(names) == n_features else None
+
+
+def _write_onnx(found: Any, output: Path, names: list[str] | None, one_query: bool, dtype: str) -> list[str]:
+    from ..io import to_onnx
+    from ..io.atomic import atomic_write
+
+    exported = to_onnx(found, dtype=dtype, one_query=one_query, feature_names=names)
+    with atomic_write(output) as file:
+        file.write(exported.SerializeToString())
+    inputs = [one.name for one in exported.graph.input]
+    takes = f"{len(names)} features" if inputs == ["X"] and names else ", ".join(inputs)
+    return [f"Wrote {output}: takes {takes} ({dtype}), gives {exported.graph.output[0].name}."]
+
+
+def _write_definitions(
+    found: Any, output: Path, features_file: Path, names: list[str] | None, to: Target, name: str
+) -> list[str]:
+    from ..io import to_elasticsearch, to_solr
+    from ..io.atomic import atomic_write
+
+    convert = to_solr if to is Target.solr else to_elasticsearch
+    definitions = convert(found, name=name, feature_names=names)
+    for path, content in ((features_file, definitions.features), (output, definitions.model)):
+        with atomic_write(path) as file:
+            file.write((json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+    feature_address, model_address = _ADDRESSES[to]
+    return [
+        f"Wrote {features_file}: the features, to upload first to {feature_address.format(name=name)}",
+        f"Wrote {output}: the model, to upload to {model_address.format(name=name)}",
+        "The intercept is left out: it adds the same to every item.",
+    ]
+
+
+_ADDRESSES = {
+    Target.solr: ("COLLECTION/schema/feature-store", "COLLECTION/schema/model-store"),
+    Target.elasticsearch: ("_ltr/_featureset/{name}", "_ltr/_featureset/{name}/_createmodel"),
+}

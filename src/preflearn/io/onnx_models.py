@@ -1,0 +1,335 @@
+"""Fitted models as ONNX, for programs that do not run Python.
+
+Steps of scikit-learn are converted by skl2onnx; those of preflearn record what they compute
+(`preflearn.numerics.graph`), and converters that replay the records are registered with skl2onnx. Everything is
+computed in float64, whatever the type of the input, so that scores are those of ``predict``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from ..numerics.graph import ExportError, Graph, Value
+from .model_types import is_ours
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+PRODUCER = "preflearn"
+# Reductions take their axes as an input from 18 on, which is what the recorded nodes assume.
+_OPSET = {"": 18, "ai.onnx.ml": 3}
+_OPERATOR_VERSIONS = {"LabelEncoder": 2, "TreeEnsembleRegressor": 3}
+# A file of ONNX holds less than 2 GiB.
+_MOST_BYTES = (1 << 31) - (1 << 20)
+_PARTS = ("steps", "transformers_", "transformer_list")
+
+
+def to_onnx(
+    model: Any,
+    *,
+    dtype: str = "float32",
+    one_query: bool = False,
+    example: Any = None,
+    feature_names: Any = None,
+) -> ModelProto:
+    """A fitted model or pipeline as an ONNX model.
+
+    Parameters
+    ----------
+    model : fitted estimator or Pipeline
+        Learners with a named or precomputed kernel, their searches, `AutoRanker`, `NystromMap`, `QueryRelative`,
+        `TableEncoder` without free text, and what skl2onnx converts itself.
+    dtype : {"float32", "float64"}, default="float32"
+        Type of the numbers that the exported model takes. Scores are float64.
+    one_query : bool, default=False
+        Needed for models with features relative to their query: all rows of a call are then the items of one query.
+        Refused for other models, which it would not change.
+    example : array-like or data frame, optional
+        Rows as ``predict`` takes them, where the first step of scikit-learn takes texts or columns of several types.
+    feature_names : sequence of str, optional
+        Names to note in the file, for a model that was fitted without names.
+
+    Returns
+    -------
+    onnx.ModelProto
+        With one input ``X`` of shape (m, n), or one of shape (m, 1) for each column of a table, and the output
+        ``scores`` in the shape of ``predict`` (m × 1 from a learner of scikit-learn; ``features`` of a transformer).
+
+    Raises
+    ------
+    ExportError
+        Naming the part that has no counterpart in ONNX.
+    ImportError
+        Without the extra ``onnx``.
+
+    Notes
+    -----
+    Columns of a table: numbers and truth values are numbers, NaN for a hole; categories are texts, "" for a hole, and
+    numbers that are categories are written without a decimal point; dates are seconds since 1970-01-01.
+
+    Examples
+    --------
+    >>> from preflearn import RankRLS
+    >>> from preflearn.io import to_onnx
+    >>> exported = to_onnx(RankRLS(kernel="rbf").fit([[0.0], [1.0], [2.0]], [0, 2, 1]))
+    >>> [one.name for one in (*exported.graph.input, *exported.graph.output)]
+    ['X', 'scores']
+    """
+    if dtype not in ("float32", "float64"):
+        raise ValueError(f"dtype must be 'float32' or 'float64': found {dtype!r}.")
+    check_is_fitted(model)
+    model = _unwrapped(model)
+    parts = list(_parts(model))
+    _check_parts(parts)
+    _check_query(parts, one_query)
+    try:
+        import onnx
+        from skl2onnx import convert_sklearn
+    except ImportError as error:
+        raise ImportError(f"to_onnx needs {error.name}: install preflearn with its extra 'onnx'.") from None
+    for part in parts:
+        if hasattr(part, "_onnx_nodes"):
+            _register(type(part))
+    inputs = _inputs(model, example)
+    try:
+        exported = convert_sklearn(model, "preflearn", initial_types=inputs, target_opset=_OPSET)
+    except ExportError:
+        raise
+    except Exception as error:  # skl2onnx raises whatever its converters meet
+        raise ExportError(_reason(parts, error)) from error
+    _rename(exported, [name for name, _ in inputs], "scores" if hasattr(model, "predict") else "features")
+    if dtype == "float32":
+        _take_float32(exported, _moments(model))
+    exported.producer_name, exported.producer_version = PRODUCER, _version()
+    named = feature_names if feature_names is not None else getattr(model, "feature_names_in_", None)
+    properties = {"rows": "the items of one query" if one_query else "independent of each other"}
+    if named is not None:
+        properties["features"] = json.dumps([str(name) for name in named], ensure_ascii=False)
+    onnx.helper.set_model_props(exported, properties)
+    onnx.checker.check_model(exported)
+    return exported
+
+
+def _version() -> str:
+    from .. import __version__
+
+    return __version__
+
+
+def _unwrapped(model: Any) -> Any:
+    """The estimator that a search has chosen; a selector that predicts as selection, then prediction."""
+    if hasattr(model, "best_estimator_"):
+        return _unwrapped(model.best_estimator_)
+    if isinstance(model, Pipeline):
+        last = _unwrapped(model.steps[-1][1])
+        return Pipeline([*model.steps[:-1], ("last", last)]) if last is not model.steps[-1][1] else model
+    if hasattr(model, "get_support") and hasattr(model, "estimator_"):
+        return make_pipeline(model, model.estimator_)
+    return model
+
+
+def _parts(model: Any) -> Iterator[Any]:
+    """The model and the fitted estimators inside of it, outer ones first."""
+    if isinstance(model, str) or model is None:
+        return
+    yield model
+    for attribute in _PARTS:
+        for entry in getattr(model, attribute, ()):
+            yield from _parts(entry[1])
+    if hasattr(model, "best_estimator_"):
+        yield from _parts(model.best_estimator_)
+
+
+def _check_parts(parts: list[Any]) -> None:
+    """Refuse learners of ours that cannot be recorded, and those that know items by labels or objects."""
+    for part in parts:
+        name = type(part).__name__
+        if is_ours(type(part)) and not hasattr(part, "_onnx_nodes"):
+            raise ExportError(
+                f"{name} has no counterpart in ONNX: learners on rows of features have, and TableEncoder, "
+                "QueryRelative and NystromMap before them."
+            )
+        if is_ours(type(part)) and not hasattr(part, "n_features_in_"):
+            raise ExportError(
+                f"{name} was fitted on labels or objects rather than rows of features, which ONNX does not know."
+            )
+
+
+def _check_query(parts: list[Any], one_query: bool) -> None:
+    relative = [type(part).__name__ for part in parts if getattr(part, "_looks_at_query", False)]
+    if relative and not one_query:
+        raise ExportError(
+            f"{relative[0]} looks at the other items of the query, and an exported model is called with rows alone. "
+            "Pass one_query=True (--one-query): all rows of a call are then the items of one query."
+        )
+    if one_query and not relative:
+        raise ValueError(
+            "one_query=True (--one-query) would be ignored: no feature of this model is relative to its query. "
+            "Leave it out."
+        )
+
+
+def _inputs(model: Any, example: Any) -> list[tuple[str, Any]]:
+    """Names and types of the inputs, all numbers in float64."""
+    from skl2onnx.common.data_types import DoubleTensorType, StringTensorType
+
+    first = _first(model)
+    table = first._onnx_inputs() if hasattr(first, "_onnx_inputs") else None
+    if table is not None:
+        kinds = {"number": DoubleTensorType, "moment": DoubleTensorType, "text": StringTensorType}
+        return [(name, kinds[kind]([None, 1])) for name, kind in table.items()]
+    if example is not None:
+        return _inputs_like(example, DoubleTensorType, StringTensorType)
+    n_features = getattr(model, "n_features_in_", None)
+    if n_features is None:
+        raise ExportError(
+            f"{type(first).__name__} does not take a matrix of numbers: pass example=, some rows as predict takes them."
+        )
+    return [("X", DoubleTensorType([None, int(n_features)]))]
+
+
+def _moments(model: Any) -> frozenset[str]:
+    """The inputs that are dates."""
+    first = _first(model)
+    table = (first._onnx_inputs() if hasattr(first, "_onnx_inputs") else None) or {}
+    return frozenset(name for name, kind in table.items() if kind == "moment")
+
+
+def _inputs_like(example: Any, number: Any, text: Any) -> list[tuple[str, Any]]:
+    if hasattr(example, "columns"):
+        return [
+            (str(name), (number if np.asarray(example[name]).dtype.kind in "fiub" else text)([None, 1]))
+            for name in example.columns
+        ]
+    values = np.asarray(example)
+    kind = number if values.dtype.kind in "fiub" else text
+    return [("X", kind([None, 1 if values.ndim == 1 else values.shape[1]]))]
+
+
+def _first(model: Any) -> Any:
+    return _first(model.steps[0][1]) if isinstance(model, Pipeline) else model
+
+
+def _register(kind: type) -> None:
+    """Tell skl2onnx how models of this class are converted."""
+    from skl2onnx import update_registered_converter
+
+    update_registered_converter(kind, f"Preflearn{kind.__name__}", _set_output_type, _convert, overwrite=True)
+
+
+def _set_output_type(operator: Any) -> None:
+    from skl2onnx.common.data_types import DoubleTensorType
+
+    model = operator.raw_operator
+    learned = getattr(model, "dual_coef_", getattr(model, "coef_", None))
+    single = not hasattr(model, "transform") and (learned is None or np.ndim(learned) == 1)
+    operator.outputs[0].type = DoubleTensorType([None] if single else [None, None])
+
+
+def _convert(scope: Any, operator: Any, container: Any) -> None:
+    """Replay what the model records."""
+    graph = Graph()
+    names = {"input_" + str(place): variable.onnx_name for place, variable in enumerate(operator.inputs)}
+    values = [_as_float64(graph.input(name), one) for name, one in zip(names, operator.inputs, strict=True)]
+    model = operator.raw_operator
+    table = model._onnx_inputs() if hasattr(model, "_onnx_inputs") else None
+    X: Value | Mapping[str, Value] = (
+        graph.concatenate(values) if table is None else dict(zip(table, values, strict=True))
+    )
+    output = model._onnx_nodes(graph, X)
+    _replay(graph, names, output, operator.outputs[0].onnx_name, scope, container)
+
+
+def _as_float64(value: Value, variable: Any) -> Value:
+    """Some converters of scikit-learn's steps return float32 or whole numbers."""
+    from skl2onnx.common.data_types import DoubleTensorType, StringTensorType
+
+    return value if isinstance(variable.type, (DoubleTensorType, StringTensorType)) else value.as_numbers()
+
+
+def _replay(
+    graph: Graph, names: dict[str, str], output: Value, output_name: str, scope: Any, container: Any
+) -> None:
+    from onnx import numpy_helper
+
+    n_bytes = sum(array.nbytes for array in graph.constants.values())
+    if n_bytes > _MOST_BYTES:
+        raise ExportError(
+            f"The model holds {n_bytes / 2**30:.1f} GiB of numbers, and an ONNX file at most 2: fit with a reduced set "
+            "(n_basis) to export."
+        )
+    for name, array in graph.constants.items():
+        names[name] = scope.get_unique_variable_name(name)
+        container.add_initializer(
+            names[name], None, None, numpy_helper.from_array(np.ascontiguousarray(array))
+        )
+    for node in graph.nodes:
+        for name in node.outputs:
+            names[name] = scope.get_unique_variable_name(name)
+        container.add_node(
+            node.operator,
+            [names[name] for name in node.inputs],
+            [names[name] for name in node.outputs],
+            op_domain=node.domain,
+            op_version=_OPERATOR_VERSIONS.get(node.operator, _OPSET[""]),
+            name=scope.get_unique_operator_name(node.operator),
+            **{key: _attribute(value) for key, value in node.attributes.items()},
+        )
+    container.add_node("Identity", [names[output.name]], [output_name], op_version=_OPSET[""])
+
+
+def _attribute(value: Any) -> Any:
+    from onnx import TensorProto, numpy_helper
+
+    if isinstance(value, np.ndarray):
+        return numpy_helper.from_array(value)
+    if value in ("float64", "float32"):
+        return TensorProto.DOUBLE if value == "float64" else TensorProto.FLOAT
+    return value
+
+
+def _rename(exported: ModelProto, inputs: list[str], output: str) -> None:
+    """Names of inputs as they are in the table, where skl2onnx has made identifiers of them, and of the output."""
+    graph = exported.graph
+    if output in inputs:
+        output = f"predicted {output}"
+    names = dict(zip((one.name for one in graph.input), inputs, strict=True)) | {graph.output[0].name: output}
+    for one in (*graph.input, *graph.output):
+        one.name = names[one.name]
+    for node in graph.node:
+        for used in (node.input, node.output):
+            for place, name in enumerate(used):
+                used[place] = names.get(name, name)
+
+
+def _take_float32(exported: ModelProto, keep: frozenset[str]) -> None:
+    """Let the inputs that are numbers be float32, cast before anything is computed; dates stay float64."""
+    from onnx import TensorProto, helper
+
+    graph, casts = exported.graph, []
+    for one in graph.input:
+        if one.type.tensor_type.elem_type != TensorProto.DOUBLE or one.name in keep:
+            continue
+        wide = f"{one.name} as float64"
+        for node in graph.node:
+            for place, name in enumerate(node.input):
+                if name == one.name:
+                    node.input[place] = wide
+        one.type.tensor_type.elem_type = TensorProto.FLOAT
+        casts.append(helper.make_node("Cast", [one.name], [wide], to=TensorProto.DOUBLE))
+    nodes = [*casts, *graph.node]
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def _reason(parts: list[Any], error: Exception) -> str:
+    first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
+    named = [type(part).__name__ for part in parts if type(part).__name__ in str(error)]
+    what = named[-1] if named else type(parts[-1]).__name__
+    return f"{what} cannot be exported to ONNX: {first_line}"

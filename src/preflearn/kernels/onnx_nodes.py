@@ -1,0 +1,111 @@
+"""Kernels and expansions of them as recorded operators (`preflearn.numerics.graph`), for `preflearn.io.to_onnx`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..numerics.graph import ExportError, Graph, Value
+from .functions import Kernel
+
+
+def kernel_nodes(graph: Graph, kernel: Any, X: Value, basis: Any, basis_indices: np.ndarray) -> Value:
+    """k(x, z) between the recorded rows and the basis vectors, shape (m, r).
+
+    Kernels of differences (laplacian, chi2) form an array of m × r × n numbers.
+
+    Raises
+    ------
+    ExportError
+        For callables and kernels that know items by their labels.
+    """
+    if not isinstance(kernel, Kernel):
+        raise ExportError(
+            "Items that the model knows one by one (kernel='items', item_offsets) have no counterpart in ONNX, which "
+            "sees features only: fit without them to export."
+        )
+    if kernel.is_precomputed:
+        return graph.columns(X, basis_indices)
+    if callable(kernel.kernel):
+        raise ExportError("A callable kernel is Python code and cannot be exported: choose a named kernel.")
+    X, Z = _with_metric(kernel, X), _dense(kernel.apply_metric(basis))
+    return _BLOCKS[kernel.kernel](kernel, X, Z)
+
+
+def linear_nodes(X: Value, coef: np.ndarray) -> Value:
+    """X w, shape (m,) or (m, v)."""
+    weights = np.asarray(coef, dtype=np.float64)
+    return X @ (weights if weights.ndim == 1 else weights.T)
+
+
+def _with_metric(kernel: Kernel, X: Value) -> Value:
+    if kernel.metric is None:
+        return X
+    return X * kernel.metric if kernel.metric.ndim == 1 else X @ kernel.metric
+
+
+def _dense(Z: Any) -> np.ndarray:
+    return np.asarray(Z.toarray() if sp.issparse(Z) else Z, dtype=np.float64)
+
+
+def _squares(kernel: Kernel, X: Value, Z: np.ndarray) -> Value:
+    """|x - z|², relative to the mean of the basis so that large means lose no digits."""
+    centre = Z.mean(axis=0)
+    x, z = X - centre, Z - centre
+    squares = (x * x).reduce("Sum", 1)
+    return (squares + (z * z).sum(axis=1) - (x @ z.T) * 2.0).at_least(0.0)
+
+
+def _products(kernel: Kernel, X: Value, Z: np.ndarray) -> Value:
+    """γ x · z + c."""
+    return X @ (kernel.width(Z.shape[1]) * Z.T) + float(kernel.parameter("coef0"))
+
+
+def _rbf(kernel: Kernel, X: Value, Z: np.ndarray) -> Value:
+    return (_squares(kernel, X, Z) * -kernel.width(Z.shape[1])).exp()
+
+
+def _laplacian(kernel: Kernel, X: Value, Z: np.ndarray) -> Value:
+    distances = (X.with_axis(1) - Z[None]).abs().reduce("Sum", 2, keep=False)
+    return (distances * -kernel.width(Z.shape[1])).exp()
+
+
+def _poly(kernel: Kernel, X: Value, Z: np.ndarray) -> Value:
+    return _products(kernel, X, Z) ** float(kernel.parameter("degree"))
+
+
+def _sigmoid(kernel: Kernel, X: Value, Z: np.ndarray) -> Value:
+    return X.graph.apply("Tanh", _products(kernel, X, Z))
+
+
+def _cosine(kernel: Kernel, X: Value, Z: np.ndarray) -> Value:
+    norms = (X * X).reduce("Sum", 1).sqrt()
+    lengths = np.linalg.norm(Z, axis=1, keepdims=True)
+    return (X / X.graph.where(norms.equal(0.0), 1.0, norms)) @ (Z / np.where(lengths == 0, 1.0, lengths)).T
+
+
+def _additive_chi2(kernel: Kernel, X: Value, Z: np.ndarray) -> Value:
+    x = X.with_axis(1)
+    total, difference = x + Z[None], x - Z[None]
+    parts = difference * difference / X.graph.where(total.equal(0.0), 1.0, total)
+    return -parts.reduce("Sum", 2, keep=False)
+
+
+def _chi2(kernel: Kernel, X: Value, Z: np.ndarray) -> Value:
+    gamma = kernel.parameter("gamma")
+    return (_additive_chi2(kernel, X, Z) * (1.0 if gamma is None else float(gamma))).exp()
+
+
+_BLOCKS = {
+    "additive_chi2": _additive_chi2,
+    "chi2": _chi2,
+    "cosine": _cosine,
+    "laplacian": _laplacian,
+    "linear": lambda kernel, X, Z: X @ Z.T,
+    "poly": _poly,
+    "polynomial": _poly,
+    "rbf": _rbf,
+    "sigmoid": _sigmoid,
+}

@@ -1,0 +1,495 @@
+"""Models for programs that do not run Python: the exported model computes what ``predict`` does."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse as sp
+from sklearn.decomposition import PCA
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    RobustScaler,
+    StandardScaler,
+)
+from tests.model_files import fitted_models
+
+import preflearn as pl
+from preflearn.automatic.candidates import Task, candidates
+from preflearn.cli.app import run
+from preflearn.comparisons import encode_queries
+from preflearn.feature_selection import GreedySelector
+from preflearn.io import save_model, to_elasticsearch, to_onnx, to_solr
+from preflearn.io.linear_weights import folded_weights
+from preflearn.kernels import NystromMap
+from preflearn.numerics.graph import ExportError
+from preflearn.preprocessing import QueryRelative, TableEncoder
+from preflearn.selection.scoring import read_scoring
+
+pytest.importorskip("onnx", reason="the extra onnx is not installed")
+pytest.importorskip("skl2onnx", reason="the extra onnx is not installed")
+onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(string)": object}
+TOLERANCE = 1e-5
+
+
+def call(exported: Any, X: Any) -> np.ndarray:
+    """What onnxruntime computes, from a matrix or a table."""
+    session = onnxruntime.InferenceSession(exported.SerializeToString())
+    feeds = {}
+    for one in session.get_inputs():
+        values = np.asarray(X if one.name == "X" else X[one.name])
+        feeds[one.name] = values.reshape(values.shape[0], -1).astype(TYPES[one.type])
+    return session.run(None, feeds)[0]
+
+
+def assert_same(model: Any, X: np.ndarray, scores: Any = None, **options: Any) -> None:
+    """Equal to ``predict`` on the same numbers, for inputs of either type."""
+    for dtype in ("float64", "float32"):
+        rows = X.astype(dtype).astype(np.float64)
+        want = (scores or model.predict)(rows)
+        got = call(to_onnx(model, dtype=dtype, **options), rows)
+        assert got.shape == want.shape
+        assert np.abs(got - want).max() <= TOLERANCE * max(1.0, np.abs(want).max())
+
+
+@pytest.fixture(scope="module")
+def ranking() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 4)) * [1.0, 10.0, 0.1, 1.0] + [0.0, 50.0, 1.0, 0.0]
+    return X, np.sin(X[:, 0]) + 0.1 * X[:, 1] + rng.normal(scale=0.1, size=60), np.repeat(np.arange(10), 6)
+
+
+# What the model files hold and cannot be exported, with a word of the reason.
+REFUSED = {
+    "BradleyTerry of labels": "labels", "BradleyTerry labels": "labels", "BradleyTerry with offsets": "one by one",
+    "BradleyTerry offsets": "one by one", "BradleyTerryCV": "one by one", "pipeline": "FunctionTransformer",
+    "AllPathsFeatures": "AllPathsFeatures", "WeisfeilerLehmanFeatures": "WeisfeilerLehmanFeatures",
+    "KroneckerRLS": "KroneckerRLS", "KroneckerRLS incomplete": "KroneckerRLS",
+    "KroneckerRLS of one kind": "KroneckerRLS",
+    "KroneckerRLS cartesian": "KroneckerRLS", "KroneckerRLS precomputed": "KroneckerRLS",
+    "KroneckerRLSCV": "KroneckerRLSCV", "TwoStepRLS": "TwoStepRLS", "TwoStepRLSCV": "TwoStepRLSCV",
+    "MultipleKernelRankRLS": "MultipleKernelRankRLS", "MultipleKernelKroneckerRLS": "MultipleKernelKroneckerRLS",
+    "TableEncoder": "'text'", "TableEncoder words": "'text'", "TableEncoder pipeline": "'text'",
+    "QueryRelative": "one_query=True", "InteractionExtractor": "InteractionExtractor",
+}  # fmt: skip
+
+
+def test_every_kind_of_model_is_exported_or_refused_by_name() -> None:
+    for name, (model, rows) in fitted_models().items():
+        if name == "words":  # its tokeniser needs a locale of the machine
+            continue
+        if name in REFUSED:
+            with pytest.raises(ExportError, match=REFUSED[name]):
+                to_onnx(model)
+            continue
+        X = rows.toarray() if sp.issparse(rows) else np.asarray(rows)
+        if X.dtype == object:
+            got, want = call(to_onnx(model, example=rows), X), model.predict(rows)
+        else:
+            got = call(to_onnx(model, dtype="float64"), X)
+            want = model.predict(X) if hasattr(model, "predict") else model.transform(X)
+        if name == "Ridge":  # skl2onnx keeps a column
+            got = got[:, 0]
+        assert got.shape == want.shape, name
+        assert np.abs(got - want).max() <= TOLERANCE, name
+
+
+@settings(max_examples=16, deadline=None)
+@given(
+    kernel=st.sampled_from(
+        ["linear", "rbf", "poly", "laplacian", "sigmoid", "cosine", "chi2", "additive_chi2"]
+    ),
+    shape=st.tuples(st.integers(2, 12), st.integers(1, 5)),
+    outputs=st.sampled_from([None, 1, 3]),
+    n_basis=st.sampled_from([None, 2]),
+    offset=st.sampled_from([0.0, 1000.0]),
+    seed=st.integers(0, 2**16),
+)
+def test_kernels(kernel, shape, outputs, n_basis, offset, seed) -> None:
+    rng = np.random.default_rng(seed)
+    X = np.abs(rng.normal(size=shape)) + (offset if kernel in ("rbf", "laplacian") else 0.0)
+    X[-1] = X[0]
+    y = rng.normal(size=shape[0] if outputs is None else (shape[0], outputs))
+    model = pl.RLS(kernel=kernel, n_basis=n_basis, basis="uniform", random_state=0)
+    try:
+        model.fit(X, y)
+    except (ValueError, np.linalg.LinAlgError):  # sigmoid and additive_chi2 are not positive semidefinite
+        return
+    assert_same(model, X[: shape[0] // 2 + 1])
+
+
+@pytest.mark.parametrize("scaler", [StandardScaler(), MinMaxScaler(), RobustScaler(), PCA(2)])
+def test_pipelines_with_scalers(scaler, ranking) -> None:
+    X, y, qid = ranking
+    for learner in (pl.RankRLS(kernel="rbf"), pl.RankSVM(), pl.RankRLSCV(kernel="rbf", alphas=[0.01, 1.0])):
+        model = make_pipeline(scaler, learner)
+        model.fit(X, y, **{f"{type(learner).__name__.lower()}__qid": qid})
+        assert_same(model, X[:7])
+
+
+def test_small_alpha_keeps_its_digits_with_float32_inputs(ranking) -> None:
+    """Coefficients of thousands that cancel: float32 arithmetic inside would show in the third digit."""
+    X, y, qid = ranking
+    model = make_pipeline(StandardScaler(), pl.RankRLS(1e-9, kernel="rbf", gamma=0.05))
+    model.fit(X, y, rankrls__qid=qid)
+    assert np.abs(model[-1].dual_coef_).sum() > 1e3
+    assert_same(model, X)
+
+
+def test_nystrom_features_and_selection(ranking) -> None:
+    X, y, qid = ranking
+    assert_same(make_pipeline(NystromMap(n_basis=12, random_state=0), pl.RLS(1e-3)).fit(X, y), X)
+    assert_same(GreedySelector(pl.RankRLS(), 2).fit(X, y, qid=qid), X)
+
+
+@pytest.mark.parametrize("method", ["standardise", "rank"])
+def test_features_relative_to_the_query(method, ranking) -> None:
+    """All rows of a call are one query; constant columns, ties and single rows give zeros."""
+    X, y, _ = ranking
+    X = X.round(1)
+    X[:, 3] = 7.0
+    model = make_pipeline(QueryRelative(method), pl.RLS()).fit(X, y)
+    assert_same(model, X[:9], one_query=True)
+    assert_same(model, X[:1], one_query=True)
+    with pytest.raises(ExportError, match="QueryRelative looks at the other items"):
+        to_onnx(model)
+    with pytest.raises(ValueError, match="would be ignored"):
+        to_onnx(model[-1], one_query=True)
+
+
+@pytest.mark.parametrize("with_queries", [False, True])
+def test_each_member_of_the_automatic_ranker(with_queries, ranking) -> None:
+    """Linear and learned kernels, boosted and random trees, on each view of the features."""
+    X, y, qid = ranking
+    X = X.copy()
+    X[:, 2] = X[:, 2].round(1).clip(0.9)  # repeated quantiles, also at the end
+    queries = encode_queries(qid if with_queries else None, X.shape[0])
+    model = pl.AutoRanker(time_limit=1e-6, random_state=0).fit(X, y, qid=queries.codes)
+    folds = model._folds(y, queries, read_scoring("concordance"), 0)
+    task = Task(model.features_.views(X, queries), y, queries, folds, None, 0)
+    trained = [(one.train(task, one.view).model, one.view) for one in candidates(queries.n_groups)]
+    far = np.vstack([X[:6] + 0.03, X.min(axis=0) - 1, X.max(axis=0) + 1])
+
+    def scores(rows: np.ndarray) -> np.ndarray:
+        return model.predict(rows, qid=np.zeros(len(rows)))
+
+    for kept in (*([one] for one in trained), trained):
+        model.members_, model.views_ = [one for one, _ in kept], [view for _, view in kept]
+        model.weights_ = np.full(len(kept), 0.5)
+        relative = bool({"r", "p"} & set("".join(model.views_)))
+        if relative:
+            with pytest.raises(ExportError, match="AutoRanker looks at the other items"):
+                to_onnx(model)
+        assert_same(model, far, scores, one_query=relative)
+
+
+@pytest.fixture(scope="module")
+def table() -> pd.DataFrame:
+    rng = np.random.default_rng(3)
+    moments = pd.Timestamp("1999-12-30") + pd.to_timedelta(rng.integers(0, 3000 * 24, 80), unit="h")
+    return pd.DataFrame(
+        {
+            "price": np.where(rng.random(80) < 0.1, np.nan, rng.normal(100, 20, 80)),
+            "colour": rng.choice(["red", "green", "blue", "mauve", None], 80, p=[0.4, 0.3, 0.15, 0.05, 0.1]),
+            "sold on": moments,
+            "region": rng.integers(1, 4, 80),
+            "fresh": rng.random(80) < 0.5,
+        }
+    )
+
+
+def as_inputs(frame: pd.DataFrame) -> dict[str, np.ndarray]:
+    """A table as the exported model takes it."""
+    seconds = (frame["sold on"] - pd.Timestamp("1970-01-01")).dt.total_seconds()
+    return {
+        "price": frame["price"].to_numpy(dtype=float),
+        "colour": frame["colour"].fillna("").to_numpy(dtype=object),
+        "sold on": seconds.to_numpy(dtype=float),
+        "region": frame["region"].astype(str).to_numpy(dtype=object),
+        "fresh": frame["fresh"].to_numpy(dtype=float),
+    }
+
+
+@pytest.mark.parametrize("learner", [pl.RLS(), pl.RLS(kernel="rbf")])
+def test_tables(table, learner) -> None:
+    """Numbers with holes, categories (rare ones, new ones, holes) and dates, across leap years."""
+    y = table["price"].fillna(0).to_numpy() + (table["colour"] == "red") + table["sold on"].dt.day
+    model = make_pipeline(TableEncoder(max_categories=3), StandardScaler(), learner).fit(table, y)
+    assert set(model[0].kinds_.values()) == {"number", "category", "date", "boolean"}
+    new = table.copy()
+    new.loc[0, "colour"], new.loc[1, "price"], new.loc[2, "price"] = "puce", np.inf, -np.inf
+    new.loc[3:6, "sold on"] = pd.to_datetime(
+        ["2000-02-29 00:00", "1900-03-01 23:59", "2100-02-28 00:00", "1968-12-31 05:00"]
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the category that is new
+        want = model.predict(new)
+    for dtype in ("float64", "float32"):
+        inputs = as_inputs(new)
+        inputs["price"] = inputs["price"].astype(dtype)
+        got = call(to_onnx(model, dtype=dtype), inputs)
+        tolerance = {"float64": 1e-9, "float32": TOLERANCE}[dtype]  # the prices themselves are rounded
+        assert np.abs(got - want).max() <= tolerance * np.abs(want).max()
+
+
+def test_automatic_ranker_of_a_table(table) -> None:
+    y = table["price"].fillna(80) + 30.0 * (table["colour"] == "red")
+    model = pl.AutoRanker(time_limit=1e-6, random_state=0).fit(table, y)
+    want = model.predict(table)
+    got = call(to_onnx(model, dtype="float64"), as_inputs(table))
+    assert np.abs(got - want).max() <= TOLERANCE * np.abs(want).max()
+
+
+def test_an_exported_model_says_what_it_is(ranking) -> None:
+    X, y, qid = ranking
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    exported = to_onnx(pl.RankRLS().fit(frame, y, qid=qid))
+    noted = {one.key: one.value for one in exported.metadata_props}
+    assert json.loads(noted["features"]) == list("abcd")
+    assert exported.producer_name == "preflearn" and exported.producer_version == pl.__version__
+    assert [one.name for one in exported.graph.output] == ["scores"]
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (pl.RankRLS(kernel=lambda a, b: float(a @ b)), "callable kernel"),
+        (make_pipeline(FunctionTransformer(np.tanh), pl.RLS()), "FunctionTransformer"),
+    ],
+)
+def test_what_cannot_be_exported(model, message, ranking) -> None:
+    X, y, _ = ranking
+    with pytest.raises(ExportError, match=message):
+        to_onnx(model.fit(X, y))
+    with pytest.raises(ValueError, match="dtype must be"):
+        to_onnx(pl.RLS().fit(X, y), dtype="float16")
+
+
+# Search engines -------------------------------------------------------------------------------------------------------
+
+LINEAR = [pl.RankRLS(), pl.RLS(), pl.RankSVM(), pl.RankRLSCV(alphas=[0.1, 1.0])]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        (), (StandardScaler(),), (StandardScaler(with_mean=False),), (RobustScaler(), MinMaxScaler()),
+        (MaxAbsScaler(), "passthrough"), (GreedySelector(pl.RLS(), 2, cv=3), StandardScaler()),
+    ],
+)  # fmt: skip
+def test_scaling_is_folded_into_the_weights(before, ranking) -> None:
+    X, y, _ = ranking
+    for learner in LINEAR:
+        model = make_pipeline(*before, learner).fit(X, y)
+        weights, intercept = folded_weights(model)
+        assert np.allclose(X @ weights + intercept, model.predict(X), rtol=1e-9, atol=1e-9)
+
+
+def check_solr(features: Any, model: Any) -> None:
+    """The forms that Solr's guide documents for ``feature-store`` and ``model-store``."""
+    assert isinstance(features, list) and features
+    for one in features:
+        assert set(one) == {"store", "name", "class", "params"}
+        assert one["class"] == "org.apache.solr.ltr.feature.FieldValueFeature"
+        assert set(one["params"]) == {"field"} and isinstance(one["params"]["field"], str)
+    assert set(model) == {"store", "name", "class", "features", "params"}
+    assert model["class"] == "org.apache.solr.ltr.model.LinearModel"
+    assert [set(one) for one in model["features"]] == [{"name"}] * len(features)
+    # Solr refuses a model unless each of its features has a weight and is in its store.
+    assert {one["name"] for one in model["features"]} == set(model["params"]["weights"])
+    assert {one["name"] for one in features} == set(model["params"]["weights"])
+    assert {one["store"] for one in features} == {model["store"]}
+    assert all(type(weight) is float for weight in model["params"]["weights"].values())
+
+
+def check_elasticsearch(features: Any, model: Any) -> dict[str, float]:
+    """The forms that the plugin documents for ``_featureset`` and ``_createmodel``; the weights."""
+    assert set(features) == {"featureset"} and set(features["featureset"]) == {"name", "features"}
+    for one in features["featureset"]["features"]:
+        assert set(one) == {"name", "params", "template_language", "template"}
+        assert one["params"] == [] and one["template_language"] == "mustache"
+        assert one["template"]["function_score"]["field_value_factor"]["field"] == one["name"]
+    assert set(model) == {"model"} and set(model["model"]) == {"name", "model"}
+    inner = model["model"]["model"]
+    assert set(inner) == {"type", "definition"} and inner["type"] == "model/linear"
+    weights = json.loads(inner["definition"])
+    assert set(weights) == {one["name"] for one in features["featureset"]["features"]}
+    return weights
+
+
+def test_definitions_for_search_engines_order_as_predict(ranking) -> None:
+    X, y, qid = ranking
+    model = make_pipeline(StandardScaler(), pl.RankRLS()).fit(X, y, rankrls__qid=qid)
+    names = ["bm25", "price", "age", "stars"]
+    features, definition = to_solr(model, name="shop", feature_names=names)
+    check_solr(features, definition)
+    weights = definition["params"]["weights"]
+    assert check_elasticsearch(*to_elasticsearch(model, name="shop", feature_names=names)) == weights
+    sums = X @ [weights[name] for name in names]
+    assert np.array_equal(np.argsort(sums), np.argsort(model.predict(X)))
+
+
+def test_unselected_features_are_left_out(ranking) -> None:
+    X, y, _ = ranking
+    model = make_pipeline(GreedySelector(pl.RLS(), 1, cv=3), pl.RLS()).fit(
+        pd.DataFrame(X, columns=list("abcd")), y
+    )
+    features, _ = to_solr(model)
+    assert len(features) == 1 and features[0]["name"] in "abcd"
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (pl.RankRLS(kernel="rbf"), "kernel='linear'"),
+        (Ridge(), "Ridge is not a linear learner of preflearn"),
+        (make_pipeline(PCA(2), pl.RLS()), "PCA cannot be folded"),
+        (make_pipeline(MinMaxScaler(clip=True), pl.RLS()), "MinMaxScaler cannot be folded"),
+    ],
+)
+def test_what_is_not_linear_is_refused_for_search_engines(model, message, ranking) -> None:
+    X, y, _ = ranking
+    for convert in (to_solr, to_elasticsearch):
+        with pytest.raises(ExportError, match=message):
+            convert(model.fit(X, y))
+
+
+def test_other_refusals_for_search_engines(ranking, table) -> None:
+    X, y, _ = ranking
+    with pytest.raises(ExportError, match="2 outputs"):
+        to_solr(pl.RLS().fit(X, np.column_stack([y, y])))
+    with pytest.raises(ValueError, match="3 names, and the model 4 features"):
+        to_solr(pl.RLS().fit(X, y), feature_names=list("abc"))
+    with pytest.raises(ValueError, match="'a' twice"):
+        to_solr(pl.RLS().fit(X, y), feature_names=list("abac"))
+    with pytest.raises(ExportError, match="All weights of the model are zero"):
+        to_solr(pl.RLS().fit(np.zeros((4, 1)), [1.0, 2.0, 3.0, 4.0]))
+    encoded = make_pipeline(TableEncoder(), pl.RLS()).fit(table, np.arange(80.0))
+    with pytest.raises(ExportError, match="'price', 'colour', 'sold on', 'region'"):
+        to_elasticsearch(encoded)
+    numbers = make_pipeline(TableEncoder(), pl.RLS()).fit(pd.DataFrame(X, columns=list("abcd")), y)
+    assert [one["name"] for one in to_solr(numbers).features] == list("abcd")
+
+
+# The command ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def model_file(tmp_path: Path, ranking) -> Path:
+    X, y, qid = ranking
+    model = make_pipeline(StandardScaler(), pl.RankRLS())
+    model.fit(pd.DataFrame(X, columns=["bm25", "price", "age", "stars"]), y, rankrls__qid=qid)
+    save_model(model, tmp_path / "model.preflearn")
+    return tmp_path / "model.preflearn"
+
+
+def test_export_command_for_search_engines(model_file: Path, capsys) -> None:
+    for to, check in (("solr", check_solr), ("elasticsearch", check_elasticsearch)):
+        target = model_file.with_name(f"{to}.json")
+        assert run(["export", str(model_file), "--to", to, "-o", str(target)]) == 0
+        features, model = (
+            json.loads(path.read_text()) for path in (target.with_suffix(".features.json"), target)
+        )
+        check(features, model)
+        out = capsys.readouterr().out
+        assert "upload first" in out and "intercept" in out
+        assert run(["export", str(model_file), "--to", to, "-o", str(target), "--name", "other", "-q"]) == 0
+        assert "other" in target.read_text() and capsys.readouterr().out == ""
+
+
+def test_export_command_for_onnx(model_file: Path, ranking, capsys) -> None:
+    from preflearn.io import load_model
+
+    target = model_file.with_suffix(".onnx")
+    assert run(["export", str(model_file), "--to", "onnx", "-o", str(target)]) == 0
+    assert "takes X (float32)" in capsys.readouterr().out
+    session = onnxruntime.InferenceSession(target.read_bytes())
+    X = ranking[0].astype(np.float32)
+    want = load_model(model_file).predict(
+        pd.DataFrame(X.astype(float), columns=["bm25", "price", "age", "stars"])
+    )
+    assert np.abs(session.run(None, {"X": X})[0] - want).max() <= TOLERANCE
+    assert run(["export", str(model_file), "--to", "onnx", "-o", str(target), "--dtype", "float64"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--to", "onnx", "-o", "{dir}/model.preflearn"], "is the model itself"),
+        (["--to", "onnx", "-o", "{dir}"], "is a folder"),
+        (["--to", "onnx", "-o", "{dir}/no/m.onnx"], "no folder"),
+        (["--to", "onnx", "-o", "{dir}/notes.txt"], "is no export for onnx"),
+        (["--to", "solr", "-o", "{dir}/notes.txt"], "is no export for solr"),
+        (["--to", "solr", "-o", "{dir}/other.json"], "is no export for solr"),
+        (["--to", "elasticsearch", "-o", "{dir}/other.json"], "is no export for elasticsearch"),
+        (["--to", "onnx", "-o", "{dir}/m.onnx", "--name", "x"], "--name would be ignored"),
+        (["--to", "onnx", "-o", "{dir}/m.onnx", "--one-query"], "would be ignored"),
+        (["--to", "solr", "-o", "{dir}/m.json", "--dtype", "float64"], "--dtype would be ignored"),
+        (["--to", "pmml", "-o", "{dir}/m.json"], "pmml"),
+    ],
+)
+def test_export_command_refuses(model_file: Path, options, message, capsys) -> None:
+    folder = model_file.parent
+    (folder / "notes.txt").write_text("mine")
+    (folder / "other.json").write_text('{"mine": 1}')
+    assert run(["export", str(model_file), *(one.format(dir=folder) for one in options)]) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err and captured.err.count("\n") == 1
+    assert (folder / "notes.txt").read_text() == "mine"
+    assert {path.name for path in folder.iterdir()} == {"model.preflearn", "notes.txt", "other.json"}
+
+
+def test_force_replaces_a_foreign_file(model_file: Path) -> None:
+    target = model_file.with_name("notes.txt")
+    target.write_text("mine")
+    assert run(["export", str(model_file), "--to", "onnx", "-o", str(target), "--force", "-q"]) == 0
+    assert target.read_bytes() != b"mine"
+
+
+def test_models_of_the_command_line_are_exported(tmp_path: Path, ranking, capsys) -> None:
+    """Trained from a table, with the names of its columns; features relative to their query need --one-query."""
+    X, y, qid = ranking
+    frame = pd.DataFrame(X, columns=["bm25", "price", "age", "stars"]).assign(grade=y, query=qid)
+    data = tmp_path / "data.csv"
+    frame.to_csv(data, index=False)
+    common = ["train", str(data), "--target", "grade", "--query", "query", "--kernel", "linear", "-q"]
+    assert run([*common, "-o", str(tmp_path / "a.preflearn")]) == 0
+    assert (
+        run(["export", str(tmp_path / "a.preflearn"), "--to", "solr", "-o", str(tmp_path / "a.json"), "-q"])
+        == 0
+    )
+    weights = json.loads((tmp_path / "a.json").read_text())["params"]["weights"]
+    assert set(weights) <= {"bm25", "price", "age", "stars"}
+    assert run([*common, "--within-queries", "-o", str(tmp_path / "b.preflearn")]) == 0
+    capsys.readouterr()
+    for to in ("onnx", "solr"):
+        assert (
+            run(["export", str(tmp_path / "b.preflearn"), "--to", to, "-o", str(tmp_path / "b"), "-q"]) == 2
+        )
+        assert "quer" in capsys.readouterr().err
+    out = tmp_path / "b.onnx"
+    assert (
+        run(["export", str(tmp_path / "b.preflearn"), "--to", "onnx", "-o", str(out), "--one-query", "-q"])
+        == 0
+    )
+    scores = tmp_path / "scores.csv"
+    one = tmp_path / "one.csv"
+    frame[frame["query"] == 3].to_csv(one, index=False)
+    assert run(["predict", str(tmp_path / "b.preflearn"), str(one), "-o", str(scores)]) == 0
+    session = onnxruntime.InferenceSession(out.read_bytes())
+    got = session.run(None, {"X": X[qid == 3].astype(np.float32)})[0]
+    want = pd.read_csv(scores)["score"].to_numpy() if scores.exists() else None
+    assert np.abs(got - want).max() <= TOLERANCE
