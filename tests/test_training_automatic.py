@@ -61,7 +61,7 @@ def ask(capsys, *arguments):
 
 def test_the_model_is_an_automatic_ranker_and_predicts_with_queries(files, capsys):
     model = load_model(files / "m.preflearn")
-    assert isinstance(model, AutoRanker) and not hasattr(model, "cv_predictions_")
+    assert isinstance(model[-1], AutoRanker) and not hasattr(model[-1], "cv_predictions_")
     X, y, qid, _ = shop()
     expected = model.predict(X, qid=qid)
     ask(capsys, "predict", files / "m.preflearn", files / "shop.csv", "-o", files / "s.txt")

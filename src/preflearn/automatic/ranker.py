@@ -9,7 +9,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import cache
 from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse as sp
@@ -118,7 +118,9 @@ class AutoRanker(RankerMixin, BaseEstimator):
 
     leaderboard_: Leaderboard
 
-    def __init__(self, *, scoring="concordance", time_limit=None, n_jobs=None, random_state=None, verbose=0):
+    def __init__(
+        self, *, scoring="concordance", time_limit=None, n_jobs=None, random_state=None, verbose=0
+    ) -> None:
         self.scoring = scoring
         self.time_limit = time_limit
         self.n_jobs = n_jobs
@@ -127,7 +129,7 @@ class AutoRanker(RankerMixin, BaseEstimator):
 
     # Fitting --------------------------------------------------------------------------------------------------------
 
-    def fit(self, X, y, *, qid=None):
+    def fit(self, X, y, *, qid=None) -> Self:
         """Train the candidates, choose, combine.
 
         Parameters
@@ -358,7 +360,7 @@ class AutoRanker(RankerMixin, BaseEstimator):
 
     # Using ----------------------------------------------------------------------------------------------------------
 
-    def predict(self, X, *, qid=None):
+    def predict(self, X, *, qid=None) -> np.ndarray:
         """Scores: higher is better, to be compared inside a query.
 
         Parameters
@@ -427,7 +429,7 @@ class AutoRanker(RankerMixin, BaseEstimator):
         names = getattr(self, "feature_names_in_", [f"x{k}" for k in range(self.n_features_in_)])
         return views["".join(letters)], score, owners, list(map(str, names))
 
-    def rank(self, X, *, qid=None):
+    def rank(self, X, *, qid=None) -> np.ndarray:
         """Positions inside the query: 1 is the best, ties share the best position.
 
         Parameters
@@ -440,7 +442,7 @@ class AutoRanker(RankerMixin, BaseEstimator):
         """
         return self._positions_of(self.predict(X, qid=qid), qid)
 
-    def score(self, X, y, *, qid=None, sample_weight=None):
+    def score(self, X, y, *, qid=None, sample_weight=None) -> float:
         """Concordance: the share of untied pairs inside queries that are ordered as in y, averaged over queries.
 
         Parameters

@@ -201,3 +201,15 @@ def _encode_objects(values: np.ndarray) -> Groups:
     labels = np.empty(len(seen), dtype=object)
     labels[:] = list(seen)
     return Groups(codes, len(seen), labels)
+
+
+def positions_in_groups(scores: np.ndarray, groups: Groups) -> np.ndarray:
+    """1 + the number of rows of the group with a higher score. O(m log m)."""
+    order = np.lexsort((-scores, groups.codes))
+    place = np.arange(scores.shape[0]) - groups.starts[groups.codes[order]]
+    new = np.ones(scores.shape[0], dtype=bool)
+    new[1:] = (scores[order][1:] != scores[order][:-1]) | (place[1:] == 0)
+    first = np.maximum.accumulate(np.where(new, np.arange(scores.shape[0]), 0))
+    positions = np.empty(scores.shape[0], dtype=np.int64)
+    positions[order] = place[first] + 1
+    return positions

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from ..comparisons import Comparisons, encode_queries
+from ..comparisons.grouping import positions_in_groups
 from ..comparisons.inputs import read_pairs
 from ..kernels.functions import Kernel, n_items
 from ..kernels.gradients import expansion_gradient, refuse_without_gradient
@@ -87,7 +88,7 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
         self.basis_indices_ = basis_indices
         self.basis_ = basis
 
-    def predict(self, X):
+    def predict(self, X) -> np.ndarray:
         """Scores: higher is better.
 
         Parameters
@@ -142,7 +143,7 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
             shapes["intercept_"] = "v?"
         return shapes
 
-    def gradient(self, X):
+    def gradient(self, X) -> np.ndarray:
         """∇f(x) at every row: how much the score changes with each feature.
 
         Parameters
@@ -273,7 +274,7 @@ class RankerMixin:
     __metadata_request__fit = {"qid": True}
     __metadata_request__score = {"qid": True}
 
-    def rank(self, X, *, qid=None):
+    def rank(self, X, *, qid=None) -> np.ndarray:
         """Positions inside the query: 1 is the best, ties share the best position.
 
         Parameters
@@ -293,11 +294,11 @@ class RankerMixin:
         scores = as_host(found)
         queries = encode_queries(qid, scores.shape[0])
         columns = scores[:, None] if scores.ndim == 1 else scores
-        positions = np.stack([_positions(column, queries) for column in columns.T], axis=1)
+        positions = np.stack([positions_in_groups(column, queries) for column in columns.T], axis=1)
         positions = positions[:, 0] if scores.ndim == 1 else positions
         return Home.of(found).put_as_is(positions) if is_device_array(found) else positions
 
-    def score(self, X, y, *, qid=None, sample_weight=None):
+    def score(self, X, y, *, qid=None, sample_weight=None) -> float:
         """Concordance: the share of untied pairs inside queries that are ordered as in y, averaged over queries.
 
         Parameters
@@ -323,7 +324,7 @@ class RankerMixin:
             )
         return concordance(as_host(y), as_host(self.predict(X)), as_host(qid), sample_weight=sample_weight)
 
-    def score_pairs(self, X, pairs):
+    def score_pairs(self, X, pairs) -> float:
         """The share of pairs in the right order; a tied prediction counts half.
 
         Parameters
@@ -365,15 +366,3 @@ def _transposed(weights: Any) -> Any:
 
 def _copied(X: Any) -> Any:
     return Home.of(X).xp.asarray(X, copy=True) if is_device_array(X) else X.copy()
-
-
-def _positions(scores: np.ndarray, queries) -> np.ndarray:
-    """1 + the number of rows of the query with a higher score. O(m log m)."""
-    order = np.lexsort((-scores, queries.codes))
-    place = np.arange(scores.shape[0]) - queries.starts[queries.codes[order]]
-    new = np.ones(scores.shape[0], dtype=bool)
-    new[1:] = (scores[order][1:] != scores[order][:-1]) | (place[1:] == 0)
-    first = np.maximum.accumulate(np.where(new, np.arange(scores.shape[0]), 0))
-    positions = np.empty(scores.shape[0], dtype=np.int64)
-    positions[order] = place[first] + 1
-    return positions

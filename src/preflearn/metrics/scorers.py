@@ -250,8 +250,10 @@ _SCORERS: dict[str, RankingScorer] = {
 _ALIASES = {
     "map": "average_precision",
     "mrr": "reciprocal_rank",
+    "p": "precision",
     "precision_at": "precision",
     "roc_auc": "auc",
+    "tau": "kendall_tau",
     "disagreement_error": "neg_disagreement_error",
 }
 
@@ -291,15 +293,32 @@ def get_scorer(name: str | Callable[..., Any], **options: Any) -> Any:
                 f"options ({', '.join(options)}) go with the name of a metric, not with a callable."
             )
         return name
-    match = re.fullmatch(r"(\w+?)(?:@(\d+))?", name) if isinstance(name, str) else None
-    found = None if match is None else _SCORERS.get(_ALIASES.get(match[1], match[1]))
-    if match is None or found is None:
+    base, at, k = full_name(name).partition("@")
+    if at:
+        if "k" in options:
+            raise ValueError(f"the number of positions is given twice: {k} and {options['k']}.")
+        options = {"k": int(k), **options}
+    return _SCORERS[base].with_options(**options)
+
+
+def full_name(name: str) -> str:
+    """The name of the registry for what people type, with its number of positions.
+
+    Raises
+    ------
+    ValueError
+        If there is no such metric.
+
+    Examples
+    --------
+    >>> full_name("MAP"), full_name("NDCG@5"), full_name("p@3")
+    ('average_precision', 'ndcg@5', 'precision@3')
+    """
+    match = re.fullmatch(r"(\w+?)(@\d+)?", name.strip().lower()) if isinstance(name, str) else None
+    base = "" if match is None else _ALIASES.get(match[1], match[1])
+    if match is None or base not in _SCORERS:
         raise ValueError(
             f"unknown metric {name!r}: expected one of {', '.join(map(repr, scorer_names()))}, or one with a number "
             "of positions such as 'ndcg@10'."
         )
-    if match[2] is not None:
-        if "k" in options:
-            raise ValueError(f"the number of positions is given twice: {match[2]} and {options['k']}.")
-        options = {"k": int(match[2]), **options}
-    return found.with_options(**options)
+    return base + (match[2] or "")

@@ -6,7 +6,8 @@ from ..selection.splitters import LeavePairOut, LeaveQueryOut, QueryKFold
 from ..selection.tally import PairTally
 from .cross_validation import cross_val_predict
 from .estimates import estimate_auc, estimate_concordance
-from .evaluation import Evaluation, MeasuredMetric, evaluate_scores
+from .evaluation import Evaluation, MeasuredMetric, evaluate_preference_scores, evaluate_scores
+from .learning_curves import LearningCurve, learning_curve
 from .pairs import leave_pair_out, leave_pair_out_tally, leave_preference_out
 from .performance import PerformanceEstimate, RocCurve
 from .permutation import PermutationTest, permutation_test
@@ -32,6 +33,7 @@ __all__ = [
     "HeldOutPreferences",
     "LeavePairOut",
     "LeaveQueryOut",
+    "LearningCurve",
     "LengthBias",
     "MeasuredMetric",
     "PairTally",
@@ -51,8 +53,10 @@ __all__ = [
     "cross_val_predict",
     "estimate_auc",
     "estimate_concordance",
+    "evaluate_preference_scores",
     "evaluate_preferences",
     "evaluate_scores",
+    "learning_curve",
     "leave_pair_out",
     "leave_pair_out_tally",
     "leave_preference_out",

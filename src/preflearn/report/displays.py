@@ -55,7 +55,7 @@ class AlphaPathDisplay(_Display):
     True
     """
 
-    def __init__(self, alphas, scores, chosen, *, errors=None, score_name="concordance"):
+    def __init__(self, alphas, scores, chosen, *, errors=None, score_name="concordance") -> None:
         order = np.argsort(np.asarray(alphas, dtype=float))
         self.alphas = np.asarray(alphas, dtype=float)[order]
         self.scores = np.asarray(scores, dtype=float)[order]
@@ -112,6 +112,70 @@ class AlphaPathDisplay(_Display):
         return self
 
 
+class LearningCurveDisplay(_Display):
+    """Held-out score over the number of training queries.
+
+    Parameters
+    ----------
+    n_queries, scores : array-like of shape (s,)
+    errors : array-like of shape (s,), optional
+        Half the 95 % interval of each score.
+    score_name : str, default="held-out concordance"
+
+    Attributes
+    ----------
+    ax_, figure_
+        Where it was drawn last.
+
+    Examples
+    --------
+    >>> from preflearn.report import LearningCurveDisplay
+    >>> display = LearningCurveDisplay([10, 20, 40], [0.7, 0.75, 0.77])
+    >>> display.scores.shape  # display.plot() draws it
+    (3,)
+    """
+
+    def __init__(self, n_queries, scores, errors=None, *, score_name="held-out concordance"):
+        self.n_queries = np.asarray(n_queries)
+        self.scores = np.asarray(scores, dtype=float)
+        self.errors = None if errors is None else np.asarray(errors, dtype=float)
+        self.score_name = score_name
+
+    @classmethod
+    def from_curve(cls, curve) -> LearningCurveDisplay:
+        """Of what `preflearn.model_selection.learning_curve` measured.
+
+        Parameters
+        ----------
+        curve : LearningCurve
+
+        Returns
+        -------
+        LearningCurveDisplay
+        """
+        return cls(curve.n_queries, curve.scores, curve.errors, score_name=f"held-out {curve.scoring}")
+
+    def plot(self, ax=None) -> LearningCurveDisplay:
+        """Draw it.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        LearningCurveDisplay
+            Itself.
+        """
+        ax = self._draw_on(ax)
+        ax.plot(self.n_queries, self.scores, marker="o", markersize=4, color=_MAIN)
+        if self.errors is not None:
+            low, high = self.scores - self.errors, self.scores + self.errors
+            ax.fill_between(self.n_queries, low, high, color=_MAIN, alpha=0.18, linewidth=0)
+        ax.set(xlabel="training queries", ylabel=self.score_name, xlim=(0, None))
+        return self
+
+
 class CalibrationDisplay(_Display):
     """Reliability diagram of predicted preferences: how often the favourite wins, over how sure the model is.
 
@@ -137,7 +201,7 @@ class CalibrationDisplay(_Display):
     0.15
     """
 
-    def __init__(self, confidence, won, weight, error):
+    def __init__(self, confidence, won, weight, error) -> None:
         self.confidence = np.asarray(confidence, dtype=float)
         self.won = np.asarray(won, dtype=float)
         self.weight = np.asarray(weight, dtype=float)
@@ -234,7 +298,7 @@ class QueryScoresDisplay(_Display):
 
     def __init__(
         self, labels, values, *, metric_name="concordance", chance=0.5, interval=None, unit="queries"
-    ):
+    ) -> None:
         values = np.asarray(values, dtype=float)
         defined = np.flatnonzero(~np.isnan(values))
         if not defined.size:
@@ -342,7 +406,7 @@ class QueryRocDisplay(_Display):
     (0.5, 2)
     """
 
-    def __init__(self, fpr, tpr, auc, n_queries=1):
+    def __init__(self, fpr, tpr, auc, n_queries=1) -> None:
         self.fpr, self.tpr = np.asarray(fpr, dtype=float), np.asarray(tpr, dtype=float)
         self.auc, self.n_queries = float(auc), int(n_queries)
 
@@ -436,7 +500,7 @@ class CoefficientsDisplay(_Display):
     ['price', 'rating']
     """
 
-    def __init__(self, names: Sequence[str], values, *, xlabel="coefficient", errors=None):
+    def __init__(self, names: Sequence[str], values, *, xlabel="coefficient", errors=None) -> None:
         values = np.asarray(values, dtype=float)
         if values.shape != (len(names),):
             raise ValueError(
@@ -505,7 +569,7 @@ def _new_axes() -> Any:
     try:
         import matplotlib.pyplot as plt
     except ImportError:
-        raise ImportError("Plots need Matplotlib: pip install 'preflearn[plots]'.") from None
+        raise ImportError("Plots need Matplotlib: install preflearn with its extra 'plots'.") from None
     return plt.subplots(figsize=(6, 4), layout="constrained")[1]
 
 

@@ -10,10 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from .contents import AlphaPath, TrainingReport
+from .card import render_model_card
+from .contents import AlphaPath, Curve, TrainingReport
 from .displays import (
     AlphaPathDisplay,
+    CalibrationDisplay,
     CoefficientsDisplay,
+    LearningCurveDisplay,
     QueryRocDisplay,
     QueryScoresDisplay,
 )
@@ -33,18 +36,24 @@ _SIZE = (4.8, 3.2)
 
 
 def write_report(report: TrainingReport, path: str | os.PathLike[str]) -> None:
-    """Write a report as one HTML file, which appears whole or not at all.
+    """Write a report as one file, which appears whole or not at all.
 
     Parameters
     ----------
     report : TrainingReport
     path : path
+        With the suffix ``.md`` a model card in Markdown (`model_card`), otherwise an HTML page.
     """
     from ..io.atomic import atomic_write
 
-    page = render_report(report).encode()
+    page = render_for(path, report).encode()
     with atomic_write(path) as file:
         file.write(page)
+
+
+def render_for(path: str | os.PathLike[str], report: TrainingReport) -> str:
+    """What is written to a file of this name: a model card for ``.md``, else the HTML page."""
+    return render_model_card(report) if os.fspath(path).lower().endswith(".md") else render_report(report)
 
 
 def require_parts() -> None:
@@ -53,7 +62,9 @@ def require_parts() -> None:
         import jinja2  # noqa: F401
         import matplotlib  # noqa: F401
     except ImportError:
-        raise ImportError("A report needs Matplotlib and Jinja2: pip install 'preflearn[plots]'.") from None
+        raise ImportError(
+            "A report needs Matplotlib and Jinja2: install preflearn with its extra 'plots'."
+        ) from None
 
 
 def render_report(report: TrainingReport) -> str:
@@ -110,6 +121,15 @@ def _plots(report: TrainingReport) -> dict[str, str]:
         roc = QueryRocDisplay(report.roc.fpr, report.roc.tpr, report.roc.auc, report.roc.n_queries)
         text = f"ROC curve, from (0, 0) to (1, 1); the area under it is {report.roc.auc:.3f}."
         drawings["roc"] = (roc.plot, text, (4.8, 4.4))
+    if report.curve is not None:
+        curve = report.curve
+        drawn = LearningCurveDisplay(curve.n_queries, curve.scores, curve.errors)
+        drawings["curve"] = (drawn.plot, _say_curve(curve), _SIZE)
+    if report.calibration is not None:
+        found = report.calibration
+        certain = CalibrationDisplay(found.confidence, found.won, found.weight, found.error)
+        text = f"Reliability diagram of held-out preferences; expected calibration error {found.error:.3f}."
+        drawings["calibration"] = (certain.plot, text, (4.8, 4.4))
     for name, one in (("influence", report.influence), ("importance", report.importance)):
         if one is not None:
             bars = CoefficientsDisplay(one.names, one.values, xlabel=one.meaning, errors=one.errors)
@@ -178,6 +198,11 @@ def _say_units(report: TrainingReport) -> str:
         f"from {values.min():.3f} to {values.max():.3f}; the middle half lies between {low:.3f} and "
         f"{high:.3f}, the median is {middle:.3f}."
     )
+
+
+def _say_curve(curve: Curve) -> str:
+    points = ", ".join(f"{score:.3f} at {n}" for n, score in zip(curve.n_queries.tolist(), curve.scores))
+    return f"Held-out concordance over the number of training queries: {points}."
 
 
 def _say_influence(bars: CoefficientsDisplay) -> str:

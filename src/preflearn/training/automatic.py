@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse as sp
+from sklearn.pipeline import Pipeline
 
 from .. import AutoRanker, __version__
 from ..comparisons import Groups, encode_queries
@@ -100,7 +101,7 @@ def train_automatically(
     # It need not carry what only this report was made of.
     for name in ("cv_predictions_", "cv_folds_"):
         delattr(model, name)
-    return Trained(model, report)
+    return Trained(Pipeline([*problem.steps, ("learn", model)]) if problem.steps else model, report)
 
 
 def _reason_against(problem: Problem, options: TrainingOptions) -> str | None:

@@ -44,6 +44,10 @@ class Problem(Protocol):
     Attributes
     ----------
     X : features; feature_names : their names
+    steps : list of (name, fitted transformer)
+        What makes the features of what users have: the first steps of the saved pipeline.
+    ready : Choice or None
+        Why the features are not to be scaled, where they are not.
     title : str
         For the report.
     rows_leave : bool
@@ -52,6 +56,8 @@ class Problem(Protocol):
 
     X: Any
     feature_names: list[str]
+    steps: list[tuple[str, Any]]
+    ready: Choice | None
     title: str
     rows_leave: bool
     options: TrainingOptions
@@ -117,23 +123,24 @@ def train(
     if options.learner is Learner.auto:
         from .automatic import train_automatically
 
-        return train_automatically(problem, options, tell=tell)
+        found = train_automatically(problem, options, tell=tell)
+        return _conclude(found, problem, options.seed, tell)
     notes = problem.check()
     tell("scaling, kernel and basis vectors")
-    prepared = prepare(problem.X, options, rows_leave=problem.rows_leave)
+    prepared = prepare(problem.X, options, rows_leave=problem.rows_leave, ready=problem.ready)
     method = problem.hold_out(prepared)
     tell(f"choosing alpha by {method}")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The best alpha")  # a note says so
         chosen = problem.choose_alpha(prepared)
-    model = Pipeline([*prepared.steps, ("learn", chosen.learner)])
+    learned = Pipeline([*prepared.steps, ("learn", chosen.learner)])
     tell("estimating the held-out concordance")
     estimate, roc = problem.estimate(prepared, chosen)
     tell("comparing with baselines")
     name = f"{prepared.choices[0].value}, {prepared.title} (this model)"
     baselines, baselines_note = problem.baselines(name, prepared, chosen)
     tell("measuring the influence of the features")
-    influence, influence_note = _influence(model, prepared, problem, options.seed)
+    influence, influence_note = _influence(learned, prepared, problem, options.seed)
     report = TrainingReport(
         title=problem.title,
         choices=(*prepared.choices, _choice_of_alpha(chosen.path, method)),
@@ -149,7 +156,15 @@ def train(
         version=__version__,
         **problem.describe(chosen),
     )
-    return Trained(model, report)
+    return _conclude(Trained(Pipeline([*problem.steps, *learned.steps]), report), problem, options.seed, tell)
+
+
+def _conclude(found: Trained, problem: Problem, seed: int, tell: Callable[[str], None]) -> Trained:
+    from .conclusions import concluded
+
+    tell("drawing conclusions")
+    learned = found.model[len(problem.steps) :] if problem.steps else found.model
+    return concluded(found, problem, learned, seed)
 
 
 def _choice_of_alpha(path: AlphaPath, method: str) -> Choice:
@@ -184,12 +199,7 @@ def _influence(
     )
     coef = getattr(model[-1], "coef_", None)
     if prepared.is_linear and coef is not None:
-        text = (
-            "The score is a weighted sum of the scaled features: a bar to the right means that higher values "
-            "rank higher. Bars can be compared with each other, since every feature has variance 1; "
-            "correlated features share their influence."
-        )
-        return Influence(list(names), np.asarray(coef), "coefficient of the scaled feature", text), shown
+        return _coefficients(list(names), np.asarray(coef), scaled=bool(prepared.steps)), shown
     if len(names) > _SHUFFLED_FEATURES:
         return None, (
             f"Left out: the kernel is not linear, and shuffling each of {len(names):,} features in turn would "
@@ -229,3 +239,18 @@ def shuffled_influence(
     )
     errors = found.intervals[:, 1] - found.values
     return Influence(found.names, found.values, "loss of concordance when shuffled", text, errors)
+
+
+def _coefficients(names: list[str], coef: np.ndarray, scaled: bool) -> Influence:
+    if scaled:
+        text = (
+            "The score is a weighted sum of the scaled features: a bar to the right means that higher values "
+            "rank higher. Bars can be compared with each other, since every feature has variance 1; "
+            "correlated features share their influence."
+        )
+        return Influence(names, coef, "coefficient of the scaled feature", text)
+    text = (
+        "The score is a weighted sum of the features: a bar to the right means that higher values rank higher. "
+        "Features that occur together share their influence."
+    )
+    return Influence(names, coef, "coefficient of the feature", text)
