@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
+
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
 
 import preflearn
 
@@ -17,7 +21,6 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
@@ -54,9 +57,9 @@ html_title = "preflearn"
 html_static_path = ["_static"]
 html_css_files = ["preflearn.css"]
 html_show_sourcelink = False
-html_sidebars = {
-    page: [] for page in ("index", "getting_started", "notation", "derivations", "experiments", "changelog")
-}
+html_sidebars = {page: [] for page in ("index", "getting_started", "changelog")}
+# Formulas are MathML, which browsers draw themselves: no script and no other server.
+html_math_renderer = "mathml"
 html_theme_options = {
     "logo": {"text": "preflearn", "image_light": "_static/logo.svg", "image_dark": "_static/logo.svg"},
     "show_toc_level": 2,
@@ -95,6 +98,24 @@ def escape_plain_text(app: Any, what: str, name: str, obj: Any, options: Any, li
             lines[number] = "".join(parts)
 
 
+def visit_formula(writer: Any, node: Any) -> None:
+    """A formula as MathML, inline or on lines of its own."""
+    is_block = isinstance(node, nodes.math_block)
+    formula = tex2mathml(node.astext().replace(r"\dots", r"\ldots"), as_block=is_block)
+    writer.body.append(f'<div class="math">{formula}</div>' if is_block else formula)
+    raise nodes.SkipNode
+
+
+def add_further_pages(app: Any, page: str, source: list[str]) -> None:
+    """Pages of the user guide that no group names go to the end of its contents."""
+    if page == "user_guide/index":
+        named = set(re.findall(r"^\w+$", source[0], flags=re.MULTILINE)) | {"index"}
+        found = sorted(path.stem for path in Path(app.srcdir, "user_guide").glob("*.md"))
+        source[0] = source[0].replace("(further pages)", "\n".join(one for one in found if one not in named))
+
+
 def setup(app: Any) -> None:
+    app.add_html_math_renderer("mathml", (visit_formula, None), (visit_formula, None))
+    app.connect("source-read", add_further_pages)
     app.connect("autodoc-skip-member", skip_inherited_from_scikit_learn)
     app.connect("autodoc-process-docstring", escape_plain_text, priority=900)

@@ -157,11 +157,11 @@ def single_feature(task: Task, view: str) -> Member:
     return Member(model, scores(best, slice(None)), unbiased, np.abs(model.coef_), "")
 
 
-def learned_kernel(task: Task, view: str) -> Member:
+def learned_kernel(task: Task, view: str, kernel_name: str = "rbf") -> Member:
     """RankRFM: rounds until one does not help; every fold with a metric of its own."""
     X = task.views[view]
     size = n_basis(task.n_rows)
-    learner = RankRFM(n_basis=size, max_rounds=_ROUNDS, random_state=task.seed)
+    learner = RankRFM(kernel=kernel_name, n_basis=size, max_rounds=_ROUNDS, random_state=task.seed)
     kernel, X = learner._read(X)
     search = learner._search_rows(
         X, task.y[:, None], task.queries.codes, None, has_queries=False, cv=task.folds.tests

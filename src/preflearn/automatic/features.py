@@ -99,7 +99,7 @@ class Views:
     queries : Groups
     """
 
-    def __init__(self, features: Features, X: np.ndarray, queries: Groups):
+    def __init__(self, features: Features, X: np.ndarray, queries: Groups) -> None:
         self._features, self._queries = features, queries
         self._parts = {"x": X}
 

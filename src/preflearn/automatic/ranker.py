@@ -9,7 +9,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import cache
 from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse as sp
@@ -28,6 +28,7 @@ from ..preprocessing import TableEncoder
 from ..selection.folds import read_folds, shuffled_folds
 from ..selection.scoring import Comparable, Scoring, read_scoring
 from ..selection.splitters import QueryKFold
+from ..solvers.progress import Stages
 from .candidates import Task, candidates
 from .combination import FoldScores, choose_combination
 from .features import Features
@@ -65,6 +66,8 @@ class AutoRanker(RankerMixin, BaseEstimator):
         Threads; None uses all processors.
     random_state : int, RandomState or None, default=None
         For folds, basis vectors and trees.
+    verbose : int, default=0
+        Report candidates and their time on standard error.
 
     Attributes
     ----------
@@ -115,15 +118,18 @@ class AutoRanker(RankerMixin, BaseEstimator):
 
     leaderboard_: Leaderboard
 
-    def __init__(self, *, scoring="concordance", time_limit=None, n_jobs=None, random_state=None):
+    def __init__(
+        self, *, scoring="concordance", time_limit=None, n_jobs=None, random_state=None, verbose=0
+    ) -> None:
         self.scoring = scoring
         self.time_limit = time_limit
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
 
     # Fitting --------------------------------------------------------------------------------------------------------
 
-    def fit(self, X, y, *, qid=None):
+    def fit(self, X, y, *, qid=None) -> Self:
         """Train the candidates, choose, combine.
 
         Parameters
@@ -155,7 +161,8 @@ class AutoRanker(RankerMixin, BaseEstimator):
             trial = self._fit_rows(rows, y, part, scoring, seed, start, limit)
             spent = time.perf_counter() - start
             if rows.size <= _REFITTED_CELLS and (1 + len(trial.folds.tests)) * spent <= limit:
-                held_out = self._refit_without_folds(rows, y, part, scoring, seed, trial)
+                with self._stages()("the same without each fold"):
+                    held_out = self._refit_without_folds(rows, y, part, scoring, seed, trial)
                 trial = self._prefer_simple(replace(trial, held_out=held_out))
         self.best_score_ = trial.score
         self.leaderboard_ = trial.leaderboard(y, part, scoring)
@@ -220,6 +227,9 @@ class AutoRanker(RankerMixin, BaseEstimator):
                 model._fit_rows(rows[rest], y[rest], part, scoring, seed, 0.0, np.inf)
                 out[test] = model._predict_rows(rows[test], queries.codes[test])
         return out
+
+    def _stages(self) -> Stages:
+        return Stages("AutoRanker" if self.verbose else None)
 
     def _read_limit(self) -> float:
         limit = self.time_limit
@@ -294,7 +304,7 @@ class AutoRanker(RankerMixin, BaseEstimator):
         """Candidate after candidate, as long as time allows."""
         attempts: list[Attempt] = []
         done, spent = 0.0, 0.0
-        width = self.features_.kept_.size
+        width, stages = self.features_.kept_.size, self._stages()
         for candidate in candidates(task.queries.n_groups):
             cost = candidate.cost(task.n_rows, width * len(candidate.view))
             begun = time.perf_counter()
@@ -302,7 +312,7 @@ class AutoRanker(RankerMixin, BaseEstimator):
             if attempts and begun - start + expected > limit:
                 attempts.append(Attempt(candidate))
                 continue
-            with warnings.catch_warnings():
+            with stages(candidate.name), warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="All gradients")  # the leaderboard says which round
                 member = candidate.train(task, candidate.view)
             seconds = time.perf_counter() - begun
@@ -350,7 +360,7 @@ class AutoRanker(RankerMixin, BaseEstimator):
 
     # Using ----------------------------------------------------------------------------------------------------------
 
-    def predict(self, X, *, qid=None):
+    def predict(self, X, *, qid=None) -> np.ndarray:
         """Scores: higher is better, to be compared inside a query.
 
         Parameters
@@ -419,7 +429,7 @@ class AutoRanker(RankerMixin, BaseEstimator):
         names = getattr(self, "feature_names_in_", [f"x{k}" for k in range(self.n_features_in_)])
         return views["".join(letters)], score, owners, list(map(str, names))
 
-    def rank(self, X, *, qid=None):
+    def rank(self, X, *, qid=None) -> np.ndarray:
         """Positions inside the query: 1 is the best, ties share the best position.
 
         Parameters
@@ -432,7 +442,7 @@ class AutoRanker(RankerMixin, BaseEstimator):
         """
         return self._positions_of(self.predict(X, qid=qid), qid)
 
-    def score(self, X, y, *, qid=None, sample_weight=None):
+    def score(self, X, y, *, qid=None, sample_weight=None) -> float:
         """Concordance: the share of untied pairs inside queries that are ordered as in y, averaged over queries.
 
         Parameters

@@ -42,7 +42,8 @@ def train(
     output: Annotated[Path, typer.Option("--output", "-o", help="File for the model (.preflearn).")],
     data: files.OptionalDataPaths = None,
     report: Annotated[
-        Path | None, typer.Option("--report", help="Write an HTML report to this file.")
+        Path | None,
+        typer.Option("--report", help="Write an HTML report to this file, or a model card for .md."),
     ] = None,
     target: files.TargetOption = None,
     query: files.QueryOption = None,
@@ -290,10 +291,10 @@ def _write(
     """The page is made before anything is written, so that a failure leaves nothing behind."""
     from ..io import save_model
     from ..io.atomic import atomic_write
-    from ..report import render_report
+    from ..report.html import render_for
 
     with collected_warnings():  # of Matplotlib, about letters that its fonts lack
-        page = None if report is None else render_report(found).encode()
+        page = None if report is None else render_for(report, found).encode()
     save_model(model, output, metadata=metadata)
     if report is not None and page is not None:
         with atomic_write(report) as file:

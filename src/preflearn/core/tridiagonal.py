@@ -16,6 +16,9 @@ from scipy.linalg import get_blas_funcs, get_lapack_funcs
 from ..numerics.linalg import mirror_lower, tridiagonalise_in_place
 from .problem import refuse_indefinite, rounding_of_sums
 
+# Columns that are solved for at once where all are needed.
+_COLUMNS = 512
+
 
 class TridiagonalForm:
     """Q and T of a symmetric positive semidefinite B.
@@ -81,6 +84,15 @@ class TridiagonalForm:
         if half is None:
             return np.asfortranarray(self.transposed.T @ self.inverse(alpha)(self.transposed))
         return product_with_itself(half[0])
+
+    def inverse_diagonal(self, alpha: float) -> np.ndarray:
+        """The diagonal of (B + λ I)⁻¹, shape (n,); O(n²)."""
+        inverse, n = self.inverse(alpha), self.transposed.shape[0]
+        diagonal = np.empty(n)
+        for start in range(0, n, _COLUMNS):
+            some = np.ascontiguousarray(self.transposed[:, start : start + _COLUMNS])
+            diagonal[start : start + _COLUMNS] = np.einsum("ij,ij->j", some, inverse(some))
+        return diagonal
 
     def _inverse_by_spectrum(self, alpha: float) -> Callable[[np.ndarray], np.ndarray]:
         """Where λ is lost in the rounding of T, negative eigenvalues are known to be zero."""

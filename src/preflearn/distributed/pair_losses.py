@@ -73,7 +73,7 @@ class PartObjective:
     weighting : str
     """
 
-    def __init__(self, features: Any, scores: np.ndarray, codes: np.ndarray, weighting: str):
+    def __init__(self, features: Any, scores: np.ndarray, codes: np.ndarray, weighting: str) -> None:
         self._arguments = (features, scores, codes, weighting)
         self.features = Features(features)
         # Partitions are the units of parallel work: one thread each.
@@ -145,7 +145,7 @@ class DistributedObjective(PairObjective):
     split_every : int
     """
 
-    def __init__(self, parts: list[Any], shape: tuple[int, int], size: int, split_every: int):
+    def __init__(self, parts: list[Any], shape: tuple[int, int], size: int, split_every: int) -> None:
         self._parts = parts
         self.shape, self.size = shape, size
         self.n_features = shape[1]
@@ -181,7 +181,7 @@ class DistributedObjective(PairObjective):
 class DistributedLoss:
     """The loss at one point: as `SquaredHinge` and `RoundedHinge`, with Φᵀ∇ℓ in place of ∇ℓ."""
 
-    def __init__(self, objective: DistributedObjective, at: At):
+    def __init__(self, objective: DistributedObjective, at: At) -> None:
         self._objective = objective
         self._at = at
         found = objective.total("evaluate", at)
@@ -197,7 +197,7 @@ class DistributedLoss:
 
 
 class _DistributedPreconditioner(Preconditioner):
-    def __init__(self, objective: DistributedObjective, alpha: float):
+    def __init__(self, objective: DistributedObjective, alpha: float) -> None:
         super().__init__(objective.shape, objective.size, alpha)
         self._objective = objective
 

@@ -14,7 +14,7 @@ def require_dask() -> Any:
         import dask
     except ImportError as error:
         raise ImportError(
-            "preflearn.distributed needs Dask: install it with pip install 'preflearn[dask]'."
+            "preflearn.distributed needs Dask: install preflearn with its extra 'dask'."
         ) from error
     return dask
 

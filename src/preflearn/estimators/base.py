@@ -88,7 +88,7 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
         self.basis_indices_ = basis_indices
         self.basis_ = basis
 
-    def predict(self, X):
+    def predict(self, X) -> np.ndarray:
         """Scores: higher is better.
 
         Parameters
@@ -143,7 +143,7 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
             shapes["intercept_"] = "v?"
         return shapes
 
-    def gradient(self, X):
+    def gradient(self, X) -> np.ndarray:
         """∇f(x) at every row: how much the score changes with each feature.
 
         Parameters
@@ -274,7 +274,7 @@ class RankerMixin:
     __metadata_request__fit = {"qid": True}
     __metadata_request__score = {"qid": True}
 
-    def rank(self, X, *, qid=None):
+    def rank(self, X, *, qid=None) -> np.ndarray:
         """Positions inside the query: 1 is the best, ties share the best position.
 
         Parameters
@@ -298,7 +298,7 @@ class RankerMixin:
         positions = positions[:, 0] if scores.ndim == 1 else positions
         return Home.of(found).put_as_is(positions) if is_device_array(found) else positions
 
-    def score(self, X, y, *, qid=None, sample_weight=None):
+    def score(self, X, y, *, qid=None, sample_weight=None) -> float:
         """Concordance: the share of untied pairs inside queries that are ordered as in y, averaged over queries.
 
         Parameters
@@ -324,7 +324,7 @@ class RankerMixin:
             )
         return concordance(as_host(y), as_host(self.predict(X)), as_host(qid), sample_weight=sample_weight)
 
-    def score_pairs(self, X, pairs):
+    def score_pairs(self, X, pairs) -> float:
         """The share of pairs in the right order; a tied prediction counts half.
 
         Parameters

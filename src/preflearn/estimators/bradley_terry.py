@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Hashable
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -152,7 +152,7 @@ class BradleyTerryModel(RankerMixin, KernelModel):
 
     # Fitting ----------------------------------------------------------------------------------------------------------
 
-    def fit_pairs(self, X, pairs, *, weight=None, ties=None, judge=None):
+    def fit_pairs(self, X, pairs, *, weight=None, ties=None, judge=None) -> Self:
         """Learn from comparisons.
 
         Minimises Σ_k weight_k log(1 + exp(-(f(x_h) - f(x_j)))) + alpha ‖f‖² over the pairs k = (h, j).
@@ -181,7 +181,7 @@ class BradleyTerryModel(RankerMixin, KernelModel):
         self._fit_answers(X, answers, judges, judge is not None)
         return self
 
-    def fit(self, X, y, *, weight=None, ties=None, judge=None):
+    def fit(self, X, y, *, weight=None, ties=None, judge=None) -> Self:
         """As ``fit_pairs``, with the pairs as y: what a scikit-learn pipeline calls.
 
         Examples
@@ -196,7 +196,7 @@ class BradleyTerryModel(RankerMixin, KernelModel):
         """
         return self.fit_pairs(X, y, weight=weight, ties=ties, judge=judge)
 
-    def partial_fit_pairs(self, X, pairs, *, weight=None, ties=None, judge=None):
+    def partial_fit_pairs(self, X, pairs, *, weight=None, ties=None, judge=None) -> Self:
         """Learn from more comparisons: the result is that of ``fit_pairs`` with all of them.
 
         Parameters
@@ -460,7 +460,7 @@ class BradleyTerryModel(RankerMixin, KernelModel):
 
     # What users ask ---------------------------------------------------------------------------------------------------
 
-    def predict(self, X):
+    def predict(self, X) -> np.ndarray:
         """Latent scores: higher is better.
 
         Parameters
@@ -480,7 +480,7 @@ class BradleyTerryModel(RankerMixin, KernelModel):
             return self._linear(X)
         return self._expand(X, self._read_kernel())
 
-    def posterior(self, X, *, variances_only=False):
+    def posterior(self, X, *, variances_only=False) -> tuple[np.ndarray, np.ndarray]:
         """Mean and covariance of the latent scores.
 
         Parameters
@@ -527,7 +527,7 @@ class BradleyTerryModel(RankerMixin, KernelModel):
         covariance = kernel.matrix(X) / (2.0 * self.alpha_) - A @ K.T + A @ posterior.covariance @ A.T
         return self._scores_of(X), 0.5 * (covariance + covariance.T)
 
-    def win_probability(self, X_a, X_b):
+    def win_probability(self, X_a, X_b) -> np.ndarray:
         """Probability that each item of X_a is preferred to the item of X_b in the same row.
 
         Averaged over the posterior: σ(μ / √(1 + π v / 8)), with μ and v mean and variance of the difference of the
@@ -607,7 +607,7 @@ class BradleyTerryModel(RankerMixin, KernelModel):
             out[rows] = prior / (2.0 * self.alpha_) - explained
         return np.maximum(out, 0.0)
 
-    def next_pairs(self, X, n=1, *, answered=None, goal=None, strategy="information"):
+    def next_pairs(self, X, n=1, *, answered=None, goal=None, strategy="information") -> np.ndarray:
         """The pairs to ask about next: those whose answers are expected to tell most.
 
         Parameters
@@ -782,7 +782,7 @@ class BradleyTerry(BradleyTerryModel):
         tol=1e-14,
         max_iter=100,
         verbose=0,
-    ):
+    ) -> None:
         self.alpha = alpha
         self.kernel = kernel
         self.gamma = gamma

@@ -139,7 +139,7 @@ class BradleyTerryCV(BradleyTerryModel):
         tol=1e-14,
         max_iter=100,
         verbose=0,
-    ):
+    ) -> None:
         self.alphas = alphas
         self.gammas = gammas
         self.item_offsets = item_offsets

@@ -37,7 +37,7 @@ class PartialFitUnavailableError(AttributeError, ValueError):
 class AvailableUnless:
     """A method that is there unless ``why_not(model)`` gives a reason; hasattr, and scikit-learn, see it missing."""
 
-    def __init__(self, why_not: Callable[[Any], str | None]):
+    def __init__(self, why_not: Callable[[Any], str | None]) -> None:
         self._why_not = why_not
 
     def __call__(self, method: Callable[..., Any]) -> AvailableUnless:

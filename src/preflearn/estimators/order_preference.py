@@ -8,7 +8,7 @@ X. Zhu and A. B. Goldberg, Kernel Regression with Order Preferences, AAAI 2007, 
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -170,7 +170,7 @@ class OrderPreferenceRegressor(_OrderPreferenceModel):
         basis="uniform",
         random_state=None,
         verbose=False,
-    ):
+    ) -> None:
         self.alpha = alpha
         self.order_weight = order_weight
         self.epsilon = epsilon
@@ -184,7 +184,7 @@ class OrderPreferenceRegressor(_OrderPreferenceModel):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X, y, *, pairs=None, margin=None, weight=None, bounds=None):
+    def fit(self, X, y, *, pairs=None, margin=None, weight=None, bounds=None) -> Self:
         """Fit to labelled rows and statements about any rows.
 
         Parameters
@@ -295,7 +295,7 @@ class OrderPreferenceRegressorCV(_OrderPreferenceModel):
         random_state=None,
         n_jobs=None,
         verbose=False,
-    ):
+    ) -> None:
         self.alphas = alphas
         self.gammas = gammas
         self.cv = cv
@@ -317,7 +317,7 @@ class OrderPreferenceRegressorCV(_OrderPreferenceModel):
     # The mixin reads a gamma; here it is a grid until one is chosen.
     gamma = None
 
-    def fit(self, X, y, *, pairs=None, margin=None, weight=None, bounds=None):
+    def fit(self, X, y, *, pairs=None, margin=None, weight=None, bounds=None) -> Self:
         """Choose alpha and gamma on the labelled rows, then fit with all of them.
 
         Parameters

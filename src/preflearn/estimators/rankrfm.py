@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -233,7 +233,7 @@ class RankRFM(RankerMixin, KernelModel):
         keep_predictions=False,
         random_state=None,
         verbose=0,
-    ):
+    ) -> None:
         self.alphas = alphas
         self.kernel = kernel
         self.gamma = gamma
@@ -248,7 +248,7 @@ class RankRFM(RankerMixin, KernelModel):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X, y, *, qid=None, groups=None):
+    def fit(self, X, y, *, qid=None, groups=None) -> Self:
         """Learn the metric, choose round and alpha, and train on all rows.
 
         Parameters
@@ -292,7 +292,7 @@ class RankRFM(RankerMixin, KernelModel):
         self.n_queries_ = queries.n_groups
         return self
 
-    def fit_pairs(self, X, pairs, *, magnitude=None, weight=None, groups=None):
+    def fit_pairs(self, X, pairs, *, magnitude=None, weight=None, groups=None) -> Self:
         """Learn the metric from comparisons without scores; round and alpha by held-out preferences.
 
         Parameters

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -45,7 +45,7 @@ class RankRLS(RankerMixin, SquaredLossModel):
     weighting : {"pair", "item", "query"}, default="pair"
         Every pair once; blocks of queries scaled by 1 / n_q; or every query the same total.
     solver : {"auto", "dual", "primal", "cg"}, default="auto"
-        The automatic choice is the table in `preflearn.solvers.choice`; `solver_` says what was taken.
+        The automatic choice is the table in `preflearn.solvers.routes`; `solver_` says what was taken.
     tol, max_iter : optional
         Relative residual (1e-8; 1e-6 with a reduced set) and iteration limit of solver "cg".
     verbose : int, default=0
@@ -113,7 +113,7 @@ class RankRLS(RankerMixin, SquaredLossModel):
         tol=None,
         max_iter=None,
         verbose=0,
-    ):
+    ) -> None:
         self.alpha = alpha
         self.kernel = kernel
         self.gamma = gamma
@@ -131,7 +131,7 @@ class RankRLS(RankerMixin, SquaredLossModel):
         self.max_iter = max_iter
         self.verbose = verbose
 
-    def fit(self, X, y, *, qid=None, pairs=None, magnitude=None, weight=None):
+    def fit(self, X, y, *, qid=None, pairs=None, magnitude=None, weight=None) -> Self:
         """Learn from scores inside queries, and from preferences beside them.
 
         Parameters
@@ -167,7 +167,7 @@ class RankRLS(RankerMixin, SquaredLossModel):
         self._fit_tasks(X, kernel, tasks, alpha, single, with_mean=False)
         return self._finish(queries.n_groups, sum(task.n_comparisons for task in tasks))
 
-    def fit_pairs(self, X, pairs, *, magnitude=None, weight=None):
+    def fit_pairs(self, X, pairs, *, magnitude=None, weight=None) -> Self:
         """Learn from comparisons without scores.
 
         Minimises Σ_k weight_k (magnitude_k - (f(x_h) - f(x_j)))² + alpha ‖f‖² over the pairs k = (h, j).
@@ -204,7 +204,7 @@ class RankRLS(RankerMixin, SquaredLossModel):
         return self._finish(1, task.n_comparisons)
 
     @AvailableUnless(why_no_partial_fit)
-    def partial_fit(self, X, y, *, qid=None):
+    def partial_fit(self, X, y, *, qid=None) -> Self:
         """Add whole queries to a model of fixed width; the result equals `fit` on everything seen.
 
         Parameters
@@ -220,7 +220,7 @@ class RankRLS(RankerMixin, SquaredLossModel):
         self._update(X, y, qid, forget=False)
         return self
 
-    def forget(self, X, y, *, qid=None):
+    def forget(self, X, y, *, qid=None) -> Self:
         """Take queries (or rows of a global ranking) that `partial_fit` has seen out of the model again.
 
         Parameters
@@ -239,7 +239,7 @@ class RankRLS(RankerMixin, SquaredLossModel):
         self._update(X, y, qid, forget=True)
         return self
 
-    def fit_stream(self, chunks, *, checkpoint=None, checkpoint_every=None, verbose=None, **reading):
+    def fit_stream(self, chunks, *, checkpoint=None, checkpoint_every=None, verbose=None, **reading) -> Self:
         """Learn from more rows than fit in memory, in one pass over chunks of whole queries.
 
         The result is that of `fit` on all rows. A chunk is added to statistics of fixed width (n × n for n features or

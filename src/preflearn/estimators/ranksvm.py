@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -266,7 +266,7 @@ class RankSVM(_PairLossModel):
         tol=1e-4,
         max_iter=200,
         verbose=0,
-    ):
+    ) -> None:
         self.alpha = alpha
         self.kernel = kernel
         self.gamma = gamma
@@ -282,7 +282,7 @@ class RankSVM(_PairLossModel):
         self.max_iter = max_iter
         self.verbose = verbose
 
-    def fit(self, X, y, *, qid=None):
+    def fit(self, X, y, *, qid=None) -> Self:
         """Learn from scores inside queries.
 
         Parameters
@@ -305,7 +305,7 @@ class RankSVM(_PairLossModel):
         queries = encode_queries(qid, n_items(X))
         return self._fit(X, kernel, self._score_pairs(scores, queries), alpha, single, queries.n_groups)
 
-    def fit_pairs(self, X, pairs, *, weight=None):
+    def fit_pairs(self, X, pairs, *, weight=None) -> Self:
         """Learn from comparisons without scores.
 
         Minimises Σ_k weight_k max(1 - (f(x_h) - f(x_j)), 0)^r + alpha ‖f‖² over the pairs k = (h, j).
@@ -436,7 +436,7 @@ class RankSVMCV(AlphaSearch, _PairLossModel):
         tol=1e-4,
         max_iter=200,
         verbose=0,
-    ):
+    ) -> None:
         self.alphas = alphas
         self.cv = cv
         self.scoring = scoring
@@ -457,7 +457,7 @@ class RankSVMCV(AlphaSearch, _PairLossModel):
 
     _learner = RankSVM
 
-    def fit(self, X, y, *, qid=None, groups=None):
+    def fit(self, X, y, *, qid=None, groups=None) -> Self:
         """Choose alpha by cross-validation, then learn from all rows.
 
         Parameters
@@ -487,7 +487,7 @@ class RankSVMCV(AlphaSearch, _PairLossModel):
         )
         return self
 
-    def fit_pairs(self, X, pairs, *, magnitude=None, weight=None, groups=None):
+    def fit_pairs(self, X, pairs, *, magnitude=None, weight=None, groups=None) -> Self:
         """Choose alpha by held-out preferences, then learn from all of them.
 
         Parameters

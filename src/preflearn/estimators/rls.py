@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
@@ -39,7 +39,7 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
     fit_intercept : bool, default=True
         Whether a constant that is not regularised is added.
     solver : {"auto", "dual", "primal", "cg"}, default="auto"
-        The automatic choice is the table in `preflearn.solvers.choice`; `solver_` says what was taken.
+        The automatic choice is the table in `preflearn.solvers.routes`; `solver_` says what was taken.
     tol, max_iter : optional
         Relative residual (1e-8; 1e-6 with a reduced set) and iteration limit of solver "cg".
     verbose : int, default=0
@@ -95,7 +95,7 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
         tol=None,
         max_iter=None,
         verbose=0,
-    ):
+    ) -> None:
         self.alpha = alpha
         self.kernel = kernel
         self.gamma = gamma
@@ -111,7 +111,7 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
         self.max_iter = max_iter
         self.verbose = verbose
 
-    def fit(self, X, y, *, pairs=None, magnitude=None, weight=None):
+    def fit(self, X, y, *, pairs=None, magnitude=None, weight=None) -> Self:
         """Learn from one target per row, and from preferences beside them.
 
         Parameters
@@ -144,7 +144,7 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
         )
         return self
 
-    def fit_stream(self, chunks, *, checkpoint=None, checkpoint_every=None, verbose=None, **reading):
+    def fit_stream(self, chunks, *, checkpoint=None, checkpoint_every=None, verbose=None, **reading) -> Self:
         """Learn from more rows than fit in memory, in one pass over chunks of rows.
 
         Parameters
@@ -205,7 +205,7 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
             self._set_intercept((data.scores - f.reshape(data.scores.shape)).mean(axis=0))
         return self
 
-    def score(self, X, y, *, qid=None, sample_weight=None):
+    def score(self, X, y, *, qid=None, sample_weight=None) -> float:
         """R², averaged uniformly over outputs.
 
         Parameters

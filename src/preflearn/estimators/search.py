@@ -7,7 +7,7 @@ all of them share; a further one names its learner and its defaults.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.model_selection import ParameterGrid
@@ -217,7 +217,7 @@ class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):
         tol=None,
         max_iter=None,
         verbose=0,
-    ):
+    ) -> None:
         self.alphas = alphas
         self.cv = cv
         self.scoring = scoring
@@ -239,7 +239,7 @@ class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):
         self.max_iter = max_iter
         self.verbose = verbose
 
-    def fit(self, X, y, *, qid=None, groups=None):
+    def fit(self, X, y, *, qid=None, groups=None) -> Self:
         """Choose alpha by held-out predictions, then train on all rows.
 
         Parameters
@@ -256,7 +256,7 @@ class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):
         self._adopt(self._plain(self.best_kernel_, self.alpha_).fit(X, y, qid=qid))
         return self
 
-    def fit_pairs(self, X, pairs, *, magnitude=None, weight=None, groups=None):
+    def fit_pairs(self, X, pairs, *, magnitude=None, weight=None, groups=None) -> Self:
         """Choose alpha by held-out preferences, then learn from all of them.
 
         Parameters
@@ -290,7 +290,7 @@ class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):
         self._adopt(model.fit_pairs(X, pairs, magnitude=magnitude, weight=weight))
         return self
 
-    def fit_stream(self, chunks, *, checkpoint=None, checkpoint_every=None, verbose=None, **reading):
+    def fit_stream(self, chunks, *, checkpoint=None, checkpoint_every=None, verbose=None, **reading) -> Self:
         """Choose alpha by cross-validation and train, in one pass over chunks of whole queries.
 
         One statistic of fixed width is kept for each fold of queries. The model of a fold is trained on the sum of the
@@ -390,7 +390,7 @@ class RLSCV(MultiOutputMixin, RegressorMixin, AlphaSearch, SquaredLossModel):
         tol=None,
         max_iter=None,
         verbose=0,
-    ):
+    ) -> None:
         self.alphas = alphas
         self.cv = cv
         self.scoring = scoring
@@ -413,7 +413,7 @@ class RLSCV(MultiOutputMixin, RegressorMixin, AlphaSearch, SquaredLossModel):
     # qid says which rows to hold out and to compare together, not what is learned.
     __metadata_request__fit = {"qid": True}
 
-    def fit(self, X, y, *, qid=None, groups=None):
+    def fit(self, X, y, *, qid=None, groups=None) -> Self:
         """Choose alpha by held-out predictions, then train on all rows.
 
         Parameters

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -144,7 +144,7 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
         cv="leave-query-out",
         solver="auto",
         verbose=0,
-    ):
+    ) -> None:
         self.alpha = alpha
         self.fidelity = fidelity
         self.kernel = kernel
@@ -160,7 +160,7 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
         self.solver = solver
         self.verbose = verbose
 
-    def fit(self, X, y, *, qid=None):
+    def fit(self, X, y, *, qid=None) -> Self:
         """Find the missing scores, then learn from all rows.
 
         Parameters
@@ -188,7 +188,7 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
             self.__dict__.pop(name, None)
         return self
 
-    def select(self, X, y, *, qid, alphas="auto", fidelities="auto", hide=5, scoring="concordance"):
+    def select(self, X, y, *, qid, alphas="auto", fidelities="auto", hide=5, scoring="concordance") -> Self:
         """Choose alpha and fidelity on the scored queries alone, then fit with them.
 
         Scored queries are hidden in turn, beside those that have no scores; their transduced scores are compared
@@ -300,19 +300,13 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
     def _choose_solver(self, task: _Task, reduced: NystromMap | None) -> str:
         if self.solver == "cg":
             raise ValueError("solver='cg' finds no held-out errors: use 'auto', 'dual' or 'primal'.")
-        n_rows, n_features = n_items(task.X), task.X.shape[1] if hasattr(task.X, "shape") else None
-        chosen = choose_solver(
+        return choose_solver(
             self.solver,
             linear=task.kernel.is_linear,
             reduced=reduced is not None,
-            sparse=sp.issparse(task.X),
-            n_rows=n_rows,
-            n_features=n_features,
+            n_rows=n_items(task.X),
+            n_features=task.X.shape[1] if hasattr(task.X, "shape") else None,
         )
-        if chosen != "cg":
-            return chosen
-        assert n_features is not None
-        return "primal" if n_features <= n_rows else "dual"
 
     def _finish(
         self,

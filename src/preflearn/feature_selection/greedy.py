@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -67,7 +67,8 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
 
     Notes
     -----
-    One copy of the data, and one more for folds of several rows. Reference: Pahikkala, Airola and Salakoski,
+    Folds of several rows take no copy of the data (a ranking takes one for its differences), single rows take one after
+    a few features. Reference: Pahikkala, Airola and Salakoski,
     "Speeding up greedy forward selection for regularized least-squares", ICMLA 2010; Pahikkala, Airola, Naula and
     Salakoski, "Greedy RankRLS: a linear time algorithm for learning sparse ranking models", SIGIR workshop on
     feature generation and selection 2010.
@@ -89,14 +90,16 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
 
     __metadata_request__fit = {"qid": True}
 
-    def __init__(self, estimator, n_features_to_select, *, cv="leave-query-out", scoring=None, verbose=0):
+    def __init__(
+        self, estimator, n_features_to_select, *, cv="leave-query-out", scoring=None, verbose=0
+    ) -> None:
         self.estimator = estimator
         self.n_features_to_select = n_features_to_select
         self.cv = cv
         self.scoring = scoring
         self.verbose = verbose
 
-    def fit(self, X, y, *, qid=None):
+    def fit(self, X, y, *, qid=None) -> Self:
         """Select features, and train the estimator on them.
 
         Parameters
@@ -208,7 +211,7 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
             return {}
         return {"selected_": "k < n", "cv_scores_": "k", "estimator_.n_features_in_": "= k"}
 
-    def predict(self, X):
+    def predict(self, X) -> np.ndarray:
         """Scores by the model of the selected features.
 
         Parameters
@@ -254,7 +257,7 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
 class _Search:
     """The rounds with the measure that decides."""
 
-    def __init__(self, problem: LearningProblem, folds: Folds, alpha: float, scoring: Any, qid: Any):
+    def __init__(self, problem: LearningProblem, folds: Folds, alpha: float, scoring: Any, qid: Any) -> None:
         task = problem.tasks()[0]
         self._y = problem.scores[:, 0]
         self._half_inverse = None
@@ -296,18 +299,16 @@ class _Search:
     def best(self, chosen: list[int]) -> tuple[int, float]:
         """The next feature and its held-out score."""
         m, n = self._rounds.X.shape
-        if self._scoring is None:
-            scores = -self._rounds.errors() / m
-        else:
-            scores = self._by_measure(m, n)
+        scores = -self._rounds.errors() / m if self._scoring is None else self._by_measure(m, n)
         scores[chosen] = -np.inf
         feature = int(np.argmax(scores))
         self._rounds.add(feature)
+        if self._scoring is None:  # the same, but not as a difference of larger numbers
+            return feature, -self._rounds.error() / m
         return feature, float(scores[feature])
 
     def _by_measure(self, m: int, n: int) -> np.ndarray:
-        residual = np.empty((m, n))
-        self._rounds.errors(residual)
+        residual = self._rounds.residuals()
         y = self._y[:, None]
         scores = np.empty(n)
         step = max(1, _BLOCK // m)

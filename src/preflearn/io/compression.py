@@ -196,5 +196,5 @@ def require_arrow(what: str) -> Any:
     try:
         import pyarrow
     except ImportError:
-        raise ImportError(f"{what} needs pyarrow: pip install 'preflearn[arrow]'") from None
+        raise ImportError(f"{what} needs pyarrow: install preflearn with its extra 'arrow'.") from None
     return pyarrow

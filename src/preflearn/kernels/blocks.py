@@ -43,7 +43,7 @@ class KernelBlocks:
     True
     """
 
-    def __init__(self, kernel: Kernel, basis: Any, xp: Any = np):
+    def __init__(self, kernel: Kernel, basis: Any, xp: Any = np) -> None:
         basis = kernel.apply_metric(basis)
         self._kernel, self._basis, self._xp = kernel, basis, xp
         self._params = dict(kernel._params)

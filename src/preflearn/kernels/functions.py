@@ -18,6 +18,7 @@ from sklearn.metrics.pairwise import KERNEL_PARAMS, PAIRWISE_KERNEL_FUNCTIONS, p
 from ..numerics.memory import require_memory
 from ..numerics.namespace import Home, as_host, is_device_array
 from .matern import check_smoothness, matern_kernel
+from .sparse import sparse_products
 
 # scikit-learn's own defaults: a value that differs was given by the user.
 _DEFAULTS = {"gamma": None, "degree": 3, "coef0": 1}
@@ -174,6 +175,8 @@ class Kernel:
     def matrix_of_seen(self, X: Any, Y: Any = None) -> np.ndarray:
         """`matrix` of a named kernel for rows that have gone through `apply_metric`."""
         self.refuse_without_width()
+        if self.kernel == "linear" and sp.issparse(X):
+            return sparse_products(X, Y)
         if self.kernel == "matern":
             K = matern_kernel(X, Y, gamma=self.width(X.shape[1]), nu=self._params.get("nu", 0.5))
         else:

@@ -6,7 +6,7 @@ model w on Φ is the kernel expansion β = C⁻ᵀ w on R with the same norm: β
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -74,7 +74,7 @@ class NystromMap(KernelParametersMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         n_basis=None,
         basis="uniform",
         random_state=None,
-    ):
+    ) -> None:
         self.kernel = kernel
         self.gamma = gamma
         self.degree = degree
@@ -84,7 +84,7 @@ class NystromMap(KernelParametersMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         self.basis = basis
         self.random_state = random_state
 
-    def fit(self, X, y=None):
+    def fit(self, X, y=None) -> Self:
         """Choose the basis vectors and factorise their kernel matrix.
 
         Parameters
@@ -127,7 +127,7 @@ class NystromMap(KernelParametersMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         self._n_features_out = self.rank_
         return self
 
-    def transform(self, X):
+    def transform(self, X) -> np.ndarray:
         """Φ = K_MR C⁻ᵀ.
 
         Parameters
@@ -212,7 +212,7 @@ class EmpiricalKernelMap(NystromMap):
     True
     """
 
-    def __init__(self, kernel="rbf", *, gamma=None, degree=3, coef0=1, kernel_params=None):
+    def __init__(self, kernel="rbf", *, gamma=None, degree=3, coef0=1, kernel_params=None) -> None:
         super().__init__(kernel, gamma=gamma, degree=degree, coef0=coef0, kernel_params=kernel_params)
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..selection.folds import read_folds
 from ..selection.held_out import read_problem
 from ..solvers.progress import Counter
 
 
-def cross_val_predict(estimator, X, y, *, qid=None, cv="leave-query-out", groups=None, verbose=0):
+def cross_val_predict(
+    estimator, X, y, *, qid=None, cv="leave-query-out", groups=None, verbose=0
+) -> np.ndarray:
     """For each row the prediction of the model trained without its fold.
 
     Identical to refitting: by algebra for `RLS` and `RankRLS` (full kernel, linear, reduced set: held-out basis vectors

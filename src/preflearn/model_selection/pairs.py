@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..selection.held_out import HeldOut
 from ..selection.tally import PairTally
 
 
-def leave_pair_out(estimator, X, y, *, pairs=None, groups=None, verbose=0):
+def leave_pair_out(estimator, X, y, *, pairs=None, groups=None, verbose=0) -> tuple[np.ndarray, np.ndarray]:
     """Predictions for both rows of each pair by the model trained without the two.
 
     Parameters
@@ -65,7 +67,9 @@ def leave_pair_out_tally(estimator, X, y, *, groups=None, verbose=0) -> PairTall
     return HeldOut(estimator, X, y, groups=groups, verbose=verbose).tally()[0]
 
 
-def leave_preference_out(estimator, X, pairs, *, magnitude=None, weight=None, groups=None, verbose=0):
+def leave_preference_out(
+    estimator, X, pairs, *, magnitude=None, weight=None, groups=None, verbose=0
+) -> np.ndarray:
     """For each preference the predicted difference by the model trained without it.
 
     Parameters

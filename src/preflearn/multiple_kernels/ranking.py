@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
@@ -68,7 +70,7 @@ class MultipleKernelRankRLS(RankerMixin, BaseEstimator):
         ties="include",
         weighting="pair",
         max_rounds=10,
-    ):
+    ) -> None:
         self.kernels = kernels
         self.alphas = alphas
         self.weights = weights
@@ -79,7 +81,7 @@ class MultipleKernelRankRLS(RankerMixin, BaseEstimator):
         self.weighting = weighting
         self.max_rounds = max_rounds
 
-    def fit(self, X, y, *, qid=None):
+    def fit(self, X, y, *, qid=None) -> Self:
         """Learn the weights, then the ranking.
 
         Parameters
@@ -131,7 +133,7 @@ class MultipleKernelRankRLS(RankerMixin, BaseEstimator):
         centred = np.stack([task.half_both_sides(K.copy()) for K in matrices])
         return aligned_weights(centred, task.half_target)
 
-    def predict(self, X):
+    def predict(self, X) -> np.ndarray:
         """Scores of new items.
 
         Parameters

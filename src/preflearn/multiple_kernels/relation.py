@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
@@ -59,7 +61,7 @@ class MultipleKernelKroneckerRLS(BaseEstimator):
         scoring=None,
         compare=None,
         max_rounds=5,
-    ):
+    ) -> None:
         self.row_kernels = row_kernels
         self.column_kernels = column_kernels
         self.alphas = alphas
@@ -70,7 +72,7 @@ class MultipleKernelKroneckerRLS(BaseEstimator):
         self.compare = compare
         self.max_rounds = max_rounds
 
-    def fit(self, rows, columns, Y):
+    def fit(self, rows, columns, Y) -> Self:
         """Learn the weights of both sides, then the relation.
 
         Parameters
@@ -127,7 +129,7 @@ class MultipleKernelKroneckerRLS(BaseEstimator):
             setattr(self, name, getattr(model, name))
         return self
 
-    def predict(self, rows, columns):
+    def predict(self, rows, columns) -> np.ndarray:
         """f for every pair of a row object and a column object.
 
         Parameters

@@ -1,16 +1,20 @@
 """Turning knowledge into order preferences.
 
 A `Preferences` holds statements f(x_i) - f(x_j) >= margin about pairs of rows; the builders make them from rules,
-from the scores of a proxy, or from known targets.
+from the scores of a proxy, from known targets, or from clicks, with the bias of positions taken out.
 """
 
 from .builders import pairs_from_scores, pairs_from_targets, pairs_where
+from .clicks import Propensities, click_preferences, position_propensities
 from .statements import Preferences, read_statements
 
 __all__ = [
     "Preferences",
+    "Propensities",
+    "click_preferences",
     "pairs_from_scores",
     "pairs_from_targets",
     "pairs_where",
+    "position_propensities",
     "read_statements",
 ]

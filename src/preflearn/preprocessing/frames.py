@@ -42,7 +42,7 @@ class Texts:
         to_list: Callable[[], list],
         every: Callable[[int], list] | None = None,
         factorise: Callable[[], tuple[np.ndarray, list]] | None = None,
-    ):
+    ) -> None:
         self.size = size
         self._to_list = to_list
         self._every = every

@@ -11,7 +11,7 @@ and 0 where the query says nothing about the feature: one row, or all rows alike
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse as sp
@@ -71,11 +71,11 @@ class QueryRelative(TransformerMixin, BaseEstimator):
     __metadata_request__fit = {"qid": True}
     __metadata_request__transform = {"qid": True}
 
-    def __init__(self, method="standardise", keep=True):
+    def __init__(self, method="standardise", keep=True) -> None:
         self.method = method
         self.keep = keep
 
-    def fit(self, X, y=None, *, qid=None):
+    def fit(self, X, y=None, *, qid=None) -> Self:
         """Check the input; there is nothing to learn.
 
         Parameters
@@ -95,7 +95,7 @@ class QueryRelative(TransformerMixin, BaseEstimator):
         self.needs_qid_ = qid is not None
         return self
 
-    def transform(self, X, *, qid=None):
+    def transform(self, X, *, qid=None) -> np.ndarray:
         """The features relative to their query, beside the original ones where ``keep`` is set.
 
         Parameters
@@ -123,7 +123,7 @@ class QueryRelative(TransformerMixin, BaseEstimator):
         out[:, out.shape[1] - width :] = relative(X, queries)
         return out
 
-    def fit_transform(self, X, y=None, *, qid=None):
+    def fit_transform(self, X, y=None, *, qid=None) -> np.ndarray:
         """Fit and transform the same rows.
 
         Parameters
@@ -138,7 +138,7 @@ class QueryRelative(TransformerMixin, BaseEstimator):
         """
         return self.fit(X, qid=qid).transform(X, qid=qid)
 
-    def get_feature_names_out(self, input_features=None):
+    def get_feature_names_out(self, input_features=None) -> np.ndarray:
         """Names of the columns of the output.
 
         Parameters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse as sp
@@ -105,14 +105,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def __init__(
         self, *, kinds=None, max_categories=30, text_features=32, sparse_output="auto", dtype="float64"
-    ):
+    ) -> None:
         self.kinds = kinds
         self.max_categories = max_categories
         self.text_features = text_features
         self.sparse_output = sparse_output
         self.dtype = dtype
 
-    def fit(self, X, y=None):
+    def fit(self, X, y=None) -> Self:
         """Find the kind of each column and learn how to encode it.
 
         Parameters
@@ -132,7 +132,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self._fit(X)
         return self
 
-    def fit_transform(self, X, y=None):
+    def fit_transform(self, X, y=None) -> Any:
         """Fit and transform the same table, reading it once.
 
         Parameters
@@ -146,7 +146,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """
         return self._assemble(self._fit(X))[0]
 
-    def transform(self, X):
+    def transform(self, X) -> Any:
         """Encode a table like that of ``fit``.
 
         Parameters
@@ -169,7 +169,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self._tell(odd, extra)
         return out
 
-    def get_feature_names_out(self, input_features=None):
+    def get_feature_names_out(self, input_features=None) -> np.ndarray:
         """Names of the features.
 
         Parameters

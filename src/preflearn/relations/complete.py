@@ -151,7 +151,7 @@ class CompleteRelation:
         With a closed form.
     """
 
-    def __init__(self, rows: Side, columns: Side, Y: np.ndarray, pairwise: PairwiseKernel):
+    def __init__(self, rows: Side, columns: Side, Y: np.ndarray, pairwise: PairwiseKernel) -> None:
         self.rows, self.columns, self.Y, self.pairwise = rows, columns, Y, pairwise
         self._targets = Y @ columns.vectors
         self._projected = rows.vectors.T @ self._targets
@@ -360,7 +360,7 @@ class TwoStepRelation:
     An alpha is a pair (λ_rows, λ_columns).
     """
 
-    def __init__(self, rows: Side, columns: Side, Y: np.ndarray):
+    def __init__(self, rows: Side, columns: Side, Y: np.ndarray) -> None:
         self.rows, self.columns, self.Y = rows, columns, Y
         self._projected = rows.vectors.T @ Y @ columns.vectors
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -94,7 +94,7 @@ class KroneckerRLS(RelationModel):
         tol=1e-8,
         max_iter=None,
         verbose=0,
-    ):
+    ) -> None:
         self.alpha = alpha
         self.row_kernel = row_kernel
         self.column_kernel = column_kernel
@@ -106,7 +106,7 @@ class KroneckerRLS(RelationModel):
         self.max_iter = max_iter
         self.verbose = verbose
 
-    def fit(self, rows, columns, Y):
+    def fit(self, rows, columns, Y) -> Self:
         """Learn from a matrix of labels.
 
         Parameters
@@ -124,7 +124,7 @@ class KroneckerRLS(RelationModel):
         alpha = read_alpha(self.alpha)
         return self._fit(self._read(rows, columns, Y), alpha)
 
-    def fit_pairs_of(self, rows, columns, row_index, column_index, y, *, duplicates="refuse"):
+    def fit_pairs_of(self, rows, columns, row_index, column_index, y, *, duplicates="refuse") -> Self:
         """Learn from a list of pairs.
 
         Parameters
@@ -152,7 +152,7 @@ class KroneckerRLS(RelationModel):
 class KroneckerProblem:
     """The data of a `KroneckerRLS` with what is factorised once: solutions and hold-outs at any alpha."""
 
-    def __init__(self, model: KroneckerRLS, data: RelationData):
+    def __init__(self, model: KroneckerRLS, data: RelationData) -> None:
         self.data = data
         self._options: dict[str, Any] = {"max_iter": model.max_iter, "verbose": model.verbose}
         self._tol = model.tol

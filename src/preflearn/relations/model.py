@@ -43,7 +43,7 @@ class RelationData:
     compare : {None, "rows", "columns"}
     """
 
-    def __init__(self, model: Any, rows: Any, columns: Any, Y: np.ndarray | None, pairs: Any = None):
+    def __init__(self, model: Any, rows: Any, columns: Any, Y: np.ndarray | None, pairs: Any = None) -> None:
         self.pairwise = PairwiseKernel.read(getattr(model, "pairwise", "kronecker"))
         self.compare = model.compare
         if self.compare not in COMPARE:
@@ -197,7 +197,7 @@ class RelationModel(BaseEstimator):
     def _pairwise(self) -> PairwiseKernel:
         return PairwiseKernel.read(getattr(self, "pairwise", "kronecker"))
 
-    def predict(self, rows, columns=None):
+    def predict(self, rows, columns=None) -> np.ndarray:
         """f for every pair of a row object and a column object.
 
         Parameters
@@ -224,7 +224,7 @@ class RelationModel(BaseEstimator):
         same = [same_objects(new, old) for new, old in zip((K, G), self._training_kernels, strict=True)]
         return self._pairwise.predict(self.dual_coef_, K, G, *same)
 
-    def predict_pairs_of(self, rows, columns, row_index, column_index):
+    def predict_pairs_of(self, rows, columns, row_index, column_index) -> np.ndarray:
         """f for a list of pairs.
 
         Parameters
@@ -258,7 +258,7 @@ class RelationModel(BaseEstimator):
         K = self._row_kernel.between(rows)
         return K, K if columns is None else self._column_kernel.between(columns)
 
-    def score(self, rows, columns, Y):
+    def score(self, rows, columns, Y) -> float:
         """Concordance of predictions and labels: over all pairs, or inside the columns (rows) where rows (columns) are
         compared.
 

@@ -46,7 +46,7 @@ class RelationPath:
     (2, 9, 8)
     """
 
-    def __init__(self, model: KroneckerRLS, rows: Any, columns: Any, Y: Any):
+    def __init__(self, model: KroneckerRLS, rows: Any, columns: Any, Y: Any) -> None:
         self._model = clone(model)
         self._problem = KroneckerProblem(self._model, self._model._read(rows, columns, Y))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -129,7 +129,7 @@ class KroneckerRLSCV(_RelationSearch, KroneckerRLS):
         max_iter=None,
         keep_predictions=False,
         verbose=0,
-    ):
+    ) -> None:
         self.alphas = alphas
         self.hold_out = hold_out
         self.cv = cv
@@ -145,7 +145,7 @@ class KroneckerRLSCV(_RelationSearch, KroneckerRLS):
         self.keep_predictions = keep_predictions
         self.verbose = verbose
 
-    def fit(self, rows, columns, Y, *, row_groups=None, column_groups=None):
+    def fit(self, rows, columns, Y, *, row_groups=None, column_groups=None) -> Self:
         """Choose alpha by held-out predictions, then train on all known labels.
 
         Parameters
@@ -171,7 +171,7 @@ class KroneckerRLSCV(_RelationSearch, KroneckerRLS):
         duplicates="refuse",
         row_groups=None,
         column_groups=None,
-    ):
+    ) -> Self:
         """The same from a list of pairs, as `KroneckerRLS.fit_pairs_of`.
 
         Parameters
@@ -249,7 +249,7 @@ class TwoStepRLSCV(_RelationSearch, TwoStepRLS):
         compare=None,
         keep_predictions=False,
         verbose=0,
-    ):
+    ) -> None:
         self.alphas_rows = alphas_rows
         self.alphas_columns = alphas_columns
         self.hold_out = hold_out
@@ -263,7 +263,7 @@ class TwoStepRLSCV(_RelationSearch, TwoStepRLS):
         self.keep_predictions = keep_predictions
         self.verbose = verbose
 
-    def fit(self, rows, columns, Y, *, row_groups=None, column_groups=None):
+    def fit(self, rows, columns, Y, *, row_groups=None, column_groups=None) -> Self:
         """Choose the alphas by held-out predictions, then train on all labels.
 
         Parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -59,7 +59,7 @@ class TwoStepRLS(RelationModel):
         row_params=None,
         column_params=None,
         compare=None,
-    ):
+    ) -> None:
         self.alpha_rows = alpha_rows
         self.alpha_columns = alpha_columns
         self.row_kernel = row_kernel
@@ -68,7 +68,7 @@ class TwoStepRLS(RelationModel):
         self.column_params = column_params
         self.compare = compare
 
-    def fit(self, rows, columns, Y):
+    def fit(self, rows, columns, Y) -> Self:
         """Learn from a complete matrix of labels.
 
         Parameters
@@ -88,7 +88,7 @@ class TwoStepRLS(RelationModel):
 class TwoStepProblem:
     """The data of a `TwoStepRLS` with its two decompositions: solutions and hold-outs at any pair of alphas."""
 
-    def __init__(self, model: TwoStepRLS, data: RelationData):
+    def __init__(self, model: TwoStepRLS, data: RelationData) -> None:
         if not data.is_complete:
             missing = int(np.isnan(data.labels()).sum())
             raise ValueError(

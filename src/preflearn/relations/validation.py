@@ -25,7 +25,7 @@ def cross_val_predict(
     row_groups=None,
     column_groups=None,
     verbose=0,
-):
+) -> np.ndarray:
     """For each pair the prediction of the model that was trained without it; identical to refitting.
 
     Parameters

@@ -1,9 +1,10 @@
 """Reports and plots: what a ranker learned, how certain that is, and how it compares with simple baselines.
 
 ``displays`` has plots with a scikit-learn API (``from_estimator``, ``from_predictions``, ``plot``); ``contents`` says
-what a report holds, and ``html`` writes it as one self-contained page.
+what a report holds, ``html`` writes it as one self-contained page, ``card`` as a model card in Markdown.
 """
 
+from .card import model_card, write_model_card
 from .contents import Baseline, Choice, DataFile, Influence, TrainingReport
 from .displays import (
     AlphaPathDisplay,
@@ -27,6 +28,8 @@ __all__ = [
     "QueryRocDisplay",
     "QueryScoresDisplay",
     "TrainingReport",
+    "model_card",
     "render_report",
+    "write_model_card",
     "write_report",
 ]

@@ -55,7 +55,7 @@ class AlphaPathDisplay(_Display):
     True
     """
 
-    def __init__(self, alphas, scores, chosen, *, errors=None, score_name="concordance"):
+    def __init__(self, alphas, scores, chosen, *, errors=None, score_name="concordance") -> None:
         order = np.argsort(np.asarray(alphas, dtype=float))
         self.alphas = np.asarray(alphas, dtype=float)[order]
         self.scores = np.asarray(scores, dtype=float)[order]
@@ -201,7 +201,7 @@ class CalibrationDisplay(_Display):
     0.15
     """
 
-    def __init__(self, confidence, won, weight, error):
+    def __init__(self, confidence, won, weight, error) -> None:
         self.confidence = np.asarray(confidence, dtype=float)
         self.won = np.asarray(won, dtype=float)
         self.weight = np.asarray(weight, dtype=float)
@@ -298,7 +298,7 @@ class QueryScoresDisplay(_Display):
 
     def __init__(
         self, labels, values, *, metric_name="concordance", chance=0.5, interval=None, unit="queries"
-    ):
+    ) -> None:
         values = np.asarray(values, dtype=float)
         defined = np.flatnonzero(~np.isnan(values))
         if not defined.size:
@@ -406,7 +406,7 @@ class QueryRocDisplay(_Display):
     (0.5, 2)
     """
 
-    def __init__(self, fpr, tpr, auc, n_queries=1):
+    def __init__(self, fpr, tpr, auc, n_queries=1) -> None:
         self.fpr, self.tpr = np.asarray(fpr, dtype=float), np.asarray(tpr, dtype=float)
         self.auc, self.n_queries = float(auc), int(n_queries)
 
@@ -500,7 +500,7 @@ class CoefficientsDisplay(_Display):
     ['price', 'rating']
     """
 
-    def __init__(self, names: Sequence[str], values, *, xlabel="coefficient", errors=None):
+    def __init__(self, names: Sequence[str], values, *, xlabel="coefficient", errors=None) -> None:
         values = np.asarray(values, dtype=float)
         if values.shape != (len(names),):
             raise ValueError(
@@ -569,7 +569,7 @@ def _new_axes() -> Any:
     try:
         import matplotlib.pyplot as plt
     except ImportError:
-        raise ImportError("Plots need Matplotlib: pip install 'preflearn[plots]'.") from None
+        raise ImportError("Plots need Matplotlib: install preflearn with its extra 'plots'.") from None
     return plt.subplots(figsize=(6, 4), layout="constrained")[1]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .card import render_model_card
 from .contents import AlphaPath, Curve, TrainingReport
 from .displays import (
     AlphaPathDisplay,
@@ -35,18 +36,24 @@ _SIZE = (4.8, 3.2)
 
 
 def write_report(report: TrainingReport, path: str | os.PathLike[str]) -> None:
-    """Write a report as one HTML file, which appears whole or not at all.
+    """Write a report as one file, which appears whole or not at all.
 
     Parameters
     ----------
     report : TrainingReport
     path : path
+        With the suffix ``.md`` a model card in Markdown (`model_card`), otherwise an HTML page.
     """
     from ..io.atomic import atomic_write
 
-    page = render_report(report).encode()
+    page = render_for(path, report).encode()
     with atomic_write(path) as file:
         file.write(page)
+
+
+def render_for(path: str | os.PathLike[str], report: TrainingReport) -> str:
+    """What is written to a file of this name: a model card for ``.md``, else the HTML page."""
+    return render_model_card(report) if os.fspath(path).lower().endswith(".md") else render_report(report)
 
 
 def require_parts() -> None:
@@ -55,7 +62,9 @@ def require_parts() -> None:
         import jinja2  # noqa: F401
         import matplotlib  # noqa: F401
     except ImportError:
-        raise ImportError("A report needs Matplotlib and Jinja2: pip install 'preflearn[plots]'.") from None
+        raise ImportError(
+            "A report needs Matplotlib and Jinja2: install preflearn with its extra 'plots'."
+        ) from None
 
 
 def render_report(report: TrainingReport) -> str:

@@ -45,7 +45,7 @@ class RefittedProblem(_ExactOrder):
     queries : Groups
     """
 
-    def __init__(self, estimator: Any, X: Any, y: Any, qid: Any):
+    def __init__(self, estimator: Any, X: Any, y: Any, qid: Any) -> None:
         self.estimator, self.X, self.qid = estimator, X, qid
         self._y = y
         self.n_rows = n_items(X)
@@ -101,7 +101,7 @@ class PathProblem(_ExactOrder):
     X, scores, single, queries : as in LearningProblem
     """
 
-    def __init__(self, estimator: Any, X: Any, y: Any, qid: Any):
+    def __init__(self, estimator: Any, X: Any, y: Any, qid: Any) -> None:
         self.estimator = clone(estimator)
         self.estimator._read_options()
         self.kernel: Kernel = self.estimator._read_kernel()

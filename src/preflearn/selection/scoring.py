@@ -143,7 +143,7 @@ def _apply(scorer: Any, y: np.ndarray, f: np.ndarray, metadata: dict[str, Any]) 
 class _HeldOutValues(RegressorMixin, BaseEstimator):
     """A fitted regressor whose predictions are there already; X holds row numbers."""
 
-    def __init__(self, values: np.ndarray):
+    def __init__(self, values: np.ndarray) -> None:
         self.values = values
         self.fitted_ = True
 
@@ -154,7 +154,7 @@ class _HeldOutValues(RegressorMixin, BaseEstimator):
 class _HeldOutDecisions(ClassifierMixin, BaseEstimator):
     """The same for a classifier of two classes."""
 
-    def __init__(self, values: np.ndarray, classes: np.ndarray):
+    def __init__(self, values: np.ndarray, classes: np.ndarray) -> None:
         self.values = values
         self.classes = classes
         self.classes_ = classes

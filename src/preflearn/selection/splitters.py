@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from numbers import Integral
 from typing import Any
 
@@ -60,7 +61,7 @@ class QueryKFold(QuerySplitter):
     ['c' 'c']
     """
 
-    def __init__(self, n_splits: int = 5, *, shuffle: bool = False, random_state: Any = None):
+    def __init__(self, n_splits: int = 5, *, shuffle: bool = False, random_state: Any = None) -> None:
         if not isinstance(n_splits, Integral) or n_splits < 2:
             raise ValueError(f"n_splits must be an int of at least 2: found {n_splits!r}.")
         if not shuffle and random_state is not None:
@@ -75,7 +76,9 @@ class QueryKFold(QuerySplitter):
         """The number of folds."""
         return self.n_splits
 
-    def split(self, X: Any, y: Any = None, groups: Any = None, qid: Any = None):
+    def split(
+        self, X: Any, y: Any = None, groups: Any = None, qid: Any = None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield (train, test) row numbers.
 
         Parameters
@@ -127,7 +130,9 @@ class LeaveQueryOut(QuerySplitter):
         labels = groups if qid is None else qid
         return self._read_queries(labels, groups, qid).n_groups
 
-    def split(self, X: Any, y: Any = None, groups: Any = None, qid: Any = None):
+    def split(
+        self, X: Any, y: Any = None, groups: Any = None, qid: Any = None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield (train, test) row numbers, one pair per query.
 
         Parameters
@@ -168,7 +173,9 @@ class LeavePairOut(_MetadataRequester):
         scores, queries = self._read_scores(y, qid)
         return compare_scores(scores[:, None], queries, ties="exclude").n_comparisons
 
-    def split(self, X: Any, y: Any = None, groups: Any = None, qid: Any = None):
+    def split(
+        self, X: Any, y: Any = None, groups: Any = None, qid: Any = None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield (train, test) row numbers; the test set is a pair i < j."""
         everything = np.arange(_num_samples(X))
         scores, queries = self._read_scores(y, qid)

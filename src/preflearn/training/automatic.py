@@ -69,8 +69,11 @@ def train_automatically(
         return found if not why_not else _with_reason(found, why_not)
     notes = problem.check()
     tell("trying candidates of different kinds")
-    model: Any = AutoRanker(time_limit=options.time_limit, random_state=options.seed)
+    model: Any = AutoRanker(
+        time_limit=options.time_limit, random_state=options.seed, verbose=int(options.verbose)
+    )
     model.fit(problem.X, problem.y, qid=problem.data.qid)
+    model.set_params(verbose=0)
     seen = _Seen.by(model, problem)
     tell("estimating the held-out concordance")
     estimate = seen.estimate()

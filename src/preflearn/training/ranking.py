@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse as sp
 from sklearn.model_selection import KFold
 
 from .. import RLS, RLSCV, RankRLS, RankRLSCV, RankSVM, RankSVMCV
@@ -26,7 +25,7 @@ from ..model_selection.interval_checks import check_mean_interval
 from ..model_selection.intervals import mean_interval
 from ..report.contents import AlphaPath, Baseline, Choice, Estimate, Roc
 from ..report.displays import QueryRocDisplay
-from ..solvers.choice import choose_solver
+from ..solvers.routes import Workload, choose_route
 from .checks import check_ranking
 from .options import Learner, TrainingOptions
 from .preparation import Preparation, relative_to_query
@@ -34,6 +33,7 @@ from .train import SHUFFLED_ROWS, Chosen
 
 _FOLDS = 10
 _REFIT_FOLDS = 5
+_AUTOMATIC_ALPHAS = 31
 # Leave-pair-out with its ten divisions into halves takes seconds up to here.
 _LEAVE_PAIR_OUT_ROWS = 500
 BASELINE_FEATURES = 2000
@@ -147,7 +147,7 @@ class RankingProblem:
     def hold_out(self, prepared: Preparation) -> str:
         """Whole queries one by one where algebra can do it, folds otherwise."""
         m, qid, seed = len(self.data), self.data.qid, self.options.seed
-        exact = self.options.learner is not Learner.ranksvm and not _needs_iterations(prepared)
+        exact = self.options.learner is not Learner.ranksvm and not self._needs_iterations(prepared)
         if qid is None:
             n_folds = min(_FOLDS if exact else _REFIT_FOLDS, m // 2)
             cv: Any = KFold(n_folds, shuffle=True, random_state=seed)
@@ -272,6 +272,14 @@ class RankingProblem:
         )
         return Roc(display.fpr, display.tpr, display.auc, text, display.n_queries)
 
+    def _needs_iterations(self, prepared: Preparation) -> bool:
+        """Whether the problem is too large for a factorisation, so that every fold is refitted."""
+        if prepared.kernel["kernel"] != "linear":
+            return False
+        purpose, n_folds = ("folds", _FOLDS) if self.data.qid is None else ("queries", self.data.n_queries)
+        workload = Workload.of(prepared.X, purpose, n_alphas=_AUTOMATIC_ALPHAS, n_folds=n_folds)
+        return choose_route(workload).chosen.solver == "cg"
+
     # --------------------------------------------------------------------------------------- the baselines
 
     def baselines(self, name: str, prepared: Preparation, chosen: Chosen) -> tuple[list[Baseline], str]:
@@ -279,7 +287,7 @@ class RankingProblem:
         scores = {name: chosen.held_out.scores}
         others: dict[str, Any] = {}
         units, notes = self.division.units, []
-        if _needs_iterations(prepared):
+        if self._needs_iterations(prepared):
             notes.append(
                 "Other learners were left out: these data are too large to hold out without refitting."
             )
@@ -296,8 +304,8 @@ class RankingProblem:
         if self.division.unit == "fold":  # one figure for one model: that of the estimate
             values[name] = self._estimated
             values |= {
-                one: self._performance(*asked, model.alpha_).value
-                for one, (asked, model, _) in others.items()
+                one: self._performance(learner, X, kernel, model.alpha_).value
+                for one, ((learner, X, kernel), model, _) in others.items()
             }
         rows = {one: Baseline(one, value, is_model=one == name) for one, value in values.items()}
         if self.division.unit == "query" and chosen.held_out.defined.size >= 2 and len(scores) > 1:
@@ -373,16 +381,6 @@ class RankingProblem:
             "values": chosen.held_out.values,
             "sizes": self.division.units.counts,
         }
-
-
-def _needs_iterations(prepared: Preparation) -> bool:
-    """Whether the problem is too large for a factorisation, so that every fold is refitted."""
-    m, n = prepared.X.shape
-    linear = prepared.kernel["kernel"] == "linear"
-    sparse = sp.issparse(prepared.X)
-    return linear and "cg" == choose_solver(
-        "auto", linear=True, reduced=False, sparse=sparse, n_rows=m, n_features=n
-    )
 
 
 def _listed(names: list[str], most: int = 12) -> str:

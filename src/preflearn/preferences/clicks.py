@@ -1,0 +1,343 @@
+r"""Clicks as preferences, with the bias of positions taken out.
+
+A click needs two things: the item is looked at, which depends on its position, and it is liked. The position-based
+model says
+
+    P(click | item i of query q at position k) = θ_k ρ_qi,
+
+θ_k the propensity of the position, ρ_qi the relevance. An item that was shown at positions k and l for the same query
+has the same ρ at both, so over all such items
+
+    Σ click rates at k / Σ click rates at l  →  θ_k / θ_l,
+
+whatever the relevances are and however few times each item was shown. log θ is the least-squares solution over all
+pairs of positions, each weighted by its clicks; the first position has θ = 1.
+
+A click at a position that is seldom looked at stands for many that did not happen: with weight 1 / θ_k on the pairs
+"clicked over not clicked" the expected loss is that of a list in which every item is looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from ..comparisons import encode_queries
+from ..numerics.memory import require_memory
+from .statements import Preferences
+
+_AGAINST = ("unclicked", "all")
+
+
+@dataclass(frozen=True, eq=False)
+class Propensities:
+    """How often each position is looked at, relative to the first.
+
+    Attributes
+    ----------
+    positions : ndarray of int of shape (p,)
+    values : ndarray of shape (p,)
+        θ; 1 for the first position.
+    n_clicks : ndarray of int of shape (p,)
+        Clicks at each position that the estimate rests on.
+    """
+
+    positions: np.ndarray
+    values: np.ndarray
+    n_clicks: np.ndarray
+
+    def of(self, position: Any) -> np.ndarray:
+        """The propensity of each of these positions.
+
+        Raises
+        ------
+        ValueError
+            For a position that was not estimated.
+        """
+        position = _positions(position)
+        place = np.searchsorted(self.positions, position)
+        known = self.positions[np.minimum(place, self.positions.shape[0] - 1)] == position
+        if not known.all():
+            wrong = int(position[~known][0])
+            raise ValueError(
+                f"There is no propensity for position {wrong}: estimated were {self.positions[0]} to "
+                f"{self.positions[-1]}. Cut the lists off there."
+            )
+        return self.values[place]
+
+    def __str__(self) -> str:
+        rows = zip(self.positions.tolist(), self.values.tolist(), self.n_clicks.tolist(), strict=True)
+        return "\n".join(
+            ["position  propensity  clicks", *(f"{k:8d}  {v:10.3f}  {n:6d}" for k, v, n in rows)]
+        )
+
+
+def position_propensities(
+    position: Any, clicked: Any, *, query: Any = None, item: Any = None, randomised: bool = False
+) -> Propensities:
+    """Estimate how often each position is looked at.
+
+    Parameters
+    ----------
+    position : array-like of int of shape (m,)
+        Where each item was shown, 1 for the first.
+    clicked : array-like of bool of shape (m,)
+    query, item : array-like of shape (m,)
+        What was asked, and what was shown. The same item of the same query at different positions tells positions
+        apart; impressions of many sessions belong in here together.
+    randomised : bool, default=False
+        The order of the lists was drawn at random. Click rates of the positions are then the propensities, and `query`
+        and `item` are not needed.
+
+    Returns
+    -------
+    Propensities
+
+    Raises
+    ------
+    ValueError
+        If positions cannot be compared: no item was shown at both, or it was never clicked there.
+
+    Notes
+    -----
+    Sound where items change places for reasons that have nothing to do with what this user would click: several
+    rankers in turn, a re-trained ranker, swaps on purpose. Not sound where the order is personal, where users trust the
+    first results beyond looking at them, or where a click ends the search (looking further down then depends on what
+    stood above). With one fixed order per query nothing can be estimated, by this or any other method that
+    knows no features: randomise a small share of the lists, or swap neighbours in them.
+
+    O(m log m).
+
+    References
+    ----------
+    A. Agarwal et al., "Estimating position bias without intrusive interventions", WSDM 2019.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from preflearn.preferences import position_propensities
+    >>> rng = np.random.default_rng(0)
+    >>> item = rng.integers(0, 50, 20_000)
+    >>> position = rng.integers(1, 4, 20_000)
+    >>> looked_at = rng.random(20_000) < np.array([1.0, 0.5, 0.25])[position - 1]
+    >>> clicked = looked_at & (rng.random(20_000) < item / 50)
+    >>> position_propensities(position, clicked, query=np.zeros(20_000), item=item).values.round(1)
+    array([1. , 0.5, 0.3])
+    """
+    position, clicked = _positions(position), _clicks(clicked)
+    _same_length(position=position, clicked=clicked)
+    positions, place = np.unique(position, return_inverse=True)
+    if randomised:
+        if query is not None or item is not None:
+            raise ValueError("query and item would be ignored with randomised=True: leave them out.")
+        return _from_rates(positions, place, clicked)
+    if query is None or item is None:
+        raise ValueError(
+            "Which items were shown at several positions? Pass query= and item=, or randomised=True for lists in "
+            "random order."
+        )
+    return _from_moves(positions, place, clicked, _keys(query, item, position.shape[0]))
+
+
+def click_preferences(
+    session: Any,
+    clicked: Any,
+    position: Any = None,
+    *,
+    propensities: Propensities | None = None,
+    clip: float = 0.1,
+    against: str = "unclicked",
+) -> Preferences:
+    """ "Clicked over not clicked" for each result list, weighted by one over the propensity of the clicked position.
+
+    Parameters
+    ----------
+    session : array-like of shape (m,)
+        The list that each row was shown in: one label for each time that a query was answered.
+    clicked : array-like of bool of shape (m,)
+    position : array-like of int of shape (m,), optional
+        Needed with `propensities`.
+    propensities : Propensities, optional
+        From `position_propensities`. Without them all weights are 1, and the bias of positions stays in.
+    clip : float, default=0.1
+        Propensities below it count as it: a bound on the weights, 1 / clip, for some bias.
+    against : {"unclicked", "all"}, default="unclicked"
+        What a clicked row is preferred to: the rows of its list without a click, or all others. ``"all"`` is the
+        estimator that is unbiased for any loss over pairs.
+
+    Returns
+    -------
+    Preferences
+        For ``fit_pairs(X, preferences.pairs, weight=preferences.weight)``.
+
+    Raises
+    ------
+    ValueError
+        If no list has both a row with and one without a click.
+
+    Notes
+    -----
+    A list with c clicks among n rows gives c (n - c) pairs. Rows far below the last click that nobody can have
+    seen are better left out of the data.
+
+    References
+    ----------
+    T. Joachims, A. Swaminathan, T. Schnabel, "Unbiased learning-to-rank with biased feedback", WSDM 2017.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from preflearn.preferences import Propensities, click_preferences
+    >>> seen = Propensities(np.array([1, 2, 3]), np.array([1.0, 0.5, 0.25]), np.array([9, 9, 9]))
+    >>> found = click_preferences(["a", "a", "a"], [0, 1, 0], [1, 2, 3], propensities=seen)
+    >>> found.pairs.tolist(), found.weight.tolist()
+    ([[1, 0], [1, 2]], [2.0, 2.0])
+    """
+    clicked = _clicks(clicked)
+    if against not in _AGAINST:
+        raise ValueError(f"against must be 'unclicked' or 'all': found {against!r}.")
+    lists = encode_queries(session, clicked.shape[0])
+    weights = _weights(clicked, position, propensities, clip)
+    winners = np.flatnonzero(clicked)
+    sizes = lists.counts[lists.codes[winners]]
+    require_memory(40 * int(sizes.sum()), f"{int(sizes.sum()):,} pairs of clicked rows and others")
+    # Each winner meets every row of its list, which is contiguous in the order of the lists.
+    first = np.repeat(lists.starts[lists.codes[winners]], sizes)
+    step = np.arange(first.shape[0]) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    loser = lists.order[first + step]
+    winner = np.repeat(winners, sizes)
+    kept = winner != loser if against == "all" else ~clicked[loser]
+    if not kept.any():
+        raise ValueError(
+            "No list has a row with a click and one without: clicks say nothing about the order then."
+        )
+    return Preferences(np.column_stack([winner[kept], loser[kept]]), weight=weights[winner[kept]])
+
+
+def _from_rates(positions: np.ndarray, place: np.ndarray, clicked: np.ndarray) -> Propensities:
+    n_clicks = np.bincount(place, weights=clicked).astype(np.int64)
+    if not n_clicks.all():
+        silent = int(positions[n_clicks == 0][0])
+        raise ValueError(
+            f"Position {silent} has no click: its propensity cannot be estimated. Cut the lists off."
+        )
+    rates = n_clicks / np.bincount(place)
+    return Propensities(positions, rates / rates[0], n_clicks)
+
+
+def _from_moves(
+    positions: np.ndarray, place: np.ndarray, clicked: np.ndarray, key: np.ndarray
+) -> Propensities:
+    """θ by ratios over items that were shown at several positions."""
+    n_positions = positions.shape[0]
+    n_clicks = np.bincount(place, weights=clicked, minlength=n_positions).astype(np.int64)
+    R, C = _shared_clicks(n_positions, place, clicked, key)
+    linked = (C > 0) & (C.T > 0) & ~np.eye(n_positions, dtype=bool)
+    n_parts, part = connected_components(linked, directed=False)
+    if n_parts > 1:
+        apart = positions[part != part[0]]
+        raise ValueError(
+            f"Position(s) {', '.join(map(str, apart[:8].tolist()))} cannot be compared with position {positions[0]}: "
+            "no item of a query was shown, and clicked, at both. Swap some results on purpose, pass randomised=True "
+            "for lists in random order, or cut the lists off."
+        )
+    return Propensities(positions, _solve(R, C, linked), n_clicks)
+
+
+def _shared_clicks(
+    n_positions: int, place: np.ndarray, clicked: np.ndarray, key: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """R[k, l]: weighted click rates at k of the items that were shown at l as well; C[k, l]: clicks they are worth.
+
+    An item that was shown n_k times at k and n_l times at l has the weight n_k n_l / (n_k + n_l) on both sides.
+    """
+    shape = (int(key.max()) + 1, n_positions)
+    shown = coo_array((np.ones(key.shape[0]), (key, place)), shape=shape).tocsr()
+    clicks = coo_array((clicked.astype(float), (key, place)), shape=shape).tocsc()
+    by_position = shown.tocsc()
+    R, squares = np.zeros((2, n_positions, n_positions))
+    for k in range(n_positions):
+        items = by_position.indices[by_position.indptr[k] : by_position.indptr[k + 1]]
+        n_k = by_position.data[by_position.indptr[k] : by_position.indptr[k + 1]]
+        c_k = clicks[items, [k]]
+        others = shown[items].tocoo()
+        n_l, of_k = others.data, others.coords[0]
+        weight = n_l / (n_k[of_k] + n_l)
+        R[k] = np.bincount(others.coords[1], weights=c_k[of_k] * weight, minlength=n_positions)
+        squares[k] = np.bincount(others.coords[1], weights=c_k[of_k] * weight**2, minlength=n_positions)
+    return R, np.divide(R**2, squares, out=np.zeros_like(R), where=squares > 0)
+
+
+def _solve(R: np.ndarray, C: np.ndarray, linked: np.ndarray) -> np.ndarray:
+    """min over log θ of Σ_{k<l} w_kl (log θ_k - log θ_l - log R_kl / R_lk)², θ_1 = 1.
+
+    The log of a ratio of counts varies by 1 / C_kl + 1 / C_lk, whose inverse is the weight.
+    """
+    n = R.shape[0]
+    if n == 1:
+        return np.ones(1)
+    k, l = np.nonzero(np.triu(linked))
+    weight = 1.0 / (1.0 / C[k, l] + 1.0 / C[l, k])
+    ratio = np.log(R[k, l] / R[l, k])
+    root = np.sqrt(weight)
+    A = np.zeros((k.shape[0], n))
+    A[np.arange(k.shape[0]), k], A[np.arange(k.shape[0]), l] = root, -root
+    found = np.linalg.lstsq(A[:, 1:], root * ratio, rcond=None)[0]
+    return np.exp(np.concatenate([[0.0], found]))
+
+
+def _weights(clicked: np.ndarray, position: Any, propensities: Propensities | None, clip: Any) -> np.ndarray:
+    if propensities is None:
+        if position is not None:
+            raise ValueError("position would be ignored without propensities: pass both or none.")
+        return np.ones(clicked.shape[0])
+    if position is None:
+        raise ValueError("propensities are those of positions: pass position= as well.")
+    if not isinstance(clip, Real) or isinstance(clip, bool) or not 0 < float(clip) <= 1:
+        raise ValueError(f"clip must be a number above 0 and at most 1: found {clip!r}.")
+    position = _positions(position)
+    _same_length(position=position, clicked=clicked)
+    out = np.zeros(clicked.shape[0])
+    out[clicked] = 1.0 / np.maximum(propensities.of(position[clicked]), float(clip))
+    return out
+
+
+def _positions(position: Any) -> np.ndarray:
+    array = np.asarray(position)
+    if array.dtype.kind == "f" and np.isfinite(array).all() and (array == np.round(array)).all():
+        array = array.astype(np.int64)
+    if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu" or array.min() < 1:
+        smallest = f", smallest {array.min()}" if array.dtype.kind in "iuf" and array.size else ""
+        raise ValueError(
+            "position must hold whole numbers from 1 on, one for each row: found "
+            f"type {array.dtype}, shape {array.shape}{smallest}."
+        )
+    return array.astype(np.int64)
+
+
+def _clicks(clicked: Any) -> np.ndarray:
+    array = np.asarray(clicked)
+    if array.ndim != 1 or array.size == 0 or not np.isin(array, (0, 1)).all():
+        raise ValueError("clicked must hold True or False (1 or 0), one for each row.")
+    return array.astype(bool)
+
+
+def _same_length(**arrays: np.ndarray) -> None:
+    lengths = {name: array.shape[0] for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(
+            "One value for each row is expected: "
+            + ", ".join(f"{name} has {n}" for name, n in lengths.items())
+            + "."
+        )
+
+
+def _keys(query: Any, item: Any, n_rows: int) -> np.ndarray:
+    """A number for each item of each query."""
+    queries, items = encode_queries(query, n_rows), encode_queries(item, n_rows)
+    return np.unique(queries.codes * items.n_groups + items.codes, return_inverse=True)[1]

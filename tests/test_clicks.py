@@ -1,0 +1,175 @@
+"""Clicks: propensities of positions, preferences from them, and what they repair."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from preflearn import RankRLS
+from preflearn.metrics import concordance
+from preflearn.preferences import Propensities, click_preferences, position_propensities
+
+
+def slow_pairs(session, clicked, weights, against):
+    """Every pair of rows of a list, looked at one by one."""
+    found = {}
+    for i, j in product(range(len(session)), repeat=2):
+        if i != j and session[i] == session[j] and clicked[i] and (against == "all" or not clicked[j]):
+            found[i, j] = weights[i]
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.lists(
+        st.tuples(st.sampled_from("abc"), st.booleans(), st.integers(1, 4)), min_size=2, max_size=15
+    ),
+    against=st.sampled_from(["unclicked", "all"]),
+    clip=st.sampled_from([0.01, 0.3, 1.0]),
+)
+def test_pairs_are_those_of_the_slow_version(rows, against, clip) -> None:
+    session, clicked, position = map(list, zip(*rows, strict=True))
+    theta = np.array([1.0, 0.5, 0.25, 0.125])
+    propensities = Propensities(np.arange(1, 5), theta, np.ones(4, dtype=int))
+    weights = [1 / max(theta[k - 1], clip) for k in position]
+    expected = slow_pairs(session, clicked, weights, against)
+    if not expected:
+        with pytest.raises(ValueError, match="No list has a row with a click and one without"):
+            click_preferences(
+                session, clicked, position, propensities=propensities, clip=clip, against=against
+            )
+        return
+    found = click_preferences(
+        session, clicked, position, propensities=propensities, clip=clip, against=against
+    )
+    assert {tuple(pair): weight for pair, weight in zip(found.pairs.tolist(), found.weight)} == expected
+    assert len(found) == len(expected)
+
+
+def slow_ratio(k, l, position, clicked, key):
+    """Click rates at k and l of each item that was shown at both, weighted by n_k n_l / (n_k + n_l)."""
+    at_k = at_l = 0.0
+    for one in np.unique(key):
+        n_k, n_l = (((key == one) & (position == place)).sum() for place in (k, l))
+        if n_k and n_l:
+            weight = n_k * n_l / (n_k + n_l)
+            at_k += weight * clicked[(key == one) & (position == k)].mean()
+            at_l += weight * clicked[(key == one) & (position == l)].mean()
+    return at_k / at_l
+
+
+def test_two_positions_are_compared_by_the_items_shown_at_both() -> None:
+    rng = np.random.default_rng(0)
+    key, position = rng.integers(0, 12, 300), rng.integers(2, 4, 300)
+    clicked = rng.random(300) < 0.6 / position
+    found = position_propensities(position, clicked, query=key % 3, item=key // 3)
+    assert found.positions.tolist() == [2, 3]
+    assert found.values == pytest.approx([1.0, slow_ratio(3, 2, position, clicked, key)])
+    assert found.n_clicks.sum() == clicked.sum()
+
+
+class World:
+    """Ten results a list; users look at position k with probability 1 / k; the old ranker liked feature 3 alone."""
+
+    def __init__(self, seed: int, n_queries: int = 200, n_sessions: int = 20, spread: float = 0.7):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(n_queries, 12, 4))
+        self.utility = X @ [1.0, -1.0, 0.5, 0.0]
+        self.X = X.reshape(-1, 4)
+        self.query_of_item = np.repeat(np.arange(n_queries), 12)
+        relevance = 1 / (1 + np.exp(2 - 1.5 * self.utility))
+        self.theta = 1 / np.arange(1, 11)
+        old = 2 * X[None, :, :, 3] + spread * rng.normal(size=(n_sessions, n_queries, 12))
+        shown = np.argsort(-old, axis=2)[:, :, :10]
+        likes = np.take_along_axis(np.broadcast_to(relevance, old.shape), shown, axis=2)
+        clicked = (rng.random(shown.shape) < self.theta) & (rng.random(shown.shape) < likes)
+        query = np.broadcast_to(np.arange(n_queries)[None, :, None], shown.shape)
+        self.query, self.item, self.clicked = query.ravel(), shown.ravel(), clicked.ravel()
+        self.position = np.broadcast_to(np.arange(1, 11), shown.shape).ravel()
+        self.session = np.repeat(np.arange(n_sessions * n_queries), 10)
+        self.row = self.query * 12 + self.item
+
+    def quality(self, preferences, new: World) -> float:
+        model = RankRLS().fit_pairs(self.X[self.row], preferences.pairs, weight=preferences.weight)
+        return concordance(new.utility.ravel(), model.predict(new.X), new.query_of_item)
+
+
+def test_propensities_are_found_and_repair_the_order() -> None:
+    logs, new = World(0), World(1, n_sessions=1)
+    found = position_propensities(logs.position, logs.clicked, query=logs.query, item=logs.item)
+    assert np.abs(np.log(found.values / logs.theta)).max() < 0.5
+    assert np.abs(np.log(found.values[:4] / logs.theta[:4])).max() < 0.25
+    naive = logs.quality(click_preferences(logs.session, logs.clicked), new)
+    weighted = logs.quality(
+        click_preferences(logs.session, logs.clicked, logs.position, propensities=found), new
+    )
+    unbiased = logs.quality(
+        click_preferences(logs.session, logs.clicked, logs.position, propensities=found, against="all"), new
+    )
+    assert naive < 0.85
+    assert weighted > naive + 0.08
+    assert unbiased > 0.93
+
+
+def test_click_rates_are_not_propensities() -> None:
+    """The old ranker puts what it likes first: the rate of clicks says more about it than about positions."""
+    logs = World(2)
+    right = position_propensities(logs.position, logs.clicked, query=logs.query, item=logs.item)
+    # Make the old ranker good: what is at the top is clicked more for being better as well.
+    order = np.argsort(-logs.utility, axis=1)[:, :10]
+    rng = np.random.default_rng(3)
+    likes = 1 / (1 + np.exp(2 - 1.5 * np.take_along_axis(logs.utility, order, axis=1)))
+    clicked = (rng.random(order.shape) < logs.theta) & (rng.random(order.shape) < likes)
+    position = np.broadcast_to(np.arange(1, 11), order.shape)
+    rates = position_propensities(position.ravel()[: 200 * 10], clicked.ravel(), randomised=True)
+    assert rates.values[4] < 0.8 * logs.theta[4] < 1.6 * right.values[4]
+
+
+def test_randomised_lists_need_no_items() -> None:
+    rng = np.random.default_rng(0)
+    position = rng.integers(1, 4, 30_000)
+    clicked = rng.random(30_000) < np.array([0.4, 0.2, 0.1])[position - 1]
+    found = position_propensities(position, clicked, randomised=True)
+    assert found.values == pytest.approx([1, 0.5, 0.25], rel=0.1)
+    assert str(found).splitlines()[0] == "position  propensity  clicks" and len(str(found).splitlines()) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        (([1, 2], [1, 0]), {}, "Pass query= and item="),
+        (([1, 2], [1, 1]), {"query": [0, 0], "item": ["a", "b"]}, "2 cannot be compared with position 1"),
+        (([1, 2, 1], [1, 0, 1]), {"query": [0, 0, 0], "item": ["a", "a", "b"]}, "cannot be compared"),
+        (([1, 2], [1, 0]), {"randomised": True}, "Position 2 has no click"),
+        (([1, 2], [1, 0]), {"randomised": True, "query": [0, 0]}, "would be ignored"),
+        (([0, 1], [1, 0]), {"randomised": True}, "whole numbers from 1 on"),
+        (([1.5, 1], [1, 0]), {"randomised": True}, "whole numbers from 1 on"),
+        (([1, 2], [1, 2]), {"randomised": True}, "True or False"),
+        (([1, 2, 3], [1, 0]), {"randomised": True}, "position has 3, clicked has 2"),
+    ],
+)
+def test_what_cannot_be_estimated(arguments, options, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        position_propensities(*arguments, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"against": "some"}, "against must be"),
+        ({"position": [1, 2]}, "would be ignored without propensities"),
+        ({"propensities": 1}, "pass position="),
+        ({"propensities": 1, "position": [1, 2], "clip": 0.0}, "clip must be"),
+        ({"propensities": 1, "position": [2, 9]}, "no propensity for position 9"),
+    ],
+)
+def test_preferences_that_cannot_be_made(options, message) -> None:
+    options = dict(options)
+    if "propensities" in options:
+        options["propensities"] = Propensities(np.array([1, 2]), np.array([1.0, 0.5]), np.array([3, 2]))
+    with pytest.raises(ValueError, match=message):
+        click_preferences([0, 0], [0, 1], **options)
