@@ -583,7 +583,7 @@ def test_any_bytes_are_a_table_or_one_error(tmp_path_factory, body, header):
         (b'a,target\n"1,2\n', "never closed"),
         (b"a,target\n\xff\xfe,1\n", "UTF-8"),
         (b"a,target\n1,inf\n2,3\n", "neither numbers nor yes/no"),
-        (b"\x89PNG\r\n\x1a\n\x00\x00", "which column is the target"),
+        (b"\x89PNG\r\n\x1a\n\x00\x00", "header cannot be read"),
     ],
 )
 def test_faults_of_tables(folder, body, says):
