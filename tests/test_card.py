@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,31 +23,31 @@ from preflearn.report.contents import AlphaPath, Estimate
 
 
 def report(**changes) -> TrainingReport:
-    given = dict(
-        title="Ranking",
-        summary="12 rows in 3 queries",
-        counts={"rows": 1200, "queries": 3},
-        data={"target": "grade"},
-        choices=(Choice("learner", "RankRLS", "least squares"), Choice("kernel", "a | b", "two\nlines")),
-        alpha_path=AlphaPath(np.array([1.0]), np.array([0.8]), 1.0),
-        estimate=Estimate(
+    given: dict[str, Any] = {
+        "title": "Ranking",
+        "summary": "12 rows in 3 queries",
+        "counts": {"rows": 1200, "queries": 3},
+        "data": {"target": "grade"},
+        "choices": (Choice("learner", "RankRLS", "least squares"), Choice("kernel", "a | b", "two\nlines")),
+        "alpha_path": AlphaPath(np.array([1.0]), np.array([0.8]), 1.0),
+        "estimate": Estimate(
             "concordance", 0.8125, (0.75, 0.875), "Each query was held out.", "Normal over queries."
         ),
-        unit="query",
-        labels=np.array(["a"]),
-        values=np.array([0.8]),
-        sizes=np.array([4]),
-        baselines=(Baseline("this model", 0.8125, is_model=True), Baseline("price", 0.6, 9, 2, 1, 0.0123)),
-        seed=0,
-        version="0.0",
-        influence=Influence(
+        "unit": "query",
+        "labels": np.array(["a"]),
+        "values": np.array([0.8]),
+        "sizes": np.array([4]),
+        "baselines": (Baseline("this model", 0.8125, is_model=True), Baseline("price", 0.6, 9, 2, 1, 0.0123)),
+        "seed": 0,
+        "version": "0.0",
+        "influence": Influence(
             [f"x{k}" for k in range(20)], np.linspace(-2, 1, 20), "coefficient", "A weighted sum."
         ),
-        notes=("Few queries.",),
-        files=(DataFile("results.csv", 4096, "ab12"),),
-        command="preflearn train results.csv",
-        model_file="shop.preflearn",
-    )
+        "notes": ("Few queries.",),
+        "files": (DataFile("results.csv", 4096, "ab12"),),
+        "command": "preflearn train results.csv",
+        "model_file": "shop.preflearn",
+    }
     return TrainingReport(**{**given, **changes})
 
 
@@ -78,7 +79,7 @@ def test_the_command_writes_a_card_for_markdown(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     X, qid = rng.normal(size=(60, 3)), np.repeat(np.arange(12), 5)
     data = tmp_path / "data.txt"
-    write_ranking(data, X, np.round(X[:, 0] + 2).clip(0), qid)
+    write_ranking(data, X, np.round(X[:, 0] + 2).clip(0), qid=qid)
     options = [
         "--kernel",
         "linear",
