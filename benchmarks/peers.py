@@ -4,6 +4,7 @@ python benchmarks/peers.py --data FOLDER                        # every data set
 python benchmarks/peers.py --only generated                     # needs no data
 python benchmarks/peers.py --data FOLDER --only ohsumed --fold 1 --contestant CatBoost
 python benchmarks/peers.py --only ohsumed --memory              # also the peak memory of each, in a process of its own
+python benchmarks/peers.py --record                             # the tables of what has been measured so far
 
 Every contestant may use the training and the validation part as it likes: trees stop early on the validation part and
 choose among eight settings by it; learners with cross-validation learn from both parts. Features are standardised
@@ -107,6 +108,23 @@ def _read_parts(data: Path | None, folder: str, names: tuple[list[str], ...]) ->
     return first, second, third
 
 
+def mslr_10k(data: Path | None, fold: int) -> tuple[Part, Part, Part]:
+    """A training and a test file; a fifth of the training queries validates."""
+    train, _, test = _read_parts(
+        data,
+        "mslr_sample",
+        tuple([f"web10k_fold1_{part}_5k.txt.xz"] for part in ("train", "train", "test")),
+    )
+    return (*_split_off_validation(train, fold), test)
+
+
+def _split_off_validation(whole: Part, fold: int) -> tuple[Part, Part]:
+    queries = np.random.default_rng(fold).permutation(whole.qid.max() + 1)
+    validates = np.isin(whole.qid, queries[: len(queries) // 5])
+    first, second = (Part(whole.X[rows], whole.y[rows], whole.qid[rows]) for rows in (~validates, validates))
+    return first, second
+
+
 def lightgbm_example(data: Path | None, fold: int) -> tuple[Part, Part, Part]:
     """The example of LightGBM's own documentation; a fifth of its training queries validates."""
     import lzma
@@ -122,10 +140,7 @@ def lightgbm_example(data: Path | None, fold: int) -> tuple[Part, Part, Part]:
         sizes = np.loadtxt(data / "lightgbm_lambdarank" / f"rank.{part}.query", dtype=int)
         found.append(Part(X.toarray()[:, 1:], y, np.repeat(np.arange(len(sizes)), sizes)))
     whole, test = found
-    queries = np.random.default_rng(fold).permutation(whole.qid.max() + 1)
-    validates = np.isin(whole.qid, queries[: len(queries) // 5])
-    parts = [Part(whole.X[rows], whole.y[rows], whole.qid[rows]) for rows in (~validates, validates)]
-    return parts[0], parts[1], test
+    return (*_split_off_validation(whole, fold), test)
 
 
 def _read_part(paths: list[Path]) -> Part:
@@ -156,6 +171,7 @@ DATA: dict[str, tuple[Callable, int]] = {
         ),
         1,
     ),
+    "mslr10k": (mslr_10k, 1),
     "lightgbm": (lightgbm_example, 1),
     "generated": (generated, 5),
 }
@@ -361,6 +377,39 @@ def catboost(part: Part, validation: Part, leaves: int, rate: float, least: int)
     return model.predict
 
 
+XRFM_GRID = [
+    {"bandwidth": bandwidth, "ridge": ridge} for bandwidth, ridge in product((5.0, 20.0), (1e-2, 1.0, 30.0))
+]
+
+
+def xrfm(part: Part, validation: Part, bandwidth: float, ridge: float):
+    """Regression by a kernel with a learned metric, on standardised features and targets centred inside queries."""
+    from xrfm import xRFM
+
+    scaler = StandardScaler().fit(part.X)
+
+    def centred(one: Part) -> np.ndarray:
+        means = np.bincount(one.qid, one.y) / np.bincount(one.qid)
+        return (one.y - means[one.qid])[:, None].astype(np.float32)
+
+    def seen(X: np.ndarray) -> np.ndarray:
+        return scaler.transform(X).astype(np.float32)
+
+    kernel = {
+        "kernel": "l2",
+        "bandwidth": bandwidth,
+        "exponent": 1.0,
+        "diag": True,
+        "bandwidth_mode": "constant",
+    }
+    fitting = {"reg": ridge, "iters": 3, "verbose": False, "early_stop_rfm": True}
+    model = xRFM(
+        {"model": kernel, "fit": fitting}, device="cpu", tuning_metric="mse", random_state=0, verbose=False
+    )
+    model.fit(seen(part.X), centred(part), seen(validation.X), centred(validation))
+    return lambda X: np.asarray(model.predict(seen(X)), dtype=float).ravel()
+
+
 def rlscore(part: Part, validation: Part) -> Trained:
     from rlscore.learner import QueryRankRLS
 
@@ -402,6 +451,7 @@ CONTESTANTS: dict[str, Callable[[Part, Part], Trained]] = {
     "LightGBM": _tuned(lightgbm, TREE_GRID),
     "XGBoost": _tuned(xgboost, TREE_GRID),
     "CatBoost": _tuned(catboost, TREE_GRID),
+    "xRFM": _tuned(xrfm, XRFM_GRID),
     "LightGBM, query features": _with_query_features(_tuned(lightgbm, TREE_GRID)),
     "XGBoost, query features": _with_query_features(_tuned(xgboost, TREE_GRID)),
     "CatBoost, query features": _with_query_features(_tuned(catboost, TREE_GRID)),
@@ -454,14 +504,17 @@ def run(
     memory: bool,
     cache: Path,
     again: bool,
+    record: bool,
 ) -> dict:
-    """All folds of a data set; what the cache holds is not measured again."""
+    """All folds of a data set; what the cache holds is not measured again, and with ``record`` nothing else is."""
     known = json.loads(cache.read_text(encoding="utf-8")) if cache.exists() else {}
     rows = []
     for contestant in contestants:
         found = []
         for fold in folds:
             key = f"{name}/{fold}/{contestant}"
+            if record and key not in known:
+                continue
             if again or key not in known:
                 try:
                     known[key] = measure(name, data, fold, contestant, memory)
@@ -474,7 +527,8 @@ def run(
             print(f"  {key}: {found[-1]['concordance']:.4f} {found[-1]['ndcg_at_10']:.4f}", flush=True)
         if found:
             rows.append({"contestant": contestant, "folds": len(found), **_summary(found)})
-    _print_table(name, rows)
+    if rows:
+        _print_table(name, rows)
     return {"question": f"rankers on {name}", "results": rows}
 
 
@@ -523,14 +577,26 @@ if __name__ == "__main__":
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--cache", type=Path, default=RESULTS / "local" / "peers_cache.json")
     parser.add_argument("--again", action="store_true", help="measure what the cache holds, too")
+    parser.add_argument("--record", action="store_true", help="measure nothing, write what the cache holds")
     options = parser.parse_args()
-    names = options.only or (list(DATA) if options.data else ["generated"])
+    names = options.only or (list(DATA) if options.data or options.record else ["generated"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = []
         for name in names:
             folds = options.fold or list(range(DATA[name][1]))
             wanted = options.contestant or list(CONTESTANTS)
-            found.append(run(name, options.data, wanted, folds, options.memory, options.cache, options.again))
+            found.append(
+                run(
+                    name,
+                    options.data,
+                    wanted,
+                    folds,
+                    options.memory,
+                    options.cache,
+                    options.again,
+                    options.record,
+                )
+            )
         if not options.contestant and not options.fold:
             write_results("peers", *found)

@@ -2,6 +2,7 @@
 
 python benchmarks/rankrfm.py           # 12,000 rows, 46 features, 1,000 basis vectors
 python benchmarks/rankrfm.py --small
+python benchmarks/rankrfm.py --rounds --data FOLDER    # where does a learned metric help? Data sets as in peers.py
 
 A round of RankRFM trains every fold with a metric of its own, which RankRLSCV with one kernel need not: five folds and
 all rows are six trainings, where the shared kernel needs one and a solution for each fold.
@@ -11,8 +12,11 @@ from __future__ import annotations
 
 import argparse
 import time
+import warnings
+from pathlib import Path
 
 import numpy as np
+from sklearn.preprocessing import StandardScaler
 
 from _harness import best_of, report, write_results
 from preflearn import RankRFM, RankRLSCV
@@ -69,12 +73,34 @@ def prediction(n_basis: int) -> dict:
     return {"question": "prediction", "n_basis": n_basis, "microseconds_a_row": microseconds}
 
 
+def rounds(folder: Path | None) -> list[dict]:
+    """Held-out concordance of every round, on the training and validation part of the first fold of each set."""
+    from peers import DATA
+
+    found = []
+    for name in ("generated", *(("lightgbm", "mslr10k", "ohsumed") if folder else ())):
+        train, validation, _ = DATA[name][0](folder, 0)
+        both = train + validation
+        X = StandardScaler().fit_transform(both.X)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the edge of the grid of alphas
+            model = RankRFM(n_basis=600, max_rounds=3, random_state=0).fit(X, both.y, qid=both.qid)
+        scores = [float(one.score) for one in model.rounds_]
+        print(f"{name:12}" + "".join(f"{score:9.4f}" for score in scores), flush=True)
+        found.append({"question": f"held-out concordance of each round on {name}", "scores": scores})
+    return found
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--small", action="store_true")
+    parser.add_argument("--rounds", action="store_true")
+    parser.add_argument("--data", type=Path, help="the folder that holds letor_ohsumed_v2 and the others")
     options = parser.parse_args()
-    if options.small:
-        found = [*run(3000, 300, 2), prediction(300)]
+    if options.rounds:
+        write_results("rankrfm_rounds", *rounds(options.data))
+    elif options.small:
+        run(3000, 300, 2)
+        prediction(300)
     else:
-        found = [*run(12_000, 1000, 3), prediction(2000)]
-        write_results("rankrfm", *found)
+        write_results("rankrfm", *run(12_000, 1000, 3), prediction(2000))

@@ -17,6 +17,7 @@ import pandas as pd
 from sklearn.feature_extraction.text import HashingVectorizer
 
 from _harness import arguments, best_of, report, write_results
+from preflearn.io import read_table
 from preflearn.preprocessing import QueryRelative, TableEncoder
 
 
@@ -48,6 +49,9 @@ def encoding(folder: Path, n_rows: int, repeats: int) -> dict:
             {
                 "pandas.read_csv": lambda: pd.read_csv(path),
                 "read_csv and fit_transform": lambda: TableEncoder().fit_transform(pd.read_csv(path)),
+                "read_table and fit_transform": lambda: TableEncoder().fit_transform(
+                    read_table(path, target=None, query=None, item=None).columns
+                ),
                 "fit_transform": lambda: TableEncoder().fit_transform(frame),
                 "transform": lambda: encoder.transform(frame),
                 "HashingVectorizer, text column only": lambda: HashingVectorizer(n_features=4096).transform(

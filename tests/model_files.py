@@ -26,6 +26,7 @@ from preflearn.kernels import EmpiricalKernelMap, NystromMap
 from preflearn.kernels.functions import Kernel
 from preflearn.model_selection import QueryKFold
 from preflearn.multiple_kernels import MultipleKernelKroneckerRLS, MultipleKernelRankRLS
+from preflearn.parses import Link, Linkage, LinkFeatures, ParseRanker, Sentence, Token
 from preflearn.ppi.extractor import InteractionExtractor
 from preflearn.preprocessing import QueryRelative, TableEncoder
 from preflearn.relations import KroneckerRLS, KroneckerRLSCV, TwoStepRLS, TwoStepRLSCV
@@ -46,6 +47,9 @@ def fitted_models() -> Zoo:
         LabeledGraph([["a"], ["b"], [label]], [(0, 1, 0.5), (1, 2, 0.5)])
         for label in "abcabdacdbca"
     ]  # fmt: skip
+    tokens = (Token("cells", "NNS"), Token("grow", "VBP"), Token("fast", "RB"))
+    linkages = [Linkage(tokens, (Link(k, 2, "MV"), Link(0, 1, "S")), score=float(k)) for k in range(2)]
+    sentences = [Sentence(f"s{k}", "", tokens, tuple(linkages)) for k in range(4)]
     extractor = InteractionExtractor(n_basis=4, alphas=(0.1, 1.0))
     pairs = [[0, 1], [2, 3]]
     answers = np.array([[0, 1], [2, 3], [1, 2], [0, 3], [4, 1], [2, 0]])
@@ -155,6 +159,8 @@ def fitted_models() -> Zoo:
         "TableEncoder words": (TableEncoder(kinds={"text": "words:8"}).fit(table), table),
         "TableEncoder pipeline": (make_pipeline(TableEncoder(), pl.RLS()).fit(table, y), table),
         "QueryRelative": (QueryRelative().fit(X), new),
+        "LinkFeatures": (LinkFeatures(min_count=1).fit(linkages), linkages),
+        "ParseRanker": (ParseRanker(n_folds=2).fit(sentences), linkages),
         "InteractionExtractor": (extractor.fit(graphs, [0, 1] * 6, documents=np.repeat(range(4), 3)), graphs[:5]),
     }  # fmt: skip
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+from collections import Counter
 
 import numpy as np
 
@@ -892,3 +894,51 @@ def shapley_values(predict, X, row):
                 current[k] = X[row, k]
                 total[k] += predict(current[None])[0] - before
     return total / (m * len(orders))
+
+
+def parse_statements(linkage, context):
+    """How often each feature of a parse is true, every link and every token looked at by itself."""
+    words = [token.text.lower() for token in linkage.tokens]
+    tags = [token.tag for token in linkage.tokens]
+    steps = [1, 2, 3, 4, 5, 6, 6, 8, 8, 8, 11, 11, 11, 11, 11]
+
+    def tag(k):
+        return tags[k] if 0 <= k < len(tags) else "#"
+
+    def kind_of(label):
+        return re.match(r"[A-Z]+|.*", label).group()
+
+    said = Counter()
+    for i, j, label in linkage.links:
+        kind, at = kind_of(label), (steps[j - i - 1] if j - i <= 15 else 16)
+        w, v, s, t = f'"{words[i]}"', f'"{words[j]}"', tags[i], tags[j]
+        said.update([f"label {label}", f"kind {kind}", f"label {label}: {s} {t}", f"{kind} at {at}"])
+        said.update([f"{s} {t}", f"{w} {v}", f"{w} {t}", f"{s} {v}", f"{s} {t} at {at}"])
+        said.update([f"{kind}: {s} {t}", f"{kind}: {w} _", f"{kind}: _ {v}"])
+        if context:
+            for left in ("", tag(i - 1) + " "):
+                for inner in ("", " " + tag(i + 1)):
+                    for outer in ("", tag(j - 1) + " "):
+                        for right in ("", " " + tag(j + 1)):
+                            n_left, n_right = bool(left) + bool(inner), bool(outer) + bool(right)
+                            if n_left <= 1 and n_right <= 1 and n_left + n_right >= 1:
+                                said[f"{left}[{s}]{inner} .. {outer}[{t}]{right}"] += 1
+            said.update([f"{w} {t} at {at}", f"{s} {v} at {at}", f"{kind}: {s} {t} at {at}"])
+            for between in {tags[k] for k in range(i + 1, j)}:
+                said.update([f"{s} ({between}) {t}", f"{kind} ({between})"])
+    for k, word in enumerate(words):
+        joined = sorted(
+            [(j, kind_of(label) + "+") for i, j, label in linkage.links if i == k]
+            + [(i, kind_of(label) + "-") for i, j, label in linkage.links if j == k]
+        )
+        if not joined:
+            said.update([f"{tags[k]} alone", f'"{word}" alone'])
+        if context:
+            said[f"{tags[k]} has " + " ".join(name for _, name in joined)] += 1
+            said.update([f"{tags[k]} has {len(joined)} links", f'"{word}" has {len(joined)} links'])
+            for p in range(len(joined) - 1):
+                (a, first), (b, second) = joined[p : p + 2]
+                n_left = [a < k, b < k].count(True)
+                said.update([f"{tags[k]}: {first} then {second}", f"{first} then {second}"])
+                said[f"{tags[k]} between {tags[a]} and {tags[b]}, {n_left} left"] += 1
+    return said

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from preflearn import RLS, RLSCV, RankRLS, RankRLSCV
+from preflearn import RLS, RLSCV, AutoRanker, RankRFM, RankRLS, RankRLSCV
 from preflearn.arrays import pairs as device_pairs
 from preflearn.core import pair_holdout
 from preflearn.model_selection import cross_val_predict, leave_pair_out
@@ -354,6 +354,19 @@ def test_not_finite_and_sparse_input_is_refused():
             RankRLS().fit(bad, Y)
         with pytest.raises(TypeError, match="Sparse arrays on a device"):
             RankRLS().fit(torch.asarray(X).to_sparse(), Y)
+
+
+def test_without_dispatch_a_tensor_on_a_device_is_refused():
+    torch = _library("torch")
+    with pytest.raises(TypeError, match="dispatch is off.*array_api_dispatch=True"):
+        RankRLS().fit(torch.asarray(X).to("meta"), Y)
+
+
+def test_what_learns_on_the_host_refuses_device_arrays(xp):
+    with dispatch():
+        for learner in (AutoRanker(), RankRFM()):
+            with pytest.raises(TypeError, match="NumPy arrays"):
+                learner.fit(xp.asarray(X), Y, qid=QID)
 
 
 def test_without_dispatch_tensors_are_read_as_numpy_arrays():

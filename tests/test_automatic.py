@@ -198,7 +198,7 @@ def test_it_learns_what_a_linear_model_cannot(fitted):
 
 def test_the_leaderboard_tells_what_was_tried(fitted):
     model, X, y, qid = fitted
-    assert len(model.leaderboard_) == 6
+    assert len(model.leaderboard_) == 7
     scores = [one.score for one in model.leaderboard_]
     assert scores == sorted(scores, reverse=True)
     assert sum(one.weight for one in model.leaderboard_) == pytest.approx(1.0)
@@ -306,7 +306,7 @@ def test_a_time_limit_shorter_than_the_first_candidate_returns_that_one():
     model = AutoRanker(time_limit=1e-9, random_state=0).fit(X, y, qid=qid)
     assert len(model.members_) == 1
     left_out = [one for one in model.leaderboard_ if "time limit" in one.detail]
-    assert len(left_out) == 5 and all(np.isnan(one.score) for one in left_out)
+    assert len(left_out) == 6 and all(np.isnan(one.score) for one in left_out)
     assert "left out: time limit" in str(model.leaderboard_)
 
 

@@ -130,3 +130,19 @@ def test_demo_tables(capsys: pytest.CaptureFixture[str]) -> None:
     assert err == ""
     for text in ("RankRLS, RBF kernel", "concordance", "NDCG@10", "Held-out query", "To try next"):
         assert text in out
+
+
+def test_the_advertised_snippet_scales_and_ranks_well(capsys):
+    """The last lines of the demo are a program that runs, and it holds out better than raw features do."""
+    from preflearn import RankRLSCV
+    from preflearn.datasets import load_demo
+
+    assert run(["demo"]) == 0
+    lines = capsys.readouterr().out.split("In Python")[1].strip().splitlines()
+    names: dict = {}
+    *program, last = [line.strip() for line in lines if line.strip()]
+    exec("\n".join(program), names)
+    score, predictions = eval(last, names)
+    X, y, qid, _ = load_demo()
+    assert predictions.shape == y.shape
+    assert score > 0.83 > RankRLSCV(kernel="rbf").fit(X, y, qid=qid).best_score_

@@ -353,11 +353,13 @@ def test_iterations_that_run_out_warn_and_say_what_to_do():
         ((30, 5), False, {"kernel": "rbf"}, "dual"),
         ((30, 5), False, {"kernel": "rbf", "n_basis": 5}, "primal"),
         ((30, 5), True, {}, "primal"),
-        ((3100, 3050), True, {}, "cg"),
+        ((3100, 3050), True, {}, "primal"),
+        ((12_000, 10_000), True, {"alpha": 1e4}, "cg"),
     ],
 )
 def test_the_automatic_choice_is_the_documented_table(shape, sparse, options, solver):
-    X = sp.random_array(shape, density=0.01, rng=0, format="csr") if sparse else RNG.normal(size=shape)
+    density = min(0.01, 10 / shape[1])
+    X = sp.random_array(shape, density=density, rng=0, format="csr") if sparse else RNG.normal(size=shape)
     assert RankRLS(**options).fit(X, RNG.normal(size=shape[0])).solver_ == solver
 
 

@@ -20,6 +20,7 @@ KERNELS = {
     "cosine": {},
     "rbf": {"gamma": 0.4},
     "laplacian": {"gamma": 0.3},
+    "matern": {"gamma": 0.5},
 }
 
 
@@ -77,12 +78,33 @@ def test_several_outputs(fit_intercept: bool) -> None:
     assert np.allclose(gradient, finite_differences(model.predict, X[:6]), rtol=1e-5, atol=1e-6)
 
 
-@given(seed=st.integers(0, 1000), full=st.booleans(), laplacian=st.booleans())
-def test_metric_is_a_change_of_the_features(seed: int, full: bool, laplacian: bool) -> None:
+@pytest.mark.parametrize("nu", [0.5, 1.5, 2.5])
+def test_matern_kernels_are_scikit_learns(nu: float) -> None:
+    from sklearn.gaussian_process.kernels import Matern
+
+    X, _, _ = data(3)
+    X[3] = X[2]
+    kernel = Kernel("matern", gamma=0.7, kernel_params={"nu": nu})
+    np.testing.assert_allclose(kernel.matrix(X), Matern(1 / 0.7, nu=nu)(X), atol=1e-12)
+    np.testing.assert_allclose(kernel.matrix(X, X[:5]), Matern(1 / 0.7, nu=nu)(X, X[:5]), atol=1e-12)
+    beta = np.random.default_rng(0).normal(size=5)
+    found = expansion_gradient(kernel, X[10:], X[:5], beta)
+    expected = finite_differences(lambda rows: kernel.matrix(rows, X[:5]) @ beta, X[10:])
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+
+
+def test_a_matern_kernel_without_a_closed_form_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"nu of kernel='matern' must be one of 0.5, 1.5, 2.5: found 1"):
+        Kernel("matern", kernel_params={"nu": 1})
+    with pytest.raises(ValueError, match="does not take degree"):
+        Kernel("matern", degree=2)
+
+
+@given(seed=st.integers(0, 1000), full=st.booleans(), name=st.sampled_from(["rbf", "laplacian", "matern"]))
+def test_metric_is_a_change_of_the_features(seed: int, full: bool, name: str) -> None:
     rng = np.random.default_rng(seed)
     X, Z = rng.normal(size=(9, 5)), rng.normal(size=(4, 5))
     S = rng.normal(size=(5, 3)) if full else rng.uniform(0, 2, 5)
-    name = "laplacian" if laplacian else "rbf"
     kernel = Kernel(name, gamma=0.3, kernel_params={"metric": S})
     seen, seen_Z = (X @ S, Z @ S) if full else (X * S, Z * S)
     expected = Kernel(name, gamma=0.3).matrix(seen, seen_Z)

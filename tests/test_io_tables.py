@@ -16,11 +16,8 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from scipy import sparse as sp
 
 from preflearn.io import (
-    HashedWords,
-    OneHot,
     blocks,
     iter_ranking,
     read_preferences,
@@ -104,47 +101,18 @@ def test_columns_are_chosen_by_name(folder, kind):
     assert found.item_names is None
     np.testing.assert_array_equal(found.X, np.array([TABLE["size"], TABLE["target"]]).T)
     np.testing.assert_array_equal(found.y, TABLE["price"])
-    many = read_ranking(path, target=["target", "size"], drop=["price"], encode={"item": "words"}, item=None)
+    many = read_ranking(path, target=["target", "size"], drop=["item"], item=None)
     assert many.y.shape == (4, 2)
-    assert many.X.shape == (4, 1024)
+    assert many.X.shape == (4, 1)
     texts = read_ranking(path, query="item", item=None)
     assert texts.qid.tolist() == TABLE["item"]
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
-def test_columns_of_words_are_refused_or_encoded(folder, kind):
-    table = {
-        **TABLE,
-        "colour": ["red", "blue", "red", "green"],
-        "title": ["a good book", "tea", "book of tea", ""],
-    }
-    path = write_table(folder, kind, table)
-    with pytest.raises(
-        ValueError, match=r"column 'colour': found .*encode=\{'colour': 'onehot'\}.*drop=\['colour'\]"
-    ):
-        read_ranking(path, drop=["title"])
-    found = read_ranking(path, encode={"colour": "onehot", "title": HashedWords(32)})
-    assert found.feature_names[:5] == ["price", "size", "colour=blue", "colour=green", "colour=red"]
-    X = found.X.toarray() if sp.issparse(found.X) else found.X
-    np.testing.assert_array_equal(X[:, 2:5], [[0, 0, 1], [1, 0, 0], [0, 0, 1], [0, 1, 0]])
-    np.testing.assert_allclose(np.linalg.norm(X[:, 5:], axis=1), [1, 1, 1, 0])
-    assert found.encoding["colour"] == OneHot(["blue", "green", "red"])
-    again = read_ranking(path, encode=found.encoding, sparse=True)
-    np.testing.assert_array_equal(again.X.toarray(), X)
-    chunks = list(iter_ranking(path, encode=found.encoding, rows=2, sparse=False))
-    np.testing.assert_array_equal(np.vstack([chunk.X for chunk in chunks]), X)
-    unit = "row 4" if kind == "parquet" else f"line {5 if kind == 'csv' else 4}"
-    with pytest.raises(ValueError, match=f"{unit}, column 'colour': 'green' is not one of the 2 categories"):
-        read_ranking(path, encode={"colour": ["red", "blue"], "title": "words"})
-    with pytest.raises(ValueError, match="needs the whole column"):
-        iter_ranking(path, encode={"colour": "onehot"})
-
-
-def test_a_long_one_hot_column_is_sparse(folder):
-    path = folder / "many.csv"
-    path.write_text("target,brand\n" + "".join(f"1,b{k}\n" for k in range(40)))
-    assert sp.issparse(read_ranking(path, encode={"brand": "onehot"}).X)
-    assert not sp.issparse(read_ranking(path, encode={"brand": "onehot"}, sparse=False).X)
+def test_columns_of_words_are_refused_where_numbers_are_needed(folder, kind):
+    path = write_table(folder, kind, {**TABLE, "colour": ["red", "blue", "red", "green"]})
+    with pytest.raises(ValueError, match=r"column 'colour': found .*drop=\['colour'\].*read_table"):
+        read_ranking(path)
 
 
 CSV_FAULTS = [
@@ -157,7 +125,7 @@ CSV_FAULTS = [
     (b"target,a\n", "no rows"),
     (b"target,a\n1,2\n3\n", "line 3: found 1 cell, expected 2"),
     (b"target,a\n1,2\n\n3,4,5\n", "line 4: found more than the 2 cells"),
-    (b"target,a\n1,x\n", "line 2, column 'a': found 'x', expected a number.*encode="),
+    (b"target,a\n1,x\n", "line 2, column 'a': found 'x', expected a number.*drop="),
     (b"target,a\nx,1\n", "line 2, column 'target': found 'x', expected a number"),
     (b"target,a\n1,\n", "line 2, column 'a': a missing value.*missing=0.0"),
     (b"target,a\n,1\n", "line 2, column 'target': a missing target.*allow_unknown=True"),
@@ -436,8 +404,6 @@ def test_several_files_are_read_as_one(folder):
         ("x.csv", {"features": ["a"], "drop": ["b"]}, "either features .* or drop"),
         ("x.csv", {"features": ["b"]}, "features asks for column 'b', found 'target', 'a'"),
         ("x.csv", {"drop": ["target"]}, "also the target"),
-        ("x.csv", {"encode": {"b": "onehot"}}, "encode asks for column 'b'"),
-        ("x.csv", {"encode": {"a": "magic"}}, "'magic'.* is not known"),
         ("x.csv", {"query": "target"}, "two roles"),
         ("x.csv", {"format": "excel"}, "expected one of letor, csv"),
         ("x.csv", {"sparse": "yes"}, "sparse must be"),
@@ -522,11 +488,11 @@ def test_preferences_become_rows_of_the_item_table(folder, kind):
     ("items", "pairs", "words"),
     [
         ("item,a\nx,1\nx,2\n", "b,w\nx,y\n", "'x' names two items, 1 and 2"),
-        ("item,a\nx,1\n", "b,w\n\nx,z\n", "line 3, column 'w': 'z' is not an item of"),
+        ("item,a\nx,1\n", "b,w\n\nx,z\n", "column 'w': 'z' .line 3. is not an item of"),
         ("item,a\nx,1\ny,2\n", "b,w\nx,y\ny,y\n", "line 3: 'y' is preferred to itself"),
         ("name,a\n1,1\n", "b,w\nx,y\n", "the items have no names"),
         ("item,a\nx,1\n", "b\nx\n", "expected two"),
-        ("item,a\nx,1\n", "b,w\n", "no preferences"),
+        ("item,a\nx,1\n", "b,w\n", "no rows"),
     ],
 )
 def test_faults_of_preferences(folder, items, pairs, words):

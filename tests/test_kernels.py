@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -184,3 +186,17 @@ def test_the_laplacian_kernel_takes_sparse_rows_with_long_indices():
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
+
+
+def test_wildly_different_scales_are_told_where_distances_count():
+    from preflearn import RankRLS
+
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(20, 3)) * [1.0, 5000.0, 0.0], rng.normal(size=20)
+    with pytest.warns(UserWarning, match="StandardScaler"):
+        RankRLS(kernel="rbf").fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        RankRLS(kernel="linear").fit(X, y)  # alpha is about scales too, but every feature has its say
+        RankRLS(kernel="rbf").fit(X * [1.0, 0.01, 1.0], y)
+        RankRLS(kernel="rbf", kernel_params={"metric": np.array([1.0, 2e-4, 1.0])}).fit(X, y)

@@ -145,7 +145,7 @@ def test_full_metric_finds_a_direction():
 
 
 @pytest.mark.parametrize("metric", ["diagonal", "full"])
-@pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "matern"])
 def test_sparse_and_dense_agree(kernel, metric):
     X, y, qid = make_data(50)
     X[np.abs(X) < 0.7] = 0.0
@@ -235,9 +235,9 @@ def test_pickle_clone_and_reproducibility():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kernel": "linear"}, "one of 'rbf', 'laplacian': found 'linear'"),
-        ({"kernel": "precomputed"}, "one of 'rbf', 'laplacian': found 'precomputed'"),
-        ({"kernel": np.dot}, "one of 'rbf', 'laplacian'"),
+        ({"kernel": "linear"}, "one of 'rbf', 'laplacian', 'matern': found 'linear'"),
+        ({"kernel": "precomputed"}, "one of 'rbf', 'laplacian', 'matern': found 'precomputed'"),
+        ({"kernel": np.dot}, "one of 'rbf', 'laplacian', 'matern'"),
         ({"metric": "low"}, "metric must be 'diagonal' or 'full': found 'low'"),
         ({"max_rounds": -1}, "max_rounds must be an int of at least 0: found -1"),
         ({"max_rounds": True}, "max_rounds must be an int"),

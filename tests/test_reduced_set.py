@@ -235,9 +235,7 @@ def test_no_array_of_the_size_of_the_block_is_made(monkeypatch):
 
 def test_the_solver_is_chosen_by_memory_and_number_of_basis_vectors(monkeypatch):
     def chosen(requested="auto", **size):
-        return choose_solver(
-            requested, linear=False, reduced=True, sparse=False, n_rows=10**7, n_features=10, **size
-        )
+        return choose_solver(requested, linear=False, reduced=True, n_rows=10**7, n_features=10, **size)
 
     assert chosen(n_basis=8000, fits=True) == "primal"
     assert chosen(n_basis=5000, fits=False) == "primal"

@@ -150,7 +150,7 @@ def page(request, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     other = request.param != "graded"
     write_table(folder / "shop.csv", binary=other, hostile=other)
-    kernel = ["--kernel", "linear"] if other else []
+    kernel = ["--kernel", "linear"] if other else ["--learner", "rankrls"]
     files = [
         str(folder / "shop.csv"),
         "-o",

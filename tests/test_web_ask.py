@@ -357,10 +357,11 @@ def test_undo_takes_the_answer_out_of_the_model(tmp_path):
         for k in range(3):
             session.answer("ann", f"question{k}", items.names[k], items.names[5], "left")
         session.undo("ann")
-        wait_until(lambda: session.panel("ann")["answers"] == 2)
         alone = Learner(items)
         alone.learn(session.answers())
-        np.testing.assert_allclose(session.standing.scores, alone.standing().scores, atol=1e-6)
+        expected = alone.standing().scores
+        # The model learns in a thread of its own, and may have seen any number of the three answers by now.
+        wait_until(lambda: np.allclose(session.standing.scores, expected, atol=1e-6))
         session.close()
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from preflearn import RLS
 from preflearn.comparisons import Groups, encode_queries
 from preflearn.kernels import NystromMap
-from preflearn.model_selection import QueryKFold, cross_val_predict
+from preflearn.model_selection import HeldOut, QueryKFold, cross_val_predict
 
 from .report import ExperimentReport, ReportTable
 
@@ -81,27 +81,12 @@ def run(
         X, y, groups = _read_sentences(Path(data))
         kernel = {"kernel": "linear"}
         source = f"{y.shape[0]} candidates of HPRD50 in {groups.n_groups} sentences, all-paths graph kernel"
-    basis = _basis_of_groups(groups, basis_per_group, rng)
-    folds = [
-        test
-        for _, test in QueryKFold(n_splits, shuffle=True, random_state=seed).split(
-            np.zeros((y.shape[0], 1)), qid=groups.codes
-        )
-    ]
-    features = NystromMap(basis=basis, **kernel).fit_transform(X)
-    rows: list[dict[str, Any]] = []
-    for alpha in alphas:
-        taken_out = cross_val_predict(RLS(alpha, basis=basis, **kernel), X, y, cv=folds)
-        # The map is made once on all rows, and what is held out afterwards stays in it.
-        left_in = cross_val_predict(RLS(alpha), features, y, cv=folds)
-        errors = [float(np.mean((y - f) ** 2)) for f in (left_in, taken_out)]
-        rows.append(
-            {"alpha": alpha, "left in": errors[0], "taken out": errors[1], "ratio": errors[0] / errors[1]}
-        )
-        if verbose:
-            print(
-                f"[nystrom-cv] alpha {alpha:g}: {errors[0]:.4g} left in, {errors[1]:.4g} out", file=sys.stderr
-            )
+    basis = basis_of_groups(groups, basis_per_group, rng)
+    rows = error_rows(X, y, basis, folds_of_groups(groups, n_splits, seed), kernel, alphas)
+    if verbose:
+        for row in rows:
+            found = f"{row['left in']:.4g} left in, {row['taken out']:.4g} out"
+            print(f"[nystrom-cv] alpha {row['alpha']:g}: {found}", file=sys.stderr)
     times = _time_table(time_groups, n_features, time_basis, timed_folds, seed, verbose)
     return ExperimentReport(
         name="nystrom-cv",
@@ -122,7 +107,7 @@ def run(
         ),
         columns=("alpha", "left in", "taken out", "ratio"),
         rows=rows,
-        findings=_findings(rows) + _time_findings(times),
+        findings=error_findings(rows) + time_findings(times),
         more=times,
         seconds=time.perf_counter() - start,
         settings={
@@ -136,7 +121,7 @@ def run(
             "timed_folds": timed_folds,
             "seed": seed,
         },
-        draw=_draw,
+        draw=lambda report, axes: draw_errors(report.rows, axes),
     )
 
 
@@ -169,7 +154,8 @@ def _read_sentences(folder: Path) -> tuple[Any, np.ndarray, Groups]:
     return X, np.where(np.asarray(found.labels) > 0, 1.0, -1.0), encode_queries(sentences, len(sentences))
 
 
-def _basis_of_groups(groups: Groups, per_group: int, rng: np.random.Generator) -> np.ndarray:
+def basis_of_groups(groups: Groups, per_group: int, rng: np.random.Generator) -> np.ndarray:
+    """Some rows of every group, or all where it has fewer."""
     drawn = [
         rng.choice(groups.rows(group), size=min(per_group, int(groups.counts[group])), replace=False)
         for group in range(groups.n_groups)
@@ -177,11 +163,50 @@ def _basis_of_groups(groups: Groups, per_group: int, rng: np.random.Generator) -
     return np.sort(np.concatenate(drawn))
 
 
+def folds_of_groups(groups: Groups, n_splits: int, seed: int) -> list[np.ndarray]:
+    """Test rows of folds of whole groups."""
+    splitter = QueryKFold(n_splits, shuffle=True, random_state=seed)
+    return [test for _, test in splitter.split(np.zeros((groups.codes.shape[0], 1)), qid=groups.codes)]
+
+
+def error_rows(
+    X: Any,
+    y: np.ndarray,
+    basis: np.ndarray,
+    folds: list[np.ndarray],
+    kernel: dict[str, Any],
+    alphas: Sequence[float],
+) -> list[dict[str, Any]]:
+    """Mean squared error at every alpha, with held-out basis vectors left in and taken out."""
+    taken_out = HeldOut(RLS(basis=basis, **kernel), X, y).predict(folds, alphas)
+    # The map is made once on all rows, and what is held out afterwards stays in it.
+    features = NystromMap(basis=basis, **kernel).fit_transform(X)
+    left_in = HeldOut(RLS(), features, y).predict(folds, alphas)
+    errors = [np.mean((y - predicted) ** 2, axis=1).tolist() for predicted in (left_in, taken_out)]
+    return [
+        {"alpha": alpha, "left in": inside, "taken out": outside, "ratio": inside / outside}
+        for alpha, inside, outside in zip(alphas, *errors, strict=True)
+    ]
+
+
 _PUBLISHED_RATIOS = {
     # basis vectors a group → published ratio of times
     "leave-group-out": {1: 3639 / 532, 2: 16648 / 1193, 3: 38373 / 1864, 4: 73375 / 2679},
     "ten-fold": {1: 49 / 33, 2: 226 / 112, 3: 512 / 234, 4: 937 / 408},
 }
+
+
+TIME_COLUMNS = (
+    "folds",
+    "rows",
+    "basis",
+    "fast, s",
+    "refitting, s",
+    "published",
+    "times faster",
+    "difference",
+)
+TIME_TITLE = "Time of exact cross-validation, fast and by refitting"
 
 
 def _time_table(
@@ -192,45 +217,57 @@ def _time_table(
         return []
     rng = np.random.default_rng([seed, 1])
     X, y, groups = _generate(n_groups, n_features, rng)
-    splitter = QueryKFold(10, shuffle=True, random_state=seed)
-    ways = {
-        "leave-group-out": [groups.rows(group) for group in range(groups.n_groups)],
-        "ten-fold": [test for _, test in splitter.split(X, qid=groups.codes)],
-    }
-    rows: list[dict[str, Any]] = []
+    kernel: dict[str, Any] = {"kernel": "rbf", "gamma": 1.0 / n_features}
     # Loops are compiled, and libraries loaded, before the clock runs.
     few = np.flatnonzero(groups.codes < 12)
-    _time_both(
-        X[few], y[few], np.arange(0, few.shape[0], 5), list(np.array_split(np.arange(few.shape[0]), 12)), 1
-    )
+    folds = list(np.array_split(np.arange(few.shape[0]), 12))
+    _time_both(X[few], y[few], np.arange(0, few.shape[0], 5), folds, 1, kernel)
+    rows: list[dict[str, Any]] = []
     for per_group in time_basis:
-        basis = _basis_of_groups(groups, per_group, rng)
-        for way, folds in ways.items():
-            measured = _time_both(X, y, basis, folds, timed_folds)
-            published = _PUBLISHED_RATIOS[way].get(per_group)
-            rows.append(
-                {
-                    "folds": way,
-                    "rows": y.shape[0],
-                    "basis": basis.shape[0],
-                    "published": published,
-                    **measured,
-                }
-            )
-            if verbose:
-                print(
-                    f"[nystrom-cv] {way}, {basis.shape[0]} basis vectors: {measured['times faster']:.1f} times faster",
-                    file=sys.stderr,
-                )
-    columns = ("folds", "rows", "basis", "fast, s", "refitting, s", "published", "times faster", "difference")
-    return [ReportTable("Time of exact cross-validation, fast and by refitting", columns, rows)]
+        rows += time_rows(X, y, groups, per_group, timed_folds, kernel, seed)
+        if verbose:
+            for row in rows[-2:]:
+                found = f"{row['basis']} basis vectors: {row['times faster']:.1f} times faster"
+                print(f"[nystrom-cv] {row['folds']}, {found}", file=sys.stderr)
+    return [ReportTable(TIME_TITLE, TIME_COLUMNS, rows)]
+
+
+def time_rows(
+    X: Any,
+    y: np.ndarray,
+    groups: Groups,
+    per_group: int,
+    timed_folds: int,
+    kernel: dict[str, Any],
+    seed: int,
+) -> list[dict[str, Any]]:
+    """Leave-group-out and ten-fold with so many basis vectors a group, fast and by refitting; published ratios."""
+    basis = basis_of_groups(groups, per_group, np.random.default_rng([seed, 1, per_group]))
+    ways = {
+        "leave-group-out": [groups.rows(group) for group in range(groups.n_groups)],
+        "ten-fold": folds_of_groups(groups, 10, seed),
+    }
+    return [
+        {
+            "folds": way,
+            "rows": y.shape[0],
+            "basis": basis.shape[0],
+            "published": _PUBLISHED_RATIOS[way].get(per_group),
+            **_time_both(X, y, basis, folds, timed_folds, kernel),
+        }
+        for way, folds in ways.items()
+    ]
 
 
 def _time_both(
-    X: np.ndarray, y: np.ndarray, basis: np.ndarray, folds: list[np.ndarray], timed_folds: int
+    X: Any,
+    y: np.ndarray,
+    basis: np.ndarray,
+    folds: list[np.ndarray],
+    timed_folds: int,
+    kernel: dict[str, Any],
 ) -> dict[str, Any]:
     """Processor seconds of all folds, and the largest difference of predictions, as a share of that of y."""
-    kernel: dict[str, Any] = {"kernel": "rbf", "gamma": 1.0 / X.shape[1]}
     alpha = 1.0
     start = time.process_time()
     fast = cross_val_predict(RLS(alpha, basis=basis, **kernel), X, y, cv=folds)
@@ -253,7 +290,8 @@ def _time_both(
     }
 
 
-def _time_findings(tables: list[ReportTable]) -> list[str]:
+def time_findings(tables: list[ReportTable]) -> list[str]:
+    """What the tables of times say."""
     said = []
     for table in tables:
         for way in _PUBLISHED_RATIOS:
@@ -263,7 +301,8 @@ def _time_findings(tables: list[ReportTable]) -> list[str]:
     return said
 
 
-def _findings(rows: list[dict[str, Any]]) -> list[str]:
+def error_findings(rows: list[dict[str, Any]]) -> list[str]:
+    """What the errors with basis vectors left in and taken out say."""
     worst = max(rows, key=lambda row: row["ratio"])
     smallest, largest = rows[0], rows[-1]
     best_in, best_out = (min(rows, key=lambda row: row[key]) for key in ("left in", "taken out"))
@@ -274,16 +313,15 @@ def _findings(rows: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _draw(report: ExperimentReport, axes: Any = None) -> Any:
+def draw_errors(rows: list[dict[str, Any]], axes: Any = None) -> Any:
+    """Both errors over alpha; returns the figure."""
     if axes is None:
         import matplotlib.pyplot as plt
 
         _, axes = plt.subplots(figsize=(5.2, 3.4), layout="constrained")
-    alphas = [row["alpha"] for row in report.rows]
-    axes.semilogx(alphas, [row["left in"] for row in report.rows], "o-", ms=3, color="C3", label="left in")
-    axes.semilogx(
-        alphas, [row["taken out"] for row in report.rows], "o-", ms=3, color="C0", label="taken out"
-    )
+    alphas = [row["alpha"] for row in rows]
+    axes.semilogx(alphas, [row["left in"] for row in rows], "o-", ms=3, color="C3", label="left in")
+    axes.semilogx(alphas, [row["taken out"] for row in rows], "o-", ms=3, color="C0", label="taken out")
     axes.set_xlabel("alpha")
     axes.set_ylabel("estimated mean squared error")
     axes.set_ylim(bottom=0)

@@ -95,6 +95,12 @@ _TABLE = (
         "RLS and RankRLS, full on r inputs or with r basis vectors on 4r inputs",
         ("letor_ohsumed_v2",),
     ),
+    Experiment(
+        "parses",
+        "parses",
+        "the parses of a sentence in the order of their rightness, basic and reduced-set learners",
+        ("parse_ranking",),
+    ),
     Experiment("auc-estimation", "auc_estimation", "bias and spread of cross-validated estimates of the AUC"),
     Experiment(
         "transductive",

@@ -21,7 +21,7 @@ from preflearn.model_selection import QueryKFold, signed_rank_test
 from .data import RankingPart, join_parts, ohsumed_parts
 from .report import ExperimentReport
 from .resume import Resume
-from .tables import count, spread
+from .tables import count, order_beside_published, spread
 
 ALPHAS = tuple(2.0**k for k in range(-12, 13, 4))
 GAMMAS = tuple(2.0**k for k in range(-6, 1, 2))
@@ -128,7 +128,7 @@ def run(
         ),
         columns=("method", "published", "error", "spread over draws", "p"),
         rows=rows,
-        findings=_findings(rows),
+        findings=order_beside_published(rows, _PUBLISHED),
         seconds=work.seconds,
         settings=settings,
     )
@@ -203,11 +203,3 @@ def _row(method: str, found: dict[str, list[dict[str, Any]]], trials: int) -> di
         "spread over draws": spread(errors.mean(axis=1)),
         "p": None if method == best else signed_rank_test(errors.mean(axis=0), other).pvalue,
     }
-
-
-def _findings(rows: list[dict[str, Any]]) -> list[str]:
-    order = sorted(rows, key=lambda row: -row["error"])
-    said = ["from the largest error to the smallest: " + ", ".join(row["method"] for row in order)]
-    same = [row["method"] for row in order] == list(_PUBLISHED)
-    said.append("the published order" if same else "published: " + ", ".join(_PUBLISHED))
-    return said

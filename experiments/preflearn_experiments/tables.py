@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -27,3 +30,20 @@ def spread(values: ArrayLike) -> float | None:
     """
     column = np.asarray(values, dtype=float)
     return float(column.std(ddof=1)) if column.size > 1 else None
+
+
+def order_beside_published(rows: Iterable[Mapping[str, Any]], published: Mapping[str, float]) -> list[str]:
+    """Which methods have the larger errors, and whether the publication, which lists them so, has the same order.
+
+    Examples
+    --------
+    >>> rows = [{"method": "A", "error": 0.2}, {"method": "B", "error": 0.1}]
+    >>> order_beside_published(rows, {"A": 0.4, "B": 0.3})
+    ['from the largest error to the smallest: A, B', 'the published order']
+    """
+    order = [row["method"] for row in sorted(rows, key=lambda row: -row["error"])]
+    same = order == list(published)
+    return [
+        "from the largest error to the smallest: " + ", ".join(order),
+        "the published order" if same else "published: " + ", ".join(published),
+    ]

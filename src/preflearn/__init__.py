@@ -39,6 +39,7 @@ _MODULES = (
     "metrics",
     "model_selection",
     "multiple_kernels",
+    "parses",
     "ppi",
     "preferences",
     "preprocessing",

@@ -93,5 +93,43 @@ class InputError(ValueError):
         return f"{found} Pass {_listed(spelled)}." if spelled else found
 
 
+class ManyInputError(InputError):
+    """Several things that are wrong with one input, told together.
+
+    Attributes
+    ----------
+    source : str
+        The input, which each message may begin with.
+    errors : tuple of InputError
+
+    Examples
+    --------
+    >>> print(ManyInputError("a.csv", [InputError("a.csv: no rows"), InputError("a.csv, line 3: no target")]))
+    a.csv: 2 problems. (1) no rows. (2) line 3: no target.
+    """
+
+    def __init__(self, source: str, errors: Sequence[InputError]) -> None:
+        self.source, self.errors = source, tuple(errors)
+        super().__init__(source)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.source, self.errors)
+
+    def worded(self, spell: Callable[[Remedy], str | None], spell_name: Callable[[str], str] = str) -> str:
+        """Every message, numbered, with its remedies as ``spell`` writes them."""
+        texts = [error.worded(spell, spell_name) for error in self.errors]
+        bare = [text.removeprefix(f"{self.source}: ").removeprefix(f"{self.source}, ") for text in texts]
+        told = " ".join(f"({number}) {text}" for number, text in enumerate(bare, start=1))
+        return f"{self.source}: {len(texts)} problems. {told}"
+
+
+def refuse_all(source: str, errors: Sequence[InputError]) -> None:
+    """Raise what is wrong with an input, if anything, as one error."""
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise ManyInputError(source, errors)
+
+
 def _listed(texts: Sequence[str]) -> str:
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])}, or {texts[-1]}"

@@ -350,7 +350,9 @@ def test_times_of_some_folds_are_multiplied_out(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(nystrom_cv.time, "process_time", lambda: float(next(ticks)))
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(40, 2)), rng.normal(size=40)
-    found = nystrom_cv._time_both(X, y, np.arange(0, 40, 4), list(np.array_split(np.arange(40), 8)), 2)
+    found = nystrom_cv._time_both(
+        X, y, np.arange(0, 40, 4), list(np.array_split(np.arange(40), 8)), 2, {"kernel": "rbf"}
+    )
     assert (found["fast, s"], found["refitting, s"], found["times faster"]) == (1.0, 8.0, 8.0)
 
 

@@ -29,6 +29,7 @@ NAMES = [
     "runtime",
     "nystrom-cv",
     "sparse",
+    "parses",
     "auc-estimation",
     "transductive",
     "ppi",

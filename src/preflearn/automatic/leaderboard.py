@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isnan, nan
 from typing import Any
 
 
@@ -21,6 +22,11 @@ class Entry:
     seconds : float
     detail : str
         The chosen settings, or why it was left out.
+    difference : float
+        Its score minus that of the simplest model; NaN for that model itself.
+    pvalue : float
+        Of this difference: Wilcoxon's signed ranks over queries, corrected by Holm's method. NaN where there are no
+        queries to test by.
     """
 
     name: str
@@ -28,6 +34,8 @@ class Entry:
     weight: float
     seconds: float
     detail: str
+    difference: float = nan
+    pvalue: float = nan
 
 
 @dataclass(frozen=True)
@@ -38,15 +46,16 @@ class Leaderboard(Sequence):
     ----------
     entries : list of Entry
     scoring : str
-    final : str
-        What became of them.
-    final_score : float
+    model : Entry
+        What became of them, with the held-out score of the whole procedure.
+    simplest : str
+        The name of the candidate that differences are taken to.
     """
 
     entries: list[Entry]
     scoring: str
-    final: str
-    final_score: float
+    model: Entry
+    simplest: str
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -55,18 +64,29 @@ class Leaderboard(Sequence):
         return self.entries[place]
 
     def __str__(self) -> str:
-        width = max(len(one.name) for one in self.entries + [Entry(self.final, 0.0, 0.0, 0.0, "")])
-        lines = [f"held-out {self.scoring}, choices made by other folds", self._line("candidate", width)]
-        for one in self.entries:
-            score = f"{one.score:.4f}" if one.score == one.score else "-"
-            share = f"{one.weight:.0%}" if one.weight > 0 else "-"
-            lines.append(self._line(one.name, width, score, share, f"{one.seconds:.1f}", one.detail))
-        seconds = sum(one.seconds for one in self.entries)
-        lines.append(
-            self._line(self.final, width, f"{self.final_score:.4f}", "", f"{seconds:.1f}", "the model")
-        )
+        rows: list[tuple[str, ...]] = [
+            ("candidate", "score", f"- {self.simplest}", "p", "share", "seconds", "")
+        ]
+        rows += [self._row(one) for one in self.entries]
+        rows.append(self._row(self.model))
+        widths = [max(len(row[k]) for row in rows) for k in range(6)]
+        lines = [f"held-out {self.scoring}, choices made by other folds"]
+        for name, *cells, detail in rows:
+            middle = "  ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=True))
+            lines.append(f"  {name:{widths[0]}}  {middle}  {detail}".rstrip())
         return "\n".join(lines)
 
-    def _line(self, name: str, width: int, *cells: str) -> str:
-        score, share, seconds, detail = cells or ("score", "share", "seconds", "")
-        return f"  {name:{width}}  {score:>6}  {share:>5}  {seconds:>7}  {detail}".rstrip()
+    def _row(self, one: Entry) -> tuple[str, ...]:
+        return (
+            one.name,
+            _number(one.score, ".4f"),
+            _number(one.difference, "+.4f"),
+            _number(one.pvalue, ".2g"),
+            f"{one.weight:.0%}" if one.weight > 0 else "-",
+            f"{one.seconds:.1f}",
+            one.detail,
+        )
+
+
+def _number(value: float, style: str) -> str:
+    return "-" if isnan(value) else format(value, style)

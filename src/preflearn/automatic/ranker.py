@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from functools import cache
 from numbers import Real
 from typing import Any, Self
 
@@ -20,17 +21,19 @@ from threadpoolctl import threadpool_limits
 from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import read_scores
 from ..estimators.base import RankerMixin
-from ..estimators.rankrfm import _sample_of_queries
 from ..metrics import concordance
 from ..numerics.graph import Graph, Value
+from ..numerics.namespace import is_device_array
 from ..preprocessing import TableEncoder
 from ..selection.folds import read_folds, shuffled_folds
 from ..selection.scoring import Comparable, Scoring, read_scoring
 from ..selection.splitters import QueryKFold
-from .candidates import Candidate, Member, Task, candidates
-from .combination import Combination, FoldScores, choose_combination
+from ..solvers.progress import Stages
+from .candidates import Task, candidates
+from .combination import FoldScores, choose_combination
 from .features import Features
-from .leaderboard import Entry, Leaderboard
+from .leaderboard import Leaderboard
+from .trial import Attempt, Trial
 
 _N_FOLDS = 5
 # Candidates learn from at most so many rows.
@@ -48,7 +51,8 @@ class AutoRanker(RankerMixin, BaseEstimator):
 
     Linear rankers, kernels that learn their metric, boosted and random trees, on features that are standardised, turned
     into quantiles, or relative to their query; all held out on the same five folds of queries. Their held-out
-    predictions are combined with non-negative weights, or the best one is taken where that is clearly better.
+    predictions are combined with non-negative weights, or the best one is taken where that is clearly better. Where
+    the linear ranker, or a single feature, orders held-out rows better than all this, it is the model.
 
     Parameters
     ----------
@@ -56,11 +60,14 @@ class AutoRanker(RankerMixin, BaseEstimator):
         What the members are combined by and what is reported: "concordance", "ndcg", "ndcg@10" or another name of
         `preflearn.metrics.get_scorer`. Settings inside of a member are always chosen by the concordance.
     time_limit : float or None, default=None
-        Seconds; candidates that would exceed it are left out. The first one is always trained.
+        Seconds; candidates that would exceed it are left out. The first one is always trained. What Numba compiles on
+        first use does not count.
     n_jobs : int or None, default=None
         Threads; None uses all processors.
     random_state : int, RandomState or None, default=None
         For folds, basis vectors and trees.
+    verbose : int, default=0
+        Report candidates and their time on standard error.
 
     Attributes
     ----------
@@ -71,6 +78,8 @@ class AutoRanker(RankerMixin, BaseEstimator):
         repeated without each fold; beyond, for each fold all choices are made by the other folds.
     cv_predictions_ : ndarray of shape (m,)
         The predictions that it is the score of; NaN for rows that were not looked at.
+    cv_folds_ : ndarray of int of shape (m,)
+        The fold in which each row was held out; -1 for rows that were not looked at.
     feature_importances_ : ndarray of shape (n,)
         Shares of the input columns, weighted by the shares of the members; they sum to 1.
     members_ : list of fitted models
@@ -109,11 +118,14 @@ class AutoRanker(RankerMixin, BaseEstimator):
 
     leaderboard_: Leaderboard
 
-    def __init__(self, *, scoring="concordance", time_limit=None, n_jobs=None, random_state=None) -> None:
+    def __init__(
+        self, *, scoring="concordance", time_limit=None, n_jobs=None, random_state=None, verbose=0
+    ) -> None:
         self.scoring = scoring
         self.time_limit = time_limit
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
 
     # Fitting --------------------------------------------------------------------------------------------------------
 
@@ -133,26 +145,33 @@ class AutoRanker(RankerMixin, BaseEstimator):
         -------
         self
         """
-        start = time.perf_counter()
         limit = self._read_limit()
+        if limit < np.inf:
+            _compile()
+        start = time.perf_counter()
         scoring = read_scoring(self.scoring)
         rows = self._encode(X)
         y = self._read_targets(y, rows.shape[0])
         queries = encode_queries(qid, rows.shape[0])
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        sample = _sample_of_queries(queries, _MOST_ROWS)
+        sample = queries.sample(_MOST_ROWS)
         rows, y = rows[sample], y[sample]
         part = encode_queries(queries.codes[sample], sample.shape[0])
         with nullcontext() if self.n_jobs is None else threadpool_limits(self.n_jobs):
-            held_out, folds = self._fit_rows(rows, y, part, scoring, seed, start, limit)
+            trial = self._fit_rows(rows, y, part, scoring, seed, start, limit)
             spent = time.perf_counter() - start
-            if rows.size <= _REFITTED_CELLS and (1 + len(folds.tests)) * spent <= limit:
-                held_out = self._refit_without_folds(rows, y, part, scoring, seed, folds, held_out)
-        self.best_score_ = float(folds.mean(folds.of(held_out)))
-        self.leaderboard_ = replace(self.leaderboard_, final_score=self.best_score_)
+            if rows.size <= _REFITTED_CELLS and (1 + len(trial.folds.tests)) * spent <= limit:
+                with self._stages()("the same without each fold"):
+                    held_out = self._refit_without_folds(rows, y, part, scoring, seed, trial)
+                trial = self._prefer_simple(replace(trial, held_out=held_out))
+        self.best_score_ = trial.score
+        self.leaderboard_ = trial.leaderboard(y, part, scoring)
         self.n_queries_ = queries.n_groups
         self.cv_predictions_ = np.full(queries.n_rows, np.nan)
-        self.cv_predictions_[sample] = held_out
+        self.cv_predictions_[sample] = trial.held_out
+        self.cv_folds_ = np.full(queries.n_rows, -1)
+        for fold, test in enumerate(trial.folds.tests):
+            self.cv_folds_[sample[test]] = fold
         return self
 
     def _fit_rows(
@@ -164,15 +183,26 @@ class AutoRanker(RankerMixin, BaseEstimator):
         seed: int,
         start: float,
         limit: float,
-    ) -> tuple[np.ndarray, FoldScores]:
-        """Train the candidates on rows of numbers and combine them; held-out predictions, and the folds."""
+    ) -> Trial:
+        """Train the candidates on rows of numbers, combine them, and keep the parts of the model."""
         folds = self._folds(y, queries, scoring, seed)
         # Settings inside of a candidate are told apart by the concordance, which is less noisy than the top of a list.
         inner = self._folds(y, queries, read_scoring("concordance"), seed)
         self.features_ = Features().fit(rows)
         task = Task(self.features_.views(rows, queries), y, queries, inner, self.n_jobs, seed)
-        entries = self._train(task, start, limit)
-        return self._finish(replace(task, folds=folds), entries, scoring), folds
+        attempts = self._train(task, start, limit)
+        joining = [one for one in attempts if one.member is not None and one.candidate.joins]
+        held_out, unbiased = (
+            np.column_stack([getattr(one.member, name) for one in joining])
+            for name in ("held_out", "unbiased")
+        )
+        chosen = choose_combination(held_out, unbiased, y, queries, folds)
+        for one, weight, spread in zip(joining, chosen.weights, chosen.spreads, strict=True):
+            one.share, one.factor = weight / chosen.weights.sum(), weight / spread
+        alone = [one.candidate.name for one in joining if one.share >= 1 - _LEAST_SHARE]
+        trial = Trial(attempts, folds, chosen.nested, alone[0] if alone else "combination")
+        self._keep(trial)
+        return self._prefer_simple(trial)
 
     def _refit_without_folds(
         self,
@@ -181,24 +211,25 @@ class AutoRanker(RankerMixin, BaseEstimator):
         queries: Groups,
         scoring: Scoring,
         seed: int,
-        folds: FoldScores,
-        held_out: np.ndarray,
+        trial: Trial,
     ) -> np.ndarray:
         """Predictions of each fold by the whole procedure on the others: what a choice by folds cannot quite give.
 
         A model that predicts another fold has been trained on this one, so that even a choice by the other folds knows
         a little of its labels. On few rows that is seen.
         """
-        out = held_out.copy()
-        for test in folds.tests:
+        out = trial.held_out.copy()
+        for test in trial.folds.tests:
             rest = np.setdiff1d(np.arange(rows.shape[0]), test)
-            model = AutoRanker(scoring=self.scoring, n_jobs=self.n_jobs)
-            model.encoder_, model.n_features_in_ = None, rows.shape[1]
+            model = _for_numbers(rows, scoring=self.scoring, n_jobs=self.n_jobs)
             with suppress(ValueError):  # too little is left to choose by: the first prediction stays
                 part = encode_queries(queries.codes[rest], rest.shape[0])
                 model._fit_rows(rows[rest], y[rest], part, scoring, seed, 0.0, np.inf)
                 out[test] = model._predict_rows(rows[test], queries.codes[test])
         return out
+
+    def _stages(self) -> Stages:
+        return Stages("AutoRanker" if self.verbose else None)
 
     def _read_limit(self) -> float:
         limit = self.time_limit
@@ -218,6 +249,11 @@ class AutoRanker(RankerMixin, BaseEstimator):
 
     def _encode(self, X: Any) -> np.ndarray:
         """The table as numbers; `encoder_` remembers how."""
+        if is_device_array(X):
+            raise TypeError(
+                "AutoRanker tries its candidates on NumPy arrays: pass X.cpu().numpy() for a PyTorch tensor, or train "
+                "RankRLSCV on the device."
+            )
         self.encoder_ = None
         if not _is_plain(X):
             self.encoder_ = TableEncoder(sparse_output=False)
@@ -259,69 +295,55 @@ class AutoRanker(RankerMixin, BaseEstimator):
             except ValueError:  # the measure is not defined for this fold
                 return float("nan")
 
-        sizes = np.array([np.unique(queries.codes[test]).size for test in folds.tests], dtype=float)
-        return FoldScores(folds.tests, score, sizes)
+        # Queries without a pair to order weigh nothing, so that the mean over folds is the mean over queries.
+        pairs = _has_pair(y, queries)
+        sizes = np.array([np.count_nonzero(pairs[np.unique(queries.codes[test])]) for test in folds.tests])
+        return FoldScores(folds.tests, score, sizes.astype(float))
 
-    def _train(self, task: Task, start: float, limit: float) -> list[tuple[Candidate, Member | None, float]]:
+    def _train(self, task: Task, start: float, limit: float) -> list[Attempt]:
         """Candidate after candidate, as long as time allows."""
-        found: list[tuple[Candidate, Member | None, float]] = []
+        attempts: list[Attempt] = []
         done, spent = 0.0, 0.0
-        width = self.features_.kept_.size
+        width, stages = self.features_.kept_.size, self._stages()
         for candidate in candidates(task.queries.n_groups):
             cost = candidate.cost(task.n_rows, width * len(candidate.view))
             begun = time.perf_counter()
             expected = cost * spent / done if done else 0.0
-            if found and begun - start + expected > limit:
-                found.append((candidate, None, 0.0))
+            if attempts and begun - start + expected > limit:
+                attempts.append(Attempt(candidate))
                 continue
-            with warnings.catch_warnings():
+            with stages(candidate.name), warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="All gradients")  # the leaderboard says which round
                 member = candidate.train(task, candidate.view)
             seconds = time.perf_counter() - begun
             done, spent = done + cost, spent + seconds
-            found.append((candidate, member, seconds))
-        return found
+            attempts.append(Attempt(candidate, member, seconds))
+        return attempts
 
-    def _finish(
-        self, task: Task, found: list[tuple[Candidate, Member | None, float]], scoring: Scoring
-    ) -> np.ndarray:
-        """Combine the members and keep those that have a share; the held-out predictions of the whole procedure."""
-        trained = [(candidate, member) for candidate, member, _ in found if member is not None]
-        held_out = np.column_stack([member.held_out for _, member in trained])
-        unbiased = np.column_stack([member.unbiased for _, member in trained])
-        chosen = choose_combination(held_out, unbiased, task.y, task.queries, task.folds)
-        shares = chosen.weights / chosen.weights.sum()
-        kept = np.flatnonzero(shares >= _LEAST_SHARE)
-        self.members_ = [trained[place][1].model for place in kept]
-        self.views_ = [trained[place][0].view for place in kept]
-        self.weights_ = chosen.weights[kept] / chosen.spreads[kept]
-        importances = sum(
-            shares[place] * self.features_.to_inputs(trained[place][1].importances) for place in kept
-        )
-        self.feature_importances_ = self._of_columns(np.asarray(importances) / shares[kept].sum())
-        by_name = {candidate.name: share for (candidate, _), share in zip(trained, shares, strict=True)}
-        self.leaderboard_ = self._leaderboard(task, found, by_name, chosen, scoring)
-        return chosen.nested
+    def _prefer_simple(self, trial: Trial) -> Trial:
+        """A simple candidate instead, where it orders held-out rows better than the whole procedure does."""
+        simple = [one for one in trial.attempts if one.member is not None and one.candidate.is_simple]
+        scores = [trial.score_of(one) for one in simple]
+        place = int(np.argmax(np.nan_to_num(scores, nan=-np.inf)))
+        if not scores[place] > trial.score:
+            return trial
+        best = simple[place]
+        assert best.member is not None
+        for one in trial.attempts:
+            one.share, one.factor = float(one is best), float(one is best)
+        trial = replace(trial, held_out=best.member.unbiased, name=best.candidate.name)
+        self._keep(trial)
+        return trial
 
-    def _leaderboard(
-        self,
-        task: Task,
-        found: list[tuple[Candidate, Member | None, float]],
-        shares: Mapping[str, float],
-        chosen: Combination,
-        scoring: Scoring,
-    ) -> Leaderboard:
-        entries = []
-        for candidate, member, seconds in found:
-            if member is None:
-                entries.append(Entry(candidate.name, np.nan, 0.0, 0.0, "left out: time limit"))
-                continue
-            score = float(task.folds.mean(task.folds.of(member.unbiased)))
-            share = float(shares[candidate.name])
-            entries.append(Entry(candidate.name, score, share, seconds, member.detail))
-        entries.sort(key=lambda one: -one.score if one.score == one.score else np.inf)
-        final = "best candidate" if chosen.shrinkage is None else "combination"
-        return Leaderboard(entries, scoring.name.strip("'"), final, np.nan)
+    def _keep(self, trial: Trial) -> None:
+        """The members that have a share."""
+        kept = [(one, one.member) for one in trial.attempts if one.member and one.share >= _LEAST_SHARE]
+        self.members_ = [member.model for _, member in kept]
+        self.views_ = [one.candidate.view for one, _ in kept]
+        self.weights_ = np.array([one.factor for one, _ in kept])
+        shares = np.array([one.share for one, _ in kept])
+        importances = np.stack([self.features_.to_inputs(member.importances) for _, member in kept])
+        self.feature_importances_ = self._of_columns(shares @ importances / shares.sum())
 
     def _of_columns(self, importances: np.ndarray) -> np.ndarray:
         """Of the columns of the table, where one column became several features."""
@@ -470,6 +492,27 @@ class AutoRanker(RankerMixin, BaseEstimator):
         tags.target_tags.multi_output = False
         tags.target_tags.two_d_labels = False
         return tags
+
+
+def _has_pair(y: np.ndarray, queries: Groups) -> np.ndarray:
+    """Whether the targets of a query differ, shape (n_groups,)."""
+    ordered, starts = y[queries.order], queries.starts[:-1]
+    return np.asarray(np.maximum.reduceat(ordered, starts) > np.minimum.reduceat(ordered, starts))
+
+
+@cache
+def _compile() -> None:
+    """Run every candidate once on next to nothing, so that Numba has compiled what a time limit is not meant for."""
+    rng = np.random.default_rng(0)
+    X, y, qid = rng.normal(size=(40, 3)), rng.normal(size=40), np.repeat(np.arange(10), 4)
+    _for_numbers(X)._fit_rows(X, y, encode_queries(qid, 40), read_scoring(None), 0, 0.0, np.inf)
+
+
+def _for_numbers(X: np.ndarray, **params: Any) -> AutoRanker:
+    """A ranker of rows that need no encoding."""
+    model = AutoRanker(**params)
+    model.encoder_, model.n_features_in_ = None, X.shape[1]
+    return model
 
 
 def _is_plain(X: Any) -> bool:

@@ -20,6 +20,7 @@ from .demo import demo
 from .evaluate import evaluate
 from .export import export
 from .output import as_option, option_name
+from .parses import app as parses
 from .ppi import app as ppi
 from .predict import predict
 from .reproduce import reproduce
@@ -41,6 +42,7 @@ app.command()(export)
 app.command()(demo)
 app.command()(reproduce)
 app.add_typer(ppi)
+app.add_typer(parses)
 
 # What a command raises when the caller gave it something it cannot use.
 _BAD_INPUT = (ValueError, TypeError, OSError, MemoryError, ImportError)

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import files
+from . import preferences as of_pairs
 from .evaluate import read_known
 from .output import (
     JsonOption,
+    Tell,
+    collected_warnings,
     new_console,
     print_json,
     print_notes,
@@ -26,8 +29,11 @@ def compare(
     rankers: Annotated[
         list[Path], typer.Argument(metavar="A B...", help="Models of `preflearn train`, or files of scores.")
     ],
+    more: Annotated[
+        list[Path] | None, typer.Option("--data", help="More rows, read as one file with DATA (repeat).")
+    ] = None,
     metric: Annotated[
-        str, typer.Option("--metric", help="concordance, kendall_tau, ndcg@10, average_precision, ...")
+        str, typer.Option("--metric", help="concordance, kendall_tau, ndcg@10, map, mrr, err, ...")
     ] = "concordance",
     baseline: Annotated[
         Path | None, typer.Option("--baseline", help="Compare only with this one of them.")
@@ -39,6 +45,9 @@ def compare(
     delimiter: files.DelimiterOption = None,
     columns: files.ColumnsOption = None,
     format: files.FormatOption = None,
+    preferences: of_pairs.PreferencesOption = None,
+    chosen: of_pairs.ChosenOption = None,
+    rejected: of_pairs.RejectedOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare rankers on the same queries: Wilcoxon's signed ranks, corrected by Holm's method."""
@@ -62,27 +71,54 @@ def compare(
     )
     from ..model_selection import compare_several_rankers
 
-    notes, scores = [], {}
-    with progress(1 + len(rankers)) as tell:
+    paths = [data, *(more or [])]
+    source = of_pairs.Source.from_options(preferences, chosen, rejected, None)
+    with progress(1 + len(rankers)) as tell, collected_warnings() as warned:
         tell(f"reading {data.name}")
-        models = [path for path in rankers if files.is_model(path)]
-        rows = read_known((models or rankers)[0], [data], reading)
-        if rows.qid is None:
-            raise ValueError(
-                f"{data}: comparing rankers needs queries, which are the independent trials of the test: pass "
-                "--query and a column. For one ranking of all rows compare the intervals of `preflearn evaluate`."
-            )
-        for path, name in names.items():
-            tell(f"scoring with {path.name}")
-            scores[name], note = files.scores_of_ranker(path, [data], reading, len(rows))
-            if note:
-                notes.append(f"{name}: {note}")
+        read = _scores_of_pairs if source else _scores_of_rows
+        y, qid, scores, notes = read(paths, names, reading, source, tell)
         against = None if baseline is None else names[baseline]
-        table = compare_several_rankers(rows.y, scores, rows.qid, metric=metric, baseline=against)
+        table = compare_several_rankers(y, scores, qid, metric=metric, baseline=against)
+    notes += warned
     if as_json:
-        print_json({"data": str(data), **table.to_dict(), "notes": notes})
+        print_json({"data": [str(path) for path in paths], **table.to_dict(), "notes": notes})
     else:
         _show(table, notes)
+
+
+def _scores_of_rows(
+    paths: list[Path], names: dict[Path, str], reading: files.Reading, source: of_pairs.Source, tell: Tell
+) -> tuple[Any, Any, dict[str, Any], list[str]]:
+    """Targets, queries, the scores of each ranker, and notes."""
+    models = [path for path in names if files.is_model(path)]
+    rows = read_known((models or list(names))[0], paths, reading)
+    if rows.qid is None:
+        raise ValueError(
+            f"{paths[0]}: comparing rankers needs queries, which are the independent trials of the test: pass "
+            "--query and a column. For one ranking of all rows compare the intervals of `preflearn evaluate`."
+        )
+    notes, scores = [], {}
+    for path, name in names.items():
+        tell(f"scoring with {path.name}")
+        scores[name], note = files.scores_of_ranker(path, paths, reading, len(rows))
+        if note:
+            notes.append(f"{name}: {note}")
+    return rows.y, rows.qid, scores, notes
+
+
+def _scores_of_pairs(
+    paths: list[Path], names: dict[Path, str], reading: files.Reading, source: of_pairs.Source, tell: Tell
+) -> tuple[Any, Any, dict[str, Any], list[str]]:
+    """The same for preferences, each of which is a query of two rows."""
+    notes, scores = ["Every preference counts as a query: concordance is the share in the right order."], {}
+    for path, name in names.items():
+        tell(f"scoring with {path.name}")
+        found, metadata = of_pairs.score_pairs(path, source, paths, reading)
+        y, scores[name], qid = found.as_queries()
+        note = files.same_as_training(metadata, source.all_files(paths))
+        if note is not None:
+            notes.append(f"{name}: {note}")
+    return y, qid, scores, notes
 
 
 def _names(paths: list[Path]) -> dict[Path, str]:

@@ -174,8 +174,10 @@ def _show(console: Console, result: dict[str, Any]) -> None:
     console.print(table)
     console.print(
         f"Done in {result['seconds']} s.\n\n[bold]To try next[/]\n  preflearn demo --seed 1          other "
-        "data, another split\n  preflearn demo --json            the same figures for a program\n  python -m "
-        "pydoc preflearn.RankRLS\n\n[bold]In Python[/]\n  from preflearn import RankRLS\n  from "
-        "preflearn.datasets import load_demo\n  X, y, qid, feature_names = load_demo()\n"
-        '  RankRLS(alpha=10, kernel="rbf", gamma=0.1).fit(X, y, qid=qid).rank(X, qid=qid)\n'
+        "data, another split\n  preflearn demo --json            the same figures for a program\n  preflearn train "
+        "--help            from a file of your own\n\n[bold]In Python[/]\n  from sklearn.pipeline import "
+        "make_pipeline\n  from sklearn.preprocessing import StandardScaler\n  from preflearn import RankRLSCV\n  from "
+        "preflearn.datasets import load_demo\n  X, y, qid, feature_names = load_demo()\n  model = "
+        'make_pipeline(StandardScaler(), RankRLSCV(kernel="rbf"))\n  model.fit(X, y, rankrlscv__qid=qid)\n'
+        "  model[-1].best_score_, model.predict(X)\n"
     )

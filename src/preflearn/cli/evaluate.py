@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import files
+from . import preferences as of_pairs
 from .output import (
     JsonOption,
+    collected_warnings,
     new_console,
     print_json,
     print_notes,
@@ -18,7 +20,6 @@ from .output import (
 )
 
 if TYPE_CHECKING:
-    from ..io import RankingData
     from ..model_selection import Evaluation
 
 RankerPath = Annotated[
@@ -27,7 +28,8 @@ RankerPath = Annotated[
 MetricsOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--metric", help="concordance, kendall_tau, ndcg@10, average_precision, precision@5, err, ..."
+        "--metric",
+        help="concordance, kendall_tau, ndcg@10, map, mrr, precision@5, err, ... (repeat, or commas).",
     ),
 ]
 
@@ -44,9 +46,14 @@ def evaluate(
     delimiter: files.DelimiterOption = None,
     columns: files.ColumnsOption = None,
     format: files.FormatOption = None,
+    preferences: of_pairs.PreferencesOption = None,
+    chosen: of_pairs.ChosenOption = None,
+    rejected: of_pairs.RejectedOption = None,
+    judge: of_pairs.JudgeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure a model, or a file of scores, on rows with known targets, with 95 % intervals over queries."""
+    metrics = files.split_names(metric, "--metric")
     reading = files.Reading.from_options(
         format=format,
         target=target,
@@ -57,7 +64,15 @@ def evaluate(
         delimiter=delimiter,
         columns=columns,
     )
-    with progress(2) as tell:
+    source = of_pairs.Source.from_options(preferences, chosen, rejected, judge)
+    if source:
+        if metrics is not None:
+            raise ValueError(
+                "--metric would be ignored with preferences: the share in the right order is told."
+            )
+        _evaluate_pairs(model, source, data, reading, as_json)
+        return
+    with progress(2) as tell, collected_warnings() as warned:
         tell(f"reading {data[0].name}")
         rows = read_known(model, data, reading)
         tell("scoring and measuring")
@@ -65,29 +80,52 @@ def evaluate(
 
         from ..model_selection import evaluate_scores
 
-        found = evaluate_scores(rows.y, scores, rows.qid, metrics=metric)
-    found = replace(found, notes=((note,) if note else ()) + found.notes)
+        found = evaluate_scores(rows.y, scores, rows.qid, metrics=metrics)
+    found = replace(found, notes=((note,) if note else ()) + tuple(warned) + found.notes)
     if as_json:
         print_json({"model": str(model), **found.to_dict()})
     else:
         _show(model, rows, found)
 
 
-def read_known(ranker: Path, paths: list[Path], reading: files.Reading) -> RankingData:
+def _evaluate_pairs(
+    model: Path, source: of_pairs.Source, data: list[Path], reading: files.Reading, as_json: bool
+) -> None:
+    from ..model_selection import evaluate_preference_scores
+
+    with progress(2) as tell, collected_warnings() as warned:
+        tell(f"reading {data[0].name}")
+        pairs, metadata = of_pairs.score_pairs(model, source, data, reading)
+        found = evaluate_preference_scores(pairs.scores, pairs.pairs, judge=pairs.judge)
+    notes = [*warned]
+    note = files.same_as_training(metadata, source.all_files(data))
+    if note is not None:
+        notes.insert(0, note)
+    if pairs.lengths is not None:
+        longer = evaluate_preference_scores(pairs.lengths, pairs.pairs).metrics[0].value
+        notes.append(f"Always preferring the longer text would be right for {100 * longer:.1f} %.")
+    found = replace(found, notes=(*notes, *found.notes))
+    if as_json:
+        print_json({"model": str(model), **found.to_dict()})
+    else:
+        _show(model, pairs, found)
+
+
+def read_known(ranker: Path, paths: list[Path], reading: files.Reading) -> files.Rows:
     """The targets and queries of a file, read as the model's training data were where there is a model."""
     if files.is_model(ranker):
-        _, metadata = files.load(ranker)
-        return files.read_for(ranker, metadata["reading"], paths, reading, with_target=True)
-    return files.read(paths, reading)
+        with collected_warnings():  # told when the rows are scored
+            return files.read_for(ranker, files.load(ranker), paths, reading, with_target=True)
+    return files.read_known(paths, reading)
 
 
-def _show(model: Path, rows: RankingData, found: Evaluation) -> None:
+def _show(model: Path, rows: files.Rows | of_pairs.ScoredPairs, found: Evaluation) -> None:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     console = new_console()
-    console.print(Text(model.name, style="bold").append(f" on {rows.in_brief()}", style="not bold"))
+    console.print(Text(model.name, style="bold").append(f" on {rows.brief}", style="not bold"))
     head, *lines = found.table()
     table = Table(box=box.SIMPLE)
     for k, title in enumerate(head):

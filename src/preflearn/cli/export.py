@@ -65,8 +65,7 @@ def export(
     from ..io import load_model, model_info
 
     found = load_model(model)
-    metadata = model_info(model)["metadata"]
-    found, names = _as_trained(found, metadata, to)
+    names = _feature_names(found, dict(model_info(model)["metadata"]))
     if to is Target.onnx:
         written = _write_onnx(found, output, names, one_query, str(dtype or NumberType.float32))
     else:
@@ -130,25 +129,11 @@ _RECOGNISED: dict[Target, Callable[[bytes], bool]] = {
 }
 
 
-def _as_trained(found: Any, metadata: dict[str, Any], to: Target) -> tuple[Any, list[str] | None]:
-    """The whole of what `preflearn train` applies to features, and their names."""
+def _feature_names(found: Any, metadata: dict[str, Any]) -> list[str] | None:
+    """The names that `preflearn train` remembers, where the model itself has none."""
     names = (metadata.get("reading") or {}).get("features")
     n_features = getattr(found, "n_features_in_", None)
-    names = [str(name) for name in names] if names is not None and len(names) == n_features else None
-    if not metadata.get("within_queries"):
-        return found, names
-    if to is not Target.onnx:
-        raise ValueError(
-            f"The model was trained on features standardised within queries, and --to {to} takes one weight for each "
-            "feature as it comes: train without --within-queries, or use --to onnx --one-query."
-        )
-    import numpy as np
-    from sklearn.pipeline import Pipeline
-
-    from ..preprocessing import QueryRelative
-
-    within = QueryRelative(keep=False).fit(np.zeros((1, found.n_features_in_)))
-    return Pipeline([("within", within), ("model", found)]), names
+    return [str(name) for name in names] if names is not None and len(names) == n_features else None
 
 
 def _write_onnx(found: Any, output: Path, names: list[str] | None, one_query: bool, dtype: str) -> list[str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +15,8 @@ import typer
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..io import RankingData
+    from ..io import PreferenceData, RankingData, TableData
+    from ..preprocessing import TableEncoder
     from ..report import DataFile
 
 DataPaths = Annotated[
@@ -51,11 +54,17 @@ DropOption = Annotated[
 EncodeOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--encode", metavar="COL=HOW", help="Text into numbers: onehot, words, or words:N features."
+        "--encode",
+        metavar="COL=KIND",
+        help="Kinds of columns (repeat, or commas) where what is found is wrong: number, boolean, onehot, date, text, "
+        "words, words:N, drop.",
     ),
 ]
 MissingOption = Annotated[
-    float | None, typer.Option("--missing", help="Number that stands for a missing feature.")
+    float | None, typer.Option("--missing", help="LETOR: number that stands for a missing feature.")
+]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Replace existing files that preflearn did not write.")
 ]
 DelimiterOption = Annotated[
     str | None, typer.Option("--delimiter", help="Separator of the cells of a table.")
@@ -67,11 +76,13 @@ ColumnsOption = Annotated[
 ]
 
 _FEW = 8
+# Kinds that --encode takes.
+_KINDS = ("number", "boolean", "onehot", "category", "date", "text", "words", "drop")
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How a data file is to be read: the options of the command line, as `preflearn.io.read_ranking` takes them."""
+    """How a data file is to be read, as typed."""
 
     format: str | None = None
     target: str | None = "auto"
@@ -79,12 +90,10 @@ class Reading:
     item: str | None = "auto"
     features: tuple[str, ...] | None = None
     drop: tuple[str, ...] | None = None
-    encode: dict[str, Any] | None = None
+    kinds: dict[str, str] | None = None
     missing: float | None = None
     delimiter: str | None = None
     columns: tuple[str, ...] | None = None
-    n_features: int | None = None
-    allow_unknown: bool = False
 
     @classmethod
     def from_options(
@@ -112,34 +121,154 @@ class Reading:
             target=target or "auto",
             query=None if no_query else query or "auto",
             item=item or "auto",
-            features=_names(features, "--features"),
-            drop=_names(drop, "--drop"),
-            encode=_encoders(encode),
+            features=split_names(features, "--features"),
+            drop=split_names(drop, "--drop"),
+            kinds=_kinds(encode),
             missing=missing,
             delimiter="\t" if delimiter == r"\t" else delimiter,
-            columns=_names(columns, "--columns"),
+            columns=split_names(columns, "--columns"),
         )
 
-    def arguments(self) -> dict[str, Any]:
-        from dataclasses import fields
+    def is_table(self, path: Path) -> bool:
+        """Whether a file has named columns; options that it would ignore are refused."""
+        from ..io.options import ReadOptions
 
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        table = ReadOptions(format=self.format).format_of(str(path)) != "letor"
+        if table and self.missing is not None:
+            raise ValueError(
+                f"{path}: --missing is for LETOR files. Holes of a table are filled by their column's median and "
+                "marked: leave it out."
+            )
+        if not table and self.kinds:
+            raise ValueError(f"{path}: --encode names columns, and LETOR files have none.")
+        return table
+
+    def of_letor(self, **more: Any) -> dict[str, Any]:
+        """Arguments of `preflearn.io.read_ranking`."""
+        names = ("format", "target", "query", "item", "features", "drop", "missing", "delimiter", "columns")
+        return {**{name: getattr(self, name) for name in names}, **more}
+
+    def of_table(self, **more: Any) -> dict[str, Any]:
+        """Arguments of `preflearn.io.read_table`."""
+        names = ("format", "target", "query", "item", "features", "drop", "delimiter", "columns")
+        texts = [] if self.kinds is None else [one for one, kind in self.kinds.items() if kind != "number"]
+        return {**{name: getattr(self, name) for name in names}, "texts": texts, **more}
 
 
-def read(paths: Sequence[Path], reading: Reading) -> RankingData:
-    """Read files as one."""
-    from ..io import read_ranking
+@dataclass(frozen=True, eq=False)
+class Training:
+    """Data to learn from, and what a model must know to read new data in the same way: plain values for its file."""
 
-    return read_ranking([str(path) for path in paths], **reading.arguments())
+    data: RankingData
+    memory: dict[str, Any]
+    notes: list[str]
 
 
-def read_columns(path: Path, reading: Reading) -> list[str] | None:
-    """The columns of a table, None for a LETOR file."""
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows for a model: what it predicts from, and what is known about them.
+
+    Attributes
+    ----------
+    X : matrix, or mapping from names to columns
+    y, qid, item_names : ndarrays of shape (m,) or None
+    query, item : str or None
+        The names of these columns.
+    brief : str
+        The rows in one line.
+    """
+
+    X: Any
+    y: np.ndarray | None
+    qid: np.ndarray | None
+    item_names: np.ndarray | None
+    query: str | None
+    item: str | None
+    brief: str
+
+    def __len__(self) -> int:
+        return self.X.shape[0] if hasattr(self.X, "shape") else len(next(iter(self.X.values())))
+
+
+def read_training(paths: Sequence[Path], reading: Reading) -> Training:
+    """Read files as one, to learn from."""
+    from ..io import read_ranking, read_table
+
+    names = [str(path) for path in paths]
+    if not reading.is_table(paths[0]):
+        data = read_ranking(names, **reading.of_letor())
+        return Training(data, {"kind": "letor", "features": data.feature_names}, [])
+    table = read_table(names, **reading.of_table())
+    data = encoded(table, reading.kinds)
+    memory = table_memory(table, data.encoder, column_names(paths[0], reading))
+    if table.item is None and memory["item"] is not None:
+        data = replace(data, item_names=table.columns[memory["item"]])
+    return Training(data, memory, _query_note(table, reading))
+
+
+def encoded(table: TableData, kinds: dict[str, str] | None) -> RankingData:
+    """The table as numbers; what cannot be used is refused with the name of the file."""
+    from ..errors import InputError
+
+    absent = [name for name in kinds or () if name not in table.columns]
+    if absent:
+        raise InputError(
+            f"{table.source}: {{argument}} names {_listed(absent)}, found {_listed(list(table.columns))}",
+            argument="encode",
+        )
+    try:
+        return table.encode(kinds)
+    except ValueError as error:
+        raise ValueError(f"{table.source}: {error}") from error
+
+
+def table_memory(table: TableData, encoder: TableEncoder, names: Sequence[str]) -> dict[str, Any]:
+    """What a model remembers of a table; a column that looks like an item's name is one."""
+    item = table.item
+    if item is None:
+        ids = (name for name, kind in encoder.kinds_.items() if kind == "identifier")
+        item = next((name for name in ids if name != encoder.summary_.query), None)
+    return {
+        "kind": "table",
+        "target": table.target,
+        "query": table.query,
+        "item": item,
+        "columns": list(names),
+    }
+
+
+def item_memory(path: Path, reading: Reading, pairs: PreferenceData) -> dict[str, Any]:
+    """What a model of preferences remembers of its table of items."""
+    if pairs.encoder is None:
+        return {"kind": "letor", "features": pairs.feature_names}
+    names = column_names(path, reading)
+    item = "item" if reading.item == "auto" else reading.item
+    return {"kind": "table", "target": None, "query": None, "item": item, "columns": names}
+
+
+def _query_note(table: TableData, reading: Reading) -> list[str]:
+    if table.query is not None or reading.query is None:
+        return []
+    from ..preprocessing import suggest_query_column
+
+    target = {} if table.y is None else {"(target)": table.y}
+    found = suggest_query_column({**table.columns, **target}, target="(target)" if target else None)
+    if found is None:
+        return []
+    return [
+        f"Column {found!r} looks like the queries: --query {shlex.quote(found)} compares rows within it (--no-query: "
+        "one ranking of all rows, and no such note)."
+    ]
+
+
+def column_names(path: Path, reading: Reading) -> list[str]:
+    """The columns of a table."""
     from ..io.formats import open_file
     from ..io.options import ReadOptions, as_paths
 
     (name,) = as_paths(str(path))
-    return open_file(name, ReadOptions(**reading.arguments())).names
+    options = ReadOptions(format=reading.format, delimiter=reading.delimiter, columns=reading.columns)
+    return open_file(name, options).names or []
 
 
 def describe_files(paths: Sequence[Path]) -> tuple[DataFile, ...]:
@@ -154,134 +283,199 @@ def describe_files(paths: Sequence[Path]) -> tuple[DataFile, ...]:
     return tuple(found)
 
 
-def remember(path: Path, reading: Reading, data: Any) -> dict[str, Any]:
-    """What a model must know to read new data as its training data were read; plain values for its file."""
-    from ..io.options import ReadOptions
-    from ..io.roles import choose_columns
+def read_known(paths: Sequence[Path], reading: Reading) -> Rows:
+    """Targets and queries, for scores that are known already."""
+    from ..io import read_ranking, read_table
 
-    kept: dict[str, Any] = {"features": data.feature_names, "missing": reading.missing}
-    names = read_columns(path, reading)
-    if names is None:
-        return {**kept, "kind": "letor"}
-    roles = choose_columns(str(path), names, ReadOptions(**reading.arguments()))
-    used = {*roles.numbers, *roles.words, *roles.targets, roles.query, roles.item}
-    return {
-        **kept,
-        "kind": "table",
-        "target": roles.targets[0] if roles.targets else None,
-        "query": roles.query,
-        "item": roles.item,
-        "numbers": list(roles.numbers),
-        "encoding": {column: _encoder_as_json(encoder) for column, encoder in data.encoding.items()},
-        "others": [name for name in names if name not in used],
-    }
+    names = [str(path) for path in paths]
+    if not reading.is_table(paths[0]):
+        found = read_ranking(names, **reading.of_letor())
+        return Rows(found.X, found.y, found.qid, found.item_names, None, None, found.in_brief())
+    table = read_table(names, **reading.of_table())
+    return _rows_of(table)
+
+
+def _rows_of(table: TableData) -> Rows:
+    return Rows(
+        table.columns, table.y, table.qid, table.item_names, table.query, table.item, table.in_brief()
+    )
 
 
 def read_for(
-    model_file: Path, memory: dict[str, Any], paths: Sequence[Path], reading: Reading, *, with_target: bool
-) -> RankingData:
+    model_file: Path, saved: Saved, paths: Sequence[Path], reading: Reading, *, with_target: bool
+) -> Rows:
     """Read new data as the training data of a model were read.
 
     Raises
     ------
     ValueError
-        If a column of the training is not there, or there is one that the training did not have.
+        If columns of the training are not there; all of them are named.
     """
-    names = read_columns(paths[0], reading)
-    table = names is not None
-    if table != (memory["kind"] == "table"):
-        trained_on = (
-            "a table with named columns"
-            if memory["kind"] == "table"
-            else "a LETOR file with numbered features"
+    from ..io import read_ranking, read_table
+
+    names = [str(path) for path in paths]
+    memory, table = saved.memory, reading.is_table(paths[0])
+    if memory["kind"] == "texts":
+        raise ValueError(
+            f"{model_file.name} compares texts: pass --chosen COLUMN --rejected COLUMN, or from Python "
+            "load_model(path).predict(texts)."
         )
+    if table != (memory["kind"] == "table"):
+        trained_on = "a table with named columns" if not table else "a LETOR file with numbered features"
         raise ValueError(
             f"{paths[0]}: {model_file} was trained on {trained_on}, and this is the other kind: give a file "
             "like the one it was trained on."
         )
-    wanted = (
-        _letor(memory, reading) if names is None else _table(paths[0], names, model_file, memory, reading)
-    )
-    if not with_target:
-        wanted["target"] = None
-    _require_queries(paths[0], names, memory, wanted, reading, with_target)
-    return read(paths, Reading(**{**reading.arguments(), **wanted}))
+    unknown: dict[str, Any] = {} if with_target else {"target": None}
+    if not table:
+        n_features = len(memory["features"])
+        found = read_ranking(names, **reading.of_letor(n_features=n_features, **unknown))
+        return Rows(found.X, found.y, found.qid, found.item_names, None, None, found.in_brief())
+    known = column_names(paths[0], reading)
+    arguments = _as_in_training(paths[0], known, model_file, saved, reading)
+    if arguments["query"] is None and memory["query"] is not None and reading.query is not None:
+        _require_queries(paths[0], known, model_file, saved, with_target)
+    return _rows_of(read_table(names, **{**arguments, **unknown}))
 
 
-def _require_queries(
-    path: Path,
-    names: list[str] | None,
-    memory: dict[str, Any],
-    wanted: dict[str, Any],
-    reading: Reading,
-    with_target: bool,
-) -> None:
-    """Figures over queries, and features standardised within them, need to know the queries."""
-    if names is None or memory["query"] is None or reading.query != "auto" or wanted["query"] != "auto":
-        return
-    if with_target and not {"qid", "query"} & set(names):
-        raise ValueError(
-            f"{path}: the model was trained with the queries of column {memory['query']!r}, which is not there; found "
-            f"{_listed(names)}. Pass --query and a column, or --no-query for one ranking of all rows."
-        )
-
-
-def _letor(memory: dict[str, Any], reading: Reading) -> dict[str, Any]:
-    return {"n_features": len(memory["features"])}
-
-
-def _table(
-    path: Path, names: list[str], model_file: Path, memory: dict[str, Any], reading: Reading
+def _as_in_training(
+    path: Path, names: list[str], model_file: Path, saved: Saved, reading: Reading
 ) -> dict[str, Any]:
-    encode = encoders_of(memory)
-    needed = [*memory["numbers"], *encode]
-    missing = [name for name in needed if name not in names]
-    if missing:
-        raise ValueError(
-            f"{path}: columns of the training are missing: {_listed(missing)}; found {_listed(names)}. Rename or "
-            f"add them, or train {model_file} again without them."
-        )
-    labels = {}
-    for role in ("target", "query", "item"):
-        asked = getattr(reading, role)
-        if asked == "auto" and memory[role] is not None:
-            labels[role] = memory[role] if memory[role] in names else "auto"
-        elif asked == "auto":
-            labels[role] = None if role == "query" else "auto"
-        else:
-            labels[role] = asked
-    expected = {*needed, *memory["others"], *(reading.drop or ())}
-    expected |= {memory["target"], memory["query"], memory["item"], *labels.values()}
-    expected |= {"target", "qid", "query", "item"}
-    unknown = [name for name in names if name not in expected]
-    if unknown:
-        raise ValueError(
-            f"{path}: column {_listed(unknown)} was not there in the training of {model_file}. Pass "
-            f"{' '.join(f'--drop {name}' for name in unknown[:_FEW])} to leave it out."
-        )
+    """Arguments of `preflearn.io.read_table` for new data of a model."""
+    memory, encoder = saved.memory, saved.encoder
+    assert encoder is not None
+    needed = list(encoder.encoders_)
+    require_features(path, names, model_file, saved)
+    roles = {role: _role(role, memory, names, reading) for role in ("target", "query", "item")}
     for name in reading.drop or ():
         if name not in names:
             raise ValueError(f"{path}: --drop asks for column {name!r}, found {_listed(names)}.")
-    missing_value = memory["missing"] if reading.missing is None else reading.missing
-    return {**labels, "features": tuple(needed), "drop": None, "encode": encode, "missing": missing_value}
+        if name in needed:
+            raise ValueError(f"{path}: --drop {name} would take away what {model_file.name} predicts from.")
+    if roles["query"] == "auto" and not {"qid", "query"} & {*names}:
+        roles["query"] = None
+    new = [name for name in names if name not in {*memory["columns"], *roles.values(), *(reading.drop or ())}]
+    usual_labels = {"target", "qid", "query", "item"}
+    new = [name for name in new if name not in usual_labels and name not in needed]
+    if new:
+        warnings.warn(f"{path}: not in the training, and ignored: {_listed(new)}.", stacklevel=2)
+    texts = [name for name, kind in encoder.kinds_.items() if kind in ("category", "text", "words")]
+    more = {**roles, "features": tuple(needed), "drop": None, "texts": [one for one in texts if one in names]}
+    return reading.of_table(**more)
 
 
-def load(path: Path, commands: Sequence[str] = ("train",)) -> tuple[Any, dict[str, Any]]:
-    """A model of `preflearn train`, or of other commands that the caller can use, and what it remembers."""
+def require_features(path: Path, names: Sequence[str], model_file: Path, saved: Saved) -> None:
+    """Refuse a table without columns that a model predicts from; all of them are named."""
+    assert saved.encoder is not None
+    absent = [name for name in saved.encoder.encoders_ if name not in names]
+    if not absent:
+        return
+    usual = {*saved.memory["columns"], "target", "qid", "query", "item"}
+    others = [name for name in names if name not in usual]
+    instead = f" Found instead: {_listed(others)}." if others else f" Found {_listed(names)}."
+    raise ValueError(
+        f"{path}: these are not the features of {model_file.name}: {_listed(absent)} "
+        f"{'is' if len(absent) == 1 else 'are'} missing.{instead} Rename or add what is missing, or train without it."
+    )
+
+
+def _require_queries(path: Path, names: list[str], model_file: Path, saved: Saved, with_target: bool) -> None:
+    """Figures over queries, and features relative to them, need to know the queries."""
+    if with_target or saved.needs_queries:
+        raise ValueError(
+            f"{path}: {model_file.name} was trained with the queries of column {saved.memory['query']!r}, which is "
+            f"not there; found {_listed(names)}. Pass --query and a column, or --no-query for one ranking of all rows."
+        )
+
+
+def _role(role: str, memory: dict[str, Any], names: Sequence[str], reading: Reading) -> str | None:
+    asked = getattr(reading, role)
+    if asked != "auto":
+        return asked
+    if memory[role] is not None:
+        return memory[role] if memory[role] in names else "auto"
+    return None if role == "query" else "auto"
+
+
+@dataclass(frozen=True, eq=False)
+class Saved:
+    """A model of a file, and what it remembers.
+
+    Attributes
+    ----------
+    model : fitted estimator
+    metadata : dict
+        Of the file, whoever wrote it.
+    memory : dict
+        How its training data were read.
+    """
+
+    model: Any
+    metadata: dict[str, Any]
+    memory: dict[str, Any]
+
+    @property
+    def encoder(self) -> TableEncoder | None:
+        """What makes numbers of tables."""
+        from ..preprocessing.table import table_encoder
+
+        return table_encoder(self.model)
+
+    @property
+    def needs_queries(self) -> bool:
+        """Whether the score of a row depends on the other rows of its query."""
+        from ..metrics.predictions import wants_qid
+
+        return wants_qid(self.model)
+
+    def predict(self, rows: Rows) -> np.ndarray:
+        """Scores of rows."""
+        import numpy as np
+
+        from ..metrics.predictions import predict_scores
+
+        # Without queries all rows are one query to a model that looks at queries.
+        qid = np.zeros(len(rows), dtype=np.int64) if rows.qid is None and self.needs_queries else rows.qid
+        return predict_scores(self.model, rows.X, qid)
+
+
+def load(path: Path) -> Saved:
+    """A model of `preflearn train` or `preflearn ask`, or any pipeline that takes tables."""
     from ..io import load_model, model_info
+    from ..preprocessing.table import table_encoder
 
     model = load_model(path)
-    metadata = model_info(path)["metadata"]
-    if metadata.get("command") not in commands:
+    metadata = dict(model_info(path)["metadata"])
+    memory, encoder = metadata.get("reading"), table_encoder(model)
+    if metadata.get("command") == "train" and memory:
+        if memory["kind"] == "table" and encoder is None:
+            raise ValueError(
+                f"{path} was written by an older version, which kept the encoding of tables beside the model: train it "
+                "again."
+            )
+        return Saved(model, metadata, memory)
+    if encoder is not None:
+        memory = {
+            "kind": "table",
+            "target": None,
+            "query": None,
+            "item": None,
+            "columns": list(encoder.kinds_),
+        }
+        return Saved(model, metadata, memory)
+    if metadata.get("command") == "ask":
         raise ValueError(
-            f"{path} holds a model that `preflearn train` did not write ({type(model).__name__}): how to read "
-            "data for it is not known. Use it from Python with preflearn.io.load_model."
+            f"{path} orders items that had no features to learn from: it knows those items alone and cannot score "
+            "others."
         )
-    return model, dict(metadata)
+    raise ValueError(
+        f"{path} holds a model that `preflearn train` did not write ({type(model).__name__}): how to read data for it "
+        "is not known. Use it from Python with preflearn.io.load_model."
+    )
 
 
-def check_outputs(outputs: Sequence[Path | None], inputs: Sequence[Path]) -> None:
-    """Refuse before any work what could not be written in the end, or would overwrite what is read."""
+def check_outputs(outputs: Sequence[Path | None], inputs: Sequence[Path], force: bool = False) -> None:
+    """Refuse before any work what could not be written in the end, or would overwrite what is not ours."""
     taken = {path.resolve(): path for path in inputs}
     for path in outputs:
         if path is None:
@@ -297,11 +491,64 @@ def check_outputs(outputs: Sequence[Path | None], inputs: Sequence[Path]) -> Non
             raise FileNotFoundError(
                 f"There is no folder {path.parent} to write {path.name} to: create it first."
             )
+        if path.is_file() and not force and not _is_ours(path):
+            raise FileExistsError(
+                f"{path} is there and was not written by preflearn: give another name, or --force to replace it."
+            )
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether an existing file is a model, a report or scores that preflearn wrote, or empty."""
+    from ..io.compression import open_plain, split_name
+
+    with open(path, "rb") as file:
+        start = file.read(1 << 12)
+    if not start:
+        return True
+    if start.startswith(b"PK"):
+        from ..io import model_info
+
+        try:
+            model_info(path)
+        except (ValueError, OSError):
+            return False
+        return True
+    if b'name="generator" content="preflearn' in start:
+        return True
+    suffix, compression = split_name(path)
+    if suffix in (".parquet", ".pq"):
+        return _has_scores(path)
+    try:
+        if compression is not None:
+            with open_plain(str(path), compression) as (_, stream):
+                start = stream.read(1 << 12)
+        first = start.decode("utf-8", "replace").splitlines()[0]
+    except Exception:  # damaged, or not what its name says
+        return False
+    if suffix in (".jsonl", ".ndjson"):
+        return '"score":' in first and first.startswith("{")
+    if {"score", "rank"} <= {*first.replace("\t", ",").split(",")} or first in ("row,column,score", "score"):
+        return True
+    try:
+        float(first)
+    except ValueError:
+        return False
+    return True
+
+
+def _has_scores(path: Path) -> bool:
+    from ..io.formats import open_file
+    from ..io.options import ReadOptions
+
+    try:
+        return "score" in (open_file(str(path), ReadOptions()).names or [])
+    except ValueError:
+        return False
 
 
 def same_as_training(metadata: dict[str, Any], paths: Sequence[Path]) -> str | None:
     """A note where rows are those that a model was trained on."""
-    trained = {one["sha256"] for one in metadata["files"]}
+    trained = {one["sha256"] for one in metadata.get("files", ())}
     found = [one.name for one in describe_files(paths) if one.sha256 in trained]
     if not found:
         return None
@@ -318,24 +565,15 @@ def scores_of_ranker(
     from ..io import read_scores
 
     if is_model(path):
-        model, metadata = load(path)
-        data = read_for(path, metadata["reading"], data_paths, reading, with_target=False)
-        return model.predict(prepared(data.X, data.qid, metadata)), same_as_training(metadata, data_paths)
+        saved = load(path)
+        rows = read_for(path, saved, data_paths, reading, with_target=False)
+        return saved.predict(rows), same_as_training(saved.metadata, data_paths)
     scores = read_scores(path)
     if n_rows is not None and scores.shape[0] != n_rows:
         raise ValueError(
             f"{path} has {scores.shape[0]:,} scores for {n_rows:,} rows of data: expected one each."
         )
     return scores, None
-
-
-def prepared(X: Any, qid: Any, metadata: dict[str, Any]) -> Any:
-    """Features as the model's pipeline expects them."""
-    if not metadata.get("within_queries"):
-        return X
-    from ..training.preparation import standardise_within_queries
-
-    return standardise_within_queries(X, qid)
 
 
 def is_model(path: Path) -> bool:
@@ -348,7 +586,8 @@ def is_model(path: Path) -> bool:
         return file.read(4) == b"PK\x03\x04" or path.suffix == ".preflearn"
 
 
-def _names(given: Sequence[str] | None, option: str) -> tuple[str, ...] | None:
+def split_names(given: Sequence[str] | None, option: str) -> tuple[str, ...] | None:
+    """Names that were given one by one or with commas between them."""
     if not given:
         return None
     names = tuple(name.strip() for one in given for name in one.split(","))
@@ -357,42 +596,28 @@ def _names(given: Sequence[str] | None, option: str) -> tuple[str, ...] | None:
     return names
 
 
-def _encoders(given: Sequence[str] | None) -> dict[str, Any] | None:
-    if not given:
-        return None
-    from ..io import HashedWords
-
-    found: dict[str, Any] = {}
-    for one in given:
-        column, _, how = one.rpartition("=")
-        if column in found:
-            raise ValueError(f"--encode names column {column!r} twice.")
-        if column and how in ("onehot", "words"):
-            found[column] = how
-        elif column and how.startswith("words:") and how[6:].isdigit():
-            found[column] = HashedWords(int(how[6:]))
-        else:
-            raise ValueError(f"--encode takes COLUMN=onehot, COLUMN=words or COLUMN=words:N: found {one!r}.")
-    return found
-
-
-def _encoder_as_json(encoder: Any) -> dict[str, Any]:
-    from ..io import OneHot
-
-    if isinstance(encoder, OneHot):
-        return {"onehot": list(encoder.categories or ())}
-    return {"words": encoder.n_features}
-
-
-def encoders_of(memory: dict[str, Any]) -> dict[str, Any]:
-    """The encoders of the text columns of the training, by column."""
-    return {column: _encoder_from_json(one) for column, one in memory["encoding"].items()}
-
-
-def _encoder_from_json(kept: dict[str, Any]) -> Any:
-    from ..io import HashedWords, OneHot
-
-    return OneHot(kept["onehot"]) if "onehot" in kept else HashedWords(kept["words"])
+def _kinds(given: Sequence[str] | None) -> dict[str, str] | None:
+    """COLUMN=KIND, one by one or with commas between them; a column's name may hold commas itself."""
+    found: dict[str, str] = {}
+    for one in given or ():
+        begun: list[str] = []
+        for part in one.split(","):
+            begun.append(part)
+            if "=" not in part:
+                continue
+            column, _, kind = ",".join(begun).rpartition("=")
+            column, begun = column.strip(), []
+            if column in found:
+                raise ValueError(f"--encode names column {column!r} twice.")
+            hashed = kind.startswith("words:") and kind[6:].isdecimal() and int(kind[6:]) > 0
+            if not column or not (kind in _KINDS or hashed):
+                raise ValueError(
+                    f"--encode takes COLUMN=KIND with a kind of {', '.join(_KINDS)} or words:N: found {one!r}."
+                )
+            found[column] = kind
+        if begun:
+            raise ValueError(f"--encode takes COLUMN=KIND: found {','.join(begun)!r} in {one!r}.")
+    return found or None
 
 
 def _listed(names: Sequence[str]) -> str:

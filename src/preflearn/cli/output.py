@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 import warnings
@@ -79,11 +80,27 @@ def print_json(found: Any) -> None:
     print(json.dumps(plain(found), indent=2, ensure_ascii=False, allow_nan=False))
 
 
+def write_stdout(text: str) -> None:
+    """Write to stdout, whose reader may leave early."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader, `head` for example, has seen enough. What is still buffered must not be tried again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def print_notes(console: Any, notes: Any) -> None:
     from rich.text import Text
 
     for note in notes:
         console.print(Text("note: ", style="yellow").append(note, style="default"))
+
+
+def tell_notes(notes: Any) -> None:
+    """Notes on stderr, for commands whose results go to stdout."""
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
 
 
 def new_console() -> Any:
@@ -111,7 +128,7 @@ def as_option(remedy: Remedy) -> str | None:
     if remedy.argument not in _OPTIONS or value is None or value != value:
         return None
     if isinstance(value, dict):
-        value = " ".join(f"{column}={how}" for column, how in value.items())
+        value = ",".join(f"{column}={how}" for column, how in value.items())
     elif isinstance(value, (list, tuple)):
         value = ",".join(map(str, value))
     elif isinstance(value, float):

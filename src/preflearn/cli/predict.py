@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import tempfile
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from . import files, relations
-from .output import QuietOption, new_console, progress
+from . import preferences as of_pairs
+from .output import QuietOption, collected_warnings, new_console, progress, tell_notes, write_stdout
 
 _PLAIN = (".txt", ".scores", ".pred", "")
 
@@ -35,10 +34,14 @@ def predict(
     delimiter: files.DelimiterOption = None,
     columns: files.ColumnsOption = None,
     format: files.FormatOption = None,
+    preferences: of_pairs.PreferencesOption = None,
+    chosen: of_pairs.ChosenOption = None,
+    rejected: of_pairs.RejectedOption = None,
+    force: files.ForceOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines on stdout instead of CSV.")] = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Score the rows of a file that has the columns of the training; higher is better within a query."""
+    """Score and rank the rows of a file that has the columns of the training; higher is better within a query."""
     if as_json and output is not None:
         raise ValueError("--json prints to stdout: with -o give a name that ends with .jsonl instead.")
     reading = files.Reading.from_options(
@@ -51,18 +54,32 @@ def predict(
         delimiter=delimiter,
         columns=columns,
     )
-    files.check_outputs([output], [model, *data])
-    with progress(3, quiet=quiet) as tell:
+    source = of_pairs.Source.from_options(preferences, chosen, rejected, None)
+    files.check_outputs([output], [model, *source.all_files(data)], force)
+    if source:
+        found, _ = of_pairs.score_pairs(model, source, data, reading)
+        of_pairs.write_pairs(found, (chosen or "winner", rejected or "loser"), output, as_json)
+        if output is not None and not quiet:
+            new_console().print(f"Wrote {len(found.pairs):,} differences to {output}.", markup=False)
+        return
+    with progress(3, quiet=quiet) as tell, collected_warnings() as warned:
         tell(f"loading {model.name}")
-        ranker, metadata = files.load(model, ("train", relations.COMMAND))
-        if metadata["command"] == relations.COMMAND:
-            relations.predict_relation(ranker, metadata, data, output, quiet)
+        if relations.is_relation(model):
+            relations.predict_relation(model, data, output, quiet)
             return
+        saved = files.load(model)
         tell(f"reading {data[0].name}")
-        rows = files.read_for(model, metadata["reading"], data, reading, with_target=False)
+        rows = files.read_for(model, saved, data, reading, with_target=False)
         tell(f"scoring {len(rows):,} rows")
-        scores = ranker.predict(files.prepared(rows.X, rows.qid, metadata))
-    labels: dict[str, Any] = {"qid": rows.qid, "item_names": rows.item_names}
+        scores = saved.predict(rows)
+    if not quiet:
+        tell_notes(warned)
+    labels: dict[str, Any] = {
+        "qid": rows.qid,
+        "item_names": rows.item_names,
+        "rank": _ranks(scores, rows.qid),
+    }
+    labels |= {"query_column": rows.query or "qid", "item_column": rows.item or "item"}
     if output is None:
         _print(scores, labels, "jsonl" if as_json else "csv")
         return
@@ -74,6 +91,13 @@ def predict(
         new_console().print(f"Wrote {len(scores):,} scores to {output}.", markup=False)
 
 
+def _ranks(scores: Any, qid: Any) -> Any:
+    """Positions inside the query, 1 = best, ties share the best position."""
+    from ..comparisons.grouping import encode_queries, positions_in_groups
+
+    return positions_in_groups(scores, encode_queries(qid, len(scores)))
+
+
 def _print(scores: Any, labels: dict[str, Any], kind: str) -> None:
     from ..io import write_scores
 
@@ -81,9 +105,4 @@ def _print(scores: Any, labels: dict[str, Any], kind: str) -> None:
         path = Path(folder, "scores")
         write_scores(path, scores, format=kind, **labels)
         text = path.read_text(encoding="utf-8")
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader, `head` for example, has seen enough. What is still buffered must not be tried again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    write_stdout(text)

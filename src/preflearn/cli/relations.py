@@ -34,6 +34,7 @@ def train_relation(
     as_json: bool,
     quiet: bool,
     verbose: bool,
+    force: bool = False,
 ) -> None:
     """Learn a relation, choose alpha for one setting, and show all four."""
     if rows is None or pairs is None or not columns:
@@ -44,7 +45,7 @@ def train_relation(
     if setting not in SETTINGS:
         raise ValueError(f"--hold-out must be one of {', '.join(SETTINGS)}: found {setting!r}.")
     sources = [rows, Path(columns[0]), pairs]
-    files.check_outputs([output, report], sources)
+    files.check_outputs([output, report], sources, force)
     with progress(4, quiet=quiet, verbose=verbose) as tell, collected_warnings() as warned:
         tell("reading " + ", ".join(path.name for path in sources))
         work = _Relation(sources, kernel, gamma, alphas, setting)
@@ -155,16 +156,23 @@ class _Relation:
         return render_relation_report(title, self.summary, settings, self.Y, F, command=command)
 
 
-def predict_relation(
-    model: Any, metadata: dict[str, Any], data: list[Path], output: Path | None, quiet: bool
-) -> None:
+def is_relation(path: Path) -> bool:
+    """Whether a model file holds a relation."""
+    from ..io import model_info
+
+    return model_info(path)["metadata"].get("command") == COMMAND
+
+
+def predict_relation(model_file: Path, data: list[Path], output: Path | None, quiet: bool) -> None:
     """Scores of every pair of two tables of objects, as CSV: row, column, score."""
     if len(data) != 2:
         raise ValueError(
             f"A relation is predicted for two tables, row objects and column objects: found {len(data)} files."
         )
+    from ..io import load_model, model_info
     from ..io.relations import read_objects
 
+    model, metadata = load_model(model_file), model_info(model_file)["metadata"]
     tables = [read_objects(path) for path in data]
     objects = []
     for table, side, path in zip(tables, ("rows", "columns"), data, strict=True):

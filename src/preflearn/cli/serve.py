@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from . import files
 from .output import QuietOption
 
 if TYPE_CHECKING:
@@ -51,39 +50,18 @@ def serve(
 
 
 def _scorer(path: Path) -> Scorer:
-    """How the model of a file takes items: by what `preflearn train` remembers, by its own table, or as a matrix."""
-    import numpy as np
-
+    """How the model of a file takes items: as a table, or as a matrix with the names that are known."""
     from ..io import load_model, model_info
-    from ..preprocessing import TableEncoder
+    from ..preprocessing.table import table_encoder
     from ..web.serving import feature_names, matrix_scorer, table_scorer
 
     found = load_model(path)
     metadata = model_info(path)["metadata"]
-    first = found[0] if hasattr(found, "steps") else found
-    if isinstance(first, TableEncoder):
-        return table_scorer(found, first)
-    if getattr(found, "encoder_", None) is not None:  # an AutoRanker of a data frame
-        return table_scorer(found, found.encoder_)
     memory: dict[str, Any] = metadata.get("reading", {}) if metadata.get("command") == "train" else {}
-    if not memory:
-        return matrix_scorer(found, feature_names(found))
-    missing = ... if memory.get("missing") is None else memory["missing"]
-
-    def within_request(X: np.ndarray) -> Any:
-        return files.prepared(X, np.zeros(X.shape[0], dtype=np.int64), dict(metadata))
-
-    prepare = within_request if metadata.get("within_queries") else None
-
-    if memory["kind"] == "letor":
+    encoder = table_encoder(found)
+    if encoder is not None:
+        return table_scorer(found, encoder, memory.get("columns", ()))
+    if memory.get("kind") == "letor":
         # Files of this kind leave zeros out.
-        return matrix_scorer(found, list(memory["features"]), absent=0.0, prepare=prepare)
-    aside = [memory.get(role) for role in ("target", "query", "item")]
-    return matrix_scorer(
-        found,
-        memory["numbers"],
-        absent=missing,
-        encoders=files.encoders_of(memory),
-        prepare=prepare,
-        ignored=frozenset([*(one for one in aside if one), *memory["others"]]),
-    )
+        return matrix_scorer(found, list(memory["features"]), absent=0.0)
+    return matrix_scorer(found, feature_names(found))

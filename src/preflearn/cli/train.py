@@ -6,12 +6,14 @@ import shlex
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from ..training.options import KernelName, Learner, TrainingOptions
 from . import files
+from . import preferences as of_pairs
+from .leaderboard import print_leaderboard, print_next_steps
 from .output import (
     JsonOption,
     QuietOption,
@@ -26,8 +28,13 @@ from .output import (
 from .relations import train_relation
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ..preprocessing import TableSummary
     from ..report import TrainingReport
     from ..training.train import Problem
+
+_SHOWN_COLUMNS = 12
 
 
 def train(
@@ -49,12 +56,10 @@ def train(
     delimiter: files.DelimiterOption = None,
     columns: files.ColumnsOption = None,
     format: files.FormatOption = None,
-    preferences: Annotated[
-        Path | None,
-        typer.Option(
-            "--preferences", help="Table of preferred and other item; DATA is then the table of items."
-        ),
-    ] = None,
+    preferences: of_pairs.PreferencesOption = None,
+    chosen: of_pairs.ChosenOption = None,
+    rejected: of_pairs.RejectedOption = None,
+    judge: of_pairs.JudgeOption = None,
     rows: Annotated[
         Path | None,
         typer.Option(
@@ -68,7 +73,16 @@ def train(
         str | None,
         typer.Option("--hold-out", help="Relation: what will be new: entries, rows, columns or both."),
     ] = None,
-    learner: Annotated[Learner, typer.Option("--learner", help="Learning algorithm.")] = Learner.rankrls,
+    learner: Annotated[
+        Learner,
+        typer.Option(
+            "--learner",
+            help="auto: candidates of different kinds, combined; RankRLS where a kernel option is given.",
+        ),
+    ] = Learner.auto,
+    time_limit: Annotated[
+        float | None, typer.Option("--time-limit", help="Seconds for the candidates of --learner auto.")
+    ] = None,
     kernel: Annotated[
         KernelName, typer.Option("--kernel", help="auto: RBF, or linear for sparse and very wide data.")
     ] = KernelName.auto,
@@ -89,6 +103,7 @@ def train(
         bool, typer.Option("--within-queries", help="Standardise the features within each query.")
     ] = False,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed for basis vectors and folds.")] = 0,
+    force: files.ForceOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
@@ -108,7 +123,7 @@ def train(
         train_relation(
             rows, columns, pairs, output, report, hold_out=hold_out, gamma=gamma, alphas=_read_alphas(alphas),
             kernel="rbf" if kernel is KernelName.auto else kernel.value, command=_typed(context),
-            as_json=as_json, quiet=quiet, verbose=verbose,
+            as_json=as_json, quiet=quiet, verbose=verbose, force=force,
         )  # fmt: skip
         return
     if not data:
@@ -116,32 +131,45 @@ def train(
             "Missing argument 'DATA...': a file to learn from (preflearn train --help tells more)."
         )
     options = TrainingOptions(
-        learner, kernel, gamma, degree, n_basis, _read_alphas(alphas), within_queries, seed, verbose
+        learner,
+        kernel,
+        gamma,
+        degree,
+        n_basis,
+        _read_alphas(alphas),
+        within_queries,
+        seed,
+        verbose,
+        time_limit,
     )
-    inputs = [*data, *([preferences] if preferences is not None else [])]
-    files.check_outputs([output, report], inputs)
-    if preferences is not None:
-        _refuse_with_preferences(data, reading, options)
+    pairs_from = of_pairs.Source.from_options(preferences, chosen, rejected, judge)
+    _check_time_limit(options, bool(pairs_from))
+    inputs = pairs_from.all_files(data)
+    files.check_outputs([output, report], inputs, force)
+    if pairs_from:
+        pairs_from.check(data, reading)
+        _refuse_with_preferences(options)
     if report is not None:
         from ..report.html import require_parts
 
         require_parts()
     with progress(6, quiet=quiet, verbose=verbose) as tell, collected_warnings() as warned:
         tell("reading " + ", ".join(path.name for path in inputs))
-        problem, memory = _read(data, preferences, reading, options)
+        source = _read(data, pairs_from, reading, options)
 
         from ..training.train import train as train_model
 
-        model, found = train_model(problem, options, tell=tell)
+        model, found = train_model(source.problem, options, tell=tell)
     found = replace(
         found,
         files=files.describe_files(inputs),
+        columns=source.columns,
         command=_typed(context),
         model_file=output.name,
-        notes=(*found.notes, *warned),
+        notes=(*source.notes, *found.notes, *warned),
         seconds=time.perf_counter() - start,
     )
-    _write(model, found, _metadata(found, memory, within_queries), output, report)
+    _write(model, found, _metadata(found, source.memory), output, report)
     if as_json:
         written = {"model": str(output), "report": None if report is None else str(report)}
         print_json({**found.to_dict(), **written})
@@ -149,31 +177,37 @@ def train(
         _show(found, output, report)
 
 
+class _Source(NamedTuple):
+    """What is to be learned, what the model must remember of how it was read, its columns, and notes."""
+
+    problem: Problem
+    memory: dict[str, Any]
+    columns: TableSummary | None
+    notes: list[str]
+
+
 def _read(
-    paths: list[Path], preferences: Path | None, reading: files.Reading, options: TrainingOptions
-) -> tuple[Problem, dict[str, Any]]:
-    """What is to be learned, and what the model must remember of how it was read."""
-    if preferences is None:
-        from ..training.ranking import RankingProblem
+    paths: list[Path], pairs_from: of_pairs.Source, reading: files.Reading, options: TrainingOptions
+) -> _Source:
+    if pairs_from:
+        problem, memory, encoder, notes = of_pairs.read_problem(pairs_from, paths, reading, options)
+        return _Source(problem, memory, _columns(encoder), notes)
+    from ..training.ranking import RankingProblem
 
-        data = files.read(paths, reading)
-        problem = RankingProblem(data, options)
-        problem.title = f"Ranking model from {_together(paths)}"
-        return problem, files.remember(paths[0], reading, data)
-    from ..io import read_preferences
-    from ..training.preference import PreferenceProblem
+    found = files.read_training(paths, reading)
+    ranking = RankingProblem(found.data, options)
+    ranking.title = f"Ranking model from {_together(paths)}"
+    return _Source(ranking, found.memory, _columns(found.data.encoder), found.notes)
 
-    reading = replace(reading, target=None, query=None)
-    names = ("format", "item", "features", "drop", "encode", "missing")
-    pairs = read_preferences(paths[0], preferences, **{name: getattr(reading, name) for name in names})
-    source = f"{paths[0].name} and {preferences.name}"
-    return PreferenceProblem(pairs, options, source), files.remember(paths[0], reading, pairs)
+
+def _columns(encoder: Any) -> TableSummary | None:
+    return getattr(encoder, "summary_", None)
 
 
 def _refuse_with_relation(context: typer.Context) -> None:
     """Options that a relation would ignore."""
     used = {"output", "report", "rows", "columns", "pairs", "hold_out", "kernel", "gamma", "alphas"}
-    used |= {"as_json", "quiet", "verbose"}
+    used |= {"as_json", "quiet", "verbose", "force"}
     for parameter in context.command.params:
         name = str(parameter.name)
         given = getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
@@ -182,27 +216,25 @@ def _refuse_with_relation(context: typer.Context) -> None:
             raise ValueError(f"{what} would be ignored with --rows and --pairs: leave it out.")
 
 
-def _refuse_with_preferences(paths: list[Path], reading: files.Reading, options: TrainingOptions) -> None:
-    if len(paths) != 1:
-        raise ValueError(f"--preferences goes with one table of items: found {len(paths)} files.")
-    ignored = [
-        option
-        for option, given in (
-            ("--target", reading.target != "auto"),
-            ("--query", reading.query not in ("auto", None)),
-            ("--within-queries", options.within_queries),
-            ("--delimiter", reading.delimiter is not None),
-            ("--columns", reading.columns is not None),
-        )
-        if given
-    ]
-    if ignored:
+def _refuse_with_preferences(options: TrainingOptions) -> None:
+    if options.within_queries:
         raise ValueError(
-            f"{ignored[0]} would be ignored with --preferences, which compare items directly: leave it out."
+            "--within-queries would be ignored with preferences, which compare directly: leave it out."
         )
-    if options.learner is not Learner.rankrls:
+    if options.learner not in (Learner.auto, Learner.rankrls):
         raise ValueError(
-            f"--learner {options.learner.value} does not learn from --preferences here: use --learner rankrls."
+            f"--learner {options.learner.value} does not learn from preferences here: use --learner rankrls."
+        )
+
+
+def _check_time_limit(options: TrainingOptions, of_preferences: bool) -> None:
+    if options.time_limit is None:
+        return
+    if not options.time_limit > 0:
+        raise ValueError(f"--time-limit must be a positive number of seconds: found {options.time_limit:g}.")
+    if options.learner is not Learner.auto or options.asks_for_a_kernel or of_preferences:
+        raise ValueError(
+            "--time-limit is for the candidates of --learner auto, and a single learner was asked for: leave it out."
         )
 
 
@@ -220,14 +252,13 @@ def _read_alphas(text: str) -> Any:
     return sorted(set(grid))
 
 
-def _metadata(report: TrainingReport, memory: dict[str, Any], within_queries: bool) -> dict[str, Any]:
+def _metadata(report: TrainingReport, memory: dict[str, Any]) -> dict[str, Any]:
     plain = report.to_dict()
     kept = {name: plain[name] for name in ("files", "choices", "seed", "unit")}
     estimate = {name: plain["estimate"][name] for name in ("measure", "value", "interval", "held_out")}
     return {
         "command": "train",
         "reading": memory,
-        "within_queries": within_queries,
         "estimate": estimate,
         **kept,
     }
@@ -277,6 +308,9 @@ def _show(report: TrainingReport, output: Path, report_file: Path | None) -> Non
 
     console = new_console()
     console.print(Text(report.title, style="bold").append(f": {report.summary}", style="not bold"))
+    console.print(Text(report.verdict))
+    if report.columns is not None:
+        console.print(_columns_table(report.columns))
     table = Table(box=box.SIMPLE, title="What was chosen, and why", title_justify="left", title_style="bold")
     table.add_column("part")
     table.add_column("choice", style="cyan")
@@ -292,6 +326,25 @@ def _show(report: TrainingReport, output: Path, report_file: Path | None) -> Non
         )
     )
     console.print(Text(found.held_out))
+    if report.unit == "preference":
+        for check in found.checks:
+            console.print(Text(f"{check.name.capitalize()} {check.value}: {check.why}."))
+    if report.leaderboard is not None:
+        print_leaderboard(console, report.leaderboard)
+    else:
+        _show_baselines(console, report)
+    print_notes(console, report.notes)
+    print_next_steps(console, report.next_steps)
+    wrote = f"{output}" + ("" if report_file is None else f" and {report_file}")
+    console.print(Text(f"Wrote {wrote} in {report.seconds:.1f} s."))
+
+
+def _show_baselines(console: Console, report: TrainingReport) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    found = report.estimate
     tested = any(row.pvalue is not None for row in report.baselines)
     table = Table(
         box=box.SIMPLE, title="Comparison with simple baselines", title_justify="left", title_style="bold"
@@ -309,6 +362,23 @@ def _show(report: TrainingReport, output: Path, report_file: Path | None) -> Non
             cells += [counted, "" if row.pvalue is None else f"{row.pvalue:.2g}"]
         table.add_row(*cells, style=style)
     console.print(table)
-    print_notes(console, report.notes)
-    wrote = f"{output}" + ("" if report_file is None else f" and {report_file}")
-    console.print(Text(f"Wrote {wrote} in {report.seconds:.1f} s."))
+
+
+def _columns_table(columns: TableSummary) -> Any:
+    """The kinds that were found, the columns of each on one line."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE, title="Columns", title_justify="left", title_style="bold")
+    for heading in ("kind", "columns", "features"):
+        table.add_column(heading, justify="right" if heading == "features" else "left")
+    for kind, names, n_features, notes in columns.by_kind():
+        shown = ", ".join(names[:_SHOWN_COLUMNS])
+        if len(names) > _SHOWN_COLUMNS:
+            shown += f" and {len(names) - _SHOWN_COLUMNS} more"
+        told = f" ({'; '.join(notes)})" if notes else ""
+        table.add_row(
+            Text(kind, style="cyan"), Text(shown + told), str(n_features) if n_features else "set aside"
+        )
+    return table

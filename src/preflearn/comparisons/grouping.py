@@ -65,6 +65,22 @@ class Groups:
         """Whether distinct rows are all the rows of their groups."""
         return int(self.counts[np.unique(self.codes[rows])].sum()) == rows.shape[0]
 
+    def sample(self, n_rows: int) -> np.ndarray:
+        """Rows of whole groups, drawn at random until there are about so many; all rows where they are no more.
+
+        Of a single group single rows are drawn. The draw is the same for the same groups.
+        """
+        if self.n_rows <= n_rows:
+            return np.arange(self.n_rows)
+        rng = np.random.default_rng(0)
+        if self.n_groups == 1:
+            return np.sort(rng.choice(self.n_rows, n_rows, replace=False))
+        order = rng.permutation(self.n_groups)
+        n_taken = max(2, int(np.searchsorted(np.cumsum(self.counts[order]), n_rows, side="right")))
+        taken = np.zeros(self.n_groups, dtype=bool)
+        taken[order[:n_taken]] = True
+        return np.flatnonzero(taken[self.codes])
+
 
 def one_group(n_rows: int) -> Groups:
     """All rows in one group: a global ranking."""
@@ -185,3 +201,15 @@ def _encode_objects(values: np.ndarray) -> Groups:
     labels = np.empty(len(seen), dtype=object)
     labels[:] = list(seen)
     return Groups(codes, len(seen), labels)
+
+
+def positions_in_groups(scores: np.ndarray, groups: Groups) -> np.ndarray:
+    """1 + the number of rows of the group with a higher score. O(m log m)."""
+    order = np.lexsort((-scores, groups.codes))
+    place = np.arange(scores.shape[0]) - groups.starts[groups.codes[order]]
+    new = np.ones(scores.shape[0], dtype=bool)
+    new[1:] = (scores[order][1:] != scores[order][:-1]) | (place[1:] == 0)
+    first = np.maximum.accumulate(np.where(new, np.arange(scores.shape[0]), 0))
+    positions = np.empty(scores.shape[0], dtype=np.int64)
+    positions[order] = place[first] + 1
+    return positions

@@ -78,6 +78,18 @@ def solve_conjugate_gradients(
     )
 
 
+def largest_eigenvalue(features, comparisons: Comparisons, n_steps: int = 6) -> float:
+    """Of Φᵀ L Φ, from below, to some per cent: a few steps of the power method, each a pass over Φ."""
+    transposed = features.T
+    v = np.random.default_rng(0).normal(size=(features.shape[1], 1)).astype(features.dtype)
+    value = 0.0
+    for _ in range(n_steps):
+        v /= max(float(np.linalg.norm(v)), np.finfo(v.dtype).tiny)
+        v = np.asarray(transposed @ comparisons.laplacian(features @ v))
+        value = float(np.linalg.norm(v))
+    return value
+
+
 def iterate(
     system: Callable[[Any], Any],
     precondition: Callable[[Any], Any],

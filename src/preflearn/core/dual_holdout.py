@@ -32,7 +32,8 @@ import scipy.linalg as la
 
 from ..comparisons import Comparisons, HalfRemoval
 from ..loops.threads import product_in_threads
-from ..numerics.linalg import inverse_in_place, one_norm, solve_positive
+from ..numerics.linalg import inverse_diagonal, inverse_in_place, one_norm, solve_positive
+from .band import BandForm
 from .centred_kernel import centred_form, fill_null_space, half_of_means, refuse_small_alpha
 from .holdout import LEAST_CONDITION, HoldOut, each_fold, intercept_of_rest
 from .tridiagonal import TridiagonalForm
@@ -63,6 +64,9 @@ class DualHoldOut(HoldOut):
         Means of K over the rows of each query, where K itself is that of centred features and does not know them.
     fallback : callable, optional
         Makes the routine for these comparisons to use at an alpha for which R has too few digits.
+    form : type, default=TridiagonalForm
+        What G is reduced to for many alphas; `BandForm` is reached faster, and each alpha costs more. For a K that is
+        known to be positive semidefinite.
 
     Notes
     -----
@@ -78,6 +82,7 @@ class DualHoldOut(HoldOut):
         many_alphas: bool = True,
         kernel_means: np.ndarray | None = None,
         fallback: Callable[[Comparisons], HoldOut] | None = None,
+        form: type[TridiagonalForm] | type[BandForm] = TridiagonalForm,
     ):
         self.comparisons = comparisons
         self.intercept = intercept
@@ -90,10 +95,10 @@ class DualHoldOut(HoldOut):
         if self._half_means is not None:
             self._half_means /= self._unit
         self._trace = float(np.trace(G))
-        self._form: TridiagonalForm | None = None
+        self._form: TridiagonalForm | BandForm | None = None
         if many_alphas:
             fill_null_space(G, self.anchors, self._trace)
-            self._form = TridiagonalForm(G.T)
+            self._form = form(G.T)
             Qt = self._form.transposed
             self._projected = Qt @ self._t
             self._projected_means = (
@@ -143,8 +148,21 @@ class DualHoldOut(HoldOut):
 
         ``alpha`` is in the unit of the kernel. The directions that S does not see hold no meaning.
         """
-        assert self._form is not None
+        assert isinstance(self._form, TridiagonalForm)
         return self._form.explicit_inverse(alpha)
+
+    def half_resolvent(self, alpha: float) -> tuple[np.ndarray, ...] | None:
+        """W with R = Wᵀ W, the diagonal of R, R t of the first output, and R times the mean kernel.
+
+        Centred for a global ranking; None where R has to be formed in another way.
+        """
+        assert isinstance(self._form, TridiagonalForm)
+        half = self._form.half_inverse(alpha, self._means if self._centred else np.zeros_like(self._means))
+        if half is None:
+            return None
+        at = _TridiagonalResolvent(alpha, self)
+        response = np.zeros(at.x.shape[0]) if self.mean_kernel is None else at.mean_response_of_all()
+        return *half, at.x[:, 0], response
 
     def explicit_hat(self, alpha: float) -> np.ndarray:
         """G R likewise."""
@@ -159,6 +177,12 @@ class DualHoldOut(HoldOut):
         *,
         on_fold: Callable[[int], None] | None = None,
     ) -> list[np.ndarray]:
+        singles = len(folds) > 1 and all(fold.shape[0] == 1 for fold in folds)
+        without_anchors = singles and self.anchors is None and not self.intercept
+        if without_anchors and self._form is None:
+            found = self._single_targets_by_cholesky(folds, alphas)
+            if found is not None:
+                return found
         removals = [self.comparisons.drop_half(fold) for fold in folds]
         scales = sorted({removal.scale for removal in removals})
         unstable = np.array([not all(self.is_stable(alpha / scale) for scale in scales) for alpha in alphas])
@@ -166,6 +190,8 @@ class DualHoldOut(HoldOut):
             return self._with_fallback(folds, np.asarray(alphas), unstable, on_fold)
         if self._centred and all(fold.shape[0] == 1 for fold in folds):
             return self._predict_singles(folds, alphas)
+        if without_anchors:
+            return self._predict_single_targets(folds, alphas)
         predictions: dict[int, np.ndarray] = {}
         # Folds of one scale share their λ, and the inverses of another scale are not kept.
         for scale in scales:
@@ -306,6 +332,40 @@ class DualHoldOut(HoldOut):
             everything[k] = f
         return [everything[:, fold] for fold in folds]
 
+    def _predict_single_targets(
+        self, folds: Sequence[np.ndarray], alphas: Sequence[float]
+    ) -> list[np.ndarray]:
+        """Leave-one-out of a regression without an intercept, all rows at once: only the diagonal of R is needed."""
+        everything = np.empty((len(alphas), *self._t.shape))
+        for k, alpha in enumerate(alphas):
+            at = self._resolvent(alpha)
+            source = -at.x / at.diagonal()[:, None]
+            everything[k] = (
+                at.fitted + at.plain_hat_diagonal()[:, None] * source if at.large else self._t + source
+            )
+        return [everything[:, fold] for fold in folds]
+
+    def _single_targets_by_cholesky(
+        self, folds: Sequence[np.ndarray], alphas: Sequence[float]
+    ) -> list[np.ndarray] | None:
+        """The same without an inverse; None where R is at hand, or might have too few digits."""
+        everything = np.empty((len(alphas), *self._t.shape))
+        for k, alpha in enumerate(alphas):
+            at = alpha / self._unit
+            if at in self._inverses or self._is_large(at):
+                return None
+            system = np.array(self._G.T, order="F")
+            np.fill_diagonal(system, np.diagonal(system) + at)
+            size = float(np.trace(system))
+            try:
+                x, diagonal = inverse_diagonal(system, self._t)
+            except np.linalg.LinAlgError:
+                return None
+            if not size * float(diagonal.sum()) * LEAST_CONDITION <= 1.0:
+                return None
+            everything[k] = self._t - x / diagonal[:, None]
+        return [everything[:, fold] for fold in folds]
+
 
 class _Resolvent:
     """R at one λ: x = R t, the predictions f = K S x, and blocks of R."""
@@ -351,6 +411,14 @@ class _Resolvent:
 
     def mean_response_of_all(self) -> np.ndarray:
         """(mean of K) S R C, for a global ranking."""
+        raise NotImplementedError
+
+    def diagonal(self) -> np.ndarray:
+        """The diagonal of R."""
+        raise NotImplementedError
+
+    def plain_hat_diagonal(self) -> np.ndarray:
+        """The diagonal of G R, at a large λ."""
         raise NotImplementedError
 
     def centred_diagonal(self) -> np.ndarray:
@@ -406,18 +474,29 @@ class _TridiagonalResolvent(_Resolvent):
         along = self._inverse(self._projected_means[:1].T)[:, 0]
         return self._Qt.T @ along - self._means @ along
 
+    def diagonal(self):
+        form = self._owner._form
+        assert form is not None
+        return form.inverse_diagonal(self.alpha)
+
+    def plain_hat_diagonal(self):
+        return self._diagonal(self._hat, centred=False)
+
     def centred_diagonal(self):
         return self._diagonal(self._inverse)
 
     def hat_diagonal(self):
-        return self._diagonal(lambda V: self._multiply(self._inverse(V)))
+        return self._diagonal(self._hat)
 
-    def _diagonal(self, function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    def _hat(self, V: np.ndarray) -> np.ndarray:
+        return self._multiply(self._inverse(V))
+
+    def _diagonal(self, function: Callable[[np.ndarray], np.ndarray], *, centred: bool = True) -> np.ndarray:
         m = self._Qt.shape[0]
         diagonal = np.empty(m)
         for start in range(0, m, _BLOCK):
             rows = np.arange(start, min(start + _BLOCK, m))
-            read = self.read(rows, centred=True)
+            read = self.read(rows, centred=centred)
             diagonal[rows] = np.einsum("ij,ij->j", read, function(read))
         return diagonal
 
@@ -460,6 +539,12 @@ class _ExplicitResolvent(_Resolvent):
 
     def mean_response_of_all(self):
         return self._projected_means[0] - self._projected_means[0].mean()
+
+    def diagonal(self):
+        return np.diagonal(self._R)
+
+    def plain_hat_diagonal(self):
+        return np.diagonal(self._H)
 
     def centred_diagonal(self):
         return np.diagonal(self._R) - 2 * self._means + self._means.mean()

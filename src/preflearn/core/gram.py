@@ -6,6 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..comparisons import Comparisons
+from ..loops.threads import blas_at_rest, over_ranges
 from ..numerics.linalg import add_gram, mirror_lower
 from ..numerics.memory import require_memory
 
@@ -15,6 +16,10 @@ _BLOCK_BYTES = 1 << 23
 _LEAST_BLOCK_ROWS = 1024
 # Centred rows go straight into a product: they had better still be in the cache of one core.
 _CENTRED_BLOCK_BYTES = 1 << 19
+# Rows that are read once and multiplied by a vector: in the nearest caches.
+_NEAR_BYTES = 1 << 17
+# Rows from which the mean of a column is guessed.
+_SAMPLE = 64
 
 
 def block_rows(n_columns: int, itemsize: int = 8, n_bytes: int = _BLOCK_BYTES) -> int:
@@ -125,13 +130,26 @@ def target_moment(features, comparisons: Comparisons) -> np.ndarray:
     b = comparisons.target
     if sp.issparse(features) or not comparisons.ignores_constants:
         return feature_moment(features, b)
-    b, mean = b.astype(features.dtype, copy=False), features.mean(axis=0)
-    total = np.zeros((features.shape[1], b.shape[1]), dtype=features.dtype)
-    step = block_rows(features.shape[1], features.itemsize, _CENTRED_BLOCK_BYTES)
-    for start in range(0, features.shape[0], step):
-        rows = slice(start, start + step)
-        total += (features[rows] - mean).T @ b[rows]
-    return total
+    b = b.astype(features.dtype, copy=False)
+    # Any row that is typical of them will do for the mean.
+    typical = features[:: max(1, features.shape[0] // _SAMPLE)].mean(axis=0)
+    single = b.shape[1] == 1  # several outputs are worth the threads of BLAS
+    step = max(8 * b.shape[1], _NEAR_BYTES // max(1, features.shape[1] * features.itemsize))
+
+    def moment(first: int, last: int) -> np.ndarray:
+        total = np.zeros((features.shape[1], b.shape[1]), dtype=features.dtype)
+        room = np.empty((min(step, last - first), features.shape[1]), dtype=features.dtype)
+        for start in range(first, last, step):
+            rows = slice(start, min(start + step, last))
+            shifted = np.subtract(features[rows], typical, out=room[: rows.stop - rows.start])
+            total += np.dot(shifted.T, b[rows])
+        return total
+
+    with blas_at_rest(single and features.size > 1 << 16):
+        parts = over_ranges(
+            moment, features.shape[0], least=2 * step if single else max(1, features.shape[0])
+        )
+    return np.asarray(np.sum(parts, axis=0))
 
 
 def feature_moment(features, V: np.ndarray) -> np.ndarray:

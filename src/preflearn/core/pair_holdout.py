@@ -24,6 +24,7 @@ from .centred_kernel import centre_both_sides, centred_form, half_of_means
 from .dual_holdout import LARGE_ALPHA, DualHoldOut, explicit_resolvent
 from .feature_holdout import FeatureHoldOut
 from .holdout import STABLE
+from .tridiagonal import product_with_itself
 
 # Entries of one block of R, or of the pairs that are solved together.
 _BLOCK_ENTRIES = 1 << 22
@@ -54,6 +55,8 @@ class PairSystem:
         The trace of G, or its largest eigenvalue, and λ of the training on m - 2 rows in the same unit.
     R, H : ndarray of shape (m, m) or None
         H where λ is so large that it had to be formed.
+    W : ndarray of shape (n, m) or None
+        In place of R, which is Wᵀ W.
     fitted, hat : ndarray of shape (m,) or None
         H t and the diagonal of H, with H or with features.
     source : FeatureHoldOut or None
@@ -71,6 +74,7 @@ class PairSystem:
     alpha: float
     R: np.ndarray | None = None
     H: np.ndarray | None = None
+    W: np.ndarray | None = None
     fitted: np.ndarray | None = None
     hat: np.ndarray | None = None
     source: FeatureHoldOut | None = None
@@ -94,11 +98,15 @@ class PairSystem:
         repair : callable, optional
             Takes pairs whose small system is ill conditioned to their predictions, shape (p, 2).
         """
+        columns = (self.diagonal, self.x, self.t, y, twins)
+        tolerance = self.kappa * rounding
+        if self.W is not None:
+            from ..loops.pair_order import orders_of_pairs
+
+            return orders_of_pairs(self.W, *columns, tolerance)
         if self._in_loop:
             from ..loops.holdout import pair_order
 
-            columns = (self.diagonal, self.x, self.t, y, twins)
-            tolerance = self.kappa * rounding
             return np.concatenate(
                 [pair_order(R, first, *columns, tolerance) for first, R in self._row_blocks()]
             )
@@ -139,11 +147,12 @@ class PairSystem:
 
     def predictions(self, pairs: np.ndarray) -> np.ndarray:
         """Predictions for both rows of each pair and the mean over all rows, shape (p, 3)."""
-        if self.R is not None and self.H is None:
+        if self.source is None and self.H is None:
             from ..loops.holdout import pair_predictions
 
+            R = self.R if self.W is None else product_with_itself(self.W).T
             return pair_predictions(
-                pairs, self.R, self.x, self.t, self.mean_response, self.mean_f, self.kappa, self.share
+                pairs, R, self.x, self.t, self.mean_response, self.mean_f, self.kappa, self.share
             )
         return self._predict(pairs)
 
@@ -265,7 +274,7 @@ def dual_pair_system(
 
 
 def path_pair_system(source: DualHoldOut, alpha: float) -> PairSystem:
-    """From the tridiagonal form that serves every alpha: one product of a matrix with itself, m³ operations.
+    """From the tridiagonal form that serves every alpha: O(m²), but m³ operations where λ is large.
 
     Raises
     ------
@@ -276,8 +285,15 @@ def path_pair_system(source: DualHoldOut, alpha: float) -> PairSystem:
     if not source.is_stable(alpha):
         raise np.linalg.LinAlgError("the resolvent has too few digits at this alpha")
     alpha /= source.unit
+    large = alpha > LARGE_ALPHA * source.trace
+    half = None if large else source.half_resolvent(alpha)
+    if half is not None:
+        W, diagonal, x, mean_response = half
+        mean_f = 0.0 if source.mean_kernel is None else float(source.mean_kernel @ x)
+        t = source.comparisons.half_target[:, 0]
+        return PairSystem(diagonal, x, t, mean_response, mean_f, kappa, share, source.trace, alpha, W=W)
     R, H = source.explicit_resolvent(alpha), None
-    if alpha > LARGE_ALPHA * source.trace:
+    if large:
         H = source.explicit_hat(alpha)
         if source.mean_kernel is not None:
             centre_both_sides(H)

@@ -16,6 +16,9 @@ from scipy.linalg import get_blas_funcs, get_lapack_funcs
 from ..numerics.linalg import mirror_lower, tridiagonalise_in_place
 from .problem import refuse_indefinite, rounding_of_sums
 
+# Columns that are solved for at once where all are needed.
+_COLUMNS = 512
+
 
 class TridiagonalForm:
     """Q and T of a symmetric positive semidefinite B.
@@ -65,17 +68,31 @@ class TridiagonalForm:
                 return _Substitution(pivots, multipliers)
         return self._inverse_by_spectrum(alpha)
 
-    def explicit_inverse(self, alpha: float) -> np.ndarray:
-        """(B + λ I)⁻¹ as a full symmetric matrix in Fortran order. n³ operations, two n × n arrays.
+    def half_inverse(self, alpha: float, means: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        """W with (B + λ I)⁻¹ = Wᵀ W, shape (n, n), C-contiguous, and the diagonal of the inverse.
 
-        With T + λ I = L D Lᵀ it is Wᵀ W for W = D^(-1/2) L⁻¹ Qᵀ, a product of one matrix with itself.
+        None where only the spectrum knows the inverse.
+
+        With T + λ I = L D Lᵀ it is D^(-1/2) L⁻¹ Qᵀ. ``means`` are taken off the rows of Qᵀ: those of its rows centre W.
         """
         inverse = self.inverse(alpha)
-        if not isinstance(inverse, _Substitution):
-            return np.asfortranarray(self.transposed.T @ inverse(self.transposed))
-        W = inverse.half(self.transposed)
-        syrk = get_blas_funcs("syrk", (W,))
-        return mirror_lower(syrk(1.0, W.T, lower=True))
+        return inverse.half(self.transposed, means) if isinstance(inverse, _Substitution) else None
+
+    def explicit_inverse(self, alpha: float) -> np.ndarray:
+        """(B + λ I)⁻¹ as a full symmetric matrix in Fortran order. n³ operations, two n × n arrays."""
+        half = self.half_inverse(alpha, np.zeros(self._diagonal.shape[0]))
+        if half is None:
+            return np.asfortranarray(self.transposed.T @ self.inverse(alpha)(self.transposed))
+        return product_with_itself(half[0])
+
+    def inverse_diagonal(self, alpha: float) -> np.ndarray:
+        """The diagonal of (B + λ I)⁻¹, shape (n,); O(n²)."""
+        inverse, n = self.inverse(alpha), self.transposed.shape[0]
+        diagonal = np.empty(n)
+        for start in range(0, n, _COLUMNS):
+            some = np.ascontiguousarray(self.transposed[:, start : start + _COLUMNS])
+            diagonal[start : start + _COLUMNS] = np.einsum("ij,ij->j", some, inverse(some))
+        return diagonal
 
     def _inverse_by_spectrum(self, alpha: float) -> Callable[[np.ndarray], np.ndarray]:
         """Where λ is lost in the rounding of T, negative eigenvalues are known to be zero."""
@@ -96,11 +113,14 @@ class _Substitution:
 
         return solve_tridiagonal(*self._factor, np.ascontiguousarray(V))
 
-    def half(self, V: np.ndarray) -> np.ndarray:
-        """D^(-1/2) L⁻¹ V, row by row."""
-        pivots, multipliers = self._factor
-        W = np.array(V, order="C")
-        for row, multiplier in enumerate(multipliers.tolist(), start=1):
-            W[row] -= multiplier * W[row - 1]
-        W /= np.sqrt(pivots)[:, None]
-        return W
+    def half(self, V: np.ndarray, means: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """D^(-1/2) L⁻¹ (V - means), and the sum of squares of each column."""
+        from ..loops.pair_order import half_of_resolvent
+
+        return half_of_resolvent(*self._factor, V, means)
+
+
+def product_with_itself(W: np.ndarray) -> np.ndarray:
+    """Wᵀ W of a C-contiguous W as a full symmetric matrix in Fortran order: half of the work of a product."""
+    syrk = get_blas_funcs("syrk", (W,))
+    return mirror_lower(syrk(1.0, W.T, lower=True))

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from ..comparisons import Comparisons, encode_queries
+from ..comparisons.grouping import positions_in_groups
 from ..comparisons.inputs import read_pairs
 from ..kernels.functions import Kernel, n_items
 from ..kernels.gradients import expansion_gradient, refuse_without_gradient
@@ -293,7 +294,7 @@ class RankerMixin:
         scores = as_host(found)
         queries = encode_queries(qid, scores.shape[0])
         columns = scores[:, None] if scores.ndim == 1 else scores
-        positions = np.stack([_positions(column, queries) for column in columns.T], axis=1)
+        positions = np.stack([positions_in_groups(column, queries) for column in columns.T], axis=1)
         positions = positions[:, 0] if scores.ndim == 1 else positions
         return Home.of(found).put_as_is(positions) if is_device_array(found) else positions
 
@@ -365,15 +366,3 @@ def _transposed(weights: Any) -> Any:
 
 def _copied(X: Any) -> Any:
     return Home.of(X).xp.asarray(X, copy=True) if is_device_array(X) else X.copy()
-
-
-def _positions(scores: np.ndarray, queries) -> np.ndarray:
-    """1 + the number of rows of the query with a higher score. O(m log m)."""
-    order = np.lexsort((-scores, queries.codes))
-    place = np.arange(scores.shape[0]) - queries.starts[queries.codes[order]]
-    new = np.ones(scores.shape[0], dtype=bool)
-    new[1:] = (scores[order][1:] != scores[order][:-1]) | (place[1:] == 0)
-    first = np.maximum.accumulate(np.where(new, np.arange(scores.shape[0]), 0))
-    positions = np.empty(scores.shape[0], dtype=np.int64)
-    positions[order] = place[first] + 1
-    return positions

@@ -149,7 +149,7 @@ class RankRFM(RankerMixin, KernelModel):
     ----------
     alphas : "auto" or sequence of float, default="auto"
         The grid; "auto" places it by the spectrum of each round's kernel.
-    kernel : {"rbf", "laplacian"}, default="rbf"
+    kernel : {"rbf", "laplacian", "matern"}, default="rbf"
         A kernel on distances.
     gamma : float, "median", "scale" or None, default="median"
         The width of the kernel, worked out anew for the metric of each round unless it is a number.
@@ -268,11 +268,7 @@ class RankRFM(RankerMixin, KernelModel):
         kernel, X = self._read(X)
         scores, single = read_scores(y, n_items(X), estimator=self)
         queries = encode_queries(qid, n_items(X))
-        rows = (
-            _sample_of_queries(queries, _SEARCH_ROWS)
-            if isinstance(self.basis, str)
-            else np.arange(n_items(X))
-        )
+        rows = queries.sample(_SEARCH_ROWS) if isinstance(self.basis, str) else np.arange(n_items(X))
         sampled = rows.shape[0] < n_items(X)
         if sampled:
             part = (
@@ -551,20 +547,6 @@ def _few_folds(n_rows: int, queries: Groups, groups: Any) -> Any:
     if queries.n_groups > 1:
         return min(_N_FOLDS, queries.n_groups)
     return shuffled_folds(n_rows, _N_FOLDS)
-
-
-def _sample_of_queries(queries: Groups, n_rows: int) -> np.ndarray:
-    """Rows of whole queries drawn at random until there are about so many (or of one query); all if they are few."""
-    if queries.n_rows <= n_rows:
-        return np.arange(queries.n_rows)
-    rng = np.random.default_rng(0)
-    if queries.n_groups == 1:
-        return np.sort(rng.choice(queries.n_rows, n_rows, replace=False))
-    order = rng.permutation(queries.n_groups)
-    n_taken = max(2, int(np.searchsorted(np.cumsum(queries.counts[order]), n_rows, side="right")))
-    taken = np.zeros(queries.n_groups, dtype=bool)
-    taken[order[:n_taken]] = True
-    return np.flatnonzero(taken[queries.codes])
 
 
 def _collect(predictions: list[np.ndarray], tests: list[np.ndarray]) -> np.ndarray:

@@ -45,7 +45,7 @@ class RankRLS(RankerMixin, SquaredLossModel):
     weighting : {"pair", "item", "query"}, default="pair"
         Every pair once; blocks of queries scaled by 1 / n_q; or every query the same total.
     solver : {"auto", "dual", "primal", "cg"}, default="auto"
-        The automatic choice is the table in `preflearn.solvers.choice`; `solver_` says what was taken.
+        The automatic choice is the table in `preflearn.solvers.routes`; `solver_` says what was taken.
     tol, max_iter : optional
         Relative residual (1e-8; 1e-6 with a reduced set) and iteration limit of solver "cg".
     verbose : int, default=0

@@ -39,7 +39,7 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
     fit_intercept : bool, default=True
         Whether a constant that is not regularised is added.
     solver : {"auto", "dual", "primal", "cg"}, default="auto"
-        The automatic choice is the table in `preflearn.solvers.choice`; `solver_` says what was taken.
+        The automatic choice is the table in `preflearn.solvers.routes`; `solver_` says what was taken.
     tol, max_iter : optional
         Relative residual (1e-8; 1e-6 with a reduced set) and iteration limit of solver "cg".
     verbose : int, default=0

@@ -300,19 +300,13 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
     def _choose_solver(self, task: _Task, reduced: NystromMap | None) -> str:
         if self.solver == "cg":
             raise ValueError("solver='cg' finds no held-out errors: use 'auto', 'dual' or 'primal'.")
-        n_rows, n_features = n_items(task.X), task.X.shape[1] if hasattr(task.X, "shape") else None
-        chosen = choose_solver(
+        return choose_solver(
             self.solver,
             linear=task.kernel.is_linear,
             reduced=reduced is not None,
-            sparse=sp.issparse(task.X),
-            n_rows=n_rows,
-            n_features=n_features,
+            n_rows=n_items(task.X),
+            n_features=task.X.shape[1] if hasattr(task.X, "shape") else None,
         )
-        if chosen != "cg":
-            return chosen
-        assert n_features is not None
-        return "primal" if n_features <= n_rows else "dual"
 
     def _finish(
         self,

@@ -67,7 +67,8 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
 
     Notes
     -----
-    One copy of the data, and one more for folds of several rows. Reference: Pahikkala, Airola and Salakoski,
+    Folds of several rows take no copy of the data (a ranking takes one for its differences), single rows take one after
+    a few features. Reference: Pahikkala, Airola and Salakoski,
     "Speeding up greedy forward selection for regularized least-squares", ICMLA 2010; Pahikkala, Airola, Naula and
     Salakoski, "Greedy RankRLS: a linear time algorithm for learning sparse ranking models", SIGIR workshop on
     feature generation and selection 2010.
@@ -298,18 +299,16 @@ class _Search:
     def best(self, chosen: list[int]) -> tuple[int, float]:
         """The next feature and its held-out score."""
         m, n = self._rounds.X.shape
-        if self._scoring is None:
-            scores = -self._rounds.errors() / m
-        else:
-            scores = self._by_measure(m, n)
+        scores = -self._rounds.errors() / m if self._scoring is None else self._by_measure(m, n)
         scores[chosen] = -np.inf
         feature = int(np.argmax(scores))
         self._rounds.add(feature)
+        if self._scoring is None:  # the same, but not as a difference of larger numbers
+            return feature, -self._rounds.error() / m
         return feature, float(scores[feature])
 
     def _by_measure(self, m: int, n: int) -> np.ndarray:
-        residual = np.empty((m, n))
-        self._rounds.errors(residual)
+        residual = self._rounds.residuals()
         y = self._y[:, None]
         scores = np.empty(n)
         step = max(1, _BLOCK // m)

@@ -22,6 +22,7 @@ from sklearn.utils import check_random_state
 
 from ..comparisons import Groups, encode_queries
 from ..metrics import concordance
+from ..metrics.predictions import predict_scores, wants_qid
 from ..model_selection.text_tables import align_columns
 
 _Measure = Callable[[np.ndarray], np.ndarray]
@@ -79,6 +80,7 @@ def feature_influence(
     pairs: Any = None,
     n_repeats: int = 10,
     max_rows: int | None = None,
+    features: Sequence[int] | None = None,
     feature_names: Sequence[str] | None = None,
     random_state: Any = None,
 ) -> FeatureInfluence:
@@ -87,7 +89,7 @@ def feature_influence(
     Parameters
     ----------
     model : fitted estimator
-        Anything with ``predict``; a pipeline is shuffled at its input.
+        Anything with ``predict``, which is passed ``qid`` where it asks for it; a pipeline is shuffled at its input.
     X : array-like or sparse matrix of shape (m, n)
     y : array-like of shape (m,), optional
         What is known about each row, higher is better. Rows that the model was not trained on give an honest picture.
@@ -98,7 +100,10 @@ def feature_influence(
     n_repeats : int, default=10
         Shuffles of each feature.
     max_rows : int, optional
-        Measure on a random sample of about this many rows, from as many queries as possible. Not with ``pairs``.
+        Measure on a random sample of about this many rows, from as many queries as possible; of whole queries where the
+        model's features are relative to their query. Not with ``pairs``.
+    features : sequence of int, optional
+        Shuffle only these columns.
     feature_names : sequence of n str, optional
         "x0", "x1", ... otherwise.
     random_state : int, RandomState or None, default=None
@@ -140,16 +145,19 @@ def feature_influence(
         groups, measure, over = encode_queries(None, X.shape[0]), _share_of_pairs(pairs), "preferences"
     else:
         groups, over = encode_queries(qid, X.shape[0]), "shuffles" if qid is None else "queries"
-        rows = _sample(groups, max_rows, random)
+        rows = _sample(groups, max_rows, random, whole=wants_qid(model))
         X, groups = X[rows], encode_queries(groups.codes[rows], rows.size)
         measure = _concordance_of_queries(np.asarray(y)[rows], groups)
-    whole = measure(model.predict(X))
+
+    def measured(Z: Any) -> np.ndarray:
+        return measure(predict_scores(model, Z, groups.codes))
+
+    whole = measured(X)
+    columns = range(X.shape[1]) if features is None else _read_features(features, X.shape[1])
     losses = np.stack(
-        [
-            [whole - measure(model.predict(Z)) for Z in _shuffles(X, k, groups, n_repeats, random)]
-            for k in range(X.shape[1])
-        ]
+        [[whole - measured(Z) for Z in _shuffles(X, k, groups, n_repeats, random)] for k in columns]
     )  # (n, n_repeats, units)
+    names = [names[k] for k in columns]
     values = losses.mean(axis=(1, 2))
     trials = losses.mean(axis=2) if over == "shuffles" else losses.mean(axis=1)
     return FeatureInfluence(
@@ -171,6 +179,13 @@ def _check(
             f"feature_names must hold one name for each of {X.shape[1]} features: found {len(names)}."
         )
     return X, names, check_random_state(random_state)
+
+
+def _read_features(features: Sequence[int], n: int) -> list[int]:
+    columns = [int(k) for k in features]
+    if not columns or not all(0 <= k < n for k in columns):
+        raise ValueError(f"features must be numbers of columns, from 0 to {n - 1}: found {list(features)}.")
+    return columns
 
 
 def _concordance_of_queries(y: np.ndarray, groups: Groups) -> _Measure:
@@ -209,10 +224,16 @@ def _shuffles(X: Any, k: int, groups: Groups, n_repeats: int, random: np.random.
             yield shuffled
 
 
-def _sample(groups: Groups, max_rows: int | None, random: np.random.RandomState) -> np.ndarray:
-    """Rows of as many groups as possible: the loss is a mean over groups, not over rows."""
+def _sample(
+    groups: Groups, max_rows: int | None, random: np.random.RandomState, *, whole: bool
+) -> np.ndarray:
+    """Rows of as many groups as possible, or whole groups: the loss is a mean over groups, not over rows."""
     if max_rows is None or groups.n_rows <= max_rows:
         return np.arange(groups.n_rows)
+    if whole and groups.n_groups > 1:
+        order = random.permutation(groups.n_groups)
+        n_groups = max(1, int(np.searchsorted(np.cumsum(groups.counts[order]), max_rows, side="right")))
+        return np.sort(np.concatenate([groups.rows(group) for group in order[:n_groups]]))
     chosen = random.permutation(groups.n_groups)[: max(1, max_rows // 2)]
     most = max_rows // chosen.size
     picked = [groups.rows(group) for group in chosen]

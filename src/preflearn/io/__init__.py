@@ -1,30 +1,32 @@
-"""Files and models: read rankings and preferences, write scores, keep models.
+"""Files and models: read rankings, tables and preferences, write scores, keep models.
 
 Reading goes file → blocks → data: ``formats`` turns each kind of file into blocks of rows, ``ranking`` puts blocks
 together, all at once or in chunks of whole queries.
 """
 
-from .data import PreferenceData, RankingData
-from .encoders import HashedWords, OneHot
+from .data import PreferenceData, RankingData, TableData
 from .models import load_model, model_info, save_model
 from .onnx_models import to_onnx
-from .preferences import read_preferences
+from .preferences import TextPreferences, read_preferences, read_text_preferences
 from .ranking import RankingScan, iter_ranking, read_ranking, scan_ranking
 from .search_engines import to_elasticsearch, to_solr
+from .table import read_table
 from .writing import read_scores, write_ranking, write_scores
 
 __all__ = [
-    "HashedWords",
-    "OneHot",
     "PreferenceData",
     "RankingData",
     "RankingScan",
+    "TableData",
+    "TextPreferences",
     "iter_ranking",
     "load_model",
     "model_info",
     "read_preferences",
     "read_ranking",
     "read_scores",
+    "read_table",
+    "read_text_preferences",
     "save_model",
     "scan_ranking",
     "to_elasticsearch",

@@ -65,7 +65,7 @@ class Block:
         Where each row stands in the file, from 1.
     y, qid, items : ndarray of shape (rows,) or None
     texts : dict of str to ndarray of shape (rows,)
-        Text columns that are still to be encoded.
+        Columns of words.
     widths : ndarray of shape (rows,) or None
         Largest feature index of each row, for formats that do not fix it.
     """

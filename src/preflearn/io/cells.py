@@ -72,8 +72,19 @@ def whole_number(text: str) -> int | None:
     return int(text) if _WHOLE_NUMBER.fullmatch(text) else None
 
 
+class FileFaultError(InputError):
+    """A fault in a file, with the column it is in where it is about one."""
+
+    def __init__(self, found: str, *remedies: Remedy, column: str | None = None) -> None:
+        super().__init__(found, *remedies)
+        self.column = column
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), column=self.column), (self.found, *self.remedies)
+
+
 def refuse(path: str, unit: str, line: int, what: str | CellError, column: str | None = None) -> NoReturn:
     """Raise the one error for a fault in a file: where, what was found, what was expected, what to pass."""
     where = f", column {column!r}" if column is not None else ""
     error = CellError(what) if isinstance(what, str) else what
-    raise InputError(f"{path}, {unit} {line}{where}: {error.found}", *error.remedies)
+    raise FileFaultError(f"{path}, {unit} {line}{where}: {error.found}", *error.remedies, column=column)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from operator import eq
 from typing import Any, overload
@@ -12,7 +12,6 @@ import numpy as np
 from scipy import sparse as sp
 
 from ..comparisons.grouping import Groups, encode_queries
-from .encoders import Encoder
 
 
 class NumberedNames(Sequence[str]):
@@ -68,10 +67,12 @@ class RankingData:
         A name for each column of X; the features of LETOR files are named by their numbers, "1" to "n".
     item_names : ndarray of shape (m,) or None
         A name for each row: the item column of a table, the comment of a LETOR line.
-    encoding : dict of str to Encoder
-        How text columns were encoded: pass it as ``encode`` to read another file in the same way.
     source : str
         The file or files.
+    encoder : preflearn.preprocessing.TableEncoder or None
+        What made X of a table that was read by :func:`read_table`: the first step of a pipeline for such tables.
+    columns : dict of str to ndarray, or None
+        That table.
 
     Examples
     --------
@@ -84,8 +85,9 @@ class RankingData:
     qid: np.ndarray | None
     feature_names: Any  # a sequence of str: a list, or NumberedNames
     item_names: np.ndarray | None = None
-    encoding: dict[str, Encoder] = field(default_factory=dict)
     source: str = ""
+    encoder: Any = None
+    columns: dict[str, np.ndarray] | None = None
 
     def __len__(self) -> int:
         return self.X.shape[0]
@@ -184,6 +186,73 @@ def _describe_targets(y: np.ndarray | None) -> str:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class TableData:
+    """A table as it comes, with its target, query and item columns taken out.
+
+    Attributes
+    ----------
+    columns : dict of str to ndarray of shape (m,)
+        The other columns: float64 where every cell is a number or missing (NaN), else texts ("" where missing).
+        Learners do not take these; `preflearn.preprocessing.TableEncoder` does.
+    y, weight : ndarray of shape (m,) or None
+        Targets, higher is better, and row weights.
+    qid : ndarray of shape (m,) or None
+        The query of each row; None for one global ranking.
+    item_names : ndarray of shape (m,) or None
+        A name for each row.
+    target, query, item : str or None
+        The columns that these came from.
+    source : str
+        The file or files.
+    place : function
+        Where a row stands in its file, for messages.
+    """
+
+    columns: dict[str, np.ndarray]
+    y: np.ndarray | None
+    qid: np.ndarray | None
+    item_names: np.ndarray | None = None
+    weight: np.ndarray | None = None
+    target: str | None = None
+    query: str | None = None
+    item: str | None = None
+    source: str = ""
+    place: Any = str  # a function of the row number
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def __repr__(self) -> str:
+        return f"TableData: {self.in_brief()}"
+
+    def in_brief(self) -> str:
+        """What there is, in one line."""
+        n_queries = encode_queries(self.qid, len(self)).n_groups
+        queries = "one ranking" if self.qid is None else _count(n_queries, "query", "queries")
+        return f"{_count(len(self), 'row')} in {queries}, {_count(len(self.columns), 'column')}, {_targets(self.y)}"
+
+    def encode(self, kinds: Mapping[str, Any] | None = None) -> RankingData:
+        """Numbers for a learner, by a new `preflearn.preprocessing.TableEncoder`.
+
+        Parameters
+        ----------
+        kinds : mapping from column name to kind, default=None
+            As the encoder takes them.
+
+        Returns
+        -------
+        RankingData
+            Its ``encoder`` is the first step of a pipeline that takes tables like this one.
+        """
+        from ..preprocessing import TableEncoder
+
+        encoder = TableEncoder(kinds=kinds)
+        X = encoder.fit_transform(self.columns)
+        names = encoder.get_feature_names_out().tolist()
+        return RankingData(X, self.y, self.qid, names, self.item_names, self.source, encoder, self.columns)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class PreferenceData:
     """Items and which of them are preferred to which.
 
@@ -199,8 +268,10 @@ class PreferenceData:
         A name for each column of X.
     magnitude, weight : ndarray of shape (l,) or None
         How far, and how much, where the file says so.
-    encoding : dict of str to Encoder
-        How text columns were encoded.
+    judge : ndarray of shape (l,) or None
+        Who said so.
+    encoder : transformer or None
+        What made X of a table or of texts: the first step of a pipeline for such items.
     """
 
     X: Any  # dense or sparse
@@ -209,7 +280,8 @@ class PreferenceData:
     feature_names: Any  # a sequence of str: a list, or NumberedNames
     magnitude: np.ndarray | None = None
     weight: np.ndarray | None = None
-    encoding: dict[str, Any] = field(default_factory=dict)
+    judge: np.ndarray | None = None
+    encoder: Any = None
 
     def __len__(self) -> int:
         return self.pairs.shape[0]

@@ -110,6 +110,7 @@ def _centre_and_scale(step: Any) -> tuple[np.ndarray, np.ndarray]:
     else:
         raise ExportError(
             f"{type(step).__name__} cannot be folded into the weights of a linear model: StandardScaler, MinMaxScaler, "
-            "MaxAbsScaler and RobustScaler without clipping, and selectors of features can."
+            "MaxAbsScaler and RobustScaler without clipping, and selectors of features can; what depends on the other "
+            "items of the query cannot."
         )
     return np.asarray(centre, dtype=np.float64), np.asarray(scale, dtype=np.float64)

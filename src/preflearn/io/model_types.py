@@ -22,8 +22,8 @@ import numpy as np
 # The packages of preflearn whose estimators and splitters a model may hold. Naming a class imports its module, so this
 # list leaves out whatever does something on import, such as the command line.
 OUR_PACKAGES = (
-    "automatic", "estimators", "feature_selection", "graphs", "kernels", "model_selection", "multiple_kernels", "ppi",
-    "preprocessing", "relations", "selection",
+    "automatic", "estimators", "feature_selection", "graphs", "kernels", "model_selection", "multiple_kernels",
+    "parses", "ppi", "preprocessing", "relations", "selection",
 )  # fmt: skip
 
 # Records that models hold, and the shapes of their arrays (the grammar is that of `preflearn.io.fitted`); a record may

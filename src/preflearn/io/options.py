@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal
 
@@ -14,7 +14,6 @@ import numpy as np
 from ..errors import InputError, Remedy
 from .cells import CellError
 from .compression import split_name
-from .encoders import Encoder, as_encoders
 
 AUTO = "auto"
 
@@ -38,7 +37,6 @@ class ReadOptions:
     item: str | None = AUTO
     features: Sequence[str] | None = None
     drop: Sequence[str] | None = None
-    encode: Mapping[str, Any] | None = None
     columns: Sequence[str] | None = None
     delimiter: str | None = None
     missing: float | None = None
@@ -48,7 +46,6 @@ class ReadOptions:
     dtype: Any = np.float64
     n_jobs: int | None = None
     verbose: bool = False
-    encoders: dict[str, Encoder] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in FORMATS:
@@ -77,7 +74,6 @@ class ReadOptions:
             len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n'
         ):
             raise ValueError(f"delimiter must be one ASCII character: found {self.delimiter!r}.")
-        object.__setattr__(self, "encoders", as_encoders(self.encode))
 
     def format_of(self, path: str) -> str:
         """The format given, or the one that the name of the file tells."""

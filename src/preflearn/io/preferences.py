@@ -1,21 +1,24 @@
-"""Preferences between items: a table of items, and a table that says which item is preferred to which."""
+"""Preferences: a table of items and a table that says which is preferred to which, or two columns of texts."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from ..errors import InputError, Remedy
-from .blocks import Block
-from .cells import clip, refuse
-from .data import PreferenceData
-from .formats import open_file
+from ..errors import InputError, Remedy, refuse_all
+from .cells import clip
+from .data import PreferenceData, RankingData, TableData
 from .options import AUTO, ReadOptions, as_paths
 from .ranking import read_ranking
-from .roles import Roles
+from .table import read_table
+
+_EXAMPLES = 3
+# A word that only one of many texts has tells nothing about the others, and more words than this are rare ones.
+_MANY_TEXTS, _MOST_WORDS = 200, 50_000
 
 
 def read_preferences(
@@ -27,46 +30,51 @@ def read_preferences(
     worse: str | None = None,
     magnitude: str | None = None,
     weight: str | None = None,
+    judge: str | None = None,
     features: Sequence[str] | None = None,
     drop: Sequence[str] | None = None,
-    encode: Mapping[str, Any] | None = None,
-    missing: float | None = None,
-    sparse: bool | Literal["auto"] = "auto",
-    dtype: Any = np.float64,
+    kinds: Mapping[str, Any] | None = None,
+    encoder: Any = None,
     format: str | None = None,
     pairs_format: str | None = None,
     n_jobs: int | None = None,
-    verbose: bool = False,
 ) -> PreferenceData:
     """Read items and the preferences between them, for ``fit_pairs``.
 
     Parameters
     ----------
     items : path
-        One item a row: its name and its features. A table, or a LETOR file whose comments name the items (targets and
-        queries of such a file are left out).
+        One item a row: its name and its features. A table with columns of any kind, or a LETOR file whose comments name
+        the items (targets and queries of such a file are left out).
     pairs : path
         A table with one preference a row: the name of the preferred item, the name of the other one.
     item : str, default="auto"
         The column of ``items`` that names the item; "auto" is the column named ``item``.
     better, worse : str, default=None
-        The columns of ``pairs``; the first two by default.
-    magnitude, weight : str, default=None
-        Columns of ``pairs`` that say how far, and how much.
-    features, drop, encode, missing, sparse, dtype, n_jobs, verbose
-        As in :func:`read_ranking`, for the items.
+        The columns of ``pairs``; by default ``winner`` and ``loser`` or ``better`` and ``worse`` where they are there,
+        and the first two otherwise.
+    magnitude, weight, judge : str, default=None
+        Columns of ``pairs`` that say how far, how much, and who said so.
+    features, drop : list of str, default=None
+        As in :func:`read_table`, for the items.
+    kinds : mapping from column name to kind, default=None
+        Kinds of item columns, as `preflearn.preprocessing.TableEncoder` takes them.
+    encoder : fitted transformer, default=None
+        What makes features of the table of items; a new `TableEncoder` otherwise.
     format, pairs_format : str, default=None
         Formats of the two files; None goes by their names.
+    n_jobs : int, default=None
+        Threads that parse; None takes every core.
 
     Returns
     -------
     PreferenceData
-        With ``X``, ``pairs`` (rows of X), ``magnitude`` and ``weight``.
+        With ``X``, ``pairs`` (rows of X), ``magnitude``, ``weight`` and ``judge``.
 
     Raises
     ------
     ValueError
-        If a name is not among the items, an item is named twice or preferred to itself; the message has the line.
+        If names are not among the items, an item is named twice or preferred to itself; the message has the lines.
 
     Examples
     --------
@@ -80,66 +88,70 @@ def read_preferences(
     """
     (items_path,) = as_paths(items)
     (pairs_path,) = as_paths(pairs)
-    data = read_ranking(
-        items_path,
-        format=format,
-        target=None,
-        query=None,
-        item=item,
-        features=features,
-        drop=drop,
-        encode=encode,
-        missing=missing,
-        sparse=sparse,
-        dtype=dtype,
-        n_jobs=n_jobs,
-        verbose=verbose,
-    )
-    if data.item_names is None:
+    found = _read_items(items_path, format, item, features, drop, kinds, n_jobs)
+    if found.item_names is None:
         raise InputError(
             f"{items_path}: the items have no names",
             Remedy("item", purpose="with the column that names them"),
         )
-    rows = rows_by_name(items_path, data.item_names)
+    rows = rows_by_name(items_path, found.item_names)
     options = ReadOptions(format=pairs_format, n_jobs=n_jobs)
     if options.format_of(pairs_path) == "letor":
         raise ValueError(
             f"{pairs_path}: preferences are read from a table (csv, tsv, jsonl, parquet), not LETOR text."
         )
-    file = open_file(pairs_path, options)
-    names = file.names or []
-    columns = _pair_columns(pairs_path, names, better, worse)
-    extra = [name for name in (magnitude, weight) if name is not None]
-    for name in (*columns, *extra):
-        if name not in names:
-            raise ValueError(
-                f"{pairs_path}: there is no column {name!r}, found {', '.join(map(clip, names))}."
-            )
+    columns = _pair_columns(pairs_path, better, worse, pairs_format)
+    extra = [name for name in (magnitude, weight, judge) if name is not None]
     if len({*columns, *extra}) < 2 + len(extra):
         raise ValueError(f"{pairs_path}: a column cannot have two roles ({', '.join((*columns, *extra))}).")
-    roles = Roles((), False, None, None, tuple(extra), columns)
-    blocks = list(file.blocks(roles, lambda n_bytes: None))
-    if not blocks:
-        raise ValueError(f"{pairs_path}: there are no preferences in it.")
-    found = np.concatenate([_resolve(block, columns, rows, file.unit, items_path) for block in blocks])
-    numbers = np.concatenate([block.features for block in blocks if isinstance(block.features, np.ndarray)])
-    values = {name: numbers[:, place] for place, name in enumerate(extra)}
+    table = read_table(
+        pairs_path, format=pairs_format, target=None, query=None, item=None, features=[*columns, *extra],
+        texts=[*columns, *([] if judge is None else [judge])], n_jobs=n_jobs,
+    )  # fmt: skip
+    resolved = _resolve(table, columns, rows, items_path)
+    data = found if isinstance(found, RankingData) else _encoded(found, kinds, encoder)
     return PreferenceData(
         data.X,
-        found,
-        data.item_names,
+        resolved,
+        found.item_names,
         data.feature_names,
-        magnitude=None if magnitude is None else values[magnitude],
-        weight=None if weight is None else values[weight],
-        encoding=data.encoding,
+        magnitude=_numbers(table, magnitude),
+        weight=_numbers(table, weight),
+        judge=None if judge is None else table.columns[judge],
+        encoder=data.encoder,
     )
 
 
-def _pair_columns(path: str, names: Sequence[str], better: str | None, worse: str | None) -> tuple[str, str]:
+def _read_items(
+    path: str, format: str | None, item: str, features: Any, drop: Any, kinds: Any, n_jobs: Any
+) -> RankingData | TableData:
+    if ReadOptions(format=format).format_of(path) == "letor":
+        return read_ranking(path, format=format, target=None, query=None, item=item, n_jobs=n_jobs)
+    return read_table(
+        path, format=format, target=None, query=None, item=item, features=features, drop=drop,
+        texts=list(kinds or ()), n_jobs=n_jobs,
+    )  # fmt: skip
+
+
+def _encoded(table: TableData, kinds: Any, encoder: Any) -> RankingData:
+    if encoder is None:
+        return table.encode(kinds)
+    names = encoder.get_feature_names_out().tolist()
+    X = encoder.transform(table.columns)
+    return RankingData(X, None, None, names, table.item_names, table.source, encoder)
+
+
+def _pair_columns(path: str, better: str | None, worse: str | None, format: str | None) -> tuple[str, str]:
     if better is not None and worse is not None:
         return better, worse
     if better is not None or worse is not None:
         raise ValueError("Give both better= and worse=, or neither (the first two columns).")
+    from .formats import open_file
+
+    names = open_file(path, ReadOptions(format=format)).names or []
+    for usual in (("winner", "loser"), ("better", "worse")):
+        if {*usual} <= {*names}:
+            return usual
     if len(names) < 2:
         raise ValueError(
             f"{path}: found {len(names)} column, expected two: the preferred item and the other one."
@@ -147,37 +159,207 @@ def _pair_columns(path: str, names: Sequence[str], better: str | None, worse: st
     return names[0], names[1]
 
 
+def _numbers(table: TableData, name: str | None) -> np.ndarray | None:
+    if name is None:
+        return None
+    values = table.columns[name]
+    if values.dtype == object or not np.isfinite(values).all():
+        row = 0
+        if values.dtype != object:
+            row = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise InputError(
+            f"{table.source}: column {name!r} must hold numbers in every row: found {clip(str(values[row]))} in "
+            f"{table.place(row)}"
+        )
+    return values
+
+
 def rows_by_name(path: str, names: np.ndarray) -> dict[str, int]:
     """From the name of an item to its row; refuse items without a name, and names of two items."""
     rows: dict[str, int] = {}
+    problems: list[InputError] = []
     for row, name in enumerate(names.tolist()):
         if not name:
-            raise ValueError(f"{path}: item {row + 1} has no name.")
-        if name in rows:
-            raise ValueError(f"{path}: {clip(name)} names two items, {rows[name] + 1} and {row + 1}.")
-        rows[name] = row
+            problems.append(InputError(f"{path}: item {row + 1} has no name"))
+        elif name in rows:
+            problems.append(
+                InputError(f"{path}: {clip(name)} names two items, {rows[name] + 1} and {row + 1}")
+            )
+        rows.setdefault(name, row)
+    refuse_all(path, problems[: 2 * _EXAMPLES])
     return rows
 
 
-def _resolve(
-    block: Block, columns: tuple[str, str], rows: dict[str, int], unit: str, items_path: str
-) -> np.ndarray:
+def _resolve(table: TableData, columns: tuple[str, str], rows: dict[str, int], items_path: str) -> np.ndarray:
     """Names to rows of X."""
-    pairs = np.empty((len(block), 2), dtype=np.int64)
+    sides = [table.columns[column].tolist() for column in columns]
+    pairs = np.array([[rows.get(name, -1) for name in side] for side in sides], dtype=np.int64).T
+    problems: list[InputError] = []
     for side, column in enumerate(columns):
-        for place, name in enumerate(block.texts[column].tolist()):
-            row = rows.get(name)
-            if row is None:
-                refuse(
-                    block.path,
-                    unit,
-                    int(block.lines[place]),
-                    f"{clip(name)} is not an item of {items_path}",
-                    column,
+        unknown = np.flatnonzero(pairs[:, side] < 0)
+        if unknown.size:
+            shown = [f"{clip(sides[side][row])} ({table.place(row)})" for row in unknown[:_EXAMPLES]]
+            more = f" and {unknown.size - _EXAMPLES:,} more" if unknown.size > _EXAMPLES else ""
+            what = "is not an item" if unknown.size == 1 else "are not items"
+            problems.append(
+                InputError(
+                    f"{table.source}, column {column!r}: {', '.join(shown)}{more} {what} of {items_path}"
                 )
-            pairs[place, side] = row
-    same = np.flatnonzero(pairs[:, 0] == pairs[:, 1])
-    if same.size:
-        name = block.texts[columns[0]][same[0]]
-        refuse(block.path, unit, int(block.lines[same[0]]), f"{clip(name)} is preferred to itself")
+            )
+    same = np.flatnonzero((pairs[:, 0] == pairs[:, 1]) & (pairs[:, 0] >= 0))
+    problems += [
+        InputError(f"{table.source}, {table.place(row)}: {clip(sides[0][row])} is preferred to itself")
+        for row in same[:_EXAMPLES]
+    ]
+    refuse_all(table.source, problems)
     return pairs
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TextPreferences:
+    """Texts and which of them are preferred to which.
+
+    Attributes
+    ----------
+    texts : ndarray of shape (m,)
+        The distinct texts.
+    pairs : ndarray of shape (l, 2), int64
+        ``texts[pairs[k, 0]]`` is preferred to ``texts[pairs[k, 1]]``.
+    weight, judge : ndarray of shape (l,) or None
+        How much, and who said so.
+    n_equal : int
+        Rows with twice the same text, which say nothing and are left out.
+    source : str
+        The file.
+    """
+
+    texts: np.ndarray
+    pairs: np.ndarray
+    weight: np.ndarray | None = None
+    judge: np.ndarray | None = None
+    n_equal: int = 0
+    source: str = ""
+
+    def __len__(self) -> int:
+        return self.pairs.shape[0]
+
+    def __repr__(self) -> str:
+        return f"TextPreferences: {len(self):,} preferences between {len(self.texts):,} texts"
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Characters of each text: how far "the longer one" gets is the baseline to beat."""
+        return np.array([len(text) for text in self.texts.tolist()], dtype=np.float64)
+
+    def encode(self, features: Any = None) -> PreferenceData:
+        """Features of the texts, for ``fit_pairs``.
+
+        Parameters
+        ----------
+        features : transformer of texts, default=None
+            Anything with ``transform`` from a sequence of texts to a matrix, fitted here unless it is; words by tf-idf
+            (`sklearn.feature_extraction.text.TfidfVectorizer`) by default.
+
+        Returns
+        -------
+        PreferenceData
+            Its ``encoder`` is the first step of a pipeline that takes texts.
+        """
+        from sklearn.exceptions import NotFittedError
+        from sklearn.utils.validation import check_is_fitted
+
+        encoder = self._words() if features is None else features
+        try:
+            check_is_fitted(encoder)
+            X = encoder.transform(self.texts)
+        except NotFittedError:
+            try:
+                X = encoder.fit_transform(self.texts)
+            except ValueError as error:
+                raise InputError(f"{self.source}: no words to learn from in the texts ({error})") from error
+        names = getattr(encoder, "get_feature_names_out", lambda: [f"x{k}" for k in range(X.shape[1])])()
+        return PreferenceData(
+            X, self.pairs, self.texts, [str(name) for name in names], None, self.weight, self.judge, encoder
+        )
+
+    def _words(self) -> Any:
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        rare = 2 if len(self.texts) >= _MANY_TEXTS else 1
+        return TfidfVectorizer(sublinear_tf=True, min_df=rare, max_features=_MOST_WORDS)
+
+
+def read_text_preferences(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    chosen: str = "chosen",
+    rejected: str = "rejected",
+    weight: str | None = None,
+    judge: str | None = None,
+    format: str | None = None,
+    delimiter: str | None = None,
+    n_jobs: int | None = None,
+) -> TextPreferences:
+    """Read preferences between texts: two columns, the preferred text and the other one.
+
+    Parameters
+    ----------
+    path : path or list of paths
+        JSON lines, CSV, TSV or Parquet. In JSON lines a text may also be a list of messages with ``content``, which
+        are joined.
+    chosen, rejected : str
+        The columns of the preferred and of the other text.
+    weight, judge : str, default=None
+        Columns that say how much, and who said so.
+    format, delimiter, n_jobs
+        As in :func:`read_table`.
+
+    Returns
+    -------
+    TextPreferences
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "prefs.jsonl")
+    >>> lines = ['{"chosen": "Paris.", "rejected": "I do not know."}', '{"chosen": "Paris.", "rejected": "Rome."}']
+    >>> _ = path.write_text("\\n".join(lines))
+    >>> found = read_text_preferences(path)
+    >>> found, found.pairs.tolist(), found.texts.tolist()
+    (TextPreferences: 2 preferences between 3 texts, [[0, 1], [0, 2]], ['Paris.', 'I do not know.', 'Rome.'])
+    """
+    labels = [name for name in (chosen, rejected, judge) if name is not None]
+    extra = [] if weight is None else [weight]
+    if len({*labels, *extra}) < len(labels) + len(extra):
+        raise ValueError(f"A column cannot have two roles ({', '.join((*labels, *extra))}).")
+    table = read_table(
+        path, format=format, target=None, query=None, item=None, features=[*labels, *extra], texts=labels,
+        delimiter=delimiter, n_jobs=n_jobs,
+    )  # fmt: skip
+    sides = [table.columns[chosen], table.columns[rejected]]
+    problems: list[InputError] = []
+    for name, side in zip((chosen, rejected), sides):
+        empty = np.flatnonzero([not text.strip() for text in side.tolist()])
+        if empty.size:
+            where = ", ".join(table.place(row) for row in empty[:_EXAMPLES])
+            problems.append(
+                InputError(f"{table.source}: column {name!r} has {empty.size:,} empty texts ({where})")
+            )
+    refuse_all(table.source, problems)
+    both = list(zip(*(side.tolist() for side in sides)))
+    places = {text: place for place, text in enumerate(dict.fromkeys(text for pair in both for text in pair))}
+    pairs = np.array([[places[one], places[other]] for one, other in both], dtype=np.int64)
+    differ = pairs[:, 0] != pairs[:, 1]
+    if not differ.any():
+        raise InputError(f"{table.source}: {chosen!r} and {rejected!r} hold the same text in every row")
+    texts = np.empty(len(places), dtype=object)
+    texts[:] = list(places)
+    weights = _numbers(table, weight)
+    return TextPreferences(
+        texts,
+        pairs[differ],
+        None if weights is None else weights[differ],
+        None if judge is None else table.columns[judge][differ],
+        int((~differ).sum()),
+        table.source,
+    )

@@ -7,7 +7,7 @@ file ──► blocks of rows (any format, several threads) ──┬─► all 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -15,12 +15,11 @@ from typing import Any, Literal
 import numpy as np
 from scipy import sparse as sp
 
-from ..errors import InputError, Remedy
+from ..errors import Remedy
 from .blocks import Block, SparseRows
 from .cells import CellError, refuse
 from .chunks import regroup
 from .data import NumberedNames, RankingData
-from .encoders import Encoder, UnknownCategoryError
 from .formats import RankingFile, open_file
 from .options import AUTO, ReadOptions, as_paths
 from .roles import Roles, choose_columns
@@ -39,7 +38,6 @@ def read_ranking(
     item: str | None = AUTO,
     features: Sequence[str] | None = None,
     drop: Sequence[str] | None = None,
-    encode: Mapping[str, Any] | None = None,
     columns: Sequence[str] | None = None,
     delimiter: str | None = None,
     missing: float | None = None,
@@ -53,7 +51,8 @@ def read_ranking(
     """Read rows to rank from a file, or several files one after the other.
 
     Every number becomes exactly the float64 that ``float(text)`` gives. A file that cannot be read faithfully is
-    refused with the line and the reason; nothing is guessed or skipped.
+    refused with the line and the reason; nothing is guessed or skipped. For tables with words, dates and holes there
+    is :func:`read_table`.
 
     Parameters
     ----------
@@ -71,9 +70,6 @@ def read_ranking(
         Column that names the rows; in LETOR files the comments do. None does without names.
     features, drop : list of str, default=None
         The columns to take as features in this order, or the ones to leave out; every other column by default.
-    encode : dict, default=None
-        Columns of words to turn into numbers: ``{"colour": "onehot", "title": "words"}``, with a list of categories,
-        :class:`OneHot` or :class:`HashedWords` for more control, or the ``encoding`` of data read before.
     columns : list of str, default=None
         Names of the columns of a CSV or TSV file that has no header.
     delimiter : str, default=None
@@ -85,8 +81,7 @@ def read_ranking(
     n_features : int, default=None
         Width of X for LETOR files; None takes the largest feature number.
     sparse : bool or "auto", default="auto"
-        Layout of X. "auto" is sparse when fewer than one value in ten differs from zero (tables without encoded
-        columns are always dense).
+        Layout of X. "auto" is sparse for LETOR files where fewer than one value in ten differs from zero.
     dtype : float64 or float32, default=float64
         Type of X; targets are always float64.
     n_jobs : int, default=None
@@ -120,8 +115,8 @@ def read_ranking(
            [0.25, 3.  ]]), array(['first', 'second'], dtype=object))
     """
     options = ReadOptions(
-        format, target, query, item, features, drop, encode, columns, delimiter, missing, allow_unknown, n_features,
-        sparse, dtype, n_jobs, verbose,
+        format, target, query, item, features, drop, columns, delimiter, missing, allow_unknown, n_features, sparse,
+        dtype, n_jobs, verbose,
     )  # fmt: skip
     source = _Source(as_paths(path), options)
     blocks = list(source.blocks())
@@ -140,7 +135,6 @@ def iter_ranking(
     item: str | None = AUTO,
     features: Sequence[str] | None = None,
     drop: Sequence[str] | None = None,
-    encode: Mapping[str, Any] | None = None,
     columns: Sequence[str] | None = None,
     delimiter: str | None = None,
     missing: float | None = None,
@@ -183,21 +177,11 @@ def iter_ranking(
     if isinstance(rows, bool) or not isinstance(rows, (int, np.integer)) or rows < 1:
         raise ValueError(f"rows must be a positive whole number: found {rows!r}.")
     options = ReadOptions(
-        format, target, query, item, features, drop, encode, columns, delimiter, missing, allow_unknown, n_features,
-        sparse, dtype, n_jobs, verbose,
+        format, target, query, item, features, drop, columns, delimiter, missing, allow_unknown, n_features, sparse,
+        dtype, n_jobs, verbose,
     )  # fmt: skip
-    _refuse_unready(options)
     source = _Source(as_paths(path), options)
     return _chunks(source, int(rows))
-
-
-def _refuse_unready(options: ReadOptions) -> None:
-    for column, encoder in options.encoders.items():
-        if not encoder.ready:
-            raise InputError(
-                f"the one-hot encoding of column {column!r} needs the whole column: give its categories as a list to "
-                "read in chunks"
-            )
 
 
 def _chunks(source: _Source, rows: int) -> Iterator[RankingData]:
@@ -252,9 +236,7 @@ def scan_ranking(
     >>> scan_ranking(path)
     RankingScan(n_rows=2, n_features=9, n_queries=1, longest_query=2)
     """
-    checked = ReadOptions(**options)
-    _refuse_unready(checked)
-    source = _Source(as_paths(path), checked)
+    source = _Source(as_paths(path), ReadOptions(**options))
     n_rows = n_features = 0
     previous: Any = None
     n_runs = longest = current = 0
@@ -303,8 +285,7 @@ class _Source:
     def n_columns(self) -> int:
         """Width of X for a table."""
         assert self.roles is not None
-        encoded = [len(encoder.names(column)) for column, encoder in self.options.encoders.items()]
-        return len(self.roles.numbers) + sum(encoded)
+        return len(self.roles.numbers)
 
     def blocks(self) -> Iterator[Block]:
         """The rows of every file in turn."""
@@ -352,7 +333,7 @@ def _progress(paths: list[str], verbose: bool) -> Iterator[Callable[[int], Calla
 
 
 class _Assembler:
-    """Blocks to data. Width, layout and encoders are settled by the first call and held."""
+    """Blocks to data. Width and layout are settled by the first call and held."""
 
     def __init__(self, source: _Source):
         self.source = source
@@ -361,7 +342,6 @@ class _Assembler:
         self.dtype = np.dtype(source.options.dtype)
         self.width = source.options.n_features
         self.sparse: bool | None = None if source.options.sparse == "auto" else bool(source.options.sparse)
-        self.encoders: dict[str, Encoder] = dict(source.options.encoders)
         self.names: Sequence[str] | None = None
 
     def __call__(self, blocks: list[Block]) -> RankingData:
@@ -375,19 +355,14 @@ class _Assembler:
         items = _join_items(blocks)
         X = self._letor_matrix(blocks) if blocks[0].widths is not None else self._table_matrix(blocks)
         self._refuse_overflow(X)
-        return RankingData(
-            X, y, qid, self._feature_names(), items, dict(self.encoders), ", ".join(self.source.paths)
-        )
+        return RankingData(X, y, qid, self._feature_names(), items, ", ".join(self.source.paths))
 
     def _feature_names(self) -> Sequence[str]:
         if self.names is None:
             if self.source.roles is None:
                 self.names = NumberedNames(self.width or 0)
             else:
-                names = list(self.source.roles.numbers)
-                for column, encoder in self.encoders.items():
-                    names += encoder.names(column)
-                self.names = names
+                self.names = list(self.source.roles.numbers)
         return self.names
 
     def _letor_matrix(self, blocks: list[Block]) -> np.ndarray | sp.csr_array:
@@ -430,39 +405,19 @@ class _Assembler:
                 refuse(block.path, self.unit, int(block.lines[row]), error)
 
     def _table_matrix(self, blocks: list[Block]) -> np.ndarray | sp.csr_array:
-        encoded = [self._encode(column, blocks) for column in self.encoders]
         n_rows = sum(map(len, blocks))
         pieces = [block.features for block in blocks if isinstance(block.features, np.ndarray)]
         blocks.clear()
         X = np.empty((n_rows, pieces[0].shape[1]), dtype=self.dtype)
+        if X.shape[1] == 0:
+            raise ValueError(f"{self.source.name}: no column is left as a feature.")
         last = n_rows
         with np.errstate(over="ignore"):  # float32 that overflows is refused below
             while pieces:
                 piece = pieces.pop()
                 X[last - len(piece) : last] = piece
                 last -= len(piece)
-        width = X.shape[1] + sum(part.shape[1] for part in encoded)
-        if width == 0:
-            raise ValueError(f"{self.source.name}: no column is left as a feature.")
-        if self.sparse is None:
-            filled = np.count_nonzero(X) + sum(part.nnz for part in encoded) if encoded else 0
-            self.sparse = bool(encoded) and filled < _SPARSE_BELOW * n_rows * width
-        if self.sparse:
-            return sp.csr_array(sp.hstack([sp.csr_array(X), *encoded], format="csr", dtype=self.dtype))
-        return np.hstack([X, *(part.toarray().astype(self.dtype) for part in encoded)]) if encoded else X
-
-    def _encode(self, column: str, blocks: list[Block]) -> sp.csr_array:
-        texts = np.concatenate([block.texts[column] for block in blocks])
-        self.encoders[column] = self.encoders[column].learn(texts)
-        try:
-            return self.encoders[column].encode(texts)
-        except UnknownCategoryError as error:
-            row = error.row
-            for block in blocks:
-                if row < len(block):
-                    refuse(block.path, self.unit, int(block.lines[row]), error, column)
-                row -= len(block)
-            raise
+        return sp.csr_array(X) if self.sparse else X
 
     def _refuse_overflow(self, X: np.ndarray | sp.csr_array) -> None:
         if self.dtype == np.float64:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..errors import InputError, Remedy
+from ..errors import InputError, Remedy, refuse_all
 from .cells import clip
 from .options import AUTO, ReadOptions
 
@@ -27,7 +28,7 @@ class Roles:
     numbers : tuple of str
         Features that are numbers, in the order of X.
     words : tuple of str
-        Columns to read as text and to encode.
+        Columns to read as text.
     """
 
     targets: tuple[str, ...]
@@ -35,11 +36,11 @@ class Roles:
     query: str | None
     item: str | None
     numbers: tuple[str, ...]
-    words: tuple[str, ...]
+    words: tuple[str, ...] = ()
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Every column read as text: the ones to encode, then query and item."""
+        """Every column read as text: the words, then query and item."""
         labels = [name for name in (self.query, self.item) if name is not None]
         return tuple(dict.fromkeys([*self.words, *labels]))
 
@@ -50,84 +51,95 @@ def choose_columns(path: str, names: Sequence[str], options: ReadOptions) -> Rol
     Raises
     ------
     ValueError
-        If a column that was asked for is not there, or has two roles.
+        If columns that were asked for are not there, or have two roles; all of them in one message.
     """
-    targets, many = _targets(path, names, options)
-    query = _label(path, names, "query", options.query)
-    item = _label(path, names, "item", options.item)
-    taken = [*targets, *([query] if query is not None else []), *([item] if item is not None else [])]
-    _refuse_twice(path, taken, "is asked for in two roles")
+    roles, problems = find_columns(path, names, options)
+    refuse_all(path, problems)
+    return roles
+
+
+def find_columns(
+    path: str, names: Sequence[str], options: ReadOptions, aside: Sequence[str] = ()
+) -> tuple[Roles, list[InputError]]:
+    """The role of every column as far as they are there, and what is wrong; columns ``aside`` are no features."""
+    problems: list[InputError] = []
+    targets, many = _targets(path, names, options, problems)
+    query = _label(path, names, "query", options.query, problems)
+    item = _label(path, names, "item", options.item, problems)
+    taken = [*targets, *(name for name in (query, item) if name is not None), *aside]
+    _note_twice(path, taken, "is asked for in two roles", problems)
     if options.features is not None:
         features = list(options.features)
-        _require(path, names, features, "features")
-        _refuse_twice(path, features, "is listed twice among the features")
-        for name in features:
-            if name in taken:
-                raise InputError(
-                    f"{path}: column {name!r} is among the features and is also the target, query or item"
-                )
+        _require(path, names, features, "features", problems)
+        _note_twice(path, features, "is listed twice among the features", problems)
+        clash = "is among the features and is also the target, query or item"
+        given = features
     else:
-        drop = list(options.drop or ())
-        _require(path, names, drop, "drop")
-        for name in drop:
-            if name in taken:
-                raise InputError(
-                    f"{path}: column {name!r} is to be dropped and is also the target, query or item"
-                )
-        features = [name for name in names if name not in set(taken) | set(drop)]
-    for name in options.encoders:
-        if name not in features:
-            _require(path, names, [name], "encode")
-            raise InputError(f"{path}: column {name!r} is to be encoded and is not among the features")
-    numbers = tuple(name for name in features if name not in options.encoders)
-    return Roles(tuple(targets), many, query, item, numbers, tuple(options.encoders))
+        given = list(options.drop or ())
+        _require(path, names, given, "drop", problems)
+        features = [name for name in names if name not in {*taken, *given}]
+        clash = "is to be dropped and is also the target, query or item"
+    problems += [InputError(f"{path}: column {name!r} {clash}") for name in given if name in taken]
+    known = [name for name in dict.fromkeys(features) if name in names and name not in taken]
+    return Roles(tuple(targets), many, query, item, tuple(known)), problems
 
 
-def _targets(path: str, names: Sequence[str], options: ReadOptions) -> tuple[list[str], bool]:
+def _targets(
+    path: str, names: Sequence[str], options: ReadOptions, problems: list[InputError]
+) -> tuple[list[str], bool]:
     wanted = options.target
     if wanted is None:
         return [], False
     if not isinstance(wanted, str):
-        _require(path, names, wanted, "target")
         if not wanted:
-            raise InputError("target is an empty list: name the columns", Remedy("target", None, "for none"))
-        return list(wanted), True
+            problems.append(
+                InputError("target is an empty list: name the columns", Remedy("target", None, "for none"))
+            )
+        return _require(path, names, wanted, "target", problems), True
     if wanted != AUTO:
-        _require(path, names, [wanted], "target")
-        return [wanted], False
+        return _require(path, names, [wanted], "target", problems), False
     for name in _USUAL_NAMES["target"]:
         if name in names:
             return [name], False
-    raise InputError(
-        f"{path}: which column is the target? There is none named 'target'",
-        Remedy("target", purpose=f"with one of {_listed(names)}"),
-        Remedy("target", None, "for a file without targets"),
+    problems.append(
+        InputError(
+            f"{path}: which column is the target? There is none named 'target'",
+            Remedy("target", purpose=f"with one of {_listed(names)}"),
+            Remedy("target", None, "for a file without targets"),
+        )
     )
+    return [], False
 
 
-def _label(path: str, names: Sequence[str], role: str, wanted: str | None) -> str | None:
+def _label(
+    path: str, names: Sequence[str], role: str, wanted: str | None, problems: list[InputError]
+) -> str | None:
     if wanted is None:
         return None
     if wanted != AUTO:
-        _require(path, names, [wanted], role)
-        return wanted
+        return next(iter(_require(path, names, [wanted], role, problems)), None)
     return next((name for name in _USUAL_NAMES[role] if name in names), None)
 
 
-def _require(path: str, names: Sequence[str], wanted: Iterable[str], role: str) -> None:
-    for name in wanted:
-        if name not in names:
-            raise InputError(
-                f"{path}: {{argument}} asks for column {name!r}, found {_listed(names)}", argument=role
+def _require(
+    path: str, names: Sequence[str], wanted: Sequence[str], role: str, problems: list[InputError]
+) -> list[str]:
+    """Those that are there; a problem for those that are not."""
+    absent = [name for name in wanted if name not in names]
+    if absent:
+        columns = "column" if len(absent) == 1 else "columns"
+        asked = ", ".join(map(repr, absent))
+        problems.append(
+            InputError(
+                f"{path}: {{argument}} asks for {columns} {asked}, found {_listed(names)}", argument=role
             )
+        )
+    return [name for name in wanted if name in names]
 
 
-def _refuse_twice(path: str, names: Sequence[str], what: str) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise ValueError(f"{path}: column {name!r} {what}.")
-        seen.add(name)
+def _note_twice(path: str, names: Sequence[str], what: str, problems: list[InputError]) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    problems += [InputError(f"{path}: column {name!r} {what}") for name in twice]
 
 
 def _listed(names: Sequence[str], most: int = 12) -> str:
@@ -137,10 +149,13 @@ def _listed(names: Sequence[str], most: int = 12) -> str:
 
 def check_names(path: str, names: Sequence[str]) -> None:
     """Refuse a header that cannot name columns."""
-    for place, name in enumerate(names, start=1):
-        if not name.strip():
-            raise ValueError(
-                f"{path}: column {place} has no name. Give it one (a table written with its row numbers is the usual "
-                "cause: write it without them)."
-            )
-    _refuse_twice(path, list(names), "appears twice in the header")
+    problems = [
+        InputError(
+            f"{path}: column {place} has no name. Give it one (a table written with its row numbers is the usual "
+            "cause: write it without them)"
+        )
+        for place, name in enumerate(names, start=1)
+        if not name.strip()
+    ]
+    _note_twice(path, [name for name in names if name.strip()], "appears twice in the header", problems)
+    refuse_all(path, problems)

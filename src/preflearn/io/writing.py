@@ -29,13 +29,16 @@ def write_scores(
     *,
     qid: Any = None,
     item_names: Any = None,
+    rank: Any = None,
+    query_column: str = "qid",
+    item_column: str = "item",
     format: str | None = None,
 ) -> None:
     """Write one score per row.
 
-    ``.csv``, ``.tsv``, ``.jsonl`` and ``.parquet`` files have the columns ``qid`` and ``item`` (where given) and
-    ``score``. ``.txt`` files hold one score a line, as SVMrank and LightGBM write them. Scores are written with as many
-    digits as give back the same float64.
+    ``.csv``, ``.tsv``, ``.jsonl`` and ``.parquet`` files have the columns ``qid`` and ``item`` (where given),
+    ``score``, and ``rank`` (where given). ``.txt`` files hold one score a line, as SVMrank and LightGBM write them.
+    Scores are written with as many digits as give back the same float64.
 
     Parameters
     ----------
@@ -47,6 +50,10 @@ def write_scores(
         The query of each row.
     item_names : array-like of shape (m,), default=None
         The name of each row.
+    rank : array-like of shape (m,), default=None
+        Positions inside the query.
+    query_column, item_column : str
+        Names of these columns.
     format : {"text", "csv", "tsv", "jsonl", "parquet"}, default=None
         None goes by the name of the file.
 
@@ -71,15 +78,21 @@ def write_scores(
     _refuse_non_finite(values, "scores")
     columns: dict[str, list[Any]] = {}
     if qid is not None:
-        columns["qid"] = _labels(qid, values.shape[0])
+        columns[query_column] = _labels(qid, values.shape[0])
     if item_names is not None:
-        columns["item"] = _column(item_names, values.shape[0], "item_names")
-    if kind == "text" and columns:
+        columns[item_column] = _column(item_names, values.shape[0], "item_names")
+    wanted = len(columns) + 1
+    if kind == "text" and (columns or rank is not None):
         raise ValueError(
-            "A text file of scores has no place for qid= and item_names=: leave them out, or write .csv, .tsv, .jsonl "
-            "or .parquet."
+            "A text file of scores has no place for qid=, item_names= and rank=: leave them out, or write .csv, .tsv, "
+            ".jsonl or .parquet."
         )
     columns["score"] = values.tolist()
+    if rank is not None:
+        columns["rank"] = _column(rank, values.shape[0], "rank")
+        wanted += 1
+    if len(columns) < wanted:
+        raise ValueError(f"Two columns have the same name: found {', '.join(columns)}.")
     with _open_for_writing(path) as file:
         _SCORE_WRITERS[kind](file, columns)
 

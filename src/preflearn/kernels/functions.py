@@ -17,12 +17,17 @@ from sklearn.metrics.pairwise import KERNEL_PARAMS, PAIRWISE_KERNEL_FUNCTIONS, p
 
 from ..numerics.memory import require_memory
 from ..numerics.namespace import Home, as_host, is_device_array
+from .matern import check_smoothness, matern_kernel
+from .sparse import sparse_products
 
 # scikit-learn's own defaults: a value that differs was given by the user.
 _DEFAULTS = {"gamma": None, "degree": 3, "coef0": 1}
 # Kernels of a distance between rows, for which a metric can be given.
-DISTANCE_KERNELS = ("rbf", "laplacian")
+DISTANCE_KERNELS = ("rbf", "laplacian", "matern")
 GAMMA_RULES = ("median", "scale")
+# Named kernels and their parameters.
+_PARAMETERS: dict[str, Any] = {name: KERNEL_PARAMS[name] for name in PAIRWISE_KERNEL_FUNCTIONS}
+_PARAMETERS["matern"] = ("gamma", "nu")
 # Pairs of rows from which the median distance is taken.
 _MEDIAN_PAIRS = 4000
 
@@ -34,8 +39,9 @@ class Kernel:
     Parameters
     ----------
     kernel : str or callable
-        A name of ``sklearn.metrics.pairwise.pairwise_kernels``, ``"precomputed"``, or a function of two items that
-        returns a number; the items may be rows of an array or any objects.
+        A name of ``sklearn.metrics.pairwise.pairwise_kernels``, ``"matern"`` (`preflearn.kernels.matern`; its ``nu`` in
+        kernel_params, 1/2 by default), ``"precomputed"``, or a function of two items that returns a number; the items
+        may be rows of an array or any objects.
     gamma, degree, coef0
         Parameters of the named kernels, with scikit-learn's meaning and defaults.
     kernel_params : mapping, optional
@@ -169,13 +175,21 @@ class Kernel:
     def matrix_of_seen(self, X: Any, Y: Any = None) -> np.ndarray:
         """`matrix` of a named kernel for rows that have gone through `apply_metric`."""
         self.refuse_without_width()
+        if self.kernel == "linear" and sp.issparse(X):
+            return sparse_products(X, Y)
+        if self.kernel == "matern":
+            K = matern_kernel(X, Y, gamma=self.width(X.shape[1]), nu=self._params.get("nu", 0.5))
+        else:
+            K = self._of_scikit_learn(X, Y)
+        if Y is None and self.kernel in DISTANCE_KERNELS:
+            _refuse_constant(K, X, self._params.get("gamma"))
+        return K
+
+    def _of_scikit_learn(self, X: Any, Y: Any) -> np.ndarray:
         if self.kernel == "laplacian":
             X, Y = _short_indices(X), _short_indices(Y)
         K = pairwise_kernels(X, Y, metric=self.kernel, **self._params)
-        K = np.ascontiguousarray(K.toarray() if sp.issparse(K) else K)
-        if Y is None and self.kernel in ("rbf", "laplacian"):
-            _refuse_constant(K, X, self._params.get("gamma"))
-        return K
+        return np.ascontiguousarray(K.toarray() if sp.issparse(K) else K)
 
 
 def _call_for_pairs(function: Callable[..., float], params: dict[str, Any], X: Any, Y: Any) -> np.ndarray:
@@ -248,10 +262,10 @@ def _read_parameters(kernel: Kernel) -> dict[str, Any]:
         return extra
     if name == "precomputed":
         known: frozenset[str] = frozenset()
-    elif name in PAIRWISE_KERNEL_FUNCTIONS:
-        known = frozenset(KERNEL_PARAMS[name]) | ({"metric"} if name in DISTANCE_KERNELS else set())
+    elif name in _PARAMETERS:
+        known = frozenset(_PARAMETERS[name]) | ({"metric"} if name in DISTANCE_KERNELS else set())
     else:
-        names = ", ".join(repr(k) for k in sorted(PAIRWISE_KERNEL_FUNCTIONS))
+        names = ", ".join(repr(k) for k in sorted(_PARAMETERS))
         raise ValueError(f"kernel must be one of {names}, 'precomputed' or a callable: found {name!r}.")
     unknown = sorted((changed | set(extra)) - known)
     if unknown:
@@ -271,6 +285,8 @@ def _read_parameters(kernel: Kernel) -> dict[str, Any]:
         raise ValueError("A rule for gamma is given as the argument gamma, not in kernel_params.")
     params.update(extra)
     _check_gamma(name, params.get("gamma"))
+    if "nu" in params:
+        check_smoothness(params["nu"])
     return params
 
 
@@ -292,12 +308,14 @@ def _check_gamma(name: str, gamma: Any) -> None:
 def automatic_gamma(kernel: Kernel, X: Any) -> float:
     """The number that ``gamma="median"`` or ``gamma="scale"`` stands for.
 
-    "median" is one over the median squared distance of two rows (over the median distance for the Laplacian kernel),
-    from a fixed random sample of pairs; "scale" is 1 / (n Var(X)), as in scikit-learn's support vector machines. Where
-    all rows are equal both are 1 / n.
+    "median" is one over the median squared distance of two rows (over the median distance for the Laplacian and the
+    Matérn kernels), from a fixed random sample of pairs; "scale" is 1 / (n Var(X)), as in scikit-learn's support vector
+    machines, and its root for the Matérn kernels. Where all rows are equal both are 1 / n.
     """
     n_features = X.shape[1] if kernel.metric is None or kernel.metric.ndim == 1 else kernel.metric.shape[1]
     spread = _median_distance(kernel, X) if kernel.gamma == "median" else n_features * _variance(kernel, X)
+    if kernel.kernel == "matern":
+        spread = spread**0.5
     return 1.0 / spread if spread > 0 and np.isfinite(spread) else 1.0 / n_features
 
 

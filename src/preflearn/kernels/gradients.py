@@ -11,6 +11,7 @@ sigmoid     tanh(γ x · z + c)                        Σ_j W_ij z_j,   W_ij = �
 cosine      x · z / (‖x‖ ‖z‖)                        (Σ_j β_j z_j / ‖z_j‖ - f(x_i) x_i / ‖x_i‖) / ‖x_i‖
 rbf         exp(-γ ‖x - z‖²)                         x_i Σ_j W_ij - Σ_j W_ij z_j,   W_ij = -2 γ β_j k_ij
 laplacian   exp(-γ ‖x - z‖₁)                         -γ Σ_j β_j k_ij sign(x_i - z_j)
+matern      as in `preflearn.kernels.matern`         x_i Σ_j W_ij - Σ_j W_ij z_j,   W_ij = -β_j w_ij
 ==========  =======================================  ==========================================================
 
 The L1 distance of the Laplacian kernel has no derivative where a coordinate of x equals that of a basis vector: that
@@ -29,6 +30,7 @@ import scipy.sparse as sp
 
 from ..numerics.memory import require_memory
 from .functions import Kernel, n_items
+from .matern import matern_slopes
 
 # Rows are taken in blocks such that a block of kernel values has at most this size.
 _BLOCK_BYTES = 1 << 26
@@ -122,7 +124,18 @@ def _cosine(kernel: Kernel, X, Z, K, beta) -> np.ndarray:
 
 
 def _rbf(kernel: Kernel, X, Z, K, beta) -> np.ndarray:
-    W = (-2.0 * kernel.width(X.shape[1])) * (K * beta)
+    return _towards(X, Z, (-2.0 * kernel.width(X.shape[1])) * (K * beta))
+
+
+def _matern(kernel: Kernel, X, Z, K, beta) -> np.ndarray:
+    slopes = matern_slopes(
+        X, Z, gamma=kernel.width(X.shape[1]), nu=(kernel.kernel_params or {}).get("nu", 0.5)
+    )
+    return _towards(X, Z, -slopes * beta)
+
+
+def _towards(X: Any, Z: Any, W: np.ndarray) -> np.ndarray:
+    """Σ_j W_ij (x_i - z_j)."""
     return _scaled_rows(X, W.sum(axis=1)[:, None]) - _times(W, Z)
 
 
@@ -143,6 +156,7 @@ _BLOCKS: dict[str, Callable[..., np.ndarray]] = {
     "cosine": _cosine,
     "rbf": _rbf,
     "laplacian": _laplacian,
+    "matern": _matern,
 }
 DIFFERENTIABLE = tuple(_BLOCKS)
 

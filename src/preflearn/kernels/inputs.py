@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import validate_data
 
-from ..numerics.namespace import Home, is_device_array
+from ..numerics.namespace import Home, is_device_array, refuse_undispatched
 from .functions import Kernel
 
 # How far a precomputed kernel may be from symmetric, relative to its largest entry.
 _ASYMMETRY = 1e-6
+# Kernels of the distance between rows, and scales that are told to differ.
+_BY_DISTANCE = ("rbf", "laplacian", "matern")
+_WILD = 1000
 
 
 class KernelParametersMixin:
@@ -58,12 +62,33 @@ def read_items(estimator: Any, X: Any, kernel: Kernel, *, reset: bool) -> Any:
         estimator.__dict__.pop("gamma_", None)
         if kernel.needs_rows:
             estimator.gamma_ = kernel.fit_width(X)
+        learns_scales = getattr(estimator, "metric", None) is not None or kernel.metric is not None
+        if kernel.kernel in _BY_DISTANCE and not learns_scales:
+            _warn_of_scales(X)
     return X
+
+
+def _warn_of_scales(X: Any) -> None:
+    """Tell when the unit of one feature decides every distance; always in the same words, so that it is told once."""
+    if not isinstance(X, np.ndarray) or X.ndim != 2 or X.shape[1] < 2:
+        return
+    with np.errstate(all="ignore"):
+        spread = X.std(axis=0, dtype=np.float64)
+    spread = spread[np.isfinite(spread) & (spread > 0)]
+    if spread.size > 1 and spread.max() > _WILD * spread.min():
+        warnings.warn(
+            "The features have wildly different scales (standard deviations differ by a factor of more than "
+            f"{_WILD:,}), and this kernel looks at distances: features of small scale have next to no influence. Put a "
+            "StandardScaler in front: make_pipeline(StandardScaler(), ...).",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def _validated(estimator: Any, X: Any, kernel: Kernel, *, reset: bool) -> Any:
     if is_device_array(X):
         return _read_device_items(estimator, X, reset)
+    refuse_undispatched(X)
     if kernel.takes_objects and not is_table(X):
         return read_objects(X)
     if kernel.is_precomputed and sp.issparse(X):

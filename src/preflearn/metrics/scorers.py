@@ -24,6 +24,7 @@ from sklearn.utils.metadata_routing import MetadataRequest
 from .by_query import PerQuery
 from .listwise import average_precision, check_options, err, ndcg, precision_at, reciprocal_rank
 from .pairwise import auc, concordance, disagreement_error, kendall_tau
+from .predictions import predict_scores
 
 _METADATA = ("qid", "sample_weight")
 # Arguments of metrics that are data rather than options.
@@ -98,7 +99,7 @@ class RankingScorer:
                 f"{self!r} takes {', '.join(self._requests) or 'no metadata'} besides estimator, X and y: "
                 f"found {', '.join(unknown)}."
             )
-        return self.measure(y, _scores(estimator, X), **metadata)
+        return self.measure(y, _scores(estimator, X, metadata.get("qid")), **metadata)
 
     def measure(self, y: Any, scores: Any, qid: Any = None, sample_weight: Any = None) -> float:
         """The value of scores that are there already; the metric with its sign, so that greater is better."""
@@ -185,10 +186,10 @@ class RankingScorer:
         return f"{self._metric.__name__}_scorer" + (f"({options})" if options else "")
 
 
-def _scores(estimator: Any, X: Any) -> np.ndarray:
+def _scores(estimator: Any, X: Any, qid: Any = None) -> np.ndarray:
     """What an estimator ranks by."""
     if not is_classifier(estimator):
-        return estimator.predict(X)
+        return predict_scores(estimator, X, qid)
     if hasattr(estimator, "decision_function"):
         scores = np.asarray(estimator.decision_function(X))
     elif hasattr(estimator, "predict_proba"):
@@ -249,8 +250,10 @@ _SCORERS: dict[str, RankingScorer] = {
 _ALIASES = {
     "map": "average_precision",
     "mrr": "reciprocal_rank",
+    "p": "precision",
     "precision_at": "precision",
     "roc_auc": "auc",
+    "tau": "kendall_tau",
     "disagreement_error": "neg_disagreement_error",
 }
 
@@ -290,15 +293,32 @@ def get_scorer(name: str | Callable[..., Any], **options: Any) -> Any:
                 f"options ({', '.join(options)}) go with the name of a metric, not with a callable."
             )
         return name
-    match = re.fullmatch(r"(\w+?)(?:@(\d+))?", name) if isinstance(name, str) else None
-    found = None if match is None else _SCORERS.get(_ALIASES.get(match[1], match[1]))
-    if match is None or found is None:
+    base, at, k = full_name(name).partition("@")
+    if at:
+        if "k" in options:
+            raise ValueError(f"the number of positions is given twice: {k} and {options['k']}.")
+        options = {"k": int(k), **options}
+    return _SCORERS[base].with_options(**options)
+
+
+def full_name(name: str) -> str:
+    """The name of the registry for what people type, with its number of positions.
+
+    Raises
+    ------
+    ValueError
+        If there is no such metric.
+
+    Examples
+    --------
+    >>> full_name("MAP"), full_name("NDCG@5"), full_name("p@3")
+    ('average_precision', 'ndcg@5', 'precision@3')
+    """
+    match = re.fullmatch(r"(\w+?)(@\d+)?", name.strip().lower()) if isinstance(name, str) else None
+    base = "" if match is None else _ALIASES.get(match[1], match[1])
+    if match is None or base not in _SCORERS:
         raise ValueError(
             f"unknown metric {name!r}: expected one of {', '.join(map(repr, scorer_names()))}, or one with a number "
             "of positions such as 'ndcg@10'."
         )
-    if match[2] is not None:
-        if "k" in options:
-            raise ValueError(f"the number of positions is given twice: {match[2]} and {options['k']}.")
-        options = {"k": int(match[2]), **options}
-    return found.with_options(**options)
+    return base + (match[2] or "")

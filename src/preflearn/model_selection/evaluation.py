@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from ..comparisons import one_group
+from ..comparisons import encode_queries, one_group
+from ..comparisons.inputs import read_pairs
 from ..metrics import PerQuery, get_scorer
 from ..metrics.by_query import check_rows
+from ..metrics.scorers import full_name
 from ..selection.tally import tally_scores
 from .intervals import mean_interval, placement_variance, wilson_interval
 from .text_tables import align_columns
@@ -170,7 +172,7 @@ def evaluate_scores(
     if isinstance(metrics, str):
         raise TypeError(f"metrics must be a sequence of names: found {metrics!r}, pass [{metrics!r}].")
     rows = check_rows(y, scores, qid)
-    scorers = {name: get_scorer(name) for name in metrics or DEFAULT_METRICS}
+    scorers = {full_name(name): get_scorer(name) for name in metrics or DEFAULT_METRICS}
     found, notes = [], []
     for name, scorer in scorers.items():
         try:
@@ -181,6 +183,53 @@ def evaluate_scores(
             notes.append(f"{MeasuredMetric(name, np.nan).title} is left out: {error}")
     n_queries = None if qid is None else rows.queries.n_groups
     return Evaluation(tuple(found), rows.y.shape[0], n_queries, tuple(notes))
+
+
+def evaluate_preference_scores(scores: Any, pairs: Any, *, judge: Any = None) -> Evaluation:
+    """The share of preferences that scores put in the right order, with a 95 % interval; ties count half.
+
+    Parameters
+    ----------
+    scores : array-like of shape (m,)
+        Of each item, by a model that was not trained on these preferences.
+    pairs : int array-like of shape (l, 2)
+        Item ``pairs[k, 0]`` is preferred to item ``pairs[k, 1]``.
+    judge : array-like of shape (l,), optional
+        Who said so. The mean over judges, with its interval, comes second where there are several.
+
+    Returns
+    -------
+    Evaluation
+
+    Examples
+    --------
+    >>> from preflearn.model_selection import evaluate_preference_scores
+    >>> found = evaluate_preference_scores([3.0, 2.0, 1.0], [[0, 1], [0, 2], [2, 1]])
+    >>> round(found.metrics[0].value, 3)
+    0.667
+    """
+    f = np.asarray(scores, dtype=np.float64)
+    found = read_pairs(pairs, f.shape[0])
+    right = 0.5 + 0.5 * np.sign(f[found[:, 0]] - f[found[:, 1]])
+    n, share = right.size, float(right.mean())
+    interval = wilson_interval(share, share * (1 - share) / n, n)
+    method = f"Wilson's form for a share of {n:,} preferences, taken as independent"
+    metrics = [MeasuredMetric("accuracy", share, interval, None, method)]
+    if judge is not None:
+        if np.shape(judge) != (n,):
+            raise ValueError(
+                f"judge must hold one label per preference: found shape {np.shape(judge)} for {n}."
+            )
+        judges = encode_queries(judge, n)
+        if judges.n_groups > 1:
+            each = np.bincount(judges.codes, weights=right) / judges.counts
+            metrics.append(
+                MeasuredMetric(
+                    "accuracy over judges", float(each.mean()), mean_interval(each)[1], judges.n_groups,
+                    "Student's t over judges",
+                )
+            )  # fmt: skip
+    return Evaluation(tuple(metrics), f.shape[0], None)
 
 
 def _measure(name: str, scorer: Any, y: Any, scores: Any, qid: Any) -> MeasuredMetric:

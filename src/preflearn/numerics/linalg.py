@@ -380,6 +380,27 @@ def inverse_in_place(A: np.ndarray) -> np.ndarray:
     return mirror_lower(inverse)
 
 
+def inverse_diagonal(A: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A⁻¹ B and the diagonal of A⁻¹ for the positive definite Fortran-ordered A, which is overwritten.
+
+    With A = C Cᵀ the diagonal holds the squared lengths of the columns of C⁻¹: two thirds of the work of an inverse.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If A is not positive definite.
+    """
+    factor = cholesky_in_place(A)
+    solution = cholesky_solve(factor, B)
+    n = A.shape[0]
+    if n >= LONG and factor.flags.f_contiguous:
+        call_lapack("trtri", A.dtype, "L", "N", n, factor, n)
+    else:
+        factor, _ = get_lapack_funcs("trtri", (A,))(factor, lower=True, overwrite_c=True)
+    _clear_upper(factor)
+    return solution, np.einsum("ij,ij->j", factor, factor)
+
+
 def solve_positive(A: np.ndarray, B: np.ndarray, *, overwrite_b: bool = False) -> np.ndarray:
     """A⁻¹ B for a small positive definite A, by Cholesky; by LU where rounding has made A indefinite.
 

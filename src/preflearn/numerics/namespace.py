@@ -29,6 +29,16 @@ def is_device_array(X: Any) -> bool:
     return bool(compat.is_array_api_obj(X)) and not compat.is_numpy_array(X)
 
 
+def refuse_undispatched(X: Any) -> None:
+    """Refuse an array on a device that NumPy cannot read while dispatch is off, and say how to turn it on."""
+    if getattr(X, "is_cuda", False) or getattr(getattr(X, "device", None), "type", "cpu") != "cpu":
+        raise TypeError(
+            f"X is an array on {X.device}, and array API dispatch is off. Train and predict under "
+            "sklearn.config_context(array_api_dispatch=True), with SCIPY_ARRAY_API=1 set before the first import; or "
+            "pass a NumPy array (X.cpu().numpy() for a PyTorch tensor)."
+        )
+
+
 def _compat() -> Any:
     """array-api-compat, or scikit-learn's own copy of it."""
     try:

@@ -79,6 +79,19 @@ class TableSummary:
         """Kind of each column by name."""
         return {column.name: column.kind for column in self.columns}
 
+    def by_kind(self) -> list[tuple[str, list[str], int, list[str]]]:
+        """Kind, names of its columns, number of their features, and what to know about them, in few lines."""
+        found = []
+        for kind in dict.fromkeys(self.kinds.values()):
+            columns = [column for column in self.columns if column.kind == kind]
+            notes = [f"{column.name}: {note}" for column in columns for note in column.notes]
+            holes = [column.name for column in columns if column.n_missing and column.n_features]
+            if holes:
+                notes.append(f"holes in {', '.join(holes[:6])}{', ...' if len(holes) > 6 else ''}")
+            names = [column.name for column in columns]
+            found.append((kind, names, sum(column.n_features for column in columns), notes))
+        return found
+
     def __str__(self) -> str:
         n_features = sum(column.n_features for column in self.columns)
         heading = ("column", "kind", "features", "missing", "found")

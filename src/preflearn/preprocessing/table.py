@@ -388,6 +388,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return tags
 
 
+def table_encoder(model: Any) -> TableEncoder | None:
+    """What makes numbers of the tables that a fitted model or pipeline takes, if it takes tables."""
+    first = model[0] if hasattr(model, "steps") else model
+    found = first if isinstance(first, TableEncoder) else getattr(first, "encoder_", None)
+    return found if isinstance(found, TableEncoder) else None
+
+
 def _texts_first(columns: Sequence[Column]) -> list[Column]:
     """Texts that hardly repeat take longest: threads begin with them."""
     return sorted(columns, key=lambda column: column.texts is None or column.texts.repeated)

@@ -155,15 +155,18 @@ class CompleteRelation:
         self.rows, self.columns, self.Y, self.pairwise = rows, columns, Y, pairwise
         self._targets = Y @ columns.vectors
         self._projected = rows.vectors.T @ self._targets
-        self._spectrum = pairwise.spectrum(rows.values, columns.values)
 
     @property
     def largest_eigenvalue(self) -> float:
-        return float(self._spectrum.max(initial=0.0))
+        extremes = (self.rows.values[[0, -1]], self.columns.values[[0, -1]])
+        return max(0.0, float(self.pairwise.spectrum(*extremes).max()))
 
     def mode_coefficients(self, alpha: float) -> np.ndarray:
         """T ∘ D: the solution in the basis of the modes, shape (k, l). O(pq)."""
-        return self._projected / (self._spectrum + alpha)
+        from ..loops.shrinkage import shrink
+
+        values = (self.rows.values, self.columns.values)
+        return shrink(self._projected, *values, self.pairwise.product, self.pairwise.cartesian, alpha)
 
     def coefficients(self, alpha: float) -> np.ndarray:
         """A, shape (p, q). O(pq(p + q))."""
@@ -174,58 +177,73 @@ class CompleteRelation:
     def entries_out(self, alphas: Sequence[float], on_fold: OnFold = None) -> np.ndarray:
         """Each entry predicted without itself (and without its mirror image for labels of one kind)."""
         out = _room(len(alphas), self.Y.shape)
+        weights = _Weights(self, alphas)
+        compared = self.rows.compared or self.columns.compared
+        hold_out = self._compared_entries(weights) if compared else self._plain_entries(weights)
         for number, alpha in enumerate(alphas):
-            out[number] = self._entries_out(alpha)
+            hold_out(number, alpha, out[number])
             if on_fold is not None:
                 on_fold(number + 1)
         return out
 
-    def _entries_out(self, alpha: float) -> np.ndarray:
+    def _plain_entries(self, weights: _Weights) -> Callable[[int, float, np.ndarray], None]:
+        """The function that writes the predictions at one alpha: f + λ a = y, so that f⁻ = y - a / M."""
         V, W = self.rows.vectors, self.columns.vectors
-        modes = self.mode_coefficients(alpha)
-        A = V @ modes @ W.T
-        weigh = self._weigher(alpha)
-        M = weigh(V * V, W * W)
-        if self.pairwise.sign:
-            return self._mirrored_out(A, M, alpha)
-        if not (self.rows.compared or self.columns.compared):
-            return self.Y - A / M  # f + λ a = y
+        left, right = weights.left(V * V), W * W
+
+        def hold_out(number: int, alpha: float, out: np.ndarray) -> None:
+            A, M = self.coefficients(alpha), weights.product(number, left, right)
+            if self.pairwise.sign:
+                self._add_mirrored(M, alpha)
+            A /= M
+            np.subtract(self.Y, A, out=out)
+
+        return hold_out
+
+    def _compared_entries(self, weights: _Weights) -> Callable[[int, float, np.ndarray], None]:
+        """The same where rows or columns are compared: f⁻ = f - (Q M) a / M."""
+        V, W = self.rows.vectors, self.columns.vectors
         X, Z = self.rows.images(), self.columns.images()
-        F = self.pairwise.product * (X @ modes @ Z.T)
-        QM = self.pairwise.product * weigh(X * V, Z * W)
-        if self.pairwise.cartesian:
-            F += self.pairwise.cartesian * (X @ modes @ W.T + V @ modes @ Z.T)
-            QM += self.pairwise.cartesian * (weigh(X * V, W * W) + weigh(V * V, Z * W))
-        return F - QM * A / M
+        left, left_image, right, right_image = weights.left(V * V), weights.left(X * V), W * W, Z * W
 
-    def _weigher(self, alpha: float) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-        """(P, R) ↦ P D Rᵀ, through a short sum of products where D is large."""
-        factors = self._factors(alpha, min(self._spectrum.shape) // 4)
-        if factors is None:
-            D = 1.0 / (self._spectrum + alpha)
-            return lambda P, R: P @ D @ R.T
-        left, right = factors
-        return lambda P, R: (P @ left) @ (R @ right).T
+        def hold_out(number: int, alpha: float, out: np.ndarray) -> None:
+            modes, product = self.mode_coefficients(alpha), self.pairwise.product
+            F = product * (X @ modes @ Z.T)
+            QM = product * weights.product(number, left_image, right_image)
+            if self.pairwise.cartesian:
+                F += self.pairwise.cartesian * (X @ modes @ W.T + V @ modes @ Z.T)
+                QM += self.pairwise.cartesian * (
+                    weights.product(number, left_image, right) + weights.product(number, left, right_image)
+                )
+            M = weights.product(number, left, right)
+            np.subtract(F, QM * (V @ modes @ W.T) / M, out=out)
 
-    def _factors(self, alpha: float, most: int | None) -> tuple[np.ndarray, np.ndarray] | None:
-        scale, ridge = self._problems_of(self.columns.values, alpha)
-        return cauchy_factors(self.rows.values, scale, ridge, most=most)
+        return hold_out
 
-    def _mirrored_out(self, A: np.ndarray, M: np.ndarray, alpha: float) -> np.ndarray:
+    def separate(
+        self, alphas: Sequence[float], most: int | None = None
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """P of shape (k, r) and R of shape (n_alphas, l, r) with D = P Rᵀ at each alpha; see `cauchy_factors`."""
+        scale, _ = self._problems_of(self.columns.values, 0.0)
+        ridges = [self._problems_of(self.columns.values, alpha)[1] for alpha in alphas]
+        found = cauchy_factors(
+            self.rows.values, np.tile(scale, len(alphas)), np.concatenate(ridges), most=most
+        )
+        return None if found is None else (found[0], found[1].reshape(len(alphas), scale.shape[0], -1))
+
+    def _add_mirrored(self, M: np.ndarray, alpha: float) -> None:
         """(i, j) and (j, i) are one label: they leave together."""
         V = self.rows.vectors
-        factors = self._factors(alpha, None)
+        factors = self.separate([alpha])
         assert factors is not None
         mirrored = np.zeros_like(M)
-        for left, right in zip(factors[0].T, factors[1].T, strict=True):
+        for left, right in zip(factors[0].T, factors[1][0].T, strict=True):
             mirrored += ((V * left) @ V.T) * ((V * right) @ V.T)
         sign = self.pairwise.sign
+        np.fill_diagonal(mirrored, 0.0)
         if sign < 0:
             np.fill_diagonal(M, 1.0)
-            np.fill_diagonal(mirrored, 0.0)
-        else:
-            mirrored[np.diag_indices_from(mirrored)] = 0.0
-        return self.Y - A / (M + sign * mirrored)
+        M += sign * mirrored
 
     def rows_out(self, folds: Folds, alphas: Sequence[float]) -> np.ndarray:
         """Rows predicted by the model that has not seen them, shape (n_alphas, p, q)."""
@@ -313,6 +331,27 @@ class CompleteRelation:
         return np.stack([K[rows] @ small.mode_coefficients(alpha) @ K[columns].T for alpha in alphas]) * (
             self.pairwise.product
         )
+
+
+class _Weights:
+    """P D Rᵀ for a relation's D at each alpha, through a short sum of products where D is large."""
+
+    def __init__(self, relation: CompleteRelation, alphas: Sequence[float]):
+        self._relation, self._alphas = relation, alphas
+        most = min(relation.rows.values.shape[0], relation.columns.values.shape[0]) // 4
+        self._factors = relation.separate(alphas, most)
+
+    def left(self, P: np.ndarray) -> np.ndarray:
+        """What serves every alpha."""
+        return P if self._factors is None else P @ self._factors[0]
+
+    def product(self, number: int, left: np.ndarray, R: np.ndarray) -> np.ndarray:
+        """P D Rᵀ at an alpha by its number."""
+        if self._factors is not None:
+            return left @ (R @ self._factors[1][number]).T
+        values = (self._relation.rows.values, self._relation.columns.values)
+        D = 1.0 / (self._relation.pairwise.spectrum(*values) + self._alphas[number])
+        return left @ D @ R.T
 
 
 class TwoStepRelation:

@@ -37,6 +37,8 @@ class RelationData:
         Labels as a matrix, where they came as one.
     row, column, y : ndarray of shape (e,)
         The known labels as a list.
+    n_known : int
+        e.
     pairwise : PairwiseKernel
     compare : {None, "rows", "columns"}
     """
@@ -61,23 +63,43 @@ class RelationData:
             self.column_kernel, self.G = ObjectKernel.read(
                 columns, model.column_kernel, model.column_params, q, p, "column"
             )
+        self._listed: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
         if Y is not None:
-            self.row, self.column = np.nonzero(~np.isnan(Y))
-            self.y = Y[self.row, self.column]
+            known = ~np.isnan(Y)
+            of_rows, of_columns = np.count_nonzero(known, axis=1), np.count_nonzero(known, axis=0)
         else:
-            self.row, self.column, self.y = read_pair_list(*pairs, shape=(p, q))
+            self._listed = read_pair_list(*pairs, shape=(p, q))
             if self.pairwise.sign:
                 self._check_listed_symmetry(p)
-        refuse_unlabelled(self._labels_of(self.row, self.column, p), "row")
-        refuse_unlabelled(self._labels_of(self.column, self.row, q), "column")
+            of_rows, of_columns = (np.bincount(of, minlength=n) for of, n in zip(self._listed, (p, q)))
+        self.n_known = int(of_rows.sum())
+        if self.pairwise.one_kind:
+            of_rows = of_columns = of_rows + of_columns  # in either place of the pair
+        refuse_unlabelled(of_rows, "row")
+        refuse_unlabelled(of_columns, "column")
         if self.pairwise.by_identity:
             refuse_equal_objects(self.K, "row")
             refuse_equal_objects(self.G, "column")
 
-    def _labels_of(self, mine: np.ndarray, other: np.ndarray, n: int) -> np.ndarray:
-        """Known labels of each object; of one kind, in either place of the pair."""
-        counts = np.bincount(mine, minlength=n)
-        return counts + np.bincount(other, minlength=n) if self.pairwise.one_kind else counts
+    def _list(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rows, columns and labels of the known pairs; made when first asked for."""
+        if self._listed is None:
+            assert self.Y is not None
+            row, column = np.nonzero(~np.isnan(self.Y))
+            self._listed = row, column, self.Y[row, column]
+        return self._listed
+
+    @property
+    def row(self) -> np.ndarray:
+        return self._list()[0]
+
+    @property
+    def column(self) -> np.ndarray:
+        return self._list()[1]
+
+    @property
+    def y(self) -> np.ndarray:
+        return self._list()[2]
 
     def _check_listed_symmetry(self, p: int) -> None:
         listed = sp.csr_array((self.y, (self.row, self.column)), shape=(p, p))
@@ -97,7 +119,7 @@ class RelationData:
 
     @property
     def is_complete(self) -> bool:
-        return self.y.shape[0] == self.K.shape[0] * self.G.shape[0]
+        return self.n_known == self.K.shape[0] * self.G.shape[0]
 
     @property
     def has_closed_form(self) -> bool:
@@ -115,10 +137,10 @@ class RelationData:
 
     def sides(self) -> tuple[Side, Side]:
         """The decompositions of the two kernels."""
-        rows = Side.decompose(self.K, compared=self.compare == "rows")
         if self.column_kernel is self.row_kernel:
+            rows = Side.decompose(self.K, compared=self.compare == "rows")
             return rows, rows
-        return rows, Side.decompose(self.G, compared=self.compare == "columns")
+        return Side.decompose_both((self.K, self.compare == "rows"), (self.G, self.compare == "columns"))
 
     def queries(self) -> np.ndarray:
         """A label for each entry: entries with the same one are compared. Shape (p, q)."""
@@ -139,7 +161,7 @@ class RelationModel(BaseEstimator):
 
     def _adopt(self, data: RelationData, coefficients: Any) -> None:
         self.dual_coef_ = coefficients
-        self.n_pairs_ = int(data.y.shape[0])
+        self.n_pairs_ = data.n_known
         self._row_kernel, self._column_kernel = data.row_kernel, data.column_kernel
         self.__dict__.pop("_training_kernels", None)
         if data.pairwise.by_identity:

@@ -117,9 +117,8 @@ class PairwiseKernel:
 
     def spectrum(self, row_values: np.ndarray, column_values: np.ndarray) -> np.ndarray:
         """Eigenvalues for each pair of modes, shape (k, l)."""
-        return self.product * np.multiply.outer(row_values, column_values) + self.cartesian * np.add.outer(
-            row_values, column_values
-        )
+        values = self.product * np.multiply.outer(row_values, column_values)
+        return values + self.cartesian * np.add.outer(row_values, column_values) if self.cartesian else values
 
     def terms(self) -> list[Term]:
         """The sum written out."""

@@ -12,12 +12,19 @@ images K V times the same: both are Vσ and V without comparison, but K V keeps 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from ..core.problem import refuse_indefinite
+from ..loops.threads import blas_at_rest, in_threads
 from ..numerics.linalg import eigh_in_place
 from ..numerics.memory import require_memory
+
+# Decompositions are made beside each other if one is at least this share of the work of the other.
+_ALIKE = 0.5
+# Up to so many objects: Ctrl-C has to wait for the one in the other thread.
+_SHORT = 3000
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,21 @@ class Side:
         if values.size:
             refuse_indefinite(float(values[0]), float(values[-1]))
         return cls(K, np.maximum(values, 0), vectors, compared)
+
+    @classmethod
+    def decompose_both(cls, *kernels: tuple[np.ndarray, bool]) -> tuple[Side, Side]:
+        """Two kernels, each with whether its objects are compared, in a thread each where their sizes are alike.
+
+        Half of a decomposition waits for memory: two beside each other wait less than one in two threads of BLAS.
+        """
+        calls = [partial(cls.decompose, K, compared=compared) for K, compared in kernels]
+        small, large = sorted(K.shape[0] for K, _ in kernels)
+        if small**3 < _ALIKE * large**3 or large > _SHORT:
+            first, second = (call() for call in calls)
+        else:
+            with blas_at_rest():
+                first, second = in_threads(calls)
+        return first, second
 
     @property
     def n(self) -> int:

@@ -10,6 +10,7 @@ from .displays import (
     AlphaPathDisplay,
     CalibrationDisplay,
     CoefficientsDisplay,
+    LearningCurveDisplay,
     QueryRocDisplay,
     QueryScoresDisplay,
 )
@@ -23,6 +24,7 @@ __all__ = [
     "CoefficientsDisplay",
     "DataFile",
     "Influence",
+    "LearningCurveDisplay",
     "QueryRocDisplay",
     "QueryScoresDisplay",
     "TrainingReport",

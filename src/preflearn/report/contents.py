@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from .leaderboard import LeaderboardTable
+
+if TYPE_CHECKING:
+    from ..preprocessing import TableSummary
 
 
 @dataclass(frozen=True)
@@ -133,6 +138,86 @@ class Roc:
 
 
 @dataclass(frozen=True)
+class Calibration:
+    """Whether predicted probabilities of preferences can be trusted, by bins of confidence.
+
+    Attributes
+    ----------
+    confidence, won, weight : ndarray of shape (b,)
+        Mean predicted probability, observed share of wins and number of the favourites of each bin.
+    error : float
+        Expected calibration error.
+    explanation : str
+    """
+
+    confidence: np.ndarray
+    won: np.ndarray
+    weight: np.ndarray
+    error: float
+    explanation: str
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Held-out score over the number of training queries.
+
+    Attributes
+    ----------
+    n_queries, scores, errors : ndarray of shape (s,)
+    explanation : str
+    """
+
+    n_queries: np.ndarray
+    scores: np.ndarray
+    errors: np.ndarray
+    explanation: str
+
+
+@dataclass(frozen=True)
+class ShownItem:
+    """An item of a query that is shown.
+
+    Attributes
+    ----------
+    rank : int
+    name : str
+    target, score : float
+    reasons : tuple of str
+        The features that put it there, the largest contribution first.
+    """
+
+    rank: int
+    name: str
+    target: float
+    score: float
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ShownQuery:
+    """A query with its items in the order of the model.
+
+    Attributes
+    ----------
+    label : str
+    which : str
+        Why this one is shown: "typical", "worst".
+    value : float
+        Its held-out measure.
+    items : tuple of ShownItem
+        The first of them.
+    n_items : int
+        All of them.
+    """
+
+    label: str
+    which: str
+    value: float
+    items: tuple[ShownItem, ...]
+    n_items: int
+
+
+@dataclass(frozen=True)
 class TrainingReport:
     """Everything that is said about one training.
 
@@ -146,7 +231,8 @@ class TrainingReport:
     data : dict of str to str
         What the data are, by name.
     choices : tuple of Choice
-    alpha_path : AlphaPath
+    alpha_path : AlphaPath or None
+        None where candidates of different kinds were tried.
     estimate : Estimate
     unit : str
         What is held out as one: "query", "fold" or "preference".
@@ -161,12 +247,30 @@ class TrainingReport:
     influence_note : str
         Why there is none, or what was left out.
     roc : Roc or None
+    calibration : Calibration or None
+        Of preferences.
+    verdict : str
+        How good, how sure, better than what, and what to do next, in one sentence.
+    ndcg : tuple of three float, or None
+        Held-out NDCG@10, and the ends of its 95 % interval.
+    curve : Curve or None
+        Would more queries help?
+    queries : tuple of ShownQuery
+        A few queries with their items in order.
+    leaderboard : LeaderboardTable or None
+        The candidates of an automatic training.
+    importance : Influence or None
+        Where the learned metric and the splits of the trees put their weight.
+    next_steps : tuple of str
+        What to do with all this.
     seed : int
     version : str
     notes : tuple of str
         What the user should know.
     files : tuple of DataFile
         What was read.
+    columns : TableSummary or None
+        The kinds that were found of the columns of a table.
     command : str
         What was typed.
     seconds : float
@@ -178,7 +282,7 @@ class TrainingReport:
     counts: dict[str, int]
     data: dict[str, str]
     choices: tuple[Choice, ...]
-    alpha_path: AlphaPath
+    alpha_path: AlphaPath | None
     estimate: Estimate
     unit: str
     labels: np.ndarray
@@ -191,8 +295,17 @@ class TrainingReport:
     influence: Influence | None = None
     influence_note: str = ""
     roc: Roc | None = None
+    calibration: Calibration | None = None
+    verdict: str = ""
+    ndcg: tuple[float, float, float] | None = None
+    curve: Curve | None = None
+    queries: tuple[ShownQuery, ...] = ()
+    leaderboard: LeaderboardTable | None = None
+    importance: Influence | None = None
+    next_steps: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     files: tuple[DataFile, ...] = ()
+    columns: TableSummary | None = None
     command: str = ""
     seconds: float = 0.0
     model_file: str = ""

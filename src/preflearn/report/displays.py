@@ -112,6 +112,70 @@ class AlphaPathDisplay(_Display):
         return self
 
 
+class LearningCurveDisplay(_Display):
+    """Held-out score over the number of training queries.
+
+    Parameters
+    ----------
+    n_queries, scores : array-like of shape (s,)
+    errors : array-like of shape (s,), optional
+        Half the 95 % interval of each score.
+    score_name : str, default="held-out concordance"
+
+    Attributes
+    ----------
+    ax_, figure_
+        Where it was drawn last.
+
+    Examples
+    --------
+    >>> from preflearn.report import LearningCurveDisplay
+    >>> display = LearningCurveDisplay([10, 20, 40], [0.7, 0.75, 0.77])
+    >>> display.scores.shape  # display.plot() draws it
+    (3,)
+    """
+
+    def __init__(self, n_queries, scores, errors=None, *, score_name="held-out concordance"):
+        self.n_queries = np.asarray(n_queries)
+        self.scores = np.asarray(scores, dtype=float)
+        self.errors = None if errors is None else np.asarray(errors, dtype=float)
+        self.score_name = score_name
+
+    @classmethod
+    def from_curve(cls, curve) -> LearningCurveDisplay:
+        """Of what `preflearn.model_selection.learning_curve` measured.
+
+        Parameters
+        ----------
+        curve : LearningCurve
+
+        Returns
+        -------
+        LearningCurveDisplay
+        """
+        return cls(curve.n_queries, curve.scores, curve.errors, score_name=f"held-out {curve.scoring}")
+
+    def plot(self, ax=None) -> LearningCurveDisplay:
+        """Draw it.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        LearningCurveDisplay
+            Itself.
+        """
+        ax = self._draw_on(ax)
+        ax.plot(self.n_queries, self.scores, marker="o", markersize=4, color=_MAIN)
+        if self.errors is not None:
+            low, high = self.scores - self.errors, self.scores + self.errors
+            ax.fill_between(self.n_queries, low, high, color=_MAIN, alpha=0.18, linewidth=0)
+        ax.set(xlabel="training queries", ylabel=self.score_name, xlim=(0, None))
+        return self
+
+
 class CalibrationDisplay(_Display):
     """Reliability diagram of predicted preferences: how often the favourite wins, over how sure the model is.
 
@@ -283,7 +347,9 @@ class QueryScoresDisplay(_Display):
         -------
         QueryScoresDisplay
         """
-        return cls.from_predictions(y, estimator.predict(X), qid, **options)
+        from ..metrics.predictions import predict_scores
+
+        return cls.from_predictions(y, predict_scores(estimator, X, qid), qid, **options)
 
     def plot(self, ax=None, *, n_named=1) -> QueryScoresDisplay:
         """Draw it.

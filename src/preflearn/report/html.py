@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from .card import render_model_card
-from .contents import TrainingReport
+from .contents import AlphaPath, Curve, TrainingReport
 from .displays import (
     AlphaPathDisplay,
+    CalibrationDisplay,
     CoefficientsDisplay,
+    LearningCurveDisplay,
     QueryRocDisplay,
     QueryScoresDisplay,
 )
@@ -100,7 +102,7 @@ def render_report(report: TrainingReport) -> str:
 def _plots(report: TrainingReport) -> dict[str, str]:
     drawings: dict[str, tuple[Callable[[Any], Any], str, tuple[float, float]]] = {}
     path, estimate = report.alpha_path, report.estimate
-    if len(path.alphas) > 1:
+    if path is not None and len(path.alphas) > 1:
         display = AlphaPathDisplay(
             path.alphas,
             path.scores,
@@ -108,7 +110,7 @@ def _plots(report: TrainingReport) -> dict[str, str]:
             errors=path.errors,
             score_name=f"held-out {estimate.measure}",
         )
-        drawings["alpha"] = (display.plot, _say_alpha(report), _SIZE)
+        drawings["alpha"] = (display.plot, _say_alpha(path, estimate.measure), _SIZE)
     if report.has_units:
         spread = QueryScoresDisplay(
             report.labels, report.values, metric_name=estimate.measure, interval=estimate.interval,
@@ -119,11 +121,20 @@ def _plots(report: TrainingReport) -> dict[str, str]:
         roc = QueryRocDisplay(report.roc.fpr, report.roc.tpr, report.roc.auc, report.roc.n_queries)
         text = f"ROC curve, from (0, 0) to (1, 1); the area under it is {report.roc.auc:.3f}."
         drawings["roc"] = (roc.plot, text, (4.8, 4.4))
-    if report.influence is not None:
-        one = report.influence
-        bars = CoefficientsDisplay(one.names, one.values, xlabel=one.meaning, errors=one.errors)
-        n_bars = min(15, len(one.names))
-        drawings["influence"] = (bars.plot, _say_influence(bars), (4.8, 0.9 + 0.26 * n_bars))
+    if report.curve is not None:
+        curve = report.curve
+        drawn = LearningCurveDisplay(curve.n_queries, curve.scores, curve.errors)
+        drawings["curve"] = (drawn.plot, _say_curve(curve), _SIZE)
+    if report.calibration is not None:
+        found = report.calibration
+        certain = CalibrationDisplay(found.confidence, found.won, found.weight, found.error)
+        text = f"Reliability diagram of held-out preferences; expected calibration error {found.error:.3f}."
+        drawings["calibration"] = (certain.plot, text, (4.8, 4.4))
+    for name, one in (("influence", report.influence), ("importance", report.importance)):
+        if one is not None:
+            bars = CoefficientsDisplay(one.names, one.values, xlabel=one.meaning, errors=one.errors)
+            n_bars = min(15, len(one.names))
+            drawings[name] = (bars.plot, _say_influence(bars), (4.8, 0.9 + 0.26 * n_bars))
     return {name: _svg(name, *drawing) for name, drawing in drawings.items()}
 
 
@@ -170,10 +181,10 @@ def _inline(svg: str, name: str, text: str) -> str:
     return f'{head} role="img" aria-label="{label}" class="plot"><title>{label}</title>{rest}'
 
 
-def _say_alpha(report: TrainingReport) -> str:
-    path, best = report.alpha_path, float(np.nanmax(report.alpha_path.scores))
+def _say_alpha(path: AlphaPath, measure: str) -> str:
+    best = float(np.nanmax(path.scores))
     return (
-        f"Held-out {report.estimate.measure} over {len(path.alphas)} values of alpha from "
+        f"Held-out {measure} over {len(path.alphas)} values of alpha from "
         f"{path.alphas.min():.3g} to {path.alphas.max():.3g}: between {np.nanmin(path.scores):.3f} and "
         f"{best:.3f}, best at the chosen alpha, {path.chosen:.3g}."
     )
@@ -187,6 +198,11 @@ def _say_units(report: TrainingReport) -> str:
         f"from {values.min():.3f} to {values.max():.3f}; the middle half lies between {low:.3f} and "
         f"{high:.3f}, the median is {middle:.3f}."
     )
+
+
+def _say_curve(curve: Curve) -> str:
+    points = ", ".join(f"{score:.3f} at {n}" for n, score in zip(curve.n_queries.tolist(), curve.scores))
+    return f"Held-out concordance over the number of training queries: {points}."
 
 
 def _say_influence(bars: CoefficientsDisplay) -> str:

@@ -15,17 +15,26 @@ import numpy as np
 from ..numerics.namespace import as_host
 
 _AUTO_POWERS = np.arange(-27, 4)
+# Iterations go with the square root of Λ / alpha: what is below takes thousands, and is seldom best for so many rows.
+_ITERATED_POWERS = np.arange(-15, 4)
 # Where only refitting is possible the spectrum is not known.
 BLIND_GRID = 2.0 ** np.arange(-15, 16, 3)
 # Scores that differ by no more are equal.
 _SAME_SCORE = 1e-12
 
 
-def auto_grid(largest: float) -> np.ndarray:
-    """The automatic alphas for this largest eigenvalue of what alpha is added to."""
+def auto_grid(largest: float, *, iterated: bool = False) -> np.ndarray:
+    """The automatic alphas for this largest eigenvalue of what alpha is added to; fewer where solved by iterations."""
     if not largest > 0:
         return BLIND_GRID
-    return 2.0 ** (np.round(np.log2(largest)) + _AUTO_POWERS)
+    return 2.0 ** (np.round(np.log2(largest)) + (_ITERATED_POWERS if iterated else _AUTO_POWERS))
+
+
+def count_alphas(values: Any) -> int:
+    """How many alphas these are, before the grid is placed."""
+    if values is None:
+        return 1
+    return _AUTO_POWERS.shape[0] if isinstance(values, str) else int(np.size(as_host(values)))
 
 
 def read_grid(

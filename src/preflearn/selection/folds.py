@@ -30,6 +30,9 @@ _EXPECTED = (
     "(train, test) pairs that are complements: found {!r}."
 )
 
+# Folds of fewer rows are put together before they are put in their places.
+_SMALL_FOLD = 16
+
 
 @dataclass(frozen=True)
 class Folds:
@@ -55,12 +58,16 @@ class Folds:
         """
         n_alphas, _, n_outputs = predictions[0].shape
         rows = np.concatenate(self.tests)
-        values = np.concatenate(predictions, axis=1)
         count = np.bincount(rows, minlength=n_rows)
         if rows.shape[0] == n_rows and count.min() == 1:
-            out = np.empty_like(values)
-            out[:, rows] = values
+            out = np.empty((n_alphas, n_rows, n_outputs), predictions[0].dtype)
+            if _SMALL_FOLD * len(self.tests) > n_rows:
+                out[:, rows] = np.concatenate(predictions, axis=1)
+                return out
+            for test, values in zip(self.tests, predictions, strict=True):
+                out[:, test] = values
             return out
+        values = np.concatenate(predictions, axis=1)
         total = np.zeros((n_alphas, n_rows, n_outputs))
         np.add.at(total.transpose(1, 0, 2), rows, values.transpose(1, 0, 2))
         total[:, count > 1] /= count[count > 1, None]
@@ -102,7 +109,7 @@ def read_folds(cv: Any, X: Any, y: Any, n_rows: int, *, qid: Any = None, groups:
     ValueError
         If cv is none of these, needs labels that are not there, or trains on fewer rows than those that stay.
     """
-    owners = None if groups is None else _encode_groups(groups, n_rows)
+    owners = None if groups is None else encode_groups(groups, n_rows)
     tests, trains = _split_sets(cv, X, y, n_rows, qid, owners)
     tests = check_folds(tests, n_rows)
     if not tests:
@@ -136,7 +143,7 @@ def read_preference_folds(cv: Any, n_pairs: int, *, groups: Any = None) -> Folds
         raise ValueError(
             "Holding out preferences needs at least two preferences: nothing would be left to train on."
         )
-    if groups is not None and _encode_groups(groups, n_pairs).n_groups < 2:
+    if groups is not None and encode_groups(groups, n_pairs).n_groups < 2:
         raise ValueError("All preferences are in one group: nothing would be left to train on.")
     if cv is None or (isinstance(cv, str) and cv == "leave-preference-out"):
         cv = "leave-one-out" if groups is None else "leave-group-out"
@@ -163,7 +170,8 @@ def shuffled_folds(n_rows: int, n_folds: int = 10) -> list[np.ndarray]:
     return [test for _, test in KFold(n_folds, shuffle=True, random_state=0).split(np.empty((n_rows, 0)))]
 
 
-def _encode_groups(groups: Any, n_rows: int) -> Groups:
+def encode_groups(groups: Any, n_rows: int) -> Groups:
+    """As `preflearn.comparisons.encode_queries`, speaking of groups."""
     try:
         return encode_queries(groups, n_rows)
     except ValueError as error:

@@ -20,18 +20,18 @@ from sklearn.base import clone, is_regressor
 
 from ..comparisons import Groups, PreferenceComparisons, encode_queries
 from ..comparisons.inputs import read_alpha, read_pairs, read_per_pair
-from ..core.feature_holdout import FeatureHoldOut
 from ..core.holdout import rows_outside
+from ..core.krylov_holdout import KrylovHoldOut
 from ..kernels.functions import n_items
 from ..kernels.inputs import read_items
 from ..losses.pairs import ListedPairs
 from ..numerics.namespace import Home, as_host, is_device_array
 from ..solvers.progress import Counter
-from .alphas import BLIND_GRID, auto_grid, read_grid
+from .alphas import BLIND_GRID, auto_grid, count_alphas, read_grid
 from .folds import Folds, default_cv, is_pairs, read_folds, read_preference_folds
 from .learner import PathLearner
 from .pairs import predict_pairs, rows_leaving, tally_all_pairs, untied_pairs
-from .problem import LearningProblem, has_closed_form
+from .problem import LearningProblem, PreferenceRoutine, has_closed_form, warn_unless_converged
 from .refitting import PathProblem, RefittedProblem, refit_and_predict, with_alpha
 from .scoring import Comparable, Scoring, read_scoring
 from .tally import PairTally, rounding_of, share_in_order, tally_pairs
@@ -93,7 +93,8 @@ class HeldOut:
     Notes
     -----
     The factorisation is made when something is first asked for. One alpha takes a Cholesky factorisation; several take
-    one that serves all alphas, which is used from then on. Predictions are identical to refitting.
+    one that serves all alphas, which is used from then on. Predictions are identical to refitting; by iterations
+    (solver "cg", or "auto" where no square matrix fits or would take much longer) they are so within 1e-4.
 
     Examples
     --------
@@ -178,7 +179,7 @@ class HeldOut:
             The mean where a row is in several folds, NaN where it is in none.
         """
         folds = self._folds(cv)
-        grid = self.alphas(alphas)
+        grid = self._grid_for(folds, alphas)
         return self.collect(SearchScores(grid, np.empty(0), folds, self._predictions(folds, grid)))
 
     def score(self, scoring=None, cv=None, alphas=None) -> np.ndarray:
@@ -216,7 +217,7 @@ class HeldOut:
         queries: Groups = encode_queries(self._qid, self.n_rows)
         pooled = is_regressor(self.estimator) and self.problem.comparable_across_folds
         comparable = Comparable.of(measure, folds, queries, pooled=pooled)
-        grid = self.alphas(alphas)
+        grid = self._grid_for(folds, alphas)
         predictions = self._predictions(folds, grid)
         to_score = predictions
         if measure.compares_rows:
@@ -263,7 +264,7 @@ class HeldOut:
         product of an m × m matrix with itself for each.
         """
         y = self._one_score()
-        alphas = self.alphas(alphas)
+        alphas = self._grid_for_pairs(alphas)
         pairs = untied_pairs(y) if pairs is None else read_pairs(as_host(pairs), self.n_rows)
         if isinstance(self.problem, LearningProblem):
             found = predict_pairs(self.problem, pairs, alphas, self._groups, self.verbose)
@@ -283,7 +284,7 @@ class HeldOut:
         list of PairTally
         """
         y = self._one_score()
-        alphas = self.alphas(alphas)
+        alphas = self._grid_for_pairs(alphas)
         if isinstance(self.problem, LearningProblem):
             return tally_all_pairs(self.problem.for_order(), alphas, self._groups, self.verbose)
         pairs, found = self.pairs(alphas)
@@ -343,6 +344,19 @@ class HeldOut:
 
     # What the questions share
 
+    def _grid_for(self, folds: Folds, alphas: Any) -> Any:
+        """The grid, after saying what is going to be held out at its alphas."""
+        if isinstance(self.problem, LearningProblem):
+            self.problem.verbose = self.verbose
+            self.problem.expect(folds.leaving, count_alphas(alphas))
+        return self.alphas(alphas)
+
+    def _grid_for_pairs(self, alphas: Any) -> Any:
+        if isinstance(self.problem, LearningProblem):
+            self.problem.verbose = self.verbose
+            self.problem.expect_pairs(count_alphas(alphas))
+        return self.alphas(alphas)
+
     def _folds(self, cv: Any) -> Folds:
         if cv is None:
             cv = default_cv(
@@ -364,7 +378,7 @@ class HeldOut:
                 "cv='leave-pair-out' is for a global ranking: with qid use cv='leave-query-out'."
             )
         off = read_pair_scoring(scoring)
-        grid = self.alphas(alphas)
+        grid = self._grid_for_pairs(alphas)
         return SearchScores(grid, np.array([tally.share for tally in self.tally(grid)]) - off)
 
     def fold_scores(self, found: SearchScores, scoring=None) -> np.ndarray:
@@ -455,8 +469,9 @@ class HeldOutPreferences:
 
     Notes
     -----
-    Rows and basis vectors stay in the training; only preferences leave. `RankRLS` by algebra, O(n k²) for a set of k
-    preferences and n features or basis vectors; `RankSVM` along a path of alphas; others by refitting.
+    Rows and basis vectors stay in the training; only preferences leave. `RankRLS` by algebra in the cheapest of the
+    space of the pairs (l × l), of the rows (m × m) and of the features or basis vectors (n × n), O(k²) times that size
+    for a set of k preferences; `RankSVM` along a path of alphas; others by refitting.
     """
 
     def __init__(self, estimator, X, pairs, *, magnitude=None, weight=None, groups=None, verbose=0) -> None:
@@ -471,6 +486,7 @@ class HeldOutPreferences:
         self._weight = read_per_pair(weight, self.n_pairs, "weight", positive=True)
         self._X, self._groups = X, groups
         self._problem: LearningProblem | None = None
+        self._kept: dict[str, PreferenceRoutine | None] = {}
         if has_closed_form(estimator):
             estimator._refuse_score_options()
             self._problem = LearningProblem.read(estimator, X, np.zeros(n_items(X)), None)
@@ -495,6 +511,7 @@ class HeldOutPreferences:
             preference is in several sets, NaN where it is in none.
         """
         folds = read_preference_folds(cv, self.n_pairs, groups=self._groups)
+        self._expect(folds, alphas)
         grid = self.alphas(alphas)
         return self.collect(SearchScores(grid, np.empty(0), folds, self._predictions(folds, grid)))
 
@@ -528,6 +545,7 @@ class HeldOutPreferences:
         measure = read_scoring(scoring)
         off = read_pair_scoring(scoring) if measure.compares_rows else None
         folds = read_preference_folds(cv, self.n_pairs, groups=self._groups)
+        self._expect(folds, alphas)
         grid = self.alphas(alphas)
         by_fold = self._predictions(folds, grid)
         truth = np.ones(self.n_pairs) if self._magnitude is None else self._magnitude
@@ -545,9 +563,10 @@ class HeldOutPreferences:
 
     def _rounding(self, truth: np.ndarray, alpha: float) -> float:
         """Differences that are rounding of the algebra; none where the estimator is refitted."""
-        if self._routine is None:
+        if not any(self._kept.values()):
             return 0.0
-        return rounding_of(np.concatenate([truth, -truth]), self._routine.size, alpha)
+        size = max(routine.size for routine in self._kept.values() if routine is not None)
+        return rounding_of(np.concatenate([truth, -truth]), size, alpha)
 
     def collect(self, found: SearchScores) -> np.ndarray:
         """The predicted differences of an evaluation, one for each preference as `preferences` gives them."""
@@ -566,16 +585,28 @@ class HeldOutPreferences:
         if isinstance(self.estimator, PathLearner):
             model, representation = self._represented
             return model._automatic_alphas(representation, [self._listed(slice(None))])
-        return BLIND_GRID if self._routine is None else auto_grid(self._routine.largest_eigenvalue)
+        routine = self._routine(many_alphas=True)
+        if routine is None:
+            return BLIND_GRID
+        iterated = isinstance(getattr(routine, "regression", None), KrylovHoldOut)
+        return auto_grid(routine.largest_eigenvalue, iterated=iterated)
 
-    @cached_property
-    def _routine(self) -> FeatureHoldOut | None:
+    def _routine(self, *, many_alphas: bool) -> PreferenceRoutine | None:
         """What takes preferences out by algebra; None where the estimator has to be refitted."""
         if self._problem is None:
             return None
-        task = PreferenceComparisons(self._problem.n_rows, self.pairs, self._magnitude, self._weight)
-        routine = self._problem.hold_out(task, many_alphas=False)
-        return routine if isinstance(routine, FeatureHoldOut) else None
+        kind = "path" if many_alphas or "path" in self._kept else "one"
+        # Iterations have nothing to keep, and what is asked now may be done better by a square matrix.
+        if kind not in self._kept or isinstance(getattr(self._kept[kind], "regression", None), KrylovHoldOut):
+            task = PreferenceComparisons(self._problem.n_rows, self.pairs, self._magnitude, self._weight)
+            self._kept[kind] = self._problem.preference_hold_out(task, many_alphas=many_alphas)
+        return self._kept[kind]
+
+    def _expect(self, folds: Folds, alphas: Any) -> None:
+        """Say what is going to be held out: the route is chosen for that."""
+        if self._problem is not None:
+            self._problem.verbose = self.verbose
+            self._problem.expect(folds.leaving, count_alphas(alphas), n_pairs=self.n_pairs)
 
     @cached_property
     def _represented(self) -> tuple[Any, Any]:
@@ -592,8 +623,12 @@ class HeldOutPreferences:
     def _predictions(self, folds: Folds, alphas: Sequence[Any]) -> list[np.ndarray]:
         """The predicted differences of each set, shape (n_alphas, n_set, 1)."""
         counter = Counter("HeldOut", len(folds.tests), "training sets", self.verbose)
-        if self._routine is not None:
-            found = self._routine.predict_without_preferences(folds.leaving, alphas, on_fold=counter)
+        routine = self._routine(many_alphas=len(alphas) > 1)
+        if routine is not None:
+            found = routine.predict_without_preferences(folds.leaving, alphas, on_fold=counter)
+            regression = getattr(routine, "regression", None)
+            if isinstance(regression, KrylovHoldOut):
+                warn_unless_converged(regression)
         else:
             found = self._refitted(folds, alphas, counter)
         return folds.of_tests([one[:, :, None] for one in found], self.n_pairs)

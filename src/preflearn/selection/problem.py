@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Iterator, Sequence
 from copy import copy
 from functools import cached_property, lru_cache
@@ -11,15 +12,35 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
-from ..comparisons import Comparisons, centred, encode_queries, offset_is_large, one_group
+from ..comparisons import (
+    Comparisons,
+    PreferenceComparisons,
+    centred,
+    encode_queries,
+    offset_is_large,
+    one_group,
+)
 from ..comparisons.inputs import read_alpha, read_scores
+from ..core.band import BandForm
 from ..core.basis_holdout import FEW_FOLDS, BasisHoldOut
 from ..core.dual_holdout import DualHoldOut
 from ..core.feature_holdout import FeatureHoldOut
 from ..core.holdout import HoldOut, rows_outside
+from ..core.krylov_holdout import KrylovHoldOut
+from ..core.preference_holdout import (
+    PairsByRows,
+    PreferenceHoldOut,
+    kernel_of_differences,
+    linear_kernel_of_differences,
+    regression_over_pairs,
+    suits_pair_space,
+    weighted_differences,
+)
 from ..core.problem import primal_problem
 from ..core.removal import LOST_IN_ROUNDING, refuse_without_basis
+from ..core.tridiagonal import TridiagonalForm
 from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.inputs import read_items
 from ..kernels.maps import NystromMap
@@ -27,15 +48,30 @@ from ..numerics.linalg import factor_kernel, first_equal_items, first_equal_rows
 from ..numerics.memory import require_memory
 from ..numerics.namespace import Home, as_host, is_device_array
 from ..solvers.choice import choose_solver
+from ..solvers.progress import note
+from ..solvers.routes import (
+    FEW_SETS,
+    HELD_OUT_TOLERANCE,
+    RouteMap,
+    Workload,
+    callers_level,
+    choose_route,
+    refuse_if_hopeless,
+    warn_if_long,
+)
 from .alphas import BLIND_GRID, auto_grid
 from .folds import Folds
 from .learner import SquaredLossLearner
 from .tally import relative_rounding
 
+# So few rows are held out in a moment by any square matrix.
+_QUICK_ROWS = 500
 # What the last bits of a prediction are beside it.
 _LAST_BITS = 2.0**-48
 # A task with the routine that holds its rows out, or None where only refitting is exact.
 Routine = tuple[Comparisons, HoldOut | None]
+# What takes preferences out.
+PreferenceRoutine = PreferenceHoldOut | FeatureHoldOut
 
 
 def has_closed_form(estimator: Any) -> bool:
@@ -75,6 +111,9 @@ class LearningProblem:
 
     to_compare = False
     across_folds = False
+    verbose = 0
+    # What is going to be asked for: sizes of a `Workload`.
+    _expected: dict[str, Any] = {"purpose": "pairs"}
 
     def __init__(self, estimator, X, scores, single, queries, kernel: Kernel) -> None:
         self.estimator, self.X, self.scores, self.single = estimator, X, scores, single
@@ -107,6 +146,32 @@ class LearningProblem:
         """Whether differences of predictions may drown in what the features of all rows have in common."""
         dense = self.kernel.is_linear and not sp.issparse(self.X) and not is_device_array(self.X)
         return bool(dense and offset_is_large(_double(self.X)))
+
+    def expect(self, sets: Sequence[np.ndarray], n_alphas: int, *, n_pairs: int = 0) -> None:
+        """Say which sets of rows are going to be held out at how many alphas; the route is chosen for that.
+
+        With ``n_pairs`` the sets are of so many preferences.
+        """
+        purpose = "folds" if len(sets) <= FEW_SETS else "queries"
+        self._expected = {
+            "purpose": "preferences" if n_pairs else purpose,
+            "n_folds": len(sets),
+            "largest_fold": max(rows.shape[0] for rows in sets),
+            "n_alphas": n_alphas,
+            "n_pairs": n_pairs,
+        }
+
+    def expect_pairs(self, n_alphas: int) -> None:
+        """The same for pairs of rows."""
+        self._expected = {"purpose": "pairs", "n_alphas": n_alphas}
+
+    def route(self, task: Comparisons) -> RouteMap:
+        """The route for what is expected, and the others; for rows on the host and without a reduced set."""
+        sizes = {**self._expected, "closed_half": task.has_half, "tol": getattr(self.estimator, "tol", None)}
+        linear = self.kernel.is_linear
+        if self.kernel.is_precomputed:
+            return choose_route(Workload(n_rows=self.n_rows, n_features=0, linear=False, **sizes))
+        return choose_route(Workload.of(self.X, linear=linear, **sizes))
 
     @property
     def n_rows(self) -> int:
@@ -149,7 +214,8 @@ class LearningProblem:
         routines = list(self.routines(many_alphas=True))
         if any(routine is None for _, routine in routines):
             return BLIND_GRID
-        return auto_grid(max(routine.largest_eigenvalue for _, routine in routines if routine is not None))
+        largest = max(routine.largest_eigenvalue for _, routine in routines if routine is not None)
+        return auto_grid(largest, iterated=any(isinstance(one, KrylovHoldOut) for _, one in routines))
 
     def with_targets(self, y: Any) -> LearningProblem:
         """The same rows with other scores; what was factorised serves them where it does not depend on the scores."""
@@ -182,7 +248,7 @@ class LearningProblem:
         """
         few = not many_alphas and n_folds is not None and n_folds <= FEW_FOLDS
         kind = "path" if many_alphas or self.has_path else "few" if few else "one"
-        if kind in self._kept:
+        if kind in self._kept and not self._has_better_route(kind):
             yield from self._kept[kind]
             return
         tasks = self.tasks()
@@ -194,6 +260,13 @@ class LearningProblem:
             yield task, routine
         if kept:
             self._kept[kind] = kept
+
+    def _has_better_route(self, kind: str) -> bool:
+        """Whether iterations are at hand, and what is asked now is done better by a square matrix."""
+        task, routine = self._kept[kind][0]
+        if not isinstance(routine, KrylovHoldOut) or self.estimator.solver != "auto":
+            return False
+        return self._solver(task, reduced=False) != "cg"
 
     def predict_folds(self, folds: Folds, alphas: Sequence[Any], on_fold: Any = None) -> list[np.ndarray]:
         """Predictions of the test rows of each fold, shape (n_alphas, n_test, v)."""
@@ -210,7 +283,8 @@ class LearningProblem:
         self, predictions: list[np.ndarray], tests: list[np.ndarray], alphas: Sequence[float]
     ) -> list[np.ndarray]:
         """Equal rows of a fold get equal predictions; differences that are rounding vanish."""
-        steps = _LAST_BITS * np.max([np.abs(f).max(axis=1) for f in predictions], axis=0)  # (a, v)
+        largest = [np.maximum(f.max(axis=1), -f.min(axis=1)) for f in predictions]
+        steps = _LAST_BITS * np.max(largest, axis=0)  # (a, v)
         sizes = [routine.size for kept in self._kept.values() for _, routine in kept if routine is not None]
         if sizes:
             steps += np.outer(
@@ -220,8 +294,10 @@ class LearningProblem:
         out = []
         for test, f in zip(tests, predictions, strict=True):
             first, twin = np.unique(self.twins[test], return_index=True, return_inverse=True)[1:]
-            f = f if first.shape[0] == test.shape[0] else f[:, first[twin]]
-            out.append(np.round(f / steps) * steps)
+            f = (f if first.shape[0] == test.shape[0] else f[:, first[twin]]) / steps
+            np.rint(f, out=f)
+            f *= steps
+            out.append(f)
         return out
 
     def predict_task(
@@ -230,6 +306,10 @@ class LearningProblem:
         """Predictions of each fold by algebra, or by refitting where only that is exact."""
         if routine is None:
             return self._refit(folds, alphas, task, on_fold)
+        if isinstance(routine, KrylovHoldOut):
+            found = routine.predict(folds, alphas, on_fold=on_fold)
+            warn_unless_converged(routine)
+            return found
         if not self._basis_must_be_refitted():
             return routine.predict(folds, alphas, on_fold=on_fold)
         feature_map = self.feature_map()
@@ -287,16 +367,9 @@ class LearningProblem:
                 intercept=self.intercept,
                 many_alphas=many_alphas,
             )
-        solver = choose_solver(
-            self.estimator.solver,
-            linear=self.kernel.is_linear,
-            reduced=feature_map is not None,
-            sparse=sp.issparse(self.X),
-            n_rows=self.n_rows,
-            n_features=self.X.shape[1] if hasattr(self.X, "shape") else None,
-        )
+        solver = self._solver(task, reduced=feature_map is not None)
         if solver == "cg":
-            return None
+            return self._iterated(_double(self.X), task) if feature_map is None else None
         if feature_map is not None:
             few = not many_alphas and n_folds is not None and n_folds <= FEW_FOLDS
             return self._few_folds(feature_map, task) if few else self._reduced(feature_map, task)
@@ -320,15 +393,90 @@ class LearningProblem:
             fallback=self.stable_hold_out,
         )
 
+    def preference_hold_out(
+        self, task: PreferenceComparisons, *, many_alphas: bool
+    ) -> PreferenceRoutine | None:
+        """The routine that takes preferences out; None where the estimator has to be refitted."""
+        in_rows = self.feature_map() is not None or is_device_array(self.X) or not suits_pair_space(task)
+        if not in_rows:
+            solver, found = self.estimator.solver, self.route(task)
+            if solver == "auto":
+                refuse_if_hopeless(found)
+            chosen = found.chosen.solver if solver == "auto" else solver
+            if chosen == "cg" and self.kernel.is_linear:
+                return self._iterated_preferences(task)
+            if solver in ("auto", "dual") and found.chosen.solver == "pairs":
+                self._announce(found)
+                return self._in_pair_space(task, many_alphas=many_alphas)
+        routine = self.hold_out(task, many_alphas=many_alphas)
+        return routine if isinstance(routine, FeatureHoldOut) else None
+
+    def _in_pair_space(self, task: PreferenceComparisons, *, many_alphas: bool) -> PreferenceHoldOut:
+        n_pairs = task.pairs.shape[0]
+        require_memory(2 * 8 * n_pairs**2, f"held-out preferences of {n_pairs} pairs")
+        if self.kernel.is_linear:
+            K = linear_kernel_of_differences(self.X, task)
+        else:
+            K = kernel_of_differences(self.kernel_matrix(), task)
+        regression = DualHoldOut(
+            K,
+            regression_over_pairs(task),
+            many_alphas=many_alphas,
+            fallback=lambda _: PairsByRows(self._by_rows(task)),
+            form=BandForm if self.kernel.is_linear else TridiagonalForm,
+        )
+        return PreferenceHoldOut(regression, task)
+
+    def _iterated_preferences(self, task: PreferenceComparisons) -> PreferenceHoldOut:
+        regression = self._iterated(weighted_differences(self.X, task), regression_over_pairs(task))
+        return PreferenceHoldOut(regression, task)
+
+    def _by_rows(self, task: PreferenceComparisons) -> FeatureHoldOut:
+        """In the space of the rows or of the features, whichever is smaller."""
+        if self.kernel.is_linear and self.X.shape[1] <= self.n_rows:
+            return self._linear_hold_out(_double(self.X), task)
+        return self.stable_hold_out(task)
+
+    def _solver(self, task: Comparisons, *, reduced: bool) -> str:
+        """Read the table for what is expected, and say what it chose."""
+        requested = choose_solver(
+            self.estimator.solver,
+            linear=self.kernel.is_linear,
+            reduced=reduced,
+            n_rows=self.n_rows,
+            n_features=self.X.shape[1] if hasattr(self.X, "shape") else None,
+        )
+        if reduced or self.estimator.solver != "auto" or self.n_rows <= _QUICK_ROWS:
+            return requested
+        found = self.route(task)
+        refuse_if_hopeless(found)
+        self._announce(found)
+        return found.chosen.solver if self.kernel.is_linear else requested
+
+    def _announce(self, found: RouteMap) -> None:
+        note("HeldOut" if self.verbose else None, str(found.chosen))
+        warn_if_long(found)
+
     def _linear_hold_out(self, X: Any, task: Comparisons) -> FeatureHoldOut:
-        """By the features themselves, less what all rows have in common where that is large and nothing sees it."""
+        """By the features themselves."""
+        X, options = self._less_offsets(X, task)
+        return FeatureHoldOut(X, task, **options)
+
+    def _iterated(self, X: Any, task: Comparisons) -> KrylovHoldOut:
+        """By iterations, to the tolerance of the estimator."""
+        X, options = self._less_offsets(X, task)
+        tol = self.estimator.tol or HELD_OUT_TOLERANCE
+        return KrylovHoldOut(X, task, tol=tol, max_iter=self.estimator.max_iter, **options)
+
+    def _less_offsets(self, X: Any, task: Comparisons) -> tuple[Any, dict[str, Any]]:
+        """The features less what all rows have in common, where that is large and nothing sees it, and options."""
         options: dict[str, Any] = {"intercept": self.intercept}
         if task.ignores_constants and not sp.issparse(X):
             level = self._levels_matter and not self.intercept
             if not level or offset_is_large(X):
                 X, means = centred(X, one_group(self.n_rows))
                 options["offset"] = means[0] if level else None
-        return FeatureHoldOut(X, task, **options)
+        return X, options
 
     def kernel_and_means(self, task: Comparisons) -> tuple[np.ndarray, np.ndarray | None]:
         """K, and its means over the rows of each query where they do not follow from it.
@@ -439,6 +587,17 @@ class LearningProblem:
         if self.intercept:
             f = f + self.scores[rest].mean(axis=0) - fit.mean_prediction
         return f
+
+
+def warn_unless_converged(routine: KrylovHoldOut) -> None:
+    """Warn where iterations ran out before the tolerance was reached."""
+    if not routine.converged:
+        warnings.warn(
+            f"Held-out predictions stopped after {routine.n_iter} iterations before they reached tol={routine.tol:g}: "
+            "raise max_iter or tol, scale the features, or use larger alphas.",
+            ConvergenceWarning,
+            stacklevel=callers_level(),
+        )
 
 
 def _without_intercepts(kept: dict[str, list[Routine]]) -> dict[str, list[Routine]]:

@@ -1,31 +1,13 @@
-"""The automatic choice of solver, as one table.
-
-=====================  =========================================  ==========  ====================================
-kernel, n_basis        data                                       solver      square matrix that is factorised
-=====================  =========================================  ==========  ====================================
-any, with n_basis      r <= 5,000, or K_MR fits in memory         primal      r × r (features of the reduced set)
-any, with n_basis      otherwise                                  cg          r × r (of a sample: a preconditioner)
-other than linear      any                                        dual        m × m
-linear                 n <= m, and n <= limit                     primal      n × n
-linear                 m < n, and m <= limit                      dual        m × m
-linear                 both above the limit                       cg          none
-=====================  =========================================  ==========  ====================================
-
-The limit is 20,000 for dense and 3,000 for sparse data, where an iteration is cheap next to filling a square matrix.
-With n_basis neither solver stores the m × r block K_MR once it is large; "primal" sums up the r × r matrix in one
-pass over the rows, m r² operations, and "cg" takes a pass of O(m r) an iteration, which is less work from some
-thousands of basis vectors on. Preferences and cost "relative" cannot be summed up in one pass: for them "primal"
-stores K_MR, and "cg" is taken where it does not fit.
-"""
+"""The choice of solver: options that cannot be served are refused, the rest is the table in `routes`."""
 
 from __future__ import annotations
 
 from numbers import Integral, Real
 from typing import Any
 
+from .routes import Workload, choose_route
+
 SOLVERS = ("auto", "dual", "primal", "cg")
-DENSE_LIMIT = 20_000
-SPARSE_LIMIT = 3_000
 # Basis vectors up to which one pass of m r² operations is no more work than a dozen or two passes of O(m r).
 BASIS_LIMIT = 5_000
 
@@ -35,12 +17,12 @@ def choose_solver(
     *,
     linear: bool,
     reduced: bool,
-    sparse: bool,
     n_rows: int,
     n_features: int | None,
     n_basis: int = 0,
     fits: bool = True,
     one_pass: bool = True,
+    workload: Workload | None = None,
 ) -> str:
     """Read the table, or check what was asked for against it.
 
@@ -51,14 +33,14 @@ def choose_solver(
         Whether the kernel is the linear one.
     reduced : bool
         Whether a reduced set of basis vectors is used.
-    sparse : bool
-        Whether X is sparse.
     n_rows, n_features : int
         m and n; n is None for objects.
     n_basis : int
         r, with a reduced set.
     fits, one_pass : bool
         With a reduced set: whether K_MR fits in memory, and whether its Gram matrix can be summed up in blocks instead.
+    workload : Workload, optional
+        What is to be done with the linear kernel; without it the smaller of the two square matrices is taken.
 
     Returns
     -------
@@ -79,8 +61,8 @@ def choose_solver(
     if requested != "auto":
         return requested
     assert n_features is not None
-    if min(n_rows, n_features) > (SPARSE_LIMIT if sparse else DENSE_LIMIT):
-        return "cg"
+    if workload is not None:
+        return choose_route(workload).chosen.solver
     return "primal" if n_features <= n_rows else "dual"
 
 

@@ -38,6 +38,10 @@ class Stages:
     def __init__(self, owner: str | None):
         self._owner = owner
 
+    def note(self, text: str) -> None:
+        """A line about what is going to be done."""
+        note(self._owner, text)
+
     @contextmanager
     def __call__(self, name: str) -> Iterator[Stage]:
         if self._owner is None:
@@ -47,6 +51,12 @@ class Stages:
         print(f"[{self._owner}] {name} ...", file=sys.stderr, end="", flush=True)
         yield Stage(f"\n[{self._owner}] {name}")
         print(f" {time.perf_counter() - start:.2f} s", file=sys.stderr, flush=True)
+
+
+def note(owner: str | None, text: str) -> None:
+    """One line on standard error; nothing when ``owner`` is None."""
+    if owner is not None:
+        print(f"[{owner}] {text}", file=sys.stderr, flush=True)
 
 
 class Counter:

@@ -1,6 +1,6 @@
 """Train a squared-loss learner: representation of the inputs, comparisons, one solve.
 
-`fit_squared_loss` reads as the algorithm; each branch is one row of the table in `choice`.
+`fit_squared_loss` reads as the algorithm; each branch is one row of the table in `routes`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from sklearn.base import clone
 from ..comparisons import Comparisons, centred, offset_is_large, one_group
 from ..core import dual_problem, solve_conjugate_gradients, solve_on_basis
 from ..core.basis_system import sums_may_do
+from ..core.conjugate_gradients import largest_eigenvalue
 from ..core.problem import SquaredLossFit, refuse_indefinite, solve_primal
 from ..core.reduced_set import ReducedRows, solve_iteratively, solve_streamed
 from ..kernels.functions import Kernel, n_items
@@ -24,9 +25,12 @@ from ..numerics.memory import fits_in_memory, require_memory
 from ..numerics.namespace import is_device_array
 from .choice import choose_solver
 from .progress import Stages
+from .routes import Workload, choose_route, warn_if_long
 
 # A block K_MR up to this size is stored and used for every output; a larger one is formed again block by block.
 _STORED_BYTES = 1 << 28
+# A square matrix up to this size is factorised in a moment.
+_QUICKLY_FACTORISED = 1000
 
 
 def fit_squared_loss(
@@ -76,14 +80,16 @@ def fit_squared_loss(
             with_mean=with_mean,
             stages=stages,
         )
-    sparse = sp.issparse(X)
+    workload = None
+    if solver == "auto" and kernel.is_linear and feature_map is None:
+        workload = _training(X, tasks, alpha, tol, stages)
     chosen = choose_solver(
         solver,
         linear=kernel.is_linear,
         reduced=feature_map is not None,
-        sparse=sparse,
         n_rows=n_items(X),
         n_features=X.shape[1] if hasattr(X, "shape") else None,
+        workload=workload,
         **_reduced_size(X, feature_map, tasks),
     )
     if feature_map is not None and chosen == "cg":
@@ -99,6 +105,20 @@ def fit_squared_loss(
     if with_mean:
         fit.mean_prediction = _column_means(X) @ fit.weights
     return fit
+
+
+def _training(
+    X: Any, tasks: Sequence[Comparisons], alpha: float, tol: float | None, stages: Stages
+) -> Workload:
+    """What training on these rows takes; how many iterations is asked only where a square matrix costs something."""
+    if min(X.shape) <= _QUICKLY_FACTORISED:
+        return Workload("train", X.shape[0], X.shape[1], tol=tol)
+    spread = 1.0 + max(largest_eigenvalue(X, task) for task in tasks) / alpha
+    workload = Workload.of(X, "train", spread=spread, tol=tol)
+    found = choose_route(workload)
+    stages.note(str(found.chosen))
+    warn_if_long(found)
+    return workload
 
 
 def _fit_linear(X, tasks, alpha, stages) -> SquaredLossFit:

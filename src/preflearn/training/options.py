@@ -8,8 +8,9 @@ from enum import StrEnum
 
 
 class Learner(StrEnum):
-    """Learning algorithms."""
+    """Learning algorithms; "auto" tries rankers of different kinds and combines them."""
 
+    auto = "auto"
     rankrls = "rankrls"
     rls = "rls"
     ranksvm = "ranksvm"
@@ -46,6 +47,8 @@ class TrainingOptions:
         Random seed for basis vectors and folds.
     verbose : bool
         Report the progress of the search.
+    time_limit : float or None
+        Seconds that the candidates of "auto" may take.
     """
 
     learner: Learner = Learner.rankrls
@@ -57,3 +60,15 @@ class TrainingOptions:
     within_queries: bool = False
     seed: int = 0
     verbose: bool = False
+    time_limit: float | None = None
+
+    @property
+    def asks_for_a_kernel(self) -> bool:
+        """Whether an option is given that only a learner with one kernel understands."""
+        given = (self.gamma, self.degree, self.n_basis)
+        return (
+            self.kernel is not KernelName.auto
+            or any(one is not None for one in given)
+            or not isinstance(self.alphas, str)
+            or self.within_queries
+        )

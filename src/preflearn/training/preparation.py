@@ -10,9 +10,9 @@ from scipy import sparse as sp
 from sklearn.metrics import pairwise_distances
 from sklearn.preprocessing import StandardScaler
 
-from ..comparisons import encode_queries
 from ..errors import InputError, Remedy
 from ..kernels import NystromMap
+from ..preprocessing import QueryRelative
 from ..report.contents import Choice
 from .options import KernelName, Learner, TrainingOptions
 
@@ -69,15 +69,18 @@ class Preparation:
     choices: tuple[Choice, ...]
 
 
-def prepare(X: Any, options: TrainingOptions, *, rows_leave: bool) -> Preparation:
+def prepare(
+    X: Any, options: TrainingOptions, *, rows_leave: bool, ready: Choice | None = None
+) -> Preparation:
     """Scale the features, settle the kernel, and make the reduced set.
 
     None of it looks at the targets, so that cross-validation after it is fair to them. Where rows are held out
     (``rows_leave``), the learner draws the reduced set itself, and held-out basis vectors leave the model too; where
-    only preferences are held out all rows stay, and the features of the reduced set are made once.
+    only preferences are held out all rows stay, and the features of the reduced set are made once. Features that are
+    ``ready`` are not scaled; it says why.
     """
     name, why = _choose_kernel(X, options)
-    steps, scaled, about_features = _scale(X, options.within_queries)
+    steps, scaled, about_features = _scale(X, ready)
     kernel, text, why_width = _settle_kernel(name, scaled, options)
     choices = [
         Choice("learner", *_LEARNERS[options.learner]),
@@ -100,8 +103,8 @@ def prepare(X: Any, options: TrainingOptions, *, rows_leave: bool) -> Preparatio
     return Preparation(steps, scaled, mapped, kernel, title, name == "linear", tuple(choices))
 
 
-def standardise_within_queries(X: Any, qid: Any) -> Any:
-    """Each feature with mean 0 and variance 1 inside each query; one that is constant there becomes 0."""
+def relative_to_query(X: Any, qid: Any) -> tuple[QueryRelative, np.ndarray]:
+    """The step that standardises each feature inside its query, and what it makes of the rows."""
     if sp.issparse(X):
         raise InputError(
             "standardising within queries needs dense features, and these are sparse: leave it out"
@@ -111,17 +114,8 @@ def standardise_within_queries(X: Any, qid: Any) -> Any:
             "standardising within queries needs queries, and there are none",
             Remedy("query", purpose="and the column of the queries"),
         )
-    groups = encode_queries(qid, X.shape[0])
-    mean = (
-        np.stack([np.bincount(groups.codes, weights=column) for column in X.T], axis=1)
-        / groups.counts[:, None]
-    )
-    centred = X - mean[groups.codes]
-    squares = np.stack([np.bincount(groups.codes, weights=column**2) for column in centred.T], axis=1)
-    deviation = np.sqrt(squares / groups.counts[:, None])
-    flat = deviation <= 1e-12 * np.abs(mean)
-    scale = np.where(flat, 0.0, 1.0 / np.where(flat, 1.0, deviation))
-    return centred * scale[groups.codes]
+    step = QueryRelative(keep=False)
+    return step, step.fit_transform(X, qid=qid)
 
 
 def _choose_kernel(X: Any, options: TrainingOptions) -> tuple[str, str]:
@@ -149,16 +143,10 @@ def _choose_kernel(X: Any, options: TrainingOptions) -> tuple[str, str]:
     return name, why
 
 
-def _scale(X: Any, within_queries: bool) -> tuple[list[tuple[str, Any]], Any, Choice]:
-    """Steps that scale, their output, and what to say of it; features that are standardised already stay."""
-    if within_queries:
-        return (
-            [],
-            X,
-            Choice(
-                "features", "standardised within queries", "as asked: mean 0 and variance 1 in each query"
-            ),
-        )
+def _scale(X: Any, ready: Choice | None) -> tuple[list[tuple[str, Any]], Any, Choice]:
+    """Steps that scale, their output, and what to say of it."""
+    if ready is not None:
+        return [], X, ready
     if sp.issparse(X):
         scaler = StandardScaler(with_mean=False)
         why = "variance 1; centring would fill in the zeros of sparse data"

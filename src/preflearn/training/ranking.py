@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse as sp
 from sklearn.model_selection import KFold
 
 from .. import RLS, RLSCV, RankRLS, RankRLSCV, RankSVM, RankSVMCV
 from ..comparisons import Groups, encode_queries
 from ..io import RankingData
-from ..metrics import concordance
+from ..metrics import concordance, ndcg
 from ..model_selection import (
+    PerformanceEstimate,
     QueryKFold,
     compare_several_rankers,
     estimate_auc,
@@ -25,14 +25,15 @@ from ..model_selection.interval_checks import check_mean_interval
 from ..model_selection.intervals import mean_interval
 from ..report.contents import AlphaPath, Baseline, Choice, Estimate, Roc
 from ..report.displays import QueryRocDisplay
-from ..solvers.choice import choose_solver
+from ..solvers.routes import Workload, choose_route
 from .checks import check_ranking
 from .options import Learner, TrainingOptions
-from .preparation import Preparation, standardise_within_queries
+from .preparation import Preparation, relative_to_query
 from .train import SHUFFLED_ROWS, Chosen
 
 _FOLDS = 10
 _REFIT_FOLDS = 5
+_AUTOMATIC_ALPHAS = 31
 # Leave-pair-out with its ten divisions into halves takes seconds up to here.
 _LEAVE_PAIR_OUT_ROWS = 500
 BASELINE_FEATURES = 2000
@@ -130,8 +131,14 @@ class RankingProblem:
     def __init__(self, data: RankingData, options: TrainingOptions):
         assert data.y is not None
         self.data, self.options = data, options
-        self.y, self.feature_names = data.y, data.feature_names
-        self.X = standardise_within_queries(data.X, data.qid) if options.within_queries else data.X
+        self.y, self.X, self.feature_names = data.y, data.X, data.feature_names
+        self.steps: list[tuple[str, Any]] = [] if data.encoder is None else [("table", data.encoder)]
+        self.ready: Choice | None = None
+        if options.within_queries:
+            relative, self.X = relative_to_query(data.X, data.qid)
+            self.steps.append(("relative", relative))
+            why = "as asked: mean 0 and variance 1 in each query"
+            self.ready = Choice("features", "standardised within queries", why)
         self.title = f"Ranking model from {data.source}"
 
     def check(self) -> list[str]:
@@ -140,7 +147,7 @@ class RankingProblem:
     def hold_out(self, prepared: Preparation) -> str:
         """Whole queries one by one where algebra can do it, folds otherwise."""
         m, qid, seed = len(self.data), self.data.qid, self.options.seed
-        exact = self.options.learner is not Learner.ranksvm and not _needs_iterations(prepared)
+        exact = self.options.learner is not Learner.ranksvm and not self._needs_iterations(prepared)
         if qid is None:
             n_folds = min(_FOLDS if exact else _REFIT_FOLDS, m // 2)
             cv: Any = KFold(n_folds, shuffle=True, random_state=seed)
@@ -186,7 +193,7 @@ class RankingProblem:
         model: Any = kind(alphas, **options, **kernel).fit(X, self.y, qid=self.data.qid)
         predictions = model.__dict__.pop("cv_predictions_")
         model.set_params(keep_predictions=False, verbose=0, cv=self._cv_to_keep)
-        by_alpha = np.stack([self._by_unit(scores) for scores in predictions])
+        by_alpha = np.stack([self.by_unit(scores) for scores in predictions])
         best = int(np.flatnonzero(model.alphas_ == model.alpha_)[0])
         return model, HeldOutScores(predictions[best], by_alpha[best], by_alpha)
 
@@ -195,17 +202,19 @@ class RankingProblem:
         """What the saved model says of its folds: scikit-learn's splitters are no part of a model file."""
         return self.division.cv if self.division.unit == "query" else None
 
-    def _by_unit(self, scores: np.ndarray) -> np.ndarray:
+    def by_unit(self, scores: np.ndarray) -> np.ndarray:
+        """Concordance in each query or fold; NaN where there is no pair."""
         return concordance(self.y, scores, self.division.units, per_query=True).values
 
     # ---------------------------------------------------------------------------------------- the estimate
 
     def estimate(self, prepared: Preparation, chosen: Chosen) -> tuple[Estimate, Roc | None]:
         if self.division.unit == "query":
-            return self._estimate_over_queries(chosen.held_out), self._roc_over_units(chosen.held_out)
+            return self.estimate_over_queries(chosen.held_out), self.roc_over_units(chosen.held_out)
         return self._estimate_of_one_ranking(prepared, chosen)
 
-    def _estimate_over_queries(self, held_out: HeldOutScores) -> Estimate:
+    def estimate_over_queries(self, held_out: HeldOutScores) -> Estimate:
+        """The mean over queries, with an interval."""
         values = held_out.defined
         method = "leave-query-out, identical to refitting" if self.division.exact else self.division.method
         return Estimate(
@@ -220,15 +229,8 @@ class RankingProblem:
         )
 
     def _estimate_of_one_ranking(self, prepared: Preparation, chosen: Chosen) -> tuple[Estimate, Roc | None]:
-        learner, y, seed = self.options.learner, self.y, self.options.seed
-        counts = np.unique(y, return_counts=True)[1]
-        two_classes = counts.size == 2 and counts.min() >= 4
-        small = learner is not Learner.ranksvm and y.size <= _LEAVE_PAIR_OUT_ROWS
-        options: dict[str, Any] = {"method": "leave-pair-out" if small else "averaged", "random_state": seed}
-        if not small:
-            options["n_splits"] = min(_FOLDS, y.size // 2, *([int(counts.min())] if two_classes else []))
-        estimator = _LEARNERS[learner](chosen.path.chosen, **prepared.kernel)
-        found = (estimate_auc if two_classes else estimate_concordance)(estimator, prepared.X, y, **options)
+        found = self._performance(self.options.learner, prepared.X, prepared.kernel, chosen.path.chosen)
+        two_classes = found.measure == "AUC"
         roc = None
         if found.roc is not None:
             text = (
@@ -237,11 +239,28 @@ class RankingProblem:
             )
             roc = Roc(found.roc.fpr, found.roc.tpr, found.value, text)
         elif two_classes:
-            roc = self._roc_over_units(chosen.held_out)
+            roc = self.roc_over_units(chosen.held_out)
         sentence = f"How a new pair of rows would be ordered: {found.method}, {found.compared}."
+        self._estimated = found.value
         return Estimate(found.measure, found.value, found.interval, sentence, found.interval_method), roc
 
-    def _roc_over_units(self, held_out: HeldOutScores) -> Roc | None:
+    def _performance(
+        self, learner: Learner, X: Any, kernel: dict[str, Any], alpha: float
+    ) -> PerformanceEstimate:
+        """Of one ranking: leave-pair-out where there are few rows, stratified folds beyond."""
+        y = self.y
+        counts = np.unique(y, return_counts=True)[1]
+        two_classes = counts.size == 2 and counts.min() >= 4
+        small = learner is not Learner.ranksvm and y.size <= _LEAVE_PAIR_OUT_ROWS
+        method = "leave-pair-out" if small else "averaged"
+        options: dict[str, Any] = {"method": method, "random_state": self.options.seed}
+        if not small:
+            options["n_splits"] = min(_FOLDS, y.size // 2, *([int(counts.min())] if two_classes else []))
+        estimator = _LEARNERS[learner](alpha, **kernel)
+        return (estimate_auc if two_classes else estimate_concordance)(estimator, X, y, **options)
+
+    def roc_over_units(self, held_out: HeldOutScores) -> Roc | None:
+        """The mean curve over units, where there are two classes."""
         if np.unique(self.y).shape[0] != 2:
             return None
         display = QueryRocDisplay.from_predictions(self.y, held_out.scores, self.division.units.codes)
@@ -253,18 +272,28 @@ class RankingProblem:
         )
         return Roc(display.fpr, display.tpr, display.auc, text, display.n_queries)
 
+    def _needs_iterations(self, prepared: Preparation) -> bool:
+        """Whether the problem is too large for a factorisation, so that every fold is refitted."""
+        if prepared.kernel["kernel"] != "linear":
+            return False
+        purpose, n_folds = ("folds", _FOLDS) if self.data.qid is None else ("queries", self.data.n_queries)
+        workload = Workload.of(prepared.X, purpose, n_alphas=_AUTOMATIC_ALPHAS, n_folds=n_folds)
+        return choose_route(workload).chosen.solver == "cg"
+
     # --------------------------------------------------------------------------------------- the baselines
 
     def baselines(self, name: str, prepared: Preparation, chosen: Chosen) -> tuple[list[Baseline], str]:
         """A linear model, regression (or ranking), and the best single feature, held out as the model is."""
         scores = {name: chosen.held_out.scores}
+        others: dict[str, Any] = {}
         units, notes = self.division.units, []
-        if _needs_iterations(prepared):
+        if self._needs_iterations(prepared):
             notes.append(
                 "Other learners were left out: these data are too large to hold out without refitting."
             )
         else:
-            scores |= self._scores_of_other_learners(prepared)
+            others = self._other_learners(prepared)
+            scores |= {one: held_out.scores for one, (_, _, held_out) in others.items()}
         if len(self.feature_names) <= BASELINE_FEATURES:
             scores["best single feature"] = best_feature_scores(self.X, self.y, units)
         else:
@@ -272,6 +301,12 @@ class RankingProblem:
         if len(scores) > 1:
             notes.insert(0, self._explain_baselines())
         values = {one: concordance(self.y, found, units) for one, found in scores.items()}
+        if self.division.unit == "fold":  # one figure for one model: that of the estimate
+            values[name] = self._estimated
+            values |= {
+                one: self._performance(*asked, alpha=model.alpha_).value
+                for one, (asked, model, _) in others.items()
+            }
         rows = {one: Baseline(one, value, is_model=one == name) for one, value in values.items()}
         if self.division.unit == "query" and chosen.held_out.defined.size >= 2 and len(scores) > 1:
             table = compare_several_rankers(self.y, scores, self.data.qid, baseline=name)
@@ -281,7 +316,8 @@ class RankingProblem:
                 rows[other] = Baseline(other, values[other], *counts, float(p))
         return list(rows.values()), " ".join(notes)
 
-    def _scores_of_other_learners(self, prepared: Preparation) -> dict[str, np.ndarray]:
+    def _other_learners(self, prepared: Preparation) -> dict[str, Any]:
+        """What was asked, the fitted search and its held-out scores, by name."""
         same = {
             Learner.rls: (Learner.rankrls, "RankRLS, same kernel"),
         }.get(self.options.learner, (Learner.rls, "RLS, same kernel (regression)"))
@@ -291,7 +327,7 @@ class RankingProblem:
         with warnings.catch_warnings():
             # The edge of a baseline's grid of alphas is no concern of the user's.
             warnings.simplefilter("ignore", UserWarning)
-            return {name: self._search(*one, "auto")[1].scores for name, one in others.items()}
+            return {name: (one, *self._search(*one, "auto")) for name, one in others.items()}
 
     def _explain_baselines(self) -> str:
         units = self.division.plural
@@ -304,12 +340,23 @@ class RankingProblem:
                 text
                 + " p: Wilcoxon's signed ranks over queries against the learned model, corrected by Holm's method."
             )
-        return text + (
-            " These are the folds that alpha was chosen over, so that the model's value may differ a little "
-            "from the estimate. Folds of one ranking are not independent trials: there is no test."
+        return (
+            "The learners are estimated as this model is, each with its own best alpha; the single feature and its "
+            "direction are chosen for each fold by the others. Pairs of one ranking are not independent trials: there "
+            "is no test."
         )
 
     # ------------------------------------------------------------------------------------------ the report
+
+    def _ndcg(self, scores: np.ndarray) -> tuple[float, float, float] | None:
+        """Held-out NDCG@10 with its interval over queries; None where it is not defined."""
+        if self.division.unit != "query" or self.y.min() < 0:
+            return None
+        values = ndcg(self.y, scores, self.division.units, k=10, per_query=True).values
+        values = values[~np.isnan(values)]
+        if values.size < 2:
+            return None
+        return (float(values.mean()), *mean_interval(values)[1])
 
     def comparisons(self) -> dict[str, Any]:
         return {"y": self.y, "qid": self.data.qid, "max_rows": SHUFFLED_ROWS}
@@ -329,20 +376,11 @@ class RankingProblem:
                 "targets": facts["targets"],
             },
             "unit": self.division.unit,
+            "ndcg": self._ndcg(chosen.held_out.scores),
             "labels": self.division.labels,
             "values": chosen.held_out.values,
             "sizes": self.division.units.counts,
         }
-
-
-def _needs_iterations(prepared: Preparation) -> bool:
-    """Whether the problem is too large for a factorisation, so that every fold is refitted."""
-    m, n = prepared.X.shape
-    linear = prepared.kernel["kernel"] == "linear"
-    sparse = sp.issparse(prepared.X)
-    return linear and "cg" == choose_solver(
-        "auto", linear=True, reduced=False, sparse=sparse, n_rows=m, n_features=n
-    )
 
 
 def _listed(names: list[str], most: int = 12) -> str:

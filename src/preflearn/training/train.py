@@ -12,14 +12,14 @@ from sklearn.pipeline import Pipeline
 from .. import __version__
 from ..inspection import feature_influence
 from ..report.contents import AlphaPath, Baseline, Choice, Estimate, Influence, Roc, TrainingReport
-from .options import TrainingOptions
+from .options import Learner, TrainingOptions
 from .preparation import Preparation, prepare
 
 # Shuffling a feature costs a prediction of the sampled rows.
 SHUFFLED_ROWS = 1000
 _SHUFFLED_FEATURES = 100
 _SHUFFLES = 5
-_SHOWN_FEATURES = 15
+SHOWN_FEATURES = 15
 
 
 class Chosen(NamedTuple):
@@ -27,14 +27,14 @@ class Chosen(NamedTuple):
 
     Attributes
     ----------
-    learner : fitted estimator
-    path : AlphaPath
+    learner : fitted estimator or None
+    path : AlphaPath or None
     held_out : object
         What the problem needs for its estimate and its baselines.
     """
 
     learner: Any
-    path: AlphaPath
+    path: Any
     held_out: Any
 
 
@@ -44,6 +44,10 @@ class Problem(Protocol):
     Attributes
     ----------
     X : features; feature_names : their names
+    steps : list of (name, fitted transformer)
+        What makes the features of what users have: the first steps of the saved pipeline.
+    ready : Choice or None
+        Why the features are not to be scaled, where they are not.
     title : str
         For the report.
     rows_leave : bool
@@ -52,8 +56,11 @@ class Problem(Protocol):
 
     X: Any
     feature_names: list[str]
+    steps: list[tuple[str, Any]]
+    ready: Choice | None
     title: str
     rows_leave: bool
+    options: TrainingOptions
 
     def check(self) -> list[str]:
         """Refuse data that nothing can be learned from; what is worth knowing comes back as notes."""
@@ -113,22 +120,27 @@ def train(
     >>> round(found.report.estimate.value, 2), found.model.predict(X).shape
     (0.77, (719,))
     """
+    if options.learner is Learner.auto:
+        from .automatic import train_automatically
+
+        found = train_automatically(problem, options, tell=tell)
+        return _conclude(found, problem, options.seed, tell)
     notes = problem.check()
     tell("scaling, kernel and basis vectors")
-    prepared = prepare(problem.X, options, rows_leave=problem.rows_leave)
+    prepared = prepare(problem.X, options, rows_leave=problem.rows_leave, ready=problem.ready)
     method = problem.hold_out(prepared)
     tell(f"choosing alpha by {method}")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The best alpha")  # a note says so
         chosen = problem.choose_alpha(prepared)
-    model = Pipeline([*prepared.steps, ("learn", chosen.learner)])
+    learned = Pipeline([*prepared.steps, ("learn", chosen.learner)])
     tell("estimating the held-out concordance")
     estimate, roc = problem.estimate(prepared, chosen)
     tell("comparing with baselines")
     name = f"{prepared.choices[0].value}, {prepared.title} (this model)"
     baselines, baselines_note = problem.baselines(name, prepared, chosen)
     tell("measuring the influence of the features")
-    influence, influence_note = _influence(model, prepared, problem, options.seed)
+    influence, influence_note = _influence(learned, prepared, problem, options.seed)
     report = TrainingReport(
         title=problem.title,
         choices=(*prepared.choices, _choice_of_alpha(chosen.path, method)),
@@ -144,7 +156,15 @@ def train(
         version=__version__,
         **problem.describe(chosen),
     )
-    return Trained(model, report)
+    return _conclude(Trained(Pipeline([*problem.steps, *learned.steps]), report), problem, options.seed, tell)
+
+
+def _conclude(found: Trained, problem: Problem, seed: int, tell: Callable[[str], None]) -> Trained:
+    from .conclusions import concluded
+
+    tell("drawing conclusions")
+    learned = found.model[len(problem.steps) :] if problem.steps else found.model
+    return concluded(found, problem, learned, seed)
 
 
 def _choice_of_alpha(path: AlphaPath, method: str) -> Choice:
@@ -173,32 +193,64 @@ def _influence(
     """Coefficients of a linear model; for other kernels what shuffling a feature costs."""
     names = problem.feature_names
     shown = (
-        f"The {_SHOWN_FEATURES} largest of {len(names):,} features are shown."
-        if len(names) > _SHOWN_FEATURES
+        f"The {SHOWN_FEATURES} largest of {len(names):,} features are shown."
+        if len(names) > SHOWN_FEATURES
         else ""
     )
     coef = getattr(model[-1], "coef_", None)
     if prepared.is_linear and coef is not None:
-        text = (
-            "The score is a weighted sum of the scaled features: a bar to the right means that higher values "
-            "rank higher. Bars can be compared with each other, since every feature has variance 1; "
-            "correlated features share their influence."
-        )
-        return Influence(list(names), np.asarray(coef), "coefficient of the scaled feature", text), shown
+        return _coefficients(list(names), np.asarray(coef), scaled=bool(prepared.steps)), shown
     if len(names) > _SHUFFLED_FEATURES:
         return None, (
             f"Left out: the kernel is not linear, and shuffling each of {len(names):,} features in turn would "
             "take long. A linear kernel shows coefficients."
         )
+    return shuffled_influence(model, problem, seed, "The kernel is not linear"), shown
+
+
+def shuffled_influence(
+    model: Any, problem: Problem, seed: int, because: str, *, features: list[int] | None = None
+) -> Influence:
+    """What shuffling a feature costs.
+
+    Parameters
+    ----------
+    because : str
+        Why there are no coefficients, as the beginning of a sentence.
+    features : list of int or None
+        Only these columns.
+    """
+    names = problem.feature_names
     found = feature_influence(
-        model, problem.X, n_repeats=_SHUFFLES, feature_names=names, random_state=seed, **problem.comparisons()
+        model,
+        problem.X,
+        n_repeats=_SHUFFLES,
+        features=features,
+        feature_names=names,
+        random_state=seed,
+        **problem.comparisons(),
     )
     among = "rows of a query" if found.over == "queries" else "rows"
     text = (
-        "The kernel is not linear, so there are no coefficients. A bar shows how much concordance falls when the "
+        f"{because}, so there are no coefficients. A bar shows how much concordance falls when the "
         f"values of that feature are shuffled among the {among} (mean of {found.n_repeats} shuffles; line: 95 % "
         f"interval over {found.over}). It is measured on {found.n_rows:,} rows of the training data: it says what "
         "the model uses, not what is worth collecting. Features that stand in for each other both look small."
     )
     errors = found.intervals[:, 1] - found.values
-    return Influence(list(names), found.values, "loss of concordance when shuffled", text, errors), shown
+    return Influence(found.names, found.values, "loss of concordance when shuffled", text, errors)
+
+
+def _coefficients(names: list[str], coef: np.ndarray, scaled: bool) -> Influence:
+    if scaled:
+        text = (
+            "The score is a weighted sum of the scaled features: a bar to the right means that higher values "
+            "rank higher. Bars can be compared with each other, since every feature has variance 1; "
+            "correlated features share their influence."
+        )
+        return Influence(names, coef, "coefficient of the scaled feature", text)
+    text = (
+        "The score is a weighted sum of the features: a bar to the right means that higher values rank higher. "
+        "Features that occur together share their influence."
+    )
+    return Influence(names, coef, "coefficient of the feature", text)

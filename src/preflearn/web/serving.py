@@ -14,12 +14,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn import config_context
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -27,10 +26,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from ..automatic import AutoRanker
 from ..io.linear_weights import folded_weights
+from ..metrics.predictions import predict_scores
 from ..numerics.graph import ExportError
-from ..preprocessing import QueryRelative
 from .requests import RefusedError, read_json
 
 _MOST_BYTES = 16 * 1024 * 1024
@@ -261,10 +259,10 @@ def serve_app(scorer: Scorer) -> Starlette:
 # Models ---------------------------------------------------------------------------------------------------------------
 
 
-def table_scorer(model: Any, encoder: Any) -> Scorer:
-    """A pipeline that begins with a `preflearn.preprocessing.TableEncoder`."""
+def table_scorer(model: Any, encoder: Any, ignored: Iterable[str] = ()) -> Scorer:
+    """A model of tables, by way of its `preflearn.preprocessing.TableEncoder`; items may bring what is ignored."""
     used = [Feature(name, _as_type(encoder.kinds_[name]), None) for name in encoder.encoders_]
-    aside = frozenset(name for name in encoder.kinds_ if name not in encoder.encoders_)
+    aside = frozenset({*encoder.kinds_, *ignored} - {*encoder.encoders_})
 
     def score(columns: Mapping[str, list[Any]]) -> np.ndarray:
         return _predict(model, columns, len(next(iter(columns.values()))))
@@ -277,11 +275,9 @@ def matrix_scorer(
     names: Sequence[str],
     *,
     absent: Any = ...,
-    encoders: Mapping[str, Any] | None = None,
-    prepare: Callable[[np.ndarray], Any] | None = None,
     ignored: frozenset[str] = frozenset(),
 ) -> Scorer:
-    """A model of a matrix: numbers by name, then columns of text through their encoders.
+    """A model of a matrix: numbers by name.
 
     Parameters
     ----------
@@ -290,37 +286,23 @@ def matrix_scorer(
         Of the numbers, in the order of the columns.
     absent : float or None
         What a missing number counts as; every item must have all of them by default.
-    encoders : mapping of column names to encoders of `preflearn.io`
-    prepare : function of the matrix, optional
-        What is done to it before the model sees it.
     ignored : frozenset of str
     """
-    encoders = dict(encoders or {})
-    linear = _weights(model) if prepare is None else None
+    linear = _weights(model)
 
     def score(columns: Mapping[str, list[Any]]) -> np.ndarray:
-        parts = [np.array([columns[name] for name in names], dtype=np.float64).T] if names else []
-        for column, encoder in encoders.items():
-            parts.append(encoder.encode(np.array(columns[column], dtype=object)).toarray())
-        X = parts[0] if len(parts) == 1 else np.hstack(parts)
+        X = np.array([columns[name] for name in names], dtype=np.float64).T
         if linear is not None:
             return X @ linear[0] + linear[1]
-        return _predict(model, X if prepare is None else prepare(X), X.shape[0])
+        return _predict(model, X, X.shape[0])
 
-    features = [
-        *(Feature(name, "number", absent) for name in names),
-        *(Feature(one, "text") for one in encoders),
-    ]
+    features = [Feature(name, "number", absent) for name in names]
     return Scorer(features, score, _name(model), ignored)
 
 
 def _predict(model: Any, X: Any, n_items: int) -> np.ndarray:
     """Scores of the items of a request, which are one query to a model with features relative to their query."""
-    steps = [step for _, step in getattr(model, "steps", [("", model)])]
-    if not any(isinstance(step, (AutoRanker, QueryRelative)) for step in steps):
-        return _one_score(model.predict(X))
-    with config_context(enable_metadata_routing=True):
-        return _one_score(model.predict(X, qid=np.zeros(n_items, dtype=np.int64)))
+    return _one_score(predict_scores(model, X, np.zeros(n_items, dtype=np.int64)))
 
 
 def _weights(model: Any) -> tuple[np.ndarray, float] | None:

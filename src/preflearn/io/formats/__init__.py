@@ -34,6 +34,13 @@ class RankingFile(Protocol):
         """The rows, in the order of the file."""
 
 
+class TableFile(RankingFile, Protocol):
+    """What formats with named columns offer besides."""
+
+    def number_columns(self) -> list[str]:
+        """The columns that look like numbers, by their type or their first rows."""
+
+
 _CLASSES: dict[str, Callable[[str, ReadOptions], RankingFile]] = {
     "letor": LetorFile,
     "csv": DelimitedFile,

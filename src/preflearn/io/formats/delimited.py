@@ -9,19 +9,25 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
 from ...errors import InputError, Remedy
 from ..blocks import Block, map_ahead, parsing_threads, read_records
-from ..cells import CellError, number, refuse
+from ..cells import CellError, is_missing, number, refuse
 from ..options import ReadOptions
 from ..queries import QueryLabels
 from ..roles import Roles, check_names
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# What is looked at to see which columns hold numbers.
+_LOOK_AT_BYTES, _LOOK_AT_ROWS = 1 << 18, 1000
+# Digits that are no number: "007".
+_LABEL = re.compile(r"0[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,7 @@ class DelimitedFile:
         self.delimiter = options.delimiter or ("\t" if options.format_of(path) == "tsv" else ",")
         first = next(read_records(path, _ignore, quoted=True), b"").removeprefix(_BYTE_ORDER_MARK)
         self.header_bytes = 0
+        self._first = first[:_LOOK_AT_BYTES]
         if options.columns is not None:
             self.names = list(options.columns)
         else:
@@ -78,6 +85,36 @@ class DelimitedFile:
                 found = f"{self.path}, line 1: found one column {names[0][:40]!r}"
                 raise InputError(found, Remedy("delimiter", other))
         return names
+
+    def number_columns(self) -> list[str]:
+        """Columns whose first cells are numbers or missing, and not labels such as "007"."""
+        text = self._first[self.header_bytes :].decode("utf-8", "replace")
+        if len(self._first) == _LOOK_AT_BYTES:
+            text = text[: text.rfind("\n") + 1]
+        rows = islice(csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter), _LOOK_AT_ROWS)
+        try:
+            whole = [row for row in rows if len(row) == len(self.names)]
+        except csv.Error:
+            return []
+        return [name for name, cells in zip(self.names, zip(*whole)) if _are_numbers(cells)]
+
+    def uneven_rows(self, most: int) -> list[InputError]:
+        """Rows with too few or too many cells, the first ones, read slowly: for a file that is refused anyway."""
+        found: list[InputError] = []
+        n_lines, n = 0, len(self.names)
+        for place, data in enumerate(read_records(self.path, _ignore, quoted=True)):
+            text = data.decode("utf-8", "replace").removeprefix("\ufeff")
+            reader = csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter)
+            for row in reader:
+                if row and len(row) != n and (place or reader.line_num > 1 or not self.header_bytes):
+                    where = f"{self.path}, line {n_lines + reader.line_num}"
+                    found.append(
+                        InputError(f"{where}: found {len(row)} cells, expected {n} as in the header")
+                    )
+                    if len(found) == most:
+                        return found
+            n_lines += data.count(b"\n")
+        return found
 
     def blocks(self, roles: Roles | None, progress: Callable[[int], None]) -> Iterator[Block]:
         assert roles is not None
@@ -136,9 +173,14 @@ class DelimitedFile:
             problem = n_lines, self._explain(fault, column), name if fault not in _ABOUT_ROWS else None
         texts: dict[str, np.ndarray] = {}
         if problem is None:
+            # Places of bytes are those of characters, and slices of one text cost a third of decoding each cell.
+            whole = data.decode("ascii") if layout.n_texts and data.isascii() else None
             for place, name in enumerate(layout.text_names):
                 try:
-                    texts[name] = _texts(data, spans[:n, place], lines)
+                    if whole is not None:
+                        texts[name] = _slices(whole, spans[:n, place])
+                    else:
+                        texts[name] = _texts(data, spans[:n, place], lines)
                 except CellError as error:
                     assert error.line is not None
                     problem = error.line, error, name
@@ -200,19 +242,25 @@ def number_cell(text: bytes, column: str, is_target: bool, options: ReadOptions)
     except CellError as error:
         if is_target or "infinite" in error.found or "too large" in error.found:
             raise
-        raise CellError(error.found, *encoding_remedies(column)) from None
+        raise CellError(error.found, *remedies_for_words(column)) from None
     if not math.isnan(value):
         return value
     return options.missing_target() if is_target else options.missing_feature()
 
 
-def encoding_remedies(column: str) -> tuple[Remedy, ...]:
-    """What to do about a column of words."""
-    return (
-        Remedy("encode", {column: "onehot"}, "for categories"),
-        Remedy("encode", {column: "words"}, "for text"),
-        Remedy("drop", [column]),
-    )
+def remedies_for_words(column: str) -> tuple[Remedy, ...]:
+    """What to do about a column of words where numbers are needed."""
+    return (Remedy("drop", [column], "to leave it out (preflearn.io.read_table reads columns of words)"),)
+
+
+def _slices(text: str, spans: np.ndarray) -> np.ndarray:
+    """Cells of a text."""
+    cells = [text[start:end] for start, end in zip(spans[:, 0].tolist(), spans[:, 1].tolist())]
+    if '"' in text:
+        cells = [cell[1:-1].replace('""', '"') if cell.startswith('"') else cell for cell in cells]
+    found = np.empty(len(cells), dtype=object)
+    found[:] = cells
+    return found
 
 
 def _texts(data: bytes, spans: np.ndarray, lines: np.ndarray) -> np.ndarray:
@@ -245,6 +293,11 @@ def _first_record_end(data: bytes) -> int:
             return len(data)
         if data.count(b'"', start, end) % 2 == 0:
             return end
+
+
+def _are_numbers(cells: Sequence[str]) -> bool:
+    there = [cell.strip() for cell in cells if not is_missing(cell.strip().encode())]
+    return bool(there) and all(_is_number(cell) and not _LABEL.fullmatch(cell) for cell in there)
 
 
 def _is_number(text: str) -> bool:

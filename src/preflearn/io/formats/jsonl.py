@@ -17,7 +17,10 @@ from ..cells import CellError, clip, refuse
 from ..options import ReadOptions
 from ..queries import QueryLabels
 from ..roles import Roles, check_names
-from .delimited import encoding_remedies
+from .delimited import remedies_for_words
+
+# Rows that are looked at to see which columns hold numbers.
+_LOOK_AT_ROWS = 1000
 
 
 class JsonLinesFile:
@@ -30,11 +33,21 @@ class JsonLinesFile:
         options.refuse_given("JSON lines", "their rows name the columns", "columns", "delimiter")
         self.path = path
         self.options = options
-        first = next((row for _, rows in self._rows(_ignore) for row in rows), None)
-        if first is None:
+        _, first = next(self._rows(_ignore), ([], []))
+        if not first:
             raise ValueError(f"{path}: the file is empty, expected one JSON object a line.")
-        self.names = list(first)
+        self._first = first[:_LOOK_AT_ROWS]
+        self.names = list(first[0])
         check_names(path, self.names)
+
+    def number_columns(self) -> list[str]:
+        """Columns whose first values are numbers, true, false or missing."""
+        found = []
+        for name in self.names:
+            there = [row[name] for row in self._first if row.get(name) is not None]
+            if there and all(isinstance(value, (bool, int, float)) for value in there):
+                found.append(name)
+        return found
 
     def blocks(self, roles: Roles | None, progress: Callable[[int], None]) -> Iterator[Block]:
         assert roles is not None
@@ -98,7 +111,7 @@ class JsonLinesFile:
             elif isinstance(value, (bool, int, float)):
                 found = float(value)
             else:
-                remedies = () if is_target else encoding_remedies(column)
+                remedies = () if is_target else remedies_for_words(column)
                 raise CellError(f"found {clip(json.dumps(value))}, expected a number", *remedies)
             if math.isinf(found):
                 raise CellError("the value is infinite, expected a finite number")
@@ -113,13 +126,24 @@ class JsonLinesFile:
     def _texts(self, rows: list[dict[str, Any]], lines: list[int], column: str) -> np.ndarray:
         texts = np.empty(len(rows), dtype=object)
         for place, (line, row) in enumerate(zip(lines, rows)):
-            value = row.get(column)
+            value: Any = row.get(column)
+            if _is_conversation(value):
+                value = "\n".join(message["content"] for message in value)
             if isinstance(value, (dict, list)):
                 refuse(
                     self.path, self.unit, line, f"found {clip(json.dumps(value))}, expected a text", column
                 )
             texts[place] = "" if value is None else value if isinstance(value, str) else json.dumps(value)
         return texts
+
+
+def _is_conversation(value: Any) -> bool:
+    """Whether a value is a list of messages, as chat models write them."""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(one, dict) and isinstance(one.get("content"), str) for one in value)
+    )
 
 
 def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from ..compression import DAMAGED, compression_of, open_plain, require_arrow
 from ..options import ReadOptions
 from ..queries import QueryLabels
 from ..roles import Roles, check_names
-from .delimited import encoding_remedies
+from .delimited import remedies_for_words
 
 _BATCH_ROWS = 1 << 16
 # The name under which pandas stores the row labels of a table.
@@ -37,9 +37,15 @@ class ParquetTable:
         self.path = path
         self.options = options
         with self._open() as file:
-            names = list(file.schema_arrow.names)
+            schema = file.schema_arrow
+        names = list(schema.names)
+        self._types = dict(zip(names, schema.types))
         self.names = [name for name in names if not _ROW_LABELS.fullmatch(name)]
         check_names(path, self.names)
+
+    def number_columns(self) -> list[str]:
+        """Columns of numbers, true and false."""
+        return [name for name in self.names if _is_numeric(self._types[name])]
 
     @contextmanager
     def _open(self) -> Iterator[Any]:
@@ -123,7 +129,7 @@ class ParquetTable:
         if pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
             column = column.cast(pa.float64())
         elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)):
-            remedies = () if is_target else encoding_remedies(name)
+            remedies = () if is_target else remedies_for_words(name)
             error = CellError(f"found values of type {kind}, expected numbers", *remedies)
             refuse(self.path, self.unit, int(lines[0]), error, name)
         out[:] = column.to_numpy(zero_copy_only=False)
@@ -167,6 +173,13 @@ class ParquetTable:
         texts = np.empty(len(column), dtype=object)
         texts[:] = ["" if value is None else str(value) for value in column.to_pylist()]
         return texts
+
+
+def _is_numeric(kind: Any) -> bool:
+    from pyarrow import types
+
+    tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+    return any(test(kind) for test in tests)
 
 
 def _numbered(batches: Iterator[Any]) -> Iterator[tuple[int, Any]]:

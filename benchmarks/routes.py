@@ -1,0 +1,259 @@
+"""Does the table of routes choose well, and without a jump? Rates of its cost model, and four figures.
+
+python benchmarks/routes.py --part rates        the constants of `preflearn.solvers.routes.Rates`, per processor
+python benchmarks/routes.py --part queries      leave-query-out over 15 alphas on sparse rows, beside one dsyevd
+python benchmarks/routes.py --part preferences  leave-preference-out on sparse text, beside logistic regression
+python benchmarks/routes.py --part large        5 folds × 15 alphas by iterations, beside one training
+python benchmarks/routes.py --part walk         seconds over the number of rows, dense and sparse
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from dataclasses import asdict
+
+import numpy as np
+import scipy.sparse as sp
+
+from _harness import best_of, report, write_results
+from preflearn import RankRLS, RankRLSCV
+from preflearn.kernels.sparse import sparse_products
+from preflearn.loops.sparse import times_columns
+from preflearn.loops.threads import n_threads
+from preflearn.model_selection import HeldOut, leave_preference_out
+from preflearn.numerics.linalg import (
+    cholesky_in_place,
+    eigh_in_place,
+    inverse_in_place,
+    tridiagonalise_in_place,
+)
+from preflearn.selection.problem import LearningProblem
+from preflearn.solvers.routes import Rates, Workload, choose_route
+
+PARTS = ("rates", "queries", "preferences", "large", "walk")
+
+
+def sparse_rows(m: int, n: int, per_row: int, *, text: bool = False, seed: int = 0) -> sp.csr_array:
+    """Random rows; with ``text`` columns are as unevenly frequent as words, and rows have unit length."""
+    rng = np.random.default_rng(seed)
+    columns = (rng.zipf(1.25, size=m * per_row) - 1) % n if text else rng.integers(n, size=m * per_row)
+    values = np.ones(m * per_row) if text else rng.random(m * per_row)
+    X = sp.csr_array((values, (np.repeat(np.arange(m), per_row), columns)), shape=(m, n))
+    X.sum_duplicates()
+    if text:
+        X = sp.csr_array(X.multiply(np.log(m / (1.0 + np.bincount(X.indices, minlength=n)))[None, :] + 1.0))
+        X = sp.csr_array(sp.diags_array(1.0 / np.sqrt(X.multiply(X).sum(axis=1))) @ X)
+    return X
+
+
+def ranking(X, n_queries: int, seed: int = 1):
+    rng = np.random.default_rng(seed)
+    m, n = X.shape
+    qid = np.sort(np.arange(m) % n_queries)
+    return X @ rng.normal(size=n) + 0.1 * rng.normal(size=m), qid
+
+
+def rates(size: int) -> dict:
+    """Operations a second on this machine, as `Rates` counts them."""
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(size, size))
+    G = np.asfortranarray(A @ A.T / size + np.eye(size))
+    X = sparse_rows(20_000, 20_000, 50)
+    text = sparse_rows(2 * size, 50_000, 100, text=True)
+    counts = np.bincount(text.indices, minlength=text.shape[1]).astype(float)
+    V, big = rng.normal(size=(20_000, 5)), rng.normal(size=(2_000_000,))
+    seconds = best_of(
+        {
+            "product": lambda: A @ A,
+            "cholesky": lambda: cholesky_in_place(G.copy(order="F")),
+            "inverse": lambda: inverse_in_place(G.copy(order="F")),
+            "tridiagonal": lambda: tridiagonalise_in_place(G.copy(order="F")),
+            "eigen": lambda: eigh_in_place(G.copy(order="F")),
+            "values": lambda: times_columns(X, V),
+            "sparse_products": lambda: sparse_products(text),
+            "numbers": lambda: np.add(big, 1.0, out=big),
+        },
+        repeats=2,
+    )
+    p = n_threads()
+    half = 0.5 + 0.5 / p
+    n3 = float(size) ** 3
+    found = {
+        "product": 2 * n3 / seconds["product"] / p,
+        "cholesky": n3 / 3 / seconds["cholesky"] / p,
+        "inverse": n3 / seconds["inverse"] / p,
+        "tridiagonal": n3 / seconds["tridiagonal"] * half,
+        "eigen": n3 / seconds["eigen"] * half,
+        "values": 5 * X.nnz / seconds["values"] / p,
+        "sparse_products": 0.5 * float(counts @ counts) / seconds["sparse_products"] / p,
+        "numbers": big.shape[0] / seconds["numbers"],
+    }
+    print(f"\nrates of one of {p} processors, {size} × {size}")
+    for name, value in found.items():
+        print(f"{name:<16} {value:.2e}   (table: {asdict(Rates())[name]:.2e})")
+    return {"question": "rates of the cost model, per processor", "values": found, "table": asdict(Rates())}
+
+
+def queries(m: int, repeats: int) -> dict:
+    X = sparse_rows(m, 15 * m, 40)
+    y, qid = ranking(X, m // 20)
+    alphas = np.logspace(-3, 3, 15)
+    K = np.asfortranarray(sparse_products(X))
+    _compile()
+    seconds = best_of(
+        {
+            f"dsyevd({m})": lambda: eigh_in_place(K.copy(order="F")),
+            "RankRLSCV": lambda: RankRLSCV(alphas).fit(X, y, qid=qid),
+        },
+        repeats=repeats,
+        warm_up=False,
+    )
+    return report(
+        "leave-query-out over 15 alphas on sparse rows",
+        seconds,
+        baseline=f"dsyevd({m})",
+        limits={"RankRLSCV": 1.5},
+        note=f"{m} × {15 * m}, 40 values a row, queries of 20",
+    )
+
+
+def preferences(n_pairs: int, repeats: int) -> list[dict]:
+    from sklearn.linear_model import LogisticRegression
+
+    rng = np.random.default_rng(0)
+    results = []
+    _compile()
+    for name, text in (("tf-idf rows of unit length", True), ("counts", False)):
+        X = sparse_rows(2 * n_pairs, 50_000, 120, text=text)
+        if not text:
+            X.data = np.ceil(3 * X.data)
+        s = X @ rng.normal(size=X.shape[1])
+        pairs = rng.permutation(2 * n_pairs).reshape(n_pairs, 2)
+        pairs = np.where((s[pairs[:, 0]] > s[pairs[:, 1]])[:, None], pairs, pairs[:, ::-1])
+        sign = np.where(rng.random(n_pairs) < 0.5, 1.0, -1.0)
+        D = sp.csr_array((X[pairs[:, 0]] - X[pairs[:, 1]]).multiply(sign[:, None]))
+        alphas = np.logspace(-2, 3, 15)
+        seconds = best_of(
+            {
+                "LogisticRegression": lambda: LogisticRegression(max_iter=10_000).fit(D, sign),  # noqa: B023
+                "leave_preference_out": lambda: leave_preference_out(RankRLS(), X, pairs),  # noqa: B023
+                "15 alphas": lambda: HeldOut.of_pairs(RankRLS(), X, pairs).preferences(alphas=alphas),  # noqa: B023
+            },
+            repeats=repeats,
+        )
+        results.append(
+            report(
+                f"held-out preferences on sparse text, {name}",
+                seconds,
+                baseline="LogisticRegression",
+                limits={"leave_preference_out": 3.0, "15 alphas": 6.0},
+                note=f"{n_pairs} pairs, 50000 features, 120 words a row",
+            )
+        )
+    return results
+
+
+def large(m: int) -> dict:
+    """5 folds × 15 alphas from 2⁻¹⁴ of the largest eigenvalue on, beside one training at the smallest."""
+    X = sparse_rows(m, m // 2, 50)
+    y, qid = ranking(X, m // 100)
+    _compile()
+    problem = LearningProblem.read(RankRLS(solver="cg"), X, y, qid)
+    (task,) = problem.tasks()
+    routine = problem.hold_out(task, many_alphas=True)
+    assert routine is not None
+    alphas = routine.largest_eigenvalue * 2.0 ** np.arange(-14, 1)
+    fits: list[RankRLS] = []
+    seconds = best_of(
+        {
+            "training": lambda: fits.append(RankRLS(alphas[0], solver="cg").fit(X, y, qid=qid)),
+            "5 folds × 15 alphas": lambda: HeldOut(RankRLS(solver="cg"), X, y, qid=qid).predict(5, alphas),
+        },
+        repeats=1,
+        warm_up=False,
+    )
+    return report(
+        "5 folds × 15 alphas by iterations",
+        seconds,
+        baseline="training",
+        limits={"5 folds × 15 alphas": 12.0},
+        note=f"sparse {m} × {m // 2}, 50 values a row, {m // 100} queries; training {fits[0].n_iter_} iterations",
+    )
+
+
+def walk(largest: int) -> dict:
+    """Seconds of a search and of a training over m; n = 1000 dense, n = 2 m sparse with 20 values a row."""
+    sizes = [
+        m
+        for m in (500, 700, 1000, 1400, 2000, 2800, 4000, 5600, 8000, 11_000, 16_000, 30_000)
+        if m <= largest
+    ]
+    rows = []
+    _compile()
+    print("\n     m  kind     purpose   route    seconds  expected   growth  of m³")
+    previous: dict[tuple[str, str], tuple[int, float]] = {}
+    for m in sizes:
+        rng = np.random.default_rng(0)
+        kinds = {"dense": rng.normal(size=(m, 1000)), "sparse": sparse_rows(m, 2 * m, 20)}
+        for kind, X in kinds.items():
+            y, qid = ranking(X, m // 20)
+            for purpose, n_folds in (("train", 1), ("folds", 5), ("queries", m // 20)):
+                cv = 5 if purpose == "folds" else "leave-query-out"
+                start = time.perf_counter()
+                if purpose == "train":
+                    RankRLS(1.0).fit(X, y, qid=qid)
+                else:
+                    HeldOut(RankRLS(), X, y, qid=qid).predict(cv, np.logspace(-1, 4, 7))
+                seconds = time.perf_counter() - start
+                sizes_of = {} if purpose == "train" else {"n_alphas": 7, "n_folds": n_folds}
+                route = choose_route(Workload.of(X, purpose, **sizes_of)).chosen
+                before, last = previous.get((kind, purpose), (m, seconds))
+                previous[kind, purpose] = m, seconds
+                rows.append([m, kind, purpose, route.solver, seconds, route.seconds])
+                print(
+                    f"{m:6d}  {kind:<7}  {purpose:<8}  {route.solver:<7}  {seconds:7.2f}  {route.seconds:8.2f}  "
+                    f"{seconds / last:6.2f}  {(m / before) ** 3:6.2f}",
+                    flush=True,
+                )
+    return {
+        "question": "seconds over the number of rows",
+        "columns": ["m", "kind", "purpose", "route", "seconds", "expected"],
+        "rows": rows,
+    }
+
+
+def _compile() -> None:
+    X = sparse_rows(600, 900, 10)
+    y, qid = ranking(X, 30)
+    for solver in ("dual", "cg"):
+        RankRLSCV([0.1, 1.0], cv=5, solver=solver).fit(X, y, qid=qid)
+    RankRLSCV([0.1, 1.0]).fit(X, y, qid=qid)
+    HeldOut.of_pairs(RankRLS(), X, np.arange(600).reshape(300, 2)).preferences(alphas=[0.1, 1.0])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--part", choices=[*PARTS, "all"], default="all")
+    parser.add_argument("--rows", type=int, default=0, help="another size than that of the figure")
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--quick", action="store_true", help="small sizes, nothing written")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore", UserWarning)
+    quick, chosen = options.quick, options.part
+    parts = {
+        "rates": lambda: [rates(options.rows or (400 if quick else 2000))],
+        "queries": lambda: [queries(options.rows or (400 if quick else 4000), options.repeats)],
+        "preferences": lambda: preferences(options.rows or (200 if quick else 2500), options.repeats),
+        "large": lambda: [large(options.rows or (2000 if quick else 200_000))],
+        "walk": lambda: [walk(options.rows or (1000 if quick else 30_000))],
+    }
+    for name in parts if chosen == "all" else [chosen]:
+        results = parts[name]()
+        if not quick:
+            write_results(f"routes_{name}", *results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""One run of the automatic ranker: the candidates with what became of them, and how well it all predicts held-out rows.
+
+Differences to the simplest model are tested over queries, which are independent trials: Wilcoxon's signed ranks,
+corrected by Holm's method for the number of candidates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..comparisons import Groups
+from ..model_selection.significance import holm, signed_rank_test
+from ..selection.scoring import Scoring
+from .candidates import Candidate, Member
+from .combination import FoldScores
+from .leaderboard import Entry, Leaderboard
+
+
+@dataclass
+class Attempt:
+    """A candidate, and what became of it.
+
+    Attributes
+    ----------
+    candidate : Candidate
+    member : Member or None
+        None where there was no time for it.
+    seconds : float
+    share : float
+        In the model.
+    factor : float
+        Of its predictions.
+    """
+
+    candidate: Candidate
+    member: Member | None = None
+    seconds: float = 0.0
+    share: float = 0.0
+    factor: float = 0.0
+
+
+@dataclass(frozen=True)
+class Trial:
+    """All attempts, and the model that they led to.
+
+    Attributes
+    ----------
+    attempts : list of Attempt
+    folds : FoldScores
+    held_out : ndarray of shape (m,)
+        Predictions of the whole procedure for held-out rows.
+    name : str
+        Of the model: "combination", or that of the candidate that it is.
+    """
+
+    attempts: list[Attempt]
+    folds: FoldScores
+    held_out: np.ndarray
+    name: str
+
+    @property
+    def score(self) -> float:
+        """Held-out score of the model."""
+        return float(self.folds.mean(self.folds.of(self.held_out)))
+
+    def score_of(self, attempt: Attempt) -> float:
+        """Held-out score of a candidate, its settings chosen by the other folds."""
+        if attempt.member is None:
+            return float("nan")
+        return float(self.folds.mean(self.folds.of(attempt.member.unbiased)))
+
+    def leaderboard(self, y: np.ndarray, queries: Groups, scoring: Scoring) -> Leaderboard:
+        """The table of the candidates, best first, each compared with the first and simplest of them."""
+        first, *others = [one for one in self.attempts if one.member is not None]
+        assert first.member is not None
+        predictions = [one.member.unbiased for one in others if one.member is not None] + [self.held_out]
+        pvalues = _test(y, first.member.unbiased, predictions, queries, scoring)
+        least = self.score_of(first)
+        tested = {id(one): p for one, p in zip(others, pvalues)}
+        entries = []
+        for one in self.attempts:
+            score = self.score_of(one)
+            entries.append(
+                Entry(
+                    one.candidate.name,
+                    score,
+                    float(one.share),
+                    one.seconds,
+                    "left out: time limit" if one.member is None else one.member.detail,
+                    float("nan") if one is first else score - least,
+                    tested.get(id(one), float("nan")),
+                )
+            )
+        entries.sort(key=lambda one: -one.score if one.score == one.score else np.inf)
+        seconds = sum(one.seconds for one in self.attempts)
+        model = Entry(self.name, self.score, 1.0, seconds, "the model", self.score - least, pvalues[-1])
+        return Leaderboard(entries, scoring.name.strip("'"), model, first.candidate.name)
+
+
+def _test(
+    y: np.ndarray, first: np.ndarray, others: list[np.ndarray], queries: Groups, scoring: Scoring
+) -> list[float]:
+    """Corrected p-values of the differences between the other predictions and the first ones."""
+    unknown = [float("nan")] * len(others)
+    if scoring.scorer is None or queries.n_groups < 2:
+        return unknown
+    values = [scoring.scorer.per_query(y, one, queries).values for one in (first, *others)]
+    defined = ~np.isnan(np.stack(values)).any(axis=0)
+    if defined.sum() < 2:
+        return unknown
+    found = [signed_rank_test(one[defined], values[0][defined]).pvalue for one in values[1:]]
+    return holm(found).tolist()

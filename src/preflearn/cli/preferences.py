@@ -1,0 +1,230 @@
+"""Preferences on the command line: pairs of a table of items, or two columns of texts; for every command alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import files
+
+if TYPE_CHECKING:
+    import numpy as np
+
+PreferencesOption = Annotated[
+    Path | None,
+    typer.Option("--preferences", help="Table of preferred and other item; DATA is then the table of items."),
+]
+ChosenOption = Annotated[
+    str | None, typer.Option("--chosen", help="Preferences between texts: column of the preferred text.")
+]
+RejectedOption = Annotated[
+    str | None, typer.Option("--rejected", help="Preferences between texts: column of the other text.")
+]
+JudgeOption = Annotated[
+    str | None, typer.Option("--judge", help="Preferences: column that says who compared.")
+]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where preferences come from, as typed."""
+
+    preferences: Path | None = None
+    chosen: str | None = None
+    rejected: str | None = None
+    judge: str | None = None
+
+    @classmethod
+    def from_options(
+        cls, preferences: Path | None, chosen: str | None, rejected: str | None, judge: str | None
+    ) -> Source:
+        """Check what was typed."""
+        if (chosen is None) != (rejected is None):
+            raise ValueError("Two columns of texts need both options: --chosen COLUMN --rejected COLUMN.")
+        if preferences is not None and chosen is not None:
+            raise ValueError(
+                "--preferences pairs items of a table and --chosen pairs texts: give one of them."
+            )
+        found = cls(preferences, chosen, rejected, judge)
+        if judge is not None and not found:
+            raise ValueError(
+                "--judge goes with preferences: --preferences FILE, or --chosen and --rejected COLUMN."
+            )
+        return found
+
+    def __bool__(self) -> bool:
+        return self.preferences is not None or self.chosen is not None
+
+    @property
+    def of_texts(self) -> bool:
+        return self.chosen is not None
+
+    def all_files(self, data: Sequence[Path]) -> list[Path]:
+        """Every file that is read."""
+        return [*data, *([] if self.preferences is None else [self.preferences])]
+
+    def check(self, data: Sequence[Path], reading: files.Reading) -> None:
+        """Refuse what would be ignored."""
+        if self.preferences is not None and len(data) != 1:
+            raise ValueError(f"--preferences goes with one table of items: found {len(data)} files.")
+        of_items = (
+            ("--item", reading.item != "auto"),
+            ("--features", reading.features),
+            ("--drop", reading.drop),
+            ("--encode", reading.kinds),
+        )
+        ignored = [
+            ("--target", reading.target != "auto"),
+            ("--query", reading.query not in ("auto", None)),
+            ("--missing", reading.missing is not None),
+            ("--columns", reading.columns is not None),
+            ("--delimiter", reading.delimiter is not None and not self.of_texts),
+            *(of_items if self.of_texts else ()),
+        ]
+        for option, given in ignored:
+            if given:
+                with_what = "--chosen and --rejected" if self.of_texts else "--preferences"
+                raise ValueError(
+                    f"{option} would be ignored with {with_what}, which compare directly: leave it out."
+                )
+
+    def read_texts(self, data: Sequence[Path], reading: files.Reading) -> Any:
+        """`preflearn.io.TextPreferences` of these columns."""
+        from ..io import read_text_preferences
+
+        assert self.chosen is not None and self.rejected is not None
+        return read_text_preferences(
+            [str(path) for path in data], chosen=self.chosen, rejected=self.rejected, judge=self.judge,
+            format=reading.format, delimiter=reading.delimiter,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredPairs:
+    """Preferences with a score for each item.
+
+    Attributes
+    ----------
+    scores : ndarray of shape (m,)
+    pairs : ndarray of shape (l, 2)
+    judge : ndarray of shape (l,) or None
+    names : ndarray of shape (m,)
+        Names of the items, or the texts.
+    lengths : ndarray of shape (m,) or None
+        Of texts.
+    """
+
+    scores: np.ndarray
+    pairs: np.ndarray
+    judge: np.ndarray | None
+    names: np.ndarray
+    lengths: np.ndarray | None
+
+    @property
+    def differences(self) -> np.ndarray:
+        """Score of the preferred item minus that of the other."""
+        return self.scores[self.pairs[:, 0]] - self.scores[self.pairs[:, 1]]
+
+    @property
+    def brief(self) -> str:
+        what = "items" if self.lengths is None else "texts"
+        return f"{len(self.pairs):,} preferences between {len(self.names):,} {what}"
+
+    def as_queries(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """y, scores and qid with every preference as a query of two rows."""
+        import numpy as np
+
+        n = len(self.pairs)
+        return np.tile([1.0, 0.0], n), self.scores[self.pairs].ravel(), np.repeat(np.arange(n), 2)
+
+
+def score_pairs(
+    model_file: Path, source: Source, data: Sequence[Path], reading: files.Reading
+) -> tuple[ScoredPairs, dict[str, Any]]:
+    """The preferences of a file with the scores of a model, and what the model remembers."""
+    source.check(data, reading)
+    saved = files.load(model_file)
+    kind = saved.memory["kind"]
+    if source.of_texts != (kind == "texts"):
+        expected = "--chosen and --rejected" if kind == "texts" else "--preferences and a table of items"
+        raise ValueError(f"{model_file.name} was not trained on such data: give it {expected}.")
+    if source.of_texts:
+        found = source.read_texts(data, reading)
+        scores = saved.model.predict(found.texts)
+        return ScoredPairs(scores, found.pairs, found.judge, found.texts, found.lengths), saved.metadata
+    from ..io import read_preferences
+
+    item = saved.memory.get("item") if reading.item == "auto" else reading.item
+    options: dict[str, Any] = {"item": item or "auto", "judge": source.judge, "format": reading.format}
+    assert source.preferences is not None
+    if saved.encoder is not None:
+        names = files.column_names(data[0], reading)
+        files.require_features(data[0], names, model_file, saved)
+        options |= {"encoder": saved.encoder, "features": list(saved.encoder.encoders_)}
+        texts = [one for one, how in saved.encoder.kinds_.items() if how in ("category", "text", "words")]
+        options["kinds"] = {name: "text" for name in texts if name in names}
+    items = read_preferences(data[0], source.preferences, **options)
+    rest = saved.model[1:] if saved.encoder is not None else saved.model
+    scores = rest.predict(items.X)
+    return ScoredPairs(scores, items.pairs, items.judge, items.item_names, None), saved.metadata
+
+
+def read_problem(
+    source: Source, data: Sequence[Path], reading: files.Reading, options: Any
+) -> tuple[Any, dict[str, Any], Any, list[str]]:
+    """What is to be learned, what the model must remember, the encoder, and notes."""
+    from ..training.preference import PreferenceProblem
+
+    source.check(data, reading)
+    if source.of_texts:
+        found = source.read_texts(data, reading)
+        pairs = found.encode()
+        notes = []
+        if found.n_equal:
+            notes.append(f"{found.n_equal:,} rows with twice the same text say nothing and were left out.")
+        problem = PreferenceProblem(pairs, options, data[0].name, lengths=found.lengths)
+        memory = {"kind": "texts", "chosen": source.chosen, "rejected": source.rejected}
+        return problem, memory, pairs.encoder, notes
+    from ..io import read_preferences
+
+    assert source.preferences is not None
+    names = ("format", "item", "features", "drop", "kinds")
+    arguments = {name: getattr(reading, name) for name in names}
+    pairs = read_preferences(data[0], source.preferences, judge=source.judge, **arguments)
+    problem = PreferenceProblem(pairs, options, f"{data[0].name} and {source.preferences.name}")
+    return problem, files.item_memory(data[0], reading, pairs), pairs.encoder, []
+
+
+def write_pairs(found: ScoredPairs, columns: tuple[str, str], output: Path | None, as_json: bool) -> None:
+    """One line a pair: the two, the difference of their scores, and which the model prefers."""
+    import csv
+    import io
+    import json
+
+    from ..io.atomic import atomic_write
+
+    as_json = as_json or (output is not None and output.suffix in (".jsonl", ".ndjson"))
+    rows = [
+        {columns[0]: found.names[one], columns[1]: found.names[other], "score": difference,
+         "prefers": columns[0] if difference > 0 else columns[1] if difference < 0 else ""}
+        for (one, other), difference in zip(found.pairs.tolist(), found.differences.tolist())
+    ]  # fmt: skip
+    if as_json:
+        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    else:
+        buffer = io.StringIO(newline="")
+        writer = csv.DictWriter(buffer, [*columns, "score", "prefers"], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        text = buffer.getvalue()
+    if output is None:
+        from .output import write_stdout
+
+        write_stdout(text)
+        return
+    with atomic_write(output) as file:
+        file.write(text.encode())

@@ -1,0 +1,206 @@
+"""What a training comes to: one sentence, a few queries as the model orders them, and whether more data would help."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse as sp
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+
+from .. import RankRLS, RankRLSCV
+from ..comparisons import one_group
+from ..comparisons.grouping import positions_in_groups
+from ..inspection import Explanation, explain
+from ..metrics.predictions import predict_scores
+from ..model_selection import learning_curve
+from ..report.contents import Baseline, Curve, Estimate, ShownItem, ShownQuery, TrainingReport
+from .ranking import RankingProblem
+
+# An explanation takes predictions of every row of the query for every feature.
+_EXPLAINED_FEATURES, _EXPLAINED_ROWS = 100, 40
+_SHOWN_ITEMS, _REASONS, _LONGEST_VALUE = 4, 3, 32
+# The curve trains fifteen models.
+_CURVE_QUERIES, _CURVE_ROWS, _CURVE_FEATURES = 10, 2000, 500
+_LEVEL = 0.05
+STILL_RISES = "still rises"
+
+
+def concluded(found: Any, problem: Any, learned: Any, seed: int) -> Any:
+    """A training with its conclusions in the report.
+
+    Parameters
+    ----------
+    found : Trained
+    problem : RankingProblem or PreferenceProblem
+    learned : fitted estimator
+        The model without the steps that make ``problem.X``.
+    seed : int
+    """
+    report: TrainingReport = found.report
+    if report.verdict:
+        return found
+    curve = queries = None
+    if isinstance(problem, RankingProblem) and problem.data.qid is not None:
+        curve = _curve(problem, learned, seed)
+        queries = _queries(problem, learned, report)
+    whole = replace(report, curve=curve, queries=queries or ())
+    return found._replace(report=replace(whole, verdict=_verdict(whole)))
+
+
+# ------------------------------------------------------------------------------------------------ the sentence
+
+
+def _verdict(report: TrainingReport) -> str:
+    parts = [_how_good(report.estimate, report.unit), _than_what(report), _what_next(report)]
+    return "; ".join(part for part in parts if part) + "."
+
+
+def _how_good(estimate: Estimate, unit: str) -> str:
+    new = "a query it has not seen" if unit == "query" else "rows it has not seen"
+    low, high = (100 * end for end in estimate.interval)
+    share = f"{100 * estimate.value:.1f} % (95 % interval {low:.1f} to {high:.1f})"
+    if unit == "preference":
+        return f"Of preferences it has not seen, the model gets {share} right"
+    return f"Of the pairs of {new}, the model puts {share} in the right order"
+
+
+def _than_what(report: TrainingReport) -> str:
+    """Against the best of the simple ways, and the best single feature where that is another one."""
+    others = [row for row in report.baselines if not row.is_model and row.name != "random order"]
+    if not others:
+        return "random order gets 50 %"
+    best = max(others, key=lambda row: row.value)
+    text = _against(best, report.estimate)
+    single = next((row for row in others if row.name == "best single feature"), None)
+    if single is not None and single is not best:
+        text += f"; the best single feature gets {100 * single.value:.1f} %"
+    return text
+
+
+def _against(other: Baseline, estimate: Estimate) -> str:
+    share = f"{other.name} ({100 * other.value:.1f} %)"
+    if other.pvalue is not None:
+        if other.pvalue > _LEVEL:
+            return f"that is not clearly different from {share}"
+        return f"that is {'better' if estimate.value > other.value else 'worse'} than {share}, beyond chance"
+    low, high = estimate.interval
+    if other.value < low:
+        return f"that is better than {share}, which lies below the interval"
+    if other.value > high:
+        return f"that is worse than {share}, which lies above the interval"
+    return f"that is not clearly different from {share}"
+
+
+def _what_next(report: TrainingReport) -> str:
+    curve = report.curve
+    low, high = report.estimate.interval
+    if high < 0.5 or low <= 0.5 <= high:
+        return "what to do next: it is no better than chance, so look for other features before anything else"
+    if curve is not None:
+        gain = curve.scores[-1] - curve.scores[-2] if curve.scores.size > 1 else 0.0
+        if STILL_RISES in curve.explanation:
+            return f"what to do next: collect more queries (the last step up the learning curve added {gain:.3f})"
+        return "what to do next: other features rather than more queries, since the learning curve is flat"
+    if report.unit == "preference":
+        return "what to do next: measure it on preferences of judges and items that played no part here"
+    return "what to do next: measure it on data that played no part here"
+
+
+# --------------------------------------------------------------------------------------------------- the curve
+
+
+def _curve(problem: RankingProblem, learned: Any, seed: int) -> Curve | None:
+    X, data = problem.X, problem.data
+    m, n = X.shape
+    if data.n_queries < _CURVE_QUERIES or m > _CURVE_ROWS or n > _CURVE_FEATURES or sp.issparse(X):
+        return None
+    learner, Z, name = _to_refit(problem, learned)
+    try:
+        found = learning_curve(learner, Z, problem.y, qid=data.qid, random_state=seed)
+    except ValueError:  # too few queries with pairs to order
+        return None
+    low, high = found.gain_interval
+    said = f"{STILL_RISES}: more queries would help" if found.still_rises else "is level at its end"
+    text = (
+        f"{name}, trained on more and more of the queries and measured on the same held-out ones (three folds; band: "
+        f"95 % interval of the mean). The last step, from {found.n_queries[-2]} to {found.n_queries[-1]} queries, "
+        f"changed {found.scoring} by {found.gain:+.4f} ({low:+.4f} to {high:+.4f}): the curve {said}."
+    )
+    return Curve(found.n_queries, found.scores, found.errors, text)
+
+
+def _to_refit(problem: RankingProblem, learned: Any) -> tuple[Any, Any, str]:
+    """A learner with the chosen alpha and kernel, its features, and its name; a linear one for many candidates."""
+    last = learned[-1] if isinstance(learned, Pipeline) else learned
+    if isinstance(last, RankRLSCV):
+        given = last.get_params()
+        same = {name: given[name] for name in RankRLS().get_params() if name in given}
+        Z = learned[:-1].transform(problem.X) if len(learned) > 1 else problem.X
+        return RankRLS(**same).set_params(alpha=last.alpha_), Z, "This learner with its alpha"
+    Z = StandardScaler().fit_transform(problem.X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the edge of the grid is no concern here
+        alpha = RankRLSCV().fit(Z, problem.y, qid=problem.data.qid).alpha_
+    return RankRLS(alpha), Z, "A linear RankRLS"
+
+
+# ------------------------------------------------------------------------------------------------- the queries
+
+
+def _queries(problem: RankingProblem, learned: Any, report: TrainingReport) -> tuple[ShownQuery, ...]:
+    """The query in the middle and the worst one, each with its first items and what put them there."""
+    known = np.flatnonzero(~np.isnan(report.values))
+    if problem.X.shape[1] > _EXPLAINED_FEATURES or sp.issparse(problem.X) or known.size < 2:
+        return ()
+    order = known[np.argsort(report.values[known], kind="stable")]
+    chosen = {"typical": int(order[order.size // 2]), "worst": int(order[0])}
+    units = problem.division.units
+    found = []
+    for which, unit in chosen.items():
+        rows = units.rows(unit)
+        if rows.size <= _EXPLAINED_ROWS:
+            found.append(_shown(problem, learned, rows, str(report.labels[unit]), which, report.values[unit]))
+    return tuple(found)
+
+
+def _shown(
+    problem: RankingProblem, learned: Any, rows: np.ndarray, label: str, which: str, value: float
+) -> ShownQuery:
+    X, codes = problem.X[rows], np.zeros(rows.size, dtype=np.int64)
+    last = learned[-1] if isinstance(learned, Pipeline) and len(learned) == 1 else learned
+    scores = np.asarray(predict_scores(last, X, codes))
+    ranks = positions_in_groups(scores, one_group(rows.size))
+    names = problem.data.item_names
+    items = []
+    for place in np.argsort(-scores, kind="stable")[:_SHOWN_ITEMS].tolist():
+        why = explain(last, X, qid=codes, row=place, feature_names=problem.feature_names)
+        reasons = _reasons(problem, why, int(rows[place]))
+        row = int(rows[place])
+        name = f"row {row + 1}" if names is None else str(names[row])
+        items.append(ShownItem(int(ranks[place]), name, float(problem.y[row]), float(scores[place]), reasons))
+    return ShownQuery(label, which, float(value), tuple(items), rows.size)
+
+
+def _reasons(problem: RankingProblem, why: Explanation, row: int) -> tuple[str, ...]:
+    """The largest contributions; features of one column of a table are told together, with its value."""
+    data = problem.data
+    if data.encoder is None or data.columns is None:
+        shown = [
+            (f"{name} = {value:.4g}", one)
+            for name, value, one in zip(why.names, why.values, why.contributions)
+        ]
+    else:
+        shown, first = [], 0
+        for column, encoder in data.encoder.encoders_.items():
+            last = first + len(encoder.names(column))
+            value = data.columns[column][row]
+            text = str(value) if isinstance(value, str) else f"{value:.4g}"
+            text = text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
+            shown.append((f"{column} = {text or '(missing)'}", float(why.contributions[first:last].sum())))
+            first = last
+    shown.sort(key=lambda pair: -abs(pair[1]))
+    return tuple(f"{text} ({one:+.3g})" for text, one in shown[:_REASONS] if one != 0)

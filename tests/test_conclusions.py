@@ -1,0 +1,138 @@
+"""What a report comes to: the verdict, queries with reasons, learning curves, one figure for one model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from preflearn import RankRLS
+from preflearn.datasets import load_demo
+from preflearn.io import RankingData, TableData
+from preflearn.metrics import concordance, ndcg
+from preflearn.model_selection import LearningCurve, cross_val_predict, learning_curve
+from preflearn.report import LearningCurveDisplay
+from preflearn.training.options import KernelName, TrainingOptions
+from preflearn.training.ranking import RankingProblem
+from preflearn.training.train import train
+
+LINEAR = TrainingOptions(kernel=KernelName.linear)
+
+
+def shop(n_queries: int = 15):
+    X, y, qid, names = load_demo()
+    rows = np.isin(qid, np.unique(qid)[:n_queries])
+    return X[rows], y[rows], qid[rows], list(names)
+
+
+@pytest.fixture(scope="module")
+def found():
+    X, y, qid, names = shop()
+    return train(RankingProblem(RankingData(X, y, qid, names), LINEAR), LINEAR)
+
+
+def test_the_verdict_has_the_figures(found):
+    report = found.report
+    value, (low, high) = report.estimate.value, report.estimate.interval
+    assert f"{100 * value:.1f} % (95 % interval {100 * low:.1f} to {100 * high:.1f})" in report.verdict
+    single = next(one for one in report.baselines if one.name == "best single feature")
+    assert f"{100 * single.value:.1f} %" in report.verdict and "what to do next" in report.verdict
+    assert report.verdict.count(".\n") == 0 and report.verdict.endswith(".")
+
+
+def test_noise_is_called_noise():
+    rng = np.random.default_rng(0)
+    X, y, qid = rng.normal(size=(120, 3)), rng.integers(0, 3, 120), np.repeat(np.arange(12), 10)
+    report = train(RankingProblem(RankingData(X, y, qid, ["a", "b", "c"]), LINEAR), LINEAR).report
+    assert "no better than chance" in report.verdict
+
+
+def test_ndcg_stands_beside_concordance(found):
+    X, y, qid, _ = shop()
+    from sklearn.preprocessing import StandardScaler
+
+    Z = StandardScaler().fit_transform(X)
+    scores = cross_val_predict(RankRLS(found.report.alpha_path.chosen), Z, y, qid=qid)
+    assert found.report.ndcg[0] == pytest.approx(ndcg(y, scores, qid, k=10))
+    assert found.report.ndcg[1] < found.report.ndcg[0] < found.report.ndcg[2]
+
+
+def test_queries_are_shown_in_the_order_of_the_model(found):
+    X, y, qid, names = shop()
+    scores = found.model.predict(X)
+    worst = next(one for one in found.report.queries if one.which == "worst")
+    assert worst.value == pytest.approx(np.nanmin(found.report.values))
+    rows = np.flatnonzero(qid == worst.label)
+    best_first = rows[np.argsort(-scores[rows])]
+    assert [item.name for item in worst.items] == [f"row {row + 1}" for row in best_first[:4]]
+    assert [item.target for item in worst.items] == [float(y[row]) for row in best_first[:4]]
+    scaled = found.model[0].transform(X)
+    share = found.model[-1].coef_ * (scaled[best_first[0]] - scaled[rows].mean(axis=0))
+    largest = int(np.abs(share).argmax())
+    assert worst.items[0].reasons[0].startswith(f"{names[largest]} = ")
+    assert f"({share[largest]:+.3g})" in worst.items[0].reasons[0]
+
+
+def test_columns_of_a_table_are_told_together_with_their_values():
+    rng = np.random.default_rng(0)
+    colour = rng.choice(["red", "blue", "green"], 120).astype(object)
+    columns = {"colour": colour, "size": rng.normal(size=120)}
+    y = np.round(2.0 * (colour == "red") + columns["size"] + 3).clip(0, None)
+    qid = np.repeat(np.arange(12), 10)
+    data = TableData(columns, y, qid).encode()
+    report = train(RankingProblem(data, LINEAR), LINEAR).report
+    reasons = [reason for query in report.queries for item in query.items for reason in item.reasons]
+    assert any(reason.startswith("colour = red (+") for reason in reasons)
+    assert not any("colour=red" in reason for reason in reasons)
+
+
+def test_a_learning_curve_refits_on_growing_sets():
+    X, y, qid, _ = shop(12)
+    curve = learning_curve(RankRLS(5.0), X, y, qid=qid, sizes=[2, 8], random_state=1)
+    codes = np.unique(qid, return_inverse=True)[1]
+    order = np.random.RandomState(1).permutation(12)
+    values = []
+    for fold in range(3):
+        test = order[fold::3]
+        others = [query for query in order if query not in test][:8]
+        rows = np.isin(codes, others)
+        model = RankRLS(5.0).fit(X[rows], y[rows], qid=codes[rows])
+        values += [concordance(y[codes == q], model.predict(X[codes == q])) for q in test]
+    assert curve.scores[1] == pytest.approx(np.mean(values)) and curve.n_queries.tolist() == [2, 8]
+    assert curve.gain == pytest.approx(curve.scores[1] - curve.scores[0])
+    assert "last step" in str(curve)
+
+
+def test_more_data_help_where_they_do():
+    rng = np.random.default_rng(0)
+    X, qid = rng.normal(size=(600, 20)), np.repeat(np.arange(60), 10)
+    y = X @ rng.normal(size=20) + rng.normal(size=600)
+    assert learning_curve(RankRLS(1.0), X, y, qid=qid, sizes=[2, 40]).still_rises
+    assert not learning_curve(RankRLS(1e-3), X[:, :1], X[:, 0], qid=qid, sizes=[20, 40]).still_rises
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [({"qid": None}, "needs qid"), ({"sizes": [99]}, "sizes must lie"), ({"sizes": []}, "sizes")],
+)
+def test_learning_curves_refuse(options, says):
+    X, y, qid, _ = shop(12)
+    with pytest.raises(ValueError, match=says):
+        learning_curve(RankRLS(), X, y, **{"qid": qid, **options})
+
+
+def test_a_learning_curve_is_drawn():
+    pytest.importorskip("matplotlib")
+    curve = LearningCurve(
+        np.array([2, 4]), np.array([0.6, 0.7]), np.array([0.1, 0.1]), 0.1, (0.0, 0.2), "concordance"
+    )
+    display = LearningCurveDisplay.from_curve(curve).plot()
+    assert display.ax_.get_ylabel() == "held-out concordance"
+
+
+@pytest.mark.parametrize("two_classes", [False, True])
+def test_one_figure_for_one_model_without_queries(two_classes):
+    X, y, _, names = shop(8)
+    y = (y > 1).astype(float) if two_classes else y
+    report = train(RankingProblem(RankingData(X, y, None, names), LINEAR), LINEAR).report
+    (model,) = [one for one in report.baselines if one.is_model]
+    assert model.value == report.estimate.value
