@@ -304,8 +304,8 @@ class RankingProblem:
         if self.division.unit == "fold":  # one figure for one model: that of the estimate
             values[name] = self._estimated
             values |= {
-                one: self._performance(*asked, alpha=model.alpha_).value
-                for one, (asked, model, _) in others.items()
+                one: self._performance(learner, X, kernel, model.alpha_).value
+                for one, ((learner, X, kernel), model, _) in others.items()
             }
         rows = {one: Baseline(one, value, is_model=one == name) for one, value in values.items()}
         if self.division.unit == "query" and chosen.held_out.defined.size >= 2 and len(scores) > 1:
