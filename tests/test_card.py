@@ -92,3 +92,4 @@ def test_the_command_writes_a_card_for_markdown(tmp_path: Path) -> None:
     assert run(["train", str(data), *options]) == 0
     text = (tmp_path / "card.md").read_text()
     assert "Held-out concordance" in text and "m.preflearn" in text and "data.txt" in text
+    assert run(["train", str(data), *options]) == 0  # a card of ours is replaced
