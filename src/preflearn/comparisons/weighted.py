@@ -37,6 +37,7 @@ class WeightedRows(Comparisons):
     """
 
     ignores_constants = False
+    row_weights: np.ndarray
 
     def __init__(self, scores: np.ndarray, row_weights: np.ndarray):
         self.n_rows, self.n_comparisons = scores.shape[0], int(np.count_nonzero(row_weights))
@@ -72,6 +73,7 @@ class WeightedPairs(Comparisons):
     """
 
     queries: Groups
+    row_weights: np.ndarray
 
     def __init__(
         self,
