@@ -383,18 +383,16 @@ def in_words(seconds: float) -> str:
     return f"about {seconds / 60:.0f} minutes" if seconds < 7200 else f"about {seconds / 3600:.0f} hours"
 
 
-def warn_if_long(found: RouteMap, *, basis: bool = True) -> None:
+def warn_if_long(found: RouteMap) -> None:
     """Say before it starts that a route is expected to take more than a minute, and what would take less.
 
     Parameters
     ----------
     found : RouteMap
-    basis : bool
-        Whether a reduced set may be advised.
     """
     if found.chosen.seconds <= LONG:
         return
-    advice = "; ".join(f"{name} {in_words(seconds)}" for name, seconds in alternatives(found, basis))
+    advice = "; ".join(f"{name} {in_words(seconds)}" for name, seconds in alternatives(found))
     warnings.warn(
         f"{describe(found.workload)} is expected to take {in_words(found.chosen.seconds)} "
         f"({found.chosen.solver}, {found.chosen.matrix})." + (f" Less: {advice}." if advice else ""),
@@ -413,7 +411,7 @@ def callers_level() -> int:
     return level
 
 
-def alternatives(found: RouteMap, basis: bool = True) -> list[tuple[str, float]]:
+def alternatives(found: RouteMap) -> list[tuple[str, float]]:
     """What a caller may ask for instead, with the seconds that it is expected to take; only what is faster."""
     workload, rates = found.workload, Rates()
     options: list[tuple[str, float]] = []
@@ -423,7 +421,7 @@ def alternatives(found: RouteMap, basis: bool = True) -> list[tuple[str, float]]
             fewer = replace(workload, n_folds=5, largest_fold=0)
         options.append(("cv=5", choose_route(fewer, memory=found.memory).chosen.seconds))
     r = 1000
-    if basis and workload.n_features is not None and workload.n_rows > 2 * r:
+    if workload.n_features is not None and workload.n_rows > 2 * r:
         seconds = _eigen(r, rates) + 3 * workload.n_rows * r**2 / (rates.product * n_threads())
         options.append((f"n_basis={r}", seconds + workload.stored * r / rates.values))
     if found.chosen.solver == "cg":
