@@ -58,3 +58,18 @@ def real_data() -> Callable[[str], Path]:
         return root / name
 
     return folder
+
+
+@pytest.fixture
+def call(capsys, monkeypatch):
+    """Run a command line; its status, output and errors."""
+    from preflearn.cli.app import run
+
+    monkeypatch.delenv("PREFLEARN_TRACEBACK", raising=False)
+
+    def call(*arguments) -> tuple[int, str, str]:
+        status = run([str(one) for one in arguments])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return call

@@ -38,18 +38,6 @@ def write_lines(path, rows):
 TEXTS = ("--chosen", "chosen", "--rejected", "rejected")
 
 
-@pytest.fixture
-def call(capsys, monkeypatch):
-    monkeypatch.delenv("PREFLEARN_TRACEBACK", raising=False)
-
-    def call(*arguments) -> tuple[int, str, str]:
-        status = run([str(one) for one in arguments])
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return call
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("texts")

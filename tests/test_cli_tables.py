@@ -56,18 +56,6 @@ def write(path, columns: dict[str, list]):
 ROLES = ("--target", "grade", "--query", "session", "--kernel", "linear")
 
 
-@pytest.fixture
-def call(capsys, monkeypatch):
-    monkeypatch.delenv("PREFLEARN_TRACEBACK", raising=False)
-
-    def call(*arguments) -> tuple[int, str, str]:
-        status = run([str(one) for one in arguments])
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return call
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("messy")

@@ -67,19 +67,6 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def call(capsys, monkeypatch):
-    """Run a command line; its output and errors."""
-    monkeypatch.delenv("PREFLEARN_TRACEBACK", raising=False)
-
-    def call(*arguments) -> tuple[int, str, str]:
-        status = run([str(one) for one in arguments])
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return call
-
-
-@pytest.fixture
 def ask(call):
     """Run a command that must succeed and print JSON."""
 

@@ -110,7 +110,7 @@ def test_every_kind_of_model_is_exported_or_refused_by_name() -> None:
 @settings(max_examples=16, deadline=None)
 @given(
     kernel=st.sampled_from(
-        ["linear", "rbf", "poly", "laplacian", "sigmoid", "cosine", "chi2", "additive_chi2"]
+        ["linear", "rbf", "poly", "laplacian", "matern", "sigmoid", "cosine", "chi2", "additive_chi2"]
     ),
     shape=st.tuples(st.integers(2, 12), st.integers(1, 5)),
     outputs=st.sampled_from([None, 1, 3]),

@@ -23,6 +23,7 @@ from preflearn.io import (
     read_preferences,
     read_ranking,
     read_scores,
+    read_table,
     scan_ranking,
     write_scores,
 )
@@ -541,3 +542,78 @@ def test_scores_that_cannot_be_written_leave_the_old_file(folder):
     with pytest.raises(ValueError, match="no place for qid="):
         write_scores(folder / "keep.txt", [1.0], qid=[1])
     assert path.read_bytes() == before
+
+
+# ------------------------------------------------------------------------------------------- tables as they come
+
+
+@settings(max_examples=150)
+@given(
+    body=st.one_of(
+        st.binary(max_size=200),
+        st.text(alphabet='ab7,.;"\n\r\t 0-é\x00', max_size=200).map(str.encode),
+    ),
+    header=st.sampled_from([b"a,b,target\n", b"target,a\r\n", b"\xef\xbb\xbfa,target\n", b""]),
+)
+@example(body=b'1,"2\n3,4\n', header=b"a,target\n")
+@example(body=b"1\n" * 3 + b"x,2\n", header=b"a,target\n")
+@example(body=b"NaN,inf\n-inf,1e999\n", header=b"a,target\n")
+def test_any_bytes_are_a_table_or_one_error(tmp_path_factory, body, header):
+    path = tmp_path_factory.getbasetemp() / "hostile.csv"
+    path.write_bytes(header + body)
+    try:
+        table = read_table(path)
+    except ValueError as error:
+        assert str(path) in str(error) or "header" in str(error)
+        return
+    sizes = {len(column) for column in table.columns.values()}
+    assert sizes == {len(table.y)} and np.isfinite(table.y).all()
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b"", "empty"),
+        (b"a,target\n", "no rows"),
+        (b"a,a,target\n1,2,3\n", "appears twice"),
+        (b"a,,target\n1,2,3\n", "no name"),
+        (b"a;target\n1;2\n", "delimiter=';'"),
+        (b"1,2\n3,4\n", "only numbers"),
+        (b"target\n1\n", "no column is left"),
+        (b'a,target\n"1,2\n', "never closed"),
+        (b"a,target\n\xff\xfe,1\n", "UTF-8"),
+        (b"a,target\n1,inf\n2,3\n", "neither numbers nor yes/no"),
+        (b"\x89PNG\r\n\x1a\n\x00\x00", "header cannot be read"),
+    ],
+)
+def test_faults_of_tables(folder, body, says):
+    (folder / "f.csv").write_bytes(body)
+    with pytest.raises(ValueError, match=says):
+        read_table(folder / "f.csv")
+
+
+@given(
+    columns=st.lists(
+        st.lists(
+            st.sampled_from(["1", "2.5", "", "red", "yes", "2024-01-31", "a b c d", "-", "1e3"]),
+            min_size=4,
+            max_size=4,
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_cells_come_back_as_they_are(tmp_path_factory, columns):
+    """A column is numbers or the very texts of the file, whatever the other columns are."""
+    path = tmp_path_factory.getbasetemp() / "cells.csv"
+    names = [f"c{k}" for k in range(len(columns))]
+    rows = [",".join([*cells, "1"]) for cells in zip(*columns)]
+    path.write_text("\n".join([",".join([*names, "target"]), *rows]) + "\n")
+    table = read_table(path)
+    for name, cells in zip(names, columns):
+        found = table.columns[name]
+        if found.dtype == object:
+            assert found.tolist() == cells
+        else:
+            expected = [float(cell) if cell else np.nan for cell in cells]
+            np.testing.assert_array_equal(found, expected)

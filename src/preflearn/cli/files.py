@@ -513,7 +513,7 @@ def _is_ours(path: Path) -> bool:
         except (ValueError, OSError):
             return False
         return True
-    if b'name="generator" content="preflearn' in start:
+    if b'name="generator" content="preflearn' in start or b"trained by preflearn" in start:
         return True
     suffix, compression = split_name(path)
     if suffix in (".parquet", ".pq"):

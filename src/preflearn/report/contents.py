@@ -164,12 +164,15 @@ class Curve:
     Attributes
     ----------
     n_queries, scores, errors : ndarray of shape (s,)
+    rises : bool
+        Whether its last step up is more than chance.
     explanation : str
     """
 
     n_queries: np.ndarray
     scores: np.ndarray
     errors: np.ndarray
+    rises: bool
     explanation: str
 
 

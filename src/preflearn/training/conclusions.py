@@ -26,7 +26,6 @@ _SHOWN_ITEMS, _REASONS, _LONGEST_VALUE = 4, 3, 32
 # The curve trains fifteen models.
 _CURVE_QUERIES, _CURVE_ROWS, _CURVE_FEATURES = 10, 2000, 500
 _LEVEL = 0.05
-STILL_RISES = "still rises"
 
 
 def concluded(found: Any, problem: Any, learned: Any, seed: int) -> Any:
@@ -102,7 +101,7 @@ def _what_next(report: TrainingReport) -> str:
         return "what to do next: it is no better than chance, so look for other features before anything else"
     if curve is not None:
         gain = curve.scores[-1] - curve.scores[-2] if curve.scores.size > 1 else 0.0
-        if STILL_RISES in curve.explanation:
+        if curve.rises:
             return f"what to do next: collect more queries (the last step up the learning curve added {gain:.3f})"
         return "what to do next: other features rather than more queries, since the learning curve is flat"
     if report.unit == "preference":
@@ -124,13 +123,13 @@ def _curve(problem: RankingProblem, learned: Any, seed: int) -> Curve | None:
     except ValueError:  # too few queries with pairs to order
         return None
     low, high = found.gain_interval
-    said = f"{STILL_RISES}: more queries would help" if found.still_rises else "is level at its end"
+    said = "still rises: more queries would help" if found.still_rises else "is level at its end"
     text = (
         f"{name}, trained on more and more of the queries and measured on the same held-out ones (three folds; band: "
         f"95 % interval of the mean). The last step, from {found.n_queries[-2]} to {found.n_queries[-1]} queries, "
         f"changed {found.scoring} by {found.gain:+.4f} ({low:+.4f} to {high:+.4f}): the curve {said}."
     )
-    return Curve(found.n_queries, found.scores, found.errors, text)
+    return Curve(found.n_queries, found.scores, found.errors, found.still_rises, text)
 
 
 def _to_refit(problem: RankingProblem, learned: Any) -> tuple[Any, Any, str]:

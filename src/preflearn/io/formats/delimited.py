@@ -105,16 +105,19 @@ class DelimitedFile:
         for place, data in enumerate(read_records(self.path, _ignore, quoted=True)):
             text = data.decode("utf-8", "replace").removeprefix("\ufeff")
             reader = csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter)
-            for row in reader:
-                if row and len(row) != n and (place or reader.line_num > 1 or not self.header_bytes):
-                    where = f"{self.path}, line {n_lines + reader.line_num}"
-                    found.append(
-                        InputError(f"{where}: found {len(row)} cells, expected {n} as in the header")
-                    )
-                    if len(found) == most:
-                        return found
+            try:
+                for row in reader:
+                    is_header = place == 0 and reader.line_num == 1 and self.header_bytes > 0
+                    if row and len(row) != n and not is_header:
+                        where = f"{self.path}, line {n_lines + reader.line_num}"
+                        what = f"found {len(row)} cell{'s' if len(row) > 1 else ''}"
+                        found.append(InputError(f"{where}: {what}, expected {n} as in the header"))
+            except csv.Error:  # what stops this reader is not what stopped the other one
+                break
+            if len(found) >= most:
+                break
             n_lines += data.count(b"\n")
-        return found
+        return found[:most]
 
     def blocks(self, roles: Roles | None, progress: Callable[[int], None]) -> Iterator[Block]:
         assert roles is not None
