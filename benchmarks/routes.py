@@ -202,8 +202,9 @@ def walk(largest: int) -> dict:
             for purpose, n_folds in (("train", 1), ("folds", 5), ("queries", m // 20)):
                 cv = 5 if purpose == "folds" else "leave-query-out"
                 start = time.perf_counter()
+                taken = None
                 if purpose == "train":
-                    RankRLS(1.0).fit(X, y, qid=qid)
+                    taken = RankRLS(1.0).fit(X, y, qid=qid).solver_
                 else:
                     HeldOut(RankRLS(), X, y, qid=qid).predict(cv, np.logspace(-1, 4, 7))
                 seconds = time.perf_counter() - start
@@ -211,9 +212,10 @@ def walk(largest: int) -> dict:
                 route = choose_route(Workload.of(X, purpose, **sizes_of)).chosen
                 before, last = previous.get((kind, purpose), (m, seconds))
                 previous[kind, purpose] = m, seconds
-                rows.append([m, kind, purpose, route.solver, seconds, route.seconds])
+                name = taken or route.solver
+                rows.append([m, kind, purpose, name, seconds, route.seconds])
                 print(
-                    f"{m:6d}  {kind:<7}  {purpose:<8}  {route.solver:<7}  {seconds:7.2f}  {route.seconds:8.2f}  "
+                    f"{m:6d}  {kind:<7}  {purpose:<8}  {name:<7}  {seconds:7.2f}  {route.seconds:8.2f}  "
                     f"{seconds / last:6.2f}  {(m / before) ** 3:6.2f}",
                     flush=True,
                 )

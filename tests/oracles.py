@@ -90,15 +90,18 @@ def counted_pairs(y, qid, *, cost="magnitude", ties="include"):
     ]
 
 
-def dense_comparisons(y, qid, *, cost="magnitude", ties="include", weighting="pair"):
+def dense_comparisons(y, qid, *, cost="magnitude", ties="include", weighting="pair", row_weights=None):
     """L and b, added up pair by pair."""
+    w = np.ones(len(y)) if row_weights is None else row_weights
     m = len(y)
     L, b = np.zeros((m, m)), np.zeros(m)
     pairs = counted_pairs(y, qid, cost=cost, ties=ties)
     for i, j in pairs:
-        n_rows = sum(q == qid[i] for q in qid)
-        n_pairs = sum(qid[k] == qid[i] for k, _ in pairs)
-        weight = {"pair": 1.0, "item": 1.0 / n_rows, "query": 1.0 / n_pairs}[weighting]
+        if w[i] * w[j] == 0:
+            continue
+        n_rows = sum(w[k] for k, q in enumerate(qid) if q == qid[i])
+        n_pairs = sum(w[k] * w[h] for k, h in pairs if qid[k] == qid[i])
+        weight = w[i] * w[j] / {"pair": 1.0, "item": n_rows, "query": n_pairs}[weighting]
         difference = y[i] - y[j]
         target = np.sign(difference) if cost == "unit" else difference
         if cost == "relative":
@@ -483,7 +486,7 @@ def ranksvm_minimum(features, pairs, alpha, loss):
 # --------------------------------------------------------------------------------------------------------------
 
 
-def refit_without(model, X, y, qid, leaving, test):
+def refit_without(model, X, y, qid, leaving, test, sample_weight=None):
     """Predictions for test rows by a clone trained on the rows that stay; held-out basis vectors leave the model."""
     from sklearn.base import clone
 
@@ -496,14 +499,15 @@ def refit_without(model, X, y, qid, leaving, test):
     if getattr(model, "kernel", None) == "precomputed":
         new, train = new[:, rest], train[:, rest]
     extra = {} if qid is None else {"qid": np.asarray(qid)[rest]}
+    extra |= {} if sample_weight is None else {"sample_weight": sample_weight[rest]}
     return fresh.fit(train, y[rest], **extra).predict(new)
 
 
-def refit_folds(model, X, y, qid, folds):
+def refit_folds(model, X, y, qid, folds, sample_weight=None):
     """Held-out predictions of disjoint folds, one refit each; rows in no fold stay NaN."""
     out = np.full(np.shape(y), np.nan)
     for fold in folds:
-        out[fold] = refit_without(model, X, y, qid, fold, fold)
+        out[fold] = refit_without(model, X, y, qid, fold, fold, sample_weight)
     return out
 
 

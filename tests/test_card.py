@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from preflearn.report.contents import AlphaPath, Estimate
 
 
 def report(**changes) -> TrainingReport:
-    given = {
+    given: dict[str, Any] = {
         "title": "Ranking",
         "summary": "12 rows in 3 queries",
         "counts": {"rows": 1200, "queries": 3},
@@ -78,7 +79,7 @@ def test_the_command_writes_a_card_for_markdown(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     X, qid = rng.normal(size=(60, 3)), np.repeat(np.arange(12), 5)
     data = tmp_path / "data.txt"
-    write_ranking(data, X, np.round(X[:, 0] + 2).clip(0), qid)
+    write_ranking(data, X, np.round(X[:, 0] + 2).clip(0), qid=qid)
     options = [
         "--kernel",
         "linear",
@@ -91,3 +92,4 @@ def test_the_command_writes_a_card_for_markdown(tmp_path: Path) -> None:
     assert run(["train", str(data), *options]) == 0
     text = (tmp_path / "card.md").read_text()
     assert "Held-out concordance" in text and "m.preflearn" in text and "data.txt" in text
+    assert run(["train", str(data), *options]) == 0  # a card of ours is replaced

@@ -33,6 +33,10 @@ def chosen(workload, available=GENEROUS):
     [
         (Workload("train", 500, 20), "primal"),
         (Workload("train", 20, 500), "dual"),
+        (Workload("queries", 600, 6, n_alphas=31, n_folds=60), "primal"),
+        (Workload("queries", 20_000, 10, n_alphas=31, n_folds=1000), "primal"),
+        (Workload("queries", 1_000_000, 46, n_alphas=31, n_folds=50_000), "primal"),
+        (Workload("folds", 1_000_000, 46, n_alphas=31, n_folds=5), "primal"),
         (Workload("train", 500, 20, linear=False), "dual"),
         (Workload("queries", 1000, None, linear=False, n_folds=10), "dual"),
         (text(4000, 60_000, n_alphas=15, n_folds=200), "dual"),

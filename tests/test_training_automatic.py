@@ -143,6 +143,24 @@ def test_one_ranking_of_all_rows():
     assert report.estimate.measure == "AUC" and report.roc is not None
 
 
+@pytest.mark.parametrize("with_queries", [True, False])
+def test_a_sample_of_many_rows(monkeypatch, with_queries):
+    """What was not looked at has no held-out value, and the queries that are shown are those of the table."""
+    monkeypatch.setattr(ranker, "_MOST_ROWS", 150)
+    X, y, qid, names = shop()
+    options = TrainingOptions(learner=Learner.auto, time_limit=1e-9)
+    problem = RankingProblem(RankingData(X, y, qid if with_queries else None, names), options)
+    report = train(problem, options).report
+    assert any("rows" in note and "Learned from" in note for note in report.notes)
+    assert np.isnan(report.values).any() and not np.isnan(report.values).all()
+    assert report.labels.shape == report.values.shape == report.sizes.shape
+    assert report.sizes.sum() == len(y) and 0.5 < report.estimate.value < 1
+    if with_queries:
+        values = report.values[~np.isnan(report.values)]
+        assert report.estimate.value == pytest.approx(values.mean())
+        assert report.sizes[np.flatnonzero(~np.isnan(report.values))].sum() <= 150
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [

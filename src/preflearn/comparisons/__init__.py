@@ -12,6 +12,7 @@ from .preferences import PreferenceComparisons
 from .queries import QueryComparisons
 from .relative import RelativeComparisons
 from .scores import compare_scores
+from .weighted import WeightedPairs, WeightedRows
 
 __all__ = [
     "Comparisons",
@@ -22,6 +23,8 @@ __all__ = [
     "QueryComparisons",
     "RelativeComparisons",
     "Removal",
+    "WeightedPairs",
+    "WeightedRows",
     "centred",
     "compare_scores",
     "encode_queries",

@@ -95,6 +95,8 @@ class Comparisons(ABC):
         The queries that rows are compared within: L is block diagonal over them. None where rows are not grouped.
     scores : ndarray of shape (m, v)
         The scores that were compared; only where comparisons are made from scores within queries.
+    row_weights : ndarray of shape (m,) or None
+        How much each row counts; None where all count alike.
     """
 
     n_rows: int
@@ -104,6 +106,7 @@ class Comparisons(ABC):
     ignores_constants: bool = True
     queries: Groups | None = None
     scores: np.ndarray
+    row_weights: np.ndarray | None = None
 
     @property
     def n_outputs(self) -> int:
@@ -119,6 +122,11 @@ class Comparisons(ABC):
     def block_scale(self) -> float:
         """κ of L = κ² C, S = κ C, where `is_one_block`."""
         raise ValueError(f"{type(self).__name__}: only a global ranking with ties included has one scale.")
+
+    @property
+    def drops_row_by_row(self) -> bool:
+        """Whether `drop` gives one column for each row that leaves, though the rows are compared with all others."""
+        return self.is_one_block
 
     @property
     def whole_queries_only(self) -> bool:

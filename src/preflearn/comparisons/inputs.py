@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_array, column_or_1d
 
-from ..numerics.namespace import as_host
+from ..numerics.namespace import as_host, is_device_array
 
 
 def read_alpha(alpha: Any) -> float:
@@ -44,6 +44,35 @@ def read_scores(y: Any, n_rows: int, *, estimator: Any = None) -> tuple[np.ndarr
     if y.ndim == 2 and y.shape[1] == 1:
         return column_or_1d(y, warn=True)[:, None], True
     return (y[:, None], True) if y.ndim == 1 else (y, False)
+
+
+def read_row_weights(sample_weight: Any, n_rows: int, X: Any = None) -> np.ndarray | None:
+    """Weights of the rows as float64; None where there are none, or every row has weight 1.
+
+    Raises
+    ------
+    ValueError
+        If they are of another length, negative, not finite, or all zero.
+    TypeError
+        If X is an array of a device.
+    """
+    if sample_weight is None:
+        return None
+    if is_device_array(X):
+        raise TypeError("sample_weight is for NumPy arrays and sparse matrices: X is on a device.")
+    w = check_array(
+        as_host(sample_weight), ensure_2d=False, dtype=np.float64, input_name="sample_weight", allow_nd=True
+    )
+    if w.shape != (n_rows,):
+        raise ValueError(
+            f"sample_weight must hold one number for each of the {n_rows} rows: found shape {w.shape}. Weights of "
+            "queries are repeated for their rows."
+        )
+    if (w < 0).any():
+        raise ValueError(f"sample_weight must not be negative: row {int(np.argmin(w))} has {w.min():g}.")
+    if not w.any():
+        raise ValueError("sample_weight is zero for every row: nothing would be learned.")
+    return None if (w == 1).all() else w
 
 
 def read_pairs(pairs: Any, n_rows: int) -> np.ndarray:

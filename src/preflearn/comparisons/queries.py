@@ -73,7 +73,7 @@ class QueryComparisons(Comparisons):
         self.tie_groups: Groups | None = None
         lower = None
         if self.exclude_ties:
-            tie_groups, lower = _tie_groups(scores[:, 0], queries)
+            tie_groups, lower = tie_groups_of(scores[:, 0], queries)
             # Without a tie the block is the one with ties included, which is cheaper.
             self.tie_groups = tie_groups if tie_groups.n_groups < self.n_rows else None
         self._set_weights()
@@ -357,7 +357,7 @@ def _inverse_root(values: np.ndarray) -> np.ndarray:
     return np.divide(1.0, np.sqrt(values), out=np.zeros_like(values), where=values > 0)
 
 
-def _tie_groups(scores: np.ndarray, queries: Groups) -> tuple[Groups, np.ndarray]:
+def tie_groups_of(scores: np.ndarray, queries: Groups) -> tuple[Groups, np.ndarray]:
     """Rows of the same query with equal scores, and for each row the number of lower ones in its query.
 
     O(m log m), never through the pairs.

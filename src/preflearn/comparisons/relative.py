@@ -25,11 +25,20 @@ class RelativeComparisons(Comparisons):
     scores : ndarray of shape (m, 1)
     queries : Groups
     weighting : {"pair", "item", "query"}
+    row_weights : ndarray of shape (m,), optional
+        A pair counts with the product of the weights of its rows.
     """
 
     queries: Groups
 
-    def __init__(self, scores: np.ndarray, queries: Groups, *, weighting: str = "pair"):
+    def __init__(
+        self,
+        scores: np.ndarray,
+        queries: Groups,
+        *,
+        weighting: str = "pair",
+        row_weights: np.ndarray | None = None,
+    ):
         if scores.shape[1] != 1:
             raise ValueError("Cost 'relative' depends on the scores: one output at a time.")
         _require_memory_for_blocks(queries)
@@ -37,21 +46,25 @@ class RelativeComparisons(Comparisons):
         self.scores = scores
         self.queries = queries
         self.weighting = weighting
+        self.row_weights = row_weights
         self.target = np.zeros((self.n_rows, 1))
         self._members = [queries.rows(query) for query in range(queries.n_groups)]
         self._blocks = []
         n_pairs = np.zeros(queries.n_groups, dtype=np.int64)
+        pair_weight = np.zeros(queries.n_groups)
+        w = np.ones(self.n_rows) if row_weights is None else row_weights
         for query, members in enumerate(self._members):
-            block, target, n_pairs[query] = _relative_block(scores[members, 0])
+            found = _relative_block(scores[members, 0], w[members])
+            block, self.target[members, 0], n_pairs[query], pair_weight[query] = found
             self._blocks.append(block)
-            self.target[members, 0] = target
-        weights = query_weights(weighting, queries.counts, n_pairs)
+        totals = np.bincount(queries.codes, weights=w, minlength=queries.n_groups)
+        weights = query_weights(weighting, totals, pair_weight)
         for block, weight in zip(self._blocks, weights, strict=True):
             block *= weight
         self.target *= weights[queries.codes][:, None]
         self.pairs_per_query = n_pairs
         self.n_comparisons = int(n_pairs.sum())
-        self._total_weight = float(weights @ n_pairs)
+        self._total_weight = float(weights @ pair_weight)
 
     def laplacian(self, V: np.ndarray) -> np.ndarray:
         out = np.empty_like(V)
@@ -107,7 +120,10 @@ class RelativeComparisons(Comparisons):
     def take(self, rows: np.ndarray) -> RelativeComparisons:
         kept, codes = np.unique(self.queries.codes[rows], return_inverse=True)
         return RelativeComparisons(
-            self.scores[rows], Groups(codes.astype(np.int64), kept.shape[0]), weighting=self.weighting
+            self.scores[rows],
+            Groups(codes.astype(np.int64), kept.shape[0]),
+            weighting=self.weighting,
+            row_weights=None if self.row_weights is None else self.row_weights[rows],
         )
 
     @property
@@ -122,7 +138,7 @@ def _require_memory_for_blocks(queries: Groups) -> None:
     n = queries.counts.astype(np.int64)
     largest = int(n.max(initial=0))
     require_memory(
-        8 * (int((n * n).sum()) + 2 * largest * largest),  # the blocks, and two temporary ones
+        8 * (int((n * n).sum()) + 3 * largest * largest),  # the blocks, and three temporary ones
         f"a block of {largest} × {largest} for the largest query under cost='relative'",
         "Use cost='magnitude' or 'unit', which need no such block, or smaller queries.",
     )
@@ -134,11 +150,14 @@ def _runs(labels: np.ndarray) -> Iterator[tuple[int, int]]:
     yield from zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
 
 
-def _relative_block(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-    """L, b and the number of untied pairs of one query."""
+def _relative_block(scores: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, int, float]:
+    """L, b, the number of untied pairs of one query and their total weight; w are the weights of the rows."""
     difference = scores[:, None] - scores[None, :]
     inverse = np.divide(1.0, difference, out=np.zeros_like(difference), where=difference != 0)
-    block = -(inverse**2)
+    weight = np.multiply.outer(w, w)
+    weight[inverse == 0] = 0.0
+    block = -(inverse**2) * weight
     np.fill_diagonal(block, 0.0)
     np.fill_diagonal(block, -block.sum(axis=1))
-    return block, inverse.sum(axis=1), int(np.count_nonzero(inverse)) // 2
+    target = (inverse * weight).sum(axis=1)
+    return block, target, int(np.count_nonzero(weight)) // 2, float(weight.sum()) / 2

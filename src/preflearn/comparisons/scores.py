@@ -8,6 +8,7 @@ from .base import Comparisons
 from .grouping import Groups
 from .queries import QueryComparisons
 from .relative import RelativeComparisons
+from .weighted import WeightedPairs
 from .weighting import WEIGHTINGS
 
 COSTS = ("magnitude", "unit", "relative")
@@ -27,6 +28,7 @@ def compare_scores(
     ties: str = "include",
     weighting: str = "pair",
     allow_none: bool = False,
+    row_weights: np.ndarray | None = None,
 ) -> Comparisons:
     """The comparisons that scores within queries imply.
 
@@ -42,6 +44,8 @@ def compare_scores(
     weighting : {"pair", "item", "query"}
     allow_none : bool
         Accept scores without any pair that can be compared, as a part of more to come may be.
+    row_weights : ndarray of shape (m,), optional
+        A pair counts with the product of the weights of its rows.
 
     Returns
     -------
@@ -68,7 +72,16 @@ def compare_scores(
             raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}: found {value!r}.")
     comparisons: Comparisons
     if cost == "relative":
-        comparisons = RelativeComparisons(scores, queries, weighting=weighting)
+        comparisons = RelativeComparisons(scores, queries, weighting=weighting, row_weights=row_weights)
+    elif row_weights is not None:
+        comparisons = WeightedPairs(
+            scores,
+            queries,
+            row_weights,
+            weighting=weighting,
+            exclude_ties=ties == "exclude",
+            unit=cost == "unit",
+        )
     else:
         comparisons = QueryComparisons(
             scores, queries, weighting=weighting, exclude_ties=ties == "exclude", unit=cost == "unit"

@@ -18,12 +18,12 @@ def query_weights(weighting: str, counts: np.ndarray, n_pairs: np.ndarray) -> np
     ----------
     weighting : {"pair", "item", "query"}
     counts : ndarray of shape (n_queries,)
-        Rows of each query.
+        Rows of each query, or their total weight.
     n_pairs : ndarray of shape (n_queries,)
-        Counted pairs of each query.
+        Counted pairs of each query, or their total weight.
     """
     if weighting == "pair":
         return np.ones(counts.shape[0])
     if weighting == "item":
-        return 1.0 / counts
+        return np.divide(1.0, counts, out=np.zeros(counts.shape[0]), where=counts > 0)
     return np.divide(1.0, n_pairs, out=np.zeros(counts.shape[0]), where=n_pairs > 0)

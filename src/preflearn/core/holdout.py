@@ -111,13 +111,13 @@ def each_fold(
     return [one(number) for number in range(len(sizes))]
 
 
-def intercept_of_rest(n_rows: int, y_rest: Any, level: Any, f_left: Any, n_left: int) -> Any:
+def intercept_of_rest(n_rows: float, y_rest: Any, level: Any, f_left: Any, n_left: float) -> Any:
     """Mean of y less mean of f over the rows that stay; NumPy or device arrays.
 
     Parameters
     ----------
-    n_rows : int
-        m.
+    n_rows : float
+        m, or the weight of all rows; sums and means are then weighted too.
     y_rest : array
         Sums of y over the rows that stay.
     level : array

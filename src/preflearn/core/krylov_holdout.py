@@ -214,9 +214,8 @@ class _Lane:
         self._alphas = alphas
         self._offset = offset
         self._system, self._output = system, output
-        n_rows = system.comparisons.n_rows
         # Beside the rows that leave: the mean over those that stay.
-        self._n_rest = n_rows - self._fold.shape[0]
+        self._row_weights = system.comparisons.row_weights
         shape = (alphas.shape[0], self._fold.shape[0] + 1)
         self._p, self._f = np.zeros(shape), np.zeros(shape)
         self._d = np.ones(alphas.shape[0])
@@ -234,7 +233,7 @@ class _Lane:
         """One Lanczos vector: ``u`` is Φ v, ``alpha`` and ``beta`` its row of T."""
         seen = np.empty(self._fold.shape[0] + 1)
         np.take(u, self._fold, out=seen[:-1])
-        seen[-1] = (u.sum() - seen[:-1].sum()) / self._n_rest
+        seen[-1] = self._mean_of_rest(u)
         if self._offset is not None:
             seen += self._offset @ v
         at = self._open
@@ -280,5 +279,11 @@ class _Lane:
         if not intercept:
             return f
         y = self._system.comparisons.scores[:, self._output]
-        level = (y.sum() - y[self._fold].sum()) / self._n_rest
-        return f + (level - self._f[:, [-1]])
+        return f + (self._mean_of_rest(y) - self._f[:, [-1]])
+
+    def _mean_of_rest(self, values: np.ndarray) -> float:
+        """The mean over the rows that stay, by their weights."""
+        w, fold = self._row_weights, self._fold
+        if w is None:
+            return float(values.sum() - values[fold].sum()) / (values.shape[0] - fold.shape[0])
+        return float(w @ values - w[fold] @ values[fold]) / float(w.sum() - w[fold].sum())

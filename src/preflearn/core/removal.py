@@ -32,7 +32,8 @@ class RemovedRows:
 
     def __init__(self, comparisons: Comparisons, Z: np.ndarray, T: np.ndarray | None):
         self.comparisons = comparisons
-        self.mean = Z.mean(axis=0)
+        w = comparisons.row_weights
+        self.mean = Z.mean(axis=0) if w is None else (w @ Z) / w.sum()
         self._Z, self._T = Z, T
 
     def with_targets(self, comparisons: Comparisons) -> RemovedRows:
@@ -48,7 +49,7 @@ class RemovedRows:
     def n_columns(self, fold: np.ndarray) -> int:
         """At most so many columns has N; a fold of whole queries, and a row of a global ranking, one per row."""
         queries = self.comparisons.queries
-        if queries is None or self.comparisons.is_one_block or self.is_whole(fold):
+        if queries is None or self.comparisons.drops_row_by_row or self.is_whole(fold):
             return fold.shape[0]
         return int(queries.counts[np.unique(queries.codes[fold])].sum())
 
@@ -77,7 +78,10 @@ class RemovedRows:
 
     def intercept(self, fold: np.ndarray, f: np.ndarray, level: np.ndarray) -> np.ndarray:
         """Mean of y less mean of f over the rows that stay; ``level`` is the mean of f over all rows."""
-        y = self.comparisons.scores
+        y, w = self.comparisons.scores, self.comparisons.row_weights
+        if w is not None:
+            left = w[fold]
+            return intercept_of_rest(w.sum(), w @ y - left @ y[fold], level, left @ f, left.sum())
         return intercept_of_rest(
             y.shape[0], y.sum(axis=0) - y[fold].sum(axis=0), level, f.sum(axis=0), fold.shape[0]
         )

@@ -28,14 +28,15 @@ from .bradley_terry import BradleyTerry, BradleyTerryModel, narrower
 # Prior variances of an average item's latent score that alphas="auto" looks through.
 _VARIANCES = np.logspace(2.5, -2.0, 10)
 # Ratios that item_offsets="auto" looks through, and factors of one over the median squared distance for gammas="auto".
-_OFFSETS = (0.05, 0.3, 1.0, 10.0, 1000.0)
+_OFFSETS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 _WIDTHS = (0.25, 1.0, 4.0)
 _SAMPLE = 500
 # Up to so many coordinates, Newton's method with the covariance itself is faster than with conjugate gradients.
 _FEW = 400
-# Where few answers say little, the evidence is joined by a log-normal prior of an average item's variance: people who
-# compare things do not toss coins, nor are they always right. Its median, and the standard deviation of its logarithm.
-_USUAL_VARIANCE, _UNSURE = 4.0, 1.5
+# Where few answers say little, the evidence is joined by log-normal priors, given by their median and the standard
+# deviation of the logarithm. Of an average item's variance: people who compare things do not toss coins, nor are they
+# always right. Of the offsets: whoever gives features expects them to say something.
+_USUAL_VARIANCE, _USUAL_OFFSETS = (8.0, 1.0), (0.3, 1.5)
 _SCORES = ("neg_log_loss", "accuracy", "log_evidence")
 
 
@@ -61,8 +62,8 @@ class BradleyTerryCV(BradleyTerryModel):
         Candidates for ``gamma`` of the kernel. "auto": one over the median squared distance (distance for the
         Laplacian kernel), a quarter of it and four times as much. None keeps ``gamma``.
     item_offsets : float, "auto" or array-like, default=0.0
-        As in `BradleyTerry`, or candidates. "auto": 0.05, 0.3, 1, 10 and 1000, from features nearly alone to items
-        alone; not 0, with which a model can never learn what the features do not say.
+        As in `BradleyTerry`, or candidates. "auto": 0.03, 0.1, 0.3, 1, 3, 10 and 100, from features nearly alone to
+        items nearly alone; not 0, with which a model can never learn what the features do not say.
     cv : "leave-preference-out", "leave-judge-out", int or iterable of index arrays, default="leave-preference-out"
         What is held out: each preference in turn (by an approximation that needs no refitting), all answers of a judge,
         one of so many folds of preferences drawn at random, or these sets of preferences.
@@ -70,8 +71,8 @@ class BradleyTerryCV(BradleyTerryModel):
         Of the held-out preferences: minus their mean log loss, or the share in the right order. "log_evidence" is the
         log marginal likelihood by Laplace's approximation, per preference: take it when the questions were chosen by
         `next_pairs`. Such questions are the ones that the model was least sure of, so that held-out answers
-        look like coin tosses and favour a model that expects nothing. A wide log-normal prior around an average
-        variance of 4 decides where few answers say little.
+        look like coin tosses and favour a model that expects nothing. Wide log-normal priors around an average
+        variance of 8 and offsets of 0.3 decide where few answers say little.
     keep_predictions : bool, default=False
         Keep the held-out probabilities in ``cv_predictions_``.
     kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, link, tol, max_iter, verbose
@@ -232,7 +233,9 @@ class BradleyTerryCV(BradleyTerryModel):
             probabilities, evidence = self._path(space, answers, alphas, folds)
         if self.scoring == "log_evidence":
             variances = space.mean_prior_variance() / (2.0 * alphas)
-            expected = -0.5 * (np.log(variances / _USUAL_VARIANCE) / _UNSURE) ** 2
+            expected = _log_normal(variances, *_USUAL_VARIANCE)
+            if item_offsets:
+                expected = expected + _log_normal(item_offsets, *_USUAL_OFFSETS)
             scores = (evidence + expected) / answers.n_pairs
         else:
             scores = np.array([self._score(answers, p) for p in probabilities])
@@ -375,6 +378,11 @@ class BradleyTerryCV(BradleyTerryModel):
                 f"alphas must be 'auto' or a list of positive numbers: found shape {alphas.shape}."
             )
         return np.array([read_alpha(float(alpha)) for alpha in alphas])
+
+
+def _log_normal(value: Any, median: float, deviation: float) -> Any:
+    """Logarithm of a log-normal density with respect to log value, but for a constant."""
+    return -0.5 * (np.log(value / median) / deviation) ** 2
 
 
 def _columns(answers: Answers, *names: str) -> tuple[Any, ...]:

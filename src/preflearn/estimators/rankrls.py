@@ -7,12 +7,12 @@ from typing import Any, Self
 import numpy as np
 
 from ..comparisons import Comparisons, Groups, PreferenceComparisons, compare_scores, encode_queries
-from ..comparisons.inputs import read_alpha, read_pairs, read_per_pair, read_scores
+from ..comparisons.inputs import read_alpha, read_pairs, read_per_pair, read_row_weights, read_scores
 from ..comparisons.scores import depends_on_scores
 from ..kernels.functions import n_items
 from ..kernels.inputs import read_items
 from .base import RankerMixin, SquaredLossModel
-from .combined import read_scores_and_pairs, refuse_without_pairs
+from .combined import read_scores_and_pairs, refuse_weights_of_rows, refuse_without_pairs
 from .incremental import AvailableUnless, IncrementalState, why_no_partial_fit
 
 
@@ -131,7 +131,7 @@ class RankRLS(RankerMixin, SquaredLossModel):
         self.max_iter = max_iter
         self.verbose = verbose
 
-    def fit(self, X, y, *, qid=None, pairs=None, magnitude=None, weight=None) -> Self:
+    def fit(self, X, y, *, qid=None, sample_weight=None, pairs=None, magnitude=None, weight=None) -> Self:
         """Learn from scores inside queries, and from preferences beside them.
 
         Parameters
@@ -141,6 +141,9 @@ class RankRLS(RankerMixin, SquaredLossModel):
             Scores, higher is better.
         qid : array-like of shape (m,), optional
             Query labels, any hashable values in any order; one query (a global ranking) without.
+        sample_weight : array-like of shape (m,), optional
+            Weights of the rows, not negative: a pair counts with the product of those of its rows. Weighting "item"
+            then divides by the total weight of a query, "query" by that of its pairs.
         pairs : int array of shape (l, 2), optional
             Preferences beside the scores: row ``pairs[k, 0]`` is preferred to row ``pairs[k, 1]``, labelled or not.
             The loss gains Σ_k weight_k (magnitude_k - (f(x_h) - f(x_j)))², and y may be NaN where not known.
@@ -156,6 +159,7 @@ class RankRLS(RankerMixin, SquaredLossModel):
         X = read_items(self, X, kernel, reset=True)
         queries = encode_queries(qid, n_items(X))
         if pairs is not None:
+            refuse_weights_of_rows(sample_weight)
             data = read_scores_and_pairs(self, y, pairs, magnitude, weight, n_items(X))
             scored = encode_queries(queries.codes[data.labelled], data.labelled.shape[0])
             single = data.single
@@ -163,7 +167,7 @@ class RankRLS(RankerMixin, SquaredLossModel):
         else:
             refuse_without_pairs(magnitude, weight)
             scores, single = read_scores(y, n_items(X), estimator=self)
-            tasks = self._compare(scores, queries)
+            tasks = self._compare(scores, queries, read_row_weights(sample_weight, n_items(X), X))
         self._fit_tasks(X, kernel, tasks, alpha, single, with_mean=False)
         return self._finish(queries.n_groups, sum(task.n_comparisons for task in tasks))
 
@@ -313,9 +317,16 @@ class RankRLS(RankerMixin, SquaredLossModel):
     def _comparisons_depend_on_scores(self) -> bool:
         return depends_on_scores(self.cost, self.ties)
 
-    def _compare(self, scores: np.ndarray, queries: Groups) -> list[Comparisons]:
+    def _compare(
+        self, scores: np.ndarray, queries: Groups, row_weights: np.ndarray | None = None
+    ) -> list[Comparisons]:
         """One set of comparisons for all outputs, or one per output where they depend on the scores."""
-        options = {"cost": self.cost, "ties": self.ties, "weighting": self.weighting}
+        options = {
+            "cost": self.cost,
+            "ties": self.ties,
+            "weighting": self.weighting,
+            "row_weights": row_weights,
+        }
         if self._comparisons_depend_on_scores():
             return [compare_scores(scores[:, [k]], queries, **options) for k in range(scores.shape[1])]
         return [compare_scores(scores, queries, **options)]

@@ -8,13 +8,21 @@ import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.metrics import r2_score
 
-from ..comparisons import Comparisons, Groups, PointwiseComparisons, QueryComparisons, one_group
-from ..comparisons.inputs import read_alpha, read_scores
+from ..comparisons import (
+    Comparisons,
+    Groups,
+    PointwiseComparisons,
+    QueryComparisons,
+    WeightedPairs,
+    WeightedRows,
+    one_group,
+)
+from ..comparisons.inputs import read_alpha, read_row_weights, read_scores
 from ..kernels.functions import n_items, take_items
 from ..kernels.inputs import read_items
 from ..numerics.namespace import Home, as_host, is_device_array
 from .base import SquaredLossModel
-from .combined import read_scores_and_pairs, refuse_without_pairs
+from .combined import read_scores_and_pairs, refuse_weights_of_rows, refuse_without_pairs
 
 
 class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
@@ -111,13 +119,15 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
         self.max_iter = max_iter
         self.verbose = verbose
 
-    def fit(self, X, y, *, pairs=None, magnitude=None, weight=None) -> Self:
+    def fit(self, X, y, *, sample_weight=None, pairs=None, magnitude=None, weight=None) -> Self:
         """Learn from one target per row, and from preferences beside them.
 
         Parameters
         ----------
         X : array-like or sparse of shape (m, n), kernel matrix (m, m), or sequence of objects
         y : array-like of shape (m,) or (m, v)
+        sample_weight : array-like of shape (m,), optional
+            Factor of the squared error of each row, not negative; an integer is so many copies of the row.
         pairs : int array of shape (l, 2), optional
             Preferences beside the scores: row ``pairs[k, 0]`` is preferred to row ``pairs[k, 1]``, labelled or not.
             The loss gains Σ_k weight_k (magnitude_k - (f(x_h) - f(x_j)))², and y may be NaN where not known.
@@ -132,10 +142,14 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
         kernel = self._read_kernel()
         X = read_items(self, X, kernel, reset=True)
         if pairs is not None:
+            refuse_weights_of_rows(sample_weight)
             return self._fit_with_pairs(X, kernel, alpha, y, pairs, magnitude, weight)
         refuse_without_pairs(magnitude, weight)
         scores, single = read_scores(y, n_items(X), estimator=self)
         self.__dict__.pop("stream_", None)
+        weights = read_row_weights(sample_weight, n_items(X), X)
+        if weights is not None:
+            return self._fit_weighted(X, kernel, alpha, scores, weights, single)
         fit = self._fit_tasks(
             X, kernel, self._compare(scores), alpha, single, with_mean=bool(self.fit_intercept)
         )
@@ -183,11 +197,25 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
                 home = Home.of(coef) if is_device_array(coef) else None
                 self.intercept_ = intercept.astype(coef.dtype) if home is None else home.put(intercept)
 
-    def _compare(self, scores: np.ndarray, queries: Groups | None = None) -> list[Comparisons]:
+    def _compare(
+        self, scores: np.ndarray, queries: Groups | None = None, row_weights: np.ndarray | None = None
+    ) -> list[Comparisons]:
         """L = I, or the centring that an unregularised intercept leaves; all outputs share it."""
+        if row_weights is not None:
+            if not self.fit_intercept:
+                return [WeightedRows(scores, row_weights)]
+            return [WeightedPairs(scores, one_group(scores.shape[0]), row_weights, weighting="item")]
         if not self.fit_intercept:
             return [PointwiseComparisons(scores)]
         return [QueryComparisons(scores, one_group(scores.shape[0]), weighting="item")]
+
+    def _fit_weighted(self, X, kernel, alpha, scores, row_weights, single):
+        self._fit_tasks(
+            X, kernel, self._compare(scores, row_weights=row_weights), alpha, single, with_mean=False
+        )
+        f = as_host(self._evaluate(X, kernel)).reshape(scores.shape) if self.fit_intercept else None
+        self._set_intercept(None if f is None else row_weights @ (scores - f) / row_weights.sum())
+        return self
 
     def _fit_with_pairs(self, X, kernel, alpha, y, pairs, magnitude, weight):
         data = read_scores_and_pairs(self, y, pairs, magnitude, weight, n_items(X))

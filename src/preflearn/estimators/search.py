@@ -90,9 +90,13 @@ class AlphaSearch(KernelModel, SearchingLearner):
         warn_at_edge(self.alphas_, self.cv_scores_, choice, stacklevel=4)
         return held, found
 
-    def _search_rows(self, X: Any, y: Any, qid: Any, groups: Any) -> tuple[HeldOut, SearchScores]:
+    def _search_rows(
+        self, X: Any, y: Any, qid: Any, groups: Any, sample_weight: Any = None
+    ) -> tuple[HeldOut, SearchScores]:
+        options = {"qid": qid, "groups": groups, "sample_weight": sample_weight}
+
         def hold_out(learner: Any) -> HeldOut:
-            return HeldOut(learner, X, y, qid=qid, groups=groups, verbose=self.verbose)
+            return HeldOut(learner, X, y, **options, verbose=self.verbose)
 
         return self._search(hold_out, self._cv(n_items(X), qid, groups))
 
@@ -239,7 +243,7 @@ class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):
         self.max_iter = max_iter
         self.verbose = verbose
 
-    def fit(self, X, y, *, qid=None, groups=None) -> Self:
+    def fit(self, X, y, *, qid=None, groups=None, sample_weight=None) -> Self:
         """Choose alpha by held-out predictions, then train on all rows.
 
         Parameters
@@ -247,13 +251,16 @@ class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):
         X, y, qid : as in RankRLS.fit
         groups : array-like of shape (m,), optional
             Rows that share a group are never split between training and test.
+        sample_weight : as in RankRLS.fit
+            For training; the held-out scores do not use it.
 
         Returns
         -------
         self
         """
-        self._search_rows(X, y, qid, groups)
-        self._adopt(self._plain(self.best_kernel_, self.alpha_).fit(X, y, qid=qid))
+        self._search_rows(X, y, qid, groups, sample_weight)
+        model = self._plain(self.best_kernel_, self.alpha_)
+        self._adopt(model.fit(X, y, qid=qid, sample_weight=sample_weight))
         return self
 
     def fit_pairs(self, X, pairs, *, magnitude=None, weight=None, groups=None) -> Self:
@@ -413,7 +420,7 @@ class RLSCV(MultiOutputMixin, RegressorMixin, AlphaSearch, SquaredLossModel):
     # qid says which rows to hold out and to compare together, not what is learned.
     __metadata_request__fit = {"qid": True}
 
-    def fit(self, X, y, *, qid=None, groups=None) -> Self:
+    def fit(self, X, y, *, qid=None, groups=None, sample_weight=None) -> Self:
         """Choose alpha by held-out predictions, then train on all rows.
 
         Parameters
@@ -423,14 +430,16 @@ class RLSCV(MultiOutputMixin, RegressorMixin, AlphaSearch, SquaredLossModel):
             Query labels, for folds of whole queries and ranking measures.
         groups : array-like of shape (m,), optional
             Rows that share a group are never split between training and test.
+        sample_weight : as in RLS.fit
+            For training; the held-out scores do not use it.
 
         Returns
         -------
         self
         """
-        self._search_rows(X, y, qid, groups)
+        self._search_rows(X, y, qid, groups, sample_weight)
         self.__dict__.pop("intercept_", None)
-        self._adopt(self._plain(self.best_kernel_, self.alpha_).fit(X, y))
+        self._adopt(self._plain(self.best_kernel_, self.alpha_).fit(X, y, sample_weight=sample_weight))
         return self
 
     score = RLS.score

@@ -179,9 +179,12 @@ def _inputs(model: Any, example: Any) -> list[tuple[str, Any]]:
     """Names and types of the inputs, all numbers in float64."""
     from skl2onnx.common.data_types import DoubleTensorType, StringTensorType
 
-    first = _first(model)
-    table = first._onnx_inputs() if hasattr(first, "_onnx_inputs") else None
+    first, table = _first(model), _table(_first(model))
     if table is not None:
+        if example is not None:
+            raise ValueError(
+                "example would be ignored: the model knows the columns of its table. Leave it out."
+            )
         kinds = {"number": DoubleTensorType, "moment": DoubleTensorType, "text": StringTensorType}
         return [(name, kinds[kind]([None, 1])) for name, kind in table.items()]
     if example is not None:
@@ -196,9 +199,13 @@ def _inputs(model: Any, example: Any) -> list[tuple[str, Any]]:
 
 def _moments(model: Any) -> frozenset[str]:
     """The inputs that are dates."""
-    first = _first(model)
-    table = (first._onnx_inputs() if hasattr(first, "_onnx_inputs") else None) or {}
+    table = _table(_first(model)) or {}
     return frozenset(name for name, kind in table.items() if kind == "moment")
+
+
+def _table(first: Any) -> dict[str, str] | None:
+    """The columns that a first step takes, None for a matrix."""
+    return first._onnx_inputs() if hasattr(first, "_onnx_inputs") else None
 
 
 def _inputs_like(example: Any, number: Any, text: Any) -> list[tuple[str, Any]]:
@@ -238,7 +245,7 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     names = {"input_" + str(place): variable.onnx_name for place, variable in enumerate(operator.inputs)}
     values = [_as_float64(graph.input(name), one) for name, one in zip(names, operator.inputs, strict=True)]
     model = operator.raw_operator
-    table = model._onnx_inputs() if hasattr(model, "_onnx_inputs") else None
+    table = _table(model)
     X: Value | Mapping[str, Value] = (
         graph.concatenate(values) if table is None else dict(zip(table, values, strict=True))
     )

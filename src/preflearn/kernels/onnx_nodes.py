@@ -72,6 +72,15 @@ def _laplacian(kernel: Kernel, X: Value, Z: np.ndarray) -> Value:
     return (distances * -kernel.width(Z.shape[1])).exp()
 
 
+def _matern(kernel: Kernel, X: Value, Z: np.ndarray) -> Value:
+    nu = float((kernel.kernel_params or {}).get("nu", 0.5))
+    d = _squares(kernel, X, Z).sqrt() * (kernel.width(Z.shape[1]) * (2.0 * nu) ** 0.5)
+    exponential = (d * -1.0).exp()
+    if nu == 0.5:
+        return exponential
+    return (d + 1.0 if nu == 1.5 else d * d * (1.0 / 3.0) + d + 1.0) * exponential
+
+
 def _poly(kernel: Kernel, X: Value, Z: np.ndarray) -> Value:
     return _products(kernel, X, Z) ** float(kernel.parameter("degree"))
 
@@ -104,6 +113,7 @@ _BLOCKS = {
     "cosine": _cosine,
     "laplacian": _laplacian,
     "linear": lambda kernel, X, Z: X @ Z.T,
+    "matern": _matern,
     "poly": _poly,
     "polynomial": _poly,
     "rbf": _rbf,

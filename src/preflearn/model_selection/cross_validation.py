@@ -10,7 +10,7 @@ from ..solvers.progress import Counter
 
 
 def cross_val_predict(
-    estimator, X, y, *, qid=None, cv="leave-query-out", groups=None, verbose=0
+    estimator, X, y, *, qid=None, cv="leave-query-out", groups=None, sample_weight=None, verbose=0
 ) -> np.ndarray:
     """For each row the prediction of the model trained without its fold.
 
@@ -32,6 +32,8 @@ def cross_val_predict(
     groups : array-like of shape (m,), optional
         Labels of dependent rows (documents, patients): all rows that share a group with a test row leave the training
         with it.
+    sample_weight : array-like of shape (m,), optional
+        Weights of the rows in training, as in the fit of `RLS` and `RankRLS`.
     verbose : int, default=0
         Count the folds on standard error.
 
@@ -61,7 +63,7 @@ def cross_val_predict(
     >>> round(concordance(y, cross_val_predict(RankRLS(), X, y, qid=qid), qid), 3)
     1.0
     """
-    problem = read_problem(estimator, X, y, qid)
+    problem = read_problem(estimator, X, y, qid, sample_weight)
     folds = read_folds(cv, X, y, problem.n_rows, qid=qid, groups=groups)
     counter = Counter("cross_val_predict", len(folds.tests), "folds", verbose)
     predictions = problem.predict_folds(folds, [problem.own_alpha()], counter)

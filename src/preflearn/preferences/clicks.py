@@ -127,7 +127,7 @@ def position_propensities(
     >>> looked_at = rng.random(20_000) < np.array([1.0, 0.5, 0.25])[position - 1]
     >>> clicked = looked_at & (rng.random(20_000) < item / 50)
     >>> position_propensities(position, clicked, query=np.zeros(20_000), item=item).values.round(1)
-    array([1. , 0.5, 0.3])
+    array([1. , 0.5, 0.2])
     """
     position, clicked = _positions(position), _clicks(clicked)
     _same_length(position=position, clicked=clicked)
@@ -303,7 +303,8 @@ def _weights(clicked: np.ndarray, position: Any, propensities: Propensities | No
     position = _positions(position)
     _same_length(position=position, clicked=clicked)
     out = np.zeros(clicked.shape[0])
-    out[clicked] = 1.0 / np.maximum(propensities.of(position[clicked]), float(clip))
+    if clicked.any():
+        out[clicked] = 1.0 / np.maximum(propensities.of(position[clicked]), float(clip))
     return out
 
 

@@ -1,13 +1,15 @@
-"""Tables and queries to features: a table as it comes into numbers, and features relative to their query."""
+"""Tables, texts and queries to features: numbers from tables, vectors of sentences, features relative to a query."""
 
 from .queries import suggest_query_column
 from .query_relative import QueryRelative
+from .sentences import SentenceEmbedder
 from .summary import ColumnSummary, TableSummary, TableWarning
 from .table import TableEncoder
 
 __all__ = [
     "ColumnSummary",
     "QueryRelative",
+    "SentenceEmbedder",
     "TableEncoder",
     "TableSummary",
     "TableWarning",

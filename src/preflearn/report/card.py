@@ -64,7 +64,8 @@ def render_model_card(report: TrainingReport) -> str:
     -------
     str
     """
-    return model_card(report).render().strip() + "\n"
+    generator = f'<!-- name="generator" content="preflearn {report.version}" -->'
+    return f"{generator}\n\n{model_card(report).render().strip()}\n"
 
 
 def write_model_card(report: TrainingReport, path: str | os.PathLike[str]) -> None:

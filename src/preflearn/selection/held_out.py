@@ -39,10 +39,16 @@ from .tally import PairTally, rounding_of, share_in_order, tally_pairs
 _HALF_OF_THE_DIGITS = 2.0**-26
 
 
-def read_problem(estimator: Any, X: Any, y: Any, qid: Any) -> LearningProblem | PathProblem | RefittedProblem:
+def read_problem(
+    estimator: Any, X: Any, y: Any, qid: Any, sample_weight: Any = None
+) -> LearningProblem | PathProblem | RefittedProblem:
     """The data of an estimator, validated as its fit does, in the form that holds out fastest."""
     if has_closed_form(estimator):
-        return LearningProblem.read(estimator, X, y, qid)
+        return LearningProblem.read(estimator, X, y, qid, sample_weight)
+    if sample_weight is not None:
+        raise ValueError(
+            f"sample_weight is for RLS and RankRLS, which are held out by algebra: found {type(estimator).__name__}."
+        )
     if isinstance(estimator, PathLearner) and hasattr(estimator, "alpha"):
         return PathProblem(estimator, X, y, qid)
     return RefittedProblem(estimator, X, y, qid)
@@ -81,6 +87,8 @@ class HeldOut:
     groups : array-like of shape (m,), optional
         Labels of dependent rows (documents, patients): all rows that share a group with a test row leave the training
         with it.
+    sample_weight : array-like of shape (m,), optional
+        Weights of the rows in training, as in the fit of `RLS` and `RankRLS`; scores do not use them.
     verbose : int, default=0
         Count the folds on standard error.
 
@@ -113,9 +121,9 @@ class HeldOut:
     array([0.9, 0.9])
     """
 
-    def __init__(self, estimator, X, y, *, qid=None, groups=None, verbose=0) -> None:
+    def __init__(self, estimator, X, y, *, qid=None, groups=None, sample_weight=None, verbose=0) -> None:
         self.estimator = estimator
-        self.problem = read_problem(estimator, X, y, qid)
+        self.problem = read_problem(estimator, X, y, qid, sample_weight)
         self.verbose = verbose
         self._X, self._qid, self._groups = X, qid, groups
 

@@ -56,7 +56,9 @@ class SquaredLossLearner(KernelLearner):
         """The feature map of the reduced set, or None for the full kernel."""
         raise NotImplementedError
 
-    def _compare(self, scores: np.ndarray, queries: Groups) -> list[Comparisons]:
+    def _compare(
+        self, scores: np.ndarray, queries: Groups, row_weights: np.ndarray | None = None
+    ) -> list[Comparisons]:
         """One set of comparisons for all outputs, or one per output where they depend on the scores."""
         raise NotImplementedError
 

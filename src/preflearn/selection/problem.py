@@ -22,7 +22,7 @@ from ..comparisons import (
     offset_is_large,
     one_group,
 )
-from ..comparisons.inputs import read_alpha, read_scores
+from ..comparisons.inputs import read_alpha, read_row_weights, read_scores
 from ..core.band import BandForm
 from ..core.basis_holdout import FEW_FOLDS, BasisHoldOut
 from ..core.dual_holdout import DualHoldOut
@@ -97,6 +97,7 @@ class LearningProblem:
     single : bool
     queries : Groups
     kernel : Kernel
+    row_weights : ndarray of shape (m,) or None
     to_compare : bool
         Whether only the order of predictions inside a fold is asked for: then they lack an intercept and what rows of a
         query have in common, and are equal where only rounding tells them apart.
@@ -115,13 +116,15 @@ class LearningProblem:
     # What is going to be asked for: sizes of a `Workload`.
     _expected: dict[str, Any] = {"purpose": "pairs"}
 
-    def __init__(self, estimator, X, scores, single, queries, kernel: Kernel) -> None:
+    def __init__(
+        self, estimator, X, scores, single, queries, kernel: Kernel, row_weights: np.ndarray | None = None
+    ) -> None:
         self.estimator, self.X, self.scores, self.single = estimator, X, scores, single
-        self.queries, self.kernel = queries, kernel
+        self.queries, self.kernel, self.row_weights = queries, kernel, row_weights
         self._kept: dict[str, list[Routine]] = {}
 
     @classmethod
-    def read(cls, estimator: Any, X: Any, y: Any, qid: Any) -> LearningProblem:
+    def read(cls, estimator: Any, X: Any, y: Any, qid: Any, sample_weight: Any = None) -> LearningProblem:
         """Validate once, as fit does."""
         model = clone(estimator)
         kernel = model._read_kernel()
@@ -129,7 +132,8 @@ class LearningProblem:
         scores, single = read_scores(y, n_items(X), estimator=model)
         if qid is not None and not _takes_qid(type(model).fit):
             qid = None  # a regressor is held out by query but does not compare inside queries
-        return cls(model, X, scores, single, encode_queries(qid, n_items(X)), kernel)
+        weights = read_row_weights(sample_weight, n_items(X), X)
+        return cls(model, X, scores, single, encode_queries(qid, n_items(X)), kernel, weights)
 
     def for_order(self, *, across_folds: bool = False) -> LearningProblem:
         """The same problem, its predictions only to be compared with each other; what is factorised is shared."""
@@ -204,7 +208,7 @@ class LearningProblem:
         return bool(getattr(self.estimator, "fit_intercept", False)) and self._levels_matter
 
     def tasks(self) -> list[Comparisons]:
-        return self.estimator._compare(self.scores, self.queries)
+        return self.estimator._compare(self.scores, self.queries, self.row_weights)
 
     def own_alpha(self) -> float:
         return read_alpha(self.estimator.alpha)
@@ -563,8 +567,15 @@ class LearningProblem:
         new = new[:, rest] if self.kernel.is_precomputed else new
         f = feature_map.map_items(new, self.kernel) @ weights
         if self.intercept:
-            f = f + self.scores[rest].mean(axis=0) - (features.mean(axis=0) @ weights)[:, None, :]
+            f = f + self._mean_over(rest, self.scores[rest] - features @ weights)[:, None, :]
         return f
+
+    def _mean_over(self, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """The mean of values of some rows, shape (..., len(rows), v) to (..., v), by their weights."""
+        if self.row_weights is None:
+            return values.mean(axis=-2)
+        w = self.row_weights[rows]
+        return np.einsum("i,...iv->...v", w, values) / w.sum()
 
     def _kept_basis(self, rest: np.ndarray) -> np.ndarray:
         """Which of the rows that stay are basis vectors."""
@@ -584,8 +595,10 @@ class LearningProblem:
         new = take_items(self.X, left)
         new = new[:, rest] if self.kernel.is_precomputed else new
         f = as_host(model._evaluate(new, self.kernel))
-        if self.intercept:
+        if self.intercept and self.row_weights is None:
             f = f + self.scores[rest].mean(axis=0) - fit.mean_prediction
+        elif self.intercept:
+            f = f + self._mean_over(rest, self.scores[rest] - as_host(model._evaluate(X, self.kernel)))
         return f
 
 

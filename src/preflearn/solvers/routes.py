@@ -19,11 +19,11 @@ cg         linear kernel; n_basis             conjugate gradients: training once
 
 Of the routes that fit in memory the one that is expected to be fastest is taken. Seconds are counted from operations
 and passes over the data with the rates of `Rates`, which ``benchmarks/routes.py`` measures. Iterations are taken only
-where they are expected to be `HANDICAP` times as fast as a square matrix: how many are needed depends on the spectrum,
-and a square matrix is exact at any alpha. With n_basis "primal" sums up the r × r matrix in one pass over the rows,
-m r² operations, and "cg", which takes a pass of O(m r) an iteration, is for r above 5,000 where K_MR does not fit in
-memory (preferences and cost "relative" cannot be summed up: for them "primal" stores K_MR, and "cg" is taken where it
-does not fit).
+where a square matrix takes more than a moment and they are expected to be `HANDICAP` times as fast: how many are needed
+depends on the spectrum, and a square matrix is exact at any alpha. With n_basis "primal" sums up the r × r matrix in
+one pass over the rows, m r² operations, and "cg", which takes a pass of O(m r) an iteration, is for r above 5,000 where
+K_MR does not fit in memory (preferences and cost "relative" cannot be summed up: for them "primal" stores K_MR, and
+"cg" is taken where it does not fit).
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ from ..numerics import memory as system
 PURPOSES = ("train", "path", "folds", "queries", "pairs", "preferences")
 # Iterations are taken where a square matrix is expected to take so many times as long.
 HANDICAP = 3.0
+# Nothing is gained by iterations where a square matrix takes no longer, in seconds.
+MOMENT = 1.0
 # A route that is expected to take longer, in seconds, says so before it starts.
 LONG = 60.0
 # Iterations for single queries, rows or pairs that are expected to take longer, in seconds, are refused.
@@ -273,9 +275,14 @@ def choose_route(workload: Workload, *, memory: float | None = None, rates: Rate
     if not fitting:
         chosen = min(routes, key=lambda route: route.n_bytes)
     else:
-        chosen = min(fitting, key=lambda route: route.seconds * (1.0 if route.exact else HANDICAP))
+        chosen = min(fitting, key=_preference)
     others = sorted((route for route in routes if route is not chosen), key=lambda route: route.seconds)
     return RouteMap(workload, chosen, tuple(others), memory)
+
+
+def _preference(route: Route) -> float:
+    """Seconds, those of iterations as if they took longer; a square matrix that takes a moment is preferred to them."""
+    return route.seconds if route.exact else max(HANDICAP * route.seconds, MOMENT)
 
 
 def explain(
@@ -383,18 +390,16 @@ def in_words(seconds: float) -> str:
     return f"about {seconds / 60:.0f} minutes" if seconds < 7200 else f"about {seconds / 3600:.0f} hours"
 
 
-def warn_if_long(found: RouteMap, *, basis: bool = True) -> None:
+def warn_if_long(found: RouteMap) -> None:
     """Say before it starts that a route is expected to take more than a minute, and what would take less.
 
     Parameters
     ----------
     found : RouteMap
-    basis : bool
-        Whether a reduced set may be advised.
     """
     if found.chosen.seconds <= LONG:
         return
-    advice = "; ".join(f"{name} {in_words(seconds)}" for name, seconds in alternatives(found, basis))
+    advice = "; ".join(f"{name} {in_words(seconds)}" for name, seconds in alternatives(found))
     warnings.warn(
         f"{describe(found.workload)} is expected to take {in_words(found.chosen.seconds)} "
         f"({found.chosen.solver}, {found.chosen.matrix})." + (f" Less: {advice}." if advice else ""),
@@ -413,7 +418,7 @@ def callers_level() -> int:
     return level
 
 
-def alternatives(found: RouteMap, basis: bool = True) -> list[tuple[str, float]]:
+def alternatives(found: RouteMap) -> list[tuple[str, float]]:
     """What a caller may ask for instead, with the seconds that it is expected to take; only what is faster."""
     workload, rates = found.workload, Rates()
     options: list[tuple[str, float]] = []
@@ -423,7 +428,7 @@ def alternatives(found: RouteMap, basis: bool = True) -> list[tuple[str, float]]
             fewer = replace(workload, n_folds=5, largest_fold=0)
         options.append(("cv=5", choose_route(fewer, memory=found.memory).chosen.seconds))
     r = 1000
-    if basis and workload.n_features is not None and workload.n_rows > 2 * r:
+    if workload.n_features is not None and workload.n_rows > 2 * r:
         seconds = _eigen(r, rates) + 3 * workload.n_rows * r**2 / (rates.product * n_threads())
         options.append((f"n_basis={r}", seconds + workload.stored * r / rates.values))
     if found.chosen.solver == "cg":
@@ -532,7 +537,7 @@ def _iterations_route(workload: Workload, rates: Rates) -> Route:
     assert n is not None
     passes = expected_iterations(workload.spread, _tolerance(workload), min(m, n))
     speed = rates.values if workload.n_stored is not None else rates.product / 8
-    one = 2 * workload.stored / speed + 6 * (m + n) / rates.numbers
+    one = rates.call + 2 * workload.stored / speed + 6 * (m + n) / rates.numbers
     if workload.purpose in ("train", "path"):
         return Route("cg", f"about {passes} iterations", one * passes, 8 * 8.0 * (m + n), exact=False)
     n_folds = _n_folds(workload)

@@ -17,7 +17,7 @@ from sklearn.pipeline import Pipeline
 from .. import AutoRanker, __version__
 from ..comparisons import Groups, encode_queries
 from ..model_selection.intervals import most_effective, placement_variance, wilson_interval
-from ..report.contents import Baseline, Choice, Estimate, Influence, TrainingReport
+from ..report.contents import Baseline, Choice, Estimate, Influence, Roc, TrainingReport
 from ..report.leaderboard import LeaderboardTable
 from ..selection.tally import tally_scores
 from .options import Learner, TrainingOptions
@@ -85,7 +85,7 @@ def train_automatically(
         choices=_choices(model, options),
         alpha_path=None,
         estimate=estimate,
-        roc=seen.problem.roc_over_units(seen.held_out),
+        roc=seen.roc,
         baselines=_baselines(board),
         baselines_note="Simple candidates, held out on the same folds.",
         influence=influence,
@@ -133,53 +133,59 @@ def _with_reason(found: Trained, reason: str) -> Trained:
 
 @dataclass(frozen=True, eq=False)
 class _Seen:
-    """The rows that the candidates have seen, with their held-out predictions.
+    """The held-out predictions of the rows that the candidates have seen, which may be a sample.
 
     Attributes
     ----------
     problem : RankingProblem
-        Of these rows alone, with the folds as its division.
+        With queries or folds as its division; rows that were not seen are a fold of their own.
+    rows : ndarray of bool of shape (m,)
+        Whether each row was seen.
     held_out : HeldOutScores
-    n_rows : int
-        Of all rows.
+        NaN in queries and folds that were not seen.
     """
 
     problem: RankingProblem
+    rows: np.ndarray
     held_out: HeldOutScores
-    n_rows: int
 
     @classmethod
-    def by(cls, model: AutoRanker, whole: RankingProblem) -> _Seen:
-        rows = np.flatnonzero(model.cv_folds_ >= 0)
-        data, n_folds = whole.data, int(model.cv_folds_.max()) + 1
-        qid = None if data.qid is None else data.qid[rows]
-        if rows.size < len(data):
-            data = replace(data, X=data.X[rows], y=whole.y[rows], qid=qid)
-        problem = RankingProblem(data, whole.options)
-        method = f"{n_folds} folds of {'rows' if qid is None else 'whole queries'}, dealt at random"
-        units = Groups(model.cv_folds_[rows], n_folds) if qid is None else encode_queries(qid, rows.size)
-        whole.division = problem.division = Division(
-            units, None, "fold" if qid is None else "query", f"{method}, all choices made without it", False
-        )
-        scores = model.cv_predictions_[rows]
-        return cls(problem, HeldOutScores(scores, problem.by_unit(scores)), whole.X.shape[0])
+    def by(cls, model: AutoRanker, problem: RankingProblem) -> _Seen:
+        folds, qid = model.cv_folds_, problem.data.qid
+        rows, n_folds = folds >= 0, int(folds.max()) + 1
+        if qid is None:
+            codes = np.where(rows, folds, n_folds)
+            units, unit, what = Groups(codes, int(codes.max()) + 1), "fold", "rows"
+        else:
+            units, unit, what = encode_queries(qid, folds.shape[0]), "query", "whole queries"
+        method = f"{n_folds} folds of {what}, dealt at random, all choices made without it"
+        problem.division = Division(units, None, unit, method, False)
+        scores = np.where(rows, model.cv_predictions_, 0.0)
+        values = problem.by_unit(scores)
+        values[np.unique(units.codes[~rows])] = np.nan
+        return cls(problem, rows, HeldOutScores(scores, values))
 
     @property
     def chosen(self) -> Chosen:
         return Chosen(None, None, self.held_out)
 
+    @property
+    def roc(self) -> Roc | None:
+        return self.problem.roc_over_units(self.held_out) if self.rows.all() else None
+
     def estimate(self) -> Estimate:
         if self.problem.division.unit == "query":
             return self.problem.estimate_over_queries(self.held_out)
-        y, units = self.problem.y, self.problem.division.units
-        tally = tally_scores(y, self.held_out.scores, units)
+        y, n_folds = self.problem.y[self.rows], np.count_nonzero(~np.isnan(self.held_out.values))
+        folds = encode_queries(self.problem.division.units.codes[self.rows], y.size)
+        tally = tally_scores(y, self.held_out.scores[self.rows], folds)
         two_classes = np.unique(y).size == 2
         strata = (y == y.max()).astype(np.int64) if two_classes else np.zeros(y.size, dtype=np.int64)
         return Estimate(
             "AUC" if two_classes else "concordance",
             tally.share,
             wilson_interval(tally.share, placement_variance(tally, strata), most_effective(y)),
-            f"How a new pair of rows would be ordered: {tally.n_pairs:,} pairs inside {units.n_groups} folds, each "
+            f"How a new pair of rows would be ordered: {tally.n_pairs:,} pairs inside {n_folds} folds, each "
             "ordered by a model that was trained without its fold.",
             "from the placement values of the rows (DeLong), in Wilson's form. It takes the trained models as given "
             "and is too narrow where models vary much",
@@ -199,12 +205,11 @@ class _Seen:
         return text
 
     def notes(self) -> list[str]:
-        n = self.problem.X.shape[0]
-        if n == self.n_rows:
+        if self.rows.all():
             return []
-        return [
-            f"Learned from {n:,} of {self.n_rows:,} rows, a sample of whole queries, which is enough for all of it."
-        ]
+        n, m = np.count_nonzero(self.rows), self.rows.size
+        what = "rows" if self.problem.data.qid is None else "whole queries"
+        return [f"Learned from {n:,} of {m:,} rows, {what} drawn at random, since more would hardly help."]
 
 
 def _choices(model: AutoRanker, options: TrainingOptions) -> tuple[Choice, ...]:

@@ -3,7 +3,7 @@
 Each column of the items' table is encoded and scaled to a total variance of 1, so that a text of many features weighs
 as much as a number. The model is a `BradleyTerry` with a linear kernel and item offsets; without features it is the
 classical one (``kernel="items"``). One more answer is an update; alpha and the size of the offsets are chosen by the
-evidence whenever the number of answers has doubled.
+evidence, often while there are few answers and a choice is cheap, then whenever there are half as many more.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ from ..solvers.questions import read_goal
 from .answers import Answer
 from .items import Items
 
-# Prior variance of a latent score: differences of about two in log odds are usual.
-_FIRST_VARIANCE = 4.0
-# alpha and offsets are chosen at so many answers, then at twice as many, and so on; for so many items at most, since a
-# choice takes a factorisation of m × m for each candidate. The candidates: prior variances of a latent score, and how
-# much of it is the items' own.
-_FIRST_CHOICE, _MOST_ITEMS_TO_CHOOSE = 20, 300
-_VARIANCES, _OFFSETS = (0.5, 2.0, 8.0, 32.0), (0.1, 1.0, 10.0)
+# Before the first choice: prior variance of a latent score (differences of some three in log odds are usual), and the
+# share of an item's own beside its features.
+_FIRST_VARIANCE, _FIRST_OFFSETS = 8.0, 0.3
+# The number of answers at the first choice, and the most items that may have been asked about, since a choice takes
+# a factorisation of that size for each candidate.
+_FIRST_CHOICE, _MOST_ITEMS_TO_CHOOSE = 6, 300
 # Pairs that the expected share is averaged over.
 _MOST_PAIRS = 100_000
 # Distinct values of so many words on average are texts rather than names.
@@ -119,8 +118,7 @@ class Learner:
             and list(answers[:n_known]) == self._learned
             and judged == (len({answer.judge for answer in self._learned}) > 1)
         )
-        if self._is_time_to_choose(len(answers)):
-            self._choose(answers, judged)
+        if len(answers) >= self._next_choice and self._choose(answers):
             goes_on = False
         if not goes_on:
             self.model = self._new_model().fit_pairs(self.X, **self._arguments(answers, judged))
@@ -174,30 +172,38 @@ class Learner:
         if self.encoder is None:
             return {"alpha": 0.5 / _FIRST_VARIANCE, "kernel": "items"}
         variance = max(float(np.mean(np.sum(self.X**2, axis=1))), np.finfo(float).tiny)
-        return {"alpha": variance / _FIRST_VARIANCE, "kernel": "linear", "item_offsets": 1.0}
+        alpha = 0.5 * variance * (1.0 + _FIRST_OFFSETS) / _FIRST_VARIANCE
+        return {"alpha": alpha, "kernel": "linear", "item_offsets": _FIRST_OFFSETS}
 
     def _new_model(self) -> BradleyTerry:
         return BradleyTerry(**self._settings)
 
-    def _is_time_to_choose(self, n_answers: int) -> bool:
-        return n_answers >= self._next_choice and len(self.items) <= _MOST_ITEMS_TO_CHOOSE
+    def _choose(self, answers: Sequence[Answer]) -> bool:
+        """alpha and offsets by the evidence, which stays fair when questions depend on the answers before.
 
-    def _choose(self, answers: Sequence[Answer], judged: bool) -> None:
-        """alpha and offsets by the evidence, which stays fair when questions depend on the answers before."""
+        Chosen from the answers up to the last number at which a choice is due, so that a session that is resumed, or
+        that learns several answers at once, has the settings of one that went on.
+        """
+        due = []
         while self._next_choice <= len(answers):
-            self._next_choice *= 2
-        arguments = self._arguments(answers, judged)
-        first = self._first_settings()
-        alphas = [first["alpha"] * _FIRST_VARIANCE / variance for variance in _VARIANCES]
-        if self.encoder is None:
-            search = BradleyTerryCV(alphas, scoring="log_evidence", kernel="items").fit_pairs(
-                self.X, **arguments
-            )
-            self._settings = {**first, "alpha": search.alpha_}
+            due.append(self._next_choice)
+            self._next_choice += max(1, due[-1] // (5 if due[-1] < 40 else 2))
+        for n in reversed(due):
+            judged = len({answer.judge for answer in answers[:n]}) > 1
+            arguments = self._arguments(answers[:n], judged)
+            # Items that nobody was asked about say nothing about the settings.
+            rows, pairs = np.unique(arguments["pairs"], return_inverse=True)
+            if rows.size <= _MOST_ITEMS_TO_CHOOSE:
+                break
         else:
-            search = BradleyTerryCV(alphas, scoring="log_evidence", item_offsets=_OFFSETS)
-            search.fit_pairs(self.X, **arguments)
-            self._settings = {**first, "alpha": search.alpha_, "item_offsets": search.item_offsets_}
+            return False
+        arguments["pairs"] = pairs.reshape(-1, 2)
+        options = {"kernel": "items"} if self.encoder is None else {"item_offsets": "auto"}
+        search = BradleyTerryCV(scoring="log_evidence", **options).fit_pairs(self.X[rows], **arguments)
+        self._settings = {**self._settings, "alpha": search.alpha_}
+        if self.encoder is not None:
+            self._settings["item_offsets"] = search.item_offsets_
+        return True
 
     def _arguments(self, answers: Sequence[Answer], judged: bool) -> dict[str, Any]:
         pairs = [[self._row[answer.winner], self._row[answer.loser]] for answer in answers]
