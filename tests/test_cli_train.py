@@ -538,12 +538,11 @@ def test_outputs_are_checked_before_any_work(folder, call, tmp_path, monkeypatch
 
 def test_a_failing_report_leaves_no_model(folder, call, tmp_path, monkeypatch):
     pytest.importorskip("jinja2")
-    import preflearn.report.html
 
     def fail(path, report):
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(preflearn.report.html, "render_for", fail)
+    monkeypatch.setattr("preflearn.report.html.render_for", fail)
     status, _, err = call(
         "train",
         folder / "shop.csv",

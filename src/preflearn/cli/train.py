@@ -153,7 +153,7 @@ def train(
         from ..report.html import require_parts
 
         require_parts()
-    with progress(6, quiet=quiet, verbose=verbose) as tell, collected_warnings() as warned:
+    with progress(7, quiet=quiet, verbose=verbose) as tell, collected_warnings() as warned:
         tell("reading " + ", ".join(path.name for path in inputs))
         source = _read(data, pairs_from, reading, options)
 
