@@ -43,12 +43,10 @@ from .resume import Resume
 from .tables import count, order_beside_published, spread
 
 ALPHAS = tuple(2.0**k for k in range(-14, -1, 2))
-ALL_ALPHAS = tuple(2.0**k for k in range(-8, -1, 2))
 ERROR_ALPHAS = tuple(10.0**k for k in range(-9, 10))
 FEATURES = ("all paths", "label pairs", "links in context")
 _BEST = "sparse RankRLS"
 _PUBLISHED = {"RLS": 0.27, "sparse RLS": 0.24, "RankRLS": 0.23, _BEST: 0.21}
-_ALL = {"RLS, all parses": "RLS", "RankRLS, all parses": "RankRLS"}
 _PARSER = {"parser, link length": "length", "parser, disjunct cost": "disjunct"}
 _N_FOLDS = 10
 
@@ -71,7 +69,6 @@ def run(
     more: int = 15,
     features: Sequence[str] = FEATURES,
     alphas: Sequence[float] = ALPHAS,
-    all_alphas: Sequence[float] = ALL_ALPHAS,
     error_alphas: Sequence[float] = ERROR_ALPHAS,
     time_basis: Sequence[int] = (1, 2, 3, 4),
     timed_folds: int = 3,
@@ -97,9 +94,6 @@ def run(
         To choose from.
     alphas : sequence of float
         Candidates for λ.
-    all_alphas : sequence of float
-        The same for learners without a reduced set on all training parses, which conjugate gradients train; empty to
-        leave them out.
     error_alphas : sequence of float
         Of the figure; empty to leave it out.
     time_basis : sequence of int, default=(1, 2, 3, 4)
@@ -125,14 +119,12 @@ def run(
         "more": more,
         "features": list(features),
         "alphas": list(alphas),
-        "all_alphas": list(all_alphas),
         "error_alphas": list(error_alphas),
         "time_basis": list(time_basis),
         "timed_folds": timed_folds,
         "seed": seed,
     }
-    n_units = trials * (len(features) + len(_PUBLISHED) - 1 + len(_ALL) * bool(all_alphas))
-    n_units += bool(error_alphas) + len(time_basis)
+    n_units = trials * (len(features) + len(_PUBLISHED) - 1) + bool(error_alphas) + len(time_basis)
     counts = ("trials", "time_basis")
     work = Resume(resume, "parses", settings, counts=counts, total=n_units, verbose=verbose)
     sentences = _read(data)
@@ -145,12 +137,8 @@ def run(
         *(_learn(work, number, draw, features, alphas, seed) for number, draw in enumerate(draws)),
         strict=True,
     )
-    if all_alphas:
-        for number, (draw, one) in enumerate(zip(draws, found, strict=True)):
-            one |= _learn_from_all(work, number, draw, one["chosen"]["features"], all_alphas, seed)
     figure, times = _reduced_sets(work, draws[0], found[0]["chosen"]["features"], settings)
-    methods = (*_PARSER, *_PUBLISHED, *(_ALL if all_alphas else ()))
-    rows = [_row(method, found, draws) for method in methods]
+    rows = [_row(method, found, draws) for method in (*_PARSER, *_PUBLISHED)]
     n_basis, n_rows = (np.mean([size(draw) for draw in draws]) for size in (_n_basis, _n_rows))
     return ExperimentReport(
         name="parses",
@@ -230,19 +218,6 @@ def _learn(
     return basic, found
 
 
-def _learn_from_all(
-    work: Resume, number: int, draw: _Draw, kind: str, alphas: Sequence[float], seed: int
-) -> dict[str, Any]:
-    """What learners without a reduced set find on all training parses of a draw."""
-    rows = _Rows(draw)
-    return {
-        method: work.unit(
-            f"draw {number + 1} / {method}", partial(_one, method, draw, rows, kind, alphas, seed)
-        )
-        for method in _ALL
-    }
-
-
 def _n_basis(draw: _Draw) -> int:
     return draw.basis.shape[0]
 
@@ -291,17 +266,13 @@ def _one(
         "cv": QueryKFold(_N_FOLDS, shuffle=True, random_state=seed),
         "scoring": "concordance",
     }
-    if method in _ALL:
-        # An order does not need more digits.
-        options |= {"kernel": "linear", "solver": "cg", "tol": 1e-3}
-        K = X
-    elif method.startswith("sparse"):
+    if method.startswith("sparse"):
         K = rows.kernel(kind)
         options["basis"] = draw.basis
     else:
         X, y, qid = X[draw.basis], y[draw.basis], qid[draw.basis]
         K = gram(X)
-    if "RankRLS" in method:
+    if method.endswith("RankRLS"):
         model: Any = RankRLSCV(alphas, weighting="query", **options)
     else:
         model = RLSCV(alphas, **options)
@@ -310,7 +281,7 @@ def _one(
         warnings.simplefilter("ignore", UserWarning)
         model.fit(K, y, qid=qid)
     # f(x) = Σ a_i <x, x_i> is one linear function; a constant does not change an order.
-    weights = model.coef_ if method in _ALL else X[model.basis_indices_].T @ model.dual_coef_
+    weights = X[model.basis_indices_].T @ model.dual_coef_
     return {
         "alpha": model.alpha_,
         "held out": 1 - model.best_score_,

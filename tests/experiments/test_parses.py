@@ -21,7 +21,6 @@ SMALL: dict[str, Any] = {
     "per_sentence": 2,
     "more": 3,
     "alphas": (0.01, 1.0),
-    "all_alphas": (0.01, 1.0),
     "error_alphas": (1e-3, 1e3),
     "time_basis": (1,),
     "timed_folds": 2,
@@ -56,7 +55,6 @@ def test_the_table_and_its_resumption(folder: Path, tmp_path: Path) -> None:
     report = parses.run(data=folder, **SMALL, resume=tmp_path / "units.json")
     assert [row["method"] for row in report.rows] == [
         "parser, link length", "parser, disjunct cost", "RLS", "sparse RLS", "RankRLS", "sparse RankRLS",
-        "RLS, all parses", "RankRLS, all parses",
     ]  # fmt: skip
     error = {row["method"]: row["error"] for row in report.rows}
     assert error["sparse RankRLS"] < 0.25 < error["parser, disjunct cost"]
@@ -79,7 +77,6 @@ def test_the_rows_are_those_of_the_protocol(folder: Path) -> None:
         **SMALL,
         "trials": 1,
         "alphas": (0.1,),
-        "all_alphas": (0.1,),
         "features": ("links in context",),
         "error_alphas": (),
         "time_basis": (),
@@ -102,11 +99,6 @@ def test_the_rows_are_those_of_the_protocol(folder: Path) -> None:
     assert error["sparse RankRLS"] == pytest.approx(expected, abs=1e-12)
     lengths = [-parse.length for parse in linkages]
     assert error["parser, link length"] == pytest.approx(disagreement_error(y, lengths, qid))
-    full = RankRLS(0.1, weighting="query").fit(X, draw.train.y, qid=draw.train.qid)
-    expected = disagreement_error(y, full.predict(features.transform(linkages).toarray()), qid)
-    assert error["RankRLS, all parses"] == pytest.approx(expected, abs=0.005)  # by iteration
-    fewer = parses.run(data=folder, **{**options, "all_alphas": ()})
-    assert [row["method"] for row in fewer.rows] == list(error)[:6]
 
 
 def test_bad_settings_are_refused(folder: Path, tmp_path: Path) -> None:
