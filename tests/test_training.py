@@ -82,7 +82,7 @@ def test_both_problems_take_one_path():
     pairs = np.array([(i, j) for i in range(60) for j in range(0, 60, 4) if y[i] > y[j]])
     items = PreferenceData(X, pairs, np.arange(60).astype(str), names)
     preference = train(PreferenceProblem(items, options), options, tell=stages.append)
-    assert len(stages) == 10 and stages[0] == stages[5]
+    assert len(stages) == 12 and stages[0] == stages[6]
     for found in (ranking, preference):
         report = found.report
         assert report.estimate.value > 0.8 and report.influence is not None
