@@ -36,6 +36,8 @@ from .leaderboard import Leaderboard
 from .trial import Attempt, Trial
 
 _N_FOLDS = 5
+# Folds to choose by where the whole procedure is repeated without one of those.
+_INNER_FOLDS = 3
 # Candidates learn from at most so many rows.
 _MOST_ROWS = 60_000
 # A sparse matrix with more columns than this is not filled in.
@@ -183,11 +185,12 @@ class AutoRanker(RankerMixin, BaseEstimator):
         seed: int,
         start: float,
         limit: float,
+        n_folds: int = _N_FOLDS,
     ) -> Trial:
         """Train the candidates on rows of numbers, combine them, and keep the parts of the model."""
-        folds = self._folds(y, queries, scoring, seed)
+        folds = self._folds(y, queries, scoring, seed, n_folds)
         # Settings inside of a candidate are told apart by the concordance, which is less noisy than the top of a list.
-        inner = self._folds(y, queries, read_scoring("concordance"), seed)
+        inner = self._folds(y, queries, read_scoring("concordance"), seed, n_folds)
         self.features_ = Features().fit(rows)
         task = Task(self.features_.views(rows, queries), y, queries, inner, self.n_jobs, seed)
         attempts = self._train(task, start, limit)
@@ -216,7 +219,8 @@ class AutoRanker(RankerMixin, BaseEstimator):
         """Predictions of each fold by the whole procedure on the others: what a choice by folds cannot quite give.
 
         A model that predicts another fold has been trained on this one, so that even a choice by the other folds knows
-        a little of its labels. On few rows that is seen.
+        a little of its labels. On few rows that is seen. Fewer folds are enough to choose by there; if anything, the
+        figure is a little too low for it.
         """
         out = trial.held_out.copy()
         for test in trial.folds.tests:
@@ -224,7 +228,7 @@ class AutoRanker(RankerMixin, BaseEstimator):
             model = _for_numbers(rows, scoring=self.scoring, n_jobs=self.n_jobs)
             with suppress(ValueError):  # too little is left to choose by: the first prediction stays
                 part = encode_queries(queries.codes[rest], rest.shape[0])
-                model._fit_rows(rows[rest], y[rest], part, scoring, seed, 0.0, np.inf)
+                model._fit_rows(rows[rest], y[rest], part, scoring, seed, 0.0, np.inf, _INNER_FOLDS)
                 out[test] = model._predict_rows(rows[test], queries.codes[test])
         return out
 
@@ -277,13 +281,13 @@ class AutoRanker(RankerMixin, BaseEstimator):
         )
         return X.toarray() if sp.issparse(X) else X
 
-    def _folds(self, y: np.ndarray, queries: Groups, scoring: Scoring, seed: int) -> FoldScores:
+    def _folds(self, y: np.ndarray, queries: Groups, scoring: Scoring, seed: int, n_folds: int) -> FoldScores:
         n_rows = y.shape[0]
         if queries.n_groups > 1:
-            cv: Any = QueryKFold(min(_N_FOLDS, queries.n_groups), shuffle=True, random_state=seed)
+            cv: Any = QueryKFold(min(n_folds, queries.n_groups), shuffle=True, random_state=seed)
             folds = read_folds(cv, np.empty((n_rows, 0)), y, n_rows, qid=queries.codes)
         else:
-            folds = read_folds(shuffled_folds(n_rows, _N_FOLDS), np.empty((n_rows, 0)), y, n_rows)
+            folds = read_folds(shuffled_folds(n_rows, n_folds), np.empty((n_rows, 0)), y, n_rows)
         # Both refuse what cannot be compared.
         Comparable.of(scoring, folds, queries, pooled=False)
         scoring.measure(y[:, None], y[:, None], queries)
