@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
 
+from preflearn import RankRLS
 from preflearn.cli.app import run
 from preflearn.io import load_model, model_info, read_table
 
@@ -174,6 +176,50 @@ def test_weights_of_rows_are_a_column(tmp_path):
         read_table(path, weight="w")
     with pytest.raises(ValueError, match="weight asks for column 'v'"):
         read_table(path, weight="v")
+
+
+def weighted(path):
+    columns = messy()
+    columns["share"] = np.random.default_rng(5).integers(1, 4, len(columns["grade"])).tolist()
+    return write(path, columns)
+
+
+def test_a_column_of_weights_reaches_the_learner(call, tmp_path):
+    path = weighted(tmp_path / "visits.csv")
+    told = (*ROLES, "--weight", "share", "--alphas", "1", "-o", tmp_path / "m.preflearn", "-q")
+    assert call("train", path, *told)[0] == 0
+    model = load_model(tmp_path / "m.preflearn")
+    table = read_table(path, target="grade", query="session", weight="share")
+    prepared = model[:-1].transform(table.columns)
+    expected = RankRLS(1.0).fit(prepared, table.y, qid=table.qid, sample_weight=table.weight)
+    np.testing.assert_allclose(model[-1].predict(prepared), expected.predict(prepared), rtol=1e-8)
+    without = RankRLS(1.0).fit(prepared, table.y, qid=table.qid).predict(prepared)
+    assert np.abs(model[-1].predict(prepared) - without).max() > 1e-3
+    assert "share" not in model[0].kinds_
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--target", "grade", "--no-query"), "weights of rows are for rows in queries.*--query"),
+        ((*ROLES, "--learner", "ranksvm"), "RankSVM takes no weights of rows. Pass --learner rankrls"),
+        (("--preferences", "pairs.csv"), "preferences have weights of their own"),
+        ((*ROLES, "--weight", "colour"), "values that are no weights"),
+    ],
+)
+def test_weights_that_would_be_ignored_are_refused(call, tmp_path, options, message):
+    path = weighted(tmp_path / "visits.csv")
+    (tmp_path / "pairs.csv").write_text("winner,loser\nP0000,P0001\n")
+    options = [str(tmp_path / one) if one.endswith(".csv") else one for one in options]
+    status, _, err = call("train", path, "--weight", "share", *options, "-o", tmp_path / "m.preflearn")
+    assert status == 2 and re.search(message, err), err
+    assert not (tmp_path / "m.preflearn").exists()
+
+
+def test_a_letor_file_has_no_column_of_weights(call, tmp_path):
+    (tmp_path / "a.letor").write_text("1 qid:1 1:0.5\n0 qid:1 1:0.1\n")
+    status, _, err = call("train", tmp_path / "a.letor", "--weight", "share", "-o", tmp_path / "m.preflearn")
+    assert status == 2 and "LETOR files have none" in err
 
 
 def test_labels_with_leading_zeros_stay_labels(trained, tmp_path):

@@ -44,6 +44,7 @@ NoQueryOption = Annotated[
 ItemOption = Annotated[
     str | None, typer.Option("--item", help="Column that names the rows. [default: item, if there is one]")
 ]
+WeightOption = Annotated[str | None, typer.Option("--weight", help="Column of row weights, 0 or more.")]
 FeaturesOption = Annotated[
     list[str] | None,
     typer.Option("--features", help="Columns to learn from (repeat, or commas). [default: all others]"),
@@ -94,6 +95,7 @@ class Reading:
     missing: float | None = None
     delimiter: str | None = None
     columns: tuple[str, ...] | None = None
+    weight: str | None = None
 
     @classmethod
     def from_options(
@@ -110,6 +112,7 @@ class Reading:
         missing: float | None = None,
         delimiter: str | None = None,
         columns: Sequence[str] | None = None,
+        weight: str | None = None,
     ) -> Reading:
         """Check what was typed."""
         if no_query and query is not None:
@@ -127,6 +130,7 @@ class Reading:
             missing=missing,
             delimiter="\t" if delimiter == r"\t" else delimiter,
             columns=split_names(columns, "--columns"),
+            weight=weight,
         )
 
     def is_table(self, path: Path) -> bool:
@@ -141,6 +145,8 @@ class Reading:
             )
         if not table and self.kinds:
             raise ValueError(f"{path}: --encode names columns, and LETOR files have none.")
+        if not table and self.weight is not None:
+            raise ValueError(f"{path}: --weight names a column, and LETOR files have none.")
         return table
 
     def of_letor(self, **more: Any) -> dict[str, Any]:
@@ -150,7 +156,7 @@ class Reading:
 
     def of_table(self, **more: Any) -> dict[str, Any]:
         """Arguments of `preflearn.io.read_table`."""
-        names = ("format", "target", "query", "item", "features", "drop", "delimiter", "columns")
+        names = ("format", "target", "query", "item", "features", "drop", "delimiter", "columns", "weight")
         texts = [] if self.kinds is None else [one for one, kind in self.kinds.items() if kind != "number"]
         return {**{name: getattr(self, name) for name in names}, "texts": texts, **more}
 

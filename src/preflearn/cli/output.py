@@ -149,5 +149,5 @@ def option_name(argument: str) -> str:
 # Arguments of the library that have an option of the same name.
 _OPTIONS = {
     "alphas", "columns", "delimiter", "degree", "drop", "encode", "features", "format", "gamma", "item", "kernel",
-    "missing", "n_basis", "query", "target",
+    "learner", "missing", "n_basis", "query", "target", "weight",
 }  # fmt: skip

@@ -49,6 +49,7 @@ def train(
     query: files.QueryOption = None,
     no_query: files.NoQueryOption = False,
     item: files.ItemOption = None,
+    weight: files.WeightOption = None,
     features: files.FeaturesOption = None,
     drop: files.DropOption = None,
     encode: files.EncodeOption = None,
@@ -114,7 +115,7 @@ def train(
     refuse_both(quiet, verbose, "--verbose")
     reading = files.Reading.from_options(
         format=format, target=target, query=query, no_query=no_query, item=item, features=features, drop=drop,
-        encode=encode, missing=missing, delimiter=delimiter, columns=columns,
+        encode=encode, missing=missing, delimiter=delimiter, columns=columns, weight=weight,
     )  # fmt: skip
     if gamma is not None and not 0 < gamma < float("inf"):
         raise ValueError(f"--gamma must be a positive number: found {gamma:g}.")
@@ -148,7 +149,7 @@ def train(
     files.check_outputs([output, report], inputs, force)
     if pairs_from:
         pairs_from.check(data, reading)
-        _refuse_with_preferences(options)
+        _refuse_with_preferences(options, reading)
     if report is not None:
         from ..report.html import require_parts
 
@@ -216,7 +217,11 @@ def _refuse_with_relation(context: typer.Context) -> None:
             raise ValueError(f"{what} would be ignored with --rows and --pairs: leave it out.")
 
 
-def _refuse_with_preferences(options: TrainingOptions) -> None:
+def _refuse_with_preferences(options: TrainingOptions, reading: files.Reading) -> None:
+    if reading.weight is not None:
+        raise ValueError(
+            "--weight weighs rows, and preferences have weights of their own, a column of their file: leave it out."
+        )
     if options.within_queries:
         raise ValueError(
             "--within-queries would be ignored with preferences, which compare directly: leave it out."

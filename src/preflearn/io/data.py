@@ -73,6 +73,8 @@ class RankingData:
         What made X of a table that was read by :func:`read_table`: the first step of a pipeline for such tables.
     columns : dict of str to ndarray, or None
         That table.
+    weight : ndarray of shape (m,) or None
+        Row weights, as ``sample_weight`` of the learners.
 
     Examples
     --------
@@ -88,6 +90,7 @@ class RankingData:
     source: str = ""
     encoder: Any = None
     columns: dict[str, np.ndarray] | None = None
+    weight: np.ndarray | None = None
 
     def __len__(self) -> int:
         return self.X.shape[0]
@@ -249,7 +252,9 @@ class TableData:
         encoder = TableEncoder(kinds=kinds)
         X = encoder.fit_transform(self.columns)
         names = encoder.get_feature_names_out().tolist()
-        return RankingData(X, self.y, self.qid, names, self.item_names, self.source, encoder, self.columns)
+        return RankingData(
+            X, self.y, self.qid, names, self.item_names, self.source, encoder, self.columns, self.weight
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -110,6 +110,8 @@ def _reason_against(problem: Problem, options: TrainingOptions) -> str | None:
         if options.time_limit is not None:
             raise ValueError("a time limit would be ignored by a single learner: leave it out")
         return ""
+    if problem.data.weight is not None:
+        return "the candidates of auto take no weights of rows"
     n_rows, n_features = problem.X.shape
     n_queries = None if problem.data.qid is None else problem.data.n_queries
     if n_rows < _LEAST_ROWS:

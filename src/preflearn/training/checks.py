@@ -8,6 +8,7 @@ from scipy import sparse as sp
 from ..comparisons import Groups
 from ..errors import InputError, Remedy
 from ..io import RankingData
+from .options import Learner
 
 
 def check_ranking(data: RankingData) -> list[str]:
@@ -39,6 +40,18 @@ def check_ranking(data: RankingData) -> list[str]:
             f"{int(tied.sum())} of {groups.n_groups} queries without a pair to order: all their targets are tied."
         )
     return notes + _check_features(data, groups)
+
+
+def check_weights(data: RankingData, learner: Learner) -> None:
+    """Refuse weights that the learner, or the estimate of its quality, would ignore."""
+    if learner is Learner.ranksvm:
+        raise InputError(f"{data.source}: RankSVM takes no weights of rows", Remedy("learner", "rankrls"))
+    if data.qid is None:
+        raise InputError(
+            f"{data.source}: weights of rows are for rows in queries: the estimate of one ranking of all rows would "
+            "ignore them",
+            Remedy("query", purpose="with the column of the queries"),
+        )
 
 
 def _check_features(data: RankingData, groups: Groups) -> list[str]:

@@ -26,7 +26,7 @@ from ..model_selection.intervals import mean_interval
 from ..report.contents import AlphaPath, Baseline, Choice, Estimate, Roc
 from ..report.displays import QueryRocDisplay
 from ..solvers.routes import Workload, choose_route
-from .checks import check_ranking
+from .checks import check_ranking, check_weights
 from .options import Learner, TrainingOptions
 from .preparation import Preparation, relative_to_query
 from .train import SHUFFLED_ROWS, Chosen
@@ -144,6 +144,8 @@ class RankingProblem:
         self.title = f"Ranking model from {data.source}"
 
     def check(self) -> list[str]:
+        if self.data.weight is not None:
+            check_weights(self.data, self.options.learner)
         return check_ranking(self.data)
 
     def hold_out(self, prepared: Preparation) -> str:
@@ -192,7 +194,8 @@ class RankingProblem:
             "keep_predictions": True,
             "verbose": verbose,
         }
-        model: Any = kind(alphas, **options, **kernel).fit(X, self.y, qid=self.data.qid)
+        weights = {} if self.data.weight is None else {"sample_weight": self.data.weight}
+        model: Any = kind(alphas, **options, **kernel).fit(X, self.y, qid=self.data.qid, **weights)
         predictions = model.__dict__.pop("cv_predictions_")
         model.set_params(keep_predictions=False, verbose=0, cv=self._cv_to_keep)
         by_alpha = np.stack([self.by_unit(scores) for scores in predictions])
