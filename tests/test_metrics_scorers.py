@@ -187,7 +187,7 @@ def test_names():
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: get_scorer("NDCG"), ValueError, "unknown metric 'NDCG': expected one of 'concordance'"),
+        (lambda: get_scorer("DCG"), ValueError, "unknown metric 'DCG': expected one of 'concordance'"),
         (lambda: get_scorer("ndcg@"), ValueError, "unknown metric"),
         (lambda: get_scorer(3), ValueError, "unknown metric 3"),
         (lambda: get_scorer("ndcg@0"), ValueError, "k must be a number of positions"),

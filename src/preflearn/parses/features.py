@@ -52,7 +52,7 @@ class LinkFeatures(TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
-    names_ : ndarray of objects (str)
+    names_ : list of str
         The features in ascending order: one column each.
     n_features_out_ : int
 
@@ -94,7 +94,7 @@ class LinkFeatures(TransformerMixin, BaseEstimator):
             counts[ids] += 1
         names = list(numbers)
         kept = sorted(np.flatnonzero(counts >= self.min_count).tolist(), key=names.__getitem__)
-        self.names_ = np.array([names[number] for number in kept], dtype=object)
+        self.names_ = [names[number] for number in kept]
         self.n_features_out_ = len(kept)
         column = np.full(len(numbers), -1)
         column[kept] = np.arange(len(kept))
@@ -104,7 +104,7 @@ class LinkFeatures(TransformerMixin, BaseEstimator):
         """Sparse rows, one for each parse, with ``n_features_out_`` columns."""
         self._check_parameters()
         check_is_fitted(self, "names_")
-        known = {name: column for column, name in enumerate(self.names_.tolist())}
+        known = {name: column for column, name in enumerate(self.names_)}
         n_known = len(known)
         # A feature without a column is numbered beyond them: it counts in the length of the row.
         rows = self._rows(X, lambda name: known.setdefault(name, len(known)))
@@ -113,7 +113,7 @@ class LinkFeatures(TransformerMixin, BaseEstimator):
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """The features, one for each column."""
         check_is_fitted(self, "names_")
-        return self.names_.copy()
+        return np.array(self.names_, dtype=object)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -122,7 +122,11 @@ class LinkFeatures(TransformerMixin, BaseEstimator):
 
     def _fitted_arrays(self) -> dict[str, str]:
         """The shapes that loaded features are checked for (`preflearn.io.fitted`)."""
-        return {"names_": "labels k", "n_features_out_": "= k"} if "names_" in vars(self) else {}
+        if "names_" not in vars(self):
+            return {}
+        if isinstance(self.names_, list) and len(self.names_) != self.n_features_out_:
+            raise ValueError(f"n_features_out_ is {self.n_features_out_}, expected {len(self.names_)}")
+        return {"names_": "texts", "n_features_out_": ""}
 
     def _check_parameters(self) -> None:
         for name, allowed in (("kind", KINDS), ("tags", TAGS)):
