@@ -256,15 +256,15 @@ def test_the_figure_is_not_flattered_by_the_choice(refitting):
 @pytest.mark.parametrize("refitting", [True])
 def test_the_figure_is_that_of_the_procedure_without_the_fold(refitting):
     """Identical to fitting anew without a fold, and predicting it."""
-    X, y, qid = make_data(60)
+    X, y, qid = make_data(100)
     model = AutoRanker(random_state=0).fit(X, y, qid=qid)
     seed = int(np.random.RandomState(0).randint(2**31 - 1))
     for _, test in QueryKFold(5, shuffle=True, random_state=seed).split(X, qid=qid):
-        rest = np.setdiff1d(np.arange(60), test)
+        rest = np.setdiff1d(np.arange(100), test)
         task = encode_queries(qid[rest], len(rest))
         again = AutoRanker()
         again.encoder_, again.n_features_in_ = None, 5
-        again._fit_rows(X[rest], y[rest], task, read_scoring("concordance"), seed, 0.0, np.inf)
+        again._fit_rows(X[rest], y[rest], task, read_scoring("concordance"), seed, 0.0, np.inf, n_folds=3)
         np.testing.assert_allclose(
             model.cv_predictions_[test], again._predict_rows(X[test], qid[test]), atol=1e-8
         )

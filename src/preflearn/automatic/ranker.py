@@ -106,8 +106,9 @@ class AutoRanker(RankerMixin, BaseEstimator):
     >>> from preflearn import AutoRanker
     >>> from preflearn.datasets import load_demo
     >>> X, y, qid, names = load_demo()
-    >>> model = AutoRanker(random_state=0).fit(X, y, qid=qid)
-    >>> model.best_score_ > 0.75
+    >>> few = slice(150)  # to see it work
+    >>> model = AutoRanker(random_state=0).fit(X[few], y[few], qid=qid[few])
+    >>> 0.5 < model.best_score_ < 1.0
     True
     >>> model.predict(X[:3], qid=qid[:3]).shape
     (3,)

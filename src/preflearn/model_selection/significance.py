@@ -26,6 +26,8 @@ from .text_tables import align_columns
 
 # Differences under this are rounding of equal values: a share of pairs from two orders of summation.
 _ROUNDING = 1e-12
+# Up to so many untied trials the distribution of the statistic is counted.
+_EXACT_TRIALS = 50
 _ALTERNATIVES = ("two-sided", "greater", "less")
 
 
@@ -68,8 +70,8 @@ def signed_rank_test(first: Any, second: Any, *, alternative: str = "two-sided")
 
     Notes
     -----
-    Ties are left out of the ranks, as Wilcoxon did. Up to 50 trials without ties among the differences the p-value is
-    exact, otherwise the normal approximation is used. O(n log n).
+    Ties are left out of the ranks, as Wilcoxon did. Up to 50 other trials the p-value is exact, also where differences
+    are of equal size; beyond, the normal approximation is used. O(n log n).
 
     References
     ----------
@@ -99,11 +101,26 @@ def signed_rank_test(first: Any, second: Any, *, alternative: str = "two-sided")
     return SignedRanks(
         statistic=up,
         effect_size=(up - down) / (up + down) if untied.size else 0.0,
-        pvalue=float(wilcoxon(untied, alternative=alternative).pvalue) if untied.size else 1.0,
+        pvalue=_pvalue(untied, ranks, up, alternative) if untied.size else 1.0,
         n_wins=int((untied > 0).sum()),
         n_losses=int((untied < 0).sum()),
         n_ties=a.shape[0] - untied.shape[0],
     )
+
+
+def _pvalue(untied: np.ndarray, ranks: np.ndarray, up: float, alternative: str) -> float:
+    """Of W⁺ = up, if each difference is as likely to be negative as positive."""
+    if untied.size > _EXACT_TRIALS:
+        return float(wilcoxon(untied, alternative=alternative, method="asymptotic").pvalue)
+    # Mean ranks of equal differences are halves: W⁺ is counted in halves, one difference after the other.
+    chances = np.zeros(int(np.rint(2 * ranks.sum())) + 1)
+    chances[0] = 1.0
+    for halves in np.rint(2 * ranks).astype(int):
+        chances[halves:] = (chances[halves:] + chances[:-halves]) / 2
+        chances[:halves] /= 2
+    found = int(np.rint(2 * up))
+    greater, less = float(chances[found:].sum()), float(chances[: found + 1].sum())
+    return {"greater": greater, "less": less, "two-sided": min(1.0, 2 * min(greater, less))}[alternative]
 
 
 @dataclass(frozen=True)
@@ -295,7 +312,7 @@ def compare_rankers(
       good  0.7637
       poor  0.6452
     good wins in 22 queries, loses in 6, ties in 2
-    Wilcoxon signed ranks (two-sided): p = 8.5e-05, effect size (rank-biserial) +0.85
+    Wilcoxon signed ranks (two-sided): p = 1.5e-05, effect size (rank-biserial) +0.85
     """
     if alternative not in _ALTERNATIVES:
         raise ValueError(f"alternative must be one of {', '.join(_ALTERNATIVES)}: found {alternative!r}.")
