@@ -447,8 +447,10 @@ class HeldOut:
 
 def _drowns(predictions: list[np.ndarray]) -> bool:
     """Whether predictions of some alpha differ inside every fold by less than half of their digits."""
-    spread = np.max([np.ptp(f, axis=1).max(axis=1) for f in predictions], axis=0)
-    size = np.max([np.abs(f).max(axis=(1, 2)) for f in predictions], axis=0)
+    low, high = (
+        np.stack([getattr(f, end)(axis=1) for f in predictions]) for end in ("min", "max")
+    )  # (f, a, v)
+    spread, size = (high - low).max(axis=(0, 2)), np.maximum(high, -low).max(axis=(0, 2))
     return bool((spread < _HALF_OF_THE_DIGITS * size).any())
 
 

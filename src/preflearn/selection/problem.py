@@ -287,22 +287,25 @@ class LearningProblem:
         self, predictions: list[np.ndarray], tests: list[np.ndarray], alphas: Sequence[float]
     ) -> list[np.ndarray]:
         """Equal rows of a fold get equal predictions; differences that are rounding vanish."""
-        largest = [np.maximum(f.max(axis=1), -f.min(axis=1)) for f in predictions]
-        steps = _LAST_BITS * np.max(largest, axis=0)  # (a, v)
-        sizes = [routine.size for kept in self._kept.values() for _, routine in kept if routine is not None]
-        if sizes:
+        rows, f = np.concatenate(tests), np.concatenate(predictions, axis=1)
+        steps = _LAST_BITS * np.maximum(f.max(axis=1), -f.min(axis=1))  # (a, v)
+        terms = [routine.size for kept in self._kept.values() for _, routine in kept if routine is not None]
+        if terms:
             steps += np.outer(
-                [relative_rounding(max(sizes), alpha) for alpha in alphas], np.ptp(self.scores, axis=0)
+                [relative_rounding(max(terms), alpha) for alpha in alphas], np.ptp(self.scores, axis=0)
             )
         steps = np.where(steps > 0, steps, 1.0)[:, None, :]
-        out = []
-        for test, f in zip(tests, predictions, strict=True):
-            first, twin = np.unique(self.twins[test], return_index=True, return_inverse=True)[1:]
-            f = (f if first.shape[0] == test.shape[0] else f[:, first[twin]]) / steps
-            np.rint(f, out=f)
-            f *= steps
-            out.append(f)
-        return out
+        sizes = [test.shape[0] for test in tests]
+        if (self.twins != np.arange(self.n_rows)).any():
+            fold = np.repeat(np.arange(len(tests)), sizes)
+            keys = fold * self.n_rows + self.twins[rows]
+            first, twin = np.unique(keys, return_index=True, return_inverse=True)[1:]
+            if first.shape[0] < rows.shape[0]:
+                f = f[:, first[twin]]
+        f = f / steps
+        np.rint(f, out=f)
+        f *= steps
+        return np.split(f, np.cumsum(sizes)[:-1], axis=1)
 
     def predict_task(
         self, task: Comparisons, routine: HoldOut | None, folds, alphas, on_fold=None
