@@ -232,6 +232,7 @@ class RankSVM(_PairLossModel):
     -----
     Linear: O(m log m + nnz(X)) for each of some 10 to 60 evaluations. Full kernel: m² kernel evaluations and O(m³) for
     the factor of K. Reduced set: O(m r²), then O(m r + m log m) for an evaluation. Preferences: O(l + nnz(X)).
+    With weights of rows the losses take two to three times as long to evaluate, products with their Hessian no longer.
 
     The order-statistic structure over the scores that makes an evaluation linearithmic for any number of distinct
     scores is described in ``preflearn.loops.pairstats``, the method in ``preflearn.solvers.newton``.

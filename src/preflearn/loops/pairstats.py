@@ -364,7 +364,7 @@ def sweep(
         d[entering:last] = 0
     if want != COUNTS:
         entered[entering:last] = 0.0
-    # Forgotten here, and not left out above: the sweep of the other cases has no test for it.
+    # Sums of the other role are cleared afterwards: the loop above needs no further test.
     if want == SUMS_AS_WORSE:
         entered[first:last] = 0.0
     if want == SUMS_AS_BETTER:
