@@ -425,16 +425,21 @@ def err_of_list(y, max_grade, k=None):
 # ---------------------------------------------------------------------------------------------------------------
 
 
-def untied_pairs(y, qid, weighting="pair"):
-    """(worse, better, weight): every pair of rows of one query with different scores, one by one."""
+def untied_pairs(y, qid, weighting="pair", row_weights=None):
+    """(worse, better, weight): every pair of rows of one query with different scores, one by one.
+
+    With weights of rows a pair weighs the product of its two, and one that weighs nothing is left out.
+    """
+    w = np.ones(len(y)) if row_weights is None else row_weights
     worse, better, weight = [], [], []
     for query in np.unique(qid):
         rows = np.flatnonzero(qid == query)
-        found = [(i, j) for i in rows for j in rows if y[i] < y[j]]
-        factor = {"pair": 1.0, "item": 1.0 / len(rows), "query": 1.0 / max(len(found), 1)}[weighting]
+        found = [(i, j) for i in rows for j in rows if y[i] < y[j] and w[i] * w[j] > 0]
+        products = [w[i] * w[j] for i, j in found]
+        below = {"pair": 1.0, "item": sum(w[rows]), "query": sum(products)}[weighting]
         worse += [i for i, _ in found]
         better += [j for _, j in found]
-        weight += [factor] * len(found)
+        weight += [product / below for product in products]
     return np.array(worse, int), np.array(better, int), np.array(weight)
 
 

@@ -7,8 +7,9 @@ import re
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
-from preflearn import RankRLS
+from preflearn import RankRLS, RankSVM
 from preflearn.cli.app import run
 from preflearn.io import load_model, model_info, read_table
 
@@ -184,16 +185,17 @@ def weighted(path):
     return write(path, columns)
 
 
-def test_a_column_of_weights_reaches_the_learner(call, tmp_path):
+@pytest.mark.parametrize(("name", "learner"), [("rankrls", RankRLS(1.0)), ("ranksvm", RankSVM(1.0))])
+def test_a_column_of_weights_reaches_the_learner(call, tmp_path, name, learner):
     path = weighted(tmp_path / "visits.csv")
-    told = (*ROLES, "--weight", "share", "--alphas", "1", "-o", tmp_path / "m.preflearn", "-q")
-    assert call("train", path, *told)[0] == 0
+    told = (*ROLES, "--weight", "share", "--learner", name, "--alphas", "1", "-o", tmp_path / "m.preflearn")
+    assert call("train", path, *told, "-q")[0] == 0
     model = load_model(tmp_path / "m.preflearn")
     table = read_table(path, target="grade", query="session", weight="share")
     prepared = model[:-1].transform(table.columns)
-    expected = RankRLS(1.0).fit(prepared, table.y, qid=table.qid, sample_weight=table.weight)
+    expected = clone(learner).fit(prepared, table.y, qid=table.qid, sample_weight=table.weight)
     np.testing.assert_allclose(model[-1].predict(prepared), expected.predict(prepared), rtol=1e-8)
-    without = RankRLS(1.0).fit(prepared, table.y, qid=table.qid).predict(prepared)
+    without = clone(learner).fit(prepared, table.y, qid=table.qid).predict(prepared)
     assert np.abs(model[-1].predict(prepared) - without).max() > 1e-3
     assert "share" not in model[0].kinds_
 
@@ -202,7 +204,6 @@ def test_a_column_of_weights_reaches_the_learner(call, tmp_path):
     ("options", "message"),
     [
         (("--target", "grade", "--no-query"), "weights of rows are for rows in queries.*--query"),
-        ((*ROLES, "--learner", "ranksvm"), "RankSVM takes no weights of rows. Pass --learner rankrls"),
         (("--preferences", "pairs.csv"), "preferences have weights of their own"),
         ((*ROLES, "--weight", "colour"), "values that are no weights"),
     ],

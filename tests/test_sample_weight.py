@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import oracles
-from preflearn import RLS, RLSCV, RankRLS, RankRLSCV
+from preflearn import RLS, RLSCV, RankRLS, RankRLSCV, RankSVM, RankSVMCV
 from preflearn.comparisons import WeightedRows, compare_scores, encode_queries
 from preflearn.model_selection import HeldOut, cross_val_predict, leave_pair_out
 from strategies import ranking_problems
@@ -123,6 +123,9 @@ def test_ranking_is_the_weighted_sum_over_pairs(data, options, representation, s
             RankRLS(0.5, kernel="rbf", weighting="item"),
             RankRLS(0.5, cost="unit"),
             RankRLS(0.5, solver="cg", tol=1e-12),
+            RankSVM(0.5, tol=1e-12),
+            RankSVM(0.5, tol=1e-12, weighting="item", kernel="rbf"),
+            RankSVM(0.5, tol=1e-12, weighting="query"),
         ]
     ),
 )
@@ -130,11 +133,58 @@ def test_integer_weights_are_copies_of_rows(data, model):
     problem, w = data
     X, counts = problem.X / abs(problem.X).max(), np.ceil(w).astype(int) - 1
     counts[w == 1.7] = 2
-    extra = {"qid": problem.qid} if isinstance(model, RankRLS) else {}
+    extra = {} if isinstance(model, RLS) else {"qid": problem.qid}
     repeated = {name: np.repeat(values, counts) for name, values in extra.items()}
     expected = model.fit(np.repeat(X, counts, axis=0), np.repeat(problem.y, counts), **repeated).predict(X)
     found = model.fit(X, problem.y, **extra, sample_weight=counts).predict(X)
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7 * max(1, abs(expected).max()))
+
+
+@settings(max_examples=40)
+@given(
+    weighted_problems(max_rows=16),
+    st.sampled_from(["squared_hinge", "hinge"]),
+    st.sampled_from(["pair", "item", "query"]),
+    st.sampled_from([1e-2, 1.0, 100.0]),
+    st.booleans(),
+)
+def test_ranksvm_reaches_the_minimum_of_the_weighted_sum_over_pairs(data, loss, weighting, alpha, sparse):
+    problem, w = data
+    pairs = oracles.untied_pairs(problem.y, problem.qid, weighting, w)
+    model = RankSVM(alpha, loss=loss, weighting=weighting, max_iter=1000).fit(
+        sp.csr_array(problem.X) if sparse else problem.X, problem.y, qid=problem.qid, sample_weight=w
+    )
+    found = oracles.ranksvm_objective(problem.X, model.coef_, pairs, alpha, loss)
+    assert model.objective_ == pytest.approx(found, rel=1e-7)
+    assert model.n_comparisons_ == len(pairs[0])
+    upper, lower = oracles.ranksvm_minimum(problem.X, pairs, alpha, loss)
+    assert lower * (1 - 1e-9) <= found <= upper * (1 + 2e-4) + 1e-12
+
+
+@pytest.mark.filterwarnings("ignore:The best alpha")
+@pytest.mark.parametrize("loss", ["squared_hinge", "hinge"])
+def test_ranksvm_is_held_out_with_the_weights_of_the_rest(loss):
+    rng = np.random.default_rng(0)
+    X, qid, w = rng.normal(size=(40, 3)), np.repeat(np.arange(8), 5), rng.uniform(0.1, 3.0, 40)
+    y, alphas, tight = np.round(X[:, 0] + rng.normal(size=40), 1), [0.5, 5.0], {"loss": loss, "tol": 1e-8}
+    w[7] = 0.0
+    folds = [np.flatnonzero(qid % 4 == k) for k in range(4)]
+    options = {"cv": folds, "keep_predictions": True, **tight}
+    search = RankSVMCV(alphas, **options).fit(X, y, qid=qid, sample_weight=w)
+    for alpha, found in zip(alphas, search.cv_predictions_, strict=True):
+        expected = oracles.refit_folds(RankSVM(alpha, **tight), X, y, qid, folds, w)
+        np.testing.assert_allclose(found, expected, atol=1e-3)
+        assert abs(found - oracles.refit_folds(RankSVM(alpha, **tight), X, y, qid, folds)).max() > 1e-2
+    chosen = RankSVM(search.alpha_, **tight).fit(X, y, qid=qid, sample_weight=w)
+    np.testing.assert_array_equal(search.predict(X), chosen.predict(X))
+    pairs = [[0, 1], [5, 30]]
+    _, found = HeldOut(RankSVM(**tight), X, y, sample_weight=w).pairs([0.5], pairs=pairs)
+    expected = [oracles.refit_without(RankSVM(0.5, **tight), X, y, None, pair, pair, w) for pair in pairs]
+    np.testing.assert_array_equal(found[0], expected)
+    automatic = RankSVMCV(cv=folds).fit(X, y, qid=qid, sample_weight=2 * w)
+    np.testing.assert_allclose(
+        automatic.alphas_, 4 * RankSVMCV(cv=folds).fit(X, y, qid=qid, sample_weight=w).alphas_
+    )
 
 
 LEARNERS = [
@@ -198,8 +248,19 @@ def test_pairs_are_held_out_with_the_weights_of_the_rest():
 
 
 @pytest.mark.parametrize(
-    "model", [RLS(), RankRLS(kernel="rbf"), RankRLS(cost="relative"), RLSCV(), RankRLSCV()]
+    "model",
+    [
+        RLS(),
+        RankRLS(kernel="rbf"),
+        RankRLS(cost="relative"),
+        RankSVM(),
+        RankSVM(loss="hinge"),
+        RLSCV(),
+        RankRLSCV(),
+        RankSVMCV(),
+    ],
 )
+@pytest.mark.filterwarnings("ignore:The best alpha")
 def test_weights_of_one_are_none(model):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(40, 3)), rng.normal(size=40)
@@ -231,27 +292,30 @@ def test_weights_of_queries_and_several_outputs():
     X, qid = rng.normal(size=(30, 3)), np.repeat(np.arange(5), 6)
     Y = rng.normal(size=(30, 2))
     w = np.array([1.0, 0.0, 2.0, 0.5, 1.0])[qid]
-    both = RankRLS(0.5).fit(X, Y, qid=qid, sample_weight=w)
-    for k in range(2):
-        one = RankRLS(0.5).fit(X[qid != 1], Y[qid != 1, k], qid=qid[qid != 1], sample_weight=w[qid != 1])
-        np.testing.assert_allclose(both.coef_[k], one.coef_)
+    for learner in (RankRLS(0.5), RankSVM(0.5, tol=1e-12)):
+        both = clone(learner).fit(X, Y, qid=qid, sample_weight=w)
+        for k in range(2):
+            rest = {"qid": qid[qid != 1], "sample_weight": w[qid != 1]}
+            one = clone(learner).fit(X[qid != 1], Y[qid != 1, k], **rest)
+            np.testing.assert_allclose(both.coef_[k], one.coef_)
     plain = RLS(0.5).fit(X, Y, sample_weight=w)
     np.testing.assert_allclose(plain.intercept_[1], RLS(0.5).fit(X, Y[:, 1], sample_weight=w).intercept_)
     assert isinstance(RLS(fit_intercept=False)._compare(Y, None, w)[0], WeightedRows)
 
 
-def test_scikit_learn_routes_the_weights():
+@pytest.mark.parametrize("ranker", [RankRLS, RankSVM])
+def test_scikit_learn_routes_the_weights(ranker):
     rng = np.random.default_rng(0)
     X, y, w = rng.normal(size=(40, 3)), rng.normal(size=40), rng.uniform(0.1, 3, 40)
     with sklearn.config_context(enable_metadata_routing=True):
-        learner = RankRLS().set_fit_request(sample_weight=True).set_score_request(sample_weight=False)
+        learner = ranker().set_fit_request(sample_weight=True).set_score_request(sample_weight=False)
         pipeline = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), learner)
         found = pipeline.fit(X, y, sample_weight=w).predict(X)
-        expected = RankRLS().fit(StandardScaler().fit_transform(X), y, sample_weight=w)
+        expected = ranker().fit(StandardScaler().fit_transform(X), y, sample_weight=w)
         np.testing.assert_allclose(found, expected.predict(StandardScaler().fit_transform(X)))
         search = GridSearchCV(learner, {"alpha": [0.1, 1.0]}, cv=3).fit(X, y, sample_weight=w)
         np.testing.assert_allclose(
-            search.predict(X), RankRLS(**search.best_params_).fit(X, y, sample_weight=w).predict(X)
+            search.predict(X), ranker(**search.best_params_).fit(X, y, sample_weight=w).predict(X)
         )
 
 
@@ -265,7 +329,10 @@ def test_scikit_learn_routes_the_weights():
         (np.zeros(4), "zero for every row"),
     ],
 )
-@pytest.mark.parametrize("model", [RLS(), RankRLS(), RLSCV([1.0, 2.0]), RankRLSCV([1.0, 2.0])])
+@pytest.mark.parametrize(
+    "model",
+    [RLS(), RankRLS(), RankSVM(), RLSCV([1.0, 2.0]), RankRLSCV([1.0, 2.0]), RankSVMCV([1.0, 2.0])],
+)
 def test_bad_weights(model, weights, message):
     with pytest.raises(ValueError, match=message):
         model.fit(np.eye(4), np.arange(4.0), sample_weight=weights)
@@ -281,3 +348,5 @@ def test_weights_where_they_would_be_ignored():
     only_one = np.array([0.0, 0.0, 1.0, 0.0])
     with pytest.raises(ValueError, match="No pair can be compared"):
         RankRLS().fit(X, y, sample_weight=only_one)
+    with pytest.raises(ValueError, match="No two rows with a weight above 0"):
+        RankSVM().fit(X, y, sample_weight=only_one)

@@ -7,7 +7,7 @@ With predictions p and utilities y, the pair (i, j) of one query violates the ma
 and for every row the loops below give, exactly with ties in y and in p,
 
     c_i = #{j : (i, j) violates},   d_j = #{i : (i, j) violates},
-    Q_i = sum of v_j over the partners j of i, in either role.
+    Q_i = sum of v_j over the partners j of i, in either role or in one.
 
 **The structure.** Rows lie in *slots*, ordered by query and then by utility. A tree over the slots of a query
 splits each node into up to ``FANOUT`` children, never through a tie in y; the children of a leaf are its tie groups.
@@ -43,8 +43,9 @@ ROW = np.dtype(
 )
 SETTLED = np.dtype([("q", "f8"), ("c", "i4"), ("d", "i4")], align=True)
 
-# What to compute: the counts, the counts and the sums of p, or the sums of another vector.
-COUNTS, COUNTS_AND_SUMS, SUMS = 0, 1, 2
+# What to compute: the counts, the counts and the sums of p, or the sums of another vector: over all partners of a row,
+# over those of the pairs that it is the worse row of, or over those of the pairs that it is the better row of.
+COUNTS, COUNTS_AND_SUMS, SUMS, SUMS_AS_WORSE, SUMS_AS_BETTER = 0, 1, 2, 3, 4
 
 _OPTIONS = {"cache": True, "nogil": True}
 
@@ -339,12 +340,12 @@ def sweep(
     enter, and gather ``d`` and ``entered``; asking rows gather ``c`` and ``q``: another thread may have the same row.
     """
     one = np.int32(1)
-    entering, last = np.uint64(entering), np.uint64(last)
+    first, entering, last = np.uint64(entering), np.uint64(entering), np.uint64(last)
     for i in range(np.uint64(low), np.uint64(high)):
         threshold = p[i] + margin
         while entering < last and p[entering] < threshold:
             child = children[entering]
-            if want != SUMS:
+            if want < SUMS:
                 d[entering] = look_up(n_below, child)
                 add_before(n_above, child, n_children, one)
             if want != COUNTS:
@@ -352,17 +353,22 @@ def sweep(
                 add_before(above, child, n_children, v[entering])
             entering += np.uint64(1)
         child = children[i]
-        if want != SUMS:
+        if want < SUMS:
             c[i] = look_up(n_above, child)
             add_after(n_below, child, n_children, -one)
         if want != COUNTS:
             q[i] = look_up(above, child)
             add_after(below, child, n_children, -v[i])
     # Rows that nobody let in violate no pair as the better row.
-    if want != SUMS:
+    if want < SUMS:
         d[entering:last] = 0
     if want != COUNTS:
         entered[entering:last] = 0.0
+    # Sums of the other role are cleared afterwards: the loop above needs no further test.
+    if want == SUMS_AS_WORSE:
+        entered[first:last] = 0.0
+    if want == SUMS_AS_BETTER:
+        q[low:high] = 0.0
 
 
 @njit(**_OPTIONS)
@@ -399,7 +405,7 @@ def partition(p, v, slots, children, c, d, q, entered, carried, want, low, high,
         records[place].slot = slots[k]
         if want != COUNTS:
             records[place].q = q[k] + entered[k] + (carried[k].q if below_root else 0.0)
-        if want == SUMS:
+        if want >= SUMS:
             records[place].v = v[k]
         else:
             records[place].c = c[k] + (carried[k].c if below_root else 0)
@@ -415,7 +421,7 @@ def write_out_leaf(p, slots, c, d, q, entered, carried, row_of, want, low, high,
         total = 0.0
         if want != COUNTS:
             total = q[k] + entered[k] + (carried[k].q if below_root else 0.0)
-        if want != SUMS:
+        if want < SUMS:
             n_c = c[k] + (carried[k].c if below_root else 0)
             n_d = d[k] + (carried[k].d if below_root else 0)
             total = (n_c + n_d) * p[k] - total
@@ -430,7 +436,7 @@ def write_out(records, row_of, want, low, high, settled):
     for k in range(np.uint64(low), np.uint64(high)):
         row = np.uint32(row_of[np.uint32(records[k].slot)])
         total = records[k].q
-        if want != SUMS:
+        if want < SUMS:
             total = (records[k].c + records[k].d) * records[k].p - total
             settled[row].c = records[k].c
             settled[row].d = records[k].d
@@ -509,7 +515,7 @@ def settle_subtrees(
             totals[:width] = 0.0
             numbers[:width] = 0
             child_totals(in_v, in_children, 0, n, want, totals, numbers)
-            if want != SUMS:
+            if want < SUMS:
                 clear(n_above, width)
                 fill_before(n_below, numbers, width)
             if want != COUNTS:

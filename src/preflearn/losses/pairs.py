@@ -17,6 +17,9 @@ rounded off over a width Îµ is a difference of two squared hinges, (s_1 - s_{1-Î
 
 `ScoredPairs` (all pairs with different scores inside each query) finds c, d and L v in O(m log m) however many
 distinct scores there are; `ListedPairs` (given pairs) in O(l). Neither makes a feature vector per pair.
+
+With weights w of the rows a pair counts w_i w_j: c and d are w times the sums of w over the violating partners in one
+role, and Q(v) becomes w Q(w v).
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..comparisons.grouping import Groups, one_group
+from ..comparisons.weighting import WEIGHTINGS, query_weights
 from ..loops.threads import in_turns
 from ..loops.threads import n_threads as processors
 from ..numerics.linalg import dot_without_blas
@@ -268,12 +272,16 @@ class ScoredPairs:
         Weight of a pair: 1, one over the rows of its query, or one over the pairs of its query.
     n_threads : int or None, default=None
         Threads to share the work; None takes the processors at hand.
+    row_weights : ndarray of shape (m,) or None, default=None
+        w, not negative: a pair counts with the product of the weights of its rows, a row of weight 0 makes none.
+        Weighting "item" then divides by the total weight of the query, "query" by that of its pairs.
 
     Notes
     -----
     Construction sorts y once, O(m log m). `violations` then costs one sort by prediction and
     log(m) / log(1024) sequential sweeps, each product with the Laplacian only the sweeps (see
-    ``preflearn.loops.pairstats``). About 130 bytes of workspace per row. Not for use by several threads at once.
+    ``preflearn.loops.pairstats``). With weights of rows `violations` sweeps three times: for c, for d and for L p.
+    About 130 bytes of workspace per row. Not for use by several threads at once.
 
     Examples
     --------
@@ -287,7 +295,14 @@ class ScoredPairs:
     0.25
     """
 
-    def __init__(self, y: np.ndarray, groups: Groups, weighting: str = "pair", n_threads: int | None = None):
+    def __init__(
+        self,
+        y: np.ndarray,
+        groups: Groups,
+        weighting: str = "pair",
+        n_threads: int | None = None,
+        row_weights: np.ndarray | None = None,
+    ):
         from ..loops import pairstats
 
         self._loops = pairstats
@@ -295,7 +310,9 @@ class ScoredPairs:
         self.groups = groups
         # The order of tied rows makes no difference.
         rows = np.lexsort((y, groups.codes)) if groups.n_groups > 1 else np.argsort(y)
-        codes = groups.codes[rows] if groups.n_groups > 1 else groups.codes
+        if row_weights is not None:
+            rows = rows[row_weights[rows] > 0]
+        codes = groups.codes[rows] if groups.n_groups > 1 else groups.codes[: rows.shape[0]]
         new_query = _first_of_run(codes)
         new_tie = new_query | _first_of_run(y[rows])
         # Queries whose scores are all tied make no pair: their rows get no slot.
@@ -308,32 +325,39 @@ class ScoredPairs:
         # Rows that make no pair share the slot behind the last, where nothing is ever counted.
         slot_of = np.full(self.n_rows, n_slots, dtype=np.int32)
         slot_of[rows] = np.arange(n_slots, dtype=np.int32)
-        if groups.n_groups == 1:  # no sort needed to bring one query together
-            self._members = np.arange(n_slots, dtype=np.int32)
-        else:
-            self._members = groups.order[in_pairs[groups.codes[groups.order]]].astype(np.int32)
+        # No sort needed to bring one query together.
+        by_query = groups.order if groups.n_groups > 1 else np.arange(self.n_rows)
+        self._members = by_query[slot_of[by_query] < n_slots].astype(np.int32)
         tie_starts = np.append(np.flatnonzero(new_tie), n_slots)
         query_ties = np.searchsorted(tie_starts, np.append(np.flatnonzero(new_query), n_slots))
-        self._weigh(rows, tie_starts, query_ties, weighting)
+        self._weigh(rows, tie_starts, query_ties, weighting, row_weights)
         self._plan(slot_of, tie_starts, query_ties, max(1, n_threads or processors()))
 
     def _weigh(
-        self, rows: np.ndarray, tie_starts: np.ndarray, query_ties: np.ndarray, weighting: str
+        self,
+        rows: np.ndarray,
+        tie_starts: np.ndarray,
+        query_ties: np.ndarray,
+        weighting: str,
+        row_weights: np.ndarray | None,
     ) -> None:
-        """Number of pairs, and the weight of a row's pairs (empty: all one)."""
-        if weighting not in ("pair", "item", "query"):
+        """Number of pairs, the weights of the rows, and the factor of a row's sums over its pairs (empty: all one)."""
+        if weighting not in WEIGHTINGS:
             raise ValueError(f"weighting must be 'pair', 'item' or 'query': found {weighting!r}.")
-        ties = np.diff(tie_starts).astype(float)
         sizes = np.diff(tie_starts[query_ties])
-        pairs = (
-            (sizes.astype(float) ** 2 - np.add.reduceat(ties**2, query_ties[:-1])) / 2
-            if sizes.size
-            else sizes
-        )
+        totals, pairs = _totals_of_queries(np.diff(tie_starts).astype(float), query_ties)
         self.n_pairs = int(pairs.sum())
-        self._weight = np.zeros(0 if weighting == "pair" else self.n_rows)
-        if weighting != "pair":
-            self._weight[rows] = np.repeat(1.0 / (sizes if weighting == "item" else pairs), sizes)
+        # A copy: the compiled loops are specialised for arrays that are writable and without gaps.
+        self._row_weights = None if row_weights is None else np.array(row_weights, dtype=np.float64)
+        self._weight = np.zeros(0 if weighting == "pair" and row_weights is None else self.n_rows)
+        if not self._weight.size:
+            return
+        if self._row_weights is not None:
+            of_ties = np.add.reduceat(self._row_weights[rows], tie_starts[:-1])
+            totals, pairs = _totals_of_queries(of_ties, query_ties)
+        self._weight[rows] = np.repeat(query_weights(weighting, totals, pairs), sizes)
+        if self._row_weights is not None:
+            self._weight *= self._row_weights
 
     def _plan(
         self, slot_of: np.ndarray, tie_starts: np.ndarray, query_ties: np.ndarray, n_threads: int
@@ -393,10 +417,17 @@ class ScoredPairs:
             Predictions; finite. Not to be changed afterwards: their order is kept as long as the array is.
         margin : float, default=1.0
         """
-        return _SortedViolations(self, p, margin, *self._statistics(p, margin, self._loops.COUNTS_AND_SUMS))
+        if self._row_weights is None:
+            found = self._statistics(p, margin, self._loops.COUNTS_AND_SUMS)
+        else:
+            worse, better = self._weighted_counts(p, margin, self._row_weights)
+            found = (worse, better, self._product(p, margin, worse, better))
+        return _SortedViolations(self, p, margin, *found)
 
     def counts(self, p: np.ndarray, *, margin: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
         """Only the weighted counts c and d at p, all that a subgradient of the hinge needs; a little cheaper."""
+        if self._row_weights is not None:
+            return self._weighted_counts(p, margin, self._row_weights)
         worse, better, _ = self._statistics(p, margin, self._loops.COUNTS)
         return worse, better
 
@@ -416,15 +447,32 @@ class ScoredPairs:
         )
         return weighted
 
+    def _weighted_counts(
+        self, p: np.ndarray, margin: float, row_weights: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """c and d with weights of rows: sums of the weights over the partners in each role."""
+        self._sort(p)
+
+        def summed(role: int) -> np.ndarray:
+            self._settle(row_weights, margin, role, self._settled)
+            # What has been taken off a running sum again can leave a rounding error below zero.
+            return self._weight * np.maximum(self._settled["q"], 0.0)
+
+        return summed(self._loops.SUMS_AS_WORSE), summed(self._loops.SUMS_AS_BETTER)
+
     def _laplacian(self, violations: _SortedViolations, v: np.ndarray) -> np.ndarray:
-        loops = self._loops
         self._sort(violations.p)
-        self._settle(v, violations.margin, loops.SUMS, self._settled)
+        return self._product(v, violations.margin, violations.worse, violations.better)
+
+    def _product(self, v: np.ndarray, margin: float, worse: np.ndarray, better: np.ndarray) -> np.ndarray:
+        """L v for the order that `_sort` left."""
+        loops = self._loops
+        summed = v if self._row_weights is None else self._row_weights * v
+        self._settle(summed, margin, loops.SUMS, self._settled)
         product = np.empty(self.n_rows)
-        degrees = (violations.worse, violations.better)
         self._map(
             lambda low, high: loops.finish_product(
-                self._settled, self._weight, *degrees, v, low, high, product
+                self._settled, self._weight, worse, better, v, low, high, product
             ),
             *self._stretches(0, self.n_rows),
         )
@@ -528,7 +576,7 @@ class ScoredPairs:
         """c, d and L p, or Q(v), per row, for the order that `_sort` left."""
         loops = self._loops
         sorted_v = self._sorted_p
-        if want == loops.SUMS:
+        if want >= loops.SUMS:
             # The keys are free between two sorts.
             sorted_v = self._keys.view(np.float64)
             self._map(
@@ -641,6 +689,13 @@ def _first_of_run(values: np.ndarray) -> np.ndarray:
     first = np.ones(values.shape[0], dtype=bool)
     first[1:] = values[1:] != values[:-1]
     return first
+
+
+def _totals_of_queries(ties: np.ndarray, query_ties: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and untied pairs of each query, or their weights, from those of its tie groups."""
+    totals = np.add.reduceat(ties, query_ties[:-1])
+    others = np.repeat(totals, np.diff(query_ties)) - ties
+    return totals, np.add.reduceat(ties * others, query_ties[:-1]) / 2
 
 
 def _sums_up_to(totals: np.ndarray) -> np.ndarray:

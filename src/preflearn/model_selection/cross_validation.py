@@ -33,7 +33,7 @@ def cross_val_predict(
         Labels of dependent rows (documents, patients): all rows that share a group with a test row leave the training
         with it.
     sample_weight : array-like of shape (m,), optional
-        Weights of the rows in training, as in the fit of `RLS` and `RankRLS`.
+        Weights of the rows in training, as in the fit of `RLS`, `RankRLS` and `RankSVM`.
     verbose : int, default=0
         Count the folds on standard error.
 

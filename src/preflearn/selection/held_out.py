@@ -45,12 +45,12 @@ def read_problem(
     """The data of an estimator, validated as its fit does, in the form that holds out fastest."""
     if has_closed_form(estimator):
         return LearningProblem.read(estimator, X, y, qid, sample_weight)
+    if isinstance(estimator, PathLearner) and hasattr(estimator, "alpha"):
+        return PathProblem(estimator, X, y, qid, sample_weight)
     if sample_weight is not None:
         raise ValueError(
-            f"sample_weight is for RLS and RankRLS, which are held out by algebra: found {type(estimator).__name__}."
+            f"sample_weight is for RLS, RankRLS and RankSVM: found {type(estimator).__name__}. Leave it out."
         )
-    if isinstance(estimator, PathLearner) and hasattr(estimator, "alpha"):
-        return PathProblem(estimator, X, y, qid)
     return RefittedProblem(estimator, X, y, qid)
 
 
@@ -88,7 +88,7 @@ class HeldOut:
         Labels of dependent rows (documents, patients): all rows that share a group with a test row leave the training
         with it.
     sample_weight : array-like of shape (m,), optional
-        Weights of the rows in training, as in the fit of `RLS` and `RankRLS`; scores do not use them.
+        Weights of the rows in training, as in the fit of `RLS`, `RankRLS` and `RankSVM`; scores do not use them.
     verbose : int, default=0
         Count the folds on standard error.
 
@@ -435,12 +435,12 @@ class HeldOut:
         counter = Counter("leave_pair_out", pairs.shape[0], "pairs", self.verbose)
         leaving = rows_leaving(pairs, self.n_rows, self._groups)
         models = [with_alpha(self.estimator, alpha) for alpha in alphas]
-        y = self.problem.scores[:, 0]
+        y, weights = self.problem.scores[:, 0], self.problem.row_weights
         out = np.empty((len(alphas), pairs.shape[0], 2))
         for k, (pair, left) in enumerate(zip(pairs, leaving, strict=True)):
             rest = rows_outside(self.n_rows, left)
             for a, model in enumerate(models):
-                out[a, k] = refit_and_predict(model, self._X, y, None, rest, pair)
+                out[a, k] = refit_and_predict(model, self._X, y, None, rest, pair, weights)
             counter(k + 1)
         return out
 

@@ -102,7 +102,9 @@ class PathLearner(KernelLearner):
         """Features of validated items, made once for all alphas."""
         raise NotImplementedError
 
-    def _score_pairs(self, scores: np.ndarray, queries: Groups) -> list[PairSet]:
+    def _score_pairs(
+        self, scores: np.ndarray, queries: Groups, row_weights: np.ndarray | None = None
+    ) -> list[PairSet]:
         """The pairs of each output."""
         raise NotImplementedError
 
@@ -111,7 +113,7 @@ class PathLearner(KernelLearner):
         raise NotImplementedError
 
     def _predict_path(
-        self, X: Any, kernel: Kernel, scores: np.ndarray, queries: Groups, new: Any, alphas: np.ndarray
+        self, X: Any, kernel: Kernel, pairs: Sequence[PairSet], new: Any, alphas: np.ndarray
     ) -> np.ndarray:
         """Predictions for new items by models trained on X at every alpha, shape (n_alphas, n_new, v)."""
         raise NotImplementedError

@@ -14,10 +14,11 @@ from sklearn.base import clone
 from sklearn.utils.metadata_routing import get_routing_for_object
 
 from ..comparisons import Groups, encode_queries
-from ..comparisons.inputs import read_alpha, read_scores
+from ..comparisons.inputs import read_alpha, read_row_weights, read_scores
 from ..core.holdout import rows_outside
 from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.inputs import read_items
+from ..losses.pairs import PairSet
 from ..numerics.namespace import as_host
 from .alphas import BLIND_GRID
 from .folds import Folds
@@ -44,6 +45,8 @@ class RefittedProblem(_ExactOrder):
         Whether y came as one column.
     queries : Groups
     """
+
+    row_weights = None
 
     def __init__(self, estimator: Any, X: Any, y: Any, qid: Any) -> None:
         self.estimator, self.X, self.qid = estimator, X, qid
@@ -98,16 +101,17 @@ class PathProblem(_ExactOrder):
     ----------
     estimator : PathLearner
     kernel : Kernel
-    X, scores, single, queries : as in LearningProblem
+    X, scores, single, queries, row_weights : as in LearningProblem
     """
 
-    def __init__(self, estimator: Any, X: Any, y: Any, qid: Any) -> None:
+    def __init__(self, estimator: Any, X: Any, y: Any, qid: Any, sample_weight: Any = None) -> None:
         self.estimator = clone(estimator)
         self.estimator._read_options()
         self.kernel: Kernel = self.estimator._read_kernel()
         self.X = read_items(self.estimator, X, self.kernel, reset=True)
         self.scores, self.single = read_scores(y, n_items(self.X), estimator=self.estimator)
         self.queries: Groups = encode_queries(qid, n_items(self.X))
+        self.row_weights = read_row_weights(sample_weight, n_items(self.X))
 
     @property
     def n_rows(self) -> int:
@@ -125,21 +129,27 @@ class PathProblem(_ExactOrder):
         return self.estimator._represent(self.X, self.kernel)
 
     def automatic_alphas(self) -> np.ndarray:
-        pairs = self.estimator._score_pairs(self.scores, self.queries)
-        return self.estimator._automatic_alphas(self.representation, pairs)
+        return self.estimator._automatic_alphas(self.representation, self.pairs())
+
+    def pairs(self, rows: np.ndarray | None = None) -> list[PairSet]:
+        """The pairs of all rows, or of some by themselves, of each output."""
+        if rows is None:
+            return self.estimator._score_pairs(self.scores, self.queries, self.row_weights)
+        queries = encode_queries(self.queries.codes[rows], rows.shape[0])
+        weights = None if self.row_weights is None else self.row_weights[rows]
+        return self.estimator._score_pairs(self.scores[rows], queries, weights)
 
     def predict_folds(self, folds: Folds, alphas: Sequence[Any], on_fold: Any = None) -> list[np.ndarray]:
         """Predictions of the test rows of each fold, shape (n_alphas, n_test, v)."""
         predictions = []
         for number, (test, left) in enumerate(zip(folds.tests, folds.leaving, strict=True)):
             rest = rows_outside(self.n_rows, left)
-            queries = encode_queries(self.queries.codes[rest], rest.shape[0])
             training, held_out = take_items(self.X, rest), take_items(self.X, test)
             if self.kernel.is_precomputed:
                 training, held_out = training[:, rest], held_out[:, rest]
             predictions.append(
                 self.estimator._predict_path(
-                    training, self.kernel, self.scores[rest], queries, held_out, np.asarray(alphas)
+                    training, self.kernel, self.pairs(rest), held_out, np.asarray(alphas)
                 )
             )
             if on_fold is not None:
@@ -164,8 +174,10 @@ def with_alpha(estimator: Any, alpha: float | None) -> Any:
     return clone(estimator).set_params(alpha=alpha)
 
 
-def refit_and_predict(estimator, X, y, qid, train: np.ndarray, test: np.ndarray) -> np.ndarray:
-    """Predictions for test rows by a clone of any estimator fitted on the training rows.
+def refit_and_predict(
+    estimator, X, y, qid, train: np.ndarray, test: np.ndarray, row_weights: np.ndarray | None = None
+) -> np.ndarray:
+    """Predictions for test rows by a clone of any estimator fitted on the training rows, with their weights if any.
 
     Scores come from ``decision_function`` or the second column of ``predict_proba`` for classifiers, else ``predict``.
     """
@@ -179,6 +191,8 @@ def refit_and_predict(estimator, X, y, qid, train: np.ndarray, test: np.ndarray)
         rows, new = rows[:, train], new[:, train]
     name = None if qid is None else _qid_argument(model)
     extra = {} if name is None else {name: _rows(qid, train)}
+    if row_weights is not None:
+        extra["sample_weight"] = row_weights[train]
     model.fit(rows, _rows(y, train), **extra)
     return scores_of(model, new)
 

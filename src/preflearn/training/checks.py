@@ -8,7 +8,6 @@ from scipy import sparse as sp
 from ..comparisons import Groups
 from ..errors import InputError, Remedy
 from ..io import RankingData
-from .options import Learner
 
 
 def check_ranking(data: RankingData) -> list[str]:
@@ -42,10 +41,8 @@ def check_ranking(data: RankingData) -> list[str]:
     return notes + _check_features(data, groups)
 
 
-def check_weights(data: RankingData, learner: Learner) -> None:
-    """Refuse weights that the learner, or the estimate of its quality, would ignore."""
-    if learner is Learner.ranksvm:
-        raise InputError(f"{data.source}: RankSVM takes no weights of rows", Remedy("learner", "rankrls"))
+def check_weights(data: RankingData) -> None:
+    """Refuse weights that the estimate of quality would ignore."""
     if data.qid is None:
         raise InputError(
             f"{data.source}: weights of rows are for rows in queries: the estimate of one ranking of all rows would "

@@ -145,7 +145,7 @@ class RankingProblem:
 
     def check(self) -> list[str]:
         if self.data.weight is not None:
-            check_weights(self.data, self.options.learner)
+            check_weights(self.data)
         return check_ranking(self.data)
 
     def hold_out(self, prepared: Preparation) -> str:
