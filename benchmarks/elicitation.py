@@ -103,7 +103,7 @@ def against_choix(trials: int, n_items: int = 100, n_answers: int = 400) -> dict
             "preflearn, features": BradleyTerry(0.75, item_offsets=0.1)
             .fit_pairs(world.X, pairs)
             .predict(world.X),
-            "choix": choix.opt_pairwise(n_items, pairs.tolist(), alpha=0.25),
+            "choix": choix.opt_pairwise(n_items, pairs.tolist(), alpha=0.125),
         }
         for name, scores in fits.items():
             taus[name].append(float(kendall_tau(world.scores, scores)))
