@@ -19,7 +19,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import get_context
@@ -202,6 +202,14 @@ def write_results(name: str, *results: Mapping[str, Any]) -> Path:
     path.write_text(json.dumps(content, indent=2) + "\n")
     print(f"\nwritten: {path.relative_to(RESULTS.parents[1])}")
     return path
+
+
+def kept_results(name: str, new: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What ``benchmarks/results/<name>.json`` holds on questions that ``new`` does not answer."""
+    path = RESULTS / f"{name}.json"
+    earlier = json.loads(path.read_text())["results"] if path.exists() else []
+    replaced = {result["question"] for result in new}
+    return [result for result in earlier if result["question"] not in replaced]
 
 
 def arguments(description: str | None, *, repeats: int = 5, **sizes: int) -> argparse.Namespace:

@@ -9,14 +9,16 @@
 4. BradleyTerry on 100,000 preferences of 5,000 items with 50 features: at most 5 times LogisticRegression on the
    differences.
 
-Results: benchmarks/results/elicitation.json and docs/_static/elicitation.svg.
+Results: benchmarks/results/elicitation.json and docs/_static/elicitation.svg. Results of the parts that are left out by
+--only stay in the file; finished trials of the simulation are kept in the file given by --resume.
 
-    python benchmarks/elicitation.py [--quick] [--trials 20] [--repeats 3]
+    python benchmarks/elicitation.py [--quick] [--trials 20] [--repeats 3] [--only questions intervals choix speed]
+        [--items 50 100] [--spreads 2 4] [--resume FILE]
 """
 
 from __future__ import annotations
 
-import tempfile
+import argparse
 import time
 from pathlib import Path
 from typing import Any
@@ -24,10 +26,11 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from _harness import arguments, best_of, report, write_results
+from _harness import best_of, kept_results, report, write_results
 from preflearn import BradleyTerry
 from preflearn.metrics import kendall_tau
 from preflearn_experiments.elicitation import coverage, draw_world, run
+from preflearn_experiments.report import ExperimentReport
 
 FIGURE = Path(__file__).resolve().parents[1] / "docs" / "_static" / "elicitation.svg"
 
@@ -43,10 +46,11 @@ def answered(n_items: int, n_features: int, n_pairs: int, seed: int = 0) -> tupl
     return X, np.stack([np.where(won, h, j), np.where(won, j, h)], axis=1)
 
 
-def questions(trials: int, sizes: list[int], spreads: list[float], at_most: int) -> list[dict[str, Any]]:
-    """The simulation, and its verdicts."""
-    kept = Path(tempfile.gettempdir()) / "preflearn_elicitation.json"
-    found = run(sizes=sizes, spreads=spreads, trials=trials, at_most=at_most, verbose=1, resume=kept)
+def questions(
+    trials: int, sizes: list[int], spreads: list[float], at_most: int, resume: Path | None = None
+) -> tuple[ExperimentReport, list[dict[str, Any]]]:
+    """The simulation, and its ratios."""
+    found = run(sizes=sizes, spreads=spreads, trials=trials, at_most=at_most, verbose=1, resume=resume)
     print(found)
     results = []
     for n_items in sizes:
@@ -56,15 +60,16 @@ def questions(trials: int, sizes: list[int], spreads: list[float], at_most: int)
                 for row in found.rows
                 if (row["items"], row["spread"]) == (n_items, spread)
             }
-            # A trial that was given up needs more than the limit: the ratio is an upper bound then.
+            # A median beyond the limit counts as the limit: a ratio to it is an upper bound.
             needed = {
-                name: float(value) if isinstance(value, int) else float(at_most)
+                name: float(at_most) if isinstance(value, str) else float(value)
                 for name, value in rows.items()
             }
             best = needed["features, by information"]
             results.append(
                 {
-                    "question": f"questions until τ = 0.8: {n_items} items, spread {spread:g}, {trials} trials",
+                    "question": f"questions until τ = 0.8: {n_items} items, spread {spread:g}",
+                    "trials": trials,
                     "values": rows,
                     "to random asking": best / needed["features, at random"],
                     "to no features at random": best / needed["no features, at random"],
@@ -73,9 +78,7 @@ def questions(trials: int, sizes: list[int], spreads: list[float], at_most: int)
                 }
             )
             print({key: value for key, value in results[-1].items() if key != "values"})
-    if not FIGURE.exists() or trials >= 20:
-        found.save_figure(FIGURE)
-    return results
+    return found, results
 
 
 def against_choix(trials: int, n_items: int = 100, n_answers: int = 400) -> dict[str, Any] | None:
@@ -100,7 +103,7 @@ def against_choix(trials: int, n_items: int = 100, n_answers: int = 400) -> dict
             "preflearn, features": BradleyTerry(0.75, item_offsets=0.1)
             .fit_pairs(world.X, pairs)
             .predict(world.X),
-            "choix": choix.opt_pairwise(n_items, pairs.tolist(), alpha=0.25),
+            "choix": choix.opt_pairwise(n_items, pairs.tolist(), alpha=0.125),
         }
         for name, scores in fits.items():
             taus[name].append(float(kendall_tau(world.scores, scores)))
@@ -119,6 +122,7 @@ def intervals(trials: int) -> list[dict[str, Any]]:
             results.append(
                 {
                     "question": f"coverage of 95 % intervals, kernel={kernel!r}, {n_answers} answers",
+                    "trials": trials,
                     "value": share,
                 }
             )
@@ -169,8 +173,19 @@ def many_preferences(n_items: int, n_features: int, n_pairs: int, repeats: int) 
     return report("Linear fit", seconds, baseline="LogisticRegression", limits=limits, note=note)
 
 
+PARTS = ("questions", "intervals", "choix", "speed")
+
+
 def main() -> None:
-    options = arguments(__doc__, repeats=3, trials=20)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--trials", type=int, default=20)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--items", type=int, nargs="+", default=[50, 100])
+    parser.add_argument("--spreads", type=float, nargs="+", default=[2.0, 4.0])
+    parser.add_argument("--resume", type=Path, help="file of finished trials")
+    parser.add_argument("--quick", action="store_true", help="small sizes, nothing written")
+    options = parser.parse_args()
     if options.quick:
         questions(2, [20], [4.0], 60)
         intervals(3)
@@ -178,15 +193,20 @@ def main() -> None:
         many_preferences(200, 10, 2000, 1)
         against_choix(1, 20, 60)
         return
-    results: list[Any] = [many_preferences(5000, 50, 100_000, options.repeats)]
-    results += [
-        next_question(500, 2000, 0.1, options.repeats),
-        next_question(2000, 20_000, 0.7, options.repeats),
-    ]
-    results += intervals(5 * options.trials)
-    results += [result for result in [against_choix(options.trials)] if result is not None]
-    results += questions(options.trials, [50, 100], [2.0, 4.0], 600)
-    write_results("elicitation", *results)
+    results: list[Any] = []
+    if "speed" in options.only:
+        results.append(many_preferences(5000, 50, 100_000, options.repeats))
+        results.append(next_question(500, 2000, 0.1, options.repeats))
+        results.append(next_question(2000, 20_000, 0.7, options.repeats))
+    if "intervals" in options.only:
+        results += intervals(5 * options.trials)
+    if "choix" in options.only:
+        results += [result for result in [against_choix(options.trials)] if result is not None]
+    if "questions" in options.only:
+        found, ratios = questions(options.trials, options.items, options.spreads, 600, options.resume)
+        found.save_figure(FIGURE)
+        results += ratios
+    write_results("elicitation", *kept_results("elicitation", results), *results)
 
 
 if __name__ == "__main__":

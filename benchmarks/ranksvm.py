@@ -18,13 +18,12 @@ One question per row, one query of real-valued scores, squared hinge unless said
 from __future__ import annotations
 
 import argparse
-import json
 import time
 
 import numpy as np
 import scipy.sparse as sp
 
-from _harness import RESULTS, best_of, peak_memory, report, write_results
+from _harness import best_of, kept_results, peak_memory, report, write_results
 from preflearn import RankSVM
 from preflearn.comparisons.grouping import one_group
 from preflearn.kernels import NystromMap
@@ -283,13 +282,6 @@ def hinge(repeats: int, quick: bool) -> list[dict]:
 QUESTIONS = {f.__name__: f for f in (floor, growth, sparse, kernel, memory, survival, pairs, hinge)}
 
 
-def kept_results(replaced: set[str]) -> list[dict]:
-    """Earlier results of the questions not asked in this run."""
-    path = RESULTS / "ranksvm.json"
-    earlier = json.loads(path.read_text())["results"] if path.exists() else []
-    return [result for result in earlier if result["question"] not in replaced]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=QUESTIONS, default=list(QUESTIONS))
@@ -301,7 +293,7 @@ def main() -> None:
         result = QUESTIONS[name](options.repeats, options.quick)
         results += result if isinstance(result, list) else [result] if result else []
     if not options.quick:
-        write_results("ranksvm", *kept_results({result["question"] for result in results}), *results)
+        write_results("ranksvm", *kept_results("ranksvm", results), *results)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ simulation is told to the model.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -244,7 +245,7 @@ def _row(n_items: int, spread: float, name: str, curves: list[Curve], at_most: i
         "items": n_items,
         "spread": float(spread),
         "method": name,
-        "questions": int(median) if np.isfinite(median) else f"more than {at_most}",
+        "questions": math.ceil(median) if np.isfinite(median) else f"more than {at_most}",
         "τ after 50": after(50),
         "τ after 100": after(100),
         "curve": {"questions": questions, "tau": [round(float(tau), 4) for tau in mean]},
