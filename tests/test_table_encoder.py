@@ -421,6 +421,48 @@ def test_blocks_of_texts_and_the_compiled_loop_change_nothing(monkeypatch):
     )
 
 
+@pytest.mark.parametrize("n_buckets", [64, 97])
+def test_long_texts_in_the_compiled_loop_are_sorted_rows(monkeypatch, n_buckets):
+    rng = np.random.default_rng(0)
+    texts = [" ".join(f"Word{k}" * (1 + k % 20) for k in rng.integers(0, 300, 200)) for _ in range(5)] + [
+        "a b"
+    ]
+    expected = hashed_words(texts, n_buckets)
+    monkeypatch.setattr("preflearn.preprocessing.words._WORTH_COMPILING", 0)
+    found = hashed_words(texts, n_buckets)
+    np.testing.assert_array_equal(found.indices, expected.indices)
+    np.testing.assert_array_equal(found.data, expected.data)
+
+
+FRAMES_OF_BYTES = {
+    "pandas": lambda texts: pd.DataFrame({"t": pd.array([None, *texts], dtype="str")}).iloc[1:],
+    "polars": lambda texts: pl.DataFrame({"t": [None, *texts]})[1:],
+    "pyarrow": lambda texts: pa.table({"t": pa.chunked_array([[None, *texts[:7]], texts[7:]])}).slice(1),
+}
+
+
+@pytest.mark.parametrize("frame", FRAMES_OF_BYTES)
+@pytest.mark.parametrize("odd", ["A, B-c", "Ünïcödé", None])
+def test_texts_read_as_bytes_and_as_strings_agree(monkeypatch, frame, odd):
+    texts = [*sentences(np.random.default_rng(0)), odd]
+    monkeypatch.setattr("preflearn.preprocessing.words._WORTH_COMPILING", 0)
+    encoder = TableEncoder(kinds={"t": "text"})
+    found = encoder.fit_transform(FRAMES_OF_BYTES[frame](texts))
+    assert encoder.summary_["t"].n_missing == (odd is None)
+    monkeypatch.undo()
+    np.testing.assert_allclose(
+        found, TableEncoder(kinds={"t": "text"}).fit_transform({"t": texts}), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("frame", FRAMES_OF_BYTES)
+@pytest.mark.parametrize("odd", ["2024-02-29 12:00:00", "2023-02-29 12:00:00", "3 May 2024", "soon", None])
+def test_dates_read_as_bytes_and_as_strings_agree(frame, odd):
+    texts = [*moments(np.random.default_rng(0)), odd]
+    found = TableEncoder().fit_transform(FRAMES_OF_BYTES[frame](texts))
+    np.testing.assert_array_equal(found, TableEncoder().fit_transform({"t": texts}))
+
+
 def test_leading_directions_span_the_leading_space():
     rng = np.random.default_rng(0)
     Z = sp.csr_array((rng.normal(size=(200, 6)) * [9, 8, 7, 0.01, 0.01, 0.01]) @ rng.normal(size=(6, 40)))

@@ -15,9 +15,10 @@ import scipy.linalg as la
 from scipy.linalg import get_lapack_funcs
 from scipy.sparse.linalg import LinearOperator, eigsh
 
+from ..loops.threads import blas_at_rest, in_turns
 from .problem import rounding_of_sums
 
-# Rows of a block, and rows of the trailing matrix that are changed at a time.
+# Rows of a block, and rows (or columns) of a large matrix that one thread works on at a time.
 _BLOCK = 64
 _STRIPE = 256
 
@@ -40,13 +41,16 @@ class BandForm:
 
     def __init__(self, B: np.ndarray):
         n, B = B.shape[0], B.T
-        panels = [_reduce_panel(B, start) for start in range(0, n - _BLOCK, _BLOCK)]
+        with blas_at_rest():  # our threads take the stripes
+            panels = [_reduce_panel(B, start) for start in range(0, n - _BLOCK, _BLOCK)]
         edges = [*range(0, n, _BLOCK), n]
         self._parts = [slice(a, b) for a, b in zip(edges, edges[1:], strict=False)]
         self._diagonal = [_symmetric(B[part, part]) for part in self._parts]
         self._below = [B[b, a].copy() for a, b in zip(self._parts, self._parts[1:], strict=False)]
-        self.transposed = _transposed_product(panels, n, B)
+        with blas_at_rest():
+            self.transposed = _transposed_product(panels, n, B)
         self._spectrum: tuple[np.ndarray, np.ndarray] | None = None
+        self._factorised: tuple[float, _BlockSubstitution] | None = None
 
     @cached_property
     def largest(self) -> float:
@@ -85,10 +89,15 @@ class BandForm:
         """The function V → (A + λ I)⁻¹ V for V of shape (n, k), λ = alpha."""
         n = self.transposed.shape[0]
         if alpha > rounding_of_sums(n, np.dtype(float), self.largest):
+            if self._factorised is not None and self._factorised[0] == alpha:
+                return self._factorised[1]
             try:
-                return _BlockSubstitution(self._parts, self._diagonal, self._below, alpha)
+                found = _BlockSubstitution(self._parts, self._diagonal, self._below, alpha)
             except np.linalg.LinAlgError:
                 pass
+            else:
+                self._factorised = alpha, found
+                return found
         if self._spectrum is None:
             values, vectors = np.linalg.eigh(self._dense())
             self._spectrum = np.maximum(values, 0.0), vectors
@@ -120,6 +129,10 @@ class _BlockSubstitution:
         self._parts = parts
         self._inverted: list[np.ndarray] = []
         self._below: list[np.ndarray] = []
+        with blas_at_rest():
+            self._factorise(diagonal, below, alpha)
+
+    def _factorise(self, diagonal, below, alpha: float) -> None:
         for number, block in enumerate(diagonal):
             shifted = block + alpha * np.eye(block.shape[0])
             if number:
@@ -143,11 +156,16 @@ class _BlockSubstitution:
         return out
 
     def squared_lengths(self, V: np.ndarray) -> np.ndarray:
-        """The squared lengths of the columns of L⁻¹ V, with one block of temporary memory."""
-        total, last = np.zeros(V.shape[1]), None
-        for number, part in enumerate(self._parts):
-            last = self._forward(number, V[part], last)
-            total += np.einsum("ij,ij->j", last, last)
+        """The squared lengths of the columns of L⁻¹ V, with one block of some columns as temporary memory."""
+        total = np.zeros(V.shape[1])
+
+        def add(first: int) -> None:
+            columns, last = slice(first, first + _STRIPE), None
+            for number, part in enumerate(self._parts):
+                last = self._forward(number, V[part, columns], last)
+                total[columns] += np.einsum("ij,ij->j", last, last)
+
+        _by_stripes(add, V.shape[1])
         return total
 
     def _forward(self, number: int, right: np.ndarray, last: np.ndarray | None) -> np.ndarray:
@@ -173,11 +191,9 @@ def _reduce_panel(B: np.ndarray, start: int) -> tuple[int, np.ndarray, np.ndarra
         T[j, j] = scales[j]
     B[first:, start:first] = np.triu(factor)
     S = B[first:, first:]
-    Y = S @ (V @ T)
+    Y = _product(S, V @ T)
     Z = Y - 0.5 * V @ (T.T @ (V.T @ Y))
-    left, right = np.concatenate([V, Z], axis=1), np.concatenate([Z, V], axis=1).T.copy()
-    for row in range(0, S.shape[0], _STRIPE):
-        S[row : row + _STRIPE] -= left[row : row + _STRIPE] @ right
+    _subtract_product(S, np.concatenate([V, Z], axis=1), np.concatenate([Z, V], axis=1).T.copy())
     return first, V, T
 
 
@@ -187,10 +203,34 @@ def _transposed_product(panels, n: int, out: np.ndarray) -> np.ndarray:
     np.fill_diagonal(out, 1.0)
     for first, V, T in reversed(panels):
         part = out[first:, first:]
-        left, right = part @ (V @ T.T), V.T.copy()
-        for row in range(0, part.shape[0], _STRIPE):
-            part[row : row + _STRIPE] -= left[row : row + _STRIPE] @ right
+        _subtract_product(part, _product(part, V @ T.T), V.T.copy())
     return out
+
+
+def _product(S: np.ndarray, right: np.ndarray) -> np.ndarray:
+    out = np.empty((S.shape[0], right.shape[1]))
+
+    def multiply(row: int) -> None:
+        np.matmul(S[row : row + _STRIPE], right, out=out[row : row + _STRIPE])
+
+    _by_stripes(multiply, S.shape[0])
+    return out
+
+
+def _subtract_product(S: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
+    """S ← S - left right."""
+
+    def subtract(row: int) -> None:
+        S[row : row + _STRIPE] -= left[row : row + _STRIPE] @ right
+
+    _by_stripes(subtract, S.shape[0])
+
+
+def _by_stripes(work: Callable[[int], None], size: int) -> None:
+    """``work`` from each multiple of a stripe on, in our threads: those of BLAS would wait for each other in each of
+    many small products."""
+    with blas_at_rest():
+        in_turns(work, [(first,) for first in range(0, size, _STRIPE)])
 
 
 def _symmetric(block: np.ndarray) -> np.ndarray:

@@ -7,6 +7,7 @@ which columns are numbers and which are text.
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
 
 from .text_numbers import CR, LF, SPACE, TAB, scan_number
@@ -118,3 +119,57 @@ def parse_delimited(text, delimiter, kinds, lines, numbers, spans, odd):
         line += 1
         row += 1
     return row, line, n_odd, FINE, 0, at
+
+
+@njit(cache=True, nogil=True)
+def find_distinct(text, spans, most, codes, firsts):
+    """Number the distinct cells of a column in the order of their first rows.
+
+    Parameters
+    ----------
+    text : uint8 array
+    spans : int64 array of shape (rows, 2)
+        Where each cell starts and ends.
+    most : int
+        Distinct cells from which on the rest is not worth looking at.
+    codes : int64 array of shape (rows,)
+        Written: the number of each cell.
+    firsts : int64 array of shape (most,)
+        Written: the first row with each.
+
+    Returns
+    -------
+    n_distinct : int
+        Or -1 where there are more than ``most``.
+    """
+    size = 1
+    while size < 2 * most:
+        size *= 2
+    slots = np.full(size, -1, dtype=np.int64)
+    n = 0
+    for row in range(spans.shape[0]):
+        start, end = spans[row, 0], spans[row, 1]
+        value = np.uint64(14695981039346656037)
+        for k in range(start, end):
+            value = (value ^ np.uint64(text[k])) * np.uint64(1099511628211)
+        slot = np.int64((value ^ (value >> np.uint64(32))) & np.uint64(size - 1))
+        while True:
+            code = slots[slot]
+            if code < 0:
+                if n == most:
+                    return -1
+                slots[slot] = n
+                firsts[n] = row
+                code = n
+                n += 1
+                break
+            first = spans[firsts[code], 0]
+            if spans[firsts[code], 1] - first == end - start:
+                k = 0
+                while k < end - start and text[first + k] == text[start + k]:
+                    k += 1
+                if k == end - start:
+                    break
+            slot = (slot + 1) & (size - 1)
+        codes[row] = code
+    return n

@@ -20,8 +20,16 @@ from .values import (
     parse_numbers,
     parse_times,
     times_of_digits,
+    times_of_table,
 )
-from .words import hashed_words, leading_directions, rarity, weighted
+from .words import (
+    hashed_words,
+    hashed_words_of_bytes,
+    leading_directions,
+    rarity,
+    weighted,
+    write_in_directions,
+)
 
 _DAY = 86400.0
 # The years 1 to 9999, in seconds since 1970.
@@ -254,7 +262,13 @@ def _read_times(column: Column, day_first: bool) -> tuple[np.ndarray, Oddities]:
         seconds = column.array
     elif column.form == TEXT:
         assert column.texts is not None
-        seconds, stray = values_of_texts(column.texts, lambda items: _times_of_texts(items, day_first))
+        texts = column.texts
+        table = None if texts.repeated or texts.utf8 is None else texts.utf8.table()
+        fast = None if table is None else times_of_table(table, day_first)
+        if fast is None:
+            seconds, stray = values_of_texts(texts, lambda items: _times_of_texts(items, day_first))
+        else:
+            seconds = fast
     else:
         seconds = _times_of_numbers(column.array)
         n_stray = int((np.isnan(seconds) & ~np.isnan(column.array)).sum())
@@ -334,8 +348,12 @@ class TextColumn:
         return words if self.directions is None else words @ self.directions, odd
 
     def write(self, column: Column, out: Any) -> Oddities:
-        found, odd = self.features(column)
-        out[:] = found.toarray() if self.directions is None else found
+        if self.directions is None:
+            found, odd = self.features(column)
+            out[:] = found.toarray()
+        else:
+            Z, odd = _words(column, self.idf.shape[0])
+            write_in_directions(Z, self.idf, self.directions, out)
         return odd
 
     def detail(self) -> str:
@@ -349,6 +367,10 @@ def _words(column: Column, n_buckets: int) -> tuple[Any, Oddities]:
 def _read_words(column: Column, n_buckets: int) -> tuple[Any, Oddities]:
     if column.form == TEXT:
         assert column.texts is not None
+        utf8 = column.texts.utf8
+        found = None if utf8 is None else hashed_words_of_bytes(utf8, n_buckets)
+        if utf8 is not None and found is not None:
+            return found, Oddities(n_missing=utf8.n_empty)
         texts = column.texts.filled
     else:
         codes, labels = _labels(column)

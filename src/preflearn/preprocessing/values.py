@@ -98,6 +98,8 @@ def _parse_number(text: str, style: str) -> float:
 
 # Dates -------------------------------------------------------------------------------------------------------------
 
+# Lengths of a date, and of one with hours and minutes, and with seconds, of the usual layout.
+_LENGTHS = (10, 16, 19)
 _MONTHS = {
     name: number
     for number, names in enumerate(
@@ -155,13 +157,21 @@ def _parse_same_length(texts: Sequence[str], length: int, day_first: bool) -> np
     joined = "".join(texts)
     out = np.full(len(texts), np.nan)
     slow = np.ones(len(texts), dtype=bool)
-    if length in (10, 16, 19) and joined.isascii():
+    if length in _LENGTHS and joined.isascii():
         signs = np.frombuffer(joined.encode("ascii"), dtype=np.uint8).reshape(len(texts), length)
         out, read = _parse_layout(signs, day_first)
         slow = ~read
     for row in np.flatnonzero(slow).tolist():
         out[row] = _parse_time(texts[row], day_first)
     return out
+
+
+def times_of_table(signs: np.ndarray, day_first: bool) -> np.ndarray | None:
+    """The same for texts of one length, given as the bytes of each row; None unless all have one layout."""
+    if signs.shape[1] not in _LENGTHS:
+        return None
+    seconds, read = _parse_layout(signs, day_first)
+    return seconds if read.all() else None
 
 
 def _parse_layout(signs: np.ndarray, day_first: bool) -> tuple[np.ndarray, np.ndarray]:

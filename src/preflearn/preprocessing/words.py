@@ -17,10 +17,11 @@ import numpy as np
 from scipy import sparse as sp
 
 from ..loops.threads import blas_at_rest
+from .utf8 import Utf8
 
 # Characters that are hashed at a time: what is needed for them fits a cache.
 _BLOCK = 1 << 17
-# Characters from which on a compiled loop is worth its start; fewer are hashed by array arithmetic.
+# Characters (or products) from which on a compiled loop is worth its start; fewer are hashed by array arithmetic.
 _WORTH_COMPILING = 1 << 20
 # Vectors beyond those wanted, and iterations, in the search for leading directions.
 _OVERSAMPLE, _ITERATIONS = 10, 3
@@ -40,17 +41,15 @@ def hashed_words(texts: list[str], n_buckets: int) -> sp.csr_array:
     >>> bool((Z[[0]].multiply(Z[[1]])).sum() == 1.0), Z[[2]].nnz
     (True, 0)
     """
+    if texts and sum(map(len, texts)) >= _WORTH_COMPILING:
+        signs = _joined(texts)
+        ends = np.append(np.flatnonzero(signs == ord("\n")), signs.shape[0])
+        return _counted_words(signs, np.append(0, ends), n_buckets)
     counts, hashes = [], []
-    if sum(map(len, texts)) >= _WORTH_COMPILING:
-        from ..loops.words import hash_lines
-
-        found, words = hash_lines(_joined(texts), _is_word_sign(), len(texts), _BASE, _MIX)
-        counts, hashes = [found], [words]
-    else:
-        for first, last in _blocks(texts):
-            found, words = _word_hashes(texts[first:last])
-            counts.append(found)
-            hashes.append(words)
+    for first, last in _blocks(texts):
+        found, words = _word_hashes(texts[first:last])
+        counts.append(found)
+        hashes.append(words)
     values = np.concatenate(hashes) if hashes else np.empty(0, dtype=np.uint64)
     starts = (
         np.concatenate([[0], np.cumsum(np.concatenate(counts))]) if counts else np.zeros(1, dtype=np.int64)
@@ -59,6 +58,24 @@ def hashed_words(texts: list[str], n_buckets: int) -> sp.csr_array:
     signs = np.where(values >> np.uint64(63), -1.0, 1.0)
     Z = sp.csr_array((signs, buckets, starts.astype(np.int32)), shape=(len(texts), n_buckets))
     Z.sum_duplicates()
+    return Z
+
+
+def hashed_words_of_bytes(texts: Utf8, n_buckets: int) -> sp.csr_array | None:
+    """The same for texts as bytes, without making strings of them; None unless they are long and ASCII."""
+    first, last = texts.starts[0], texts.starts[-1]
+    if last - first < _WORTH_COMPILING or texts.signs[first:last].max() >= 128:
+        return None
+    return _counted_words(texts.signs, texts.starts, n_buckets)
+
+
+def _counted_words(signs: np.ndarray, starts: np.ndarray, n_buckets: int) -> sp.csr_array:
+    from ..loops.words import count_words
+
+    values, buckets, ends, in_order = count_words(signs, starts, _letters(), n_buckets, _BASE, _MIX)
+    Z = sp.csr_array((values, buckets, ends), shape=(starts.shape[0] - 1, n_buckets))
+    if not in_order:
+        Z.sort_indices()
     return Z
 
 
@@ -75,6 +92,16 @@ def weighted(Z: sp.csr_array, idf: np.ndarray) -> sp.csr_array:
     # A row whose words cancel has length 0 and stays as it is.
     W.data /= np.repeat(np.where(norms > 0, norms, 1.0), np.diff(Z.indptr))
     return W
+
+
+def write_in_directions(Z: sp.csr_array, idf: np.ndarray, directions: np.ndarray, out: np.ndarray) -> None:
+    """out ← `weighted` rows times the directions."""
+    if Z.nnz * directions.shape[1] >= _WORTH_COMPILING:
+        from ..loops.words import write_directions
+
+        write_directions(Z, idf, np.ascontiguousarray(directions), out)
+    else:
+        out[:] = weighted(Z, idf) @ directions
 
 
 def leading_directions(Z: sp.csr_array, n_components: int) -> np.ndarray:
@@ -158,6 +185,14 @@ def _is_word_sign() -> np.ndarray:
     table = np.fromiter((chr(point).isalnum() for point in range(1 << 16)), dtype=bool, count=1 << 16)
     table[0xFFFF] = True
     return table
+
+
+@lru_cache(maxsize=1)
+def _letters() -> np.ndarray:
+    """Each sign that is part of a word, ASCII in lower case; 0 for others."""
+    signs = np.arange(1 << 16, dtype=np.uint32)
+    signs[ord("A") : ord("Z") + 1] += ord("a") - ord("A")
+    return np.where(_is_word_sign(), signs, np.uint32(0))
 
 
 @lru_cache(maxsize=2)

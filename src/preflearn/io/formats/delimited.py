@@ -26,6 +26,8 @@ from ..roles import Roles, check_names
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # What is looked at to see which columns hold numbers.
 _LOOK_AT_BYTES, _LOOK_AT_ROWS = 1 << 18, 1000
+# Rows for each distinct text of a column from which on only the distinct ones are made Python objects.
+_REPETITIONS = 4
 # Digits that are no number: "007".
 _LABEL = re.compile(r"0[0-9]+")
 
@@ -180,10 +182,7 @@ class DelimitedFile:
             whole = data.decode("ascii") if layout.n_texts and data.isascii() else None
             for place, name in enumerate(layout.text_names):
                 try:
-                    if whole is not None:
-                        texts[name] = _slices(whole, spans[:n, place])
-                    else:
-                        texts[name] = _texts(data, spans[:n, place], lines)
+                    texts[name] = _cells(data, whole, text, spans[:n, place], lines)
                 except CellError as error:
                     assert error.line is not None
                     problem = error.line, error, name
@@ -256,6 +255,21 @@ def remedies_for_words(column: str) -> tuple[Remedy, ...]:
     return (Remedy("drop", [column], "to leave it out (preflearn.io.read_table reads columns of words)"),)
 
 
+def _cells(
+    data: bytes, whole: str | None, text: np.ndarray, spans: np.ndarray, lines: np.ndarray
+) -> np.ndarray:
+    """The cells of a column of texts; where they repeat, equal ones share one object."""
+    from ...loops.delimited import find_distinct
+
+    rows = spans.shape[0]
+    codes, firsts = np.empty(rows, np.int64), np.empty(rows // _REPETITIONS, np.int64)
+    n = find_distinct(text, spans, firsts.shape[0], codes, firsts) if firsts.size else -1
+    if n >= 0:
+        spans, lines = spans[firsts[:n]], lines[firsts[:n]]
+    found = _slices(whole, spans) if whole is not None else _texts(data, spans, lines)
+    return found if n < 0 else found[codes]
+
+
 def _slices(text: str, spans: np.ndarray) -> np.ndarray:
     """Cells of a text."""
     cells = [text[start:end] for start, end in zip(spans[:, 0].tolist(), spans[:, 1].tolist())]
@@ -267,7 +281,7 @@ def _slices(text: str, spans: np.ndarray) -> np.ndarray:
 
 
 def _texts(data: bytes, spans: np.ndarray, lines: np.ndarray) -> np.ndarray:
-    """Cells as texts; equal neighbours share one object, as the rows of a query do."""
+    """Cells as texts; equal neighbours share one object."""
     texts = np.empty(spans.shape[0], dtype=object)
     previous, text = None, ""
     for row, (start, end) in enumerate(spans.tolist()):
