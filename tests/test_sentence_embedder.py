@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import sys
 import types
@@ -131,6 +132,33 @@ def test_evaluated_as_a_pipeline(stand_in):
     assert found.accuracy.share > 0.85
     (made,) = stand_in.made
     assert sorted(made.read) == sorted(set(texts))
+
+
+def test_on_the_command_line(stand_in, call, tmp_path):
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(["good", "bad", "answer", "thing"], 5)) for _ in range(80)]
+    rows = [{"chosen": one + " good", "rejected": one + " bad"} for one in texts]
+    (tmp_path / "prefs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    told = (
+        "--chosen",
+        "chosen",
+        "--rejected",
+        "rejected",
+        "--embed",
+        "letters",
+        "-o",
+        tmp_path / "m.preflearn",
+    )
+    status, _, err = call("train", tmp_path / "prefs.jsonl", *told, "-q")
+    assert status == 0, err
+    model = load_model(tmp_path / "m.preflearn")
+    assert model[0].model_name == "letters"
+    assert model.predict(["a good thing", "a bad thing"]) @ [1, -1] > 0
+    status, _, err = call(
+        "train", tmp_path / "prefs.jsonl", "--embed", "letters", "-o", tmp_path / "n.preflearn"
+    )
+    assert status == 2 and "--embed makes features of texts: give --chosen" in err
+    assert not (tmp_path / "n.preflearn").exists()
 
 
 def test_another_model_under_the_same_name_is_noticed(stand_in, monkeypatch):

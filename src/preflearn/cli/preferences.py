@@ -27,6 +27,13 @@ RejectedOption = Annotated[
 JudgeOption = Annotated[
     str | None, typer.Option("--judge", help="Preferences: column that says who compared.")
 ]
+EmbedOption = Annotated[
+    str | None,
+    typer.Option(
+        "--embed",
+        help="Preferences between texts: name or folder of a sentence-transformers model. [default: words by tf-idf]",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -37,10 +44,16 @@ class Source:
     chosen: str | None = None
     rejected: str | None = None
     judge: str | None = None
+    embed: str | None = None
 
     @classmethod
     def from_options(
-        cls, preferences: Path | None, chosen: str | None, rejected: str | None, judge: str | None
+        cls,
+        preferences: Path | None,
+        chosen: str | None,
+        rejected: str | None,
+        judge: str | None,
+        embed: str | None = None,
     ) -> Source:
         """Check what was typed."""
         if (chosen is None) != (rejected is None):
@@ -49,7 +62,9 @@ class Source:
             raise ValueError(
                 "--preferences pairs items of a table and --chosen pairs texts: give one of them."
             )
-        found = cls(preferences, chosen, rejected, judge)
+        if embed is not None and chosen is None:
+            raise ValueError("--embed makes features of texts: give --chosen COLUMN and --rejected COLUMN.")
+        found = cls(preferences, chosen, rejected, judge, embed)
         if judge is not None and not found:
             raise ValueError(
                 "--judge goes with preferences: --preferences FILE, or --chosen and --rejected COLUMN."
@@ -91,6 +106,14 @@ class Source:
                 raise ValueError(
                     f"{option} would be ignored with {with_what}, which compare directly: leave it out."
                 )
+
+    def text_features(self) -> Any:
+        """What makes features of texts; None for the default."""
+        if self.embed is None:
+            return None
+        from ..preprocessing import SentenceEmbedder
+
+        return SentenceEmbedder(self.embed)
 
     def read_texts(self, data: Sequence[Path], reading: files.Reading) -> Any:
         """`preflearn.io.TextPreferences` of these columns."""
@@ -182,7 +205,7 @@ def read_problem(
     source.check(data, reading)
     if source.of_texts:
         found = source.read_texts(data, reading)
-        pairs = found.encode()
+        pairs = found.encode(source.text_features())
         notes = []
         if found.n_equal:
             notes.append(f"{found.n_equal:,} rows with twice the same text say nothing and were left out.")

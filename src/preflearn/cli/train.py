@@ -61,6 +61,7 @@ def train(
     chosen: of_pairs.ChosenOption = None,
     rejected: of_pairs.RejectedOption = None,
     judge: of_pairs.JudgeOption = None,
+    embed: of_pairs.EmbedOption = None,
     rows: Annotated[
         Path | None,
         typer.Option(
@@ -143,7 +144,7 @@ def train(
         verbose,
         time_limit,
     )
-    pairs_from = of_pairs.Source.from_options(preferences, chosen, rejected, judge)
+    pairs_from = of_pairs.Source.from_options(preferences, chosen, rejected, judge, embed)
     _check_time_limit(options, bool(pairs_from))
     inputs = pairs_from.all_files(data)
     files.check_outputs([output, report], inputs, force)

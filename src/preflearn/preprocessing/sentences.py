@@ -48,7 +48,7 @@ class SentenceEmbedder(TransformerMixin, BaseEstimator):
     holds the name alone. A missing text (None or NaN) counts as an empty one. The model cuts texts that are longer than
     it can read, often after some 256 words. Code that comes with a model is not run.
 
-    Needs ``sentence-transformers`` (``pip install 'preflearn[embeddings]'``).
+    Needs ``sentence-transformers``, the extra "embeddings".
 
     Examples
     --------
@@ -204,7 +204,7 @@ def _load(name: str, revision: str | None, device: str | None) -> Any:
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
         raise ImportError(
-            "SentenceEmbedder needs sentence-transformers: pip install 'preflearn[embeddings]'. Without it, "
+            "SentenceEmbedder needs sentence-transformers: install preflearn with its extra 'embeddings'. Without it, "
             f"TableEncoder(kinds={{...: 'text'}}) makes features of words. ({error})"
         ) from None
     try:
