@@ -46,6 +46,7 @@ sphinx_gallery_conf = {
     "show_signature": False,
     "write_computation_times": False,
     "min_reported_time": 1e9,
+    "parallel": 2,
 }
 
 # Prompts and output stay on the page and out of the clipboard.

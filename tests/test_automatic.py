@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import oracles
 from preflearn import AutoRanker, RankRLSCV
-from preflearn.automatic import ranker
+from preflearn.automatic import candidates, ranker
 from preflearn.automatic.combination import FoldScores, choose_combination, combine, nested
 from preflearn.automatic.features import Features
 from preflearn.automatic.trees import TreeSum
@@ -241,8 +241,15 @@ def test_a_damaged_ranker_is_not_loaded(fitted, tmp_path):
         load_model(tmp_path / "auto.preflearn")
 
 
+@pytest.fixture
+def small_trees(monkeypatch):
+    """The choice among members is what is tested, not the members."""
+    monkeypatch.setattr(candidates, "_BOOSTED", 10)
+    monkeypatch.setattr(candidates, "_RANDOM", 8)
+
+
 @pytest.mark.parametrize("refitting", [True])
-def test_the_figure_is_not_flattered_by_the_choice(refitting):
+def test_the_figure_is_not_flattered_by_the_choice(refitting, small_trees):
     """Targets that have nothing to do with the features: about one half, though the best of many was chosen."""
     scores = []
     for seed in range(4):
@@ -254,7 +261,7 @@ def test_the_figure_is_not_flattered_by_the_choice(refitting):
 
 
 @pytest.mark.parametrize("refitting", [True])
-def test_the_figure_is_that_of_the_procedure_without_the_fold(refitting):
+def test_the_figure_is_that_of_the_procedure_without_the_fold(refitting, small_trees):
     """Identical to fitting anew without a fold, and predicting it."""
     X, y, qid = make_data(100)
     model = AutoRanker(random_state=0).fit(X, y, qid=qid)

@@ -282,7 +282,9 @@ class AutoRanker(RankerMixin, BaseEstimator):
         )
         return X.toarray() if sp.issparse(X) else X
 
-    def _folds(self, y: np.ndarray, queries: Groups, scoring: Scoring, seed: int, n_folds: int) -> FoldScores:
+    def _folds(
+        self, y: np.ndarray, queries: Groups, scoring: Scoring, seed: int, n_folds: int = _N_FOLDS
+    ) -> FoldScores:
         n_rows = y.shape[0]
         if queries.n_groups > 1:
             cv: Any = QueryKFold(min(n_folds, queries.n_groups), shuffle=True, random_state=seed)
