@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 from sklearn.base import BaseEstimator
 from sklearn.preprocessing import QuantileTransformer, StandardScaler
 
@@ -42,6 +43,7 @@ class Features(BaseEstimator):
         The features that are not constant.
     scaler_ : StandardScaler
     quantiles_ : QuantileTransformer
+        To uniform shares; their normal quantiles are taken all at once, which is faster than column by column.
     n_features_in_ : int
     """
 
@@ -55,7 +57,6 @@ class Features(BaseEstimator):
         self.scaler_ = StandardScaler().fit(rows)
         self.quantiles_ = QuantileTransformer(
             n_quantiles=min(_QUANTILES, rows.shape[0]),
-            output_distribution="normal",
             subsample=_QUANTILE_ROWS,
             random_state=0,
         ).fit(rows)
@@ -116,7 +117,7 @@ class Views:
         if letter == "s":
             return self._features.scaler_.transform(X)
         if letter == "q":
-            return np.clip(self._features.quantiles_.transform(X), -_MOST, _MOST)
+            return np.clip(ndtri(self._features.quantiles_.transform(X)), -_MOST, _MOST)
         relative: Any = QueryRelative(keep=False)
         rows = X if letter == "r" else self._part("q")
         return relative.fit_transform(rows, qid=self._queries.codes)

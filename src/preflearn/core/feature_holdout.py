@@ -29,7 +29,7 @@ from ..loops.threads import blas_at_rest
 from ..numerics.linalg import KernelFactor, add_gram, eigh_in_place, solve_checked
 from .gram import block_rows, feature_gram, feature_moment, feature_moments, target_moment
 from .holdout import LEAST_CONDITION, STABLE, HoldOut, each_fold, intercept_of_rest, rows_outside
-from .problem import RidgeProblem, solve_primal
+from .problem import RidgeProblem, solve_primal, solve_primal_path
 from .removal import RemovedBasis, RemovedRows, are_whole, refuse_without_basis, span_of_rows
 
 # Folds of whole queries up to this many rows go to the compiled loop.
@@ -317,7 +317,7 @@ class FeatureHoldOut(HoldOut):
 
     def _predict_fold(self, fold: np.ndarray, alphas: Sequence[float]) -> np.ndarray:
         E = self._constraints(fold)
-        if self._removed_rows.n_columns(fold) + E.shape[1] > self.s.shape[0]:
+        if self._retrains_faster(self._removed_rows.n_columns(fold) + E.shape[1], len(alphas)):
             return self._retrain(fold, alphas, E)
         Y, signs, change, scale = self._removed_rows.removal(fold)
         out = np.empty((len(alphas), fold.shape[0], self.c.shape[1]))
@@ -325,6 +325,11 @@ class FeatureHoldOut(HoldOut):
             w = self._weights_without(alpha / scale, Y, signs, change, E)
             out[k] = self._retrain(fold, [alpha], E)[0] if w is None else self._predict_held_out(fold, w)
         return out
+
+    def _retrains_faster(self, n_columns: int, n_alphas: int) -> bool:
+        """Whether moments of the remaining rows and a factorisation for each alpha cost less than the small systems."""
+        m, n, k = self.comparisons.n_rows, self.s.shape[0], n_columns
+        return k > n or n_alphas * (2.0 * n * k**2 + 0.7 * k**3) > m * n**2 + n_alphas * n**3 / 3.0
 
     def _constraints(self, fold: np.ndarray) -> np.ndarray:
         """E: the directions that leave with held-out basis vectors, shape (n, h)."""
@@ -353,7 +358,7 @@ class FeatureHoldOut(HoldOut):
         rest = rows_outside(self.comparisons.n_rows, fold)
         kept, Z = self.comparisons.take(rest), self.Z[rest]
         if E.shape[1] == 0:
-            weights = [solve_primal(Z, kept, alpha) for alpha in alphas]
+            weights = solve_primal_path(Z, kept, alphas)
             return np.stack([self._predict_held_out(fold, w) for w in weights])
         A, c = feature_moments(Z, kept)
         rhs = np.concatenate([c, E], axis=1)

@@ -29,7 +29,7 @@ from ..kernels.maps import NystromMap
 from .problem import Spectrum, primal_problem
 
 # Gradients are averaged over at most so many rows.
-GRADIENT_ROWS = 20_000
+GRADIENT_ROWS = 2000
 # Directions of a full metric that are shorter than this, relative to the longest, are left out.
 _SHORTEST_DIRECTION = 1e-4
 

@@ -218,13 +218,28 @@ def solve_primal(features, comparisons: Comparisons, alpha: float) -> np.ndarray
     By the primal system, whose condition is the square of that of S Φ; where that leaves too few digits, and S Φ can be
     formed, by the singular values of S Φ.
     """
-    problem = primal_problem(features, comparisons)
-    if sp.issparse(features) or features.dtype != np.float64:
-        return problem.solve(alpha)
-    try:
-        return problem.solve(alpha, strict=True)
-    except np.linalg.LinAlgError:
-        return _solve_by_singular_values(*comparisons.least_squares(features), alpha)
+    return solve_primal_path(features, comparisons, [alpha])[0]
+
+
+def solve_primal_path(features, comparisons: Comparisons, alphas: Sequence[float]) -> list[np.ndarray]:
+    """The weights of `solve_primal` at several λ: one pass over Φ, one Cholesky factorisation each.
+
+    As accurate at every λ as if it were the only one, which an eigen decomposition is not where features differ in
+    scale.
+    """
+    A, c = feature_moments(features, comparisons)
+    strict = not sp.issparse(features) and features.dtype == np.float64
+    solutions = []
+    for number, alpha in enumerate(alphas):
+        is_last = number == len(alphas) - 1
+        problem = RidgeProblem(A if is_last else A.copy(order="F"), c, unchanged)
+        try:
+            solutions.append(problem.solve(alpha, strict=strict))
+        except np.linalg.LinAlgError:
+            if not strict:
+                raise
+            solutions.append(_solve_by_singular_values(*comparisons.least_squares(features), alpha))
+    return solutions
 
 
 def _solve_by_singular_values(T: np.ndarray, t: np.ndarray, alpha: float) -> np.ndarray:

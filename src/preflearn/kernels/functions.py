@@ -322,8 +322,8 @@ def automatic_gamma(kernel: Kernel, X: Any) -> float:
 def _median_distance(kernel: Kernel, X: Any) -> float:
     first, second = np.random.default_rng(0).integers(0, X.shape[0], (2, _MEDIAN_PAIRS))
     apart = first != second
-    ends = (kernel.apply_metric(_on_host(take_items(X, rows[apart]))) for rows in (first, second))
-    difference = next(ends) - next(ends)
+    ends = (_on_host(take_items(X, rows[apart])) for rows in (first, second))
+    difference = kernel.apply_metric(next(ends) - next(ends))
     if sp.issparse(difference):
         difference = sp.csr_array(difference)  # of a matrix, `*` is the matrix product
     size = abs(difference) if kernel.kernel == "laplacian" else difference * difference
