@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
+from sklearn.preprocessing import QuantileTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import oracles
@@ -19,9 +20,10 @@ from preflearn import AutoRanker, RankRLSCV
 from preflearn.automatic import candidates, ranker
 from preflearn.automatic.combination import FoldScores, choose_combination, combine, nested
 from preflearn.automatic.features import Features
-from preflearn.automatic.trees import TreeSum
+from preflearn.automatic.trees import Bins, TreeSum
 from preflearn.comparisons import encode_queries
 from preflearn.io import load_model, save_model
+from preflearn.loops.quantiles import shares_below
 from preflearn.metrics import concordance
 from preflearn.model_selection import QueryKFold
 from preflearn.selection.scoring import read_scoring
@@ -60,6 +62,23 @@ def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
+@settings(deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    m=st.integers(2, 200),
+    decimals=st.integers(0, 6),
+    scale=st.sampled_from([2.0**-60, 2.0**-10, 1.0, 2.0**60]),
+)
+def test_shares_below_are_those_of_scikit_learn(seed, m, decimals, scale):
+    rng = np.random.default_rng(seed)
+    X = np.round(rng.normal(size=(m, 3)), decimals)
+    new = np.r_[X, np.round(2 * rng.normal(size=(50, 3)), decimals)]
+    transformer = QuantileTransformer(n_quantiles=min(m, 50)).fit(X)
+    # scikit-learn takes values within 1e-7 of the ends as beyond them, which is all of them at a small scale.
+    found = shares_below(scale * new, scale * transformer.quantiles_, transformer.references_)
+    np.testing.assert_allclose(found, transformer.transform(new), atol=1e-9)
+
+
 # Trees --------------------------------------------------------------------------------------------------------------
 
 
@@ -78,6 +97,31 @@ def test_trees_in_arrays_predict_as_scikit_learn_does(kind, m):
         found, expected = TreeSum.of_mean(model.estimators_), model.predict(X)
     np.testing.assert_allclose(found.predict(X), expected, atol=1e-6)
     assert found.feature_importances_.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("m", [1, 16, 17, 300])
+def test_mean_of_sums_of_trees(m):
+    rng = np.random.default_rng(m)
+    X, y = rng.normal(size=(200, 5)).astype(np.float32), rng.normal(size=200)
+    sums = [
+        TreeSum.of_mean(ExtraTreesRegressor(n_trees, random_state=n_trees).fit(X, y).estimators_)
+        for n_trees in (1, 4, 7)
+    ]
+    found, new = TreeSum.mean(sums), rng.normal(size=(m, 5))
+    expected = np.mean([one.predict(new) for one in sums], axis=0)
+    np.testing.assert_allclose(found.predict(new), expected, rtol=1e-12, atol=1e-14)
+    assert found.feature_importances_.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("decimals", [0, 1, 8])
+def test_trees_grown_on_bins_compare_the_features_themselves(decimals):
+    rng = np.random.default_rng(decimals)
+    X = np.round(rng.normal(size=(500, 4)), decimals).astype(np.float32)  # ties, and more values than bins
+    y = X[:, 0] * X[:, 1] + rng.normal(size=500)
+    bins = Bins(X, 31)
+    model = HistGradientBoostingRegressor(max_iter=20, max_bins=31, random_state=0).fit(bins.codes, y)
+    expected = model.predict(bins.codes) - model._baseline_prediction.item()
+    np.testing.assert_allclose(TreeSum.of_boosting(model, bins).predict(X), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 r"""The candidates: preparations × {linear RankRLS, RankRFM, boosted trees, random trees}, most promising first.
 
-Each is trained once for all rows and held out on the folds that all share: the linear one by algebra, the kernels with
-a metric of their own for each fold, the trees by refitting. Several settings of one candidate (alpha, round) are told
-apart by the score of each fold.
+All are held out on the same folds: the linear one by algebra, the kernels with a metric of their own for each fold, the
+trees grown without each fold, whose mean is the model. Several settings of one candidate (alpha, round) are told apart by
+the score of each fold.
 
 The cost of a candidate is a rough count of operations; what the first ones take gives the seconds that the next will.
 """
@@ -26,18 +26,20 @@ from ..selection.alphas import choose
 from ..selection.held_out import HeldOut
 from .combination import FoldScores, centred, nested
 from .features import Views
-from .trees import TreeSum
+from .trees import Bins, TreeSum
 
 # Rounds of a metric that a candidate may learn; more hardly ever pay.
 _ROUNDS = 2
-# Basis vectors: a tenth of the rows within these limits, fewer with many rows so that a round stays within this count
-# of rows · basis².
+# Basis vectors: a twentieth of the rows within these limits, fewer with many rows so that a round stays within this
+# count of rows · basis².
 _MOST_BASIS = 600
 _LEAST_BASIS = 300
 _ROUND_WORK = 6e9
 # Trees of each kind without a fold.
 _BOOSTED = 60
 _RANDOM = 24
+# Features that a node of a random tree looks at: 30 percent, but at most so many.
+_LOOKED_AT = 80
 # Random trees of a fold are grown in so many parts, which processors share.
 _RANDOM_PARTS = 2
 # Leaves, learning rate and share of the features that a node looks at, of boosted trees on fewer rows than this and on
@@ -218,44 +220,57 @@ def boosted_trees(task: Task, view: str) -> Member:
             early_stopping=False,
             random_state=seed,
         )
-        return TreeSum.of_boosting(model.fit(X, t))
+        return TreeSum.of_boosting(model.fit(X, t), bins)
 
-    return _trees(task, view, grow, 1, f"{_BOOSTED} trees of {leaves} leaves without each fold")
+    X = _compared_with_thresholds(task, view)
+    bins = Bins(X, _BINS)
+    return _trees(task, X, bins.codes, grow, 1, f"{_BOOSTED} trees of {leaves} leaves without each fold")
 
 
 def random_trees(task: Task, view: str) -> Member:
     """scikit-learn's extremely randomised trees on the same targets."""
     from sklearn.tree import ExtraTreeRegressor
 
-    leaf = max(3, min(10, task.n_rows // 50), task.n_rows // 1000)
+    leaf = max(3, min(20, task.n_rows // 100), task.n_rows // 1000)
 
     def grow(X: np.ndarray, t: np.ndarray, seed: int) -> TreeSum:
         seeds = np.random.default_rng(seed).integers(2**31 - 1, size=_RANDOM // _RANDOM_PARTS)
         trees = [
-            ExtraTreeRegressor(min_samples_leaf=leaf, max_features=0.3, random_state=int(one))
+            ExtraTreeRegressor(
+                min_samples_leaf=leaf, max_features=min(0.3, _LOOKED_AT / X.shape[1]), random_state=int(one)
+            )
             for one in seeds
         ]
         return TreeSum.of_mean([tree.fit(X, t, check_input=False) for tree in trees])
 
-    return _trees(task, view, grow, _RANDOM_PARTS, f"mean of {_RANDOM} trees without each fold")
+    X = _compared_with_thresholds(task, view)
+    return _trees(task, X, X, grow, _RANDOM_PARTS, f"mean of {_RANDOM} trees without each fold")
+
+
+def _compared_with_thresholds(task: Task, view: str) -> np.ndarray:
+    return np.ascontiguousarray(task.views[view], dtype=np.float32)
 
 
 def _trees(
-    task: Task, view: str, grow: Callable[[np.ndarray, np.ndarray, int], TreeSum], n_parts: int, detail: str
+    task: Task,
+    X: np.ndarray,
+    grown_on: np.ndarray,
+    grow: Callable[[np.ndarray, np.ndarray, int], TreeSum],
+    n_parts: int,
+    detail: str,
 ) -> Member:
     """The mean of the trees that were grown without each fold; each fold is predicted by those that have not seen it.
 
     Nothing is grown on all rows: five sets of trees on four fifths of them are as good, and have been paid for. All
     are grown side by side, each part on one thread, so that none waits for others at every node.
     """
-    X = np.ascontiguousarray(task.views[view], dtype=np.float32)  # what the thresholds are compared with
     t = centred(task.y[:, None], task.queries)[:, 0]
     tests = task.folds.tests
 
     def grow_without(fold: int, part: int) -> TreeSum:
         rest = rows_outside(task.n_rows, tests[fold])
         with threadpool_limits(1, user_api="openmp"):
-            return grow(X[rest], t[rest], task.seed + n_parts * fold + part)
+            return grow(grown_on[rest], t[rest], task.seed + n_parts * fold + part)
 
     calls = [(fold, part) for fold in range(len(tests)) for part in range(n_parts)]
     with warnings.catch_warnings(record=True):  # scikit-learn changes the filters in every thread
@@ -294,7 +309,7 @@ def candidates(n_queries: int) -> list[Candidate]:
 
 def n_basis(n_rows: int) -> int:
     """Basis vectors for this many rows."""
-    most = min(_MOST_BASIS, n_rows // 10, int((_ROUND_WORK / n_rows) ** 0.5))
+    most = min(_MOST_BASIS, n_rows // 20, int((_ROUND_WORK / n_rows) ** 0.5))
     return min(n_rows, max(_LEAST_BASIS, most))
 
 

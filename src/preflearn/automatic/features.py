@@ -25,6 +25,7 @@ from sklearn.base import BaseEstimator
 from sklearn.preprocessing import QuantileTransformer, StandardScaler
 
 from ..comparisons import Groups
+from ..loops.quantiles import shares_below
 from ..numerics.graph import Graph, Value
 from ..preprocessing.query_relative import QueryRelative
 from .onnx_nodes import quantile_nodes
@@ -43,7 +44,7 @@ class Features(BaseEstimator):
         The features that are not constant.
     scaler_ : StandardScaler
     quantiles_ : QuantileTransformer
-        To uniform shares; their normal quantiles are taken all at once, which is faster than column by column.
+        To uniform shares; only its knots are used, by a loop that does not mind few rows.
     n_features_in_ : int
     """
 
@@ -117,7 +118,8 @@ class Views:
         if letter == "s":
             return self._features.scaler_.transform(X)
         if letter == "q":
-            return np.clip(ndtri(self._features.quantiles_.transform(X)), -_MOST, _MOST)
+            fitted = self._features.quantiles_
+            return np.clip(ndtri(shares_below(X, fitted.quantiles_, fitted.references_)), -_MOST, _MOST)
         relative: Any = QueryRelative(keep=False)
         rows = X if letter == "r" else self._part("q")
         return relative.fit_transform(rows, qid=self._queries.codes)

@@ -10,8 +10,6 @@ from scipy.special import ndtr, ndtri
 
 from ..numerics.graph import Graph, Value
 
-# Values this near to the ends of the training data count as beyond them: that of scikit-learn's QuantileTransformer.
-_AT_THE_END = 1e-7
 # Terms of the series for normal quantiles; the error is below 1e-12.
 _TERMS = 28
 
@@ -45,8 +43,8 @@ def _share_below(graph: Graph, x: Value, knots: np.ndarray, heights: np.ndarray)
         beyond = graph.apply("Greater", x, places).as_numbers()
         parts.append(((passed + beyond) * (jumps / 2.0)).reduce("Sum", 1))
     p = sum(parts[1:], parts[0])
-    p = graph.where(graph.apply("Greater", x + _AT_THE_END, knots[-1]), 1.0, p)
-    return graph.where((x - _AT_THE_END).less(knots[0]), 0.0, p)
+    p = graph.where(graph.apply("GreaterOrEqual", x, knots[-1]), 1.0, p)
+    return graph.where(graph.apply("LessOrEqual", x, knots[0]), 0.0, p)
 
 
 def _normal_quantile(graph: Graph, p: Value, most: float) -> Value:
