@@ -1,8 +1,8 @@
 r"""The candidates: preparations × {linear RankRLS, RankRFM, boosted trees, random trees}, most promising first.
 
 All are held out on the same folds: the linear one by algebra, the kernels with a metric of their own for each fold, the
-trees grown without each fold, whose mean is the model. Several settings of one candidate (alpha, round) are told apart by
-the score of each fold.
+trees grown without each fold, whose mean is the model. Several settings of one candidate (alpha, round) are told apart
+by the score of each fold.
 
 The cost of a candidate is a rough count of operations; what the first ones take gives the seconds that the next will.
 """
@@ -37,7 +37,7 @@ _LEAST_BASIS = 300
 _ROUND_WORK = 6e9
 # Trees of each kind without a fold.
 _BOOSTED = 60
-_RANDOM = 24
+_RANDOM = 32
 # Features that a node of a random tree looks at: 30 percent, but at most so many.
 _LOOKED_AT = 80
 # Random trees of a fold are grown in so many parts, which processors share.
