@@ -80,7 +80,8 @@ def test_blocks_and_iterations_give_the_stored_solution(problem, options, kernel
         streamed = model.fit(inputs, problem.y, qid=problem.qid).predict(inputs)
         model.set_params(solver="cg", tol=1e-11).fit(inputs, problem.y, qid=problem.qid)
     scale = 1 + np.abs(wanted).max()
-    np.testing.assert_allclose(streamed, wanted, atol=1e-7 * scale)
+    # Six digits are what the sums promise: their condition is the square of that of the stored kernel values.
+    np.testing.assert_allclose(streamed, wanted, atol=1e-6 * scale)
     np.testing.assert_allclose(model.predict(inputs), wanted, atol=2e-6 * scale)
     assert model.solver_ == "cg"
 

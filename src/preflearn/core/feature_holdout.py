@@ -27,9 +27,9 @@ import scipy.sparse as sp
 from ..comparisons import Comparisons, PreferenceComparisons
 from ..loops.threads import blas_at_rest
 from ..numerics.linalg import KernelFactor, add_gram, eigh_in_place, solve_checked
-from .gram import block_rows, feature_gram, feature_moment, feature_moments, target_moment
+from .gram import block_rows, feature_gram, feature_moment, target_moment
 from .holdout import LEAST_CONDITION, STABLE, HoldOut, each_fold, intercept_of_rest, rows_outside
-from .problem import RidgeProblem, solve_primal, solve_primal_path
+from .problem import solve_primal, solve_primal_path
 from .removal import RemovedBasis, RemovedRows, are_whole, refuse_without_basis, span_of_rows
 
 # Folds of whole queries up to this many rows go to the compiled loop.
@@ -321,9 +321,15 @@ class FeatureHoldOut(HoldOut):
             return self._retrain(fold, alphas, E)
         Y, signs, change, scale = self._removed_rows.removal(fold)
         out = np.empty((len(alphas), fold.shape[0], self.c.shape[1]))
+        held_out, refitted = self.Z[fold], []
         for k, alpha in enumerate(alphas):
             w = self._weights_without(alpha / scale, Y, signs, change, E)
-            out[k] = self._retrain(fold, [alpha], E)[0] if w is None else self._predict_held_out(fold, w)
+            if w is None:
+                refitted.append(k)
+            else:
+                out[k] = self._predict_held_out(fold, held_out, w)
+        if refitted:
+            out[refitted] = self._retrain(fold, [alphas[k] for k in refitted], E)
         return out
 
     def _retrains_faster(self, n_columns: int, n_alphas: int) -> bool:
@@ -356,22 +362,10 @@ class FeatureHoldOut(HoldOut):
     def _retrain(self, fold: np.ndarray, alphas: Sequence[float], E: np.ndarray) -> np.ndarray:
         """Train on the remaining rows, in the coordinates of Z."""
         rest = rows_outside(self.comparisons.n_rows, fold)
-        kept, Z = self.comparisons.take(rest), self.Z[rest]
-        if E.shape[1] == 0:
-            weights = solve_primal_path(Z, kept, alphas)
-            return np.stack([self._predict_held_out(fold, w) for w in weights])
-        A, c = feature_moments(Z, kept)
-        rhs = np.concatenate([c, E], axis=1)
-        out = np.empty((len(alphas), fold.shape[0], c.shape[1]))
-        span: np.ndarray | None = None
-        for k, alpha in enumerate(alphas):
-            image = RidgeProblem(np.array(A, order="F"), rhs, lambda x: x).solve(alpha)
-            w = _constrained(image[:, : c.shape[1]], image[:, c.shape[1] :], E)
-            if w is None:
-                span = self._kept_span(fold) if span is None else span
-                w = span @ solve_primal(Z @ span, kept, alpha)
-            out[k] = self._predict_held_out(fold, w)
-        return out
+        span = self._kept_span(fold) if E.shape[1] else None
+        weights = solve_primal_path(self.Z[rest], self.comparisons.take(rest), alphas, span)
+        held_out = self.Z[fold]
+        return np.stack([self._predict_held_out(fold, held_out, w) for w in weights])
 
     def _kept_span(self, fold: np.ndarray) -> np.ndarray:
         """An orthonormal basis of the weights w = Cᵀ β of the basis vectors that stay: no inverse of C is taken."""
@@ -379,8 +373,9 @@ class FeatureHoldOut(HoldOut):
         kept = rows_outside(self._C.shape[0], self.removed_basis.numbers(fold))
         return self._U.T @ span_of_rows(self._C[kept])
 
-    def _predict_held_out(self, fold: np.ndarray, w: np.ndarray) -> np.ndarray:
-        f = self.Z[fold] @ w + self._level @ w if self._offset is not None else self.Z[fold] @ w
+    def _predict_held_out(self, fold: np.ndarray, rows: np.ndarray, w: np.ndarray) -> np.ndarray:
+        """Of the rows of Z that are held out, taken once for all alphas."""
+        f = rows @ w + self._level @ w if self._offset is not None else rows @ w
         return f + self._removed_rows.intercept(fold, f, self.mean @ w) if self.intercept else f
 
     # Single rows, all at once

@@ -221,13 +221,22 @@ def solve_primal(features, comparisons: Comparisons, alpha: float) -> np.ndarray
     return solve_primal_path(features, comparisons, [alpha])[0]
 
 
-def solve_primal_path(features, comparisons: Comparisons, alphas: Sequence[float]) -> list[np.ndarray]:
+def solve_primal_path(
+    features, comparisons: Comparisons, alphas: Sequence[float], span: np.ndarray | None = None
+) -> list[np.ndarray]:
     """The weights of `solve_primal` at several λ: one pass over Φ, one Cholesky factorisation each.
 
     As accurate at every λ as if it were the only one, which an eigen decomposition is not where features differ in
     scale.
+
+    Parameters
+    ----------
+    span : ndarray of shape (n, k), optional
+        Orthonormal columns; only weights that they span are allowed.
     """
     A, c = feature_moments(features, comparisons)
+    if span is not None:
+        A, c = np.asfortranarray(span.T @ A @ span), span.T @ c
     strict = not sp.issparse(features) and features.dtype == np.float64
     solutions = []
     for number, alpha in enumerate(alphas):
@@ -238,8 +247,9 @@ def solve_primal_path(features, comparisons: Comparisons, alphas: Sequence[float
         except np.linalg.LinAlgError:
             if not strict:
                 raise
-            solutions.append(_solve_by_singular_values(*comparisons.least_squares(features), alpha))
-    return solutions
+            seen = features if span is None else features @ span
+            solutions.append(_solve_by_singular_values(*comparisons.least_squares(seen), alpha))
+    return solutions if span is None else [span @ w for w in solutions]
 
 
 def _solve_by_singular_values(T: np.ndarray, t: np.ndarray, alpha: float) -> np.ndarray:
