@@ -14,11 +14,13 @@ from sklearn.utils.validation import check_is_fitted
 from ..comparisons import Comparisons, encode_queries
 from ..comparisons.grouping import positions_in_groups
 from ..comparisons.inputs import read_pairs
+from ..kernels.blocks import KernelBlocks
 from ..kernels.functions import Kernel, n_items
 from ..kernels.gradients import expansion_gradient, refuse_without_gradient
 from ..kernels.inputs import KernelParametersMixin, read_items
 from ..kernels.maps import NystromMap
 from ..kernels.onnx_nodes import kernel_nodes, linear_nodes
+from ..loops.threads import with_small_matrices
 from ..numerics.graph import Graph, Value
 from ..numerics.namespace import Home, as_host, check_same_home, is_device_array
 from ..selection.learner import KernelLearner, SquaredLossLearner
@@ -29,6 +31,8 @@ from ..solvers.squared_loss import SquaredLossFit, fit_squared_loss
 
 # One block of the kernel between new rows and basis vectors during prediction.
 _PREDICTION_BLOCK_BYTES = 1 << 26
+# The same where a thread forms it by one product: it stays in the cache.
+_FAST_BLOCK_BYTES = 1 << 21
 
 
 class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
@@ -124,12 +128,21 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
         if kernel.is_precomputed:
             every_row_in_order = np.array_equal(self.basis_indices_, np.arange(X.shape[1]))
             return (X if every_row_in_order else X[:, self.basis_indices_]) @ self.dual_coef_
-        step = max(1, _PREDICTION_BLOCK_BYTES // (8 * self.basis_indices_.shape[0]))
-        blocks = [
-            kernel.matrix(X[start : start + step], self.basis_) @ self.dual_coef_
-            for start in range(0, n_items(X), step)
-        ]
-        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+        block = KernelBlocks(kernel, self.basis_)
+        # Single precision would lose digits in one product; functions of the user are not called from several threads.
+        is_fast = block.is_direct and all(_is_dense_double(rows) for rows in (X, self.basis_))
+        size = _FAST_BLOCK_BYTES if is_fast else _PREDICTION_BLOCK_BYTES
+        step = max(1, size // (8 * self.basis_indices_.shape[0]))
+        starts = range(0, n_items(X), step)
+
+        def expand(number: int) -> np.ndarray:
+            rows = X[starts[number] : starts[number] + step]
+            return (block(rows) if is_fast else kernel.matrix(rows, self.basis_)) @ self.dual_coef_
+
+        if len(starts) == 1:
+            return expand(0)
+        everywhere = with_small_matrices(expand, len(starts)) if is_fast else map(expand, range(len(starts)))
+        return np.concatenate(list(everywhere))
 
     def _fitted_arrays(self) -> dict[str, str]:
         """The shapes that a loaded model is checked for (`preflearn.io.fitted`)."""
@@ -366,3 +379,7 @@ def _transposed(weights: Any) -> Any:
 
 def _copied(X: Any) -> Any:
     return Home.of(X).xp.asarray(X, copy=True) if is_device_array(X) else X.copy()
+
+
+def _is_dense_double(X: Any) -> bool:
+    return isinstance(X, np.ndarray) and X.dtype == np.float64
