@@ -32,7 +32,7 @@ METRICS = ("diagonal", "full")
 # Basis vectors that n_basis=None stands for.
 _DEFAULT_BASIS = 1000
 # Round and alpha are chosen on at most so many rows; the last training takes all of them.
-_SEARCH_ROWS = 50_000
+_SEARCH_ROWS = 25_000
 # So many rounds in a row without a better held-out score end the recursion.
 _PATIENCE = 2
 _N_FOLDS = 5
@@ -195,7 +195,7 @@ class RankRFM(RankerMixin, KernelModel):
     Notes
     -----
     A round costs one training of O(m r²) for each fold and one for all rows, and one more product of the kernel's shape
-    for the gradients. Beyond 50,000 rows the choice is made on a sample of whole queries and the chosen model is
+    for the gradients. Beyond 25,000 rows the choice is made on a sample of whole queries and the chosen model is
     trained on all rows. Features should be on similar scales.
 
     Examples
