@@ -364,13 +364,62 @@ class RankRFM(RankerMixin, KernelModel):
         import matplotlib.pyplot as plt
 
         importances = self.feature_importances_
-        if names is None:
-            names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(importances.shape[0])])
         most = np.argsort(importances)[-n_features:]
         ax = ax or plt.subplots(figsize=(5, 0.3 * len(most) + 1))[1]
-        ax.barh([str(names[j]) for j in most], importances[most])
+        ax.barh(self._names_of(most, names), importances[most])
         ax.set_xlabel("share of the gradient")
         return ax
+
+    def plot_directions(
+        self,
+        ax=None,
+        *,
+        names: Sequence[str] | None = None,
+        n_directions: int = 3,
+        n_features: int = 10,
+    ):
+        """The longest directions of a full metric: how much of each feature they hold.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+        names : sequence of str, optional
+            Of all features; ``feature_names_in_`` by default.
+        n_directions : int, default=3
+        n_features : int, default=10
+            Those with the largest entries in these directions.
+
+        Returns
+        -------
+        matplotlib axes
+        """
+        import matplotlib.pyplot as plt
+
+        if self.metric_.ndim == 1:
+            raise ValueError(
+                'Only a full metric has directions: this one has a factor for each feature. Fit with metric="full" and '
+                "at least one round, or call plot_importances."
+            )
+        lengths = np.linalg.norm(self.metric_, axis=0)
+        longest = np.argsort(-lengths)[:n_directions]
+        columns = self.metric_[:, longest]
+        most = np.argsort(np.linalg.norm(columns, axis=1))[-n_features:]
+        ax = ax or plt.subplots(figsize=(1.5 * len(longest) + 3, 0.3 * len(most) + 1))[1]
+        most_seen = float(np.abs(columns[most]).max())
+        image = ax.imshow(columns[most], aspect="auto", cmap="RdBu_r", vmin=-most_seen, vmax=most_seen)
+        ax.figure.colorbar(image, ax=ax)
+        shares = lengths[longest] ** 2 / (lengths**2).sum()
+        ax.set_xticks(
+            range(len(longest)), [f"{number + 1}\n{share:.0%}" for number, share in enumerate(shares)]
+        )
+        ax.set_yticks(range(len(most)), self._names_of(most, names))
+        ax.set_xlabel("direction, and its share of the squared gradient")
+        return ax
+
+    def _names_of(self, features: np.ndarray, names: Sequence[str] | None) -> list[str]:
+        if names is None:
+            names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)])
+        return [str(names[j]) for j in features]
 
     def _read(self, X: Any) -> tuple[Kernel, Any]:
         """Check the parameters, then the items."""
