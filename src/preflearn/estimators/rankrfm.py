@@ -378,7 +378,7 @@ class RankRFM(RankerMixin, KernelModel):
         n_directions: int = 3,
         n_features: int = 10,
     ):
-        """The longest directions of a full metric: how much of each feature they hold.
+        """The longest directions of a full metric, each scaled to length 1: how much of each feature they hold.
 
         Parameters
         ----------
@@ -402,11 +402,10 @@ class RankRFM(RankerMixin, KernelModel):
             )
         lengths = np.linalg.norm(self.metric_, axis=0)
         longest = np.argsort(-lengths)[:n_directions]
-        columns = self.metric_[:, longest]
-        most = np.argsort(np.linalg.norm(columns, axis=1))[-n_features:]
+        columns = self.metric_[:, longest] / lengths[longest]
+        most = np.argsort(-np.abs(columns).max(axis=1))[:n_features]
         ax = ax or plt.subplots(figsize=(1.5 * len(longest) + 3, 0.3 * len(most) + 1))[1]
-        most_seen = float(np.abs(columns[most]).max())
-        image = ax.imshow(columns[most], aspect="auto", cmap="RdBu_r", vmin=-most_seen, vmax=most_seen)
+        image = ax.imshow(columns[most], aspect="auto", cmap="RdBu_r", vmin=-1.0, vmax=1.0)
         ax.figure.colorbar(image, ax=ax)
         shares = lengths[longest] ** 2 / (lengths**2).sum()
         ax.set_xticks(
