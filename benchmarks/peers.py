@@ -78,12 +78,12 @@ def generated(_: Path | None, fold: int) -> tuple[Part, Part, Part]:
     return part(150), part(50), part(100)
 
 
-def letor_parts(folder: str, pattern: str) -> Callable:
+def letor_parts(folder: str, pattern: str, missing: float | None = None) -> Callable:
     """Five parts: in fold k the parts k, k + 1, k + 2 train, k + 3 validates and k + 4 tests."""
 
     def read(data: Path | None, fold: int) -> tuple[Part, Part, Part]:
         names = [pattern.format(1 + (fold + step) % 5) for step in range(5)]
-        return _read_parts(data, folder, (names[:3], names[3:4], names[4:]))
+        return _read_parts(data, folder, (names[:3], names[3:4], names[4:]), missing)
 
     return read
 
@@ -97,10 +97,12 @@ def letor_files(folder: str, *names: str) -> Callable:
     return read
 
 
-def _read_parts(data: Path | None, folder: str, names: tuple[list[str], ...]) -> tuple[Part, Part, Part]:
+def _read_parts(
+    data: Path | None, folder: str, names: tuple[list[str], ...], missing: float | None = None
+) -> tuple[Part, Part, Part]:
     if data is None:
         raise FileNotFoundError(f"{folder} lies in a folder that --data names")
-    parts = [_read_part([data / folder / one for one in some]) for some in names]
+    parts = [_read_part([data / folder / one for one in some], missing) for some in names]
     width = max(part.X.shape[1] for part in parts)
     first, second, third = (
         Part(np.pad(part.X, ((0, 0), (0, width - part.X.shape[1]))), part.y, part.qid) for part in parts
@@ -143,10 +145,10 @@ def lightgbm_example(data: Path | None, fold: int) -> tuple[Part, Part, Part]:
     return (*_split_off_validation(whole, fold), test)
 
 
-def _read_part(paths: list[Path]) -> Part:
+def _read_part(paths: list[Path], missing: float | None = None) -> Part:
     parts = []
     for path in paths:
-        data = read_ranking(path)
+        data = read_ranking(path, missing=missing)
         X = data.X.toarray() if hasattr(data.X, "toarray") else np.asarray(data.X)
         codes = np.unique(data.qid, return_inverse=True)[1]
         order = np.argsort(codes, kind="stable")
@@ -164,7 +166,8 @@ DATA: dict[str, tuple[Callable, int]] = {
     "ohsumed": (letor_parts("letor_ohsumed_v2", "S{}.txt.xz"), 5),
     "ohsumed3": (letor_parts("letor_ohsumed_v3", "QueryLevelNorm/S{}.txt.xz"), 5),
     "mq2007": (letor_parts("letor_mq2007", "partial46_S{}.txt.xz"), 5),
-    "mq2007agg": (letor_parts("letor_mq2007", "agg_S{}.txt.xz"), 5),
+    # Ranks in 21 lists; a document that a list does not name has none. Trees and AutoRanker take missing values.
+    "mq2007agg": (letor_parts("letor_mq2007", "agg_S{}.txt.xz", missing=np.nan), 5),
     "mslr": (
         letor_files(
             "mslr_sample", *(f"web30k_fold1_{part}_sample.txt.xz" for part in ("train", "vali", "test"))

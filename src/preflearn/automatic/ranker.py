@@ -165,8 +165,8 @@ class AutoRanker(RankerMixin, BaseEstimator):
             spent = time.perf_counter() - start
             if rows.size <= _REFITTED_CELLS and (1 + len(trial.folds.tests)) * spent <= limit:
                 with self._stages()("the same without each fold"):
-                    held_out = self._refit_without_folds(rows, y, part, scoring, seed, trial)
-                trial = self._prefer_simple(replace(trial, held_out=held_out))
+                    trial = self._refit_without_folds(rows, y, part, scoring, seed, trial)
+                trial = self._prefer_simple(trial, is_refitted=True)
         self.best_score_ = trial.score
         self.leaderboard_ = trial.leaderboard(y, part, scoring)
         self.n_queries_ = queries.n_groups
@@ -216,22 +216,33 @@ class AutoRanker(RankerMixin, BaseEstimator):
         scoring: Scoring,
         seed: int,
         trial: Trial,
-    ) -> np.ndarray:
+    ) -> Trial:
         """Predictions of each fold by the whole procedure on the others: what a choice by folds cannot quite give.
 
         A model that predicts another fold has been trained on this one, so that even a choice by the other folds knows
-        a little of its labels. On few rows that is seen. Fewer folds are enough to choose by there; if anything, the
-        figure is a little too low for it.
+        a little of its labels. On few rows that is seen, in the candidates as in the whole: both are predicted again.
+        Fewer folds are enough to choose by there; if anything, the figure is a little too low for it.
         """
-        out = trial.held_out.copy()
+        held_out = trial.held_out.copy()
+        by_candidate = {
+            one.candidate.name: one.member.unbiased.copy() for one in trial.attempts if one.member is not None
+        }
         for test in trial.folds.tests:
             rest = np.setdiff1d(np.arange(rows.shape[0]), test)
             model = _for_numbers(rows, scoring=self.scoring, n_jobs=self.n_jobs)
             with suppress(ValueError):  # too little is left to choose by: the first prediction stays
                 part = encode_queries(queries.codes[rest], rest.shape[0])
-                model._fit_rows(rows[rest], y[rest], part, scoring, seed, 0.0, np.inf, _INNER_FOLDS)
-                out[test] = model._predict_rows(rows[test], queries.codes[test])
-        return out
+                without = model._fit_rows(rows[rest], y[rest], part, scoring, seed, 0.0, np.inf, _INNER_FOLDS)
+                held_out[test] = model._predict_rows(rows[test], queries.codes[test])
+                views = model.features_.views(rows[test], encode_queries(queries.codes[test], test.shape[0]))
+                for one in without.attempts:
+                    if one.member is not None and one.candidate.name in by_candidate:
+                        found = one.member.model.predict(views[one.candidate.view])
+                        by_candidate[one.candidate.name][test] = found
+        for one in trial.attempts:
+            if one.member is not None:
+                one.member = replace(one.member, unbiased=by_candidate[one.candidate.name])
+        return replace(trial, held_out=held_out)
 
     def _stages(self) -> Stages:
         return Stages("AutoRanker" if self.verbose else None)
@@ -327,18 +338,25 @@ class AutoRanker(RankerMixin, BaseEstimator):
             attempts.append(Attempt(candidate, member, seconds))
         return attempts
 
-    def _prefer_simple(self, trial: Trial) -> Trial:
-        """A simple candidate instead, where it orders held-out rows better than the whole procedure does."""
+    def _prefer_simple(self, trial: Trial, *, is_refitted: bool = False) -> Trial:
+        """A simple candidate instead, where it orders held-out rows better than the whole procedure does.
+
+        The best of several scores flatters itself. Where the whole procedure has been repeated without each fold, its
+        score is the one that is reported, whichever model is kept.
+        """
         simple = [one for one in trial.attempts if one.member is not None and one.candidate.is_simple]
-        scores = [trial.score_of(one) for one in simple]
-        place = int(np.argmax(np.nan_to_num(scores, nan=-np.inf)))
-        if not scores[place] > trial.score:
+        options = np.stack(
+            [trial.held_out, *(one.member.unbiased for one in simple if one.member is not None)]
+        )
+        scores = np.stack([trial.folds.of(one) for one in options])
+        place = trial.folds.best(scores)
+        if place == 0:
             return trial
-        best = simple[place]
-        assert best.member is not None
+        best = simple[place - 1]
         for one in trial.attempts:
             one.share, one.factor = float(one is best), float(one is best)
-        trial = replace(trial, held_out=best.member.unbiased, name=best.candidate.name)
+        reported = trial.held_out if is_refitted else options[place]
+        trial = replace(trial, held_out=reported, name=best.candidate.name)
         self._keep(trial)
         return trial
 

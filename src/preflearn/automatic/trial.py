@@ -7,6 +7,7 @@ corrected by Holm's method for the number of candidates.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import nan
 
 import numpy as np
 
@@ -95,7 +96,14 @@ class Trial:
             )
         entries.sort(key=lambda one: -one.score if one.score == one.score else np.inf)
         seconds = sum(one.seconds for one in self.attempts)
-        model = Entry(self.name, self.score, 1.0, seconds, "the model", self.score - least, pvalues[-1])
+        model = Entry(
+            self.name,
+            self.score,
+            1.0,
+            seconds,
+            "the model, all choices included",
+            *((nan, nan) if self.name == first.candidate.name else (self.score - least, pvalues[-1])),
+        )
         return Leaderboard(entries, scoring.name.strip("'"), model, first.candidate.name)
 
 
