@@ -189,6 +189,22 @@ class LearningProblem:
         X = as_host(self.X) if is_device_array(self.X) else self.X
         return first_equal_items(X) if self.kernel.is_precomputed else first_equal_rows(X)
 
+    def of_distinct_rows(self) -> tuple[LearningProblem, np.ndarray]:
+        """The problem with one row for all that are equal, for preferences; and the place there of each row.
+
+        Preferences see f(x_i) alone, so equal rows are one. A reduced set is drawn from the rows as they are.
+        """
+        every = np.arange(self.n_rows)
+        merges = not (self.kernel.takes_objects or self.kernel.is_precomputed or is_device_array(self.X))
+        if not merges or self.estimator._wants_reduced_set():
+            return self, every
+        distinct, place = np.unique(self.twins, return_inverse=True)
+        if distinct.shape[0] == self.n_rows:
+            return self, every
+        scores, queries = self.scores[distinct], one_group(distinct.shape[0])
+        X = take_items(self.X, distinct)
+        return LearningProblem(self.estimator, X, scores, self.single, queries, self.kernel), place
+
     @property
     def _levels_matter(self) -> bool:
         """Whether what predictions of a fold have in common is asked for."""
