@@ -262,6 +262,17 @@ def first_equal_items(K: np.ndarray) -> np.ndarray:
     return out
 
 
+def independent_items(K: np.ndarray, tolerance: float) -> np.ndarray:
+    """Items, ascending, none of which is near the span of the others; what they leave out is.
+
+    Near is a square distance of ``tolerance`` times the largest K_ii. Cholesky with diagonal pivoting, O(r³).
+    """
+    A = np.array(K.T, order="F")
+    pstrf = get_lapack_funcs("pstrf", (A,))
+    _, order, rank, _ = pstrf(A, lower=True, tol=tolerance * float(np.diagonal(K).max()), overwrite_a=True)
+    return np.sort(order[:rank] - 1)
+
+
 def in_row_span(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The rows of X in an orthonormal basis Q of their span, X = rows Qᵀ; directions below rounding are none.
 

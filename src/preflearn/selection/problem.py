@@ -575,16 +575,12 @@ class LearningProblem:
         self, task: Comparisons, rest: np.ndarray, left: np.ndarray, alphas: Sequence[float]
     ) -> np.ndarray:
         """Every alpha of a reduced set trained on the rows that stay, from one eigen decomposition."""
-        feature_map = clone(self.feature_map()).set_params(basis=self._kept_basis(rest), n_basis=None)
-        X = take_items(self.X, rest)
-        X = X[:, rest] if self.kernel.is_precomputed else X
-        features = (
-            feature_map.fit_items(X, self.kernel).map_items(X, self.kernel).astype(np.float64, copy=False)
-        )
+        # All rows are mapped by the basis vectors that stay: the columns of a precomputed kernel keep their numbers.
+        feature_map = clone(self.feature_map()).set_params(basis=rest[self._kept_basis(rest)], n_basis=None)
+        every = feature_map.fit_items(self.X, self.kernel).map_items(self.X, self.kernel)
+        features = every[rest].astype(np.float64, copy=False)
         weights = primal_problem(features, task).spectrum().path(alphas)
-        new = take_items(self.X, left)
-        new = new[:, rest] if self.kernel.is_precomputed else new
-        f = feature_map.map_items(new, self.kernel) @ weights
+        f = every[left] @ weights
         if self.intercept:
             f = f + self._mean_over(rest, self.scores[rest] - features @ weights)[:, None, :]
         return f
