@@ -22,7 +22,13 @@ from preflearn.core import (
 )
 from preflearn.kernels import Kernel
 from preflearn.numerics import memory
-from preflearn.numerics.linalg import factor_kernel, first_equal_items, first_equal_rows, mirror_lower
+from preflearn.numerics.linalg import (
+    factor_kernel,
+    first_equal_items,
+    first_equal_rows,
+    independent_items,
+    mirror_lower,
+)
 from strategies import ranking_problems
 
 OPTIONS = st.fixed_dictionaries(
@@ -263,6 +269,17 @@ def test_a_kernel_is_factored_in_its_own_memory_only_when_allowed(rank, overwrit
         np.testing.assert_array_equal(K, before)
     elif rank == 9:
         assert np.shares_memory(factor.C, K)
+
+
+@given(st.integers(1, 6), st.integers(0, 6), st.integers(0, 999))
+def test_independent_items_span_the_others(rank, n_more, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rank, 8))
+    X = rng.permutation(np.concatenate([X, rng.normal(size=(n_more, rank)) @ X]))
+    kept = independent_items(X @ X.T, 1e-10)
+    assert kept.tolist() == sorted(set(kept.tolist()))
+    assert len(kept) == rank
+    assert np.linalg.matrix_rank(X[kept]) == rank
 
 
 @given(
