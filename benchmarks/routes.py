@@ -4,7 +4,7 @@ python benchmarks/routes.py --part rates        the constants of `preflearn.solv
 python benchmarks/routes.py --part queries      leave-query-out over 15 alphas on sparse rows, beside one dsyevd
 python benchmarks/routes.py --part preferences  leave-preference-out on sparse text, beside logistic regression
 python benchmarks/routes.py --part large        5 folds × 15 alphas by iterations, beside one training
-python benchmarks/routes.py --part walk         seconds over the number of rows, dense and sparse, and their plot
+python benchmarks/routes.py --part walk         processor seconds over the number of rows, and their plot
 python benchmarks/routes.py --part parses --data DIR
                                                 leave-query-out on 8,365 parses, beside one dsyevd of that size
 """
@@ -223,9 +223,10 @@ def parses(data: Path, n_rows: int) -> dict:
 
 
 def walk(largest: int, longest: float) -> dict:
-    """Seconds of a search and of a training over m; n = 1000 dense, n = 2 m sparse with 20 values a row.
+    """Processor seconds of a search and of a training over m; n = 1000 dense, n = 2 m sparse with 20 values a row.
 
-    Measured where the route expects to take no more than ``longest`` seconds, the training always.
+    With one thread (OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1) other users of the machine disturb it little. Measured
+    where the route expects to take no more than ``longest`` seconds, the training always.
     """
     steps = (500, 700, 1000, 1400, 2000, 2800, 4000, 5600, 8000, 11_000, 16_000, 22_000, 30_000)
     rows = []
@@ -245,13 +246,13 @@ def walk(largest: int, longest: float) -> dict:
                 name, seconds = route.solver, None
                 # A training knows its alpha, and where iterations do sooner than expected here.
                 if purpose == "train" or route.seconds <= longest:
-                    start = time.perf_counter()
+                    start = time.process_time()
                     if purpose == "train":
                         name = RankRLS(1.0).fit(X, y, qid=qid).solver_
                     else:
                         cv = 5 if purpose == "folds" else "leave-query-out"
                         HeldOut(RankRLS(), X, y, qid=qid).predict(cv, np.logspace(-1, 4, 7))
-                    seconds = time.perf_counter() - start
+                    seconds = time.process_time() - start
                 rows.append([m, kind, purpose, name, seconds, route.seconds])
                 growth = ""
                 if seconds is not None:
@@ -263,7 +264,7 @@ def walk(largest: int, longest: float) -> dict:
                 what = f"{m:6d}  {kind:<7}  {purpose:<8}  {name:<7}"
                 print(f"{what}  {shown:>7}  {route.seconds:8.2f}  {growth:>8}", flush=True)
     return {
-        "question": "seconds over the number of rows",
+        "question": "processor seconds over the number of rows",
         "columns": ["m", "kind", "purpose", "route", "seconds", "expected"],
         "note": "n = 1000 dense, n = 2 m sparse with 20 values a row; 7 alphas, 5 folds or queries of 20 rows; "
         f"measured once where at most {longest:g} s were expected",
@@ -307,7 +308,7 @@ def draw_walk(rows: list[list]) -> None:
     for route, marker in markers.items():
         axes[0].plot([], [], marker, color="grey", ms=4, label=route)
     axes[0].plot([], [], "k:", lw=1, label="expected")
-    axes[0].set_ylabel("seconds")
+    axes[0].set_ylabel("processor seconds")
     axes[0].legend(fontsize=7, ncols=2)
     figure.savefig(RESULTS / "routes_walk.svg", metadata={"Date": None})
 
