@@ -289,7 +289,8 @@ def draw_walk(rows: list[list]) -> None:
     for ax, kind in zip(axes, ("dense", "sparse"), strict=True):
         for colour, (purpose, name) in zip(("C0", "C1", "C2"), names.items(), strict=True):
             of = [row for row in rows if row[1] == kind and row[2] == purpose]
-            ax.loglog([row[0] for row in of], [row[5] for row in of], ":", color=colour, lw=1)
+            if purpose != "train":  # which knows its alpha, as the expectation does not
+                ax.loglog([row[0] for row in of], [row[5] for row in of], ":", color=colour, lw=1)
             measured = [row for row in of if row[4] is not None]
             ax.loglog(
                 [row[0] for row in measured], [row[4] for row in measured], "-", color=colour, label=name
