@@ -22,7 +22,13 @@ from preflearn.core import (
 )
 from preflearn.kernels import Kernel
 from preflearn.numerics import memory
-from preflearn.numerics.linalg import factor_kernel, first_equal_items, mirror_lower
+from preflearn.numerics.linalg import (
+    factor_kernel,
+    first_equal_items,
+    first_equal_rows,
+    independent_items,
+    mirror_lower,
+)
 from strategies import ranking_problems
 
 OPTIONS = st.fixed_dictionaries(
@@ -263,6 +269,38 @@ def test_a_kernel_is_factored_in_its_own_memory_only_when_allowed(rank, overwrit
         np.testing.assert_array_equal(K, before)
     elif rank == 9:
         assert np.shares_memory(factor.C, K)
+
+
+@given(st.integers(1, 6), st.integers(0, 6), st.integers(0, 999))
+def test_independent_items_span_the_others(rank, n_more, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rank, 8))
+    X = rng.permutation(np.concatenate([X, rng.normal(size=(n_more, rank)) @ X]))
+    kept = independent_items(X @ X.T, 1e-10)
+    assert kept.tolist() == sorted(set(kept.tolist()))
+    assert len(kept) == rank
+    assert np.linalg.matrix_rank(X[kept]) == rank
+
+
+@given(
+    st.lists(
+        st.lists(st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.5, 1e-300, 3.0]), min_size=3, max_size=3),
+        min_size=1,
+    ),
+    st.sampled_from([np.float32, np.float64]),
+)
+def test_equal_rows_are_found(rows, dtype):
+    """Zeros have no sign, may be stored or not, and columns stand in any order."""
+    X = np.array(rows, dtype=dtype)
+    first = [next(i for i in range(len(X)) if (X[i] == X[j]).all()) for j in range(len(X))]
+    assert first_equal_rows(X).tolist() == first
+    stored = sp.csr_array(
+        (X[:, [2, 0, 1]].ravel(), np.tile([2, 0, 1], len(X)), 3 * np.arange(len(X) + 1)), shape=X.shape
+    )
+    for form in (stored, sp.csr_array(X)):
+        before = form.indices.copy()
+        assert first_equal_rows(form).tolist() == first
+        np.testing.assert_array_equal(form.indices, before)
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=12), st.integers(0, 10**6))

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
 import oracles
 from preflearn import RLS, RankRLS
+from preflearn.comparisons import PreferenceComparisons
 from preflearn.model_selection import HeldOut, leave_pair_out, leave_pair_out_tally, leave_preference_out
+from preflearn.selection.problem import LearningProblem
 from strategies import ranking_problems
 
 ALPHAS = st.sampled_from([2.0**-15, 1.0, 2.0**15])
@@ -148,6 +151,57 @@ def test_preferences_equal_refitting(representation, alpha, grouped, seed):
     sets = [np.flatnonzero(judge == j) for j in range(4)] if grouped else [np.array([k]) for k in range(10)]
     expected = oracles.refit_without_preferences(model, X, pairs, magnitude, weight, sets)
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6 * max(1.0, abs(expected).max()))
+
+
+@settings(max_examples=30)
+@given(
+    st.sampled_from(
+        [{}, {"solver": "dual"}, {"kernel": "rbf"}, {"kernel": "rbf", "basis": np.array([0, 2, 5])}]
+    ),
+    st.sampled_from(["dense", "sparse", "float32"]),
+    ALPHAS,
+    st.integers(2, 8),
+    st.integers(0, 999),
+)
+def test_preferences_between_copies_of_few_rows_equal_refitting(representation, form, alpha, distinct, seed):
+    """Two rows a preference, many of them the same: one row of the problem for all that are equal."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-2, 3, size=(distinct, 4))[rng.integers(distinct, size=24)].astype(float)
+    pairs, magnitude, weight = (
+        rng.permutation(24).reshape(12, 2),
+        rng.uniform(0.5, 2, 12),
+        rng.uniform(0.1, 2, 12),
+    )
+    data = {"dense": X, "sparse": sp.csr_array(X), "float32": X.astype(np.float32)}[form]
+    model = RankRLS(alpha, **representation)
+    if "kernel" in representation:
+        data = X
+    held_out = HeldOut.of_pairs(model, data, pairs, magnitude=magnitude, weight=weight)
+    each = [np.array([k]) for k in range(12)]
+    expected = oracles.refit_without_preferences(model, X, pairs, magnitude, weight, each)
+    size = max(1.0, abs(expected).max())
+    np.testing.assert_allclose(held_out.preferences()[0], expected, rtol=1e-6, atol=1e-6 * size)
+    n_rows = 24 if "basis" in representation else len(np.unique(X, axis=0))
+    assert held_out._problem.n_rows == n_rows
+
+
+def test_preferences_that_alone_say_something_are_not_refitted(monkeypatch):
+    """Items that are compared once: with little regularisation the preference is all that is known of them."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(12, 12))
+    pairs = np.stack([np.arange(11), np.arange(1, 12)], axis=1)
+    magnitude, weight = rng.uniform(0.5, 2, 11), rng.uniform(0.1, 50, 11)
+    alphas = [1e-5, 1e-3, 0.1]
+    each = [np.array([k]) for k in range(11)]
+    expected = [
+        oracles.refit_without_preferences(RankRLS(alpha), X, pairs, magnitude, weight, each)
+        for alpha in alphas
+    ]
+    monkeypatch.setattr("preflearn.core.feature_holdout.solve_primal", None)
+    problem = LearningProblem.read(RankRLS(), X, np.zeros(12), None)
+    task = PreferenceComparisons(12, pairs, magnitude, weight)
+    found = problem.stable_hold_out(task).predict_without_preferences(each, alphas)
+    np.testing.assert_allclose(np.concatenate(found, axis=1), expected, rtol=1e-6)
 
 
 def test_other_estimators_with_fit_pairs_are_refitted():

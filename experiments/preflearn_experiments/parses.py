@@ -70,7 +70,7 @@ def run(
     features: Sequence[str] = FEATURES,
     alphas: Sequence[float] = ALPHAS,
     error_alphas: Sequence[float] = ERROR_ALPHAS,
-    time_basis: Sequence[int] = (1, 2, 3, 4),
+    time_basis: Sequence[int] = (1, 2),
     timed_folds: int = 3,
     seed: int = 0,
     verbose: int = 0,
@@ -96,7 +96,7 @@ def run(
         Candidates for λ.
     error_alphas : sequence of float
         Of the figure; empty to leave it out.
-    time_basis : sequence of int, default=(1, 2, 3, 4)
+    time_basis : sequence of int, default=(1, 2)
         Basis vectors of a sentence in the comparison of times; empty to leave it out.
     timed_folds : int, default=3
         Folds that are refitted and timed; their mean stands for all.

@@ -71,7 +71,7 @@ def run(
     chosen += [(name, "sum") for name in corpora if name in summed]
     # A part depends on its own corpus alone.
     shared = {"trials": trials, "folds": folds, "n_basis": n_basis, "seed": seed}
-    work = Resume(resume, "ppi", shared, total=len(chosen) * trials, verbose=verbose)
+    work = Resume(resume, "ppi", shared, counts=("trials",), total=len(chosen) * trials, verbose=verbose)
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for name, aggregate in chosen:
         # Read when the first part needs it.

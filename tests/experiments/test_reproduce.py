@@ -679,6 +679,7 @@ def test_reproduce_all_leaves_out_what_has_no_data(
         (["all", "--data", "{empty}/none"], "there is no such folder"),
         (["needy", "--data", "{here}", "--folds", "2"], "needy has no --folds"),
         (["simple", "--trials", "2"], "simple has no --trials"),
+        (["simple", "--n-basis", "2"], "simple has no --n-basis"),
         (["simple", "--resume", "file.json"], "simple has no --resume"),
         (["simple", "--data", "{here}"], "simple makes its data and takes no --data"),
         (["all", "--resume", "file.json"], "--resume is for one experiment"),

@@ -33,6 +33,7 @@ def reproduce(
     ] = None,
     trials: Annotated[int | None, typer.Option(min=1, help="Fewer or more repetitions.")] = None,
     folds: Annotated[int | None, typer.Option(min=1, help="Fewer folds.")] = None,
+    n_basis: Annotated[int | None, typer.Option(min=1, help="Other numbers of basis vectors.")] = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Random seed for everything drawn at random.")
     ] = None,
@@ -58,7 +59,7 @@ def reproduce(
         return
     if name is None:
         raise ValueError("Name an experiment (preflearn reproduce --list shows them), or all.")
-    given = {"trials": trials, "folds": folds, "seed": seed}
+    given = {"trials": trials, "folds": folds, "n_basis": n_basis, "seed": seed}
     given = {option: value for option, value in given.items() if value is not None}
     verbose = int(sys.stderr.isatty() if progress is None else progress)
     chosen = list(registry.EXPERIMENTS.values()) if name == ALL else [registry.get(name)]
@@ -154,7 +155,7 @@ def _refuse(experiment: Experiment, data: Path | None, given: dict[str, Any], re
     arguments = experiment.arguments()
     for option in (*given, *(["resume"] if resume is not None else [])):
         if option not in arguments:
-            raise ValueError(f"{name} has no --{option}: leave it out.")
+            raise ValueError(f"{name} has no --{option.replace('_', '-')}: leave it out.")
 
 
 def _refuse_no_folder(data: Path | None) -> None:

@@ -262,6 +262,17 @@ def first_equal_items(K: np.ndarray) -> np.ndarray:
     return out
 
 
+def independent_items(K: np.ndarray, tolerance: float) -> np.ndarray:
+    """Items, ascending, none of which is near the span of the others; what they leave out is.
+
+    Near is a square distance of ``tolerance`` times the largest K_ii. Cholesky with diagonal pivoting, O(r³).
+    """
+    A = np.array(K.T, order="F")
+    pstrf = get_lapack_funcs("pstrf", (A,))
+    _, order, rank, _ = pstrf(A, lower=True, tol=tolerance * float(np.diagonal(K).max()), overwrite_a=True)
+    return np.sort(order[:rank] - 1)
+
+
 def in_row_span(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The rows of X in an orthonormal basis Q of their span, X = rows Qᵀ; directions below rounding are none.
 
@@ -281,19 +292,47 @@ def in_row_span(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def first_equal_rows(X) -> np.ndarray:
     """For each row of an array or CSR matrix the first one that equals it, number by number. Shape (m,).
 
-    O(m n).
+    Rows with one sum of hashed numbers are compared with the first of them. O(m n), O(stored values) for a CSR matrix.
     """
     if sp.issparse(X):
-        X = X.tocsr(copy=True)
-        X.eliminate_zeros()
-        X.sort_indices()
-        ends = zip(X.indptr[:-1], X.indptr[1:], strict=True)
-        keys = [X.indices[a:b].tobytes() + X.data[a:b].tobytes() for a, b in ends]
+        X = X.tocsr()
+        if not X.has_canonical_format:
+            X = X.copy()
+            X.sum_duplicates()
+        sums = np.append(np.uint64(0), np.cumsum(_hashed(X.data) * _column_factors(X.shape[1])[X.indices]))
+        marks = sums[X.indptr[1:]] - sums[X.indptr[:-1]]
     else:
-        X = np.ascontiguousarray(X) + 0.0  # one zero
-        keys = [row.tobytes() for row in X]
-    first: dict[bytes, int] = {}
-    return np.array([first.setdefault(key, number) for number, key in enumerate(keys)], dtype=np.int64)
+        X = np.asarray(X)
+        marks = _row_marks(X)
+    _, first, run = np.unique(marks, return_index=True, return_inverse=True)
+    out = first[run]
+    copies = np.flatnonzero(out != np.arange(X.shape[0]))
+    if copies.size:
+        differ = X[copies] != X[out[copies]]
+        apart = copies[np.asarray(differ.sum(axis=1)).ravel() > 0]
+        out[apart] = apart  # one sum by chance
+    return out
+
+
+def _row_marks(X: np.ndarray) -> np.ndarray:
+    """A number of each row that equal rows share; in blocks of rows."""
+    factors = _column_factors(X.shape[1])
+    marks = np.empty(X.shape[0], dtype=np.uint64)
+    step = max(1, (1 << 18) // max(1, X.shape[1]))
+    for start in range(0, X.shape[0], step):
+        marks[start : start + step] = _hashed(X[start : start + step]) @ factors
+    return marks
+
+
+def _hashed(values: np.ndarray) -> np.ndarray:
+    """The bits of floating-point numbers, mixed; 0 for a zero of either sign. Sums of them wrap and are exact."""
+    bits = (values + 0.0).astype(np.float64, copy=False).view(np.uint64)
+    bits = (bits ^ (bits >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
+    return bits ^ (bits >> np.uint64(29))
+
+
+def _column_factors(n: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(1 << 63, size=n, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
 
 
 def _with_copies(factor: KernelFactor, distinct: np.ndarray, pivot_of: np.ndarray) -> KernelFactor:

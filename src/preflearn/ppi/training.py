@@ -16,11 +16,14 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from ..numerics.linalg import first_equal_items
+from ..numerics.linalg import first_equal_items, independent_items
 from .measures import area_under_curve, best_threshold
 
 ALPHAS = tuple(2.0**power for power in range(-4, 5))
 LEARNERS = ("rls", "rankrls")
+# Square distance from the span of the others, beside the largest square, at which a basis vector is left out: far below
+# the least alpha, and enough for documents to leave by algebra.
+_NEAR_SPAN = 1e-6
 
 
 @dataclass(frozen=True)
@@ -98,15 +101,16 @@ def _draw_basis(K: np.ndarray, settings: Settings) -> np.ndarray | None:
     """Rows of the basis vectors, or None for all rows.
 
     Some sentences occur twice, and a basis vector that repeats another spans nothing new: the draw is among distinct
-    candidates.
+    candidates. Of those drawn, one in the span of the others is left out: documents leave by algebra only where no
+    basis vector stands for another.
     """
     if settings.n_basis >= K.shape[0]:
         return None
-    distinct = np.unique(first_equal_items(K))
-    if settings.n_basis >= distinct.shape[0]:
-        return distinct
-    drawn = check_random_state(settings.random_state).choice(distinct, size=settings.n_basis, replace=False)
-    return np.sort(drawn)
+    drawn = np.unique(first_equal_items(K))
+    if settings.n_basis < drawn.shape[0]:
+        drawn = check_random_state(settings.random_state).choice(drawn, size=settings.n_basis, replace=False)
+        drawn.sort()
+    return drawn[independent_items(K[np.ix_(drawn, drawn)], _NEAR_SPAN)]
 
 
 def _learner(settings: Settings, alpha: float, basis: np.ndarray | None) -> Any:

@@ -480,8 +480,8 @@ class HeldOutPreferences:
     Notes
     -----
     Rows and basis vectors stay in the training; only preferences leave. `RankRLS` by algebra in the cheapest of the
-    space of the pairs (l × l), of the rows (m × m) and of the features or basis vectors (n × n), O(k²) times that size
-    for a set of k preferences; `RankSVM` along a path of alphas; others by refitting.
+    space of the pairs (l × l), of the distinct rows (m × m) and of the features or basis vectors (n × n), O(k²) times
+    that size for a set of k preferences; `RankSVM` along a path of alphas; others by refitting.
     """
 
     def __init__(self, estimator, X, pairs, *, magnitude=None, weight=None, groups=None, verbose=0) -> None:
@@ -499,7 +499,8 @@ class HeldOutPreferences:
         self._kept: dict[str, PreferenceRoutine | None] = {}
         if has_closed_form(estimator):
             estimator._refuse_score_options()
-            self._problem = LearningProblem.read(estimator, X, np.zeros(n_items(X)), None)
+            problem = LearningProblem.read(estimator, X, np.zeros(n_items(X)), None)
+            self._problem, self._place = problem.of_distinct_rows()
 
     def __repr__(self) -> str:
         return f"HeldOutPreferences({self.estimator!r}, {self.n_pairs} preferences)"
@@ -608,7 +609,8 @@ class HeldOutPreferences:
         kind = "path" if many_alphas or "path" in self._kept else "one"
         # Iterations have nothing to keep, and what is asked now may be done better by a square matrix.
         if kind not in self._kept or isinstance(getattr(self._kept[kind], "regression", None), KrylovHoldOut):
-            task = PreferenceComparisons(self._problem.n_rows, self.pairs, self._magnitude, self._weight)
+            pairs = self._place[self.pairs]
+            task = PreferenceComparisons(self._problem.n_rows, pairs, self._magnitude, self._weight)
             self._kept[kind] = self._problem.preference_hold_out(task, many_alphas=many_alphas)
         return self._kept[kind]
 

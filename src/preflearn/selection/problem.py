@@ -189,6 +189,22 @@ class LearningProblem:
         X = as_host(self.X) if is_device_array(self.X) else self.X
         return first_equal_items(X) if self.kernel.is_precomputed else first_equal_rows(X)
 
+    def of_distinct_rows(self) -> tuple[LearningProblem, np.ndarray]:
+        """The problem with one row for all that are equal, for preferences; and the place there of each row.
+
+        Preferences see f(x_i) alone, so equal rows are one. A reduced set is drawn from the rows as they are.
+        """
+        every = np.arange(self.n_rows)
+        merges = not (self.kernel.takes_objects or self.kernel.is_precomputed or is_device_array(self.X))
+        if not merges or self.estimator._wants_reduced_set():
+            return self, every
+        distinct, place = np.unique(self.twins, return_inverse=True)
+        if distinct.shape[0] == self.n_rows:
+            return self, every
+        scores, queries = self.scores[distinct], one_group(distinct.shape[0])
+        X = take_items(self.X, distinct)
+        return LearningProblem(self.estimator, X, scores, self.single, queries, self.kernel), place
+
     @property
     def _levels_matter(self) -> bool:
         """Whether what predictions of a fold have in common is asked for."""
@@ -559,16 +575,12 @@ class LearningProblem:
         self, task: Comparisons, rest: np.ndarray, left: np.ndarray, alphas: Sequence[float]
     ) -> np.ndarray:
         """Every alpha of a reduced set trained on the rows that stay, from one eigen decomposition."""
-        feature_map = clone(self.feature_map()).set_params(basis=self._kept_basis(rest), n_basis=None)
-        X = take_items(self.X, rest)
-        X = X[:, rest] if self.kernel.is_precomputed else X
-        features = (
-            feature_map.fit_items(X, self.kernel).map_items(X, self.kernel).astype(np.float64, copy=False)
-        )
+        # All rows are mapped by the basis vectors that stay: the columns of a precomputed kernel keep their numbers.
+        feature_map = clone(self.feature_map()).set_params(basis=rest[self._kept_basis(rest)], n_basis=None)
+        every = feature_map.fit_items(self.X, self.kernel).map_items(self.X, self.kernel)
+        features = every[rest].astype(np.float64, copy=False)
         weights = primal_problem(features, task).spectrum().path(alphas)
-        new = take_items(self.X, left)
-        new = new[:, rest] if self.kernel.is_precomputed else new
-        f = feature_map.map_items(new, self.kernel) @ weights
+        f = every[left] @ weights
         if self.intercept:
             f = f + self._mean_over(rest, self.scores[rest] - features @ weights)[:, None, :]
         return f
