@@ -670,3 +670,26 @@ def test_a_query_column_whose_rows_are_alike_is_none():
     assert suggest_query_column(table) is None
     with pytest.raises(ValueError, match="target='y' is not a column"):
         suggest_query_column(table, target="y")
+
+
+def test_saved_models_predict_without_a_compiler(tmp_path):
+    """A fresh process that loads a model and predicts a few rows waits for no compiled loop."""
+    rng = np.random.default_rng(0)
+    qid = np.repeat(np.arange(20), 10)
+    table = {"x": rng.normal(size=200), "colour": pick(rng, ["red", "blue"], 200), "day": days(rng, size=200)}
+    y = table["x"] + rng.normal(size=200)
+    X = table["x"][:, None]
+    pipeline = make_pipeline(TableEncoder(), RankRLS()).fit(table, y, rankrls__qid=qid)
+    models = {"table": pipeline, "linear": RankRLS().fit(X, y, qid=qid)}
+    models["rbf"] = RankRLS(kernel="rbf").fit(X, y, qid=qid)
+    for name, model in models.items():
+        save_model(model, tmp_path / f"{name}.preflearn")
+    code = (
+        "import sys\nfrom preflearn.io import load_model\n"
+        "rows = {'table': {'x': [0.5], 'colour': ['red'], 'day': ['2023-05-01']}}\n"
+        f"for name in {list(models)!r}:\n"
+        f"    load_model({str(tmp_path)!r} + f'/{{name}}.preflearn').predict(rows.get(name, [[0.5]]))\n"
+        "    print(name, 'numba' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [f"{name} False" for name in models]

@@ -121,7 +121,7 @@ def _median(values: np.ndarray) -> float:
     middle = ((n - 1) // 2 - n_below, n // 2 - n_below)
     if middle[0] < 0 or middle[1] >= near.shape[0]:
         return float(np.median(values))
-    return float(np.partition(near, middle)[[*middle]].mean())
+    return float(np.partition(near, middle)[middle[0] : middle[1] + 1].mean())
 
 
 def _numbers(column: Column, style: str) -> tuple[np.ndarray, Oddities]:

@@ -332,7 +332,9 @@ def _from_vector(name: str, values: np.ndarray) -> Column:
 def _from_objects(name: str, values: list) -> Column:
     types = set(map(type, values))
     if types <= {str, type(None)}:
-        return Column(name, TEXT, np.empty(0), Texts(len(values), lambda: values))
+        checked = Texts(len(values), lambda: values)
+        checked.values = values
+        return Column(name, TEXT, np.empty(0), checked)
     if types <= {float, int}:
         return Column(name, NUMBER, np.array(values, dtype=np.float64))
     values = [None if _is_missing(value) else value for value in values]

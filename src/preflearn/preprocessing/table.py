@@ -380,9 +380,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             ):
                 if values and f"{what} {name}" not in told:
                     told.append(f"{what} {name}")
-                    notes.append(
-                        f"column {name!r}: {sum(values.values()):,} rows with a {what} ({_examples(values)})"
-                    )
+                    n = sum(values.values())
+                    rows = "row" if n == 1 else "rows"
+                    notes.append(f"column {name!r}: {n:,} {rows} with a {what} ({_examples(values)})")
         new = [name for name in extra if f"extra {name}" not in told]
         if new:
             told.extend(f"extra {name}" for name in new)
@@ -519,4 +519,6 @@ def _one_message(problems: Sequence[str]) -> str:
 
 
 def _bulleted(heading: str, lines: Sequence[str]) -> str:
+    if len(lines) == 1:
+        return f"{heading} {lines[0]}"
     return "\n  - ".join([heading, *lines])
