@@ -136,15 +136,25 @@ def dense_intercept(y):
     return centre, centre @ y
 
 
+def refined_solve(A, c):
+    """x with A x = c, its residual taken off in extended precision: a small alpha costs a plain solve its digits."""
+    plain = np.asarray(A, dtype=np.float64)
+    x = np.linalg.solve(plain, np.asarray(c, dtype=np.float64))
+    for _ in range(3):
+        x = x + np.linalg.solve(plain, np.asarray(c - A @ x.astype(np.longdouble), dtype=np.float64))
+    return x
+
+
 def kernel_solution(K, L, b, alpha):
     """a with (L K + alpha I) a = b."""
-    return np.linalg.solve(L @ K + alpha * np.eye(len(K)), b)
+    L, K = (np.asarray(matrix, dtype=np.longdouble) for matrix in (L, K))
+    return refined_solve(L @ K + alpha * np.eye(len(K)), b)
 
 
 def feature_solution(features, L, b, alpha):
     """w with (Φᵀ L Φ + alpha I) w = Φᵀ b."""
-    n = features.shape[1]
-    return np.linalg.solve(features.T @ L @ features + alpha * np.eye(n), features.T @ b)
+    F, L, b = (np.asarray(values, dtype=np.longdouble) for values in (features, L, b))
+    return refined_solve(F.T @ L @ F + alpha * np.eye(F.shape[1]), F.T @ b)
 
 
 def reduced_set_solution(K_MR, K_RR, L, b, alpha):

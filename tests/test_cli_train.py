@@ -481,6 +481,9 @@ def bad_tables() -> dict:
             {"target": np.unique(qid, return_inverse=True)[1], "qid": qid, "x": x}, [], "every query are tied",
         ),
         "one query": ({"target": y, "qid": ["a"] * n, "x": x}, [], "--no-query"),
+        "one row a query": (
+            {"target": y, "qid": range(n), "x": x}, [], "every query has one row: there is no pair to learn from",
+        ),
         "constant": ({"target": y, "qid": qid, "x": [3] * n}, [], "No column"),
         "constant in queries": (
             {"target": y, "qid": qid, "x": np.unique(qid, return_inverse=True)[1]}, [], "constant within the queries",

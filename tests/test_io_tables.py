@@ -575,15 +575,31 @@ def test_any_bytes_are_a_table_or_one_error(tmp_path_factory, body, header):
     [
         (b"", "empty"),
         (b"a,target\n", "no rows"),
-        (b"a,a,target\n1,2,3\n", "appears twice"),
+        (b"a,a,target\n1,2,3\n", "'a' appears twice in the header. Rename one"),
         (b"a,,target\n1,2,3\n", "no name"),
         (b"a;target\n1;2\n", "delimiter=';'"),
         (b"1,2\n3,4\n", "only numbers"),
         (b"target\n1\n", "no column is left"),
         (b'a,target\n"1,2\n', "never closed"),
-        (b"a,target\n\xff\xfe,1\n", "UTF-8"),
+        (
+            b"a,target\n\xff\xfe,1\n",
+            "line 2, column 'a': the cell is not UTF-8 text. It may be Latin-1.* iconv -f W",
+        ),
+        (
+            "größe,target\n1,2\n".encode("latin-1"),
+            "line 1: .*byte 0xf6 is not UTF-8. It may be Latin-1.* iconv -f W",
+        ),
+        (
+            "größe,target\n1,2\n".encode("utf-16"),
+            "line 1: .*It is UTF-16: convert the file with iconv -f UTF-16",
+        ),
         (b"a,target\n1,inf\n2,3\n", "neither numbers nor yes/no"),
-        (b"\x89PNG\r\n\x1a\n\x00\x00", "header cannot be read"),
+        (
+            b"a,target\n1,good\n2,bad\n3,ok\n4,bad\n",
+            r"\(line 2 \('good'\), line 3 .*: targets are numbers, higher is better. Write 0, 1, 2 for 'bad', 'good', "
+            "'ok', in their order from worst to best",
+        ),
+        (b"\x89PNG\r\n\x1a\n\x00\x00", "header cannot be read.*no text file"),
     ],
 )
 def test_faults_of_tables(folder, body, says):

@@ -25,6 +25,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from preflearn import RLS, RankRLS
 from preflearn.io import load_model, save_model
 from preflearn.preprocessing import TableEncoder, TableWarning, suggest_query_column
+from preflearn.preprocessing.columns import _median
 from preflearn.preprocessing.values import day_comes_first, number_style, parse_numbers, parse_times
 from preflearn.preprocessing.words import hashed_words, leading_directions, rarity, weighted
 
@@ -463,6 +464,43 @@ def test_dates_read_as_bytes_and_as_strings_agree(frame, odd):
     np.testing.assert_array_equal(found, TableEncoder().fit_transform({"t": texts}))
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_whole_table_in_arrow_form_and_as_objects_agree(monkeypatch, threads):
+    """Bit for bit, also where threads share the texts, rows are filled in blocks and medians come from samples."""
+    rng = np.random.default_rng(0)
+    m = 1000
+    table = {
+        "number": rng.normal(size=m).round(2),
+        "count": rng.integers(0, 9, m).astype(float),
+        "colour": pick(rng, ["red", "blue", " green ", "NA"], m),
+        "day": days(rng, size=m),
+        "moment": moments(rng, size=m),
+        "text": [" ".join(rng.choice(WORDS, int(rng.integers(0, 90)))) + f" no{k}" for k in range(m)],
+    }
+    for name in ("colour", "day", "text"):
+        table[name] = [None if rng.random() < 0.05 else value for value in table[name]]
+    expected = TableEncoder().fit_transform({name: list(column) for name, column in table.items()})
+    monkeypatch.setattr("preflearn.loops.threads.n_threads", lambda: threads)
+    monkeypatch.setattr("preflearn.loops.words._WORTH_A_THREAD", 100)
+    monkeypatch.setattr("preflearn.preprocessing.columns._MANY", 100)
+    monkeypatch.setattr("preflearn.preprocessing.table._CACHE_BYTES", 5000)
+    for frame in (pd.DataFrame(table), pl.DataFrame(table), pa.table(table), table):
+        encoder = TableEncoder()
+        np.testing.assert_array_equal(encoder.fit_transform(frame), expected)
+        np.testing.assert_array_equal(encoder.transform(frame), expected)
+
+
+@given(st.lists(st.floats(-1e300, 1e300) | st.sampled_from([0.0, 1.0]), max_size=80), st.booleans())
+def test_the_median_of_many_values_is_that_of_numpy(values, ordered):
+    values = np.array(sorted(values) if ordered else values)
+    expected = float(np.median(values)) if values.size else 0.0
+    for many, sample in ((1, 1), (1, 20), (10, 3)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("preflearn.preprocessing.columns._MANY", many)
+            patch.setattr("preflearn.preprocessing.columns._SAMPLE", sample)
+            assert _median(values) == expected
+
+
 def test_leading_directions_span_the_leading_space():
     rng = np.random.default_rng(0)
     Z = sp.csr_array((rng.normal(size=(200, 6)) * [9, 8, 7, 0.01, 0.01, 0.01]) @ rng.normal(size=(6, 40)))
@@ -632,3 +670,26 @@ def test_a_query_column_whose_rows_are_alike_is_none():
     assert suggest_query_column(table) is None
     with pytest.raises(ValueError, match="target='y' is not a column"):
         suggest_query_column(table, target="y")
+
+
+def test_saved_models_predict_without_a_compiler(tmp_path):
+    """A fresh process that loads a model and predicts a few rows waits for no compiled loop."""
+    rng = np.random.default_rng(0)
+    qid = np.repeat(np.arange(20), 10)
+    table = {"x": rng.normal(size=200), "colour": pick(rng, ["red", "blue"], 200), "day": days(rng, size=200)}
+    y = table["x"] + rng.normal(size=200)
+    X = table["x"][:, None]
+    pipeline = make_pipeline(TableEncoder(), RankRLS()).fit(table, y, rankrls__qid=qid)
+    models = {"table": pipeline, "linear": RankRLS().fit(X, y, qid=qid)}
+    models["rbf"] = RankRLS(kernel="rbf").fit(X, y, qid=qid)
+    for name, model in models.items():
+        save_model(model, tmp_path / f"{name}.preflearn")
+    code = (
+        "import sys\nfrom preflearn.io import load_model\n"
+        "rows = {'table': {'x': [0.5], 'colour': ['red'], 'day': ['2023-05-01']}}\n"
+        f"for name in {list(models)!r}:\n"
+        f"    load_model({str(tmp_path)!r} + f'/{{name}}.preflearn').predict(rows.get(name, [[0.5]]))\n"
+        "    print(name, 'numba' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [f"{name} False" for name in models]

@@ -72,6 +72,21 @@ def whole_number(text: str) -> int | None:
     return int(text) if _WHOLE_NUMBER.fullmatch(text) else None
 
 
+def how_to_convert(start: bytes = b"") -> str:
+    """What to do about a file that is not UTF-8, by what the bytes that it starts with probably are.
+
+    Examples
+    --------
+    >>> how_to_convert("größe".encode("latin-1"))
+    'It may be Latin-1, as spreadsheets write it: convert the file with iconv -f WINDOWS-1252 -t UTF-8'
+    """
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "It is UTF-16: convert the file with iconv -f UTF-16 -t UTF-8"
+    if b"\x00" in start:
+        return "It may be no text file at all"
+    return "It may be Latin-1, as spreadsheets write it: convert the file with iconv -f WINDOWS-1252 -t UTF-8"
+
+
 class FileFaultError(InputError):
     """A fault in a file, with the column it is in where it is about one."""
 

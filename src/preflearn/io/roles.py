@@ -157,5 +157,6 @@ def check_names(path: str, names: Sequence[str]) -> None:
         for place, name in enumerate(names, start=1)
         if not name.strip()
     ]
-    _note_twice(path, [name for name in names if name.strip()], "appears twice in the header", problems)
+    named = [name for name in names if name.strip()]
+    _note_twice(path, named, "appears twice in the header. Rename one of them", problems)
     refuse_all(path, problems)

@@ -25,6 +25,8 @@ from .roles import Roles, find_columns
 
 # Rows named in one message for one kind of fault, and problems in one message.
 _EXAMPLES, _MOST_PROBLEMS = 3, 8
+# Distinct words of a target that may be grades.
+_MOST_GRADES = 8
 
 
 def read_table(
@@ -237,9 +239,8 @@ class _TableReader:
     def _targets(self, rows: _Rows, name: str) -> np.ndarray:
         y, strange = _numbers(rows.columns[name])
         if strange.size:
-            self._fault(
-                rows, name, strange, "values that are neither numbers nor yes/no", "as targets: give numbers",
-            )  # fmt: skip
+            expected = "targets are numbers, higher is better" + _as_grades(rows.columns[name])
+            self._fault(rows, name, strange, "values that are neither numbers nor yes/no", expected)
         missing = np.setdiff1d(np.flatnonzero(np.isnan(y)), strange)
         if missing.size and not self.allow_unknown:
             self._fault(
@@ -279,6 +280,17 @@ class _TableReader:
                 f"{self.name}: column {name!r} has {at.size:,} {what} ({where}): {expected}", *remedies
             )
         )
+
+
+def _as_grades(column: np.ndarray) -> str:
+    """What to write for a few words that grade."""
+    if column.dtype != object:
+        return ""
+    words = sorted({text.strip() for text in column.tolist() if not is_missing(text, among_values=True)})
+    if len(words) > _MOST_GRADES or not np.isnan(parse_numbers(words, number_style(words))).all():
+        return ""
+    grades = ", ".join(map(str, range(len(words))))
+    return f". Write {grades} for {', '.join(map(clip, words))}, in their order from worst to best"
 
 
 def _numbers(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

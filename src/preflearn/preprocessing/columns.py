@@ -1,17 +1,19 @@
 """One column to features: numbers, categories, dates, texts.
 
-Each encoder is a plain record of what it learned from the column in ``fit``. ``write`` fills the features of a column
-into a block of the output and tells what was odd about it.
+Each encoder is a plain record of what it learned from the column in ``fit``. ``rows`` tells what was odd about a column
+and returns a function ``fill(first, last, out)`` that writes the features of some of its rows: all columns of a few
+rows are written while these are in the cache.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from .frames import TEXT, TIME, Column
+from .frames import TEXT, TIME, Column, count_codes
 from .kinds import SAMPLE, truth_values, values_in, values_of_texts
 from .values import (
     day_comes_first,
@@ -27,8 +29,8 @@ from .words import (
     hashed_words_of_bytes,
     leading_directions,
     rarity,
+    rows_in_directions,
     weighted,
-    write_in_directions,
 )
 
 _DAY = 86400.0
@@ -37,8 +39,13 @@ _FIRST_MOMENT, _LAST_MOMENT = -62135596800.0, 253402300800.0
 _DATE_PARTS = ("days", "year", "month", "day", "weekday", "hour")
 _OTHER, _MISSING = "(other)", "(missing)"
 # Buckets of the words before they are reduced to a few directions, and texts that the directions are learned from.
-_BUCKETS = 4096
+TEXT_BUCKETS = 4096
 _LEARN_FROM = 2000
+# Values from which on the median is looked for near that of a sample, and the sample.
+_MANY, _SAMPLE = 20_000, 1000
+
+
+Fill = Callable[[int, int, np.ndarray], None]
 
 
 @dataclass
@@ -72,8 +79,8 @@ class NumberColumn:
             assert column.texts is not None
             style = number_style(values_in(column.texts.sample(SAMPLE)))
         values, odd = _numbers(column, style)
-        finite = values[np.isfinite(values)]
-        median = float(np.median(finite)) if finite.size else 0.0
+        finite = values[np.isfinite(values)] if odd.n_missing or odd.n_infinite else values
+        median = _median(finite)
         if truth:
             median = float(median >= 0.5)
         low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
@@ -82,20 +89,39 @@ class NumberColumn:
     def names(self, column: str) -> list[str]:
         return ([] if self.constant else [column]) + ([f"{column}={_MISSING}"] if self.has_missing else [])
 
-    def write(self, column: Column, out: Any) -> Oddities:
+    def rows(self, column: Column) -> tuple[Fill, Oddities]:
         values, odd = _numbers(column, self.style)
-        missing = np.isnan(values)
-        if not self.constant:
-            if odd.n_missing or odd.n_infinite:
-                values = np.where(missing, self.median, values)
-                values = np.where(np.isinf(values), np.where(values > 0, self.high, self.low), values)
-            out[:, 0] = values
-        if self.has_missing:
-            out[:, -1] = missing
-        return odd
+        missing = np.isnan(values) if odd.n_missing else None
+        if odd.n_missing or odd.n_infinite:
+            values = np.where(np.isnan(values), self.median, values)
+            values = np.where(np.isinf(values), np.where(values > 0, self.high, self.low), values)
+
+        def fill(first: int, last: int, out: np.ndarray) -> None:
+            if not self.constant:
+                out[:, 0] = values[first:last]
+            if self.has_missing and missing is not None:
+                out[:, -1] = missing[first:last]
+
+        return fill, odd
 
     def detail(self) -> str:
         return f"{self.low:g} to {self.high:g}"
+
+
+def _median(values: np.ndarray) -> float:
+    """The median, 0 of no value: exactly ``np.median``, but of many values only those near a sample's are ordered."""
+    n = values.shape[0]
+    if n < _MANY:
+        return float(np.median(values)) if n else 0.0
+    some = np.sort(values[:: max(1, n // _SAMPLE)])
+    margin = some.shape[0] // 15  # four standard deviations of where the median lies in a random sample
+    low, high = some[some.shape[0] // 2 - margin], some[some.shape[0] // 2 + margin]
+    near = values[(values >= low) & (values <= high)]
+    n_below = np.count_nonzero(values < low)
+    middle = ((n - 1) // 2 - n_below, n // 2 - n_below)
+    if middle[0] < 0 or middle[1] >= near.shape[0]:
+        return float(np.median(values))
+    return float(np.partition(near, middle)[middle[0] : middle[1] + 1].mean())
 
 
 def _numbers(column: Column, style: str) -> tuple[np.ndarray, Oddities]:
@@ -110,7 +136,9 @@ def _read_numbers(column: Column, style: str) -> tuple[np.ndarray, Oddities]:
     else:
         values, stray = column.array, {}
     return values, Oddities(
-        stray=stray, n_missing=int(np.isnan(values).sum()), n_infinite=int(np.isinf(values).sum())
+        stray=stray,
+        n_missing=int(np.count_nonzero(np.isnan(values))),
+        n_infinite=int(np.count_nonzero(np.isinf(values))),
     )
 
 
@@ -130,10 +158,10 @@ class CategoryColumn:
         cls, column: Column, max_categories: int, given: list[str] | None
     ) -> tuple[CategoryColumn, Oddities]:
         codes, labels = _labels(column)
-        n_missing = int((codes < 0).sum())
+        n_missing = int(np.count_nonzero(codes < 0))
         if given is not None:
             return cls(given, [], n_missing > 0), Oddities(n_missing=n_missing)
-        counts = np.bincount(codes[codes >= 0], minlength=len(labels))
+        counts = count_codes(codes, len(labels))
         by_count = [labels[k] for k in sorted(range(len(labels)), key=lambda k: (-counts[k], labels[k]))]
         kept, rare = sorted(by_count[:max_categories]), by_count[max_categories:]
         return cls(kept, rare, n_missing > 0), Oddities(n_missing=n_missing)
@@ -142,7 +170,7 @@ class CategoryColumn:
         more = [_OTHER] * bool(self.rare) + [_MISSING] * self.has_missing
         return [f"{column}={label}" for label in [*self.categories, *more]]
 
-    def write(self, column: Column, out: Any) -> Oddities:
+    def rows(self, column: Column) -> tuple[Fill, Oddities]:
         codes, labels = _labels(column)
         known = {label: place for place, label in enumerate(self.categories)}
         nowhere = len(self.names(""))
@@ -151,12 +179,18 @@ class CategoryColumn:
             [known.get(label, other) for label in labels] + [nowhere - 1 if self.has_missing else nowhere]
         )
         place = places[codes]
-        rows = np.flatnonzero(place < nowhere)
-        out[rows, place[rows]] = 1.0
-        counts = np.bincount(codes[codes >= 0], minlength=len(labels))
+        everywhere = bool(place.max() < nowhere)
+
+        def fill(first: int, last: int, out: np.ndarray) -> None:
+            some = place[first:last]
+            rows = np.arange(last - first) if everywhere else np.flatnonzero(some < nowhere)
+            out[rows, some if everywhere else some[rows]] = 1.0
+
         seen = {*known, *self.rare}
-        unseen = {label: int(counts[k]) for k, label in enumerate(labels) if label not in seen}
-        return Oddities(unseen=unseen, n_missing=int((codes < 0).sum()))
+        new = [k for k, label in enumerate(labels) if label not in seen]
+        counts = count_codes(codes, len(labels)) if new else None
+        unseen = {labels[k]: int(counts[k]) for k in new} if counts is not None else {}
+        return fill, Oddities(unseen=unseen, n_missing=int(np.count_nonzero(codes < 0)))
 
     def detail(self) -> str:
         shown = ", ".join(self.categories[:4])
@@ -179,8 +213,10 @@ def _read_labels(column: Column) -> tuple[np.ndarray, list[str]]:
             label: place for place, label in enumerate(dict.fromkeys(text for text in stripped if text))
         }
         places[""] = -1
-        table = np.array([places[text] for text in stripped] + [-1])
-        return table[codes], list(places)[:-1]
+        table = [places[text] for text in stripped]
+        if table != list(range(len(table))):
+            codes = np.array([*table, -1])[codes]
+        return codes, list(places)[:-1]
     missing = np.isnan(column.array)
     numbers, inverse = np.unique(column.array[~missing], return_inverse=True)
     codes = np.full(column.size, -1)
@@ -224,28 +260,31 @@ class DateColumn:
             assert column.texts is not None
             day_first, _ = day_comes_first(values_in(column.texts.sample(SAMPLE)))
         seconds, odd = _times(column, day_first)
-        there = seconds[~np.isnan(seconds)]
+        there = seconds[~np.isnan(seconds)] if odd.n_missing else seconds
         oldest, newest = (float(there.min()), float(there.max())) if there.size else (0.0, 0.0)
-        median = float(np.median(there)) if there.size else 0.0
-        parts = [
-            name for name, part in _date_parts(there, oldest).items() if part.size and part.min() < part.max()
-        ]
+        median = _median(there)
+        found = _date_parts(there, oldest) if odd.n_missing else _all_date_parts(column, day_first, oldest)
+        parts = [name for name, part in found.items() if part.size and part.min() < part.max()]
         return cls(day_first, oldest, newest, median, parts, odd.n_missing > 0), odd
 
     def names(self, column: str) -> list[str]:
         return [f"{column}.{part}" for part in self.parts] + [f"{column}={_MISSING}"] * self.has_missing
 
-    def write(self, column: Column, out: Any) -> Oddities:
+    def rows(self, column: Column) -> tuple[Fill, Oddities]:
         seconds, odd = _times(column, self.day_first)
-        missing = np.isnan(seconds)
-        values = _date_parts(
-            np.where(missing, self.median, seconds) if odd.n_missing else seconds, self.oldest
-        )
-        for k, part in enumerate(self.parts):
-            out[:, k] = values[part]
-        if self.has_missing:
-            out[:, -1] = missing
-        return odd
+        missing = np.isnan(seconds) if odd.n_missing else None
+        if missing is None:
+            values = _all_date_parts(column, self.day_first, self.oldest)
+        else:
+            values = _date_parts(np.where(missing, self.median, seconds), self.oldest)
+
+        def fill(first: int, last: int, out: np.ndarray) -> None:
+            for k, part in enumerate(self.parts):
+                out[:, k] = values[part][first:last]
+            if self.has_missing and missing is not None:
+                out[:, -1] = missing[first:last]
+
+        return fill, odd
 
     def detail(self) -> str:
         first, last = (str(np.datetime64(int(moment), "s"))[:10] for moment in (self.oldest, self.newest))
@@ -273,7 +312,7 @@ def _read_times(column: Column, day_first: bool) -> tuple[np.ndarray, Oddities]:
         seconds = _times_of_numbers(column.array)
         n_stray = int((np.isnan(seconds) & ~np.isnan(column.array)).sum())
         stray = {"numbers that are no date": n_stray} if n_stray else {}
-    return seconds, Oddities(stray=stray, n_missing=int(np.isnan(seconds).sum()))
+    return seconds, Oddities(stray=stray, n_missing=int(np.count_nonzero(np.isnan(seconds))))
 
 
 def _times_of_texts(items: list[str], day_first: bool) -> np.ndarray:
@@ -288,6 +327,12 @@ def _times_of_numbers(values: np.ndarray) -> np.ndarray:
     """Seconds since 1970 of numbers that spell 20240131, NaN for others."""
     distinct, inverse = np.unique(values, return_inverse=True)
     return times_of_digits(np.where(np.floor(distinct) == distinct, distinct, 0))[inverse]
+
+
+def _all_date_parts(column: Column, day_first: bool, oldest: float) -> dict[str, np.ndarray]:
+    """The parts of a column without holes."""
+    seconds, _ = _times(column, day_first)
+    return column.once(("date parts", day_first, oldest), lambda: _date_parts(seconds, oldest))
 
 
 def _date_parts(seconds: np.ndarray, oldest: float) -> dict[str, np.ndarray]:
@@ -327,13 +372,13 @@ class TextColumn:
 
     @classmethod
     def learn(cls, column: Column, n_features: int, reduce: bool) -> tuple[TextColumn, Oddities]:
-        Z, odd = _words(column, _BUCKETS if reduce else n_features)
+        Z, odd = words_of(column, TEXT_BUCKETS if reduce else n_features)
         idf = rarity(Z)
         if not reduce:
             return cls(idf, None), odd
         some = Z[:: -(-Z.shape[0] // _LEARN_FROM)]
         directions = (
-            leading_directions(weighted(some, idf), n_features) if some.nnz else np.zeros((_BUCKETS, 0))
+            leading_directions(weighted(some, idf), n_features) if some.nnz else np.zeros((TEXT_BUCKETS, 0))
         )
         return cls(idf, directions), odd
 
@@ -343,24 +388,27 @@ class TextColumn:
 
     def features(self, column: Column) -> tuple[Any, Oddities]:
         """Dense where reduced, sparse where not."""
-        Z, odd = _words(column, self.idf.shape[0])
+        Z, odd = words_of(column, self.idf.shape[0])
         words = weighted(Z, self.idf)
         return words if self.directions is None else words @ self.directions, odd
 
-    def write(self, column: Column, out: Any) -> Oddities:
-        if self.directions is None:
-            found, odd = self.features(column)
-            out[:] = found.toarray()
-        else:
-            Z, odd = _words(column, self.idf.shape[0])
-            write_in_directions(Z, self.idf, self.directions, out)
-        return odd
+    def rows(self, column: Column) -> tuple[Fill, Oddities]:
+        Z, odd = words_of(column, self.idf.shape[0])
+        if self.directions is not None:
+            return rows_in_directions(Z, self.idf, self.directions), odd
+        words = weighted(Z, self.idf)
+
+        def fill(first: int, last: int, out: np.ndarray) -> None:
+            out[:] = words[first:last].toarray()
+
+        return fill, odd
 
     def detail(self) -> str:
         return "words" if self.directions is None else "words by tf-idf, leading directions"
 
 
-def _words(column: Column, n_buckets: int) -> tuple[Any, Oddities]:
+def words_of(column: Column, n_buckets: int) -> tuple[Any, Oddities]:
+    """Signed counts of the hashed words of each row, sparse; all threads share the work unless one of them asks."""
     return column.once(("words", n_buckets), lambda: _read_words(column, n_buckets))
 
 

@@ -53,6 +53,7 @@ class Texts:
         self._every = every
         self._factorise = factorise
         self._as_bytes = as_bytes
+        self._samples: dict[int, list[str]] = {}
 
     @cached_property
     def utf8(self) -> Utf8 | None:
@@ -86,7 +87,7 @@ class Texts:
     def counts(self) -> np.ndarray:
         """Rows of each distinct text."""
         codes, distinct = self.factorised
-        return np.bincount(codes[codes >= 0], minlength=len(distinct))
+        return count_codes(codes, len(distinct))
 
     @cached_property
     def repeated(self) -> bool:
@@ -96,9 +97,19 @@ class Texts:
 
     def sample(self, most: int) -> list[str]:
         """Up to ``most`` texts, evenly spread over the rows."""
+        if most not in self._samples:
+            self._samples[most] = self._draw(most)
+        return self._samples[most]
+
+    def _draw(self, most: int) -> list[str]:
         step = max(1, -(-self.size // most))
         rows = _only_texts(self._every(step)) if self._every is not None and step > 1 else self.values[::step]
         return [text for text in rows if text is not None]
+
+
+def count_codes(codes: np.ndarray, n: int) -> np.ndarray:
+    """How often each of the codes 0 ... n - 1 occurs; -1 is no code."""
+    return np.bincount(codes + 1, minlength=n + 1)[1:]
 
 
 def _only_texts(values: list) -> list[str | None]:
@@ -249,7 +260,7 @@ def _from_frame(X: Any, what: str) -> Table:
             f"{what} must be a data frame (pandas, polars, pyarrow), an array, a list of rows or a mapping from names "
             f"to columns: found {type(X).__name__}."
         ) from error
-    columns = [_from_series(str(name), frame[name]) for name in frame.columns]
+    columns = [_from_series(str(series.name), series) for series in frame.iter_columns()]
     named = all(isinstance(name, str) for name in frame.columns)
     problems = _problems(columns) + _name_problems([str(name) for name in frame.columns])
     return Table(columns, frame.shape[0], named, problems)
@@ -321,7 +332,9 @@ def _from_vector(name: str, values: np.ndarray) -> Column:
 def _from_objects(name: str, values: list) -> Column:
     types = set(map(type, values))
     if types <= {str, type(None)}:
-        return Column(name, TEXT, np.empty(0), Texts(len(values), lambda: values))
+        checked = Texts(len(values), lambda: values)
+        checked.values = values
+        return Column(name, TEXT, np.empty(0), checked)
     if types <= {float, int}:
         return Column(name, NUMBER, np.array(values, dtype=np.float64))
     values = [None if _is_missing(value) else value for value in values]

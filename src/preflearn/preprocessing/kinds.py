@@ -91,7 +91,8 @@ def decide(column: Column, max_categories: int) -> Decision:
 
 
 def _unless_alike(values: np.ndarray, otherwise: Decision) -> Decision:
-    there = values[~np.isnan(values)]
+    missing = np.isnan(values)
+    there = values[~missing] if missing.any() else values
     if there.size == 0:
         return Decision("empty", "no value")
     if there.size == values.size and there.min() == there.max():
@@ -113,8 +114,11 @@ def _decide_labels(column: Column) -> Decision:
 def decide_numbers(name: str, values: np.ndarray, max_categories: int) -> Decision:
     """The kind of a column of numbers (rule 5)."""
     decision = _unless_alike(values, Decision("number"))
-    finite = values[np.isfinite(values)]
-    if decision.kind != "number" or finite.size == 0 or not _whole(finite):
+    if decision.kind != "number":
+        return decision
+    good = np.isfinite(values)
+    finite = values if good.all() else values[good]
+    if finite.size == 0 or not _whole(finite):
         return decision
     low, high = finite.min(), finite.max()
     if low == 0 and high == 1:

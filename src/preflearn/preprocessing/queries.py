@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..comparisons.grouping import Groups
+from ..loops.threads import in_turns
 from .frames import NUMBER, TEXT, Column, Table, read_table
 from .kinds import name_words
 
@@ -57,10 +58,8 @@ def suggest_query_column(X: Any, *, target: str | None = None) -> str | None:
 def suggest(table: Table, target: str | None = None) -> str | None:
     """The same for a table that has been read."""
     best, best_score = None, 1
-    for column in table.columns:
-        if column.name == target:
-            continue
-        groups = _groups(column)
+    columns = [column for column in table.columns if column.name != target]
+    for column, groups in zip(columns, in_turns(_groups, [(column,) for column in columns])):
         if groups is None:
             continue
         score = _score(column, groups)

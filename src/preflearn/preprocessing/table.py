@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -11,10 +11,10 @@ from scipy import sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ..loops.threads import in_turns
+from ..loops.threads import in_turns, over_small_ranges
 from ..numerics.graph import Graph, Value
 from ..numerics.memory import require_memory
-from .columns import CategoryColumn, DateColumn, NumberColumn, Oddities, TextColumn
+from .columns import TEXT_BUCKETS, CategoryColumn, DateColumn, NumberColumn, Oddities, TextColumn, words_of
 from .frames import TEXT, Column, Table, read_table
 from .kinds import FEATURES, Decision, decide
 from .onnx_nodes import table_inputs, table_nodes
@@ -27,6 +27,8 @@ _DEFAULT_BUCKETS = 1024
 _EXAMPLES = 3
 # From so many labels on, what looks like the query column is no feature either.
 _MANY_QUERIES = 10
+# Rows of the output that are filled at a time take about so much.
+_CACHE_BYTES = 4 << 20
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -231,6 +233,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         problems += [problem for problem in table.problems if not _is_dropped(problem, table, decisions)]
         learned: dict[str, tuple[Any, Oddities]] = {}
         if not problems:
+            _hash_texts(
+                (column, decisions[column.name].n_features or TEXT_BUCKETS)
+                for column in used
+                if decisions[column.name].kind in ("text", "words")
+            )
             results = in_turns(
                 lambda column: self._learn(column, decisions[column.name]),
                 [(one,) for one in _texts_first(used)],
@@ -332,16 +339,22 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         edges = np.cumsum([0, *(len(encoder.names("")) for encoder in self.encoders_.values())]).tolist()
         m, itemsize = columns[0].size, np.dtype(self.dtype).itemsize
         require_memory(m * edges[-1] * itemsize, "the encoded table", "Use sparse_output=True.")
+        _hash_texts(
+            (column, encoder.idf.shape[0])
+            for column, encoder in zip(columns, self.encoders_.values())
+            if isinstance(encoder, TextColumn)
+        )
+        read = in_turns(
+            lambda encoder, column: encoder.rows(column), list(zip(self.encoders_.values(), columns))
+        )
         out = np.zeros((m, edges[-1]), dtype=self.dtype)
-        place = {name: k for k, name in enumerate(self.encoders_)}
 
-        def write(name: str) -> Oddities:
-            k = place[name]
-            return self.encoders_[name].write(columns[k], out[:, edges[k] : edges[k + 1]])
+        def fill(first: int, last: int) -> None:
+            for k, (fill_some, _) in enumerate(read):
+                fill_some(first, last, out[first:last, edges[k] : edges[k + 1]])
 
-        names = sorted(place, key=lambda name: not isinstance(self.encoders_[name], TextColumn))
-        found = dict(zip(names, in_turns(write, [(name,) for name in names])))
-        return out, {name: found[name] for name in place}
+        over_small_ranges(fill, m, 1 + _CACHE_BYTES // (edges[-1] * itemsize))
+        return out, {name: odd for name, (_, odd) in zip(self.encoders_, read)}
 
     def _assemble_sparse(self, columns: list[Column]) -> tuple[Any, dict[str, Oddities]]:
         blocks, odd = [], {}
@@ -350,7 +363,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 block, odd[name] = encoder.features(column)
             else:
                 block = np.zeros((column.size, len(encoder.names(""))))
-                odd[name] = encoder.write(column, block)
+                fill, odd[name] = encoder.rows(column)
+                fill(0, column.size, block)
             blocks.append(sp.csr_array(block).astype(self.dtype))
         return sp.csr_array(sp.hstack(blocks, format="csr")), odd
 
@@ -366,9 +380,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             ):
                 if values and f"{what} {name}" not in told:
                     told.append(f"{what} {name}")
-                    notes.append(
-                        f"column {name!r}: {sum(values.values()):,} rows with a {what} ({_examples(values)})"
-                    )
+                    n = sum(values.values())
+                    rows = "row" if n == 1 else "rows"
+                    notes.append(f"column {name!r}: {n:,} {rows} with a {what} ({_examples(values)})")
         new = [name for name in extra if f"extra {name}" not in told]
         if new:
             told.extend(f"extra {name}" for name in new)
@@ -393,6 +407,12 @@ def table_encoder(model: Any) -> TableEncoder | None:
     first = model[0] if hasattr(model, "steps") else model
     found = first if isinstance(first, TableEncoder) else getattr(first, "encoder_", None)
     return found if isinstance(found, TableEncoder) else None
+
+
+def _hash_texts(columns: Iterable[tuple[Column, int]]) -> None:
+    """Hash columns of text into so many buckets, before threads take a column each: all share the rows of a text."""
+    for column, n_buckets in columns:
+        words_of(column, n_buckets)
 
 
 def _texts_first(columns: Sequence[Column]) -> list[Column]:
@@ -499,4 +519,6 @@ def _one_message(problems: Sequence[str]) -> str:
 
 
 def _bulleted(heading: str, lines: Sequence[str]) -> str:
+    if len(lines) == 1:
+        return f"{heading} {lines[0]}"
     return "\n  - ".join([heading, *lines])

@@ -180,33 +180,40 @@ def _parse_layout(signs: np.ndarray, day_first: bool) -> tuple[np.ndarray, np.nd
     at_year, at_first, at_other = (0, 5, 8) if year_first else (6, 0, 3)
     at_month, at_day = (at_first, at_other) if year_first or not day_first else (at_other, at_first)
     marks = (at_first - 1, at_other - 1) if year_first else (2, 5)
-    layout = np.zeros(signs.shape[1], dtype=bool)
-    layout[list(marks)] = True
-    layout[[place for place in (10, 13, 16) if place < signs.shape[1]]] = True
-    digits = signs - np.uint8(ord("0"))
-    good = (digits[:, ~layout] <= 9).all(axis=1) & (signs[:, marks[0]] == signs[:, marks[1]])
-    good &= np.isin(signs[:, marks[0]], [ord(mark) for mark in "-/."])
+    length = signs.shape[1]
+    signs = np.ascontiguousarray(signs.T)  # one place of all texts at a time
+    good = (signs[marks[0]] == signs[marks[1]]) & _is_one_of(signs[marks[0]], "-/.")
 
     def field(place: int, width: int = 2) -> np.ndarray:
-        value = digits[:, place].astype(np.int64)
-        for k in range(1, width):
-            value = 10 * value + digits[:, place + k]
+        value = np.zeros(signs.shape[1], dtype=np.int32)
+        for k in range(place, place + width):
+            digit = signs[k] - np.uint8(ord("0"))
+            np.logical_and(good, digit <= 9, out=good)
+            value *= 10
+            value += digit
         return value
 
     year, month, day = field(at_year, 4), field(at_month), field(at_day)
-    seconds = np.zeros(signs.shape[0], dtype=np.int64)
-    if signs.shape[1] > 10:
+    seconds = np.int32(0)
+    if length > 10:
         hour, minute = field(11), field(14)
-        second = field(17) if signs.shape[1] == 19 else 0
-        good &= np.isin(signs[:, 10], [ord("T"), ord(" ")]) & (signs[:, 13] == ord(":"))
+        second = field(17) if length == 19 else np.int32(0)
+        good &= _is_one_of(signs[10], "T ") & (signs[13] == ord(":"))
         good &= (hour < 24) & (minute < 60) & (second < 60)
-        if signs.shape[1] == 19:
-            good &= signs[:, 16] == ord(":")
+        if length == 19:
+            good &= signs[16] == ord(":")
         seconds = 3600 * hour + 60 * minute + second
     good &= (month >= 1) & (month <= 12) & (day >= 1)
     start, end = month_bounds(12 * (np.where(good, year, 1970) - 1970) + np.where(good, month, 1) - 1)
     good &= day <= end - start
     return np.where(good, 86400.0 * (start + day - 1) + seconds, np.nan), good
+
+
+def _is_one_of(signs: np.ndarray, some: str) -> np.ndarray:
+    found = signs == ord(some[0])
+    for sign in some[1:]:
+        found |= signs == ord(sign)
+    return found
 
 
 def month_bounds(months: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,8 @@ which is the same wherever the word stands.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 
 import numpy as np
 from scipy import sparse as sp
@@ -94,14 +95,20 @@ def weighted(Z: sp.csr_array, idf: np.ndarray) -> sp.csr_array:
     return W
 
 
-def write_in_directions(Z: sp.csr_array, idf: np.ndarray, directions: np.ndarray, out: np.ndarray) -> None:
-    """out ← `weighted` rows times the directions."""
+def rows_in_directions(
+    Z: sp.csr_array, idf: np.ndarray, directions: np.ndarray
+) -> Callable[[int, int, np.ndarray], None]:
+    """A function of (first, last, out) that sets out to some of the `weighted` rows times the directions."""
     if Z.nnz * directions.shape[1] >= _WORTH_COMPILING:
         from ..loops.words import write_directions
 
-        write_directions(Z, idf, np.ascontiguousarray(directions), out)
-    else:
-        out[:] = weighted(Z, idf) @ directions
+        return partial(write_directions, Z.indptr, Z.indices, Z.data, idf, np.ascontiguousarray(directions))
+    found = weighted(Z, idf) @ directions
+
+    def fill(first: int, last: int, out: np.ndarray) -> None:
+        out[:] = found[first:last]
+
+    return fill
 
 
 def leading_directions(Z: sp.csr_array, n_components: int) -> np.ndarray:
@@ -110,7 +117,11 @@ def leading_directions(Z: sp.csr_array, n_components: int) -> np.ndarray:
     By a few iterations on a block of vectors, which only multiply by Z: the space that they span is what matters, not
     each of its axes. Each vector points to where its largest entry is positive.
     """
-    size = min(n_components + _OVERSAMPLE, *Z.shape)
+    there, places = np.unique(Z.indices, return_inverse=True)
+    n_buckets = Z.shape[1]
+    # Buckets without a word in these texts have no part in any direction.
+    Z = sp.csr_array((Z.data, places, Z.indptr), shape=(Z.shape[0], there.shape[0]))
+    size = min(n_components + _OVERSAMPLE, Z.shape[0], n_buckets)
     with blas_at_rest():  # products of a few thousand rows and some dozen columns
         Q = _orthonormal(Z.T @ np.random.default_rng(0).normal(size=(Z.shape[0], size)))
         for _ in range(_ITERATIONS):
@@ -119,7 +130,9 @@ def leading_directions(Z: sp.csr_array, n_components: int) -> np.ndarray:
         values, axes = np.linalg.eigh(ZQ.T @ ZQ)
     found = np.flatnonzero(values > 1e-9 * values[-1])[::-1][:n_components]
     V = Q @ axes[:, found]
-    return V * np.sign(V[np.abs(V).argmax(axis=0), np.arange(V.shape[1])])
+    directions = np.zeros((n_buckets, V.shape[1]))
+    directions[there] = V * np.sign(V[np.abs(V).argmax(axis=0), np.arange(V.shape[1])])
+    return directions
 
 
 def _orthonormal(Y: np.ndarray) -> np.ndarray:

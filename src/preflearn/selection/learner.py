@@ -7,7 +7,7 @@ nothing else of them. The names are private because they are no part of what use
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,9 +15,11 @@ from ..comparisons import Comparisons, Groups
 from ..core.problem import SquaredLossFit
 from ..kernels.functions import Kernel
 from ..kernels.maps import NystromMap
-from ..losses.pairs import PairSet
-from ..solvers.newton import PairLossFit
 from ..solvers.progress import Stages
+
+if TYPE_CHECKING:  # learners without pairwise losses start without them
+    from ..losses.pairs import PairSet
+    from ..solvers.newton import PairLossFit
 
 
 class KernelLearner:

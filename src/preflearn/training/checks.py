@@ -30,9 +30,14 @@ def check_ranking(data: RankingData) -> list[str]:
     groups = data.groups
     tied = _spread(y[:, None], groups)[:, 0] == 0
     if tied.all():
+        alone = bool((groups.counts == 1).all())
+        what = "every query has one row" if alone else "the targets of every query are tied"
         raise InputError(
-            f"{data.source}: the targets of every query are tied: there is no pair to learn from",
-            Remedy("target", purpose="or query with another column"),
+            f"{data.source}: {what}: there is no pair to learn from",
+            Remedy("query", None, "to learn one ranking of all rows"),
+            Remedy("query", purpose="with a column whose rows are compared")
+            if alone
+            else Remedy("target", purpose="with another column"),
         )
     if tied.any():
         notes.append(

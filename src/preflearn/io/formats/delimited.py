@@ -18,7 +18,7 @@ import numpy as np
 
 from ...errors import InputError, Remedy
 from ..blocks import Block, map_ahead, parsing_threads, read_records
-from ..cells import CellError, is_missing, number, refuse
+from ..cells import CellError, how_to_convert, is_missing, number, refuse
 from ..options import ReadOptions
 from ..queries import QueryLabels
 from ..roles import Roles, check_names
@@ -67,7 +67,12 @@ class DelimitedFile:
         try:
             text = io.StringIO(record.decode("utf-8"), newline="")
             rows = [row for row in csv.reader(text, delimiter=self.delimiter, strict=True) if row]
-        except (UnicodeDecodeError, csv.Error) as error:
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{self.path}, line 1: the header cannot be read, byte {record[error.start]:#04x} is not UTF-8. "
+                f"{how_to_convert(self._first)}"
+            ) from error
+        except csv.Error as error:
             raise ValueError(f"{self.path}, line 1: the header cannot be read ({error}).") from error
         if not rows:
             raise ValueError(f"{self.path}: the file is empty, expected a header of column names.")
@@ -291,7 +296,8 @@ def _texts(data: bytes, spans: np.ndarray, lines: np.ndarray) -> np.ndarray:
             try:
                 text = cell.decode("utf-8")
             except UnicodeDecodeError:
-                raise CellError("the cell is not UTF-8 text", line=int(lines[row])) from None
+                found = f"the cell is not UTF-8 text. {how_to_convert()}"
+                raise CellError(found, line=int(lines[row])) from None
             if text.startswith('"'):
                 text = text[1:-1].replace('""', '"')
         texts[row] = text
