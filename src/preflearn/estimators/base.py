@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..comparisons import Comparisons, encode_queries
 from ..comparisons.grouping import positions_in_groups
 from ..comparisons.inputs import read_pairs
-from ..kernels.blocks import KernelBlocks
+from ..kernels.blocks import DIRECT_KERNELS, KernelBlocks
 from ..kernels.functions import Kernel, n_items
 from ..kernels.gradients import expansion_gradient, refuse_without_gradient
 from ..kernels.inputs import KernelParametersMixin, read_items
@@ -128,16 +128,21 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
         if kernel.is_precomputed:
             every_row_in_order = np.array_equal(self.basis_indices_, np.arange(X.shape[1]))
             return (X if every_row_in_order else X[:, self.basis_indices_]) @ self.dual_coef_
-        block = KernelBlocks(kernel, self.basis_)
         # Single precision would lose digits in one product; functions of the user are not called from several threads.
-        is_fast = block.is_direct and all(_is_dense_double(rows) for rows in (X, self.basis_))
+        is_fast = (
+            isinstance(kernel, Kernel)
+            and kernel.kernel in DIRECT_KERNELS
+            and all(_is_dense_double(rows) for rows in (X, self.basis_))
+        )
+        block = (
+            KernelBlocks(kernel, self.basis_) if is_fast else lambda rows: kernel.matrix(rows, self.basis_)
+        )
         size = _FAST_BLOCK_BYTES if is_fast else _PREDICTION_BLOCK_BYTES
         step = max(1, size // (8 * self.basis_indices_.shape[0]))
         starts = range(0, n_items(X), step)
 
         def expand(number: int) -> np.ndarray:
-            rows = X[starts[number] : starts[number] + step]
-            return (block(rows) if is_fast else kernel.matrix(rows, self.basis_)) @ self.dual_coef_
+            return block(X[starts[number] : starts[number] + step]) @ self.dual_coef_
 
         if len(starts) == 1:
             return expand(0)

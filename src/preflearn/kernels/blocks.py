@@ -61,11 +61,6 @@ class KernelBlocks:
             )
 
     @property
-    def is_direct(self) -> bool:
-        """Whether a block of dense rows is one matrix product and a function of its entries."""
-        return self._direct
-
-    @property
     def width(self) -> int:
         """r."""
         return n_items(self._basis)
