@@ -341,7 +341,7 @@ class FeatureHoldOut(HoldOut):
 
     def _predict_fold(self, fold: np.ndarray, alphas: Sequence[float]) -> np.ndarray:
         E = self._constraints(fold)
-        if self._retrains_faster(self._removed_rows.n_columns(fold) + E.shape[1], len(alphas)):
+        if self._retrains(self._removed_rows.n_columns(fold) + E.shape[1], alphas):
             return self._retrain(fold, alphas, E)
         Y, signs, change, scale = self._removed_rows.removal(fold)
         out = np.empty((len(alphas), fold.shape[0], self.c.shape[1]))
@@ -356,10 +356,15 @@ class FeatureHoldOut(HoldOut):
             out[refitted] = self._retrain(fold, [alphas[k] for k in refitted], E)
         return out
 
-    def _retrains_faster(self, n_columns: int, n_alphas: int) -> bool:
-        """Whether moments of the remaining rows and a factorisation for each alpha cost less than the small systems."""
+    def _retrains(self, n_columns: int, alphas: Sequence[float]) -> bool:
+        """Whether moments of the remaining rows and a factorisation for each alpha cost less than the small systems.
+
+        At an alpha that is small beside the rounding of the features the small systems know which directions are none.
+        """
         m, n, k = self.comparisons.n_rows, self.s.shape[0], n_columns
-        return k > n or n_alphas * (2.0 * n * k**2 + 0.7 * k**3) > m * n**2 + n_alphas * n**3 / 3.0
+        if k > n or min(alphas) < LEAST_CONDITION * self.size:
+            return k > n
+        return len(alphas) * (2.0 * n * k**2 + 0.7 * k**3) > m * n**2 + len(alphas) * n**3 / 3.0
 
     def _constraints(self, fold: np.ndarray) -> np.ndarray:
         """E: the directions that leave with held-out basis vectors, shape (n, h)."""
