@@ -37,7 +37,7 @@ forget_stale_loops()
 settings.register_profile(
     "preflearn",
     deadline=None,
-    max_examples=30 if os.environ.get("CI") else 50,
+    max_examples=25 if os.environ.get("CI") else 50,
     derandomize=bool(os.environ.get("CI")),
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],

@@ -113,6 +113,13 @@ def test_mean_of_sums_of_trees(m):
     assert found.feature_importances_.sum() == pytest.approx(1.0)
 
 
+def test_bins_tell_rare_values_apart():
+    X = np.ones((1000, 2), dtype=np.float32)
+    X[:10, 0], X[:10, 1] = 0.0, 2.0
+    codes = Bins(X, 63).codes
+    assert (codes[:10] != codes[10:20]).all()
+
+
 @pytest.mark.parametrize("decimals", [0, 1, 8])
 def test_trees_grown_on_bins_compare_the_features_themselves(decimals):
     rng = np.random.default_rng(decimals)

@@ -87,7 +87,10 @@ class Features(BaseEstimator):
         return {word: graph.concatenate([parts[letter] for letter in word]) for word in words}
 
     def _fitted_arrays(self) -> dict[str, str]:
-        return {"kept_": "k < n"} if "kept_" in vars(self) else {}
+        if "kept_" not in vars(self):
+            return {}
+        # The loop over the knots reads without looking at the ends of the arrays.
+        return {"kept_": "k < n", "quantiles_.quantiles_": "q k", "quantiles_.references_": "q"}
 
 
 class Views:

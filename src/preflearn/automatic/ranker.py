@@ -233,12 +233,15 @@ class AutoRanker(RankerMixin, BaseEstimator):
             with suppress(ValueError):  # too little is left to choose by: the first prediction stays
                 part = encode_queries(queries.codes[rest], rest.shape[0])
                 without = model._fit_rows(rows[rest], y[rest], part, scoring, seed, 0.0, np.inf, _INNER_FOLDS)
-                held_out[test] = model._predict_rows(rows[test], queries.codes[test])
                 views = model.features_.views(rows[test], encode_queries(queries.codes[test], test.shape[0]))
-                for one in without.attempts:
-                    if one.member is not None and one.candidate.name in by_candidate:
-                        found = one.member.model.predict(views[one.candidate.view])
-                        by_candidate[one.candidate.name][test] = found
+                found = {
+                    one.candidate.name: one.member.model.predict(views[one.candidate.view])
+                    for one in without.attempts
+                    if one.member is not None and one.candidate.name in by_candidate
+                }
+                held_out[test] = model._predict_rows(rows[test], queries.codes[test])
+                for name, predictions in found.items():
+                    by_candidate[name][test] = predictions
         for one in trial.attempts:
             if one.member is not None:
                 one.member = replace(one.member, unbiased=by_candidate[one.candidate.name])
@@ -529,8 +532,8 @@ def _has_pair(y: np.ndarray, queries: Groups) -> np.ndarray:
 def _compile() -> None:
     """Run every candidate once on next to nothing, so that Numba has compiled what a time limit is not meant for."""
     rng = np.random.default_rng(0)
-    X, y, qid = rng.normal(size=(40, 3)), rng.normal(size=40), np.repeat(np.arange(10), 4)
-    _for_numbers(X)._fit_rows(X, y, encode_queries(qid, 40), read_scoring(None), 0, 0.0, np.inf)
+    X, y, qid = rng.normal(size=(120, 3)), rng.normal(size=120), np.repeat(np.arange(30), 4)
+    _for_numbers(X)._fit_rows(X, y, encode_queries(qid, 120), read_scoring(None), 0, 0.0, np.inf)
 
 
 def _for_numbers(X: np.ndarray, **params: Any) -> AutoRanker:

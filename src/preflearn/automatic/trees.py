@@ -46,7 +46,9 @@ class Bins:
     def __init__(self, X: np.ndarray, n_bins: int) -> None:
         shares = np.arange(1, n_bins) / n_bins
         rows = X[:: max(1, X.shape[0] // _ROWS_FOR_EDGES)].astype(np.float64)
-        self.edges = np.quantile(rows, shares, axis=0, method="midpoint").T
+        self.edges = np.ascontiguousarray(np.quantile(rows, shares, axis=0, method="midpoint").T)
+        for k in np.flatnonzero((np.diff(self.edges) == 0).any(axis=1)):  # values that many rows share
+            self.edges[k] = _edges_between(np.unique(X[:, k]).astype(np.float64), self.edges[k])
         self.codes = np.empty(X.shape, dtype=np.float32, order="F")
         for k, edges in enumerate(self.edges):
             self.codes[:, k] = np.searchsorted(edges, X[:, k])
@@ -55,6 +57,14 @@ class Bins:
         """The thresholds of the nodes of a tree that was grown on codes, for the features themselves."""
         places = np.clip(np.floor(nodes["num_threshold"]), 0, self.edges.shape[1] - 1).astype(np.int64)
         return self.edges[nodes["feature_idx"], places]
+
+
+def _edges_between(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Midpoints of distinct values where they are few enough: rare ones are told apart, too."""
+    if not 1 < values.shape[0] <= edges.shape[0] + 1:
+        return edges
+    midpoints = (values[:-1] + values[1:]) / 2
+    return np.append(midpoints, np.full(edges.shape[0] - midpoints.shape[0], midpoints[-1]))
 
 
 class TreeSum(BaseEstimator):

@@ -33,6 +33,7 @@ from ..solvers.squared_loss import SquaredLossFit, fit_squared_loss
 _PREDICTION_BLOCK_BYTES = 1 << 26
 # The same where a thread forms it by one product: it stays in the cache.
 _FAST_BLOCK_BYTES = 1 << 21
+_LEAST_BLOCK_ROWS = 64
 
 
 class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
@@ -138,7 +139,7 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
             KernelBlocks(kernel, self.basis_) if is_fast else lambda rows: kernel.matrix(rows, self.basis_)
         )
         size = _FAST_BLOCK_BYTES if is_fast else _PREDICTION_BLOCK_BYTES
-        step = max(1, size // (8 * self.basis_indices_.shape[0]))
+        step = max(_LEAST_BLOCK_ROWS if is_fast else 1, size // (8 * self.basis_indices_.shape[0]))
         starts = range(0, n_items(X), step)
 
         def expand(number: int) -> np.ndarray:

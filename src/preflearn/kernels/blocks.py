@@ -80,8 +80,8 @@ class KernelBlocks:
         if self._kernel.kernel == "linear":
             return products
         products *= self._gamma
-        products += float(self._params["coef0"])
-        degree = self._params["degree"]
+        products += float(self._params.get("coef0", 1.0))
+        degree = self._params.get("degree", 3)
         power = products
         if degree == int(degree) and 1 <= degree <= 4:  # products are faster, and exact for negative numbers
             for _ in range(int(degree) - 1):
@@ -94,7 +94,17 @@ class KernelBlocks:
         x = rows - self._centre
         squares = -self._gamma * xp.sum(x * x, axis=1, keepdims=True)
         x = xp.concat([x * (2 * self._gamma) ** 0.5, squares, xp.ones_like(squares)], axis=1)
-        return exp_in_place(x @ self._basis.T, xp)
+        # Rounding beside huge features must not make a kernel value of more than 1.
+        return exp_in_place(_at_most_zero(x @ self._basis.T, xp), xp)
+
+
+def _at_most_zero(values: Any, xp: Any) -> Any:
+    """min(value, 0) of every entry, in the memory of ``values`` where the library can."""
+    if xp is np:
+        return np.minimum(values, 0.0, out=values)
+    if hasattr(values, "clamp_"):  # PyTorch
+        return values.clamp_(max=0.0)
+    return xp.minimum(values, xp.zeros_like(values[:1, :1]))
 
 
 def exp_in_place(values: Any, xp: Any) -> Any:

@@ -155,7 +155,7 @@ def in_turns(function: Callable[..., Any], calls: Sequence[tuple], n: int | None
                     pass
                 raise
 
-    in_threads([work] * min(n or n_threads(), len(calls)))
+    in_threads([work] * min(n if n and n > 0 else n_threads(), len(calls)))
     return results
 
 
