@@ -47,8 +47,9 @@ class Bins:
         shares = np.arange(1, n_bins) / n_bins
         rows = X[:: max(1, X.shape[0] // _ROWS_FOR_EDGES)].astype(np.float64)
         self.edges = np.ascontiguousarray(np.quantile(rows, shares, axis=0, method="midpoint").T)
-        for k in np.flatnonzero((np.diff(self.edges) == 0).any(axis=1)):  # values that many rows share
-            self.edges[k] = _edges_between(np.unique(X[:, k]).astype(np.float64), self.edges[k])
+        for shared in np.flatnonzero((np.diff(self.edges) == 0).any(axis=1)):  # values that many rows share
+            values = np.unique(X[:, shared]).astype(np.float64)
+            self.edges[shared] = _edges_between(values, self.edges[shared])
         self.codes = np.empty(X.shape, dtype=np.float32, order="F")
         for k, edges in enumerate(self.edges):
             self.codes[:, k] = np.searchsorted(edges, X[:, k])
