@@ -15,6 +15,7 @@ import argparse
 import math
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -108,21 +109,28 @@ def queries(m: int, repeats: int) -> dict:
     alphas = np.logspace(-3, 3, 15)
     K = np.asfortranarray(sparse_products(X))
     _compile()
-    seconds = best_of(
-        {
-            f"dsyevd({m})": lambda: eigh_in_place(K.copy(order="F")),
-            "RankRLSCV": lambda: RankRLSCV(alphas).fit(X, y, qid=qid),
-        },
-        repeats=repeats,
-        warm_up=False,
-    )
-    return report(
+    return _beside_dsyevd(
         "leave-query-out over 15 alphas on sparse rows",
-        seconds,
-        baseline=f"dsyevd({m})",
-        limits={"RankRLSCV": 1.5},
-        note=f"{m} × {15 * m}, 40 values a row, queries of 20",
+        lambda: eigh_in_place(K.copy(order="F")),
+        lambda: RankRLSCV(alphas).fit(X, y, qid=qid),
+        m,
+        repeats,
+        lambda: f"{m} × {15 * m}, 40 values a row, queries of 20",
     )
+
+
+def _beside_dsyevd(
+    question: str,
+    decompose: Callable[[], object],
+    search: Callable[[], object],
+    m: int,
+    repeats: int,
+    note: Callable[[], str],
+) -> dict:
+    """A search over alphas beside one decomposition of a matrix of its size; the note may tell what was found."""
+    name = f"dsyevd({m})"
+    seconds = best_of({name: decompose, "RankRLSCV": search}, repeats=repeats, warm_up=False)
+    return report(question, seconds, baseline=name, limits={"RankRLSCV": 1.5}, note=note())
 
 
 def preferences(n_pairs: int, repeats: int) -> list[dict]:
@@ -204,21 +212,16 @@ def parses(data: Path, n_rows: int) -> dict:
     alphas = np.logspace(-3, 1, 9)
     _compile()
     found: list[RankRLSCV] = []
-    seconds = best_of(
-        {
-            f"dsyevd({whole})": lambda: eigh_in_place(K),
-            "RankRLSCV": lambda: found.append(RankRLSCV(alphas).fit(X, y[:whole], qid=qid[:whole])),
-        },
-        repeats=1,
-        warm_up=False,
-    )
-    return report(
+    return _beside_dsyevd(
         "leave-query-out over 9 alphas on the parses of sentences",
-        seconds,
-        baseline=f"dsyevd({whole})",
-        limits={"RankRLSCV": 1.5},
-        note=f"{whole} × {HASHED}, {X.nnz / whole:.0f} values a row, {len(set(qid[:whole].tolist()))} sentences; "
-        f"final training by {found[0].solver_}, alpha {found[0].alpha_:g}, concordance {found[0].best_score_:.3f}",
+        lambda: eigh_in_place(K),
+        lambda: found.append(RankRLSCV(alphas).fit(X, y[:whole], qid=qid[:whole])),
+        whole,
+        1,
+        lambda: (
+            f"{whole} × {HASHED}, {X.nnz / whole:.0f} values a row, {len(set(qid[:whole].tolist()))} sentences; "
+            f"final training by {found[0].solver_}, alpha {found[0].alpha_:g}, concordance {found[0].best_score_:.3f}"
+        ),
     )
 
 

@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import read_scores
+from ..core.holdout import rows_outside
 from ..estimators.base import RankerMixin
 from ..metrics import concordance
 from ..numerics.graph import Graph, Value
@@ -228,7 +229,7 @@ class AutoRanker(RankerMixin, BaseEstimator):
             one.candidate.name: one.member.unbiased.copy() for one in trial.attempts if one.member is not None
         }
         for test in trial.folds.tests:
-            rest = np.setdiff1d(np.arange(rows.shape[0]), test)
+            rest = rows_outside(rows.shape[0], test)
             model = _for_numbers(rows, scoring=self.scoring, n_jobs=self.n_jobs)
             with suppress(ValueError):  # too little is left to choose by: the first prediction stays
                 part = encode_queries(queries.codes[rest], rest.shape[0])

@@ -128,19 +128,15 @@ class TreeSum(BaseEstimator):
     @classmethod
     def mean(cls, sums: Sequence[TreeSum]) -> TreeSum:
         """The mean of several sums of trees."""
-        sizes = [one.left_.shape[0] for one in sums]
-        offsets = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
-        found = cls()
-        found.roots_ = np.concatenate([one.roots_ + k for one, k in zip(sums, offsets, strict=True)])
-        for name in ("feature_", "threshold_", "value_"):
-            setattr(found, name, np.concatenate([getattr(one, name) for one in sums]))
-        found.value_ = found.value_ / len(sums)
-        for name in ("left_", "right_"):
-            children = [getattr(one, name) for one in sums]
-            shifted = [np.where(one > 0, one + k, 0) for one, k in zip(children, offsets, strict=True)]
-            setattr(found, name, np.concatenate(shifted))
-        found.n_features_in_ = sums[0].n_features_in_
-        found.feature_importances_ = np.mean([one.feature_importances_ for one in sums], axis=0)
+        parts = [
+            (one.feature_, one.threshold_, one.left_, one.right_, one.value_ / len(sums)) for one in sums
+        ]
+        leaves = [one.left_ == 0 for one in sums]
+        gains = np.sum([one.feature_importances_ for one in sums], axis=0)
+        found = cls()._join(parts, leaves, sums[0].n_features_in_, gains)
+        # Every part is a sum of trees itself, which begin where its own roots are.
+        starts = zip(found.roots_, sums, strict=True)
+        found.roots_ = np.concatenate([start + one.roots_ for start, one in starts])
         return found
 
     def _join(

@@ -224,9 +224,8 @@ def _refuse_large_offsets(rows: np.ndarray) -> None:
     """Refuse a linear kernel whose values differ by less than rounding allows."""
     unit = float(np.abs(rows).max(initial=0.0)) or 1.0
     rows = rows / unit
-    moved = (
-        rows - rows[:1]
-    )  # equal rows have a spread of exactly 0, which the rounding of their mean would hide
+    # Relative to the first row the spread of equal rows is exactly 0, which the rounding of their mean would hide.
+    moved = rows - rows[:1]
     spread = float(np.square(moved - moved.mean(axis=0)).sum())
     if 0 < spread < _LEAST_SPREAD * float(np.square(rows).sum()):
         raise ValueError(

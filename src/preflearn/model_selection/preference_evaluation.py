@@ -17,6 +17,7 @@ from sklearn.pipeline import Pipeline
 
 from ..comparisons import Groups
 from ..comparisons.inputs import read_pairs, read_per_pair
+from ..core.holdout import rows_outside
 from ..kernels.functions import n_items, take_items
 from ..metrics import PreferenceCalibration, calibration_of_preferences
 from ..selection.folds import Folds, encode_groups, read_preference_folds, shuffled_folds
@@ -350,7 +351,7 @@ class _Asked:
                 model, X, self.pairs, weight=self.arguments.get("weight"), verbose=verbose
             )
             tests = zip(folds.tests, folds.leaving, strict=True)
-            sets = [(np.setdiff1d(np.arange(self.n_pairs), left), test) for test, left in tests]
+            sets = [(rows_outside(self.n_pairs, left), test) for test, left in tests]
             return 0.5 + 0.5 * np.sign(held_out.preferences(sets)[0])
         counter = Counter("evaluate_preferences", len(folds.tests), "training sets", verbose)
         probability = np.full(self.n_pairs, np.nan)

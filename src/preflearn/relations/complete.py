@@ -29,6 +29,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ..core.conjugate_gradients import iterate
+from ..core.holdout import rows_outside
 from ..numerics.memory import require_memory
 from .grammar import Folds
 from .pairwise import PairwiseKernel
@@ -324,7 +325,7 @@ class CompleteRelation:
 
     def _trained_without(self, left, alphas, rows, columns) -> np.ndarray:
         """Predictions for rows × columns by the model without the objects ``left``, shape (n_alphas, ·, ·)."""
-        rest = np.setdiff1d(np.arange(self.rows.n), left)
+        rest = rows_outside(self.rows.n, left)
         side, _ = self.rows.without(left)
         small = CompleteRelation(side, side, self.Y[np.ix_(rest, rest)], self.pairwise)
         K = self.rows.K[:, rest] @ side.vectors

@@ -16,6 +16,7 @@ from functools import partial
 
 import numpy as np
 
+from ..core.holdout import rows_outside
 from ..core.problem import refuse_indefinite
 from ..loops.threads import blas_at_rest, in_threads
 from ..numerics.linalg import eigh_in_place
@@ -103,6 +104,6 @@ class Side:
 
     def without(self, left: np.ndarray) -> tuple[Side, np.ndarray]:
         """The side trained without some objects, and the images of those: K[left, rest] V, shape (len(left), k)."""
-        rest = np.setdiff1d(np.arange(self.n), left)
+        rest = rows_outside(self.n, left)
         side = Side.decompose(self.K[np.ix_(rest, rest)], compared=self.compared)
         return side, self.K[np.ix_(left, rest)] @ side.vectors

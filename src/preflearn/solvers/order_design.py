@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ..core.holdout import rows_outside
 from ..kernels.functions import Kernel, take_items
 from ..numerics.memory import require_memory
 from .order_program import OrderProgram
@@ -139,7 +140,7 @@ class OrderDesign:
 
         A held-out row leaves the basis too; statements about it stay, they do not tell its target.
         """
-        kept = np.setdiff1d(np.arange(self.labelled.shape[0]), held_out)
+        kept = rows_outside(self.labelled.shape[0], held_out)
         basis_kept = np.flatnonzero(~np.isin(self.basis, self.labelled[held_out]))
         smaller = replace(
             self, labelled=self.labelled[kept], basis=self.basis[basis_kept], targets=self.targets[kept]
