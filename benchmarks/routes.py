@@ -338,7 +338,7 @@ def main() -> None:
     warnings.simplefilter("ignore", UserWarning)
     quick, chosen = options.quick, options.part
     parts = {
-        "rates": lambda: [rates(options.rows or (400 if quick else 2000))],
+        "rates": lambda: [rates(options.rows or (400 if quick else 6000))],
         "queries": lambda: [queries(options.rows or (400 if quick else 4000), options.repeats)],
         "preferences": lambda: preferences(options.rows or (200 if quick else 2500), options.repeats),
         "large": lambda: [large(options.rows or (2000 if quick else 200_000))],

@@ -534,7 +534,8 @@ def refit_reduced(model, X, y, qid, basis, fold):
     kept = np.flatnonzero(np.isin(rest, basis))
     if kept.size == 0:
         raise ValueError("no basis vector is left")
-    return clone(model).set_params(basis=kept).fit(X[rest], y[rest], qid=qid[rest]).predict(X[fold])
+    queries = {} if qid is None else {"qid": qid[rest]}
+    return clone(model).set_params(basis=kept).fit(X[rest], y[rest], **queries).predict(X[fold])
 
 
 def refit_without_preferences(model, X, pairs, magnitude, weight, sets):

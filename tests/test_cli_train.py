@@ -93,6 +93,18 @@ def trained(folder) -> Path:
 # ----------------------------------------------------------------------------------------------- what is learned
 
 
+def test_the_model_is_named_after_the_data(folder, call, ask, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    command = ("train", folder / "shop.csv", *ROLES, *RANKRLS, "--kernel", "linear")
+    assert ask(*command)["model"] == "shop.preflearn"
+    before = (tmp_path / "shop.preflearn").read_bytes()
+    status, _, err = call(*command, "-q")
+    assert status == 2 and "shop.preflearn is there already" in err and "-o" in err
+    assert (tmp_path / "shop.preflearn").read_bytes() == before
+    assert call(*command, "--force", "-q")[0] == 0
+    assert len(load_model(tmp_path / "shop.preflearn").predict(shop()[0])) == len(shop()[1])
+
+
 def test_figures_of_rankrls_equal_the_library(folder, ask, tmp_path):
     found = ask("train", folder / "shop.csv", *ROLES, *RANKRLS, "-o", tmp_path / "m.preflearn")
     X, y, qid, _ = shop()

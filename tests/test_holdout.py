@@ -219,6 +219,59 @@ def test_dependent_basis_vectors_are_refitted():
     np.testing.assert_allclose(cross_val_predict(model, X, y, qid=qid), expected, **tolerance(expected))
 
 
+def dependent_rows(rng, m, n_choices):
+    """Rows of independent choices between two words: wherever two choices differ, four rows are dependent."""
+    chosen = rng.integers(2, size=(m, n_choices))
+    return np.concatenate([chosen, 1 - chosen], axis=1) * np.linspace(0.5, 2.0, 2 * n_choices)
+
+
+@settings(max_examples=60)
+@given(
+    st.integers(0, 10_000),
+    st.integers(2, 6),
+    st.sampled_from([{"kernel": "linear"}, {"kernel": "poly", "degree": 2, "gamma": 0.1}]),
+    st.sampled_from([RankRLS(), RankRLS(weighting="query"), RLS(), RLS(fit_intercept=False)]),
+    st.sampled_from([2.0**-6, 1.0, 2.0**6]),
+    st.booleans(),
+)
+def test_basis_vectors_in_the_span_of_others(seed, n_choices, kernel, model, alpha, single):
+    rng = np.random.default_rng(seed)
+    X = dependent_rows(rng, 30, n_choices)
+    y, qid = rng.normal(size=30), np.repeat(np.arange(6), 5)
+    X = X.astype(np.float32) if single else X
+    basis = np.sort(rng.choice(30, size=int(rng.integers(8, 29)), replace=False))
+    model = sklearn.clone(model).set_params(alpha=alpha, basis=basis, **kernel)
+    folds = [np.flatnonzero(qid == q) for q in range(6)]
+    alphas, queries = [alpha, 4 * alpha], qid if isinstance(model, RankRLS) else None
+    expected = np.full((2, 30), np.nan)
+    for k, fold in ((k, fold) for k in range(2) for fold in folds):
+        at_alpha = sklearn.clone(model).set_params(alpha=alphas[k])
+        expected[k, fold] = oracles.refit_reduced(at_alpha, X, y, queries, basis, fold)
+    # With single precision the basis vectors may be too near to each other for the algebra.
+    refit = problem.LearningProblem._refit if single else mock.Mock(side_effect=AssertionError("refitted"))
+    with mock.patch.object(problem.LearningProblem, "_refit", refit):
+        found = HeldOut(model, X, y, qid=queries).predict(folds, alphas)
+    precision = 2e-3 if single else 1e-7
+    np.testing.assert_allclose(found, expected, rtol=precision, atol=precision * np.abs(expected).max())
+
+
+def test_a_basis_vector_that_is_nearly_in_the_span_of_others():
+    """At any distance from the span, on either side of what counts as none."""
+    rng = np.random.default_rng(0)
+    y, qid = rng.normal(size=24), np.repeat(np.arange(6), 4)
+    for distance in 10.0 ** np.arange(-12.0, 0.0):
+        X = rng.normal(size=(24, 8))
+        X[:12, 4:] = 0.0
+        X[5, 4] = distance  # the first twelve rows span four dimensions, and a little of a fifth
+        model = RankRLS(1.0, basis=np.arange(12))
+        folds = [np.flatnonzero(qid == q) for q in range(6)]
+        expected = np.concatenate(
+            [oracles.refit_reduced(model, X, y, qid, np.arange(12), fold) for fold in folds]
+        )
+        found = cross_val_predict(model, X, y, qid=qid)
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6, err_msg=f"distance {distance}")
+
+
 def test_most_of_a_nearly_dependent_basis_leaves():
     # Six of seven basis vectors that are close to each other leave: their directions can hardly be told apart.
     x = np.array(

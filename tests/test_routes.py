@@ -171,8 +171,22 @@ def test_sparse_rows_have_no_cliff():
     (task,) = problem.tasks()
     assert problem.route(task).chosen.solver == "dual"
     for sets in (np.split(np.arange(3300), 5), np.split(np.arange(3300), 165)):
-        problem.expect(sets, 15)
+        problem.expect(sets, np.logspace(-2, 2, 15))
         assert problem.route(task).chosen.solver == "dual"
+
+
+@pytest.mark.parametrize(("alphas", "n_passes"), [([1e6], 50), ([1e-6], 5000), ("auto", 2000)])
+def test_iterations_are_counted_for_the_alphas_that_are_asked_for(alphas, n_passes, monkeypatch, capsys):
+    """Strong regularisation takes few of them: no warning of hours that will be seconds."""
+    X, y, qid = sparse_ranking()
+    monkeypatch.setattr(memory, "available_bytes", lambda: 2_000_000)
+    problem = LearningProblem.read(RankRLS(), X, y, qid)
+    (task,) = problem.tasks()
+    problem.expect(np.split(np.arange(600), 5), alphas)
+    found = problem.route(task)
+    assert found.chosen.solver == "cg"
+    counted = int(found.chosen.matrix.split()[1])
+    assert n_passes / 5 <= counted <= n_passes
 
 
 def test_hours_of_iterations_for_single_preferences_are_refused(monkeypatch):
@@ -192,7 +206,7 @@ def test_the_route_is_chosen_for_what_is_asked():
     problem = LearningProblem.read(RankRLS(), X, y, qid)
     (task,) = problem.tasks()
     assert problem.route(task).workload.purpose == "pairs"
-    problem.expect([np.arange(20), np.arange(20, 30)], 7)
+    problem.expect([np.arange(20), np.arange(20, 30)], np.logspace(-2, 2, 7))
     found = problem.route(task).workload
     assert (found.purpose, found.n_folds, found.largest_fold, found.n_alphas) == ("folds", 2, 20, 7)
     assert found.n_stored == X.nnz

@@ -480,6 +480,28 @@ def load(path: Path) -> Saved:
     )
 
 
+def default_output(inputs: Sequence[Path], suffix: str, force: bool = False) -> Path:
+    """The name of the first input with another suffix, in the current folder; an earlier file of that name is kept.
+
+    Examples
+    --------
+    >>> default_output([Path("data/results.csv.gz")], ".preflearn").name
+    'results.preflearn'
+    """
+    from ..io.compression import split_name
+
+    name = inputs[0].name if inputs else "model"
+    if split_name(name)[1] is not None:
+        name = Path(name).stem
+    found = Path(Path(name).stem + suffix)
+    if found.is_file() and not force:
+        raise FileExistsError(
+            f"{found} is there already, perhaps from an earlier training: name another file with -o, or --force to "
+            "replace it."
+        )
+    return found
+
+
 def check_outputs(outputs: Sequence[Path | None], inputs: Sequence[Path], force: bool = False) -> None:
     """Refuse before any work what could not be written in the end, or would overwrite what is not ours."""
     taken = {path.resolve(): path for path in inputs}

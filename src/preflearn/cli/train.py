@@ -39,8 +39,11 @@ _SHOWN_COLUMNS = 12
 
 def train(
     context: typer.Context,
-    output: Annotated[Path, typer.Option("--output", "-o", help="File for the model (.preflearn).")],
     data: files.OptionalDataPaths = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="File for the model. [default: DATA's name with .preflearn]"),
+    ] = None,
     report: Annotated[
         Path | None,
         typer.Option("--report", help="Write an HTML report to this file, or a model card for .md."),
@@ -122,6 +125,8 @@ def train(
         raise ValueError(f"--gamma must be a positive number: found {gamma:g}.")
     if rows is not None or pairs is not None or hold_out is not None:
         _refuse_with_relation(context)
+        if output is None:
+            output = files.default_output([pairs] if pairs is not None else [], ".preflearn", force)
         train_relation(
             rows, columns, pairs, output, report, hold_out=hold_out, gamma=gamma, alphas=_read_alphas(alphas),
             kernel="rbf" if kernel is KernelName.auto else kernel.value, command=_typed(context),
@@ -147,6 +152,8 @@ def train(
     pairs_from = of_pairs.Source.from_options(preferences, chosen, rejected, judge, embed)
     _check_time_limit(options, bool(pairs_from))
     inputs = pairs_from.all_files(data)
+    if output is None:
+        output = files.default_output(data, ".preflearn", force)
     files.check_outputs([output, report], inputs, force)
     if pairs_from:
         pairs_from.check(data, reading)

@@ -62,7 +62,7 @@ class BasisHoldOut(HoldOut):
         self._pivot_rows = basis_indices[factor.pivots]
         self._K_RR = np.asfortranarray(K_MR[self._pivot_rows].T)  # symmetric
         self._with_penalty: tuple[float, np.ndarray] | None = None
-        self._removed_basis = RemovedBasis(factor.pivot_of, basis_indices, comparisons.n_rows)
+        self._removed_basis = RemovedBasis.of(factor, basis_indices, comparisons.n_rows)
         self._B = feature_gram(K_MR, comparisons)
         self._c = target_moment(K_MR, comparisons)
         self._removed_rows = RemovedRows(comparisons, K_MR, None)

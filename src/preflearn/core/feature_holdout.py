@@ -9,6 +9,9 @@ When basis vectors H of a reduced set leave, w' must satisfy Eᵀ w' = 0 with E 
 
     w' ← w' - P E (Eᵀ P E)⁻¹ Eᵀ w'.
 
+Where basis vectors are linearly dependent, C belongs to independent ones that span the others, and what a dependent one
+that stays has of these directions is not among them.
+
 A fold that is larger than the width of the features, or whose small system is ill conditioned (a tiny λ), is trained on
 the remaining rows in the same coordinates instead.
 """
@@ -30,7 +33,14 @@ from ..numerics.linalg import KernelFactor, add_gram, eigh_in_place, solve_check
 from .gram import block_rows, feature_gram, feature_moment, target_moment
 from .holdout import LEAST_CONDITION, STABLE, HoldOut, each_fold, intercept_of_rest, rows_outside
 from .problem import solve_primal, solve_primal_path
-from .removal import RemovedBasis, RemovedRows, are_whole, refuse_without_basis, span_of_rows
+from .removal import (
+    RemovedBasis,
+    RemovedRows,
+    are_whole,
+    directions_outside,
+    refuse_without_basis,
+    span_of_rows,
+)
 
 # Folds of whole queries up to this many rows go to the compiled loop.
 _SMALL_FOLD = 64
@@ -181,8 +191,9 @@ class FeatureHoldOut(HoldOut):
         return bool((null | known).all() and not (null.any() and self._graded))
 
     def _set_basis(self, factor: KernelFactor, basis_indices: np.ndarray) -> None:
-        self.removed_basis = RemovedBasis(factor.pivot_of, basis_indices, self.comparisons.n_rows)
-        self._C = factor.C
+        self.removed_basis = RemovedBasis.of(factor, basis_indices, self.comparisons.n_rows)
+        self._C, self._eps = factor.C, float(np.finfo(factor.C.dtype).eps)
+        self._dependent = factor.F[self.removed_basis.dependent] @ self._U
         E = la.solve_triangular(factor.C, self._U, lower=True, trans="T")
         self.E = E / np.linalg.norm(E, axis=1, keepdims=True)
 
@@ -200,8 +211,8 @@ class FeatureHoldOut(HoldOut):
 
     @property
     def basis_leaves(self) -> bool:
-        """Whether rows are basis vectors that leave the model when they are held out."""
-        return self.removed_basis is not None
+        """Whether rows are basis vectors, each of which takes one direction with it when it is held out."""
+        return self.removed_basis is not None and self.removed_basis.dependent.size == 0
 
     @property
     def largest_eigenvalue(self) -> float:
@@ -235,7 +246,7 @@ class FeatureHoldOut(HoldOut):
         out = []
         for number, fold in enumerate(folds):
             both = np.empty((alphas.shape[0], fold.shape[0], self.c.shape[1]))
-            both[~determined] = self._retrain(fold, alphas[~determined].tolist(), self._constraints(fold))
+            both[~determined] = self._retrain(fold, alphas[~determined].tolist())
             if by_algebra is not None:
                 both[determined] = by_algebra[number]
             out.append(both)
@@ -341,8 +352,8 @@ class FeatureHoldOut(HoldOut):
 
     def _predict_fold(self, fold: np.ndarray, alphas: Sequence[float]) -> np.ndarray:
         E = self._constraints(fold)
-        if self._retrains(self._removed_rows.n_columns(fold) + E.shape[1], alphas):
-            return self._retrain(fold, alphas, E)
+        if E is None or self._retrains(self._removed_rows.n_columns(fold) + E.shape[1], alphas):
+            return self._retrain(fold, alphas)
         Y, signs, change, scale = self._removed_rows.removal(fold)
         out = np.empty((len(alphas), fold.shape[0], self.c.shape[1]))
         held_out, refitted = self.Z[fold], []
@@ -353,7 +364,7 @@ class FeatureHoldOut(HoldOut):
             else:
                 out[k] = self._predict_held_out(fold, held_out, w)
         if refitted:
-            out[refitted] = self._retrain(fold, [alphas[k] for k in refitted], E)
+            out[refitted] = self._retrain(fold, [alphas[k] for k in refitted])
         return out
 
     def _retrains(self, n_columns: int, alphas: Sequence[float]) -> bool:
@@ -366,13 +377,21 @@ class FeatureHoldOut(HoldOut):
             return k > n
         return len(alphas) * (2.0 * n * k**2 + 0.7 * k**3) > m * n**2 + len(alphas) * n**3 / 3.0
 
-    def _constraints(self, fold: np.ndarray) -> np.ndarray:
-        """E: the directions that leave with held-out basis vectors, shape (n, h)."""
+    def _constraints(self, fold: np.ndarray) -> np.ndarray | None:
+        """E: the directions that leave with held-out basis vectors, shape (n, h); None where rounding hides them."""
         if self.removed_basis is None:
             return np.empty((self.s.shape[0], 0))
-        numbers = self.removed_basis.numbers(fold)
-        refuse_without_basis(self.E.shape[0] - numbers.shape[0])
-        return self.E[numbers].T
+        leaving, stays = self._basis_without(fold)
+        E = self.E[leaving].T
+        # What a basis vector that stays has of them stays too.
+        return directions_outside(E, self._dependent[stays], self._eps) if leaving.size and stays.size else E
+
+    def _basis_without(self, fold: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The independent basis vectors that leave, and the dependent ones that stay."""
+        assert self.removed_basis is not None
+        leaving, stays = self.removed_basis.numbers(fold), self.removed_basis.dependent_that_stay(fold)
+        refuse_without_basis(self.E.shape[0] - leaving.shape[0] + stays.shape[0])
+        return leaving, stays
 
     def _weights_without(self, alpha, Y, signs, change, E) -> np.ndarray | None:
         """w' = P (c - Zᵀ d) under Eᵀ w' = 0; None when the small system is too ill conditioned."""
@@ -388,19 +407,24 @@ class FeatureHoldOut(HoldOut):
         image = D * rhs + DY @ solved
         return _constrained(image[:, :v], image[:, v:], E)
 
-    def _retrain(self, fold: np.ndarray, alphas: Sequence[float], E: np.ndarray) -> np.ndarray:
+    def _retrain(self, fold: np.ndarray, alphas: Sequence[float]) -> np.ndarray:
         """Train on the remaining rows, in the coordinates of Z."""
         rest = rows_outside(self.comparisons.n_rows, fold)
-        span = self._kept_span(fold) if E.shape[1] else None
+        span = None if self.removed_basis is None else self._kept_span(fold)
         weights = solve_primal_path(self.Z[rest], self.comparisons.take(rest), alphas, span)
         held_out = self.Z[fold]
         return np.stack([self._predict_held_out(fold, held_out, w) for w in weights])
 
-    def _kept_span(self, fold: np.ndarray) -> np.ndarray:
-        """An orthonormal basis of the weights w = Cᵀ β of the basis vectors that stay: no inverse of C is taken."""
-        assert self.removed_basis is not None
-        kept = rows_outside(self._C.shape[0], self.removed_basis.numbers(fold))
-        return self._U.T @ span_of_rows(self._C[kept])
+    def _kept_span(self, fold: np.ndarray) -> np.ndarray | None:
+        """An orthonormal basis of the weights w = Cᵀ β of the basis vectors that stay: no inverse of C is taken.
+
+        None where all independent ones do.
+        """
+        leaving, stays = self._basis_without(fold)
+        if not leaving.size:
+            return None
+        kept = self._C[rows_outside(self._C.shape[0], leaving)] @ self._U
+        return span_of_rows(np.concatenate([kept, self._dependent[stays]]), self._eps)
 
     def _predict_held_out(self, fold: np.ndarray, rows: np.ndarray, w: np.ndarray) -> np.ndarray:
         """Of the rows of Z that are held out, taken once for all alphas."""
@@ -439,7 +463,7 @@ class FeatureHoldOut(HoldOut):
                 f = f + intercept_of_rest(y.shape[0], y.sum(axis=0) - y[rows], mean, f, 1)
             out[k] = f
             for i in np.flatnonzero(left < STABLE):
-                out[k, i] = self._retrain(rows[[i]], [alpha], self._constraints(rows[[i]]))[0]
+                out[k, i] = self._retrain(rows[[i]], [alpha])[0]
         ends = np.cumsum([fold.shape[0] for fold in folds])[:-1]
         return np.split(out, ends, axis=1)
 
@@ -468,7 +492,7 @@ class FeatureHoldOut(HoldOut):
         for k, number in zip(*np.nonzero(~stable), strict=True):
             part = slice(starts[number], starts[number + 1])
             fold = folds[number]
-            out[k, part] = self._retrain(fold, [alphas[k]], self._constraints(fold))[0, :, 0]
+            out[k, part] = self._retrain(fold, [alphas[k]])[0, :, 0]
         return [out[:, starts[i] : starts[i + 1], None] for i in range(len(folds))]
 
 

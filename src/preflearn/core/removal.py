@@ -9,13 +9,16 @@ from collections.abc import Sequence
 from copy import copy
 
 import numpy as np
-from scipy.linalg import qr
+from scipy.linalg import qr, svd
 
 from ..comparisons import Comparisons
+from ..numerics.linalg import KernelFactor
 from .holdout import intercept_of_rest
 
 # From a reciprocal condition of K_RR of this many roundings on, six digits are left of what leaves with a basis vector.
 LOST_IN_ROUNDING = 500.0
+# By this factor above or below the rounding of K_RR a component of a basis vector is clearly there, or clearly not.
+_CLEARLY = 30.0
 
 
 class RemovedRows:
@@ -113,22 +116,39 @@ class RemovedBasis:
 
     Parameters
     ----------
-    pivot_of : ndarray of shape (r,) or None
-        For each basis vector the independent one that it is a copy of (`KernelFactor.pivot_of`).
+    pivot_of : ndarray of shape (r,)
+        For each basis vector the independent one that it is a copy of (`KernelFactor.pivot_of`); -1 for one that lies
+        in the span of several others.
     basis_indices : ndarray of shape (r,)
         The rows that are basis vectors, copies included.
     n_rows : int
         m.
+
+    Attributes
+    ----------
+    dependent : ndarray of int
+        The places in ``basis_indices`` of those in the span of others.
     """
 
-    def __init__(self, pivot_of: np.ndarray | None, basis_indices: np.ndarray, n_rows: int):
-        if pivot_of is None:
-            raise ValueError(
-                "Linearly dependent basis vectors: what leaves the model with one of them is not one direction."
-            )
+    def __init__(self, pivot_of: np.ndarray, basis_indices: np.ndarray, n_rows: int):
         self._pivot_of_row = np.full(n_rows, -1)
         self._pivot_of_row[basis_indices] = pivot_of
-        self._copies = np.bincount(pivot_of)
+        self._copies = np.bincount(pivot_of[pivot_of >= 0])
+        self.dependent = np.flatnonzero(pivot_of < 0)
+        self._dependent_rows = basis_indices[self.dependent]
+
+    @classmethod
+    def of(cls, factor: KernelFactor, basis_indices: np.ndarray, n_rows: int) -> RemovedBasis:
+        """For the basis vectors of a factor."""
+        pivot_of = factor.pivot_of
+        if pivot_of is None:
+            pivot_of = np.full(basis_indices.shape[0], -1)
+            pivot_of[factor.pivots] = np.arange(factor.rank)
+        return cls(pivot_of, basis_indices, n_rows)
+
+    def dependent_that_stay(self, fold: np.ndarray) -> np.ndarray:
+        """Numbers in `dependent`."""
+        return np.flatnonzero(~np.isin(self._dependent_rows, fold))
 
     def numbers(self, fold: np.ndarray) -> np.ndarray:
         """The pivots that leave, ascending."""
@@ -160,12 +180,29 @@ def refuse_without_basis(n_left: int) -> None:
         raise ValueError("A fold holds out every basis vector: use more basis vectors or smaller folds.")
 
 
-def span_of_rows(F: np.ndarray) -> np.ndarray:
+def directions_outside(E: np.ndarray, rows: np.ndarray, eps: float) -> np.ndarray | None:
+    """Orthonormal columns that span the directions among those of E along which no row has a component.
+
+    None where a component is neither far above nor far below what counts as none in a factorisation of K_RR, which was
+    made with the precision ``eps``.
+    """
+    Q = qr(E, mode="economic")[0]
+    triangle = qr(rows @ Q, mode="r")[0]
+    _, found, directions = svd(triangle[: min(triangle.shape)], full_matrices=True)
+    size = np.zeros(directions.shape[0])
+    size[: found.shape[0]] = found
+    least = np.sqrt(E.shape[0] * eps) * np.linalg.norm(rows, axis=1).max()
+    none, some = size < least / _CLEARLY, size > least * _CLEARLY
+    return Q @ directions[none].T if (none | some).all() else None
+
+
+def span_of_rows(F: np.ndarray, eps: float | None = None) -> np.ndarray:
     """Q with orthonormal columns that span the weights w = Fᵀ β of the basis vectors with these rows of the factor.
 
-    Directions below the rounding of K_RR = F Fᵀ are none, as in the factorisation of a kernel matrix: the pivots are
-    those of its Cholesky factor.
+    Directions below the rounding of K_RR = F Fᵀ, made with the precision ``eps`` (by default that of F), are none, as
+    in the factorisation of a kernel matrix: the pivots are those of its Cholesky factor.
     """
+    eps = float(np.finfo(F.dtype).eps) if eps is None else eps
     Q, R, _ = qr(F.T, mode="economic", pivoting=True)
     size = np.abs(np.diagonal(R))
-    return Q[:, size > np.sqrt(F.shape[0] * np.finfo(F.dtype).eps) * size[0]]
+    return Q[:, size > np.sqrt(F.shape[0] * eps) * size[0]]

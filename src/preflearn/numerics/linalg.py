@@ -176,6 +176,13 @@ class KernelFactor:
     def rank(self) -> int:
         return self.pivots.shape[0]
 
+    def condition_of_pivots(self) -> float:
+        """`reciprocal_condition`, of the pivots alone (from below) where other items than copies were set aside."""
+        if self.pivot_of is not None:
+            return self.reciprocal_condition
+        size = np.abs(self.C)
+        return reciprocal_condition(self.C, float(size.sum(axis=0).max() * size.sum(axis=1).max()))
+
     @property
     def well_conditioned(self) -> bool:
         """Whether the condition of K leaves half of the digits: then systems in K itself may be tried."""

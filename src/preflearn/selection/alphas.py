@@ -37,6 +37,14 @@ def count_alphas(values: Any) -> int:
     return _AUTO_POWERS.shape[0] if isinstance(values, str) else int(np.size(as_host(values)))
 
 
+def spread_of(values: Any, own: Any, largest: float) -> float:
+    """The largest eigenvalue beside the smallest of these alphas, before the grid is read; ``own`` stands for None."""
+    if isinstance(values, str):
+        return float(2.0 ** -_ITERATED_POWERS[0])
+    least = np.min(np.asarray(as_host(own if values is None else values), dtype=float), initial=np.inf)
+    return 1.0 + largest / float(least) if least > 0 else np.inf
+
+
 def read_grid(
     values: Any, automatic: np.ndarray | Callable[[], np.ndarray], *, name: str = "alphas", zero: bool = False
 ) -> np.ndarray:

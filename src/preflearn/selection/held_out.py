@@ -27,7 +27,7 @@ from ..kernels.inputs import read_items
 from ..losses.pairs import ListedPairs
 from ..numerics.namespace import Home, as_host, is_device_array
 from ..solvers.progress import Counter
-from .alphas import BLIND_GRID, auto_grid, count_alphas, read_grid
+from .alphas import BLIND_GRID, auto_grid, read_grid
 from .folds import Folds, default_cv, is_pairs, read_folds, read_preference_folds
 from .learner import PathLearner
 from .pairs import predict_pairs, rows_leaving, tally_all_pairs, untied_pairs
@@ -356,13 +356,13 @@ class HeldOut:
         """The grid, after saying what is going to be held out at its alphas."""
         if isinstance(self.problem, LearningProblem):
             self.problem.verbose = self.verbose
-            self.problem.expect(folds.leaving, count_alphas(alphas))
+            self.problem.expect(folds.leaving, alphas)
         return self.alphas(alphas)
 
     def _grid_for_pairs(self, alphas: Any) -> Any:
         if isinstance(self.problem, LearningProblem):
             self.problem.verbose = self.verbose
-            self.problem.expect_pairs(count_alphas(alphas))
+            self.problem.expect_pairs(alphas)
         return self.alphas(alphas)
 
     def _folds(self, cv: Any) -> Folds:
@@ -618,7 +618,7 @@ class HeldOutPreferences:
         """Say what is going to be held out: the route is chosen for that."""
         if self._problem is not None:
             self._problem.verbose = self.verbose
-            self._problem.expect(folds.leaving, count_alphas(alphas), n_pairs=self.n_pairs)
+            self._problem.expect(folds.leaving, alphas, n_pairs=self.n_pairs)
 
     @cached_property
     def _represented(self) -> tuple[Any, Any]:

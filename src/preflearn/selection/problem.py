@@ -6,6 +6,7 @@ import inspect
 import warnings
 from collections.abc import Iterator, Sequence
 from copy import copy
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -25,6 +26,7 @@ from ..comparisons import (
 from ..comparisons.inputs import read_alpha, read_row_weights, read_scores
 from ..core.band import BandForm
 from ..core.basis_holdout import FEW_FOLDS, BasisHoldOut
+from ..core.conjugate_gradients import largest_eigenvalue
 from ..core.dual_holdout import DualHoldOut
 from ..core.feature_holdout import FeatureHoldOut
 from ..core.holdout import HoldOut, rows_outside
@@ -59,7 +61,7 @@ from ..solvers.routes import (
     refuse_if_hopeless,
     warn_if_long,
 )
-from .alphas import BLIND_GRID, auto_grid
+from .alphas import BLIND_GRID, auto_grid, count_alphas, spread_of
 from .folds import Folds
 from .learner import SquaredLossLearner
 from .tally import relative_rounding
@@ -115,6 +117,7 @@ class LearningProblem:
     verbose = 0
     # What is going to be asked for: sizes of a `Workload`.
     _expected: dict[str, Any] = {"purpose": "pairs"}
+    _alphas: Any = "auto"
 
     def __init__(
         self, estimator, X, scores, single, queries, kernel: Kernel, row_weights: np.ndarray | None = None
@@ -151,23 +154,25 @@ class LearningProblem:
         dense = self.kernel.is_linear and not sp.issparse(self.X) and not is_device_array(self.X)
         return bool(dense and offset_is_large(_double(self.X)))
 
-    def expect(self, sets: Sequence[np.ndarray], n_alphas: int, *, n_pairs: int = 0) -> None:
-        """Say which sets of rows are going to be held out at how many alphas; the route is chosen for that.
+    def expect(self, sets: Sequence[np.ndarray], alphas: Any, *, n_pairs: int = 0) -> None:
+        """Say which sets of rows are going to be held out at which alphas; the route is chosen for that.
 
-        With ``n_pairs`` the sets are of so many preferences.
+        ``alphas`` are what the caller gave. With ``n_pairs`` the sets are of so many preferences.
         """
+        self._alphas = alphas
         purpose = "folds" if len(sets) <= FEW_SETS else "queries"
         self._expected = {
             "purpose": "preferences" if n_pairs else purpose,
             "n_folds": len(sets),
             "largest_fold": max(rows.shape[0] for rows in sets),
-            "n_alphas": n_alphas,
+            "n_alphas": count_alphas(alphas),
             "n_pairs": n_pairs,
         }
 
-    def expect_pairs(self, n_alphas: int) -> None:
+    def expect_pairs(self, alphas: Any) -> None:
         """The same for pairs of rows."""
-        self._expected = {"purpose": "pairs", "n_alphas": n_alphas}
+        self._alphas = alphas
+        self._expected = {"purpose": "pairs", "n_alphas": count_alphas(alphas)}
 
     def route(self, task: Comparisons) -> RouteMap:
         """The route for what is expected, and the others; for rows on the host and without a reduced set."""
@@ -175,7 +180,13 @@ class LearningProblem:
         linear = self.kernel.is_linear
         if self.kernel.is_precomputed:
             return choose_route(Workload(n_rows=self.n_rows, n_features=0, linear=False, **sizes))
-        return choose_route(Workload.of(self.X, linear=linear, **sizes))
+        found = choose_route(Workload.of(self.X, linear=linear, **sizes))
+        if found.chosen.solver != "cg":
+            return found
+        # How many iterations it will be is worth a few passes over the data.
+        largest = largest_eigenvalue(self.X, task)
+        spread = spread_of(self._alphas, getattr(self.estimator, "alpha", None), largest)
+        return choose_route(replace(found.workload, spread=spread))
 
     @property
     def n_rows(self) -> int:
@@ -348,17 +359,14 @@ class LearningProblem:
         return predictions
 
     def _basis_must_be_refitted(self) -> bool:
-        """Whether K_RR is so near to singular that what leaves with a basis vector is lost in rounding.
-
-        With linearly dependent basis vectors another one may even span what a held-out one did.
-        """
+        """Whether K_RR of the independent basis vectors is so near to singular that what leaves is lost in rounding."""
         feature_map = self.feature_map()
         if feature_map is None:
             return False
         if is_device_array(self.X):
             return not feature_map.well_conditioned
         factor = feature_map.factor_
-        return bool(factor.reciprocal_condition < LOST_IN_ROUNDING * np.finfo(factor.C.dtype).eps)
+        return bool(factor.condition_of_pivots() < LOST_IN_ROUNDING * np.finfo(factor.C.dtype).eps)
 
     def _refuse_parts_of_weighted_queries(self, folds: Folds) -> None:
         if getattr(self.estimator, "weighting", None) != "query" or self.queries.n_groups == 1:

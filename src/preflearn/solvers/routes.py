@@ -78,13 +78,13 @@ class Rates:
         Numbers of an array that are read, changed and written.
     """
 
-    product: float = 1.7e10
-    cholesky: float = 1.0e10
-    inverse: float = 1.3e10
-    tridiagonal: float = 2.7e9
-    eigen: float = 1.8e9
-    values: float = 4e8
-    sparse_products: float = 1.15e8
+    product: float = 3.5e10
+    cholesky: float = 3.0e10
+    inverse: float = 3.0e10
+    tridiagonal: float = 7.5e9
+    eigen: float = 5.0e9
+    values: float = 3e8
+    sparse_products: float = 2.5e8
     numbers: float = 1e9
     # Seconds that a fold costs at one alpha whatever its size.
     call: float = 5e-5
