@@ -446,6 +446,32 @@ def test_held_out_sets_equal_refitting(cv):
         assert set(judges.reliability_) == {0, 1, 2, 3}
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"kernel": "rbf"}, {"kernel": "rbf", "basis": np.arange(24)}], ids=str
+)
+@pytest.mark.parametrize("scoring", ["neg_log_loss", "log_evidence"])
+def test_items_that_are_not_compared_do_not_change_the_search(options, scoring):
+    X, pairs, _ = simulated()
+    few = BradleyTerryCV([0.1, 1.0], scoring=scoring, **options).fit_pairs(X, pairs)
+    many = BradleyTerryCV([0.1, 1.0], scoring=scoring, **options)
+    many.fit_pairs(np.tile(X, (5, 1)), pairs)
+    assert_allclose(many.cv_scores_, few.cv_scores_, rtol=1e-7)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_more_features_and_rows_than_compared_items(sparse):
+    rng = np.random.default_rng(1)
+    X, pairs = rng.normal(size=(60, 90)), rng.permuted(np.tile(np.arange(12), (20, 1)), axis=1)[:, :2]
+    sets = np.array_split(np.arange(20), 4)
+    search = BradleyTerryCV([0.5], cv=sets, keep_predictions=True).fit_pairs(
+        sp.csr_array(X) if sparse else X, pairs
+    )
+    for left in sets:
+        model = BradleyTerry(0.5).fit_pairs(X, np.delete(pairs, left, axis=0))
+        expected = model.win_probability(X[pairs[left, 0]], X[pairs[left, 1]])
+        assert_allclose(search.cv_predictions_[0, left], expected, atol=1e-7)
+
+
 def test_search_chooses_and_fits():
     X, pairs, _ = simulated(n_pairs=200)
     search = BradleyTerryCV(kernel="rbf", gammas="auto", item_offsets="auto").fit_pairs(X, pairs)

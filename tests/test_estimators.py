@@ -117,6 +117,44 @@ def test_fit_pairs_equals_the_dense_solution(m, kernel, n_basis, data):
     assert model.n_comparisons_ == len(pairs)
 
 
+@pytest.mark.parametrize("kernel", ["linear", "rbf", "precomputed"])
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array, lambda X: X.astype(np.float32)])
+@pytest.mark.parametrize("n_pairs", [8, 60])
+def test_rows_without_preferences_have_no_part_in_the_model(kernel, form, n_pairs):
+    """Fewer or more preferences than rows, both smaller than the number of features."""
+    rng = np.random.default_rng(n_pairs)
+    X = rng.normal(size=(50, 80))
+    pairs = np.array([rng.choice(20, size=2, replace=False) for _ in range(n_pairs)])
+    magnitude, weight = rng.uniform(0.5, 2, n_pairs), rng.uniform(0.1, 2, n_pairs)
+    K = rbf_kernel(X, gamma=0.01) if kernel != "linear" else X @ X.T
+    L, b = oracles.dense_preferences(50, pairs, magnitude, weight)
+    beta = oracles.reduced_set_solution(K, K, L, b, 0.3)
+    options = {"gamma": 0.01} if kernel == "rbf" else {}
+    items = form(K) if kernel == "precomputed" and form is not sp.csr_array else form(X)
+    if kernel == "precomputed" and form is sp.csr_array:
+        pytest.skip("a kernel matrix is dense")
+    model = RankRLS(0.3, kernel=kernel, **options).fit_pairs(items, pairs, magnitude=magnitude, weight=weight)
+    precision = 1e-4 if items.dtype == np.float32 else 1e-8
+    np.testing.assert_allclose(model.predict(items), K @ beta, atol=precision)
+    if kernel != "linear":
+        assert model.dual_coef_.shape == (50,)
+        assert not model.dual_coef_[20:].any()
+    else:
+        assert model.solver_ == "dual"
+        assert model.coef_.dtype == items.dtype
+
+
+def test_few_preferences_among_many_rows_are_solved_among_themselves(capsys):
+    X = sp.random_array((3000, 5000), density=0.01, rng=0, format="csr")
+    pairs = np.arange(2400).reshape(1200, 2)
+    model = RankRLS(alpha=1e-3, verbose=1).fit_pairs(X, pairs)
+    said = capsys.readouterr().err
+    assert "pairs (kernel of differences 1200 × 1200)" in said and "3000" not in said
+    D = X[pairs[:, 0]] - X[pairs[:, 1]]
+    exact = np.linalg.solve((D @ D.T).toarray() + 1e-3 * np.eye(1200), np.ones(1200))
+    np.testing.assert_allclose(model.coef_, D.T @ exact, atol=1e-9)
+
+
 def test_weight_multiplies_the_squared_error_of_a_pair():
     X, pairs = RNG.normal(size=(6, 3)), np.array([[0, 1], [2, 3], [0, 1]])
     once = RankRLS().fit_pairs(X, pairs[:2], weight=[2.0, 1.0])

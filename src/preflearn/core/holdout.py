@@ -141,23 +141,40 @@ def _increases(rows: np.ndarray) -> bool:
 
 def check_folds(folds: Sequence[np.ndarray], n_rows: int) -> list[np.ndarray]:
     """Folds as int arrays; refuse empty ones, repeated or unknown rows, and folds that leave nothing to train on."""
-    checked = []
-    for number, fold in enumerate(folds):
-        rows = np.asarray(fold)
-        if rows.dtype == bool and rows.shape == (n_rows,):
-            rows = np.flatnonzero(rows)
-        if rows.ndim != 1 or rows.size == 0 or rows.dtype.kind not in "iu":
-            raise ValueError(
-                f"Fold {number} must be a non-empty one-dimensional array of row numbers: found shape {rows.shape}, "
-                f"type {rows.dtype}."
-            )
-        if rows.min() < 0 or rows.max() >= n_rows:
-            raise ValueError(f"Fold {number} names row {rows.max()}: expected rows 0 to {n_rows - 1}.")
-        if not _increases(rows) and np.unique(rows).shape[0] != rows.shape[0]:
-            raise ValueError(f"Fold {number} names a row twice.")
-        if rows.shape[0] == n_rows:
-            raise ValueError(
-                f"Fold {number} holds out every row (n_samples = {n_rows}): nothing is left to train on."
-            )
-        checked.append(rows.astype(np.int64, copy=False))
+    checked = [_as_rows(fold, number, n_rows) for number, fold in enumerate(folds)]
+    if checked and not _are_plainly_fine(checked, n_rows):
+        for number, rows in enumerate(checked):
+            _check_rows(rows, number, n_rows)
     return checked
+
+
+def _as_rows(fold: Any, number: int, n_rows: int) -> np.ndarray:
+    rows = np.asarray(fold)
+    if rows.dtype == bool and rows.shape == (n_rows,):
+        rows = np.flatnonzero(rows)
+    if rows.ndim != 1 or rows.size == 0 or rows.dtype.kind not in "iu":
+        raise ValueError(
+            f"Fold {number} must be a non-empty one-dimensional array of row numbers: found shape {rows.shape}, "
+            f"type {rows.dtype}."
+        )
+    return rows.astype(np.int64, copy=False)
+
+
+def _are_plainly_fine(folds: Sequence[np.ndarray], n_rows: int) -> bool:
+    """Whether known rows in ascending order leave some others: thousands of folds are looked at together."""
+    sizes = np.array([rows.shape[0] for rows in folds])
+    rows = np.concatenate(folds)
+    ascending = rows[1:] > rows[:-1]
+    ascending[np.cumsum(sizes)[:-1] - 1] = True  # from one fold to the next
+    return bool(ascending.all() and rows.min() >= 0 and rows.max() < n_rows and sizes.max() < n_rows)
+
+
+def _check_rows(rows: np.ndarray, number: int, n_rows: int) -> None:
+    if rows.min() < 0 or rows.max() >= n_rows:
+        raise ValueError(f"Fold {number} names row {rows.max()}: expected rows 0 to {n_rows - 1}.")
+    if not _increases(rows) and np.unique(rows).shape[0] != rows.shape[0]:
+        raise ValueError(f"Fold {number} names a row twice.")
+    if rows.shape[0] == n_rows:
+        raise ValueError(
+            f"Fold {number} holds out every row (n_samples = {n_rows}): nothing is left to train on."
+        )

@@ -34,7 +34,11 @@ def kernel_of_differences(K: np.ndarray, comparisons: PreferenceComparisons) -> 
 
 def linear_kernel_of_differences(X, comparisons: PreferenceComparisons) -> np.ndarray:
     """(Mᵀ X)(Mᵀ X)ᵀ for dense or sparse rows X, in double precision, C-contiguous."""
-    D = weighted_differences(X, comparisons)
+    return kernel_of_rows(weighted_differences(X, comparisons))
+
+
+def kernel_of_rows(D) -> np.ndarray:
+    """D Dᵀ for dense or sparse rows, C-contiguous."""
     return sparse_products(D) if sp.issparse(D) else D @ D.T
 
 

@@ -807,12 +807,13 @@ class BradleyTerry(BradleyTerryModel):
 
 
 def narrower(space: LatentSpace) -> LatentSpace:
-    """The same prior in as many coordinates as there are items where features are more: K = Φ Φᵀ."""
-    if space.design is None or space.design.shape[1] <= space.n_items:
+    """The same prior in as many coordinates as there are items where features, or columns of F, are more: K = Φ Φᵀ."""
+    features = space.root if space.design is None else space.design
+    if features is None or features.shape[1] <= space.n_items:
         return space
     n = space.n_items
     require_memory(n * n * 8, f"a kernel matrix of {n} × {n}")
-    K = space.design @ space.design.T
+    K = features @ features.T
     return _kernel_space(K.toarray() if sp.issparse(K) else K)
 
 

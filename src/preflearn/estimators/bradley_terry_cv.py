@@ -219,20 +219,22 @@ class BradleyTerryCV(BradleyTerryModel):
     ) -> _Candidate:
         """Held-out predictions with one kernel at every alpha."""
         model = self._plain_model(gamma, item_offsets)
-        space, items, numbers = model._represent(X)
-        space = narrower(space)
-        alphas = self._read_alphas(space)
+        space, _, numbers = model._represent(X)
+        alphas, prior_variance = self._read_alphas(space), space.mean_prior_variance()
         if answers.judges is not None:
             model.set_params(alpha=float(np.exp(np.mean(np.log(alphas)))))
             model._fit_answers(X, answers, judges, True)
             answers = answers.scaled(np.array(list(model.reliability_.values())))
+        # Items that are not compared have no part in the posterior of those that are.
+        compared, pairs = np.unique(numbers[answers.pairs], return_inverse=True)
+        space = narrower(space.of_items(compared))
         answers = Answers(
-            n_items(items), numbers[answers.pairs], *_columns(answers, "weight", "share", "scale", "judges")
+            compared.shape[0], pairs.reshape(-1, 2), *_columns(answers, "weight", "share", "scale", "judges")
         )
         with self._more_stages()(f"held-out preferences, gamma = {gamma}, offsets = {item_offsets:g}"):
             probabilities, evidence = self._path(space, answers, alphas, folds)
         if self.scoring == "log_evidence":
-            variances = space.mean_prior_variance() / (2.0 * alphas)
+            variances = prior_variance / (2.0 * alphas)
             expected = _log_normal(variances, *_USUAL_VARIANCE)
             if item_offsets:
                 expected = expected + _log_normal(item_offsets, *_USUAL_OFFSETS)

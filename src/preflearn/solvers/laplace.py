@@ -72,6 +72,12 @@ class LatentSpace:
             return self.design
         return sp.eye_array(self.n_items, format="csr") if self.root is None else self.root
 
+    def of_items(self, items: np.ndarray) -> LatentSpace:
+        """The same function of some of the items."""
+        if self.design is not None:
+            return LatentSpace(items.shape[0], self.design[items], self.root)
+        return LatentSpace(items.shape[0], root=None if self.root is None else self.root[items])
+
     def mean_prior_variance(self) -> float:
         """Mean of the items' prior variance at alpha = 1/2."""
         if self.design is None:

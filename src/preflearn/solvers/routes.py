@@ -11,8 +11,8 @@ primal     linear kernel, n <= m; n_basis     Φᵀ L Φ: Cholesky for one alpha
                                               several and for every hold-out
 dual       linear kernel, m < n; any kernel   S K S: Cholesky for one alpha, tridiagonal form for   m × m
                                               several, inverse for a hold-out at one alpha
-pairs      preferences                        D K Dᵀ of the l differences: inverse or tridiagonal   l × l
-                                              form, then its diagonal and blocks
+pairs      preferences                        D K Dᵀ of the l differences: Cholesky for training,    l × l
+                                              inverse or tridiagonal form for a hold-out
 cg         linear kernel; n_basis             conjugate gradients: training once; every alpha of    none (r × r)
                                               every fold from one Krylov sequence per fold
 =========  =================================  ====================================================  ==================
@@ -462,8 +462,10 @@ def refuse_if_hopeless(found: RouteMap) -> None:
 
 
 def _routes(workload: Workload, rates: Rates) -> list[Route]:
-    if workload.purpose == "preferences":
+    if workload.purpose == "preferences" or workload.n_pairs:
         routes = [_pair_route(workload, rates), _dual_route(workload, rates)]
+        if workload.purpose == "train":  # of the two square kernel matrices the smaller one
+            routes = routes[:1] if workload.n_pairs <= workload.n_rows else routes[1:]
         if workload.linear and workload.n_features is not None:
             routes += [_primal_route(workload, rates), _iterations_route(workload, rates)]
         return routes
@@ -483,6 +485,9 @@ def _dual_route(workload: Workload, rates: Rates) -> Route:
     seconds = _kernel_seconds(workload, rates)
     if workload.holds_out and not workload.closed_half:  # through a factor of the kernel
         seconds += _cholesky(m, rates) + _eigen(m, rates) + _fold_seconds(workload, m, rates)
+        return Route("dual", f"kernel matrix {m} × {m}", seconds, 3 * 8.0 * m**2)
+    if workload.purpose == "train" and not workload.closed_half:
+        seconds += 2 * _cholesky(m, rates) + m**3 / (rates.product * n_threads())
         return Route("dual", f"kernel matrix {m} × {m}", seconds, 3 * 8.0 * m**2)
     seconds += _square_seconds(workload, m, rates)
     n_matrices = 1.25 if workload.n_alphas > 1 or workload.purpose in ("train", "path") else 3.0

@@ -12,13 +12,20 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from ..comparisons import Comparisons, centred, offset_is_large, one_group
+from ..comparisons import Comparisons, PreferenceComparisons, centred, offset_is_large, one_group
 from ..core import dual_problem, solve_conjugate_gradients, solve_on_basis
 from ..core.basis_system import sums_may_do
 from ..core.conjugate_gradients import largest_eigenvalue
+from ..core.preference_holdout import (
+    kernel_of_differences,
+    kernel_of_rows,
+    regression_over_pairs,
+    suits_pair_space,
+    weighted_differences,
+)
 from ..core.problem import SquaredLossFit, refuse_indefinite, solve_primal
 from ..core.reduced_set import ReducedRows, solve_iteratively, solve_streamed
-from ..kernels.functions import Kernel, n_items
+from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.maps import NystromMap
 from ..numerics.linalg import factor_kernel, in_row_span, solve_triangular_in_place
 from ..numerics.memory import fits_in_memory, require_memory
@@ -80,6 +87,10 @@ def fit_squared_loss(
             with_mean=with_mean,
             stages=stages,
         )
+    if feature_map is None and not with_mean and (rows := _compared_rows(tasks)) is not None:
+        return _fit_compared_rows(
+            X, kernel, tasks[0], rows, alpha, solver=solver, tol=tol, max_iter=max_iter, stages=stages
+        )
     workload = None
     if solver == "auto" and kernel.is_linear and feature_map is None:
         workload = _training(X, tasks, alpha, tol, stages)
@@ -107,6 +118,29 @@ def fit_squared_loss(
     return fit
 
 
+def _compared_rows(tasks: Sequence[Comparisons]) -> np.ndarray | None:
+    """The rows that preferences name, ascending; None where these are all of them."""
+    task = tasks[0]
+    if not isinstance(task, PreferenceComparisons):
+        return None
+    rows = np.unique(task.pairs)
+    return rows if rows.shape[0] < task.n_rows else None
+
+
+def _fit_compared_rows(
+    X: Any, kernel: Kernel, task: Comparisons, rows: np.ndarray, alpha: float, **options: Any
+) -> SquaredLossFit:
+    """Rows that are not compared have no part in the model: their coefficients are zero."""
+    part = take_items(X, rows)
+    part = part[:, rows] if kernel.is_precomputed else part
+    fit = fit_squared_loss(part, kernel, [task.take(rows)], alpha, with_mean=False, **options)
+    if fit.dual_coef is not None:
+        coef = np.zeros((task.n_rows, fit.dual_coef.shape[1]), dtype=fit.dual_coef.dtype)
+        coef[rows] = fit.dual_coef
+        fit.dual_coef, fit.basis_indices = coef, np.arange(task.n_rows)
+    return fit
+
+
 def _training(
     X: Any, tasks: Sequence[Comparisons], alpha: float, tol: float | None, stages: Stages
 ) -> Workload:
@@ -114,7 +148,15 @@ def _training(
     if min(X.shape) <= _QUICKLY_FACTORISED:
         return Workload("train", X.shape[0], X.shape[1], tol=tol)
     spread = 1.0 + max(largest_eigenvalue(X, task) for task in tasks) / alpha
-    workload = Workload.of(X, "train", spread=spread, tol=tol)
+    pairs = getattr(tasks[0], "pairs", None)
+    workload = Workload.of(
+        X,
+        "train",
+        spread=spread,
+        tol=tol,
+        closed_half=tasks[0].has_half,
+        n_pairs=0 if pairs is None else len(pairs),
+    )
     found = choose_route(workload)
     stages.note(str(found.chosen))
     warn_if_long(found)
@@ -226,6 +268,11 @@ def _solve_reduced(
 
 def _fit_dual(X, kernel, tasks, alpha, with_mean, stages) -> SquaredLossFit:
     m = n_items(X)
+    if not with_mean and _suits_differences(tasks[0]):
+        try:
+            return _fit_differences(X, kernel, tasks[0], alpha, stages)
+        except np.linalg.LinAlgError:
+            pass  # too few digits at this alpha
     itemsize = 4 if getattr(X, "dtype", None) == np.float32 else 8
     # K itself; a second matrix where K has to survive the first output; three where K is factored.
     n_matrices = 3 if not tasks[0].has_half else min(len(tasks), 2)
@@ -278,6 +325,46 @@ def _without_offsets(X: Any, task: Comparisons) -> Any:
     if sp.issparse(X) or not task.ignores_constants:
         return X
     return centred(X, task.queries or one_group(X.shape[0]))[0]
+
+
+def _suits_differences(task: Comparisons) -> bool:
+    """Whether no more preferences than rows, of weights that one matrix can hold, say what is compared."""
+    return (
+        isinstance(task, PreferenceComparisons)
+        and task.pairs.shape[0] <= task.n_rows
+        and suits_pair_space(task)
+    )
+
+
+def _fit_differences(X, kernel, task: PreferenceComparisons, alpha, stages) -> SquaredLossFit:
+    """A regression over the l preferences, f = Σ c_k (k(·, x_h) - k(·, x_j)): the matrix is l × l.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If fewer than six digits of the differences would be right.
+    """
+    n_pairs, m = task.pairs.shape[0], task.n_rows
+    dtype = np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64
+    require_memory(
+        8 * (n_pairs**2 + (0 if kernel.is_linear else m * (m + n_pairs))),
+        f"training on {n_pairs} preferences",
+    )
+    differences = None
+    with stages(f"kernel of differences {n_pairs} × {n_pairs}"):
+        if kernel.is_linear:
+            differences = weighted_differences(X, task)
+            K = kernel_of_rows(differences)
+        else:
+            whole = X if kernel.is_precomputed else kernel.matrix(X)
+            K = kernel_of_differences(whole.astype(np.float64, copy=False), task)
+            del whole
+    with stages("factorisation and solution"):
+        c = dual_problem(K, regression_over_pairs(task), alpha).solve(alpha, strict=True)
+    if differences is not None:
+        return SquaredLossFit("dual", np.asarray(differences.T @ c, dtype=dtype), None, None, None)
+    coef = np.asarray(task.incidence() @ c, dtype=dtype)
+    return SquaredLossFit("dual", None, coef, np.arange(m), None)
 
 
 def _solve_through_factor(K: np.ndarray, tasks: Sequence[Comparisons], alpha: float) -> np.ndarray:
