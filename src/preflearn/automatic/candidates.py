@@ -331,7 +331,8 @@ def _cost_of_boosting(m: int, n: int) -> float:
 
 
 def _cost_of_forest(m: int, n: int) -> float:
-    return 4 * _RANDOM * _TREE_FACTOR * m * (0.3 * n) * max(1.0, np.log2(m / 10.0)) / 4
+    looked_at = min(0.3 * n, _LOOKED_AT)
+    return _RANDOM * _TREE_FACTOR * m * looked_at * max(1.0, np.log2(m / 10.0))
 
 
 def _by_row(predictions: list[np.ndarray], tests: list[np.ndarray], n_rows: int) -> np.ndarray:
