@@ -458,6 +458,13 @@ def test_items_that_are_not_compared_do_not_change_the_search(options, scoring):
     assert_allclose(many.cv_scores_, few.cv_scores_, rtol=1e-7)
 
 
+def test_compared_items_without_features():
+    X = np.zeros((10, 30))
+    X[5:] = np.random.default_rng(0).normal(size=(5, 30))
+    search = BradleyTerryCV([0.1, 1.0]).fit_pairs(X, [[0, 1], [1, 2], [0, 2]])
+    assert_allclose(search.cv_scores_, np.log(0.5))
+
+
 @pytest.mark.parametrize("sparse", [False, True])
 def test_more_features_and_rows_than_compared_items(sparse):
     rng = np.random.default_rng(1)

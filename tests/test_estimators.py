@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 
 import numpy as np
@@ -16,6 +17,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 import oracles
 from preflearn import RLS, RankRLS
 from preflearn.kernels import NystromMap
+from preflearn.numerics import memory
 from strategies import ranking_problems
 
 OPTIONS = st.fixed_dictionaries(
@@ -117,8 +119,18 @@ def test_fit_pairs_equals_the_dense_solution(m, kernel, n_basis, data):
     assert model.n_comparisons_ == len(pairs)
 
 
-@pytest.mark.parametrize("kernel", ["linear", "rbf", "precomputed"])
-@pytest.mark.parametrize("form", [np.asarray, sp.csr_array, lambda X: X.astype(np.float32)])
+def single(X):
+    return X.astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "form"),
+    [
+        *itertools.product(["linear", "rbf"], [np.asarray, sp.csr_array, single]),
+        ("precomputed", np.asarray),
+        ("precomputed", single),
+    ],
+)
 @pytest.mark.parametrize("n_pairs", [8, 60])
 def test_rows_without_preferences_have_no_part_in_the_model(kernel, form, n_pairs):
     """Fewer or more preferences than rows, both smaller than the number of features."""
@@ -130,9 +142,7 @@ def test_rows_without_preferences_have_no_part_in_the_model(kernel, form, n_pair
     L, b = oracles.dense_preferences(50, pairs, magnitude, weight)
     beta = oracles.reduced_set_solution(K, K, L, b, 0.3)
     options = {"gamma": 0.01} if kernel == "rbf" else {}
-    items = form(K) if kernel == "precomputed" and form is not sp.csr_array else form(X)
-    if kernel == "precomputed" and form is sp.csr_array:
-        pytest.skip("a kernel matrix is dense")
+    items = form(K if kernel == "precomputed" else X)
     model = RankRLS(0.3, kernel=kernel, **options).fit_pairs(items, pairs, magnitude=magnitude, weight=weight)
     precision = 1e-4 if items.dtype == np.float32 else 1e-8
     np.testing.assert_allclose(model.predict(items), K @ beta, atol=precision)
@@ -153,6 +163,24 @@ def test_few_preferences_among_many_rows_are_solved_among_themselves(capsys):
     D = X[pairs[:, 0]] - X[pairs[:, 1]]
     exact = np.linalg.solve((D @ D.T).toarray() + 1e-3 * np.eye(1200), np.ones(1200))
     np.testing.assert_allclose(model.coef_, D.T @ exact, atol=1e-9)
+
+
+@pytest.mark.parametrize("light", [0.0, 1e-7])
+def test_preferences_of_very_different_weight(light, monkeypatch):
+    """One matrix of differences cannot hold them: another route is taken, and chosen beforehand."""
+    X = sp.random_array((2400, 3000), density=0.01, rng=0, format="csr")
+    pairs, weight = np.arange(2400).reshape(1200, 2), np.ones(1200)
+    weight[0] = light
+    monkeypatch.setattr(memory, "available_bytes", lambda: 50_000_000)
+    model = RankRLS().fit_pairs(X, pairs, weight=weight)
+    expected = RankRLS(tol=1e-12).set_params(solver="cg").fit_pairs(X, pairs, weight=weight)
+    np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-6)
+
+
+def test_an_indefinite_kernel_matrix_is_refused_for_few_preferences_too():
+    A = RNG.normal(size=(20, 20))
+    with pytest.raises(ValueError, match="not positive semidefinite"):
+        RankRLS(100.0, kernel="precomputed").fit_pairs(A + A.T, [[0, 1], [2, 3], [4, 5]])
 
 
 def test_weight_multiplies_the_squared_error_of_a_pair():

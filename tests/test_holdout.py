@@ -206,7 +206,7 @@ def test_groups_leave_the_training_whole(estimator):
     np.testing.assert_allclose(whole[3:6], expected)
 
 
-def test_dependent_basis_vectors_are_refitted():
+def test_copies_of_basis_vectors_may_stay():
     X, y, qid = make_data(30)
     X[15:] = X[:15]  # every row twice: a copy may stay when its twin leaves
     model = RankRLS(kernel="rbf", basis=np.arange(20))
@@ -270,6 +270,15 @@ def test_a_basis_vector_that_is_nearly_in_the_span_of_others():
         )
         found = cross_val_predict(model, X, y, qid=qid)
         np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6, err_msg=f"distance {distance}")
+
+
+@pytest.mark.parametrize("alphas", [[1.0], [1e-12, 1.0]])
+def test_a_zero_vector_is_no_basis(alphas):
+    X, y, _ = make_data(12)
+    X[5] = 0.0
+    held_out = HeldOut(RankRLS(basis=[1, 5]), X, y)
+    with pytest.raises(ValueError, match="every basis vector"):
+        held_out.predict([np.arange(4), np.arange(4, 12)], alphas)
 
 
 def test_most_of_a_nearly_dependent_basis_leaves():

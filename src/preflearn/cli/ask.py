@@ -22,12 +22,12 @@ def ask(
     ],
     answers: Annotated[
         Path | None,
-        typer.Option("--answers", help="File of the answers, continued. [default: ITEMS.answers.jsonl]"),
+        typer.Option("--answers", help="File of the answers, continued. Default: ITEMS.answers.jsonl."),
     ] = None,
     judge: Annotated[
         list[str] | None,
         typer.Option(
-            "--judge", help="Name of the judge; repeat for a link for each. [default: your user name]"
+            "--judge", help="Name of the judge; repeat for a link for each. Default: your user name."
         ),
     ] = None,
     goal: Annotated[
@@ -36,7 +36,7 @@ def ask(
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option("--port", help=f"Port, 0 for any. [default: the first free from {_FIRST_PORT} on]"),
+        typer.Option("--port", help=f"Port, 0 for any. Default: the first free from {_FIRST_PORT} on."),
     ] = None,
     host: Annotated[
         str, typer.Option("--host", help="Address to listen on; others than this machine can reach 0.0.0.0.")

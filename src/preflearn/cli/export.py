@@ -42,14 +42,14 @@ def export(
         ),
     ],  # fmt: skip
     name: Annotated[
-        str | None, typer.Option("--name", help="Name in the search engine. [default: name of FILE]")
+        str | None, typer.Option("--name", help="Name in the search engine. Default: name of FILE.")
     ] = None,
     one_query: Annotated[
         bool,
         typer.Option("--one-query", help="ONNX: all rows of a call are the items of one query."),
     ] = False,
     dtype: Annotated[
-        NumberType | None, typer.Option("--dtype", help="ONNX: type of the features. [default: float32]")
+        NumberType | None, typer.Option("--dtype", help="ONNX: type of the features. Default: float32.")
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace an existing file that is not such an export.")

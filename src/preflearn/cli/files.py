@@ -32,22 +32,22 @@ FormatOption = Annotated[
     str | None, typer.Option("--format", help="letor, csv, tsv, jsonl or parquet; by the name otherwise.")
 ]
 TargetOption = Annotated[
-    str | None, typer.Option("--target", help="Column of the targets, higher is better. [default: target]")
+    str | None, typer.Option("--target", help="Column of the targets, higher is better. Default: target.")
 ]
 QueryOption = Annotated[
     str | None,
-    typer.Option("--query", help="Column of the queries. [default: qid or query, if there is one]"),
+    typer.Option("--query", help="Column of the queries. Default: qid or query, if there is one."),
 ]
 NoQueryOption = Annotated[
     bool, typer.Option("--no-query", help="All rows form one ranking, whatever the columns.")
 ]
 ItemOption = Annotated[
-    str | None, typer.Option("--item", help="Column that names the rows. [default: item, if there is one]")
+    str | None, typer.Option("--item", help="Column that names the rows. Default: item, if there is one.")
 ]
 WeightOption = Annotated[str | None, typer.Option("--weight", help="Column of row weights, 0 or more.")]
 FeaturesOption = Annotated[
     list[str] | None,
-    typer.Option("--features", help="Columns to learn from (repeat, or commas). [default: all others]"),
+    typer.Option("--features", help="Columns to learn from (repeat, or commas). Default: all others."),
 ]
 DropOption = Annotated[
     list[str] | None, typer.Option("--drop", help="Columns to leave out (repeat, or commas).")
@@ -480,24 +480,24 @@ def load(path: Path) -> Saved:
     )
 
 
-def default_output(inputs: Sequence[Path], suffix: str, force: bool = False) -> Path:
-    """The name of the first input with another suffix, in the current folder; an earlier file of that name is kept.
+def default_output(data: Path, inputs: Sequence[Path], force: bool = False) -> Path:
+    """The file for a model that was given no name: that of the data with .preflearn, in the current folder.
 
     Examples
     --------
-    >>> default_output([Path("data/results.csv.gz")], ".preflearn").name
+    >>> default_output(Path("data/results.csv.gz"), []).name
     'results.preflearn'
     """
     from ..io.compression import split_name
 
-    name = inputs[0].name if inputs else "model"
-    if split_name(name)[1] is not None:
-        name = Path(name).stem
-    found = Path(Path(name).stem + suffix)
-    if found.is_file() and not force:
+    name = data.name if split_name(data)[1] is None else data.stem
+    found = Path(Path(name).stem + ".preflearn")
+    if any(found.resolve() == path.resolve() for path in inputs):
+        raise ValueError(f"{found} is a file to learn from: name the model with -o.")
+    # A file that cannot be read is told of first.
+    if found.is_file() and not force and all(path.is_file() for path in inputs):
         raise FileExistsError(
-            f"{found} is there already, perhaps from an earlier training: name another file with -o, or --force to "
-            "replace it."
+            f"{found} is there already, perhaps from an earlier training: -o {found} replaces it, or give another name."
         )
     return found
 

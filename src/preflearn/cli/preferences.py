@@ -31,7 +31,7 @@ EmbedOption = Annotated[
     str | None,
     typer.Option(
         "--embed",
-        help="Preferences between texts: name or folder of a sentence-transformers model. [default: words by tf-idf]",
+        help="Preferences between texts: name or folder of a sentence-transformers model. Default: words by tf-idf.",
     ),
 ]
 

@@ -23,7 +23,7 @@ def train_relation(
     rows: Path | None,
     columns: list[str] | None,
     pairs: Path | None,
-    output: Path,
+    output: Path | None,
     report: Path | None,
     *,
     hold_out: str | None,
@@ -45,6 +45,8 @@ def train_relation(
     if setting not in SETTINGS:
         raise ValueError(f"--hold-out must be one of {', '.join(SETTINGS)}: found {setting!r}.")
     sources = [rows, Path(columns[0]), pairs]
+    if output is None:
+        output = files.default_output(pairs, sources, force)
     files.check_outputs([output, report], sources, force)
     with progress(4, quiet=quiet, verbose=verbose) as tell, collected_warnings() as warned:
         tell("reading " + ", ".join(path.name for path in sources))

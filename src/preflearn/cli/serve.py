@@ -19,7 +19,7 @@ def serve(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file.")],
     port: Annotated[
         int | None,
-        typer.Option("--port", help=f"Port, 0 for any. [default: the first free from {_FIRST_PORT} on]"),
+        typer.Option("--port", help=f"Port, 0 for any. Default: the first free from {_FIRST_PORT} on."),
     ] = None,
     host: Annotated[
         str, typer.Option("--host", help="Address to listen on; others than this machine can reach 0.0.0.0.")

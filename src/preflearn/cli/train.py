@@ -42,7 +42,11 @@ def train(
     data: files.OptionalDataPaths = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="File for the model. [default: DATA's name with .preflearn]"),
+        typer.Option(
+            "--output",
+            "-o",
+            help="File for the model. Default: the name of DATA (of --pairs for a relation) with .preflearn.",
+        ),
     ] = None,
     report: Annotated[
         Path | None,
@@ -92,14 +96,14 @@ def train(
         KernelName, typer.Option("--kernel", help="auto: RBF, or linear for sparse and very wide data.")
     ] = KernelName.auto,
     gamma: Annotated[
-        float | None, typer.Option("--gamma", help="Kernel width gamma. [default: from the median distance]")
+        float | None, typer.Option("--gamma", help="Kernel width gamma. Default: from the median distance.")
     ] = None,
     degree: Annotated[
-        int | None, typer.Option("--degree", min=1, help="Degree of the polynomial kernel. [default: 3]")
+        int | None, typer.Option("--degree", min=1, help="Degree of the polynomial kernel. Default: 3.")
     ] = None,
     n_basis: Annotated[
         int | None,
-        typer.Option("--n-basis", min=1, help="Number of basis vectors. [default: 500 over 2,000 rows]"),
+        typer.Option("--n-basis", min=1, help="Number of basis vectors. Default: 500 over 2,000 rows."),
     ] = None,
     alphas: Annotated[
         str, typer.Option("--alphas", help="auto, or positive numbers separated by commas.")
@@ -125,8 +129,6 @@ def train(
         raise ValueError(f"--gamma must be a positive number: found {gamma:g}.")
     if rows is not None or pairs is not None or hold_out is not None:
         _refuse_with_relation(context)
-        if output is None:
-            output = files.default_output([pairs] if pairs is not None else [], ".preflearn", force)
         train_relation(
             rows, columns, pairs, output, report, hold_out=hold_out, gamma=gamma, alphas=_read_alphas(alphas),
             kernel="rbf" if kernel is KernelName.auto else kernel.value, command=_typed(context),
@@ -153,7 +155,7 @@ def train(
     _check_time_limit(options, bool(pairs_from))
     inputs = pairs_from.all_files(data)
     if output is None:
-        output = files.default_output(data, ".preflearn", force)
+        output = files.default_output(data[0], inputs, force)
     files.check_outputs([output, report], inputs, force)
     if pairs_from:
         pairs_from.check(data, reading)

@@ -36,7 +36,7 @@ class BasisHoldOut(HoldOut):
     K_MR : ndarray of shape (m, rank)
         On the pivots of the factor.
     factor : KernelFactor
-        Of K_RR.
+        Of K_RR, well conditioned: no basis vector lies in the span of others, but for copies.
     basis_indices : ndarray of shape (r,)
         The rows that are basis vectors.
     comparisons : Comparisons
@@ -63,6 +63,7 @@ class BasisHoldOut(HoldOut):
         self._K_RR = np.asfortranarray(K_MR[self._pivot_rows].T)  # symmetric
         self._with_penalty: tuple[float, np.ndarray] | None = None
         self._removed_basis = RemovedBasis.of(factor, basis_indices, comparisons.n_rows)
+        assert self._removed_basis.dependent.size == 0
         self._B = feature_gram(K_MR, comparisons)
         self._c = target_moment(K_MR, comparisons)
         self._removed_rows = RemovedRows(comparisons, K_MR, None)

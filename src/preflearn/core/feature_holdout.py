@@ -382,16 +382,18 @@ class FeatureHoldOut(HoldOut):
         if self.removed_basis is None:
             return np.empty((self.s.shape[0], 0))
         leaving, stays = self._basis_without(fold)
-        E = self.E[leaving].T
-        # What a basis vector that stays has of them stays too.
-        return directions_outside(E, self._dependent[stays], self._eps) if leaving.size and stays.size else E
+        E: np.ndarray | None = self.E[leaving].T
+        if leaving.size and stays.size:
+            # What a basis vector that stays has of them stays too.
+            E = directions_outside(self.E[leaving].T, self._dependent[stays], self._eps)
+        if E is not None:
+            refuse_without_basis(self.E.shape[0] - E.shape[1])
+        return E
 
     def _basis_without(self, fold: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The independent basis vectors that leave, and the dependent ones that stay."""
         assert self.removed_basis is not None
-        leaving, stays = self.removed_basis.numbers(fold), self.removed_basis.dependent_that_stay(fold)
-        refuse_without_basis(self.E.shape[0] - leaving.shape[0] + stays.shape[0])
-        return leaving, stays
+        return self.removed_basis.numbers(fold), self.removed_basis.dependent_that_stay(fold)
 
     def _weights_without(self, alpha, Y, signs, change, E) -> np.ndarray | None:
         """w' = P (c - Zᵀ d) under Eᵀ w' = 0; None when the small system is too ill conditioned."""
@@ -424,7 +426,9 @@ class FeatureHoldOut(HoldOut):
         if not leaving.size:
             return None
         kept = self._C[rows_outside(self._C.shape[0], leaving)] @ self._U
-        return span_of_rows(np.concatenate([kept, self._dependent[stays]]), self._eps)
+        span = span_of_rows(np.concatenate([kept, self._dependent[stays]]), self._eps)
+        refuse_without_basis(span.shape[1])
+        return span
 
     def _predict_held_out(self, fold: np.ndarray, rows: np.ndarray, w: np.ndarray) -> np.ndarray:
         """Of the rows of Z that are held out, taken once for all alphas."""

@@ -157,7 +157,13 @@ def _as_rows(fold: Any, number: int, n_rows: int) -> np.ndarray:
             f"Fold {number} must be a non-empty one-dimensional array of row numbers: found shape {rows.shape}, "
             f"type {rows.dtype}."
         )
+    if rows.dtype.kind == "u" and rows.max() >= n_rows:  # before it is taken for a negative number
+        _refuse_row(rows.max(), number, n_rows)
     return rows.astype(np.int64, copy=False)
+
+
+def _refuse_row(row: Any, number: int, n_rows: int) -> None:
+    raise ValueError(f"Fold {number} names row {row}: expected rows 0 to {n_rows - 1}.")
 
 
 def _are_plainly_fine(folds: Sequence[np.ndarray], n_rows: int) -> bool:
@@ -171,7 +177,7 @@ def _are_plainly_fine(folds: Sequence[np.ndarray], n_rows: int) -> bool:
 
 def _check_rows(rows: np.ndarray, number: int, n_rows: int) -> None:
     if rows.min() < 0 or rows.max() >= n_rows:
-        raise ValueError(f"Fold {number} names row {rows.max()}: expected rows 0 to {n_rows - 1}.")
+        _refuse_row(rows.min() if rows.min() < 0 else rows.max(), number, n_rows)
     if not _increases(rows) and np.unique(rows).shape[0] != rows.shape[0]:
         raise ValueError(f"Fold {number} names a row twice.")
     if rows.shape[0] == n_rows:

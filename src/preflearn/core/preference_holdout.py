@@ -43,11 +43,15 @@ def kernel_of_rows(D) -> np.ndarray:
 
 
 def weighted_differences(X, comparisons: PreferenceComparisons):
-    """Mᵀ X: the rows √w_k (x_h - x_j), dense or sparse as X is."""
-    rows = X.astype(np.float64, copy=False)
-    difference = rows[comparisons.pairs[:, 0]] - rows[comparisons.pairs[:, 1]]
+    """Mᵀ X: the rows √w_k (x_h - x_j), dense or sparse as X is, in double precision."""
+    better, worse = comparisons.pairs.T
     root = np.sqrt(comparisons.weight)
-    return sp.csr_array(sp.diags_array(root) @ difference) if sp.issparse(X) else root[:, None] * difference
+    if sp.issparse(X):
+        return sp.csr_array(sp.diags_array(root) @ (X[better].astype(np.float64) - X[worse]))
+    D = X[better].astype(np.float64, copy=False)
+    D -= X[worse]
+    D *= root[:, None]
+    return D
 
 
 def regression_over_pairs(comparisons: PreferenceComparisons) -> PointwiseComparisons:

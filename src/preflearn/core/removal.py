@@ -17,7 +17,8 @@ from .holdout import intercept_of_rest
 
 # From a reciprocal condition of K_RR of this many roundings on, six digits are left of what leaves with a basis vector.
 LOST_IN_ROUNDING = 500.0
-# By this factor above or below the rounding of K_RR a component of a basis vector is clearly there, or clearly not.
+# By this factor above or below the rounding of K_RR a component of a basis vector is clearly there, or clearly not: the
+# singular values that decide here and the pivots that decide in a refit differ by less.
 _CLEARLY = 30.0
 
 
@@ -118,7 +119,7 @@ class RemovedBasis:
     ----------
     pivot_of : ndarray of shape (r,)
         For each basis vector the independent one that it is a copy of (`KernelFactor.pivot_of`); -1 for one that lies
-        in the span of several others.
+        in the span of others.
     basis_indices : ndarray of shape (r,)
         The rows that are basis vectors, copies included.
     n_rows : int
@@ -205,4 +206,6 @@ def span_of_rows(F: np.ndarray, eps: float | None = None) -> np.ndarray:
     eps = float(np.finfo(F.dtype).eps) if eps is None else eps
     Q, R, _ = qr(F.T, mode="economic", pivoting=True)
     size = np.abs(np.diagonal(R))
+    if not size.max(initial=0.0) > 0:
+        return Q[:, :0]
     return Q[:, size > np.sqrt(F.shape[0] * eps) * size[0]]

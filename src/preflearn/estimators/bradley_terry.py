@@ -814,7 +814,8 @@ def narrower(space: LatentSpace) -> LatentSpace:
     n = space.n_items
     require_memory(n * n * 8, f"a kernel matrix of {n} × {n}")
     K = features @ features.T
-    return _kernel_space(K.toarray() if sp.issparse(K) else K)
+    K = K.toarray() if sp.issparse(K) else K
+    return _kernel_space(K) if K.any() else LatentSpace(n, root=np.zeros((n, 1)))
 
 
 def _kernel_space(K: np.ndarray) -> LatentSpace:

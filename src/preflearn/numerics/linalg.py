@@ -177,7 +177,7 @@ class KernelFactor:
         return self.pivots.shape[0]
 
     def condition_of_pivots(self) -> float:
-        """`reciprocal_condition`, of the pivots alone (from below) where other items than copies were set aside."""
+        """`reciprocal_condition`; where other items than copies were set aside, a lower bound of that of the pivots."""
         if self.pivot_of is not None:
             return self.reciprocal_condition
         size = np.abs(self.C)

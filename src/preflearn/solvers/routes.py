@@ -483,11 +483,12 @@ def _fits(route: Route, memory: float | None) -> bool:
 def _dual_route(workload: Workload, rates: Rates) -> Route:
     m = workload.n_rows
     seconds = _kernel_seconds(workload, rates)
-    if workload.holds_out and not workload.closed_half:  # through a factor of the kernel
-        seconds += _cholesky(m, rates) + _eigen(m, rates) + _fold_seconds(workload, m, rates)
-        return Route("dual", f"kernel matrix {m} × {m}", seconds, 3 * 8.0 * m**2)
-    if workload.purpose == "train" and not workload.closed_half:
-        seconds += 2 * _cholesky(m, rates) + m**3 / (rates.product * n_threads())
+    if not workload.closed_half:  # K = F Fᵀ, then Fᵀ L F and its factorisation
+        seconds += _cholesky(m, rates)
+        if workload.holds_out:
+            seconds += _eigen(m, rates) + _fold_seconds(workload, m, rates)
+        else:
+            seconds += m**3 / (rates.product * n_threads()) + _cholesky(m, rates)
         return Route("dual", f"kernel matrix {m} × {m}", seconds, 3 * 8.0 * m**2)
     seconds += _square_seconds(workload, m, rates)
     n_matrices = 1.25 if workload.n_alphas > 1 or workload.purpose in ("train", "path") else 3.0
@@ -508,6 +509,7 @@ def _pair_route(workload: Workload, rates: Rates) -> Route:
             row_products=4 * (pairs / max(1, m)) ** 2 * workload.row_products,
         )
         seconds = _kernel_seconds(doubled, rates)
+        n_bytes += 0 if workload.n_stored is not None else 8.0 * pairs * workload.n_features
     else:
         seconds = _kernel_seconds(workload, rates) + 3 * pairs * (pairs + m) / rates.numbers
         n_bytes += 8.0 * m * (m + pairs)

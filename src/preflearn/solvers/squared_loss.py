@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,6 +25,7 @@ from ..core.preference_holdout import (
 )
 from ..core.problem import SquaredLossFit, refuse_indefinite, solve_primal
 from ..core.reduced_set import ReducedRows, solve_iteratively, solve_streamed
+from ..kernels.blocks import DIRECT_KERNELS
 from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.maps import NystromMap
 from ..numerics.linalg import factor_kernel, in_row_span, solve_triangular_in_place
@@ -87,6 +88,7 @@ def fit_squared_loss(
             with_mean=with_mean,
             stages=stages,
         )
+    tasks = _that_count(tasks)
     if feature_map is None and not with_mean and (rows := _compared_rows(tasks)) is not None:
         return _fit_compared_rows(
             X, kernel, tasks[0], rows, alpha, solver=solver, tol=tol, max_iter=max_iter, stages=stages
@@ -116,6 +118,14 @@ def fit_squared_loss(
     if with_mean:
         fit.mean_prediction = _column_means(X) @ fit.weights
     return fit
+
+
+def _that_count(tasks: Sequence[Comparisons]) -> Sequence[Comparisons]:
+    """Preferences of weight zero say nothing."""
+    task = tasks[0]
+    if not isinstance(task, PreferenceComparisons) or not 0 < task.n_comparisons < task.pairs.shape[0]:
+        return tasks
+    return [task.without(np.flatnonzero(task.weight == 0))]
 
 
 def _compared_rows(tasks: Sequence[Comparisons]) -> np.ndarray | None:
@@ -148,14 +158,14 @@ def _training(
     if min(X.shape) <= _QUICKLY_FACTORISED:
         return Workload("train", X.shape[0], X.shape[1], tol=tol)
     spread = 1.0 + max(largest_eigenvalue(X, task) for task in tasks) / alpha
-    pairs = getattr(tasks[0], "pairs", None)
+    task = tasks[0]
     workload = Workload.of(
         X,
         "train",
         spread=spread,
         tol=tol,
-        closed_half=tasks[0].has_half,
-        n_pairs=0 if pairs is None else len(pairs),
+        closed_half=task.has_half,
+        n_pairs=task.pairs.shape[0] if _in_pair_space(task) else 0,
     )
     found = choose_route(workload)
     stages.note(str(found.chosen))
@@ -268,11 +278,14 @@ def _solve_reduced(
 
 def _fit_dual(X, kernel, tasks, alpha, with_mean, stages) -> SquaredLossFit:
     m = n_items(X)
-    if not with_mean and _suits_differences(tasks[0]):
+    task = tasks[0]
+    # Another kernel may not be positive definite, which a matrix of some differences does not tell.
+    known = kernel.is_linear or kernel.kernel in DIRECT_KERNELS
+    if known and not with_mean and _in_pair_space(task) and task.pairs.shape[0] <= m:
         try:
-            return _fit_differences(X, kernel, tasks[0], alpha, stages)
+            return _fit_differences(X, kernel, task, alpha, stages)
         except np.linalg.LinAlgError:
-            pass  # too few digits at this alpha
+            stages.note("too few digits at this alpha: the kernel of the rows instead")
     itemsize = 4 if getattr(X, "dtype", None) == np.float32 else 8
     # K itself; a second matrix where K has to survive the first output; three where K is factored.
     n_matrices = 3 if not tasks[0].has_half else min(len(tasks), 2)
@@ -327,13 +340,9 @@ def _without_offsets(X: Any, task: Comparisons) -> Any:
     return centred(X, task.queries or one_group(X.shape[0]))[0]
 
 
-def _suits_differences(task: Comparisons) -> bool:
-    """Whether no more preferences than rows, of weights that one matrix can hold, say what is compared."""
-    return (
-        isinstance(task, PreferenceComparisons)
-        and task.pairs.shape[0] <= task.n_rows
-        and suits_pair_space(task)
-    )
+def _in_pair_space(task: Comparisons) -> TypeGuard[PreferenceComparisons]:
+    """Whether these are preferences, of weights that one matrix can hold."""
+    return isinstance(task, PreferenceComparisons) and suits_pair_space(task)
 
 
 def _fit_differences(X, kernel, task: PreferenceComparisons, alpha, stages) -> SquaredLossFit:
@@ -346,19 +355,17 @@ def _fit_differences(X, kernel, task: PreferenceComparisons, alpha, stages) -> S
     """
     n_pairs, m = task.pairs.shape[0], task.n_rows
     dtype = np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64
-    require_memory(
-        8 * (n_pairs**2 + (0 if kernel.is_linear else m * (m + n_pairs))),
-        f"training on {n_pairs} preferences",
-    )
+    beside = m * (m + n_pairs)
+    if kernel.is_linear:
+        beside = 0 if sp.issparse(X) else n_pairs * X.shape[1]
+    require_memory(8 * (n_pairs**2 + beside), f"training on {n_pairs} preferences")
     differences = None
     with stages(f"kernel of differences {n_pairs} × {n_pairs}"):
         if kernel.is_linear:
             differences = weighted_differences(X, task)
             K = kernel_of_rows(differences)
         else:
-            whole = X if kernel.is_precomputed else kernel.matrix(X)
-            K = kernel_of_differences(whole.astype(np.float64, copy=False), task)
-            del whole
+            K = kernel_of_differences(kernel.matrix(X).astype(np.float64, copy=False), task)
     with stages("factorisation and solution"):
         c = dual_problem(K, regression_over_pairs(task), alpha).solve(alpha, strict=True)
     if differences is not None:
