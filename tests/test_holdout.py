@@ -272,6 +272,21 @@ def test_a_basis_vector_that_is_nearly_in_the_span_of_others():
         np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6, err_msg=f"distance {distance}")
 
 
+@pytest.mark.parametrize("distance", [1e-2, 3e-4])
+def test_basis_vectors_that_leave_together_may_be_near_each_other(distance):
+    """What leaves with each of them is almost the same direction, and their span is known all the same."""
+    rng = np.random.default_rng(0)
+    y, qid = rng.normal(size=60), np.repeat(np.arange(12), 5)
+    X = np.repeat(rng.normal(size=(12, 70)), 5, axis=0) + distance * rng.normal(size=(60, 70))
+    basis = np.flatnonzero(np.arange(60) % 5 < 4)
+    model = RankRLS(1e-3, basis=basis)
+    folds = [np.flatnonzero(qid == q) for q in range(12)]
+    expected = np.concatenate([oracles.refit_reduced(model, X, y, qid, basis, fold) for fold in folds])
+    with mock.patch.object(FeatureHoldOut, "_retrain", side_effect=AssertionError("retrained")):
+        found = HeldOut(model, X, y, qid=qid).predict(folds, [1e-3, 1.0])[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-7 * np.abs(expected).max())
+
+
 @pytest.mark.parametrize("alphas", [[1.0], [1e-12, 1.0]])
 def test_a_zero_vector_is_no_basis(alphas):
     X, y, _ = make_data(12)

@@ -38,6 +38,7 @@ from .removal import (
     RemovedRows,
     are_whole,
     directions_outside,
+    orthonormal,
     refuse_without_basis,
     span_of_rows,
 )
@@ -50,6 +51,8 @@ _FEW_ENTRIES = 1 << 20
 _STABLE_WITHOUT_HALF = 1e-5
 # Features with a smaller share of the largest square than this may look like none beside it.
 _GRADED = 1e-8
+# Bound of the error of the span of what leaves with basis vectors; it is a fraction of that in practice.
+_DIGITS = 1e-6
 # Steps from 0 to a solution whose first approximation has five digits.
 _REFINEMENTS = 3
 
@@ -193,6 +196,8 @@ class FeatureHoldOut(HoldOut):
     def _set_basis(self, factor: KernelFactor, basis_indices: np.ndarray) -> None:
         self.removed_basis = RemovedBasis.of(factor, basis_indices, self.comparisons.n_rows)
         self._C, self._eps = factor.C, float(np.finfo(factor.C.dtype).eps)
+        # E has the rounding of C⁻¹; beside directions this near to each other it would be _DIGITS of their span.
+        self._least_angle = self._eps / (_DIGITS * np.sqrt(factor.condition_of_pivots()))
         self._dependent = factor.F[self.removed_basis.dependent] @ self._U
         E = la.solve_triangular(factor.C, self._U, lower=True, trans="T")
         self.E = E / np.linalg.norm(E, axis=1, keepdims=True)
@@ -382,10 +387,10 @@ class FeatureHoldOut(HoldOut):
         if self.removed_basis is None:
             return np.empty((self.s.shape[0], 0))
         leaving, stays = self._basis_without(fold)
-        E: np.ndarray | None = self.E[leaving].T
-        if leaving.size and stays.size:
+        E = orthonormal(self.E[leaving].T, self._least_angle)
+        if E is not None and leaving.size and stays.size:
             # What a basis vector that stays has of them stays too.
-            E = directions_outside(self.E[leaving].T, self._dependent[stays], self._eps)
+            E = directions_outside(E, self._dependent[stays], self._eps)
         if E is not None:
             refuse_without_basis(self.E.shape[0] - E.shape[1])
         return E

@@ -181,18 +181,28 @@ def refuse_without_basis(n_left: int) -> None:
         raise ValueError("A fold holds out every basis vector: use more basis vectors or smaller folds.")
 
 
-def directions_outside(E: np.ndarray, rows: np.ndarray, eps: float) -> np.ndarray | None:
-    """Orthonormal columns that span the directions among those of E along which no row has a component.
+def orthonormal(E: np.ndarray, least: float) -> np.ndarray | None:
+    """Orthonormal columns that span those of E, of unit length; None where two of them are nearly one direction.
+
+    ``least`` is the smallest singular value of E that leaves enough digits of the span.
+    """
+    if E.shape[1] < 2:
+        return E
+    Q, R = qr(E, mode="economic")
+    return Q if svd(R, compute_uv=False)[-1] >= least else None
+
+
+def directions_outside(Q: np.ndarray, rows: np.ndarray, eps: float) -> np.ndarray | None:
+    """Orthonormal columns that span the directions among those of Q along which no row has a component.
 
     None where a component is neither far above nor far below what counts as none in a factorisation of K_RR, which was
     made with the precision ``eps``.
     """
-    Q = qr(E, mode="economic")[0]
     triangle = qr(rows @ Q, mode="r")[0]
     _, found, directions = svd(triangle[: min(triangle.shape)], full_matrices=True)
     size = np.zeros(directions.shape[0])
     size[: found.shape[0]] = found
-    least = np.sqrt(E.shape[0] * eps) * np.linalg.norm(rows, axis=1).max()
+    least = np.sqrt(Q.shape[0] * eps) * np.linalg.norm(rows, axis=1).max()
     none, some = size < least / _CLEARLY, size > least * _CLEARLY
     return Q @ directions[none].T if (none | some).all() else None
 
