@@ -3,6 +3,7 @@
 python benchmarks/routes.py --part rates        the constants of `preflearn.solvers.routes.Rates`, per processor
 python benchmarks/routes.py --part queries      leave-query-out over 15 alphas on sparse rows, beside one dsyevd
 python benchmarks/routes.py --part preferences  leave-preference-out on sparse text, beside logistic regression
+python benchmarks/routes.py --part few          600 preferences among more and more rows: training and searches
 python benchmarks/routes.py --part large        5 folds × 15 alphas by iterations, beside one training
 python benchmarks/routes.py --part walk         processor seconds over the number of rows, and their plot
 python benchmarks/routes.py --part parses --data DIR
@@ -23,7 +24,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from _harness import RESULTS, best_of, report, write_results
-from preflearn import RankRLS, RankRLSCV
+from preflearn import BradleyTerryCV, RankRLS, RankRLSCV
 from preflearn.kernels.sparse import sparse_products
 from preflearn.loops.sparse import times_columns
 from preflearn.loops.threads import n_threads
@@ -37,7 +38,7 @@ from preflearn.numerics.linalg import (
 from preflearn.selection.problem import LearningProblem
 from preflearn.solvers.routes import Rates, Workload, choose_route
 
-PARTS = ("rates", "queries", "preferences", "large", "walk")
+PARTS = ("rates", "queries", "preferences", "few", "large", "walk")
 # Columns that the features of parses are hashed to.
 HASHED = 65_536
 
@@ -166,6 +167,27 @@ def preferences(n_pairs: int, repeats: int) -> list[dict]:
                 note=f"{n_pairs} pairs, 50000 features, 120 words a row",
             )
         )
+    return results
+
+
+def few(n_pairs: int, repeats: int) -> list[dict]:
+    """Rows that no preference names should cost next to nothing: beside training on the compared rows alone."""
+    every = sparse_rows(50 * n_pairs, 30_000, 100, text=True)
+    pairs = np.arange(2 * n_pairs).reshape(n_pairs, 2)
+    alphas = np.logspace(-2, 2, 5)
+    _compile()
+    results = []
+    for name, fit in (
+        ("RankRLS.fit_pairs", lambda X: RankRLS().fit_pairs(X, pairs)),
+        ("RankRLSCV.fit_pairs", lambda X: RankRLSCV(alphas).fit_pairs(X, pairs)),
+        ("BradleyTerryCV.fit_pairs", lambda X: BradleyTerryCV(alphas).fit_pairs(X, pairs)),
+    ):
+        sizes = (2 * n_pairs, 5 * n_pairs, 50 * n_pairs)
+        seconds = best_of(
+            {f"{m} rows": lambda m=m, fit=fit: fit(every[:m]) for m in sizes}, repeats=repeats, warm_up=False
+        )
+        baseline = f"{sizes[0]} rows"
+        results.append(report(f"{name}, {n_pairs} preferences of sparse text", seconds, baseline=baseline))
     return results
 
 
@@ -341,6 +363,7 @@ def main() -> None:
         "rates": lambda: [rates(options.rows or (400 if quick else 6000))],
         "queries": lambda: [queries(options.rows or (400 if quick else 4000), options.repeats)],
         "preferences": lambda: preferences(options.rows or (200 if quick else 2500), options.repeats),
+        "few": lambda: few(options.rows or (60 if quick else 600), options.repeats),
         "large": lambda: [large(options.rows or (2000 if quick else 200_000))],
         "walk": lambda: [walk(options.rows or (1000 if quick else 30_000), options.longest)],
     }

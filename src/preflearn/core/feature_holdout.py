@@ -51,7 +51,7 @@ _FEW_ENTRIES = 1 << 20
 _STABLE_WITHOUT_HALF = 1e-5
 # Features with a smaller share of the largest square than this may look like none beside it.
 _GRADED = 1e-8
-# Bound of the error of the span of what leaves with basis vectors; it is a fraction of that in practice.
+# The largest error to expect in the span of the directions that leave; a bound, usually far from reached.
 _DIGITS = 1e-6
 # Steps from 0 to a solution whose first approximation has five digits.
 _REFINEMENTS = 3
@@ -196,7 +196,7 @@ class FeatureHoldOut(HoldOut):
     def _set_basis(self, factor: KernelFactor, basis_indices: np.ndarray) -> None:
         self.removed_basis = RemovedBasis.of(factor, basis_indices, self.comparisons.n_rows)
         self._C, self._eps = factor.C, float(np.finfo(factor.C.dtype).eps)
-        # E has the rounding of C⁻¹; beside directions this near to each other it would be _DIGITS of their span.
+        # Directions at smaller angles than this have a span that the rounding of C⁻¹ changes by more than _DIGITS.
         self._least_angle = self._eps / (_DIGITS * np.sqrt(factor.condition_of_pivots()))
         self._dependent = factor.F[self.removed_basis.dependent] @ self._U
         E = la.solve_triangular(factor.C, self._U, lower=True, trans="T")

@@ -384,3 +384,9 @@ def take_items(X: Any, rows: np.ndarray) -> Any:
     if hasattr(X, "shape"):
         return X[rows]
     return [X[i] for i in rows]
+
+
+def take_training_items(X: Any, rows: np.ndarray, kernel: Kernel, among: np.ndarray | None = None) -> Any:
+    """Some of the items as others see them: of a kernel matrix the columns ``among`` too, by default the same rows."""
+    items = take_items(X, rows)
+    return items[:, rows if among is None else among] if kernel.is_precomputed else items

@@ -43,7 +43,7 @@ from ..core.preference_holdout import (
 from ..core.problem import primal_problem
 from ..core.removal import LOST_IN_ROUNDING, refuse_without_basis
 from ..core.tridiagonal import TridiagonalForm
-from ..kernels.functions import Kernel, n_items, take_items
+from ..kernels.functions import Kernel, n_items, take_items, take_training_items
 from ..kernels.inputs import read_items
 from ..kernels.maps import NystromMap
 from ..numerics.linalg import factor_kernel, first_equal_items, first_equal_rows, in_row_span
@@ -608,15 +608,12 @@ class LearningProblem:
 
     def _refit_one(self, task: Comparisons, rest: np.ndarray, left: np.ndarray, alpha: float) -> np.ndarray:
         model = clone(self.estimator)
-        X = take_items(self.X, rest)
-        if self.kernel.is_precomputed:
-            X = X[:, rest]
+        X = take_training_items(self.X, rest, self.kernel)
         feature_map = self.feature_map()
         if feature_map is not None:
             model.set_params(basis=self._kept_basis(rest), n_basis=None)
         fit = model._fit_tasks(X, self.kernel, [task], alpha, single=False)
-        new = take_items(self.X, left)
-        new = new[:, rest] if self.kernel.is_precomputed else new
+        new = take_training_items(self.X, left, self.kernel, among=rest)
         f = as_host(model._evaluate(new, self.kernel))
         if self.intercept and self.row_weights is None:
             f = f + self.scores[rest].mean(axis=0) - fit.mean_prediction

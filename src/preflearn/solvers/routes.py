@@ -11,7 +11,7 @@ primal     linear kernel, n <= m; n_basis     Φᵀ L Φ: Cholesky for one alpha
                                               several and for every hold-out
 dual       linear kernel, m < n; any kernel   S K S: Cholesky for one alpha, tridiagonal form for   m × m
                                               several, inverse for a hold-out at one alpha
-pairs      preferences                        D K Dᵀ of the l differences: Cholesky for training,    l × l
+pairs      preferences                        D K Dᵀ of the l differences: Cholesky for training,   l × l
                                               inverse or tridiagonal form for a hold-out
 cg         linear kernel; n_basis             conjugate gradients: training once; every alpha of    none (r × r)
                                               every fold from one Krylov sequence per fold

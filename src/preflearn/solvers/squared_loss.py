@@ -26,7 +26,7 @@ from ..core.preference_holdout import (
 from ..core.problem import SquaredLossFit, refuse_indefinite, solve_primal
 from ..core.reduced_set import ReducedRows, solve_iteratively, solve_streamed
 from ..kernels.blocks import DIRECT_KERNELS
-from ..kernels.functions import Kernel, n_items, take_items
+from ..kernels.functions import Kernel, n_items, take_training_items
 from ..kernels.maps import NystromMap
 from ..numerics.linalg import factor_kernel, in_row_span, solve_triangular_in_place
 from ..numerics.memory import fits_in_memory, require_memory
@@ -141,8 +141,7 @@ def _fit_compared_rows(
     X: Any, kernel: Kernel, task: Comparisons, rows: np.ndarray, alpha: float, **options: Any
 ) -> SquaredLossFit:
     """Rows that are not compared have no part in the model: their coefficients are zero."""
-    part = take_items(X, rows)
-    part = part[:, rows] if kernel.is_precomputed else part
+    part = take_training_items(X, rows, kernel)
     fit = fit_squared_loss(part, kernel, [task.take(rows)], alpha, with_mean=False, **options)
     if fit.dual_coef is not None:
         coef = np.zeros((task.n_rows, fit.dual_coef.shape[1]), dtype=fit.dual_coef.dtype)
