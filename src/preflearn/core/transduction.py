@@ -32,10 +32,17 @@ from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import cho_factor, cho_solve, get_lapack_funcs, lu_factor, lu_solve
+from scipy.linalg import cho_factor, cho_solve, lu_factor, lu_solve
 
 from ..comparisons.queries import QueryComparisons
-from ..numerics.linalg import add_gram, cholesky_in_place, cholesky_solve, mirror_lower, unit_of
+from ..numerics.linalg import (
+    add_gram,
+    cholesky_in_place,
+    cholesky_solve,
+    inverse_in_place,
+    mirror_lower,
+    unit_of,
+)
 from .problem import Spectrum, dual_problem, primal_problem
 
 # Refinement of the primal solution stops at this relative residual, or when it no longer shrinks.
@@ -124,12 +131,9 @@ class DualTransduction:
         G = self._matrix()
         G[np.diag_indices_from(G)] += alpha
         try:
-            factor = cholesky_in_place(G)
+            return inverse_in_place(G)
         except np.linalg.LinAlgError:
             return None  # alpha is lost in the rounding of G; the spectrum can be clipped
-        potri = get_lapack_funcs("potri", (factor,))
-        R, _ = potri(factor, lower=True, overwrite_c=True)
-        return mirror_lower(R)
 
     def _resolvent_by_spectrum(self, alpha: float) -> np.ndarray:
         if self._spectrum is None:

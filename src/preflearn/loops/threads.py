@@ -120,8 +120,11 @@ def with_small_matrices(work: Callable[[int], Any], size: int) -> list[Any]:
         return in_turns(work, [(number,) for number in range(size)])
 
 
-def in_threads(calls: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Results of the calls, made side by side; the caller's own thread takes the first."""
+def in_threads(calls: Sequence[Callable[[], Any]], give_up: Callable[[], None] = lambda: None) -> list[Any]:
+    """Results of the calls, made side by side; the caller's own thread takes the first.
+
+    After an error, Ctrl-C included, ``give_up`` is called to tell the other calls that nobody waits for their results.
+    """
     if len(calls) <= 1 or n_threads() == 1 or getattr(_inside, "pool", False):
         return [call() for call in calls]
     others = [_pool().submit(call) for call in calls[1:]]
@@ -134,6 +137,7 @@ def in_threads(calls: Sequence[Callable[[], Any]]) -> list[Any]:
             _inside.pool = False
         return [first, *(future.result() for future in others)]
     except BaseException:
+        give_up()
         # The others write to arrays of the caller: they are not left running.
         for future in others:
             future.cancel()
@@ -146,16 +150,20 @@ def in_turns(function: Callable[..., Any], calls: Sequence[tuple], n: int | None
     results: list[Any] = [None] * len(calls)
     turns = iter(range(len(calls)))
 
-    def work() -> None:
-        for turn in turns:
-            try:
-                results[turn] = function(*calls[turn])
-            except BaseException:
-                for _ in turns:  # nobody takes another turn
-                    pass
-                raise
+    def nobody_takes_another_turn() -> None:
+        for _ in turns:
+            pass
 
-    in_threads([work] * min(n if n and n > 0 else n_threads(), len(calls)))
+    def work() -> None:
+        try:
+            for turn in turns:
+                results[turn] = function(*calls[turn])
+        except BaseException:
+            nobody_takes_another_turn()
+            raise
+
+    n_workers = min(n if n and n > 0 else n_threads(), len(calls))
+    in_threads([work] * n_workers, nobody_takes_another_turn)
     return results
 
 

@@ -12,7 +12,24 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import get_blas_funcs, get_lapack_funcs, qr, solve_triangular
 
-from .interruptible import LONG, call_lapack
+from ..loops.threads import blas_at_rest
+from . import spectrum, tiles
+
+# From this many rows on a matrix is factored in short steps by threads of our own; below, by LAPACK in one thread.
+# BLAS wakes no threads for fewer rows than the second number.
+LARGE = 512
+_TINY = 64
+# Entries of a block of rows that is not worth a second thread.
+_SMALL_BLOCK = 1 << 14
+
+
+def _in_one_thread(n: int):
+    """For LAPACK on n rows: its threads cost more than they save, far more where the processors are busy."""
+    return blas_at_rest(_TINY < n)
+
+
+def _is_large(A: np.ndarray) -> bool:
+    return A.shape[0] >= LARGE and bool(A.flags.f_contiguous) and A.dtype.char in "fd"
 
 
 def dot_without_blas(a: np.ndarray, b: np.ndarray) -> float:
@@ -36,6 +53,10 @@ def add_gram(C: np.ndarray, A: np.ndarray, B: np.ndarray) -> np.ndarray:
 
     When A is B only the lower triangle is updated (half of the work).
     """
+    if _is_large(C) and A.dtype == B.dtype == C.dtype:
+        left = np.ascontiguousarray(A)
+        tiles.add_product(C, left, left if A is B else np.ascontiguousarray(B))
+        return C
     if A is B:
         syrk = get_blas_funcs("syrk", (A, C))
         return syrk(1.0, A.T, beta=1.0, c=C, overwrite_c=True, lower=True)
@@ -48,7 +69,12 @@ def subtract_gram(C: np.ndarray, Y: np.ndarray, signs: np.ndarray) -> np.ndarray
     syrk = get_blas_funcs("syrk", (Y, C))
     for sign in (1.0, -1.0):
         columns = Y if (signs == sign).all() else Y[:, signs == sign]
-        if columns.shape[1]:
+        if not columns.shape[1]:
+            continue
+        if _is_large(C) and Y.dtype == C.dtype:
+            transposed = np.ascontiguousarray(columns.T)
+            tiles.add_product(C, transposed, transposed, -sign)
+        else:
             # Row-major Y is Yᵀ for BLAS.
             C = syrk(
                 -sign, np.ascontiguousarray(columns).T, beta=1.0, c=C, trans=1, overwrite_c=True, lower=True
@@ -66,13 +92,14 @@ def cholesky_in_place(A: np.ndarray, *, clean: bool = False) -> np.ndarray:
     numpy.linalg.LinAlgError
         If A is not positive definite.
     """
-    if A.shape[0] >= LONG and A.flags.f_contiguous:
-        factor, info = A, call_lapack("potrf", A.dtype, "L", A.shape[0], A, A.shape[0])
+    if _is_large(A):
+        factor, info = A, tiles.cholesky(A)
         if clean:
             _clear_upper(factor)
     else:
         potrf = get_lapack_funcs("potrf", (A,))
-        factor, info = potrf(A, lower=True, overwrite_a=True, clean=clean)
+        with _in_one_thread(A.shape[0]):
+            factor, info = potrf(A, lower=True, overwrite_a=True, clean=clean)
     if info != 0:
         raise np.linalg.LinAlgError(f"leading minor {info} is not positive")
     return factor
@@ -92,8 +119,13 @@ def restore_lower(A: np.ndarray, diagonal: np.ndarray) -> None:
 
 def cholesky_solve(factor: np.ndarray, B: np.ndarray) -> np.ndarray:
     """(C Cᵀ)⁻¹ B for the lower factor C."""
+    if B.ndim == 2 and B.dtype == factor.dtype and _is_large(factor):
+        solution = np.array(B, order="F")
+        tiles.solve_with_factor(factor, solution)
+        return solution
     potrs = get_lapack_funcs("potrs", (factor, B))
-    return potrs(factor, B, lower=True)[0]
+    with _in_one_thread(factor.shape[0]):
+        return potrs(factor, B, lower=True)[0]
 
 
 def eigh_in_place(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -101,20 +133,17 @@ def eigh_in_place(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     LAPACK's divide and conquer (``syevd``); A is overwritten by the vectors.
     """
+    n = A.shape[0]
+    if _is_large(A):
+        return spectrum.eigh(A)
     syevd, workspace = get_lapack_funcs(("syevd", "syevd_lwork"), (A,))
-    lwork, liwork, info = workspace(A.shape[0], lower=True)
+    lwork, liwork, info = workspace(n, lower=True)
     # The query answers in A's precision, which can round a large size down.
-    n, lwork, liwork = A.shape[0], int(np.nextafter(np.float64(lwork), np.inf)) + 1, int(liwork)
-    if n >= LONG and A.flags.f_contiguous:
-        values, vectors = np.empty(n, dtype=A.dtype), A
-        work, integers = np.empty(lwork, dtype=A.dtype), np.empty(liwork, dtype=np.intc)
-        info = call_lapack("syevd", A.dtype, "V", "L", n, A, n, values, work, lwork, integers, liwork)
-    else:
+    lwork, liwork = int(np.nextafter(np.float64(lwork), np.inf)) + 1, int(liwork)
+    with _in_one_thread(n):
         values, vectors, info = syevd(A, lower=True, overwrite_a=True, lwork=lwork, liwork=liwork)
     if info != 0:
-        raise np.linalg.LinAlgError(
-            "the eigen decomposition did not converge; check X and y for extreme values"
-        )
+        raise np.linalg.LinAlgError(spectrum.NOT_CONVERGED)
     return values, vectors
 
 
@@ -126,25 +155,19 @@ def tridiagonalise_in_place(A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
     n = A.shape[0]
     if n == 1:
         return np.ones((1, 1), order="F"), A[0].copy(), np.empty(0, dtype=A.dtype)
-    sytrd, sytrd_lwork = get_lapack_funcs(("sytrd", "sytrd_lwork"), (A,))
+    if _is_large(A):
+        return spectrum.tridiagonalise(A)
+    # The reflectors are stored as those of a Hessenberg form.
+    sytrd, sytrd_lwork, orghr, orghr_lwork = get_lapack_funcs(
+        ("sytrd", "sytrd_lwork", "orghr", "orghr_lwork"), (A,)
+    )
     lwork, _ = sytrd_lwork(n, lower=True)
-    if n >= LONG and A.flags.f_contiguous:
-        reflectors, diagonal = A, np.empty(n, dtype=A.dtype)
-        off_diagonal, scales = np.empty(n - 1, dtype=A.dtype), np.empty(n - 1, dtype=A.dtype)
-        work = np.empty(int(lwork), dtype=A.dtype)
-        call_lapack("sytrd", A.dtype, "L", n, A, n, diagonal, off_diagonal, scales, work, int(lwork))
-    else:
+    lwork_Q, _ = orghr_lwork(n, 0, n - 1)
+    with _in_one_thread(n):
         reflectors, diagonal, off_diagonal, scales, _ = sytrd(
             A, lower=True, lwork=int(lwork), overwrite_a=True
         )
-    # The reflectors are stored as those of a Hessenberg form.
-    orghr, orghr_lwork = get_lapack_funcs(("orghr", "orghr_lwork"), (A,))
-    lwork, _ = orghr_lwork(n, 0, n - 1)
-    if n >= LONG and reflectors.flags.f_contiguous:
-        work = np.empty(int(lwork), dtype=A.dtype)
-        call_lapack("orghr", A.dtype, n, 1, n, reflectors, n, scales, work, int(lwork))
-        return reflectors, diagonal, off_diagonal
-    Q, _ = orghr(reflectors, scales, lo=0, hi=n - 1, lwork=int(lwork), overwrite_a=True)
+        Q, _ = orghr(reflectors, scales, lo=0, hi=n - 1, lwork=int(lwork_Q), overwrite_a=True)
     return Q, diagonal, off_diagonal
 
 
@@ -392,9 +415,13 @@ def _not_positive(worst: float) -> str:
 
 def solve_triangular_in_place(C: np.ndarray, B: np.ndarray) -> np.ndarray:
     """B ← B C⁻ᵀ in the memory of the C-contiguous B, for the lower triangular C."""
+    C = np.asfortranarray(C, dtype=B.dtype)
+    if B.dtype.char in "fd" and B.flags.c_contiguous and B.size > _SMALL_BLOCK:
+        tiles.divide_rows(B, C)
+        return B
     trsm = get_blas_funcs("trsm", (B,))
     # Row-major B is Bᵀ for BLAS: C⁻¹ Bᵀ = (B C⁻ᵀ)ᵀ.
-    return trsm(1.0, C.astype(B.dtype, copy=False), B.T, lower=True, overwrite_b=True).T
+    return trsm(1.0, C, B.T, lower=True, overwrite_b=True).T
 
 
 def mirror_lower(A: np.ndarray) -> np.ndarray:
@@ -417,10 +444,11 @@ def inverse_in_place(A: np.ndarray) -> np.ndarray:
         If A is not positive definite.
     """
     factor = cholesky_in_place(A)
-    if A.shape[0] >= LONG and factor.flags.f_contiguous:
-        inverse, info = factor, call_lapack("potri", A.dtype, "L", A.shape[0], factor, A.shape[0])
+    if _is_large(factor):
+        inverse, info = factor, tiles.inverse_from_factor(factor)
     else:
-        inverse, info = get_lapack_funcs("potri", (A,))(factor, lower=True, overwrite_c=True)
+        with _in_one_thread(A.shape[0]):
+            inverse, info = get_lapack_funcs("potri", (A,))(factor, lower=True, overwrite_c=True)
     if info != 0:
         raise np.linalg.LinAlgError(f"diagonal entry {info} of the factor is zero")
     return mirror_lower(inverse)
@@ -438,11 +466,11 @@ def inverse_diagonal(A: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, np.ndarr
     """
     factor = cholesky_in_place(A)
     solution = cholesky_solve(factor, B)
-    n = A.shape[0]
-    if n >= LONG and factor.flags.f_contiguous:
-        call_lapack("trtri", A.dtype, "L", "N", n, factor, n)
+    if _is_large(factor):
+        tiles.invert_triangle(factor)
     else:
-        factor, _ = get_lapack_funcs("trtri", (A,))(factor, lower=True, overwrite_c=True)
+        with _in_one_thread(A.shape[0]):
+            factor, _ = get_lapack_funcs("trtri", (A,))(factor, lower=True, overwrite_c=True)
     _clear_upper(factor)
     return solution, np.einsum("ij,ij->j", factor, factor)
 

@@ -1,0 +1,110 @@
+"""Factorisations by tiles and in short steps, against the matrices that they factor."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from preflearn.numerics import linalg, spectrum, tiles
+from preflearn.numerics.memory import fits_in_memory
+
+
+@pytest.fixture
+def small_tiles(monkeypatch):
+    """Every size is large, and every matrix has many parts."""
+    monkeypatch.setattr(linalg, "LARGE", 2)
+    monkeypatch.setattr(linalg, "_SMALL_BLOCK", 4)
+    for name, size in {"_LEAF": 4, "_TILE": 8, "_LEAST_TILE": 2}.items():
+        monkeypatch.setattr(tiles, name, size)
+    for name, size in {"_PANEL": 3, "_LAST_COLUMNS": 5, "_REFLECTORS": 4}.items():
+        monkeypatch.setattr(spectrum, name, size)
+
+
+def positive_definite(n: int, dtype) -> np.ndarray:
+    A = np.random.default_rng(n).normal(size=(n, n))
+    return np.asfortranarray(A @ A.T / n + np.eye(n), dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 7, 8, 9, 16, 17, 23, 40, 61])
+class TestFactorisations:
+    def test_cholesky(self, small_tiles, n, dtype):
+        A = positive_definite(n, dtype)
+        kept = linalg.cholesky_in_place(A.copy(order="F"))
+        np.testing.assert_array_equal(np.triu(kept, 1), np.triu(A, 1))
+        C = linalg.cholesky_in_place(A.copy(order="F"), clean=True)
+        assert not np.triu(C, 1).any()
+        np.testing.assert_allclose(C @ C.T, A, atol=50 * np.finfo(dtype).eps)
+        B = np.random.default_rng(0).normal(size=(n, 5)).astype(dtype)
+        np.testing.assert_allclose(
+            A @ linalg.cholesky_solve(C, B), B, atol=200 * np.sqrt(n) * np.finfo(dtype).eps
+        )
+
+    def test_inverse(self, small_tiles, n, dtype):
+        A = positive_definite(n, dtype)
+        tolerance = {"atol": 200 * np.finfo(dtype).eps}
+        np.testing.assert_allclose(linalg.inverse_in_place(A.copy(order="F")) @ A, np.eye(n), **tolerance)
+        B = np.ones((n, 2), dtype)
+        solution, diagonal = linalg.inverse_diagonal(A.copy(order="F"), B)
+        np.testing.assert_allclose(A @ solution, B, **tolerance)
+        np.testing.assert_allclose(diagonal, np.diagonal(np.linalg.inv(A)), **tolerance)
+
+    def test_eigenvalues_and_tridiagonal_form(self, small_tiles, n, dtype):
+        A = positive_definite(n, dtype)
+        tolerance = {"atol": 100 * np.finfo(dtype).eps}
+        values, vectors = linalg.eigh_in_place(A.copy(order="F"))
+        assert (np.diff(values) >= 0).all()
+        np.testing.assert_allclose((vectors * values) @ vectors.T, A, **tolerance)
+        np.testing.assert_allclose(vectors.T @ vectors, np.eye(n), **tolerance)
+        Q, diagonal, off_diagonal = linalg.tridiagonalise_in_place(A.copy(order="F"))
+        T = np.diag(diagonal) + np.diag(off_diagonal, 1) + np.diag(off_diagonal, -1)
+        np.testing.assert_allclose(Q @ T @ Q.T, A, **tolerance)
+        np.testing.assert_allclose(Q.T @ Q, np.eye(n), **tolerance)
+
+    def test_products_and_triangular_solves(self, small_tiles, n, dtype):
+        rng = np.random.default_rng(n)
+        tolerance = {"atol": 100 * np.finfo(dtype).eps}
+        A = rng.normal(size=(6, n)).astype(dtype)
+        B = rng.normal(size=(6, n)).astype(dtype)
+        start = np.asfortranarray(rng.normal(size=(n, n)), dtype=dtype)
+        both = linalg.add_gram(start.copy(order="F"), A, B)
+        np.testing.assert_allclose(both, start + A.T @ B, **tolerance)
+        half = linalg.add_gram(start.copy(order="F"), A, A)
+        np.testing.assert_allclose(half, start + np.tril(A.T @ A), **tolerance)
+        signs = np.where(rng.random(6) < 0.5, 1.0, -1.0).astype(dtype)
+        less = linalg.subtract_gram(start.copy(order="F"), A.T, signs)
+        np.testing.assert_allclose(less, start - np.tril((A.T * signs) @ A), **tolerance)
+        C = np.linalg.cholesky(positive_definite(n, dtype))
+        found = linalg.solve_triangular_in_place(C, A.copy())
+        np.testing.assert_allclose(found @ C.T, A, **tolerance)
+
+
+@pytest.mark.parametrize("minor", [1, 2, 5, 13, 30])
+def test_the_first_minor_that_is_not_positive_is_named(small_tiles, minor):
+    A = np.asfortranarray(np.eye(30))
+    A[minor - 1, minor - 1] = -1.0
+    with pytest.raises(np.linalg.LinAlgError, match=f"leading minor {minor} "):
+        linalg.cholesky_in_place(A)
+
+
+def test_a_zero_on_the_diagonal_of_a_factor_is_named(small_tiles):
+    C = np.asfortranarray(np.eye(9))
+    C[6, 6] = 0.0
+    assert tiles.invert_triangle(C) == 7
+
+
+@pytest.mark.skipif(not fits_in_memory(6 << 30), reason="needs 6 GB of memory")
+def test_a_matrix_of_18_000_rows_is_factored():
+    """OpenBLAS 0.3.30 crashes on it with two threads or more, in ``syrk`` (and so in ``potrf``)."""
+    n = 18_000
+    A = np.zeros((n, n), order="F")
+    rows = np.random.default_rng(0).normal(size=(8, n))
+    A = linalg.add_gram(A, rows, rows)
+    A[np.diag_indices(n)] += n
+    C = linalg.cholesky_in_place(A)
+    some = np.array([0, 1, 9_000, n - 1])
+    product = np.array(
+        [[C[i, : j + 1] @ C[j, : j + 1] for j in some[some <= i]] + [0.0] * (some > i).sum() for i in some]
+    )
+    expected = np.tril(rows[:, some].T @ rows[:, some] + n * np.eye(4))
+    np.testing.assert_allclose(product, expected, rtol=1e-12, atol=1e-9)
