@@ -571,3 +571,53 @@ def test_weights_of_the_basis_vectors_that_stay_span_their_rows(n, width, n_copi
     assert Q.shape[1] == np.linalg.matrix_rank(F)
     np.testing.assert_allclose(Q.T @ Q, np.eye(Q.shape[1]), atol=1e-12)
     np.testing.assert_allclose(F @ Q @ Q.T, F, atol=1e-12)
+
+
+LARGE_FOLDS = {
+    "whole queries": ({}, 5),
+    "parts of queries": ({"weighting": "pair"}, None),
+    "unit cost": ({"cost": "unit"}, 5),
+    "ties left out": ({"ties": "exclude"}, 5),
+    "query weighting": ({"weighting": "query"}, 5),
+    "reduced set": ({"kernel": "rbf", "n_basis": 9, "random_state": 0}, 5),
+}
+
+
+@pytest.mark.parametrize("name", LARGE_FOLDS)
+@pytest.mark.parametrize("scales", ["alike", "graded"])
+def test_folds_larger_than_the_features_are_subtracted_and_not_refitted(monkeypatch, name, scales):
+    """A refit costs as much as training, and there may be a fold for every query: the search would be quadratic."""
+    options, n_folds = LARGE_FOLDS[name]
+    X, y, qid = make_data(m=120, n=3, queries=10)
+    if scales == "graded" and "kernel" not in options:
+        X = X * [1.0, 1e-4, 1e4]
+    alphas = [2.0**-12, 1.0, 2.0**12]
+    if n_folds is None:
+        folds = [np.arange(start, 120, 4) for start in range(4)]
+    else:
+        folds = [np.flatnonzero(qid % n_folds == number) for number in range(n_folds)]
+    model = RankRLS(**options)
+    expected = [
+        oracles.refit_folds(sklearn.base.clone(model).set_params(alpha=alpha), X, y, qid, folds)
+        for alpha in alphas
+    ]
+
+    def refuse(self, fold, alphas):
+        raise AssertionError("refitted")
+
+    monkeypatch.setattr(FeatureHoldOut, "_retrain", refuse)
+    found = HeldOut(model, X, y, qid=qid).predict(folds, alphas)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
+
+
+def test_a_fold_that_holds_nearly_all_of_the_trace_is_refitted():
+    X, y, qid = make_data(m=60, n=3, queries=6)
+    X[qid == 0] *= 1e7
+    model = RankRLS(1e-3)
+    folds = [np.flatnonzero(qid == number) for number in np.unique(qid)]
+    expected = oracles.refit_folds(model, X, y, qid, folds)
+    found = HeldOut(model, X, y, qid=qid).predict(folds)[0]
+    for fold in folds:
+        np.testing.assert_allclose(
+            found[fold], expected[fold], rtol=1e-6, atol=1e-6 * np.abs(expected[fold]).max()
+        )

@@ -12,12 +12,13 @@ When basis vectors H of a reduced set leave, w' must satisfy Eᵀ w' = 0 with E 
 Where basis vectors are linearly dependent, C belongs to independent ones that span the others, and what a dependent one
 that stays has of these directions is not among them.
 
-A fold that is larger than the width of the features, or whose small system is ill conditioned (a tiny λ), is trained on
-the remaining rows in the same coordinates instead.
+For a fold that is larger than the width of the features its moments are subtracted from those of all rows instead
+(`moment_holdout`), and one whose small system is ill conditioned (a tiny λ) is trained on the remaining rows.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cached_property
@@ -29,15 +30,17 @@ import scipy.sparse as sp
 
 from ..comparisons import Comparisons, PreferenceComparisons
 from ..loops.threads import blas_at_rest
-from ..numerics.linalg import KernelFactor, add_gram, eigh_in_place, solve_checked
+from ..numerics.linalg import KernelFactor, add_gram, eigh_in_place, mirror_lower, solve_checked
 from .gram import block_rows, feature_gram, feature_moment, target_moment
 from .holdout import LEAST_CONDITION, STABLE, HoldOut, each_fold, intercept_of_rest, rows_outside
+from .moment_holdout import Moments, weights_without
 from .problem import solve_primal, solve_primal_path
 from .removal import (
     RemovedBasis,
     RemovedRows,
     are_whole,
     directions_outside,
+    n_columns_at_most,
     orthonormal,
     refuse_without_basis,
     span_of_rows,
@@ -53,6 +56,7 @@ _STABLE_WITHOUT_HALF = 1e-5
 _GRADED = 1e-8
 # The largest error to expect in the span of the directions that leave; a bound, usually far from reached.
 _DIGITS = 1e-6
+_making_features = threading.Lock()
 # Steps from 0 to a solution whose first approximation has five digits.
 _REFINEMENTS = 3
 
@@ -89,8 +93,8 @@ class FeatureHoldOut(HoldOut):
 
     Notes
     -----
-    O(m n²) once, then O(n k²) for a fold of k lost comparisons and an alpha. Two arrays of the size of Φ, one where all
-    folds are small whole queries.
+    O(m n²) once, then O(n k²) for a fold of k lost comparisons and an alpha, or O(k n² + n³) for all alphas where that
+    is less. Two arrays of the size of Φ, one where all folds are whole queries that are small or larger than n.
     """
 
     def __init__(
@@ -121,16 +125,18 @@ class FeatureHoldOut(HoldOut):
                 else add_gram(np.zeros((width, width), order="F"), self._half, self._half)
             )
             diagonal = np.diagonal(A).copy()
+            self._A = A.copy(order="F")
             values, self._U = eigh_in_place(A)
             self.s = np.maximum(values, 0.0)
             self._graded = bool(
                 diagonal[diagonal > 0].min(initial=np.inf) < _GRADED * diagonal.max(initial=0.0)
             )
-            self.c = self._U.T @ (
+            self._moment = (
                 target_moment(features, comparisons)
                 if self._half is None
                 else self._half.T @ comparisons.half_target
             )
+            self.c = self._U.T @ self._moment
         self._least_condition = STABLE if comparisons.has_half else _STABLE_WITHOUT_HALF
         self.removed_basis: RemovedBasis | None = None
         if factor is not None:
@@ -241,22 +247,40 @@ class FeatureHoldOut(HoldOut):
             return self._predict_singles(folds, alphas)
         if self._suits_the_compiled_loop(folds):
             return self._predict_small_queries(folds, alphas)
-        sizes = [fold.shape[0] for fold in folds]
-        _ = self._removed_rows  # made once, before threads ask for it
-        return each_fold(lambda k: self._predict_fold(folds[k], alphas), sizes, self.s.shape[0], on_fold)
+        return self._predict_folds(folds, alphas, on_fold)
+
+    def _predict_folds(self, folds, alphas, on_fold) -> list[np.ndarray]:
+        """Each fold by a small system of its own, or by subtracting its moments."""
+        large = np.array([self._subtracts_moments(fold, alphas) for fold in folds])
+        if not large.all():
+            _ = self._removed_rows  # made once, before threads ask for it
+        moments = self._moments() if large.any() else None
+
+        def predict(k: int) -> np.ndarray:
+            if large[k]:
+                assert moments is not None
+                return self._predict_by_moments(moments, folds[k], alphas)
+            return self._predict_fold(folds[k], alphas)
+
+        return each_fold(predict, [fold.shape[0] for fold in folds], self.s.shape[0], on_fold)
 
     def _with_refits(self, folds, alphas: np.ndarray, determined: np.ndarray, on_fold) -> list[np.ndarray]:
-        """At an alpha that the decomposition has too few digits for, every fold is refitted."""
-        by_algebra = self.predict(folds, alphas[determined].tolist()) if determined.any() else None
-        out = []
-        for number, fold in enumerate(folds):
-            both = np.empty((alphas.shape[0], fold.shape[0], self.c.shape[1]))
-            both[~determined] = self._retrain(fold, alphas[~determined].tolist())
-            if by_algebra is not None:
-                both[determined] = by_algebra[number]
-            out.append(both)
-            if on_fold is not None:
-                on_fold(number + 1)
+        """At an alpha that the decomposition loses too much precision for, without it."""
+        out = [np.empty((alphas.shape[0], fold.shape[0], self.c.shape[1])) for fold in folds]
+        # First, while the features have the coordinates, and the scales, that they came with.
+        moments = self._moments()
+        small = alphas[~determined].tolist()
+
+        def refit(k: int) -> np.ndarray:
+            return self._predict_by_moments(moments, folds[k], small)
+
+        for both, found in zip(
+            out, each_fold(refit, [fold.shape[0] for fold in folds], self.s.shape[0], on_fold)
+        ):
+            both[~determined] = found
+        if determined.any():
+            for both, found in zip(out, self.predict(folds, alphas[determined].tolist())):
+                both[determined] = found
         return out
 
     def predict_without_preferences(
@@ -353,11 +377,51 @@ class FeatureHoldOut(HoldOut):
         """Train on other comparisons of the same rows, in the coordinates of Z."""
         return solve_primal(self.Z, comparisons, alpha)
 
+    # The moments of large folds subtracted
+
+    def _subtracts_moments(self, fold: np.ndarray, alphas: Sequence[float]) -> bool:
+        """Whether the moments of a fold and one decomposition cost less than a small system for each alpha.
+
+        At an alpha that is small beside the rounding of the features the small systems know which directions are none.
+        """
+        n, k = self.s.shape[0], self._n_columns(fold)
+        if k > n or min(alphas) < LEAST_CONDITION * self.size:
+            return k > n
+        return len(alphas) * (2.0 * n * k**2 + 0.7 * k**3) > k * n**2 + 9.0 * n**3
+
+    def _n_columns(self, fold: np.ndarray) -> int:
+        """Comparisons and basis vectors that leave, at most."""
+        n_basis = 0 if self.removed_basis is None else self._basis_without(fold)[0].shape[0]
+        return n_columns_at_most(self.comparisons, fold) + n_basis
+
+    def _moments(self) -> Moments:
+        """In the coordinates of Φ as long as it is there, which have the scales of its columns."""
+        if self._features is None or sp.issparse(self._features) or self._half_is_rotated:
+            return Moments(self.Z, np.diag(self.s), self.c, self._removed_rows, None)
+        removed_rows = RemovedRows(self.comparisons, self._features, self._half)
+        return Moments(self._features, mirror_lower(self._A), self._moment, removed_rows, self._U)
+
+    def _predict_by_moments(self, moments: Moments, fold: np.ndarray, alphas: Sequence[float]) -> np.ndarray:
+        span = None if self.removed_basis is None else self._kept_span(fold)
+        if span is not None and moments.rotation is not None:
+            span = moments.rotation @ span
+        weights, settled = weights_without(moments, fold, alphas, span)
+        offset = self._offset if moments.rotation is not None else self._level
+        f = moments.features[fold] @ weights
+        if self._offset is not None:
+            f = f + offset @ weights
+        if self.intercept:
+            level = moments.removed_rows.mean @ weights + (0.0 if self._offset is None else offset @ weights)
+            f = np.stack([at + moments.removed_rows.intercept(fold, at, mean) for at, mean in zip(f, level)])
+        if not settled.all():
+            f[~settled] = self._retrain(fold, np.asarray(alphas)[~settled].tolist())
+        return f
+
     # One fold
 
     def _predict_fold(self, fold: np.ndarray, alphas: Sequence[float]) -> np.ndarray:
         E = self._constraints(fold)
-        if E is None or self._retrains(self._removed_rows.n_columns(fold) + E.shape[1], alphas):
+        if E is None:
             return self._retrain(fold, alphas)
         Y, signs, change, scale = self._removed_rows.removal(fold)
         out = np.empty((len(alphas), fold.shape[0], self.c.shape[1]))
@@ -371,16 +435,6 @@ class FeatureHoldOut(HoldOut):
         if refitted:
             out[refitted] = self._retrain(fold, [alphas[k] for k in refitted])
         return out
-
-    def _retrains(self, n_columns: int, alphas: Sequence[float]) -> bool:
-        """Whether moments of the remaining rows and a factorisation for each alpha cost less than the small systems.
-
-        At an alpha that is small beside the rounding of the features the small systems know which directions are none.
-        """
-        m, n, k = self.comparisons.n_rows, self.s.shape[0], n_columns
-        if k > n or min(alphas) < LEAST_CONDITION * self.size:
-            return k > n
-        return len(alphas) * (2.0 * n * k**2 + 0.7 * k**3) > m * n**2 + len(alphas) * n**3 / 3.0
 
     def _constraints(self, fold: np.ndarray) -> np.ndarray | None:
         """E: the directions that leave with held-out basis vectors, shape (n, h); None where rounding hides them."""
@@ -416,6 +470,8 @@ class FeatureHoldOut(HoldOut):
 
     def _retrain(self, fold: np.ndarray, alphas: Sequence[float]) -> np.ndarray:
         """Train on the remaining rows, in the coordinates of Z."""
+        with _making_features:  # folds are worked on side by side
+            _ = self.Z
         rest = rows_outside(self.comparisons.n_rows, fold)
         span = None if self.removed_basis is None else self._kept_span(fold)
         weights = solve_primal_path(self.Z[rest], self.comparisons.take(rest), alphas, span)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg import qr, svd
@@ -43,25 +44,23 @@ class RemovedRows:
     def with_targets(self, comparisons: Comparisons) -> RemovedRows:
         """The same for other targets of the same L."""
         other = copy(self)
+        other.__dict__.pop("_half_target", None)
         other.comparisons = comparisons
         return other
+
+    @cached_property
+    def _half_target(self) -> np.ndarray:
+        return self.comparisons.half_target
 
     def is_whole(self, fold: np.ndarray) -> bool:
         """Whether the rows leave with everything that they compare, in a form with a closed half."""
         return are_whole(self.comparisons, [fold])
 
-    def n_columns(self, fold: np.ndarray) -> int:
-        """At most so many columns has N; a fold of whole queries, and a row of a global ranking, one per row."""
-        queries = self.comparisons.queries
-        if queries is None or self.comparisons.drops_row_by_row or self.is_whole(fold):
-            return fold.shape[0]
-        return int(queries.counts[np.unique(queries.codes[fold])].sum())
-
     def removal(self, fold: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
         """Y = Zᵀ N, σ, Zᵀ d and the scale."""
         if self.is_whole(fold):
             Y = self._half_rows(fold).T
-            return Y, np.ones(fold.shape[0]), Y @ self.comparisons.half_target[fold], 1.0
+            return Y, np.ones(fold.shape[0]), Y @ self._half_target[fold], 1.0
         removal = self.comparisons.drop(fold)
         Z = self._Z[removal.rows]
         if removal.centred:
@@ -110,6 +109,23 @@ def are_whole(comparisons: Comparisons, folds: Sequence[np.ndarray]) -> bool:
     owner, query = np.divmod(np.unique(touched), queries.n_groups)
     rows = np.bincount(owner, weights=queries.counts[query], minlength=len(folds))
     return bool((rows == sizes).all())
+
+
+def n_columns_at_most(comparisons: Comparisons, fold: np.ndarray) -> int:
+    """An upper bound of the number of columns of N: one per row for whole queries and for a global ranking."""
+    queries = comparisons.queries
+    if queries is None or comparisons.drops_row_by_row:
+        return fold.shape[0]
+    # The rest of a query that loses a part of its rows changes with it.
+    return int(queries.counts[np.unique(queries.codes[fold])].sum())
+
+
+def leave_with_their_queries(comparisons: Comparisons, fold: np.ndarray) -> bool:
+    """Whether the rows are whole queries, and others are left: L of the rest is a block of L then."""
+    queries = comparisons.queries
+    if queries is None or queries.n_groups == 1:
+        return False
+    return int(queries.counts[np.unique(queries.codes[fold])].sum()) == fold.shape[0]
 
 
 class RemovedBasis:

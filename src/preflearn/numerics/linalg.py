@@ -14,13 +14,15 @@ from scipy.linalg import get_blas_funcs, get_lapack_funcs, qr, solve_triangular
 
 from ..loops.threads import blas_at_rest
 from . import spectrum, tiles
+from .routines import lapack
 
 # From this many rows on a matrix is factored in short steps by threads of our own; below, by LAPACK in one thread.
 # BLAS wakes no threads for fewer rows than the second number.
 LARGE = 512
 _TINY = 64
-# Entries of a block of rows that is not worth a second thread.
+# Entries of a block of rows, and multiplications of a product, that are not worth a second thread.
 _SMALL_BLOCK = 1 << 14
+_SMALL_PRODUCT = 1 << 20
 
 
 def _in_one_thread(n: int):
@@ -29,7 +31,11 @@ def _in_one_thread(n: int):
 
 
 def _is_large(A: np.ndarray) -> bool:
-    return A.shape[0] >= LARGE and bool(A.flags.f_contiguous) and A.dtype.char in "fd"
+    return A.shape[0] >= LARGE and _suits_tiles(A)
+
+
+def _suits_tiles(A: np.ndarray) -> bool:
+    return bool(A.flags.f_contiguous) and A.dtype.char in "fd"
 
 
 def dot_without_blas(a: np.ndarray, b: np.ndarray) -> float:
@@ -53,7 +59,7 @@ def add_gram(C: np.ndarray, A: np.ndarray, B: np.ndarray) -> np.ndarray:
 
     When A is B only the lower triangle is updated (half of the work).
     """
-    if _is_large(C) and A.dtype == B.dtype == C.dtype:
+    if A.size * C.shape[1] > _SMALL_PRODUCT and _suits_tiles(C) and A.dtype == B.dtype == C.dtype:
         left = np.ascontiguousarray(A)
         tiles.add_product(C, left, left if A is B else np.ascontiguousarray(B))
         return C
@@ -71,7 +77,7 @@ def subtract_gram(C: np.ndarray, Y: np.ndarray, signs: np.ndarray) -> np.ndarray
         columns = Y if (signs == sign).all() else Y[:, signs == sign]
         if not columns.shape[1]:
             continue
-        if _is_large(C) and Y.dtype == C.dtype:
+        if columns.size * C.shape[1] > _SMALL_PRODUCT and _suits_tiles(C) and Y.dtype == C.dtype:
             transposed = np.ascontiguousarray(columns.T)
             tiles.add_product(C, transposed, transposed, -sign)
         else:
@@ -136,15 +142,17 @@ def eigh_in_place(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     n = A.shape[0]
     if _is_large(A):
         return spectrum.eigh(A)
-    syevd, workspace = get_lapack_funcs(("syevd", "syevd_lwork"), (A,))
-    lwork, liwork, info = workspace(n, lower=True)
-    # The query answers in A's precision, which can round a large size down.
-    lwork, liwork = int(np.nextafter(np.float64(lwork), np.inf)) + 1, int(liwork)
-    with _in_one_thread(n):
-        values, vectors, info = syevd(A, lower=True, overwrite_a=True, lwork=lwork, liwork=liwork)
+    A = np.asfortranarray(A)
+    values, work, integers = (
+        np.empty(n, A.dtype),
+        np.empty(1 + 6 * n + 2 * n * n, A.dtype),
+        np.empty(3 + 5 * n, np.intc),
+    )
+    with _in_one_thread(n):  # and without the interpreter lock: many small ones go side by side
+        info = lapack("syevd", A.dtype, "V", "L", n, A, n, values, work, work.size, integers, integers.size)
     if info != 0:
         raise np.linalg.LinAlgError(spectrum.NOT_CONVERGED)
-    return values, vectors
+    return values, A
 
 
 def tridiagonalise_in_place(A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

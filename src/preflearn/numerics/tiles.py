@@ -22,13 +22,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..loops.threads import blas_at_rest, in_turns, n_threads
+from ..loops.threads import blas_at_rest, in_turns, n_threads, over_ranges
 from .routines import blas, lapack
 
 # Rows and columns of a part that LAPACK factors in one thread, and of a tile at most and at least.
 _LEAF = 256
 _TILE = 512
 _LEAST_TILE = 64
+# From this many rows or columns on a product has tiles enough, and multiplications that are worth a thread otherwise.
+_WIDE = 512
+_LEAST_WORK = 1 << 20
 # Every thread should have a few tiles to take, so that none waits long for the last one.
 _TILES_EACH = 3
 
@@ -79,23 +82,37 @@ def solve_with_factor(C: np.ndarray, B: np.ndarray) -> None:
 
 
 def add_product(C: np.ndarray, A: np.ndarray, B: np.ndarray, factor: float = 1.0) -> None:
-    """C ← C + factor Aᵀ B for C-contiguous A and B; where they are one array, in the lower triangle only."""
-    n, n_columns, depth = A.shape[1], B.shape[1], A.shape[0]
+    """C ← C + factor Aᵀ B for C-contiguous A and B; where they are one array, in the lower triangle only.
+
+    Tiles of C side by side, or, where C is small, rows of A and B.
+    """
     symmetric = A is B
-
-    def add(i: int, i_end: int, j: int, j_end: int) -> None:
-        rows, part = i_end - i, C[i:, j:]
-        # Row-major A is Aᵀ for BLAS.
-        if symmetric and i == j:
-            blas("syrk", C.dtype, "L", "N", rows, depth, factor, A[:, i:], n, 1.0, part, n)
-        else:
-            blas(
-                "gemm", C.dtype, "N", "T", rows, j_end - j, depth, factor, A[:, i:], n, B[:, j:], n_columns, 1.0,
-                part, n,
-            )  # fmt: skip
-
     with blas_at_rest():
-        in_turns(add, lower_tiles(0, n, n) if symmetric else _all_tiles(n, n_columns))
+        if max(C.shape) >= _WIDE:
+            shape = lower_tiles(0, C.shape[0], C.shape[0]) if symmetric else _all_tiles(*C.shape)
+            in_turns(lambda *tile: _add_tile(C, A, B, factor, symmetric, *tile), shape)
+            return
+
+        def some_rows(first: int, last: int) -> np.ndarray:
+            part = np.zeros_like(C)
+            whole = (0, C.shape[0], 0, C.shape[1])
+            _add_tile(part, A[first:last], B[first:last], factor, symmetric, *whole)
+            return part
+
+        for part in over_ranges(some_rows, A.shape[0], least=1 + _LEAST_WORK // C.size):
+            C += part
+
+
+def _add_tile(C, A, B, factor: float, symmetric: bool, i: int, i_end: int, j: int, j_end: int) -> None:
+    n, depth, part = C.shape[0], A.shape[0], C[i:, j:]
+    # Row-major A is Aᵀ for BLAS.
+    if symmetric and i == j:
+        blas("syrk", C.dtype, "L", "N", i_end - i, depth, factor, A[:, i:], n, 1.0, part, n)
+    else:
+        blas(
+            "gemm", C.dtype, "N", "T", i_end - i, j_end - j, depth, factor, A[:, i:], n, B[:, j:], B.shape[1], 1.0,
+            part, n,
+        )  # fmt: skip
 
 
 def divide_rows(B: np.ndarray, C: np.ndarray) -> None:

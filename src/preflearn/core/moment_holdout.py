@@ -1,0 +1,118 @@
+r"""Hold-out of folds with more comparisons than features: their moments are subtracted from those of all rows.
+
+With A = Φᵀ L Φ and c = Φᵀ b, and the part Y diag(σ) Yᵀ of A and g of c that leaves with a fold,
+
+    (A - Y diag(σ) Yᵀ + λ I) w' = c - g.
+
+One eigendecomposition of the n × n matrix serves every λ that its rounding allows. Below, where columns of very
+different scales make the matrix ill conditioned, each row and column is divided by the root of its diagonal entry,
+which takes the scales out of the condition, and the system is solved for each λ. What is left, such as a fold that
+holds nearly all of the trace, has to be trained on the remaining rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..comparisons import Comparisons
+from ..numerics.linalg import cholesky_in_place, cholesky_solve, eigh_in_place, reciprocal_condition
+from .gram import feature_moments
+from .holdout import LEAST_CONDITION
+from .removal import RemovedRows, leave_with_their_queries
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Features with their moments, in coordinates in which the weights are wanted.
+
+    Attributes
+    ----------
+    features : ndarray of shape (m, n)
+        Φ.
+    A : ndarray of shape (n, n)
+        Φᵀ L Φ, both triangles filled.
+    c : ndarray of shape (n, v)
+        Φᵀ b.
+    removed_rows : RemovedRows
+        Of Φ.
+    rotation : ndarray of shape (n, n) or None
+        U where the rows of Φ are still to be rotated into those of Z = Φ U; None for Z itself.
+    """
+
+    features: np.ndarray
+    A: np.ndarray
+    c: np.ndarray
+    removed_rows: RemovedRows
+    rotation: np.ndarray | None
+
+    @property
+    def comparisons(self) -> Comparisons:
+        return self.removed_rows.comparisons
+
+    def without(self, fold: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+        """A and c of the rows outside of a fold, and the scale that λ is divided by. O(k n²)."""
+        if leave_with_their_queries(self.comparisons, fold) and not self.comparisons.has_half:
+            # No columns N: those of a whole query would be the eigenvectors of its Laplacian.
+            rows = np.ascontiguousarray(self.features[fold], dtype=np.float64)
+            lost, g = feature_moments(rows, self.comparisons.take(fold))
+            return self.A - lost, self.c - g, 1.0
+        Y, signs, change, scale = self.removed_rows.removal(fold)
+        Y = Y.astype(np.float64, copy=False)
+        return self.A - (Y * signs) @ Y.T, self.c - change, scale
+
+
+def weights_without(
+    moments: Moments, fold: np.ndarray, alphas: Sequence[float], span: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The weights of a model trained without a fold, for each alpha.
+
+    Parameters
+    ----------
+    span : ndarray of shape (n, p), optional
+        Orthonormal columns: the weights are a combination of these.
+
+    Returns
+    -------
+    weights : ndarray of shape (len(alphas), n, v)
+    settled : ndarray of bool, shape (len(alphas),)
+        False where rounding leaves too little of the answer: these weights are not to be used.
+    """
+    A, c, scale = moments.without(fold)
+    before = np.diagonal(moments.A)
+    if span is not None:
+        A, c, before = span.T @ A @ span, span.T @ c, np.einsum("ij,ik,kj->j", span, moments.A, span)
+    ridges = np.asarray(alphas) / scale
+    values, vectors = eigh_in_place(np.array(A, order="F"))
+    # Rounding of the sums before anything was subtracted, beside the least that is left.
+    settled = ridges + max(values[0], 0.0) >= LEAST_CONDITION * before.sum()
+    projected = vectors.T @ c
+    shrunk = np.zeros((ridges.shape[0], *projected.shape))
+    shrunk[settled] = projected / (np.maximum(values, 0.0) + ridges[settled, None])[:, :, None]
+    weights = vectors @ shrunk
+    for k in np.flatnonzero(~settled):
+        found = _solve_scaled(A, c, float(ridges[k]), before)
+        if found is not None:
+            weights[k], settled[k] = found, True
+    return (weights if span is None else span @ weights), settled
+
+
+def _solve_scaled(A: np.ndarray, c: np.ndarray, alpha: float, before: np.ndarray) -> np.ndarray | None:
+    """(A + λ I)⁻¹ c, each row and column divided by the root of its diagonal entry; None where rounding hides it."""
+    diagonal = np.diagonal(A) + alpha
+    if not (diagonal > 0).all():
+        return None
+    root = 1.0 / np.sqrt(diagonal)
+    S = np.asfortranarray(A * root * root[:, None])
+    np.fill_diagonal(S, 1.0)
+    norm = float(np.abs(S).sum(axis=0).max())
+    try:
+        factor = cholesky_in_place(S)
+    except np.linalg.LinAlgError:
+        return None
+    kept = float((diagonal / np.maximum(before, diagonal)).min())
+    if kept * reciprocal_condition(factor, norm) < LEAST_CONDITION:
+        return None
+    return root[:, None] * cholesky_solve(factor, root[:, None] * c)
