@@ -75,5 +75,6 @@ def test_links_between_files_lead_somewhere(path: Path) -> None:
 def test_readme_and_main_pages_have_examples() -> None:
     """A change of the fences must not silently leave the examples out."""
     names = {name_of(path) for path in PAGES_WITH_EXAMPLES}
-    assert {"README.md", "docs/getting_started.md", "docs/derivations.md"} <= names
-    assert len(examples_of(ROOT / "README.md").examples) > 10
+    assert {"README.md", "docs/tour.md", "docs/getting_started.md", "docs/derivations.md"} <= names
+    assert len(examples_of(ROOT / "README.md").examples) > 5
+    assert len(examples_of(ROOT / "docs/tour.md").examples) > 30
