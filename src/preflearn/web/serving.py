@@ -139,7 +139,8 @@ def _column(feature: Feature, items: Sequence[Mapping[str, Any]]) -> list[Any]:
 
 def _alike(values: list[Any]) -> list[Any]:
     """Numbers among texts as the texts of them: a column is read by one rule, and a value by itself as among others."""
-    if len({type(value) is str for value in values if value is not None}) < 2:
+    types = set(map(type, values))
+    if str not in types or not types & {int, float}:
         return values
     return [_as_label(value) if type(value) in (int, float) else value for value in values]
 
@@ -150,13 +151,16 @@ def _as_label(value: float) -> str:
 
 def _check_texts(feature: Feature, values: Sequence[Any]) -> None:
     """Half a character (a lone surrogate) is no text."""
-    texts = {row: value for row, value in enumerate(values) if type(value) is str}
     try:
-        "".join(texts.values()).encode()
+        "".join([value for value in values if type(value) is str]).encode()
     except UnicodeEncodeError:
-        for row, text in texts.items():
-            if any("\ud800" <= one <= "\udfff" for one in text):
-                raise _unexpected(feature, row, text) from None
+        halves = (
+            row
+            for row, value in enumerate(values)
+            if type(value) is str and any("\ud800" <= one <= "\udfff" for one in value)
+        )
+        row = next(halves)
+        raise _unexpected(feature, row, values[row]) from None
 
 
 def _unexpected(feature: Feature, row: int, value: Any) -> RefusedError:
@@ -352,16 +356,17 @@ def _unreadable(kind: str, column: Any) -> Callable[[list[Any]], list[Any]]:
     """Which of some values the encoder of a column takes as missing though they do not say that they are."""
 
     def find(values: list[Any]) -> list[Any]:
-        said = [one for one in values if not (isinstance(one, str) and is_missing(one, among_values=True))]
+        known, odd = values, []
         if kind == "boolean":
-            known = [one for one in said if isinstance(one, str)]
-            odd = [one for one in said if not isinstance(one, str) and one not in (0, 1)]
-        else:
-            known, odd = said, []
+            known = [one for one in values if isinstance(one, str)]
+            odd = [one for one in values if not isinstance(one, str) and one not in (0, 1)]
         if not known:
             return odd
         read = column.values(read_table({"value": known}).columns[0])
-        return odd + [one for one, number in zip(known, read.tolist()) if number != number]
+        unread = [known[place] for place in np.flatnonzero(np.isnan(read)).tolist()]
+        return odd + [
+            one for one in unread if not (isinstance(one, str) and is_missing(one, among_values=True))
+        ]
 
     return find
 
