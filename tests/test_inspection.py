@@ -280,7 +280,9 @@ def test_the_influence_of_columns_of_a_saved_model(trained):
         np.testing.assert_allclose(found.values, first.values, atol=1e-12, err_msg=what)
     some = feature_influence(model, frame, frame["grade"], features=["colour", 0], **options)
     assert some.names == ["colour", "price"]
-    with pytest.raises(ValueError, match="features must be names, or numbers from 0 to 3: found \\['sku'\\]"):
+    with pytest.raises(
+        ValueError, match="features must be names or numbers of columns, from 0 to 3: found \\['sku'\\]"
+    ):
         feature_influence(model, frame, frame["grade"], features=["sku"], **options)
     named = feature_influence(model, frame, frame["grade"], feature_names=list("abcd"), **options)
     assert named.names == list("abcd")

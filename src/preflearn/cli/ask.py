@@ -94,12 +94,7 @@ def ask(
         def ready() -> None:
             print(here, flush=True)
             if not is_loopback(host):
-                typer.echo(
-                    "Warning: every machine that can reach this one can open the page with its address, which holds "
-                    "the key; what is sent is not encrypted."
-                    + (f" For others: {outside}" if outside else ""),
-                    err=True,
-                )
+                _warn_of_others(outside)
             for name in judges[1:]:
                 tell(f"{name}: {outside or here}&{urlencode({'judge': name})}")
             tell(
@@ -121,6 +116,15 @@ def ask(
                 )
         finally:
             session.close()
+
+
+def _warn_of_others(outside: str) -> None:
+    told = f" For others: {outside}" if outside else ""
+    typer.echo(
+        "Warning: every machine that can reach this one can open the page with its address, which holds the key; what "
+        f"is sent is not encrypted.{told}",
+        err=True,
+    )
 
 
 def _where_answers_are(session: Session) -> str:

@@ -189,8 +189,8 @@ def _read_features(features: Sequence[int | str], names: list[str]) -> list[int]
     found = [names.index(one) if isinstance(one, str) and one in names else one for one in features]
     if not found or not all(isinstance(k, Integral) and 0 <= k < len(names) for k in found):
         raise ValueError(
-            f"features must be names, or numbers from 0 to {len(names) - 1}: found {list(features)}, and the names are "
-            f"{', '.join(names[:12])}."
+            f"features must be names or numbers of columns, from 0 to {len(names) - 1}: found {list(features)}, "
+            f"and the names are {', '.join(names[:12])}."
         )
     return [int(k) for k in found]
 
