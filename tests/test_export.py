@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse as sp
+from sklearn import config_context
 from sklearn.decomposition import PCA
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
@@ -27,12 +28,15 @@ from tests.model_files import fitted_models
 
 import preflearn as pl
 from preflearn.automatic.candidates import Task, candidates
+from preflearn.automatic.trees import Bins
 from preflearn.cli.app import run
 from preflearn.comparisons import encode_queries
 from preflearn.feature_selection import GreedySelector
 from preflearn.io import save_model, to_elasticsearch, to_onnx, to_solr
 from preflearn.io.linear_weights import folded_weights
+from preflearn.io.onnx_checks import onnx_inputs
 from preflearn.kernels import NystromMap
+from preflearn.metrics.predictions import predict_scores
 from preflearn.numerics.graph import ExportError
 from preflearn.preprocessing import QueryRelative, TableEncoder
 from preflearn.selection.scoring import read_scoring
@@ -256,6 +260,135 @@ def test_automatic_ranker_of_a_table(table) -> None:
     assert np.abs(got - want).max() <= TOLERANCE * np.abs(want).max()
 
 
+# Values that no float32 holds ----------------------------------------------------------------------------------------
+
+
+def awkward(kind: str, n_queries: int = 40, size: int = 15, seed: int = 0) -> tuple[Any, ...]:
+    """Rows whose values repeat and have no short binary form; whole numbers above 2^24; time stamps."""
+    rng = np.random.default_rng(seed)
+    m = n_queries * size
+    price = rng.choice([4.1, 0.1, 3.3, 7.7, 5.2, 9.9, 1.1], m)
+    stars = rng.integers(0, 5, m) / 10 + 0.1
+    age = rng.normal(size=m).round(2)
+    qid = np.repeat(np.arange(n_queries), size)
+    if kind == "large integers":
+        price = 2.0**24 + rng.integers(0, 9, m)
+    elif kind == "time stamps":
+        price = 1.7e9 + rng.integers(0, 100, m)
+    spread = (price - price.mean()) / price.std()
+    y = np.round(np.sin(2 * spread) + stars + age / 2 + rng.normal(scale=0.2, size=m), 1)
+    return np.column_stack([price, stars, age, -price]), y, qid
+
+
+def refuses_or_keeps_the_order(model: Any, X: Any, qid: Any, **options: Any) -> bool:
+    """An export whose own scores order every query as ``predict`` does, or a refusal; whether it was exported.
+
+    The check of the library is checked: every pair of rows is compared by hand.
+    """
+    try:
+        exported = to_onnx(model, check=X, qid=qid, **options)
+    except ExportError as error:
+        assert "differently from predict" in str(error) or "recognises values" in str(error)
+        return False
+    want, got = predict_scores(model, X, qid), np.empty(len(qid))
+    session = onnxruntime.InferenceSession(exported.SerializeToString())
+    types = {one.name: TYPES[one.type] for one in session.get_inputs()}
+    inputs = {
+        name: values.astype(types[name]) for name, values in onnx_inputs(model, X).items() if name in types
+    }
+    for query in np.unique(qid):
+        rows = np.flatnonzero(qid == query)
+        got[rows] = session.run(None, {name: values[rows] for name, values in inputs.items()})[0]
+        above = want[rows][:, None] > want[rows] + 1e-6 * max(1.0, np.abs(want).max())
+        assert (got[rows][:, None] > got[rows])[above].all()
+    if options.get("dtype") != "float32":
+        assert np.abs(got - want).max() <= 1e-6 * max(1.0, np.abs(want).max())
+    return True
+
+
+@pytest.mark.parametrize("kind", ["repeated", "large integers", "time stamps"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_every_member_keeps_the_order_of_awkward_values(kind, dtype) -> None:
+    """Thresholds and quantiles that lie on 4.1 itself would not know the 4.1 of another program."""
+    X, y, qid = awkward(kind)
+    queries = encode_queries(qid, X.shape[0])
+    model = pl.AutoRanker(time_limit=1e-6, random_state=0).fit(X, y, qid=qid)
+    folds = model._folds(y, queries, read_scoring("concordance"), 0)
+    task = Task(model.features_.views(X, queries), y, queries, folds, None, 0)
+    for one in candidates(queries.n_groups):
+        model.members_, model.views_ = [one.train(task, one.view).model], [one.view]
+        model.weights_ = np.array([1.0])
+        relative = bool({"r", "p"} & set(one.view))
+        kept = refuses_or_keeps_the_order(model, X, qid, dtype=dtype, one_query=relative)
+        # What float32 cannot hold at all may be refused; nothing else may.
+        assert kept or (dtype == "float32" and kind != "repeated"), one.name
+
+
+@pytest.mark.parametrize("kind", ["repeated", "large integers", "time stamps"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_learners_and_pipelines_keep_the_order_of_awkward_values(kind, dtype) -> None:
+    X, y, qid = awkward(kind, 12, 10)
+    for steps in (
+        [StandardScaler(), pl.RankRLS()],
+        [StandardScaler(), pl.RankRLS(kernel="rbf")],
+        [QueryRelative(), StandardScaler(), pl.RankRLS(kernel="laplacian")],
+        [QueryRelative("rank"), pl.RankRLS()],
+        [MinMaxScaler(), pl.RankSVM()],
+        [StandardScaler(), NystromMap(n_basis=12, random_state=0), pl.RankRLS()],
+        [StandardScaler(), pl.AutoRanker(time_limit=1e-6, random_state=0)],
+        [TableEncoder(kinds=dict.fromkeys(["x0", "x3"], "number")), StandardScaler(), pl.RankRLS(kernel="rbf")],
+    ):  # fmt: skip
+        with config_context(enable_metadata_routing=True):
+            model = make_pipeline(*steps).fit(X, y, qid=qid)
+        relative = any(getattr(step, "_looks_at_query", False) for step in model)
+        kept = refuses_or_keeps_the_order(model, X, qid, dtype=dtype, one_query=relative)
+        assert kept or dtype == "float32", steps
+
+
+def test_a_trained_table_is_exported_as_it_predicts(tmp_path, capsys) -> None:
+    """By the commands: float64 by default, float32 keeps the order, and a check that refuses."""
+    X, y, qid = awkward("repeated", 20, 10)
+    table = pd.DataFrame(X[:, :3], columns=["price", "stars", "age"]).assign(query=qid, grade=y)
+    table["seen"] = 1.7e9 + np.random.default_rng(0).permutation(len(table))
+    table["colour"] = np.where(np.arange(len(table)) % 3, "red", None)
+    table["since"] = pd.to_datetime("2024-01-01") + pd.to_timedelta(np.arange(len(table)) * 7, unit="h")
+    data, model, out = tmp_path / "shop.csv", tmp_path / "m.preflearn", tmp_path / "m.onnx"
+    # What order there is inside a query is told by seconds that float32 does not have.
+    table.assign(grade=table["seen"] % 200).to_csv(data, index=False)
+    common = ["train", str(data), "--target", "grade", "--query", "query", "-q", "-o", str(model)]
+    assert run([*common, "--kernel", "linear"]) == 0
+    export = ["export", str(model), "--to", "onnx", "-o", str(out), "--check", str(data)]
+    assert run(export) == 0
+    assert "orders the rows of the check as predict does" in capsys.readouterr().out
+    out.unlink()
+    assert run([*export, "--dtype", "float32"]) == 2
+    said = capsys.readouterr().err
+    assert "of 20 queries differently" in said and "--dtype float64" in said and not out.exists()
+
+
+def test_a_check_needs_its_rows(ranking) -> None:
+    X, y, qid = ranking
+    model = pl.RankRLS().fit(X, y, qid=qid)
+    with pytest.raises(ValueError, match="qid would be ignored without check"):
+        to_onnx(model, qid=qid)
+    with pytest.raises(ValueError, match="has no predict"):
+        to_onnx(StandardScaler().fit(X), check=X)
+    to_onnx(pl.RankRLS().fit(X, np.column_stack([y, -y]), qid=qid), check=X, qid=qid)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**16), n_bins=st.integers(2, 9), scale=st.sampled_from([1e-20, 1.0, 1e20]))
+def test_edges_lie_between_values(seed, n_bins, scale) -> None:
+    """Rounding a value to float32, or what is left of one that cancelled, moves it past no edge."""
+    rng = np.random.default_rng(seed)
+    base = rng.choice(np.append(rng.normal(size=6).round(1), 0.0), 200) * scale
+    signed = base - base.mean() if seed % 2 else np.abs(base)
+    bins = Bins(signed[:, None], n_bins)
+    noise = np.abs(signed).max() * 1e-15 * rng.choice([-1.0, 0.0, 1.0], 200) if signed.min() < 0 else 0.0
+    for other in (signed, signed.astype(np.float32).astype(float), signed + noise):
+        np.testing.assert_array_equal(np.searchsorted(bins.edges[0], other), bins.codes[:, 0])
+
+
 def test_an_exported_model_says_what_it_is(ranking) -> None:
     X, y, qid = ranking
     frame = pd.DataFrame(X, columns=list("abcd"))
@@ -418,14 +551,17 @@ def test_export_command_for_onnx(model_file: Path, ranking, capsys) -> None:
 
     target = model_file.with_suffix(".onnx")
     assert run(["export", str(model_file), "--to", "onnx", "-o", str(target)]) == 0
-    assert "takes X (float32)" in capsys.readouterr().out
-    session = onnxruntime.InferenceSession(target.read_bytes())
-    X = ranking[0].astype(np.float32)
-    want = load_model(model_file).predict(
-        pd.DataFrame(X.astype(float), columns=["bm25", "price", "age", "stars"])
-    )
-    assert np.abs(session.run(None, {"X": X})[0] - want).max() <= TOLERANCE
-    assert run(["export", str(model_file), "--to", "onnx", "-o", str(target), "--dtype", "float64"]) == 0
+    assert "takes X (float64)" in capsys.readouterr().out
+    for dtype in ("float64", "float32"):
+        command = ["export", str(model_file), "--to", "onnx", "-o", str(target), "--dtype", dtype]
+        assert run(command) == 0
+        assert f"takes X ({dtype})" in capsys.readouterr().out
+        session = onnxruntime.InferenceSession(target.read_bytes())
+        X = ranking[0].astype(dtype)
+        want = load_model(model_file).predict(
+            pd.DataFrame(X.astype(float), columns=["bm25", "price", "age", "stars"])
+        )
+        assert np.abs(session.run(None, {"X": X})[0] - want).max() <= TOLERANCE
 
 
 @pytest.mark.parametrize(
@@ -441,6 +577,7 @@ def test_export_command_for_onnx(model_file: Path, ranking, capsys) -> None:
         (["--to", "onnx", "-o", "{dir}/m.onnx", "--name", "x"], "--name would be ignored"),
         (["--to", "onnx", "-o", "{dir}/m.onnx", "--one-query"], "would be ignored"),
         (["--to", "solr", "-o", "{dir}/m.json", "--dtype", "float64"], "--dtype would be ignored"),
+        (["--to", "solr", "-o", "{dir}/m.json", "--check", "{dir}/d.csv"], "--check would be ignored"),
         (["--to", "pmml", "-o", "{dir}/m.json"], "pmml"),
     ],
 )
@@ -490,5 +627,5 @@ def test_models_of_the_command_line_are_exported(tmp_path: Path, ranking, capsys
     assert run(["predict", str(tmp_path / "b.preflearn"), str(one), "-o", str(scores)]) == 0
     session = onnxruntime.InferenceSession(out.read_bytes())
     columns = {name: frame.loc[frame["query"] == 3, name].to_numpy()[:, None] for name in weights}
-    got = session.run(None, {name: values.astype(np.float32) for name, values in columns.items()})[0]
+    got = session.run(None, {name: values.astype(np.float64) for name, values in columns.items()})[0]
     assert np.abs(got - pd.read_csv(scores)["score"].to_numpy()).max() <= TOLERANCE

@@ -7,13 +7,25 @@ import pandas as pd
 import pytest
 from scipy import sparse as sp
 from scipy.stats import t as student
+from sklearn import config_context
+from sklearn.compose import make_column_transformer
+from sklearn.decomposition import PCA
+from sklearn.feature_selection import VarianceThreshold
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 
 import oracles
 from preflearn import AutoRanker, RankRLS
+from preflearn.cli.app import run
 from preflearn.comparisons import encode_queries
 from preflearn.inspection import explain, feature_influence
 from preflearn.inspection.influence import _shuffles
+from preflearn.io import load_model
 from preflearn.metrics import concordance
+from preflearn.metrics.predictions import predict_scores
+from preflearn.preprocessing import QueryRelative, TableEncoder
 
 
 class Linear:
@@ -50,7 +62,8 @@ def test_every_shuffle_permutes_one_column_inside_the_queries(sparse):
     groups = encode_queries(qid, X.shape[0])
     given = sp.csr_array(X) if sparse else X
     seen = [
-        Z.toarray() if sparse else Z.copy() for Z in _shuffles(given, 1, groups, 20, np.random.RandomState(0))
+        Z.toarray() if sparse else Z.copy()
+        for Z in _shuffles(given, np.array([1]), groups, 20, np.random.RandomState(0))
     ]
     for Z in seen:
         np.testing.assert_array_equal(Z[:, [0, 2]], X[:, [0, 2]])
@@ -174,3 +187,170 @@ def test_what_cannot_be_explained_is_refused():
         explain(RankRLS().fit(X, X), X, row=0)
     alone = explain(model, X, qid=np.arange(6), row=3)
     np.testing.assert_array_equal(alone.contributions, 0.0)
+
+
+# Saved models of tables ---------------------------------------------------------------------------------------------
+
+
+def shop(seed=0, n_queries=30, size=8):
+    """A table as it comes: an identifier, a query column, numbers with holes, a category, a date, a target."""
+    rng = np.random.default_rng(seed)
+    m = n_queries * size
+    frame = pd.DataFrame(
+        {
+            "sku": [f"D{k:04}" for k in range(m)],
+            "price": rng.choice([4.1, 0.1, 3.3, 7.7, 9.9], m),
+            "query": np.repeat([f"search {k}" for k in range(n_queries)], size),
+            "colour": rng.choice(["red", "blue", "green"], m),
+            "age": rng.normal(size=m).round(3),
+            "since": pd.to_datetime("2024-01-01") + pd.to_timedelta(rng.integers(0, 300, m), unit="D"),
+        }
+    )
+    frame.loc[rng.random(m) < 0.1, "age"] = np.nan
+    cheaper = -frame.groupby("query")["price"].transform(lambda one: one - one.mean())
+    noisy = cheaper + 3 * (frame["colour"] == "red") + rng.normal(size=m)
+    return frame.assign(grade=noisy.rank(pct=True).mul(4).astype(int))
+
+
+WAYS_TO_TRAIN = {
+    "automatic": ["--time-limit", "8"],
+    "linear": ["--kernel", "linear"],
+    "relative": ["--kernel", "rbf", "--within-queries"],
+    "words": ["--kernel", "linear", "--encode", "colour=words:8"],
+}
+
+
+@pytest.fixture(scope="module", params=WAYS_TO_TRAIN)
+def trained(request, tmp_path_factory):
+    """What `preflearn train` saves, and the table it was trained on, as another program reads it."""
+    folder = tmp_path_factory.mktemp(request.param)
+    shop().to_csv(folder / "shop.csv", index=False)
+    command = ["train", str(folder / "shop.csv"), "--target", "grade", "--query", "query", "--quiet"]
+    assert run([*command, *WAYS_TO_TRAIN[request.param], "-o", str(folder / "model.preflearn")]) == 0
+    return load_model(folder / "model.preflearn"), pd.read_csv(folder / "shop.csv")
+
+
+def variants(frame):
+    """The same rows as users have them: more columns, fewer, another order, another library."""
+    used = ["price", "colour", "age", "since"]
+    yield "as it was trained on", frame
+    yield "without query and target", frame.drop(columns=["grade", "query"])
+    yield "without what was set aside", frame[used]
+    yield "in another order", frame[used[::-1]]
+    yield "with another column", frame.assign(extra=1.0)[["extra", *used]]
+    yield "a mapping", {name: frame[name].to_numpy() for name in used}
+    yield "rows as mappings", frame.to_dict("records")
+    polars = pytest.importorskip("polars")
+    yield "polars", polars.from_pandas(frame)
+    yield "pyarrow", pytest.importorskip("pyarrow").Table.from_pandas(frame)
+
+
+@pytest.mark.filterwarnings("ignore::preflearn.preprocessing.TableWarning")
+def test_contributions_of_a_saved_model_add_up_whatever_the_table_holds(trained):
+    model, frame = trained
+    scores = np.asarray(predict_scores(model, frame, frame["query"]))
+    first = None
+    for what, X in variants(frame):
+        found = explain(model, X, qid=frame["query"], row=21)
+        assert found.names == ["price", "colour", "age", "since"], what
+        assert found.score == pytest.approx(scores[21], abs=1e-12), what
+        assert found.contributions.sum() == pytest.approx(scores[21] - scores[16:24].mean(), abs=1e-9), what
+        assert found.values[:2] == [frame["price"][21], frame["colour"][21]], what
+        first = found if first is None else first
+        np.testing.assert_allclose(found.contributions, first.contributions, atol=1e-9, err_msg=what)
+    for row in (0, 100, 239):  # more rows, in queries of their own
+        found = explain(model, frame, qid=frame["query"], row=row)
+        mean = scores[row - row % 8 : row - row % 8 + 8].mean()
+        assert found.contributions.sum() == pytest.approx(scores[row] - mean, abs=1e-9)
+        assert found.score - found.query_mean == pytest.approx(scores[row] - mean, abs=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::preflearn.preprocessing.TableWarning")
+def test_the_influence_of_columns_of_a_saved_model(trained):
+    model, frame = trained
+    options = {"qid": frame["query"], "n_repeats": 2, "random_state": 0}
+    whole = concordance(frame["grade"], predict_scores(model, frame, frame["query"]), frame["query"])
+    first = None
+    for what, X in variants(frame):
+        found = feature_influence(model, X, frame["grade"], **options)
+        assert found.names == ["price", "colour", "age", "since"], what
+        assert found.concordance == pytest.approx(whole, abs=1e-12), what
+        assert set(found.order[:2]) == {0, 1}, what
+        first = found if first is None else first
+        np.testing.assert_allclose(found.values, first.values, atol=1e-12, err_msg=what)
+    some = feature_influence(model, frame, frame["grade"], features=["colour", 0], **options)
+    assert some.names == ["colour", "price"]
+    with pytest.raises(
+        ValueError, match="features must be names or numbers of columns, from 0 to 3: found \\['sku'\\]"
+    ):
+        feature_influence(model, frame, frame["grade"], features=["sku"], **options)
+    named = feature_influence(model, frame, frame["grade"], feature_names=list("abcd"), **options)
+    assert named.names == list("abcd")
+
+
+def test_shuffling_a_column_of_a_table_is_shuffling_it_before_it_is_encoded():
+    """The slow way: the table itself is shuffled, and read again."""
+    frame = shop().drop(columns=["sku"])
+    y, qid = frame.pop("grade"), frame.pop("query")
+    model = make_pipeline(TableEncoder(), RankRLS()).fit(frame, y, rankrls__qid=qid)
+    found = feature_influence(model, frame, y, qid=qid, n_repeats=3, random_state=5)
+    random, groups = np.random.RandomState(5), encode_queries(qid, len(frame))
+    whole = concordance(y, model.predict(frame), qid)
+    for k, name in enumerate(frame.columns):
+        lost = []
+        for _ in range(3):
+            place = np.lexsort((random.random_sample(len(frame)), groups.codes))
+            shuffled = frame.copy()
+            column = frame[name].to_numpy().copy()
+            column[groups.order] = frame[name].to_numpy()[place]
+            lost.append(whole - concordance(y, model.predict(shuffled.assign(**{name: column})), qid))
+        assert found.values[k] == pytest.approx(np.mean(lost), abs=1e-12)
+
+
+def test_columns_that_the_model_needs_are_named():
+    frame = shop().drop(columns=["sku"])
+    y, qid = frame.pop("grade"), frame.pop("query")
+    model = make_pipeline(TableEncoder(), RankRLS()).fit(frame, y, rankrls__qid=qid)
+    for ask in (
+        lambda X: explain(model, X, qid=qid, row=0),
+        lambda X: feature_influence(model, X, y, qid=qid),
+    ):
+        with pytest.raises(ValueError, match="column 'price' of the training is not there"):
+            ask(frame.drop(columns="price"))
+
+
+def test_steps_before_a_look_at_the_query():
+    """Scalers and selections keep columns apart; a PCA mixes them, and what cannot be told is refused."""
+    rng = np.random.default_rng(0)
+    X, qid = rng.normal(size=(60, 4)) * [1, 10, 100, 1], np.repeat(np.arange(6), 10)
+    y = X[:, 0] - X[:, 1] / 10
+
+    def fitted(*steps):
+        with config_context(enable_metadata_routing=True):
+            return make_pipeline(*steps).fit(X, y, qid=qid)
+
+    for steps in (
+        (StandardScaler(), QueryRelative(), RankRLS(kernel="rbf")),
+        (VarianceThreshold(), QueryRelative("rank", keep=False), StandardScaler(), RankRLS(kernel="rbf")),
+        (MinMaxScaler(), AutoRanker(time_limit=2, random_state=0)),
+        (QueryRelative(), PCA(3), RankRLS()),
+    ):
+        model = fitted(*steps)
+        scores = predict_scores(model, X, qid)
+        found = explain(model, X, qid=qid, row=33)
+        assert len(found.names) == 4
+        assert found.contributions.sum() == pytest.approx(scores[33] - scores[30:40].mean(), abs=1e-9)
+    with pytest.raises(ValueError, match="which feature is which after PCA"):
+        explain(fitted(PCA(3), QueryRelative(), RankRLS()), X, qid=qid, row=0)
+
+
+def test_a_search_of_scikit_learn_and_frames_of_mixed_types():
+    frame = shop()[["price", "colour"]]
+    columns = make_column_transformer((OneHotEncoder(), ["colour"]), (StandardScaler(), ["price"]))
+    search = GridSearchCV(make_pipeline(columns, Ridge()), {"ridge__alpha": [0.1, 1.0]}, cv=2)
+    model = search.fit(frame, shop()["grade"])
+    found = explain(model, frame, row=3)
+    scores = model.predict(frame)
+    assert found.names == ["price", "colour"]
+    assert found.contributions.sum() == pytest.approx(scores[3] - scores.mean(), abs=1e-9)
+    assert feature_influence(model, frame, shop()["grade"], n_repeats=1).names == ["price", "colour"]

@@ -8,6 +8,7 @@ import json
 import os
 import socket
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -24,9 +25,11 @@ from preflearn.errors import InputError
 from preflearn.io import load_model
 from preflearn.web.answers import Answer, Journal, standing_answers
 from preflearn.web.app import ask_app
-from preflearn.web.consistency import self_consistency
+from preflearn.web.consistency import agreement, self_consistency
 from preflearn.web.items import from_records, read_items
 from preflearn.web.learner import Learner
+from preflearn.web.requests import read_json
+from preflearn.web.server import Connection
 from preflearn.web.session import Session
 from preflearn.web.worker import RemoteLearner
 
@@ -729,3 +732,323 @@ def test_a_port_in_use(tmp_path, capsys):
     with Running("ask", items, "--no-open", "--answers", first) as one:
         with Running("ask", items, "--no-open", "--answers", second) as two:
             assert one.base != two.base
+
+
+# A file that is taken away --------------------------------------------------------------------------------------------
+
+
+def removed(path: Path) -> None:
+    path.unlink()
+
+
+def replaced_by_renaming(path: Path) -> None:
+    """As editors save."""
+    copy = path.with_name("copy~")
+    copy.write_bytes(path.read_bytes())
+    os.replace(copy, path)
+
+
+def moved_away(path: Path) -> None:
+    path.rename(path.with_name("elsewhere.jsonl"))
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+TAKEN_AWAY = [removed, replaced_by_renaming, moved_away, cut]
+
+
+@pytest.mark.parametrize("take", TAKEN_AWAY)
+def test_nothing_is_acknowledged_into_a_file_that_was_taken_away(tmp_path, take):
+    path = tmp_path / "a.jsonl"
+    with Journal(path) as journal:
+        journal.append(entry(0))
+        assert journal.is_there
+        take(path)
+        left = {one.name: one.read_bytes() for one in tmp_path.iterdir()}
+        for _ in range(2):
+            with pytest.raises(OSError, match="while it was in use.*Stop `preflearn ask` and start it again"):
+                journal.append(entry(1))
+        assert not journal.is_there
+        assert {one.name: one.read_bytes() for one in tmp_path.iterdir()} == left
+
+
+@given(when=st.integers(0, 5), take=st.sampled_from(TAKEN_AWAY))
+def test_a_file_taken_away_at_any_moment(tmp_path_factory, when, take):
+    """During the write as well: what `append` has let pass is in the file of that name."""
+    path = tmp_path_factory.mktemp("gone") / "a.jsonl"
+    calls, kept = {"n": 0}, []
+    with Journal(path) as journal, pytest.MonkeyPatch.context() as patched:
+
+        def syncs(descriptor):
+            os.fdatasync(descriptor)
+            if calls["n"] == when:
+                take(path)
+            calls["n"] += 1
+
+        patched.setattr(os, "fsync", syncs)
+        for k in range(8):
+            with suppress(OSError):
+                journal.append(entry(k))
+                kept.append(f"q{k}")
+    if take is cut and when == 0:  # what was cut off had not been acknowledged: nothing is missing
+        with Journal(path) as journal:
+            assert [one["question"] for one in journal.entries] == kept == [f"q{k}" for k in range(1, 8)]
+        return
+    assert kept == [f"q{k}" for k in range(when)]
+    if take in (replaced_by_renaming, moved_away):
+        left = path if path.exists() else path.with_name("elsewhere.jsonl")
+        with Journal(left) as journal:
+            assert [one["question"] for one in journal.entries][:when] == kept
+
+
+def test_what_others_add_is_left_alone(tmp_path):
+    path = tmp_path / "a.jsonl"
+    with Journal(path) as journal:
+        journal.append(entry(0))
+        with open(path, "a") as file:
+            file.write(json.dumps(entry(1)) + "\n")
+        journal.append(entry(2))
+        with open(path, "a") as file:
+            file.write("half a li")
+        with pytest.raises(OSError, match="not whole"):
+            journal.append(entry(3))
+    with Journal(path) as journal:
+        assert [one["question"] for one in journal.entries] == ["q0", "q1", "q2"]
+
+
+@pytest.mark.parametrize("take", [removed, replaced_by_renaming])
+def test_a_running_session_keeps_no_answer_that_it_could_not_write(tmp_path, take):
+    """507, nothing counted; the same answer is taken by the next process, and what was kept before is rescued."""
+    items = write_table(tmp_path / "a.csv", 6)
+    path = tmp_path / "a.csv.answers.jsonl"
+    with Running("ask", items, "--no-open", "--port", "0") as server:
+        with server.client() as client:
+            question = say(client, client.get("/api/question").json(), judge="me").json()
+            take(path)
+            refused = say(client, question, judge="me")
+            assert refused.status_code == 507 and "while it was in use" in refused.json()["error"]
+            assert say(client, question, "skip", judge="me").status_code == 507
+            assert client.post("/api/undo", json={"judge": "me"}).status_code == 507
+            assert client.get("/api/panel").json()["given"] == 1
+        status, said = server.stop()
+    rescued = path.with_name(path.name + ".rescued")
+    assert status == 0 and str(rescued) in said
+    with Running("ask", items, "--no-open", "--port", "0", "--answers", rescued) as server:
+        with server.client() as client:
+            assert say(client, question, judge="me").json()["counted"]
+            assert client.get("/api/panel").json()["given"] == 2
+    assert len(rescued.read_text().splitlines()) == 2
+
+
+# Odd input ------------------------------------------------------------------------------------------------------------
+
+
+def test_more_windows_than_pairs(tmp_path):
+    """Nobody is told that everything is answered while something is not."""
+    with Journal(tmp_path / "a.jsonl") as journal:
+        session = Session(from_records(numbered(3), tmp_path, "three"), journal, seed=1)
+        open_questions = {f"tab {k}": session.question("ann", f"tab {k}") for k in range(5)}
+        assert all(question["question"] for question in open_questions.values())
+        pairs = {frozenset((q["left"]["item"], q["right"]["item"])) for q in open_questions.values()}
+        assert len(pairs) == 3
+        for tab, question in open_questions.items():
+            while question["question"]:
+                names = question["left"]["item"], question["right"]["item"]
+                question = session.answer("ann", question["question"], *names, better(*names), tab)
+        assert {frozenset((a.winner, a.loser)) for a in session.answers()} == pairs
+        session.close()
+
+
+def test_skipping_what_another_window_shows_comes_to_an_end(tmp_path):
+    with Journal(tmp_path / "a.jsonl") as journal:
+        session = Session(from_records(numbered(2), tmp_path, "two"), journal, seed=1)
+        one, two = session.question("ann", "1"), session.question("ann", "2")
+        names = one["left"]["item"], one["right"]["item"]
+        assert session.answer("ann", one["question"], *names, "skip", "1")["question"] is None
+        assert session.answer("ann", two["question"], *names, "left", "2")["question"] is None
+        session.close()
+
+
+@pytest.mark.parametrize("field", ["judge", "client", "question", "left", "right", "verdict"])
+@pytest.mark.parametrize(
+    "value", ["[" * 900 + "]" * 900, '{"a":' * 900 + "1" + "}" * 900, '"\\ud800abcdefgh"', "[1]"]
+)
+def test_odd_values_of_an_answer_are_refused_and_change_nothing(session, client, field, value):
+    question = client.get("/api/question").json()
+    body = {"judge": "ann", "question": question["question"], "left": question["left"]["item"]}
+    body |= {"right": question["right"]["item"], "verdict": "left", "client": "", field: "@"}
+    content = json.dumps(body).replace('"@"', value)
+    found = client.post("/api/answer", content=content, headers={"content-type": "application/json"})
+    assert found.status_code == (200 if field == "client" else 400), found.text
+    assert len(session.answers()) == (field == "client")
+    assert client.get("/api/panel", params={"judge": "ann"}).status_code == 200
+
+
+@pytest.mark.parametrize("depth", [900, 990, 5000, 30_000])
+def test_deep_requests_are_refused(session, client, depth):
+    for content in ("[" * depth + "]" * depth, '{"a":' * depth + "1" + "}" * depth):
+        found = client.post("/api/answer", content=content, headers={"content-type": "application/json"})
+        assert found.status_code in (400, 413)
+    assert client.get("/api/question").status_code == 200 and session.answers() == []
+
+
+@pytest.mark.parametrize("depth", [60, 990, 20_000])
+def test_deep_items_are_refused_with_their_line(tmp_path, capsys, depth):
+    path = tmp_path / "items.jsonl"
+    path.write_text('{"name": "a"}\n{"name": "b", "more": ' + "[" * depth + "]" * depth + "}\n")
+    assert run(["ask", str(path), "--no-open"]) == 2
+    assert "line 2: values are nested more than 50 levels deep" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"winner": "a", "loser": "b", "judge": "\\ud800"}',
+        '{"winner": "a", "loser": "b", "judge": "ann", "question": "\\udfff"}',
+        '{"winner": "a", "loser": "b", "judge": "ann", "more": ' + "[" * 20_000 + "]" * 20_000 + "}",
+    ],
+)
+def test_lines_that_could_not_be_shown_are_refused(tmp_path, line):
+    path = tmp_path / "a.jsonl"
+    path.write_text(line + "\n" + json.dumps(entry(1)) + "\n")
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="line 1: found"):
+        Journal(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("n_lines", [1, 2])
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_a_mark_before_the_first_line_is_no_damage(tmp_path, n_lines, end):
+    path = tmp_path / "a.jsonl"
+    text = "\n".join(json.dumps(entry(k)) for k in range(n_lines)) + end
+    path.write_text(text, encoding="utf-8-sig")
+    with Journal(path) as journal:
+        assert len(journal.entries) == n_lines and journal.notes == []
+        journal.append(entry(5))
+    with Journal(path) as journal:
+        assert len(journal.entries) == n_lines + 1
+    assert not path.with_name("a.jsonl.damaged").exists()
+
+
+@pytest.mark.parametrize("content", ["dear diary", "dear diary\n", "name,worth\na,1\n"])
+def test_a_file_that_never_held_answers_is_left_alone(tmp_path, content):
+    for encoding in ("utf-8", "utf-8-sig", "utf-16"):
+        path = tmp_path / f"{encoding}.txt"
+        path.write_text(content, encoding=encoding)
+        before = path.read_bytes()
+        with pytest.raises(ValueError, match="expected an answer|is UTF-16"):
+            Journal(path)
+        assert path.read_bytes() == before and len(list(tmp_path.iterdir())) == 1
+        path.unlink()
+
+
+def test_a_list_of_one_line_with_a_mark_is_told_as_it_is(tmp_path, capsys):
+    path = tmp_path / "one.txt"
+    path.write_text("tea\n", encoding="utf-8-sig")
+    assert run(["ask", str(path), "--no-open"]) == 2
+    assert "holds one item, 'tea'" in capsys.readouterr().err
+
+
+def test_names_that_are_no_text_are_refused(tmp_path, capsys):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "a.txt").write_text("one")
+    try:
+        Path(os.fsdecode(os.fsencode(folder) + b"/\xff.txt")).write_text("two")
+    except OSError:
+        pytest.skip("this file system takes UTF-8 alone")
+    assert run(["ask", str(folder), "--no-open"]) == 2
+    assert "no UTF-8" in capsys.readouterr().err
+
+
+def test_thousands_of_judges(tmp_path):
+    """The panel stays small, and comparing judges takes time in proportion to the answers."""
+    path, rng = tmp_path / "a.jsonl", np.random.default_rng(0)
+    names = [record["name"] for record in numbered(60)]
+    lines = []
+    for judge in range(3000):
+        worse, better_one = sorted(rng.choice(60, 2, replace=False))
+        said = {"winner": names[better_one], "loser": names[worse], "judge": f"judge {judge}"}
+        lines.append(json.dumps({**said, "question": f"q{judge:08}"}))
+    path.write_text("\n".join(lines) + "\n")
+    with Journal(path) as journal:
+        session = Session(from_records(numbered(60), tmp_path, "sixty"), journal, seed=0)
+        with serving(ask_app(session, TOKEN, judge="ann")) as client:
+            client.headers["X-Preflearn-Token"] = TOKEN
+            assert client.get("/api/question").json()["question"]
+            panel = client.get("/api/panel")
+            found = panel.json()["agreement"]
+            assert found["n_judges"] == 3000 and len(found["judges"]) == 50 and len(found["pairs"]) <= 50
+            assert len(panel.content) < 100_000
+            assert b"and 2,950 more judges" in client.get("/download/report.html").content
+        session.close()
+
+
+@pytest.mark.parametrize("n_judges", [2, 5])
+def test_judges_are_compared_as_by_hand(n_judges):
+    rng = np.random.default_rng(n_judges)
+    answers = []
+    for k in range(60):
+        one, two = rng.choice(list("abcd"), 2, replace=False)
+        answers.append(Answer(one, two, f"judge {rng.integers(n_judges)}", "", str(k), bool(k % 7 == 0)))
+    found = agreement(answers, dict(zip("abcd", range(4))), {})
+    last = {(a.judge, frozenset((a.winner, a.loser))): None if a.tie else a.winner for a in answers}
+    for pair in found["pairs"]:
+        one, two = pair["judges"]
+        common = [key for judge, key in last if judge == one and (two, key) in last]
+        assert pair["common"] == len(common)
+        assert pair["same"] == sum(last[one, key] == last[two, key] for key in common)
+    assert found["n_judges"] == n_judges and len(found["pairs"]) == n_judges * (n_judges - 1) // 2
+
+
+def test_half_open_connections_do_not_keep_pages_waiting(session):
+    class Impatient(Connection):
+        within, most = 0.5, 40
+
+    with serving(ask_app(session, TOKEN, judge="ann"), Impatient) as client:
+        held = []
+        for _ in range(150):
+            held.append(socket.create_connection((client.base_url.host, client.base_url.port)))
+            held[-1].sendall(b"POST /api/answer HTTP/1.1\r\nHost: localhost\r\n")
+        client.headers["X-Preflearn-Token"] = TOKEN
+        question = client.get("/api/question").json()
+        assert say(client, question).json()["counted"]
+        for one in held:
+            one.settimeout(10)
+            with suppress(ConnectionError):
+                assert one.recv(100) == b""
+            one.close()
+
+
+def test_an_answer_that_does_not_arrive_is_given_up(session, monkeypatch):
+    monkeypatch.setattr(read_json, "__defaults__", (0.3,))
+    with serving(ask_app(session, TOKEN, judge="ann")) as client:
+        with socket.create_connection((client.base_url.host, client.base_url.port)) as connection:
+            connection.settimeout(10)
+            connection.sendall(
+                b"POST /api/answer HTTP/1.1\r\nHost: localhost\r\nX-Preflearn-Token: " + TOKEN.encode() +
+                b"\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
+            )  # fmt: skip
+            said = b""
+            while piece := connection.recv(10_000):
+                said += piece
+        assert b" 408 " in said
+
+
+def test_listening_everywhere_prints_an_address_that_works_and_a_warning(tmp_path):
+    items = write_table(tmp_path / "a.csv", 4)
+    options = ["--no-open", "--port", "0", "--host", "0.0.0.0", "--judge", "ann", "--judge", "bob"]
+    with Running("ask", items, *options) as server:
+        assert server.base.startswith("http://127.0.0.1:")
+        with server.client() as client:
+            assert client.get("/api/question").status_code == 200
+            assert (
+                client.get("/", params={"token": "wrong"}, headers={"X-Preflearn-Token": ""}).status_code
+                == 403
+            )
+        said = server.stop()[1]
+    assert "Warning: every machine that can reach this one" in said and "0.0.0.0" not in said
+    assert "bob: http://" in said

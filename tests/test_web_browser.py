@@ -165,6 +165,61 @@ def test_kill_and_resume_loses_nothing(tmp_path, browser):
     assert len(found) == 4 and found[-1]["winner"] == right
 
 
+PENDING = "Object.keys(localStorage).filter((name) => name.startsWith('preflearn-pending')).length"
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_an_answer_that_the_disk_did_not_take_waits_in_the_page(tmp_path, browser, replaced):
+    """The answers file is taken away: the page says so, reloading forgets nothing, the next process gets the answer."""
+    names = [f"thing {k}" for k in range(8)]
+    file, before = tmp_path / "answers.jsonl", tmp_path / "before.jsonl"
+    with start(tmp_path, names, "--port", "0") as server:
+        open_page(browser, server.address)
+        for _ in range(2):
+            act(browser, lambda: browser.press("ArrowLeft"))
+        port = server.base.rpartition(":")[2]
+        before.write_bytes(file.read_bytes())
+        if replaced:
+            before.replace(file)
+        else:
+            file.unlink()
+        time.sleep(0.15)
+        _, _, right = shown(browser)
+        browser.press("ArrowRight")
+        browser.wait_for("!document.querySelector('#banner').hidden")
+        assert "while it was in use" in browser.evaluate("document.querySelector('#banner').innerText")
+        browser.reload()  # what is loaded again tries once more, and keeps what is refused once more
+        browser.wait_for("document.querySelector('#banner').innerText.includes('while it was in use')")
+        assert browser.evaluate(PENDING) == 1
+        assert server.stop()[0] == 0
+    if not replaced:
+        (tmp_path / "answers.jsonl.rescued").replace(file)
+    with start(tmp_path, names, "--port", port) as server:
+        open_page(browser, server.address)
+        browser.wait_for("document.querySelector('#consistency').innerText.includes('3 given')")
+        assert browser.evaluate(PENDING) == 0
+    found = entries(tmp_path)
+    assert len(found) == 3 and found[-1]["winner"] == right
+
+
+def test_pending_answers_of_several_windows_are_all_sent(tmp_path, browser):
+    """And one about items of another list is told, and forgotten; a damaged one as well."""
+    with start(tmp_path, [f"thing {k}" for k in range(8)], "--port", "0") as server:
+        open_page(browser, server.address)
+        for k in range(4):
+            body = {"judge": "ann", "question": f"window{k}00", "left": f"thing {k}", "right": "thing 7"}
+            body |= {"verdict": "left"} if k < 3 else {"verdict": "left", "left": "Rome"}
+            name = f"preflearn-pending {tmp_path / 'items.txt'} {k}"
+            browser.evaluate(f"localStorage.setItem({json.dumps(name)}, {json.dumps(json.dumps(body))})")
+        browser.evaluate(f"localStorage.setItem({json.dumps(name + '9')}, '{{')")
+        browser.reload()
+        browser.wait_for("document.querySelector('#consistency').innerText.includes('3 given')")
+        browser.wait_for("!document.querySelector('#banner').hidden")
+        assert "There is no item 'Rome'" in browser.evaluate("document.querySelector('#banner').innerText")
+        assert browser.evaluate(PENDING) == 0
+    assert sorted(one["winner"] for one in entries(tmp_path)) == ["thing 0", "thing 1", "thing 2"]
+
+
 @pytest.mark.parametrize("width", [1200, 380])
 def test_hostile_items_are_text(tmp_path, browser, width):
     items = tmp_path / "items.jsonl"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import time
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -21,7 +23,9 @@ from preflearn import RLS, BradleyTerry, RankRLS, RankSVM
 from preflearn.cli.app import run
 from preflearn.cli.serve import _scorer
 from preflearn.io import load_model, save_model
-from preflearn.preprocessing import TableEncoder
+from preflearn.preprocessing import QueryRelative, TableEncoder
+from preflearn.web import requests
+from preflearn.web.server import Connection
 from preflearn.web.serving import feature_names, matrix_scorer, serve_app
 
 RNG = np.random.default_rng(0)
@@ -225,3 +229,212 @@ def test_numbers_and_names_that_no_float_or_text_can_hold_are_refused(client):
     for body in ('{"items": [{"x0": 1' + "0" * 400 + "}]}", '{"items": [{"\\ud800": 1}]}', '{"\\ud800": 1}'):
         found = client.post("/rank", content=body, headers={"content-type": "application/json"})
         assert found.status_code in (400, 422), body[:40]
+
+
+# Values that cannot be scored -----------------------------------------------------------------------------------------
+
+
+def shop_table(n=60):
+    """Columns of every kind that a request can bring."""
+    rng = np.random.default_rng(0)
+    days = np.datetime64("2024-01-01") + rng.integers(0, 300, n)
+    return {
+        "price": rng.normal(100, 20, n).round(1).tolist(),
+        "since": [str(day) for day in days],
+        "fresh": np.where(rng.random(n) < 0.5, "yes", "no").tolist(),
+        "colour": rng.choice(["red", "blue", "green"], n).tolist(),
+        "size": rng.choice(["1", "2", "XL"], n).tolist(),
+    }
+
+
+@pytest.fixture(scope="module")
+def shop_model(tmp_path_factory):
+    table = shop_table()
+    y = np.array(table["price"]) + 20 * (np.array(table["colour"]) == "red")
+    encoder = TableEncoder(kinds={"size": "category"})
+    model = make_pipeline(encoder, StandardScaler(), RankRLS()).fit(table, y)
+    assert set(model[0].kinds_.values()) == {"number", "date", "boolean", "category"}
+    path = tmp_path_factory.mktemp("shop") / "m.preflearn"
+    save_model(model, path)
+    return path
+
+
+GOOD = {"price": 90.5, "since": "2024-02-03", "fresh": "no", "colour": "red", "size": "2"}
+UNREADABLE = [
+    ("since", "soonish"), ("since", "2024-13-45"), ("since", 17), ("since", 1.5), ("fresh", "perhaps"), ("fresh", 7),
+    ("fresh", -1.5), ("since", "31.31.2024"),
+]  # fmt: skip
+READABLE = [
+    ("since", "20240131"), ("since", 20240131), ("since", None), ("since", "N/A"), ("since", ""), ("fresh", True),
+    ("fresh", 0), ("fresh", 1.0), ("fresh", "on"), ("fresh", None), ("fresh", "unknown"), ("colour", "puce"),
+    ("colour", None), ("colour", "?"), ("size", 2), ("size", 2.0), ("size", 7), ("since", "2024-02-03T05:06:07"),
+]  # fmt: skip
+
+
+def test_values_that_cannot_be_read_are_refused_by_name(shop_model):
+    """And those that say they are missing, or that the encoder has a place for, are scored as `predict` does."""
+    model = load_model(shop_model)
+    with serving(serve_app(_scorer(shop_model))) as client:
+        for name, value in UNREADABLE:
+            found = client.post("/rank", json={"items": [GOOD, {**GOOD, name: value}, GOOD]})
+            assert found.status_code == 422, (name, value)
+            error = found.json()["error"]
+            assert error.startswith(f"items[1].{name}: found {value!r}, expected a"), error
+        for name, value in READABLE:
+            items = [GOOD, {**GOOD, name: value}]
+            found = client.post("/rank", json={"items": items})
+            assert found.status_code == 200, (name, value, found.text)
+            alone = client.post("/rank", json={"items": items[1:]}).json()["scores"]
+            assert found.json()["scores"][1] == pytest.approx(alone[0]), (name, value)
+            text = {2: "2", 7: "7"}.get(value, value) if name == "size" else value
+            columns = {key: [item] for key, item in {**GOOD, name: text}.items()}
+            assert alone[0] == pytest.approx(model.predict(columns)[0]), (name, value)
+
+
+def test_unreadable_values_as_missing_ones_where_that_is_asked_for(shop_model, tmp_path, capsys):
+    with serving(serve_app(_scorer(shop_model, unreadable_as_missing=True))) as client:
+        for name, value in UNREADABLE:
+            if name == "fresh" and not isinstance(value, str):
+                continue
+            found = client.post("/rank", json={"items": [{**GOOD, name: value}, {**GOOD, name: None}]})
+            assert found.status_code == 200
+            one, other = found.json()["scores"]
+            assert one == pytest.approx(other), (name, value)
+        wrong = client.post("/rank", json={"items": [{**GOOD, "since": ["x"]}]})
+        assert wrong.status_code == 422
+    path = tmp_path / "m.preflearn"
+    save_model(RankRLS().fit(X, Y), path)
+    assert run(["serve", str(path), "--unreadable-as-missing"]) == 2
+    assert "would be ignored" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "learner", [RankRLS(), RLS(), RankSVM(), RankRLS(kernel="poly"), RankRLS(kernel="rbf")]
+)
+@pytest.mark.parametrize("steps", [(), (StandardScaler(),), (QueryRelative(),)])
+def test_numbers_that_overflow_are_named(learner, steps):
+    """Whatever a finite number does to a model: scores are numbers, or the field is named."""
+    model = make_pipeline(*steps, learner).fit(X, Y)
+    rows = as_items(X[:3])
+    with serving(serve_app(matrix_scorer(model, feature_names(model)))) as client:
+        for value in (1.7e308, -1.7e308, 1e200, 10**300, 5e-324):
+            rows[1]["x1"] = value
+            found = client.post("/rank", json={"items": rows})
+            if found.status_code == 200:
+                assert np.isfinite(found.json()["scores"]).all()
+            else:
+                assert found.status_code == 422
+                assert "items[1].x1" in found.json()["error"] or "items: " in found.json()["error"]
+        assert client.get("/health").status_code == 200
+
+
+def test_half_characters_are_refused_by_name(shop_model):
+    with serving(serve_app(_scorer(shop_model))) as client:
+        for name in ("since", "fresh", "colour", "size"):
+            body = json.dumps({"items": [GOOD, {**GOOD, name: "a\ud800"}]})
+            found = client.post("/rank", content=body, headers={"content-type": "application/json"})
+            assert found.status_code == 422 and f"items[1].{name}" in found.json()["error"]
+
+
+@pytest.mark.parametrize("depth", [5, 100, 900, 990, 5000])
+def test_nested_values_are_refused_at_any_depth(client, depth):
+    for body in (
+        '{"items": ' + "[" * depth + "]" * depth + "}",
+        '{"items": [{"x0": ' + '{"a":' * depth + "1" + "}" * depth + "}]}",
+        '{"items": [{"x0": 1, "x1": ' + "[" * depth + "]" * depth + ', "x2": 1}]}',
+    ):
+        found = client.post("/rank", content=body, headers={"content-type": "application/json"})
+        assert found.status_code in (400, 422), found.text
+
+
+# Who may ask ----------------------------------------------------------------------------------------------------------
+
+
+def test_names_of_others_are_refused(client, saved):
+    """A page whose own name was made to point to this machine."""
+    for path in ("/health", "/schema", "/metrics"):
+        assert client.get(path, headers={"Host": "evil.example:8000"}).status_code == 403
+    body = {"items": as_items(X[:2])}
+    for host in ("evil.example", "127.0.0.1.evil.example:80", "", "2130706433"):
+        assert client.post("/rank", json=body, headers={"Host": host}).status_code == 403, host
+    for host in ("localhost:1234", "127.0.0.1", "[::1]:80", "LOCALHOST"):
+        assert client.post("/rank", json=body, headers={"Host": host}).status_code == 200, host
+    with serving(serve_app(_scorer(saved), hosts=None)) as anybody:
+        assert anybody.get("/health", headers={"Host": "shop.example"}).status_code == 200
+
+
+def test_the_command_takes_further_names_and_warns(saved):
+    with Running("serve", saved, "--port", "0", "--allow-host", "Shop.example") as server:
+        with server.client() as client:
+            assert client.get("/health", headers={"Host": "shop.example:8000"}).status_code == 200
+            assert client.get("/health", headers={"Host": "other.example"}).status_code == 403
+        assert "Warning" not in server.stop()[1]
+    with Running("serve", saved, "--port", "0", "--host", "0.0.0.0", "--quiet") as server:
+        assert server.base.startswith("http://127.0.0.1:")
+        with server.client() as client:
+            assert client.get("/health").status_code == 200
+        assert "Warning: every machine that can reach this one" in server.stop()[1]
+
+
+# Connections ----------------------------------------------------------------------------------------------------------
+
+
+class Impatient(Connection):
+    within = 0.5
+    most = 40
+
+
+def is_closed(connection):
+    """Nothing more comes; a timeout would be raised."""
+    with suppress(ConnectionError):
+        while connection.recv(10_000):
+            pass
+    return True
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [b"", b"G", b"GET /health HTTP/1.1\r\nHost: x", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET"],
+)
+def test_requests_that_are_only_begun_are_closed(saved, begun):
+    """Also the second one of a connection, and however often another byte comes."""
+    with serving(serve_app(_scorer(saved)), Impatient) as client:
+        with socket.create_connection((client.base_url.host, client.base_url.port)) as connection:
+            connection.settimeout(10)
+            connection.sendall(begun)
+            if begun.endswith(b"GET"):
+                assert connection.recv(10_000).startswith(b"HTTP/1.1 200")
+            start = time.monotonic()
+            with suppress(OSError):
+                while time.monotonic() - start < 5:
+                    connection.sendall(b"x")
+                    time.sleep(0.1)
+            assert time.monotonic() - start < 4 and is_closed(connection)
+        assert client.get("/health").status_code == 200
+
+
+def test_bodies_that_do_not_arrive_are_given_up(saved, monkeypatch):
+    monkeypatch.setattr(requests.read_json, "__defaults__", (0.5,))
+    with serving(serve_app(_scorer(saved))) as client:
+        with socket.create_connection((client.base_url.host, client.base_url.port)) as connection:
+            connection.settimeout(10)
+            connection.sendall(
+                b"POST /rank HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                b"Content-Length: 99\r\n\r\n{"
+            )
+            said = b""
+            while piece := connection.recv(10_000):
+                said += piece
+        assert b" 408 " in said and b"did not arrive within 0.5 seconds" in said and b"close" in said
+
+
+def test_many_open_connections_make_room_for_a_new_one(saved):
+    with serving(serve_app(_scorer(saved)), Impatient) as client:
+        slow = []
+        for _ in range(120):
+            slow.append(socket.create_connection((client.base_url.host, client.base_url.port)))
+            slow[-1].sendall(b"POST /rank HTTP/1.1\r\n")
+        with httpx.Client(base_url=client.base_url) as other:
+            assert other.post("/rank", json={"items": as_items(X[:2])}).status_code == 200
+        for connection in slow:
+            connection.close()

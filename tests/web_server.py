@@ -77,13 +77,13 @@ class Running:
 
 
 @contextmanager
-def serving(app: Any) -> Iterator[httpx.Client]:
-    """The application behind a real server in a thread, and a client of it."""
-    from preflearn.web.server import Server, address_of, bind
+def serving(app: Any, connection: type | None = None) -> Iterator[httpx.Client]:
+    """The application behind a real server in a thread, and a client of it; with other limits for connections."""
+    from preflearn.web.server import Connection, Server, address_of, bind
 
     listener = bind("127.0.0.1", 0, 0)
     ready = threading.Event()
-    server = Server(app, ready.set)
+    server = Server(app, ready.set, connection or Connection)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

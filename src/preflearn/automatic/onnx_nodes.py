@@ -16,10 +16,11 @@ _TERMS = 28
 
 def quantile_nodes(graph: Graph, X: Value, transformer: Any, most: float) -> Value:
     """Normal quantiles of the columns of X, clipped to ±most."""
+    X, every = graph.to_recognise(X, transformer.quantiles_)
     p = graph.concatenate(
         [
             _share_below(graph, graph.columns(X, [k]), knots, transformer.references_)
-            for k, knots in enumerate(transformer.quantiles_.T)
+            for k, knots in enumerate(every.T)
         ]
     )
     return _normal_quantile(graph, p, most)

@@ -22,6 +22,9 @@ from .onnx_nodes import tree_nodes
 
 # Edges of bins are quantiles of at least so many rows, or of all.
 _ROWS_FOR_EDGES = 20_000
+# Values whose relative difference is no more than this may be one value in float32, whose rounding is a quarter of it;
+# and the same for differences that cancelled, relative to the largest value.
+_ROUNDED, _CANCELLED = 2.0**-22, 2.0**-46
 _NODE_ARRAYS = ("feature_", "threshold_", "left_", "right_", "value_")
 
 
@@ -46,10 +49,16 @@ class Bins:
     def __init__(self, X: np.ndarray, n_bins: int) -> None:
         shares = np.arange(1, n_bins) / n_bins
         rows = X[:: max(1, X.shape[0] // _ROWS_FOR_EDGES)].astype(np.float64)
-        self.edges = np.ascontiguousarray(np.quantile(rows, shares, axis=0, method="midpoint").T)
-        for shared in np.flatnonzero((np.diff(self.edges) == 0).any(axis=1)):  # values that many rows share
-            values = np.unique(X[:, shared]).astype(np.float64)
-            self.edges[shared] = _edges_between(values, self.edges[shared])
+        rows.sort(axis=0)
+        self.edges = np.ascontiguousarray(_quantiles(rows, shares).T)
+        for k in range(X.shape[1]):
+            if (np.diff(self.edges[k]) == 0).any():  # values that many rows share
+                values = np.unique(X[:, k]).astype(np.float64)
+                if 1 < values.shape[0] <= n_bins:
+                    self.edges[k] = values[np.minimum(np.arange(n_bins - 1), values.shape[0] - 2)]
+                    self.edges[k] = _between(self.edges[k], values)
+                    continue
+            self.edges[k] = _between(self.edges[k], rows[:, k])
         self.codes = np.empty(X.shape, dtype=np.float32, order="F")
         for k, edges in enumerate(self.edges):
             self.codes[:, k] = np.searchsorted(edges, X[:, k])
@@ -60,12 +69,32 @@ class Bins:
         return self.edges[nodes["feature_idx"], places]
 
 
-def _edges_between(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Midpoints of distinct values where they are few enough: rare ones are told apart, too."""
-    if not 1 < values.shape[0] <= edges.shape[0] + 1:
-        return edges
-    midpoints = (values[:-1] + values[1:]) / 2
-    return np.append(midpoints, np.full(edges.shape[0] - midpoints.shape[0], midpoints[-1]))
+def _quantiles(ordered: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """``np.quantile(..., method="midpoint")`` of columns that are in order already, shape (shares, n)."""
+    place = shares * (ordered.shape[0] - 1)
+    return (ordered[np.floor(place).astype(np.int64)] + ordered[np.ceil(place).astype(np.int64)]) / 2
+
+
+def _between(edges: np.ndarray, ordered: np.ndarray) -> np.ndarray:
+    """The edges moved between the values: half-way from the last value below to the first above that differs from it.
+
+    An edge on a value, or between two that differ by rounding, would tell rows apart by their last digit, which another
+    program, float32 numbers or another order of summation do not share.
+
+    Parameters
+    ----------
+    edges : ndarray of shape (k,)
+        None below the smallest value.
+    ordered : ndarray of shape (m,)
+        Values of the feature, ascending.
+    """
+    low, high = ordered[0], ordered[-1]
+    # Values near 0 of a feature with both signs are what is left of larger ones.
+    floor = _CANCELLED * max(-low, high) if low < 0 < high else 0.0
+    below = ordered[np.searchsorted(ordered, edges, side="right") - 1]
+    last = np.searchsorted(ordered, below + np.maximum(_ROUNDED * np.abs(below), floor), side="right") - 1
+    following = ordered[np.minimum(last + 1, ordered.shape[0] - 1)]
+    return np.maximum(ordered[last] / 2 + following / 2, ordered[last])
 
 
 class TreeSum(BaseEstimator):

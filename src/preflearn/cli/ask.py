@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .output import QuietOption
+
+if TYPE_CHECKING:
+    from ..web.session import Session
 
 _FIRST_PORT = 8765
 
@@ -52,7 +55,7 @@ def ask(
 ) -> None:
     """Compare items two at a time in the browser; the order builds up with its uncertainty."""
     try:
-        from ..web.server import address_of, bind, serve
+        from ..web.server import addresses, bind, is_loopback, serve
     except ImportError as error:
         raise ImportError(
             f"`preflearn ask` needs {error.name}: install preflearn with its extra 'web'."
@@ -84,23 +87,27 @@ def ask(
         listener = bind(host, port, _FIRST_PORT)
         session = Session(found, journal, goal=goal)
         token = secrets.token_urlsafe(16)
-        address = f"{address_of(listener)}/?{urlencode({'token': token})}"
+        here, outside = (
+            f"{one}/?{urlencode({'token': token})}" if one else "" for one in addresses(listener)
+        )
 
         def ready() -> None:
-            print(address, flush=True)
+            print(here, flush=True)
+            if not is_loopback(host):
+                _warn_of_others(outside)
             for name in judges[1:]:
-                tell(f"{name}: {address}&{urlencode({'judge': name})}")
+                tell(f"{name}: {outside or here}&{urlencode({'judge': name})}")
             tell(
                 f"{len(found):,} items, {len(session.answers()):,} answers so far in {path}. Every answer is kept as "
                 "it is given. Ctrl-C stops; the same command goes on."
             )
             if open_page:
-                webbrowser.open(address)
+                webbrowser.open(here)
 
-        app = ask_app(session, token, judge=judges[0], loopback=_is_loopback(host))
+        app = ask_app(session, token, judge=judges[0], loopback=is_loopback(host))
         try:
             serve(app, listener, ready)
-            tell(f"{len(session.answers()):,} answers are in {path}. The same command goes on from there.")
+            tell(_where_answers_are(session))
             if output is not None:
                 tell("Wrote " + ", ".join(str(one) for one in write_results(session, output)) + ".")
             else:
@@ -111,6 +118,32 @@ def ask(
             session.close()
 
 
+def _warn_of_others(outside: str) -> None:
+    told = f" For others: {outside}" if outside else ""
+    typer.echo(
+        "Warning: every machine that can reach this one can open the page with its address, which holds the key; what "
+        f"is sent is not encrypted.{told}",
+        err=True,
+    )
+
+
+def _where_answers_are(session: Session) -> str:
+    """Where to find the answers; those of a file that was taken away are written beside it."""
+    path, n_answers = session.journal.path, len(session.answers())
+    if session.journal.is_there:
+        return f"{n_answers:,} answers are in {path}. The same command goes on from there."
+    from ..io.atomic import atomic_write
+    from ..web.results import answers_lines
+
+    rescued = path.with_name(path.name + ".rescued")
+    with atomic_write(rescued) as file:
+        file.write(answers_lines(session))
+    return (
+        f"{path} was removed, replaced or cut while it was in use. The {n_answers:,} answers that were kept until then "
+        f"are in {rescued}: go on with --answers {rescued}."
+    )
+
+
 def _user_name() -> str:
     import getpass
 
@@ -118,7 +151,3 @@ def _user_name() -> str:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):
         return "judge"
-
-
-def _is_loopback(host: str) -> bool:
-    return host in ("127.0.0.1", "::1", "localhost")

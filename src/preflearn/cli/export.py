@@ -49,7 +49,16 @@ def export(
         typer.Option("--one-query", help="ONNX: all rows of a call are the items of one query."),
     ] = False,
     dtype: Annotated[
-        NumberType | None, typer.Option("--dtype", help="ONNX: type of the features. Default: float32.")
+        NumberType | None, typer.Option("--dtype", help="ONNX: type of the features. Default: float64.")
+    ] = None,
+    check: Annotated[
+        Path | None,
+        typer.Option(
+            "--check",
+            metavar="DATA",
+            help="ONNX: run the export on a file like that of the training, and refuse it where it orders a query "
+            "differently from `preflearn predict`. Needs onnxruntime.",
+        ),
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace an existing file that is not such an export.")
@@ -57,7 +66,7 @@ def export(
     quiet: QuietOption = False,
 ) -> None:
     """Write a model as ONNX, or as definitions for Solr or Elasticsearch."""
-    _refuse_ignored(to, {"--one-query": one_query, "--dtype": dtype}, {"--name": name})
+    _refuse_ignored(to, {"--one-query": one_query, "--dtype": dtype, "--check": check}, {"--name": name})
     features_file = None if to is Target.onnx else output.with_suffix(".features.json")
     for path in filter(None, (output, features_file)):
         _check_output(path, model, to, force)
@@ -67,7 +76,9 @@ def export(
     found = load_model(model)
     names = _feature_names(found, dict(model_info(model)["metadata"]))
     if to is Target.onnx:
-        written = _write_onnx(found, output, names, one_query, str(dtype or NumberType.float32))
+        rows = {} if check is None else _rows_to_check(model, check)
+        options = {"one_query": one_query, "dtype": str(dtype or NumberType.float64), **rows}
+        written = _write_onnx(found, output, names, options)
     else:
         assert features_file is not None
         written = _write_definitions(found, output, features_file, names, to, name or output.stem)
@@ -136,16 +147,26 @@ def _feature_names(found: Any, metadata: dict[str, Any]) -> list[str] | None:
     return [str(name) for name in names] if names is not None and len(names) == n_features else None
 
 
-def _write_onnx(found: Any, output: Path, names: list[str] | None, one_query: bool, dtype: str) -> list[str]:
+def _rows_to_check(model: Path, data: Path) -> dict[str, Any]:
+    """Rows as the model predicts them, and their queries."""
+    from . import files
+
+    rows = files.read_for(model, files.load(model), [data], files.Reading.from_options(), with_target=False)
+    return {"check": rows.X, "qid": rows.qid}
+
+
+def _write_onnx(found: Any, output: Path, names: list[str] | None, options: dict[str, Any]) -> list[str]:
     from ..io import to_onnx
     from ..io.atomic import atomic_write
 
-    exported = to_onnx(found, dtype=dtype, one_query=one_query, feature_names=names)
+    exported = to_onnx(found, feature_names=names, **options)
     with atomic_write(output) as file:
         file.write(exported.SerializeToString())
     inputs = [one.name for one in exported.graph.input]
     takes = f"{len(names)} features" if inputs == ["X"] and names else ", ".join(inputs)
-    return [f"Wrote {output}: takes {takes} ({dtype}), gives {exported.graph.output[0].name}."]
+    written = f"Wrote {output}: takes {takes} ({options['dtype']}), gives {exported.graph.output[0].name}."
+    checked = ["It orders the rows of the check as predict does."] if "check" in options else []
+    return [written, *checked]
 
 
 def _write_definitions(

@@ -24,11 +24,28 @@ def serve(
     host: Annotated[
         str, typer.Option("--host", help="Address to listen on; others than this machine can reach 0.0.0.0.")
     ] = "127.0.0.1",
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-host",
+            metavar="NAME",
+            help="Answer requests to this name, too, such as a proxy passes on (repeat). On 127.0.0.1 only its own "
+            "names are answered.",
+        ),
+    ] = None,
+    unreadable_as_missing: Annotated[
+        bool,
+        typer.Option(
+            "--unreadable-as-missing",
+            help="Score dates and truth values that cannot be read as missing ones, instead of refusing them.",
+        ),
+    ] = False,
     quiet: QuietOption = False,
 ) -> None:
     """Rank items over HTTP: POST /rank, GET /schema, /health and /metrics."""
     try:
-        from ..web.server import address_of, bind
+        from ..web.requests import LOOPBACK
+        from ..web.server import addresses, bind, is_loopback
         from ..web.server import serve as serve_until_stopped
         from ..web.serving import serve_app
     except ImportError as error:
@@ -36,20 +53,30 @@ def serve(
             f"`preflearn serve` needs {error.name}: install preflearn with its extra 'web'."
         ) from None
 
-    scorer = _scorer(model)
+    scorer = _scorer(model, unreadable_as_missing)
     listener = bind(host, port, _FIRST_PORT)
+    names = frozenset(name.lower() for name in allow_host or ())
+    hosts = LOOPBACK | names if is_loopback(host) else names or None
 
     def ready() -> None:
-        print(address_of(listener), flush=True)
+        address, outside = addresses(listener)
+        print(address, flush=True)
+        if not is_loopback(host):
+            where = f" at {outside}" if outside else ""
+            typer.echo(
+                f"Warning: every machine that can reach this one can ask for scores{where}, unencrypted and without a "
+                "password.",
+                err=True,
+            )
         if not quiet:
             typer.echo(f"Serving {scorer.name} with {len(scorer.features)} features. Ctrl-C stops.", err=True)
 
-    serve_until_stopped(serve_app(scorer), listener, ready)
+    serve_until_stopped(serve_app(scorer, hosts=hosts), listener, ready)
     if not quiet:
         typer.echo("Stopped.", err=True)
 
 
-def _scorer(path: Path) -> Scorer:
+def _scorer(path: Path, unreadable_as_missing: bool = False) -> Scorer:
     """How the model of a file takes items: as a table, or as a matrix with the names that are known."""
     from ..io import load_model, model_info
     from ..preprocessing.table import table_encoder
@@ -60,7 +87,11 @@ def _scorer(path: Path) -> Scorer:
     memory: dict[str, Any] = metadata.get("reading", {}) if metadata.get("command") == "train" else {}
     encoder = table_encoder(found)
     if encoder is not None:
-        return table_scorer(found, encoder, memory.get("columns", ()))
+        return table_scorer(
+            found, encoder, memory.get("columns", ()), unreadable_as_missing=unreadable_as_missing
+        )
+    if unreadable_as_missing:
+        raise ValueError("--unreadable-as-missing would be ignored: this model takes numbers. Leave it out.")
     if memory.get("kind") == "letor":
         # Files of this kind leave zeros out.
         return matrix_scorer(found, list(memory["features"]), absent=0.0)

@@ -22,12 +22,11 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from scipy import sparse as sp
 from sklearn.utils import check_random_state
 
-from ..automatic import AutoRanker
 from ..comparisons import encode_queries
 from ..model_selection.text_tables import align_columns
+from .rows import count_rows, model_rows, rowwise, take_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,15 +109,16 @@ def explain(
     Parameters
     ----------
     model : fitted estimator
-        An `AutoRanker`, or anything with ``predict(X)``.
+        Anything with ``predict``, such as what `preflearn.io.load_model` returns; a model with features relative to
+        their query is asked about the rows of the query together.
     X : array-like or data frame of shape (m, n)
-        All items of the query at least.
+        All items of the query at least, as ``predict`` takes them: a model of tables finds its columns by name.
     qid : array-like of shape (m,), optional
         The query of each row; without it all rows are one ranking.
     row : int
         The item, a row of X.
     feature_names : sequence of n str, optional
-        The names that the model knows, or "x0", "x1", ..., otherwise.
+        The names that the table or the model knows, or "x0", "x1", ..., otherwise.
     n_orders : int, default=2
         Orders of the features for every other row of the query; each is followed by its reverse.
     random_state : int, RandomState or None, default=0
@@ -130,6 +130,10 @@ def explain(
     Notes
     -----
     2 · n_orders · n predictions for each row of the query. An item that is alone in its query has no contributions.
+    Columns of a table that the model does not use (identifiers, constants) are left out.
+
+    Steps of a pipeline that come before one that looks at the query must take one column at a time, as scalers do;
+    others (a PCA, say) are refused there.
 
     Examples
     --------
@@ -149,29 +153,27 @@ def explain(
       sum                  +0.9808
     """
     rows, place = _query_of(X, qid, row)
-    few = _take(X, rows)
-    if isinstance(model, AutoRanker):
-        Z, score, owners, names = model._in_query(few)
-    else:
-        Z, score, owners, names = _plain_function(model, few)
-    if feature_names is not None:
-        if len(feature_names) != len(names):
-            raise ValueError(
-                f"feature_names must hold one name for each of {len(names)} features: found {len(feature_names)}."
-            )
-        names = list(map(str, feature_names))
     if isinstance(n_orders, bool) or not isinstance(n_orders, Integral) or n_orders < 1:
         raise ValueError(f"n_orders must be a positive whole number: found {n_orders!r}.")
+    few = take_rows(X, rows)
+    found = model_rows(model, few, feature_names)
+    Z, score, owners = rowwise(found)
     scores = score(Z)
     if scores.ndim != 1:
         raise ValueError(f"explain is for one score per row: this model predicts {scores.shape[1]} outputs.")
+    n = len(found.names)
     contributions = _contributions(
-        Z, place, score, owners, len(names), int(n_orders), check_random_state(random_state)
+        Z, place, score, owners, n, int(n_orders), check_random_state(random_state)
     )
     position = 1 + int((scores > scores[place]).sum())
-    values = _values_of(few, place, len(names))
     return Explanation(
-        names, values, contributions, float(scores[place]), float(scores.mean()), position, len(rows)
+        found.names,
+        found.values(few, place),
+        contributions,
+        float(scores[place]),
+        float(scores.mean()),
+        position,
+        len(rows),
     )
 
 
@@ -205,38 +207,12 @@ def _steps(start: np.ndarray, end: np.ndarray, owners: np.ndarray, order: np.nda
 
 def _query_of(X: Any, qid: Any, row: int) -> tuple[np.ndarray, int]:
     """The rows of the item's query, and the item's place among them."""
-    n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    n_rows = count_rows(X)
     if isinstance(row, bool) or not isinstance(row, Integral) or not 0 <= row < n_rows:
         raise ValueError(f"row must be the number of a row of X, from 0 to {n_rows - 1}: found {row!r}.")
     queries = encode_queries(qid, n_rows)
     rows = np.flatnonzero(queries.codes == queries.codes[row])
     return rows, int(np.searchsorted(rows, row))
-
-
-def _take(X: Any, rows: np.ndarray) -> Any:
-    if sp.issparse(X):
-        return X.tocsr()[rows].toarray()
-    if hasattr(X, "iloc"):
-        return X.iloc[rows]
-    return X[rows] if hasattr(X, "shape") else np.asarray(X)[rows]
-
-
-def _plain_function(model: Any, X: Any) -> tuple[np.ndarray, Callable, np.ndarray, list[str]]:
-    Z = np.asarray(X)
-    n = Z.shape[1]
-    names = list(
-        map(str, getattr(model, "feature_names_in_", getattr(X, "columns", [f"x{k}" for k in range(n)])))
-    )
-    if hasattr(X, "iloc"):
-        kind = type(X)
-        return Z, lambda rows: np.asarray(model.predict(kind(rows, columns=X.columns))), np.arange(n), names
-    return Z, lambda rows: np.asarray(model.predict(rows)), np.arange(n), names
-
-
-def _values_of(X: Any, place: int, n: int) -> list[Any]:
-    if hasattr(X, "iloc"):
-        return [X.iloc[place, k] for k in range(n)]
-    return list(np.asarray(X)[place])
 
 
 def _shown(value: Any) -> str:

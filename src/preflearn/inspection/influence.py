@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,9 @@ from sklearn.utils import check_random_state
 
 from ..comparisons import Groups, encode_queries
 from ..metrics import concordance
-from ..metrics.predictions import predict_scores, wants_qid
+from ..metrics.predictions import wants_qid
 from ..model_selection.text_tables import align_columns
+from .rows import ModelRows, count_rows, model_rows, take_rows
 
 _Measure = Callable[[np.ndarray], np.ndarray]
 
@@ -90,7 +92,8 @@ def feature_influence(
     ----------
     model : fitted estimator
         Anything with ``predict``, which is passed ``qid`` where it asks for it; a pipeline is shuffled at its input.
-    X : array-like or sparse matrix of shape (m, n)
+    X : array-like, sparse matrix or data frame of shape (m, n)
+        As ``predict`` takes it: a model of tables finds its columns by name; those that it does not use are left out.
     y : array-like of shape (m,), optional
         What is known about each row, higher is better. Rows that the model was not trained on give an honest picture.
     qid : array-like of shape (m,), optional
@@ -102,10 +105,10 @@ def feature_influence(
     max_rows : int, optional
         Measure on a random sample of about this many rows, from as many queries as possible; of whole queries where the
         model's features are relative to their query. Not with ``pairs``.
-    features : sequence of int, optional
-        Shuffle only these columns.
+    features : sequence of int or str, optional
+        Shuffle only these, by name or by number (of the columns of X, or of those that a model of tables uses).
     feature_names : sequence of n str, optional
-        "x0", "x1", ... otherwise.
+        The names that the table or the model knows, or "x0", "x1", ..., otherwise.
     random_state : int, RandomState or None, default=None
 
     Returns
@@ -136,56 +139,60 @@ def feature_influence(
       b        ...
     mean of 10 shuffles; intervals by Student's t over queries
     """
-    X, names, random = _check(X, n_repeats, feature_names, random_state)
+    if n_repeats < 1:
+        raise ValueError(f"n_repeats must be a positive whole number: found {n_repeats!r}.")
+    random, n_rows = check_random_state(random_state), count_rows(X)
     if (y is None) == (pairs is None):
         raise ValueError("feature_influence needs y or pairs, and not both: found both or neither.")
     if pairs is not None:
         if qid is not None or max_rows is not None:
             raise ValueError("pairs compare rows directly: leave out qid and max_rows.")
-        groups, measure, over = encode_queries(None, X.shape[0]), _share_of_pairs(pairs), "preferences"
+        groups, measure, over = encode_queries(None, n_rows), _share_of_pairs(pairs), "preferences"
     else:
-        groups, over = encode_queries(qid, X.shape[0]), "shuffles" if qid is None else "queries"
+        groups, over = encode_queries(qid, n_rows), "shuffles" if qid is None else "queries"
         rows = _sample(groups, max_rows, random, whole=wants_qid(model))
-        X, groups = X[rows], encode_queries(groups.codes[rows], rows.size)
+        X, groups = take_rows(X, rows), encode_queries(groups.codes[rows], rows.size)
         measure = _concordance_of_queries(np.asarray(y)[rows], groups)
-
-    def measured(Z: Any) -> np.ndarray:
-        return measure(predict_scores(model, Z, groups.codes))
-
-    whole = measured(X)
-    columns = range(X.shape[1]) if features is None else _read_features(features, X.shape[1])
-    losses = np.stack(
-        [[whole - measured(Z) for Z in _shuffles(X, k, groups, n_repeats, random)] for k in columns]
-    )  # (n, n_repeats, units)
-    names = [names[k] for k in columns]
+    found = model_rows(model, X, feature_names)
+    whole = measure(found.predict(found.Z, groups.codes))
+    chosen = range(len(found.names)) if features is None else _read_features(features, found.names)
+    losses = np.stack([_losses(found, k, groups, measure, whole, n_repeats, random) for k in chosen])
     values = losses.mean(axis=(1, 2))
     trials = losses.mean(axis=2) if over == "shuffles" else losses.mean(axis=1)
     return FeatureInfluence(
-        names, values, _intervals(trials), float(whole.mean()), X.shape[0], n_repeats, over
+        [found.names[k] for k in chosen],
+        values,
+        _intervals(trials),
+        float(whole.mean()),
+        groups.n_rows,
+        n_repeats,
+        over,
     )
 
 
-def _check(
-    X: Any, n_repeats: int, feature_names: Sequence[str] | None, random_state: Any
-) -> tuple[Any, list[str], np.random.RandomState]:
-    X = X.tocsr() if sp.issparse(X) else np.asarray(X)
-    if X.ndim != 2:
-        raise ValueError(f"X must have two dimensions, rows and features: found shape {X.shape}.")
-    if n_repeats < 1:
-        raise ValueError(f"n_repeats must be a positive whole number: found {n_repeats!r}.")
-    names = [f"x{k}" for k in range(X.shape[1])] if feature_names is None else list(map(str, feature_names))
-    if len(names) != X.shape[1]:
+def _losses(
+    found: ModelRows,
+    k: int,
+    groups: Groups,
+    measure: _Measure,
+    whole: np.ndarray,
+    n_repeats: int,
+    random: np.random.RandomState,
+) -> list[np.ndarray]:
+    """What each shuffle of feature k costs, by query or preference."""
+    columns = np.flatnonzero(found.owners == k)
+    shuffled = _shuffles(found.Z, columns, groups, n_repeats, random)
+    return [whole - measure(found.predict(Z, groups.codes)) for Z in shuffled]
+
+
+def _read_features(features: Sequence[int | str], names: list[str]) -> list[int]:
+    found = [names.index(one) if isinstance(one, str) and one in names else one for one in features]
+    if not found or not all(isinstance(k, Integral) and 0 <= k < len(names) for k in found):
         raise ValueError(
-            f"feature_names must hold one name for each of {X.shape[1]} features: found {len(names)}."
+            f"features must be names or numbers of columns, from 0 to {len(names) - 1}: found {list(features)}, "
+            f"and the names are {', '.join(names[:12])}."
         )
-    return X, names, check_random_state(random_state)
-
-
-def _read_features(features: Sequence[int], n: int) -> list[int]:
-    columns = [int(k) for k in features]
-    if not columns or not all(0 <= k < n for k in columns):
-        raise ValueError(f"features must be numbers of columns, from 0 to {n - 1}: found {list(features)}.")
-    return columns
+    return [int(k) for k in found]
 
 
 def _concordance_of_queries(y: np.ndarray, groups: Groups) -> _Measure:
@@ -206,8 +213,10 @@ def _share_of_pairs(pairs: Any) -> _Measure:
     return lambda scores: 0.5 + 0.5 * np.sign(scores[first] - scores[second])
 
 
-def _shuffles(X: Any, k: int, groups: Groups, n_repeats: int, random: np.random.RandomState) -> Any:
-    """X with column k shuffled inside the groups, again and again."""
+def _shuffles(
+    X: Any, columns: np.ndarray, groups: Groups, n_repeats: int, random: np.random.RandomState
+) -> Any:
+    """X with these columns, which are one feature, shuffled together inside the groups, again and again."""
     shuffled = X.tocsc(copy=True) if sp.issparse(X) else X.copy()
     for _ in range(n_repeats):
         # Sorting by the group and a random number shuffles the rows inside the groups.
@@ -215,12 +224,13 @@ def _shuffles(X: Any, k: int, groups: Groups, n_repeats: int, random: np.random.
         if sp.issparse(X):
             target = np.empty(groups.n_rows, dtype=shuffled.indices.dtype)
             target[place] = groups.order
-            entries = slice(shuffled.indptr[k], shuffled.indptr[k + 1])
-            shuffled.indices[entries] = target[shuffled.indices[entries]]
+            for k in columns:
+                entries = slice(shuffled.indptr[k], shuffled.indptr[k + 1])
+                shuffled.indices[entries] = target[shuffled.indices[entries]]
             shuffled.has_sorted_indices = False
             yield shuffled.tocsr()
         else:
-            shuffled[groups.order, k] = X[place, k]
+            shuffled[groups.order[:, None], columns] = X[place[:, None], columns]
             yield shuffled
 
 

@@ -2,7 +2,9 @@
 
 Steps of scikit-learn are converted by skl2onnx; those of preflearn record what they compute
 (`preflearn.numerics.graph`), and converters that replay the records are registered with skl2onnx. Everything is
-computed in float64, whatever the type of the input, so that scores are those of ``predict``.
+computed in float64, so that scores are those of ``predict``. Inputs are float64 as well unless float32 is asked for:
+4.1 is not the same number in float32, and a model that has learned what happens at 4.1 would not recognise it. Where
+inputs are float32, what they are compared with is rounded in the same way (`Graph.to_recognise`).
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..numerics.graph import ExportError, Graph, Value
 from .model_types import is_ours
+from .onnx_checks import refuse_other_order
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -33,10 +36,12 @@ _PARTS = ("steps", "transformers_", "transformer_list")
 def to_onnx(
     model: Any,
     *,
-    dtype: str = "float32",
+    dtype: str = "float64",
     one_query: bool = False,
     example: Any = None,
     feature_names: Any = None,
+    check: Any = None,
+    qid: Any = None,
 ) -> ModelProto:
     """A fitted model or pipeline as an ONNX model.
 
@@ -45,8 +50,10 @@ def to_onnx(
     model : fitted estimator or Pipeline
         Learners with a named or precomputed kernel, their searches, `AutoRanker`, `NystromMap`, `QueryRelative`,
         `TableEncoder` without free text, and what skl2onnx converts itself.
-    dtype : {"float32", "float64"}, default="float32"
-        Type of the numbers that the exported model takes. Scores are float64.
+    dtype : {"float64", "float32"}, default="float64"
+        Type of the numbers that the exported model takes. Scores are float64. Numbers are rounded on their way into
+        float32: whole numbers above 2²⁴ and time stamps in seconds lose their last digits, and rows that differ in
+        these alone come out in another order. Pass ``check`` to be sure.
     one_query : bool, default=False
         Needed for models with features relative to their query: all rows of a call are then the items of one query.
         Refused for other models, which it would not change.
@@ -54,6 +61,11 @@ def to_onnx(
         Rows as ``predict`` takes them, where the first step of scikit-learn takes texts or columns of several types.
     feature_names : sequence of str, optional
         Names to note in the file, for a model that was fitted without names.
+    check : array-like or data frame, optional
+        Rows as ``predict`` takes them: the exported model is run on them, and refused where it orders the rows of a
+        query differently from ``predict``. Needs onnxruntime.
+    qid : array-like of shape (m,), optional
+        The query of each row of ``check``; without it all rows are one query.
 
     Returns
     -------
@@ -64,9 +76,9 @@ def to_onnx(
     Raises
     ------
     ExportError
-        Naming the part that has no counterpart in ONNX.
+        Naming the part that has no counterpart in ONNX; or if the order of the rows of ``check`` differs.
     ImportError
-        Without the extra ``onnx``.
+        Without the extra ``onnx``, or without onnxruntime for ``check``.
 
     Notes
     -----
@@ -83,8 +95,12 @@ def to_onnx(
     """
     if dtype not in ("float32", "float64"):
         raise ValueError(f"dtype must be 'float32' or 'float64': found {dtype!r}.")
+    if check is None and qid is not None:
+        raise ValueError("qid would be ignored without check, the rows that it belongs to. Leave it out.")
     check_is_fitted(model)
-    model = _unwrapped(model)
+    given, model = model, _unwrapped(model)
+    if check is not None and not hasattr(model, "predict"):
+        raise ValueError("check compares scores, and this model has no predict. Leave it out.")
     parts = list(_parts(model))
     _check_parts(parts)
     _check_query(parts, one_query)
@@ -93,9 +109,10 @@ def to_onnx(
         from skl2onnx import convert_sklearn
     except ImportError as error:
         raise ImportError(f"to_onnx needs {error.name}: install preflearn with its extra 'onnx'.") from None
+    rounded = _rounded_at(model) if dtype == "float32" else None
     for part in parts:
         if hasattr(part, "_onnx_nodes"):
-            _register(type(part))
+            _register(type(part), rounded)
     inputs = _inputs(model, example)
     try:
         exported = convert_sklearn(model, "preflearn", initial_types=inputs, target_opset=_OPSET)
@@ -113,6 +130,8 @@ def to_onnx(
         properties["features"] = json.dumps([str(name) for name in named], ensure_ascii=False)
     onnx.helper.set_model_props(exported, properties)
     onnx.checker.check_model(exported)
+    if check is not None:
+        refuse_other_order(exported, given, check, qid, one_query=one_query)
     return exported
 
 
@@ -223,11 +242,27 @@ def _first(model: Any) -> Any:
     return _first(model.steps[0][1]) if isinstance(model, Pipeline) else model
 
 
-def _register(kind: type) -> None:
-    """Tell skl2onnx how models of this class are converted."""
+def _rounded_at(model: Any) -> set[int]:
+    """The parts, by identity, that see the numbers of the input as they are: first ones, and after these selections."""
+    if not isinstance(model, Pipeline):
+        return {id(model)}
+    found = set[int]()
+    for _, step in model.steps:
+        found.add(id(step))
+        if not (_table(step) is not None or hasattr(step, "get_support")):
+            break
+    return found
+
+
+def _register(kind: type, rounded: set[int] | None) -> None:
+    """Tell skl2onnx how models of this class are converted; ``rounded`` where inputs are float32."""
     from skl2onnx import update_registered_converter
 
-    update_registered_converter(kind, f"Preflearn{kind.__name__}", _set_output_type, _convert, overwrite=True)
+    def convert(scope: Any, operator: Any, container: Any) -> None:
+        how = "inputs" if rounded and id(operator.raw_operator) in rounded else "results"
+        _convert(scope, operator, container, Graph(rounded="" if rounded is None else how))
+
+    update_registered_converter(kind, f"Preflearn{kind.__name__}", _set_output_type, convert, overwrite=True)
 
 
 def _set_output_type(operator: Any) -> None:
@@ -239,9 +274,8 @@ def _set_output_type(operator: Any) -> None:
     operator.outputs[0].type = DoubleTensorType([None] if single else [None, None])
 
 
-def _convert(scope: Any, operator: Any, container: Any) -> None:
+def _convert(scope: Any, operator: Any, container: Any, graph: Graph) -> None:
     """Replay what the model records."""
-    graph = Graph()
     names = {"input_" + str(place): variable.onnx_name for place, variable in enumerate(operator.inputs)}
     values = [_as_float64(graph.input(name), one) for name, one in zip(names, operator.inputs, strict=True)]
     model = operator.raw_operator

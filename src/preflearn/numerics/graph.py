@@ -49,6 +49,14 @@ class Node:
 class Graph:
     """The operators recorded so far.
 
+    Attributes
+    ----------
+    nodes : list of Node
+    constants : dict
+    rounded : {"", "inputs", "results"}
+        Whether the numbers of a table or matrix arrive rounded to float32: not at all; as they are written there; or
+        after steps that have computed with them, so that nothing is left to recognise them by.
+
     Examples
     --------
     >>> graph = Graph()
@@ -60,6 +68,7 @@ class Graph:
 
     nodes: list[Node] = field(default_factory=list)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
+    rounded: str = ""
 
     def input(self, name: str) -> Value:
         """A value that comes from outside."""
@@ -91,6 +100,26 @@ class Graph:
     def columns(self, X: Value, places: Any) -> Value:
         """Some columns of X, in this order."""
         return self.apply("Gather", X, np.asarray(places, dtype=np.int64), axis=1)
+
+    def to_recognise(self, X: Value, values: np.ndarray) -> tuple[Value, np.ndarray]:
+        """X and the values that its entries are compared with, both rounded to float32 where the inputs are.
+
+        What was equal to a value is so again, and what was above or below is not moved past it.
+
+        Raises
+        ------
+        ExportError
+            If X has been computed from rounded numbers: a value cannot be told from its neighbours then.
+        """
+        if not self.rounded:
+            return X, values
+        if self.rounded != "inputs":
+            raise ExportError(
+                "The model recognises values of its features (quantiles that many rows share), and the steps before it "
+                "would compute them from float32 numbers: export it with dtype='float64' (--dtype float64)."
+            )
+        narrow = self.apply("Cast", self.apply("Cast", X, to="float32"), to="float64")
+        return narrow, values.astype(np.float32).astype(np.float64)
 
     def where(self, condition: Value, value: Any, other: Any) -> Value:
         """One of two values, entry by entry."""

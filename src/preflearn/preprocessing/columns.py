@@ -104,6 +104,10 @@ class NumberColumn:
 
         return fill, odd
 
+    def values(self, column: Column) -> np.ndarray:
+        """The numbers, NaN where one is missing."""
+        return _numbers(column, self.style)[0]
+
     def detail(self) -> str:
         return f"{self.low:g} to {self.high:g}"
 
@@ -191,6 +195,11 @@ class CategoryColumn:
         counts = count_codes(codes, len(labels)) if new else None
         unseen = {labels[k]: int(counts[k]) for k in new} if counts is not None else {}
         return fill, Oddities(unseen=unseen, n_missing=int(np.count_nonzero(codes < 0)))
+
+    def values(self, column: Column) -> np.ndarray:
+        """The labels, "" where one is missing."""
+        codes, labels = _labels(column)
+        return np.array([*labels, ""], dtype=object)[codes]
 
     def detail(self) -> str:
         shown = ", ".join(self.categories[:4])
@@ -285,6 +294,10 @@ class DateColumn:
                 out[:, -1] = missing[first:last]
 
         return fill, odd
+
+    def values(self, column: Column) -> np.ndarray:
+        """Seconds since 1970-01-01, NaN where a date is missing."""
+        return _times(column, self.day_first)[0]
 
     def detail(self) -> str:
         first, last = (str(np.datetime64(int(moment), "s"))[:10] for moment in (self.oldest, self.newest))

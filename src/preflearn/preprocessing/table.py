@@ -196,6 +196,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """The columns that an exported encoder takes."""
         return table_inputs(self.encoders_)
 
+    def _onnx_values(self, X: Any) -> dict[str, np.ndarray]:
+        """A table as the inputs of an exported encoder, of shape (m, 1) each."""
+        columns, _ = self._matched(read_table(X))
+        return {
+            name: encoder.values(column)[:, None]
+            for (name, encoder), column in zip(self.encoders_.items(), columns)
+        }
+
     def _onnx_nodes(self, graph: Graph, columns: Mapping[str, Value]) -> Value:
         """What `transform` computes, recorded (`preflearn.numerics.graph`)."""
         return table_nodes(graph, self.encoders_, columns)

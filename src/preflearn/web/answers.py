@@ -8,6 +8,10 @@ Each names the question it belongs to, so that an answer that is sent again afte
 
 One process at a time holds the file (an advisory lock that ends with the process, however it ends). A last line that a
 crash cut short is moved to ``FILE.damaged``.
+
+The file may be taken away all the same: deleted, or replaced by an editor that saves under another name and renames.
+What is written then goes to a file that nobody finds again, so every entry is preceded and followed by a look whether
+the name still leads to the file that is held; where it does not, the entry is refused.
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+_START_AGAIN = "Stop `preflearn ask` and start it again: the page keeps the answer and sends it then"
 
 
 @dataclass(frozen=True)
@@ -107,20 +113,53 @@ class Journal:
         Raises
         ------
         OSError
-            If it could not be written whole; then nothing of it is in the file.
+            If it could not be written whole, or the file was removed, replaced or cut; then nothing of it is in the
+            file.
         """
         line = (json.dumps(entry, ensure_ascii=False) + "\n").encode()
         with self._writing:
+            self._size = self._require_file(self._size)
             try:
                 view = memoryview(line)
                 while view:
                     view = view[os.write(self._descriptor, view) :]
                 os.fsync(self._descriptor)
+                self._require_file(self._size + len(line))
             except OSError:
                 with suppress(OSError):
-                    os.ftruncate(self._descriptor, self._size)
+                    if os.fstat(self._descriptor).st_size > self._size:
+                        os.ftruncate(self._descriptor, self._size)
                 raise
             self._size += len(line)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the answers that were kept are still where they were."""
+        try:
+            self._require_file(self._size)
+        except OSError:
+            return False
+        return True
+
+    def _require_file(self, least: int) -> int:
+        """The size of the file, if its name still leads to it and it has at least so many bytes."""
+        held = os.fstat(self._descriptor)
+        try:
+            named = os.stat(self.path)
+        except FileNotFoundError:
+            raise OSError(f"{self.path.name} was removed while it was in use. {_START_AGAIN}") from None
+        if (held.st_dev, held.st_ino) != (named.st_dev, named.st_ino):
+            raise OSError(
+                f"{self.path.name} was replaced by another file while it was in use, as editors do that save by "
+                f"renaming. {_START_AGAIN}"
+            )
+        if held.st_size < least:
+            raise OSError(f"{self.path.name} became shorter while it was in use. {_START_AGAIN}")
+        if held.st_size > least:  # somebody else has added to it
+            os.lseek(self._descriptor, held.st_size - 1, os.SEEK_SET)
+            if os.read(self._descriptor, 1) != b"\n":
+                raise OSError(f"{self.path.name} ends with a line that is not whole. {_START_AGAIN}")
+        return held.st_size
 
     def close(self) -> None:
         """Let the file go."""
@@ -137,8 +176,10 @@ class Journal:
 
     def _read(self) -> list[dict[str, Any]]:
         data = self.path.read_bytes()
+        if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise ValueError(f"{self.path} is UTF-16: save it as UTF-8, or name another file with --answers.")
         whole, newline, rest = data.rpartition(b"\n")
-        entries = []
+        entries: list[dict[str, Any]] = []
         for number, line in enumerate(whole.split(b"\n") if newline else [], start=1):
             if not line.strip():
                 continue
@@ -149,10 +190,7 @@ class Journal:
                 rest, whole = line + b"\n", whole[: len(whole) - len(line)].rstrip(b"\n")
                 newline = b"\n" if whole else b""
             else:
-                raise ValueError(
-                    f"{self.path}, line {number}: found {line[:60].decode(errors='replace')!r}, expected an answer as "
-                    "JSON with winner, loser and judge. Correct or remove it, or name another file with --answers."
-                )
+                raise self._foreign(number, line)
         if not rest:
             return entries
         entry = parse_entry(rest)
@@ -160,8 +198,16 @@ class Journal:
             os.write(self._descriptor, b"\n")
             os.fsync(self._descriptor)
             return [*entries, entry]
+        if not entries and not rest.startswith(b"{"):  # no answer was ever begun here
+            raise self._foreign(1, rest)
         self._set_aside(rest, len(whole) + len(newline))
         return entries
+
+    def _foreign(self, number: int, line: bytes) -> ValueError:
+        return ValueError(
+            f"{self.path}, line {number}: found {line[:60].decode(errors='replace')!r}, expected an answer as "
+            "JSON with winner, loser and judge. Correct or remove it, or name another file with --answers."
+        )
 
     def _set_aside(self, rest: bytes, kept: int) -> None:
         aside = self.path.with_name(self.path.name + ".damaged")
@@ -178,10 +224,11 @@ class Journal:
 
 
 def parse_entry(line: bytes) -> dict[str, Any] | None:
-    """An entry of the file, or None for what is none."""
+    """An entry of the file, or None for what is none; half characters (lone surrogates) cannot be shown to anybody."""
     try:
-        entry = json.loads(line.decode("utf-8"))
-    except ValueError:
+        entry = json.loads(line.decode("utf-8-sig"))  # some editors put a mark before the first line
+        json.dumps(entry, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
         return None
     if not isinstance(entry, dict) or not isinstance(entry.get("judge"), str):
         return None

@@ -23,11 +23,10 @@ from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from .items import PICTURES, inside
-from .requests import RefusedError, read_json
+from .requests import LOOPBACK, RefusedError, check_host, read_json
 from .results import answers_lines, model_file, order_csv, report_page
 from .session import Session
 
-_LOOPBACK = {"127.0.0.1", "localhost", "[::1]"}
 _MOST_BYTES = 64 * 1024
 _LARGEST_PICTURE = 100 * 1024 * 1024
 _HEADERS = {
@@ -64,7 +63,7 @@ def ask_app(session: Session, token: str, *, judge: str, loopback: bool = True) 
             try:
                 response = await handler(request)
             except RefusedError as error:
-                response = JSONResponse({"error": str(error)}, error.status)
+                response = error.response()
             except OSError as error:
                 response = JSONResponse({"error": f"The answer could not be kept: {error}."}, 507)
             response.headers.update(_HEADERS)
@@ -92,15 +91,13 @@ def ask_app(session: Session, token: str, *, judge: str, loopback: bool = True) 
             body.get("left"),
             body.get("right"),
             body.get("verdict"),
-            str(body.get("client", ""))[:64],
+            _client(body),
         )
         return JSONResponse(found)
 
     async def undo(request: Request) -> Response:
         body = await read_json(request, _MOST_BYTES)
-        found = await run_in_threadpool(
-            session.undo, body.get("judge", judge), str(body.get("client", ""))[:64]
-        )
+        found = await run_in_threadpool(session.undo, body.get("judge", judge), _client(body))
         return JSONResponse(found)
 
     async def panel(request: Request) -> Response:
@@ -129,13 +126,19 @@ def ask_app(session: Session, token: str, *, judge: str, loopback: bool = True) 
     return Starlette(routes=routes, exception_handlers={404: lost, 405: lost})
 
 
+def _client(body: dict[str, Any]) -> str:
+    """Which window it is."""
+    client = body.get("client", "")
+    return client[:64] if isinstance(client, str) else ""
+
+
 def _refusal(request: Request, token: str, loopback: bool) -> Response | None:
-    host = request.headers.get("host", "")
-    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
-    if loopback and name not in _LOOPBACK:
-        return _refuse(f"This page answers on 127.0.0.1 alone, not as {name[:80]!r}.")
+    try:
+        check_host(request, LOOPBACK if loopback else None)
+    except RefusedError as error:
+        return _refuse(str(error))
     origin = request.headers.get("origin")
-    if origin is not None and origin.partition("://")[2] != host:
+    if origin is not None and origin.partition("://")[2] != request.headers.get("host", ""):
         return _refuse("Requests from other sites are refused.")
     given = request.headers.get("x-preflearn-token") or request.query_params.get("token") or ""
     if not hmac.compare_digest(given.encode(), token.encode()):

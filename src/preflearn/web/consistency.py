@@ -7,7 +7,7 @@ graph of comparisons has.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
@@ -21,6 +21,8 @@ from .answers import Answer
 # Answers in a row after which "always equal" and "always the same side" are remarked on.
 _RUN = 15
 _MOST_EXAMPLES = 5
+# Judges, and pairs of them, that are told about.
+_MOST_JUDGES = 50
 
 
 def self_consistency(answers: Sequence[Answer]) -> dict[str, Any]:
@@ -113,12 +115,13 @@ def agreement(
     -------
     dict
         ``judges``: for each the number of answers, the share that agrees with the common order and the answers that
-        contradict it most. ``pairs``: for each two judges with common questions how many, and on how many they agree.
+        contradict it most; those with most answers first, up to 50 of ``n_judges``. ``pairs``: for each two judges
+        with common questions how many, and on how many they agree; those with most first, up to 50.
     """
     by_judge: dict[str, list[Answer]] = defaultdict(list)
     for answer in answers:
         by_judge[answer.judge].append(answer)
-    judges = []
+    judges: list[dict[str, Any]] = []
     for judge, given in by_judge.items():
         clear = [answer for answer in given if not answer.tie]
         margins = np.array([scores[answer.winner] - scores[answer.loser] for answer in clear])
@@ -140,17 +143,28 @@ def agreement(
                 ],
             }
         )
-    verdicts = {
-        judge: {frozenset((a.winner, a.loser)): None if a.tie else a.winner for a in given}
-        for judge, given in by_judge.items()
-    }
-    pairs = []
-    for one, two in combinations(verdicts, 2):
-        common = verdicts[one].keys() & verdicts[two].keys()
-        if common:
-            same = sum(verdicts[one][pair] == verdicts[two][pair] for pair in common)
-            pairs.append({"judges": [one, two], "common": len(common), "same": same})
-    return {"judges": judges, "pairs": pairs}
+    judges.sort(key=lambda one: -len(by_judge[one["judge"]]))
+    return {"judges": judges[:_MOST_JUDGES], "n_judges": len(judges), "pairs": _common(by_judge)}
+
+
+def _common(by_judge: Mapping[str, Sequence[Answer]]) -> list[dict[str, Any]]:
+    """Judges who answered the same questions, those with most of them first; questions are looked up, not judges."""
+    said: dict[frozenset[str], dict[str, str | None]] = defaultdict(dict)
+    for judge, given in by_judge.items():
+        for answer in given:
+            said[frozenset((answer.winner, answer.loser))][judge] = None if answer.tie else answer.winner
+    common: Counter[tuple[str, str]] = Counter()
+    same: Counter[tuple[str, str]] = Counter()
+    place = {judge: number for number, judge in enumerate(by_judge)}
+    for verdicts in said.values():
+        few = sorted(verdicts, key=place.__getitem__)[:_MOST_JUDGES]
+        for one, two in combinations(few, 2):
+            common[one, two] += 1
+            same[one, two] += verdicts[one] == verdicts[two]
+    return [
+        {"judges": list(pair), "common": count, "same": same[pair]}
+        for pair, count in common.most_common(_MOST_JUDGES)
+    ]
 
 
 def answers_worth_giving(history: Sequence[tuple[int, float]], n_items: int, gain: float) -> int | None:

@@ -36,6 +36,7 @@ _LONGEST_NAME = 120
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 _MARKDOWN = re.compile(r"^(#{1,6} |[-*] |\d+\. |```|> )|\*\*[^*\n]+\*\*", re.MULTILINE)
 _EXAMPLES = 3
+_DEEPEST, _TOO_DEEP = 50, object()
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def read_items(path: Path) -> Items:
         records = _json_lines(path, text) if suffix in (".jsonl", ".ndjson") else _delimited(path, text)
     else:
         records = [{"": line.strip()} for line in _decoded(path).split("\n") if line.strip()]
-    return _require_two(from_records(records, path.parent, str(path)))
+    return _require_two(from_records(records, path.parent, _shown(path)))
 
 
 def from_records(records: Sequence[Mapping[str, Any]], folder: Path, source: str) -> Items:
@@ -155,6 +156,9 @@ def from_records(records: Sequence[Mapping[str, Any]], folder: Path, source: str
 def _from_folder(folder: Path) -> Items:
     """One item for each text or picture of a folder, named by its file."""
     paths = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    strange = [path.name for path in paths if _HALF_CHARACTER.search(path.name)]
+    if strange:
+        raise ValueError(f"{_shown(folder)} holds a file whose name is no UTF-8, {strange[0]!r}: rename it.")
     pictures = [path for path in paths if path.suffix.lower() in PICTURES]
     texts = [path for path in paths if path.suffix.lower() in _TEXTS]
     others = len(paths) - len(pictures) - len(texts)
@@ -181,7 +185,9 @@ def _from_folder(folder: Path) -> Items:
         ]
         table = {"text": read}
     shown = [[one for one in item if one is not None] for item in fields]
-    return Items([path.name for path in kept], shown, table, root, str(folder), notes + _picture_notes(shown))
+    return Items(
+        [path.name for path in kept], shown, table, root, _shown(folder), notes + _picture_notes(shown)
+    )
 
 
 def _require_two(items: Items) -> Items:
@@ -192,6 +198,11 @@ def _require_two(items: Items) -> Items:
 
 
 # Reading files --------------------------------------------------------------------------------------------------------
+
+
+def _shown(path: Path) -> str:
+    """A path as text that can be written, whatever bytes it is made of."""
+    return str(path).encode("utf-8", "backslashreplace").decode()
 
 
 def _decoded(path: Path) -> str:
@@ -237,6 +248,12 @@ def _json_lines(path: Path, text: str) -> list[dict[str, Any]]:
             record = json.loads(line)
         except ValueError as error:
             raise ValueError(f"{path}, line {number}: not JSON ({error}).") from None
+        except RecursionError:
+            record = _TOO_DEEP
+        if record is _TOO_DEEP or _is_deeper(record, _DEEPEST):
+            raise ValueError(
+                f"{path}, line {number}: values are nested more than {_DEEPEST} levels deep, which no page can show."
+            )
         if _HALF_CHARACTER.search(json.dumps(record, ensure_ascii=False)):
             raise ValueError(
                 f"{path}, line {number}: holds half a character (a lone surrogate): save it as UTF-8."
@@ -247,6 +264,14 @@ def _json_lines(path: Path, text: str) -> list[dict[str, Any]]:
             raise ValueError(f"{path}, line {number}: found {line[:40]!r}, expected a JSON object or a text.")
         records.append(record)
     return records
+
+
+def _is_deeper(value: Any, most: int) -> bool:
+    """Whether objects and lists are inside of each other more than so many times."""
+    if not isinstance(value, (dict, list)):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return most == 0 or any(_is_deeper(one, most - 1) for one in inner)
 
 
 def _parquet(path: Path) -> list[dict[str, Any]]:

@@ -161,7 +161,9 @@ def _judges(found: dict[str, Any]) -> str:
         "questions.</p>"
         for pair in found["pairs"]
     )
-    return table + (common if several else "")
+    rest = found["n_judges"] - len(found["judges"])
+    more = f"<p class=soft>and {rest:,} more judges.</p>" if rest else ""
+    return table + more + (common if several else "")
 
 
 def _clip(text: str, most: int = 120) -> str:

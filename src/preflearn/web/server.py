@@ -1,7 +1,12 @@
-"""uvicorn with a socket that is bound beforehand, a word when it is ready, and a stop that lets the caller tidy up."""
+"""uvicorn with a socket that is bound beforehand, a word when it is ready, and a stop that lets the caller tidy up.
+
+uvicorn waits for ever for a request that has begun. Here its headers have to arrive in time, and where too many
+connections are open, the one that has waited longest without a request makes room for a new one.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import signal
 import socket
@@ -11,8 +16,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 _TRIES = 20
+# Seconds for the headers of a request to arrive, and connections that may be open at once.
+HEADERS_WITHIN, MOST_CONNECTIONS = 20.0, 400
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+_Protocol: Any = AutoHTTPProtocol
 
 
 def bind(host: str, port: int | None, first: int) -> socket.socket:
@@ -52,13 +62,96 @@ def address_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-class Server(uvicorn.Server):
-    """A server that says when it is ready and ends without raising the signal that stopped it again."""
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach this address."""
+    return host in ("127.0.0.1", "::1", "localhost")
 
-    def __init__(self, app: Any, ready: Callable[[], None]):
+
+def addresses(listener: socket.socket) -> tuple[str, str | None]:
+    """The address for this machine, and the one for others where it listens on all interfaces and they are known."""
+    host, port = listener.getsockname()[:2]
+    if host not in _EVERYWHERE:
+        return address_of(listener), None
+    here, outside = _EVERYWHERE[host], _outside(listener.family)
+    at = "http://[{}]:{}" if ":" in here else "http://{}:{}"
+    return at.format(here, port), None if outside is None else at.format(outside, port)
+
+
+def _outside(family: int) -> str | None:
+    """The address of this machine in its network. Nothing is sent: the system only says which way it would go."""
+    far = ("2001:db8::1", 9) if family == socket.AF_INET6 else ("192.0.2.1", 9)
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(far)
+            return str(probe.getsockname()[0])
+    except OSError:
+        return None
+
+
+class Connection(_Protocol):
+    """A connection whose requests have to begin in time."""
+
+    within = HEADERS_WITHIN
+    most = MOST_CONNECTIONS
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._timer: asyncio.TimerHandle | None = None
+        self._watch()
+        if len(self.connections) > self.most:
+            idle = [one for one in self.connections if one is not self and one.is_idle]
+            (min(idle, key=lambda one: one.idle_since) if idle else self).transport.abort()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request has arrived that is not answered."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget()
+        super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        """Begin to count when something arrives that is no whole request yet; go on where it is counted already."""
+        if not self.is_idle:
+            self._forget()
+        elif self._timer is None and not self.transport.is_closing():
+            self.idle_since = self.loop.time()
+            self._timer = self.loop.call_later(self.within, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        if self.is_idle:
+            self.transport.abort()
+
+    def _forget(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class Server(uvicorn.Server):
+    """A server that says when it is ready and ends without raising the signal that stopped it again.
+
+    Parameters
+    ----------
+    app : ASGI application
+    ready : function
+        Called when requests can come.
+    connection : type, default=Connection
+        With its limits as class attributes.
+    """
+
+    def __init__(self, app: Any, ready: Callable[[], None], connection: type = Connection):
         super().__init__(
             uvicorn.Config(
                 app,
+                http=connection,
+                ws="none",
                 log_level="warning",
                 access_log=False,
                 lifespan="off",

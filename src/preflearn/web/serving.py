@@ -6,15 +6,18 @@
     GET  /metrics  counts and durations as Prometheus reads them
 
 The items of one request are one list to rank. A malformed request is answered with what was found, where and what was
-expected, and changes nothing.
+expected, and changes nothing: values of another type, dates and truth values that cannot be read, numbers so large that
+the score is no number. A category that training did not have is no such thing: the model has a place for it.
+
+Listening on this machine alone, it answers requests to this machine's own names alone, so that no page of another site
+can ask by making a name of its own point here.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,14 +32,14 @@ from starlette.routing import Route
 from ..io.linear_weights import folded_weights
 from ..metrics.predictions import predict_scores
 from ..numerics.graph import ExportError
-from .requests import RefusedError, read_json
+from ..preprocessing.frames import read_table
+from ..preprocessing.values import is_missing
+from .requests import LOOPBACK, RefusedError, check_host, described, read_json
 
 _MOST_BYTES = 16 * 1024 * 1024
 _MOST_ITEMS = 100_000
 # Up to so many items are scored at once, without the detour of a thread.
 _FEW = 200
-# Seconds that a request may take to arrive.
-_ARRIVAL = 30.0
 _BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
@@ -50,11 +53,13 @@ class Feature:
     type : {"number", "boolean", "category", "date", "text"}
     absent : object
         What an item without it counts as; ``...`` where every item must have it.
+    unreadable : function from a list of distinct values to those that cannot be read, or None
     """
 
     name: str
     type: str = "number"
     absent: Any = ...
+    unreadable: Callable[[list[Any]], list[Any]] | None = None
 
     @property
     def required(self) -> bool:
@@ -97,7 +102,9 @@ class Scorer:
         known = {feature.name for feature in self.features} | self.ignored
         for row, item in enumerate(items):
             if not isinstance(item, dict):
-                raise RefusedError(f"items[{row}]: found {_kind(item)}, expected an object of features.", 422)
+                raise RefusedError(
+                    f"items[{row}]: found {described(item)}, expected an object of features.", 422
+                )
             if not known.issuperset(item):
                 strange = next(name for name in item if name not in known)[:80]
                 raise RefusedError(
@@ -109,7 +116,7 @@ class Scorer:
 
 def _column(feature: Feature, items: Sequence[Mapping[str, Any]]) -> list[Any]:
     name, absent = feature.name, feature.absent
-    values = [item.get(name) for item in items]
+    values: list[Any] = [item.get(name) for item in items]
     good = _TYPES[feature.type]
     for row, value in enumerate(values):
         if value is None:
@@ -117,10 +124,49 @@ def _column(feature: Feature, items: Sequence[Mapping[str, Any]]) -> list[Any]:
                 raise RefusedError(f"items[{row}].{name}: missing, expected a {feature.type}.", 422)
             values[row] = absent
         elif type(value) not in good or (type(value) in (int, float) and not abs(value) <= _LARGEST):
-            raise RefusedError(
-                f"items[{row}].{name}: found {_kind(value)}, expected a {_WORDS[feature.type]}.", 422
-            )
-    return values
+            raise _unexpected(feature, row, value)
+    if feature.type == "number":
+        return values
+    _check_texts(feature, values)
+    labels = _alike(values)
+    if feature.unreadable is not None:
+        bad = feature.unreadable(list(dict.fromkeys(label for label in labels if label is not None)))
+        if bad:
+            row = min(map(labels.index, bad))
+            raise _unexpected(feature, row, values[row])
+    return labels
+
+
+def _alike(values: list[Any]) -> list[Any]:
+    """Numbers among texts as the texts of them: a column is read by one rule, and a value by itself as among others."""
+    types = set(map(type, values))
+    if str not in types or not types & {int, float}:
+        return values
+    return [_as_label(value) if type(value) in (int, float) else value for value in values]
+
+
+def _as_label(value: float) -> str:
+    return str(int(value)) if float(value).is_integer() else repr(value)
+
+
+def _check_texts(feature: Feature, values: Sequence[Any]) -> None:
+    """Half a character (a lone surrogate) is no text."""
+    try:
+        "".join([value for value in values if type(value) is str]).encode()
+    except UnicodeEncodeError:
+        halves = (
+            row
+            for row, value in enumerate(values)
+            if type(value) is str and any("\ud800" <= one <= "\udfff" for one in value)
+        )
+        row = next(halves)
+        raise _unexpected(feature, row, values[row]) from None
+
+
+def _unexpected(feature: Feature, row: int, value: Any) -> RefusedError:
+    return RefusedError(
+        f"items[{row}].{feature.name}: found {described(value)}, expected a {_WORDS[feature.type]}.", 422
+    )
 
 
 _LARGEST = float(np.finfo(float).max)
@@ -133,17 +179,11 @@ _TYPES: dict[str, set[type]] = {
 }
 _WORDS = {
     "number": "finite number",
-    "boolean": "true or false",
+    "boolean": "truth value, true or false",
     "category": "category, a text or a number",
-    "date": "date, as text",
+    "date": "date, as text such as 2024-01-31",
     "text": "text",
 }
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, (dict, list)):
-        return "an object" if isinstance(value, dict) else "a list"
-    return repr(value)[:60]
 
 
 class Metrics:
@@ -184,12 +224,14 @@ class Metrics:
         return "\n".join(lines) + "\n"
 
 
-def serve_app(scorer: Scorer) -> Starlette:
+def serve_app(scorer: Scorer, *, hosts: Collection[str] | None = LOOPBACK) -> Starlette:
     """The application of a model.
 
     Parameters
     ----------
     scorer : Scorer
+    hosts : collection of str or None
+        Names that a request may be sent to, by default those of this machine on this machine; None for any.
 
     Returns
     -------
@@ -198,11 +240,7 @@ def serve_app(scorer: Scorer) -> Starlette:
     metrics = Metrics()
 
     async def rank(request: Request) -> Response:
-        try:
-            async with asyncio.timeout(_ARRIVAL):
-                body = await read_json(request, _MOST_BYTES)
-        except TimeoutError:
-            raise RefusedError(f"The request did not arrive within {_ARRIVAL:g} seconds.", 408) from None
+        body = await read_json(request, _MOST_BYTES)
         unknown = [name for name in body if name != "items"]
         if unknown:
             raise RefusedError(f"{unknown[0][:80]}: unknown, expected 'items' alone.", 422)
@@ -210,8 +248,9 @@ def serve_app(scorer: Scorer) -> Starlette:
         n = len(body["items"])
         try:
             scores = scorer.score(columns) if n <= _FEW else await run_in_threadpool(scorer.score, columns)
-        except ValueError as error:
+        except (ValueError, ArithmeticError) as error:
             raise RefusedError(f"items: {error}", 422) from None
+        _check_scores(scores, columns)
         metrics.items += n
         order = np.argsort(-scores, kind="stable")
         return JSONResponse({"scores": scores.tolist(), "order": order.tolist()})
@@ -224,15 +263,20 @@ def serve_app(scorer: Scorer) -> Starlette:
         return JSONResponse({"features": features})
 
     async def exposed(request: Request) -> Response:
+        try:
+            check_host(request, hosts)
+        except RefusedError as error:
+            return error.response()
         return PlainTextResponse(metrics.text(), media_type="text/plain; version=0.0.4")
 
     def measured(path: str, handler: Callable[[Request], Any]) -> Callable[[Request], Any]:
         async def endpoint(request: Request) -> Response:
             start = time.perf_counter()
             try:
+                check_host(request, hosts)
                 response = await handler(request)
             except RefusedError as error:
-                response = JSONResponse({"error": str(error)}, error.status)
+                response = error.response()
             metrics.note(path, response.status_code, time.perf_counter() - start)
             return response
 
@@ -256,18 +300,75 @@ def serve_app(scorer: Scorer) -> Starlette:
     )
 
 
+def _check_scores(scores: np.ndarray, columns: Mapping[str, list[Any]]) -> None:
+    """Refuse numbers that are too large to be reckoned with: their score is infinite, or no number."""
+    wrong = np.flatnonzero(~np.isfinite(scores))
+    if not wrong.size:
+        return
+    sizes = {
+        (abs(values[row]), row, name)
+        for name, values in columns.items()
+        for row in wrong.tolist()
+        if type(values[row]) in (int, float)
+    }
+    if not sizes:
+        raise RefusedError(f"items[{int(wrong[0])}]: the score is no finite number.", 422)
+    _, row, name = max(sizes)
+    raise RefusedError(
+        f"items[{row}].{name}: found {described(columns[name][row])}, so large that the score is no finite number.",
+        422,
+    )
+
+
 # Models ---------------------------------------------------------------------------------------------------------------
 
 
-def table_scorer(model: Any, encoder: Any, ignored: Iterable[str] = ()) -> Scorer:
-    """A model of tables, by way of its `preflearn.preprocessing.TableEncoder`; items may bring what is ignored."""
-    used = [Feature(name, _as_type(encoder.kinds_[name]), None) for name in encoder.encoders_]
+def table_scorer(
+    model: Any, encoder: Any, ignored: Iterable[str] = (), *, unreadable_as_missing: bool = False
+) -> Scorer:
+    """A model of tables, by way of its `preflearn.preprocessing.TableEncoder`; items may bring what is ignored.
+
+    Parameters
+    ----------
+    model : estimator
+    encoder : TableEncoder
+    ignored : iterable of str
+        Further columns that items may have.
+    unreadable_as_missing : bool, default=False
+        Score dates and truth values that cannot be read as missing ones, instead of refusing them.
+    """
+    used = []
+    for name, column in encoder.encoders_.items():
+        kind = _as_type(encoder.kinds_[name])
+        check = (
+            None if unreadable_as_missing or kind not in ("date", "boolean") else _unreadable(kind, column)
+        )
+        used.append(Feature(name, kind, None, check))
     aside = frozenset({*encoder.kinds_, *ignored} - {*encoder.encoders_})
 
     def score(columns: Mapping[str, list[Any]]) -> np.ndarray:
         return _predict(model, columns, len(next(iter(columns.values()))))
 
     return Scorer(used, score, _name(model), aside)
+
+
+def _unreadable(kind: str, column: Any) -> Callable[[list[Any]], list[Any]]:
+    """Which of some values the encoder of a column takes as missing though they do not say that they are."""
+
+    def find(values: list[Any]) -> list[Any]:
+        known, odd = values, []
+        if kind == "boolean":
+            known = [one for one in values if isinstance(one, str)]
+            odd = [one for one in values if not isinstance(one, str) and one not in (0, 1)]
+        if not known:
+            return odd
+        read = column.values(read_table({"value": known}).columns[0])
+        unread = [known[place] for place in np.flatnonzero(np.isnan(read)).tolist()]
+        return odd + [
+            one for one in unread if not (isinstance(one, str) and is_missing(one, among_values=True))
+        ]
+
+    return find
 
 
 def matrix_scorer(

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from .answers import Answer, Journal, now, standing_answers
 from .consistency import agreement, answers_worth_giving, self_consistency
 from .items import Items, check_names
 from .learner import Learner, Standing
-from .requests import RefusedError
+from .requests import RefusedError, described
 from .worker import RemoteLearner, start_learner
 
 # Seconds to wait for questions that know the last answer.
@@ -38,6 +39,8 @@ _SPARE = 3
 # Every so many answers a judge is asked something again, after so many others at least; with several judges every so
 # many answers something that another one has answered.
 _REPEAT_EVERY, _REPEAT_AFTER, _SHARE_EVERY = 15, 8, 6
+# Latest answers among which those to share are looked for.
+_LATEST = 200
 # More answers change little when ten of them are expected to put less than this share of pairs right.
 _SETTLED = 0.002
 # Points of the curve that are computed again for the answers of before, and for how many items that is worth the wait.
@@ -155,8 +158,8 @@ class Session:
         """
         judge = read_judge(judge)
         rows = self._rows_of(left, right)
-        if verdict not in VERDICTS:
-            raise RefusedError(f"verdict must be one of {', '.join(VERDICTS)}: found {verdict!r}.")
+        if not isinstance(verdict, str) or verdict not in VERDICTS:
+            raise RefusedError(f"verdict must be one of {', '.join(VERDICTS)}: found {described(verdict)}.")
         if not isinstance(key, str) or not 8 <= len(key) <= 64 or not key.isalnum():
             raise RefusedError("question must be the identifier that came with the question.")
         new = self._keep(judge, key, rows, verdict)
@@ -262,7 +265,7 @@ class Session:
     def _rows_of(self, left: Any, right: Any) -> tuple[int, int]:
         unknown = [name for name in (left, right) if not isinstance(name, str) or name not in self._row]
         if unknown:
-            raise RefusedError(f"There is no item {str(unknown[0])[:80]!r}.")
+            raise RefusedError(f"There is no item {described(unknown[0])}.")
         if left == right:
             raise RefusedError("An item cannot be compared with itself.")
         return self._row[left], self._row[right]
@@ -275,7 +278,7 @@ class Session:
     def _ask(self, judge: str, client: str) -> Question | None:
         """A new question for a window, None when every pair is answered; the lock is held."""
         again = self._pair_to_check(judge)
-        pair = again or self._prepared(judge) or self._stopgap()
+        pair = again or self._prepared(judge) or self._stopgap() or self._shown_elsewhere()
         if pair is None:
             return None
         h, j = pair if self._rng.random() < 0.5 else pair[::-1]
@@ -321,6 +324,12 @@ class Session:
                     return pair
         return None
 
+    def _shown_elsewhere(self) -> tuple[int, int] | None:
+        """A pair that waits in another window, the longest waiting one: there is an end when all are answered."""
+        waiting = sorted(self._open.values(), key=lambda question: question.since)
+        left = (question.pair for question in waiting if question.pair not in self._skipped)
+        return next((pair for pair in left if not self._times_asked[pair]), None)
+
     def _pair_to_check(self, judge: str) -> tuple[int, int] | None:
         """Now and then a question whose answer is known: by this judge, or by another one."""
         given = self._by_judge.get(judge, [])
@@ -331,12 +340,8 @@ class Session:
             return self._one_of([pair for pair in old if pair not in taken])
         if len(self._by_judge) > 1 and len(given) % _SHARE_EVERY == _SHARE_EVERY - 1:
             mine = set(map(self._pair_of, given))
-            recent = [
-                self._pair_of(one)
-                for other, said in self._by_judge.items()
-                if other != judge
-                for one in said[-50:]
-            ]
+            latest = islice(reversed(self._answers.values()), _LATEST)
+            recent = [self._pair_of(one) for one in latest if one.judge != judge]
             return self._one_of([pair for pair in recent if pair not in mine and pair not in taken])
         return None
 

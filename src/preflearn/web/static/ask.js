@@ -9,7 +9,11 @@
   // A window keeps its question when it is reloaded; another window gets another one.
   const client = sessionStorage.getItem("preflearn-client") || crypto.getRandomValues(new Uint32Array(2)).join("");
   sessionStorage.setItem("preflearn-client", client);
+  // What was answered and not acknowledged yet, by window: two of them must not overwrite each other's.
   const PENDING = "preflearn-pending " + settings.source;
+  const MINE = PENDING + " " + client;
+  // No acknowledgement, but no refusal either: the disk is full, the file was taken away, the server is busy.
+  const TRY_AGAIN = [408, 503, 507];
   let asked = null;
   let busy = false;
   let shownAt = 0;
@@ -42,7 +46,7 @@
         banner("");
         return found;
       } catch (error) {
-        if (error.status && error.status !== 507) throw error;
+        if (error.status && !TRY_AGAIN.includes(error.status)) throw error;
         banner(error.status ? error.message : "The server does not answer. Your last answer is kept here and sent again until it does.");
         await new Promise((resolve) => setTimeout(resolve, wait));
       }
@@ -80,11 +84,21 @@
     if (verdict === "left" || verdict === "right") $(verdict).classList.add("chosen");
     const body = { judge, client, question: asked.question, left: asked.left.item, right: asked.right.item, verdict };
     act(async () => {
-      localStorage.setItem(PENDING, JSON.stringify(body));
-      const next = await sendSurely("api/answer", body);
-      localStorage.removeItem(PENDING);
-      return next;
+      localStorage.setItem(MINE, JSON.stringify(body));
+      return deliver(MINE, body);
     });
+  }
+
+  // An answer is forgotten when it is acknowledged, or when the server says that it is about other items than its own.
+  async function deliver(key, body) {
+    try {
+      const next = await sendSurely("api/answer", body);
+      localStorage.removeItem(key);
+      return next;
+    } catch (error) {
+      if (error.status === 400) localStorage.removeItem(key);
+      throw error;
+    }
   }
 
   function undo() {
@@ -92,12 +106,24 @@
   }
 
   async function start() {
-    const pending = localStorage.getItem(PENDING);
-    if (pending) {
-      try { await call("api/answer", { ...JSON.parse(pending), client }); } catch { /* of another list of items */ }
-      localStorage.removeItem(PENDING);
+    let refused = "";
+    for (const key of Object.keys(localStorage).filter((name) => name === PENDING || name.startsWith(PENDING + " "))) {
+      let body;
+      try { body = JSON.parse(localStorage.getItem(key)); } catch { /* damaged */ }
+      if (!body) {
+        localStorage.removeItem(key);
+        continue;
+      }
+      try {
+        await deliver(key, { ...body, client });
+      } catch (error) {
+        if (error.status !== 400) throw error;
+        refused = error.message;
+      }
     }
-    return sendSurely("api/question?" + new URLSearchParams({ judge, client }));
+    const found = await sendSurely("api/question?" + new URLSearchParams({ judge, client }));
+    if (refused) banner("An earlier answer was not accepted: " + refused);
+    return found;
   }
 
   function show(found) {
@@ -326,6 +352,7 @@
       if (worst) lines.push(`${one.judge} alone: ${worst.winner.slice(0, 40)} over ${worst.loser.slice(0, 40)}`);
     }
     for (const pair of found.pairs) lines.push(`${pair.judges.join(" and ")}: same answer to ${pair.same} of ${pair.common} common questions`);
+    if (found.n_judges > found.judges.length) lines.push(`and ${found.n_judges - found.judges.length} more judges`);
     facts("judges", lines);
   }
 
