@@ -10,9 +10,11 @@ from __future__ import annotations
 import os
 import re
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from preflearn import (
@@ -24,7 +26,7 @@ from preflearn import (
     RankSVM,
     TransductiveRankRLS,
 )
-from preflearn.model_selection import cross_val_predict, leave_pair_out, leave_preference_out
+from preflearn.model_selection import HeldOut, cross_val_predict, leave_pair_out, leave_preference_out
 from rationals import (
     ExactLearner,
     column,
@@ -89,7 +91,7 @@ def problems(shape):
                 yield alpha, scale, X * scale, y, qid
 
 
-def check(cases, answer, exact, *, may_refuse_all: bool = False) -> None:
+def check(cases, answer, exact, *, may_refuse_all: bool = False, tolerance: float = TOLERANCE) -> None:
     """Compare answer(alpha, X, y, qid) with the exact one; report all that are neither right nor refused."""
     wrong, n_right = [], 0
     for alpha, scale, *data in cases:
@@ -104,7 +106,7 @@ def check(cases, answer, exact, *, may_refuse_all: bool = False) -> None:
                 continue
         error = relative_error(found, exact(alpha, *data))
         n_right += 1
-        if not error <= TOLERANCE:
+        if not error <= tolerance:
             wrong.append(f"{label}: off by {error:.1e}")
     assert not wrong, f"{len(wrong)} wrong:\n" + "\n".join(wrong[:40])
     assert n_right or may_refuse_all, "everything was refused"
@@ -200,6 +202,80 @@ def test_leave_preference_out(solver, shape) -> None:
         return out
 
     check(problems(shape), answer, exact)
+
+
+# Rows that count up to 1e12 times as much as others: one of them, two in one query, two that are tied, all different.
+RATIOS = [1e2, 1e4, 1e6, 1e8, 1e10, 1e12] if LONG else [1e12]
+WEIGHTED = {"one": [4], "two": [1, 2], "tied": [3, 4], "graded": []}
+# Pairs of two rows with a weight of 1e12 weigh 1e24 times as much as others.
+WEIGHTED_TOLERANCE = 1e-5
+WEIGHTED_ROUTES = [
+    ("primal", {}),
+    ("dual", {}),
+    ("auto", {"basis": np.array([0, 3, 4, 8])}),
+    ("sparse", {}),
+]
+COMPARED = [
+    {},
+    {"ties": "exclude"},
+    {"cost": "unit"},
+    {"cost": "relative"},
+    {"weighting": "item"},
+    {"weighting": "query"},
+    {"weighting": "item", "ties": "exclude"},
+]
+
+
+def weighted_problems(kind):
+    for seed in SEEDS:
+        X, y, qid = make_data("tied scores", seed)
+        y[4], y[1] = y[3], y[0]
+        for ratio in RATIOS:
+            w = np.ones(len(y))
+            w[WEIGHTED[kind]] = ratio
+            if kind == "graded":
+                w = ratio ** np.random.default_rng(seed).permutation(np.linspace(0, 1, len(y)))
+            for alpha in ALPHAS:
+                yield alpha, ratio, X, y, qid, w
+
+
+@pytest.mark.parametrize("learner", ["rank", "rls", "rls-intercept"])
+@pytest.mark.parametrize("route", WEIGHTED_ROUTES, ids=["primal", "dual", "reduced", "sparse"])
+@pytest.mark.parametrize("kind", WEIGHTED)
+def test_weights_of_rows(kind, route, learner) -> None:
+    """Training, and held-out queries, rows and pairs, with every cost and weighting."""
+    solver, representation = ("primal", {}) if route[0] == "sparse" else route
+    folds, parts = folds_of(QUERIES), [np.array([0, 1]), np.arange(2, 5), np.arange(5, 9)]
+    pairs = np.array([[0, 5], [4, 8], [1, 7]])
+
+    def answer(options, what, alpha, X, y, qid, w):
+        X = sp.csr_array(X) if route[0] == "sparse" else X
+        model = estimator(learner, alpha, solver, {**representation, **options})
+        if what == "fit":
+            q = {"qid": qid} if learner == "rank" else {}
+            return model.fit(X, y, **q, sample_weight=w).predict(X)
+        if what == "pairs":
+            return HeldOut(model, X, y, sample_weight=w).pairs(pairs=pairs)[1]
+        cv, q = (folds, qid) if what == "queries" else (parts, None)
+        return cross_val_predict(model, X, y, qid=q, cv=cv, sample_weight=w)
+
+    def exact(options, what, alpha, X, y, qid, w):
+        oracle = ExactLearner(learner, alpha, representation.get("basis"), w, **options)
+        qid = qid if learner == "rank" else None
+        if what == "fit":
+            return oracle.fitted(X, y, qid)
+        if what == "pairs":
+            return [value for pair in pairs for value in oracle.without(X, y, None, pair, pair)]
+        return oracle.held_out(X, y, *((qid, folds) if what == "queries" else (None, parts)))
+
+    for options in COMPARED if learner == "rank" else [{}]:
+        for what in ("fit", "queries", "rows", "pairs"):
+            check(
+                weighted_problems(kind),
+                partial(answer, options, what),
+                partial(exact, options, what),
+                tolerance=WEIGHTED_TOLERANCE,
+            )
 
 
 @pytest.mark.parametrize("kind", ["rank", "rls-intercept"])

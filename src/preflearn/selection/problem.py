@@ -29,7 +29,7 @@ from ..core.basis_holdout import FEW_FOLDS, BasisHoldOut
 from ..core.conjugate_gradients import largest_eigenvalue
 from ..core.dual_holdout import DualHoldOut
 from ..core.feature_holdout import FeatureHoldOut
-from ..core.holdout import HoldOut, rows_outside
+from ..core.holdout import LEAST_CONDITION, HoldOut, rows_outside
 from ..core.krylov_holdout import KrylovHoldOut
 from ..core.preference_holdout import (
     PairsByRows,
@@ -40,7 +40,7 @@ from ..core.preference_holdout import (
     suits_pair_space,
     weighted_differences,
 )
-from ..core.problem import primal_problem
+from ..core.problem import solve_primal_path
 from ..core.removal import LOST_IN_ROUNDING, refuse_without_basis
 from ..core.tridiagonal import TridiagonalForm
 from ..kernels.functions import Kernel, n_items, take_items, take_training_items
@@ -68,6 +68,8 @@ from .tally import relative_rounding
 
 # So few rows are held out in a moment by any square matrix.
 _QUICK_ROWS = 500
+# Where a row, or what it is compared with, has a smaller share of the largest weight, rows are held out by refitting.
+_GRADED = 1e-6
 # What the last bits of a prediction are beside it.
 _LAST_BITS = 2.0**-48
 # A task with the routine that holds its rows out, or None where only refitting is exact.
@@ -340,6 +342,15 @@ class LearningProblem:
         """Predictions of each fold by algebra, or by refitting where only that is exact."""
         if routine is None:
             return self._refit(folds, alphas, task, on_fold)
+        small = _too_small_without_half(task, routine, alphas)
+        if small.all():
+            return self._refit(folds, alphas, task, on_fold)
+        if small.any():
+            grid = np.asarray(alphas)
+            refitted = self._refit(folds, grid[small].tolist(), task)
+            others = self.predict_task(task, routine, folds, grid[~small].tolist(), on_fold)
+            order = np.argsort(np.concatenate([np.flatnonzero(small), np.flatnonzero(~small)]))
+            return [np.concatenate(both)[order] for both in zip(refitted, others, strict=True)]
         if isinstance(routine, KrylovHoldOut):
             found = routine.predict(folds, alphas, on_fold=on_fold)
             warn_unless_converged(routine)
@@ -386,6 +397,8 @@ class LearningProblem:
         A few folds (``n_folds``) at one alpha need no eigen decomposition.
         """
         feature_map = self.feature_map()
+        if _weights_are_graded(task):
+            return None
         if is_device_array(self.X):
             from ..arrays.holdout import device_hold_out
 
@@ -582,12 +595,12 @@ class LearningProblem:
     def _refit_path(
         self, task: Comparisons, rest: np.ndarray, left: np.ndarray, alphas: Sequence[float]
     ) -> np.ndarray:
-        """Every alpha of a reduced set trained on the rows that stay, from one eigen decomposition."""
+        """Every alpha of a reduced set trained on the rows that stay, from one pass over them."""
         # All rows are mapped by the basis vectors that stay: the columns of a precomputed kernel keep their numbers.
         feature_map = clone(self.feature_map()).set_params(basis=rest[self._kept_basis(rest)], n_basis=None)
         every = feature_map.fit_items(self.X, self.kernel).map_items(self.X, self.kernel)
         features = every[rest].astype(np.float64, copy=False)
-        weights = primal_problem(features, task).spectrum().path(alphas)
+        weights = np.stack(solve_primal_path(features, task, alphas))
         f = every[left] @ weights
         if self.intercept:
             f = f + self._mean_over(rest, self.scores[rest] - features @ weights)[:, None, :]
@@ -620,6 +633,21 @@ class LearningProblem:
         elif self.intercept:
             f = f + self._mean_over(rest, self.scores[rest] - as_host(model._evaluate(X, self.kernel)))
         return f
+
+
+def _weights_are_graded(task: Comparisons) -> bool:
+    """Whether weights of rows differ so much that what heavy ones take with them hides what light ones leave."""
+    if task.row_weights is None:
+        return False
+    sizes = (values[values > 0] for values in (task.row_weights, task.diagonal()))
+    return any(bool(size.size and size.min() < _GRADED * size.max()) for size in sizes)
+
+
+def _too_small_without_half(task: Comparisons, routine: HoldOut, alphas: Sequence[float]) -> np.ndarray:
+    """The alphas below the rounding of Zᵀ b, which has no closed half to vanish with where little is compared."""
+    if task.has_half or isinstance(routine, KrylovHoldOut) or not isinstance(routine, HoldOut):
+        return np.zeros(len(alphas), dtype=bool)
+    return np.asarray(alphas) < LEAST_CONDITION * routine.size
 
 
 def warn_unless_converged(routine: KrylovHoldOut) -> None:
