@@ -159,6 +159,53 @@ class ExactLearner:
         return self.without(X, y, qid, np.empty(0, dtype=int), np.arange(len(y)))
 
 
+class ExactRelation:
+    """KroneckerRLS or TwoStepRLS on linear kernels, trained on the known entries and asked in rational arithmetic.
+
+    Parameters
+    ----------
+    alpha : float, or a pair of them for two steps
+    compare : {None, "rows", "columns"}
+    """
+
+    def __init__(self, alpha, compare=None):
+        self.alpha, self.compare = alpha, compare
+
+    def without(self, U, V, Y, rows_left, columns_left, entries_left=()) -> fmpq_mat:
+        """Predictions for all pairs by the model trained without some rows, columns and entries."""
+        rows = [i for i in range(len(U)) if i not in rows_left]
+        columns = [j for j in range(len(V)) if j not in columns_left]
+        K, G = linear_kernel(U), linear_kernel(V)
+        if isinstance(self.alpha, tuple):
+            left = self._smoother(K, rows, self.alpha[0], self.compare == "rows")
+            right = self._smoother(G, columns, self.alpha[1], self.compare == "columns")
+            return left * rational(Y[np.ix_(rows, columns)]) * right.transpose()
+        known = [(i, j) for i in rows for j in columns if (i, j) not in entries_left]
+        of_pairs = fmpq_mat([[K[i, k] * G[j, l] for k, l in known] for i, j in known])
+        y = [Y[i, j] for i, j in known]
+        if self.compare is None:
+            L, b = regression(y, intercept=False)
+        else:
+            L, b = ranking(y, [j if self.compare == "rows" else i for i, j in known], weighting="item")
+        a = solve(of_pairs, L, b, self.alpha)
+        A = fmpq_mat(len(U), len(V))
+        for number_, (i, j) in enumerate(known):
+            A[i, j] = a[number_, 0]
+        return K * A * G
+
+    @staticmethod
+    def _smoother(K: fmpq_mat, known, alpha, compared) -> fmpq_mat:
+        """The map from labels of the known objects to predictions for all of them."""
+        inside = fmpq_mat([[K[i, j] for j in known] for i in known])
+        L = (
+            ranking([0.0] * len(known), weighting="item")[0]
+            if compared
+            else regression([0.0] * len(known), False)[0]
+        )
+        to_all = fmpq_mat([[K[i, j] for j in known] for i in range(K.nrows())])
+        return to_all * solve(inside, L, L, alpha)
+
+
 def relative_error(found, exact) -> float:
     """max |found - exact| / max |exact|, computed exactly; infinite for what is not finite."""
     found = np.asarray(found, dtype=float).ravel()

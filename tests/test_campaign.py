@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from preflearn import (
@@ -25,10 +26,13 @@ from preflearn import (
     RankRLSCV,
     RankSVM,
     TransductiveRankRLS,
+    relations,
 )
 from preflearn.model_selection import HeldOut, cross_val_predict, leave_pair_out, leave_preference_out
+from preflearn.relations import KroneckerRLS, KroneckerRLSCV, TwoStepRLS, TwoStepRLSCV
 from rationals import (
     ExactLearner,
+    ExactRelation,
     column,
     linear_kernel,
     number,
@@ -52,7 +56,7 @@ SCALES = [
 ]
 SEEDS = range(4) if LONG else range(1)
 # A refusal must name what is wrong: the numbers, not something else.
-TRUE_REASON = re.compile("alpha|rounding|overflow|scale|precision", re.IGNORECASE)
+TRUE_REASON = re.compile("alpha|rounding|overflow|scale|precision|range of float64", re.IGNORECASE)
 
 
 def short(values):
@@ -304,6 +308,92 @@ def test_searches(kind, solver, shape) -> None:
         return scores
 
     check(cases(), answer, exact)
+
+
+RELATION_SCALES = (
+    SCALES + [2.0**-66, 2.0**-23, 2.0**23, 2.0**66] if LONG else [2.0**-332, 2.0**-23, 1.0, 2.0**332]
+)
+RELATION_SHAPES = ["wide", "tall", "equal rows"] if LONG else ["equal rows"]
+
+
+def relation_problems(shape):
+    """Features of four rows and of three columns, and their labels; both sides in other units."""
+    for seed in SEEDS:
+        rng = np.random.default_rng([seed, len(shape)])
+        U, V = short(rng.normal(size=(4, 2))), short(rng.normal(size=(3, 4 if shape == "wide" else 2)))
+        if shape == "equal rows":
+            U[2] = U[0]
+        Y = short(rng.normal(size=(4, 3)))
+        for scale in RELATION_SCALES:
+            for alpha in ALPHAS:
+                yield alpha, scale, U * scale, V, Y
+                yield alpha * scale**2, scale, U * scale, V, Y
+                if LONG or scale < 1:
+                    yield alpha, scale, U * scale, V * scale, Y
+
+
+@pytest.mark.parametrize("compare", [None, "rows", "columns"])
+@pytest.mark.parametrize("learner", ["kronecker", "two-step"])
+@pytest.mark.parametrize("shape", RELATION_SHAPES)
+@pytest.mark.parametrize("what", ["fit", "rows", "columns", "both", "entries"])
+def test_relations(what, shape, learner, compare) -> None:
+    """Complete labels: training, and every setting of hold-outs."""
+    if learner == "two-step" and what == "entries":
+        pytest.skip("has no entry-wise objective")
+
+    def answer(alpha, U, V, Y):
+        if learner == "kronecker":
+            model = KroneckerRLS(alpha, compare=compare)
+        else:
+            model = TwoStepRLS(alpha, 1.0, compare=compare)
+        if what == "fit":
+            return model.fit(U, V, Y).predict(U, V)
+        return relations.cross_val_predict(model, U, V, Y, hold_out=what)
+
+    def exact(alpha, U, V, Y):
+        oracle = ExactRelation(alpha if learner == "kronecker" else (alpha, 1.0), compare)
+        if what == "fit":
+            found = oracle.without(U, V, Y, (), ())
+            return [found[i, j] for i in range(4) for j in range(3)]
+        left = {
+            "rows": lambda i, j: ((i,), ()),
+            "columns": lambda i, j: ((), (j,)),
+            "both": lambda i, j: ((i,), (j,)),
+            "entries": lambda i, j: ((), (), ((i, j),)),
+        }[what]
+        return [oracle.without(U, V, Y, *left(i, j))[i, j] for i in range(4) for j in range(3)]
+
+    check(relation_problems(shape), answer, exact)
+
+
+def test_relations_of_almost_nothing() -> None:
+    """One row, one column, one entry: the answer where there is one, a refusal where there is none."""
+    one, few = np.array([[2.0]]), np.array([[1.0], [2.0], [4.0]])
+    for learner in (KroneckerRLS(2.0), TwoStepRLS(2.0, 2.0)):
+        exact = ExactRelation(2.0 if isinstance(learner, KroneckerRLS) else (2.0, 2.0))
+        for U, V in ((one, one), (one, few), (few, one)):
+            Y = np.arange(1.0, 1.0 + len(U) * len(V)).reshape(len(U), len(V))
+            expected = exact.without(U, V, Y, (), ())
+            cells = [expected[i, j] for i in range(len(U)) for j in range(len(V))]
+            assert relative_error(learner.fit(U, V, Y).predict(U, V), cells) <= TOLERANCE
+        for what in ("rows", "columns", "both", "entries"):
+            with pytest.raises(ValueError, match="nothing is left|fold"):
+                relations.cross_val_predict(learner, one, one, one, hold_out=what)
+        for compare, U, V in (("rows", one, few), ("columns", few, one), ("rows", one, one)):
+            # An object that is compared with nothing: the model without a loss is 0.
+            ranker, Y = clone(learner).set_params(compare=compare), np.ones((len(U), len(V)))
+            assert not ranker.fit(U, V, Y).predict(U, V).any()
+            others = [name for name, side in (("rows", U), ("columns", V)) if len(side) > 1]
+            for what in others + ["entries"] * bool(others):
+                assert not relations.cross_val_predict(ranker, U, V, Y, hold_out=what).any()
+            search = KroneckerRLSCV if isinstance(learner, KroneckerRLS) else TwoStepRLSCV
+            for what in others:
+                with pytest.raises(ValueError, match="no two are held out together"):
+                    search(compare=compare, hold_out=what).fit(U, V, Y)
+        ranker = clone(learner).set_params(compare="rows")
+        assert not relations.cross_val_predict(ranker, few[:2], few, np.eye(3)[:2], hold_out="rows").any()
+        with pytest.raises(ValueError, match="out of the range"):
+            learner.fit(few * 1e80, few * 1e80, np.eye(3))
 
 
 @pytest.mark.parametrize("shape", ["wide", "tall", "equal rows"])
