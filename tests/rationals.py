@@ -9,7 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-from flint import fmpq, fmpq_mat
+from flint import arb, ctx, fmpq, fmpq_mat
 
 
 def rational(values) -> fmpq_mat:
@@ -30,6 +30,54 @@ def column(values) -> fmpq_mat:
 def linear_kernel(X, Z=None) -> fmpq_mat:
     A = rational(X)
     return A * (A if Z is None else rational(Z)).transpose()
+
+
+# Far more than the 53 bits of a float, so that a kernel value is as good as exact.
+_BITS = 400
+
+
+def distance_kernel(name: str, gamma: float, nu: float = 0.5):
+    """A kernel of differences of rows as a function for `ExactLearner`: values in 400-bit arithmetic."""
+
+    def value(x, z) -> fmpq:
+        differences = [a - b for a, b in zip(x, z, strict=True)]
+        if name == "laplacian":
+            squares, distance = None, _real(sum((abs(d) for d in differences), fmpq(0)))
+        else:
+            squares = sum((d * d for d in differences), fmpq(0))
+            distance = _real(squares).sqrt()
+        if name == "rbf":
+            return _rational((-number(gamma)) * squares)
+        d = distance * _real(number(gamma)) * (1 if name == "laplacian" else _real(number(2 * nu)).sqrt())
+        polynomial = 1 + d + d * d / 3 if nu == 2.5 else 1 + d if nu == 1.5 else arb(1)
+        return _middle((-d).exp() * (polynomial if name == "matern" else 1))
+
+    def kernel(X, Z=None) -> fmpq_mat:
+        rows = [[number(x) for x in row] for row in np.asarray(X, dtype=float).tolist()]
+        others = (
+            rows if Z is None else [[number(x) for x in row] for row in np.asarray(Z, dtype=float).tolist()]
+        )
+        kept = ctx.prec
+        ctx.prec = _BITS
+        try:
+            return fmpq_mat([[value(x, z) for z in others] for x in rows])
+        finally:
+            ctx.prec = kept
+
+    return kernel
+
+
+def _real(value: fmpq) -> arb:
+    return arb(value)
+
+
+def _rational(exponent: fmpq) -> fmpq:
+    return _middle(_real(exponent).exp())
+
+
+def _middle(value: arb) -> fmpq:
+    mantissa, exponent = value.mid().man_exp()
+    return fmpq(int(mantissa)) * fmpq(2) ** int(exponent)
 
 
 def ranking(

@@ -34,6 +34,7 @@ from rationals import (
     ExactLearner,
     ExactRelation,
     column,
+    distance_kernel,
     linear_kernel,
     number,
     preferences,
@@ -206,6 +207,57 @@ def test_leave_preference_out(solver, shape) -> None:
         return out
 
     check(problems(shape), answer, exact)
+
+
+OFFSETS = [0.0, 2.0**10, 2.0**20, 2.0**30] if LONG else [0.0, 2.0**30]
+DISTANCE_KERNELS = [("rbf", 0.5), ("laplacian", 0.5), ("matern", 0.5), ("matern", 1.5), ("matern", 2.5)]
+# Kernels other than the linear one are as exact as their values: 1e-16 times the largest eigenvalue over alpha.
+KERNEL_ALPHAS = [2.0**k for k in (range(-20, 31, 5) if LONG else (-15, 0, 30))]
+
+
+def shifted_problems(shape):
+    """Rows of a spread of 1 that lie up to 1e9 away from 0; an outlier among them."""
+    for seed in SEEDS:
+        X, y, qid = make_data(shape, seed)
+        if shape == "an outlier":
+            X[3] += 16.0
+        for offset in OFFSETS:
+            for alpha in KERNEL_ALPHAS:
+                yield alpha, offset, X + offset * np.array([1.0, -1.0, 0.5, 1.0]), y, qid
+
+
+@pytest.mark.parametrize("reduced", [False, True])
+@pytest.mark.parametrize("kernel", DISTANCE_KERNELS, ids=lambda kernel: f"{kernel[0]}-{kernel[1]}")
+@pytest.mark.parametrize("shape", ["plain", "an outlier"])
+def test_kernels_of_differences_do_not_see_offsets(shape, kernel, reduced) -> None:
+    """Training, and held-out queries, rows and pairs."""
+    name, nu = kernel
+    options = {"kernel": name, "gamma": 0.25, **({"basis": np.array([0, 3, 4, 8])} if reduced else {})}
+    if name == "matern":
+        options["kernel_params"] = {"nu": nu}
+    folds, parts = folds_of(QUERIES), [np.array([0, 1]), np.arange(2, 5), np.arange(5, 9)]
+    of_rows = distance_kernel(name, 0.25, nu)
+
+    def answer(what, cost, alpha, X, y, qid):
+        model = RankRLS(alpha, cost=cost, **options)
+        if what == "fit":
+            return model.fit(X, y, qid=qid).predict(X)
+        cv, q = (folds, qid) if what == "queries" else (parts, None)
+        return cross_val_predict(model, X, y, qid=q, cv=cv)
+
+    def exact(what, cost, alpha, X, y, qid):
+        oracle = ExactLearner("rank", alpha, options.get("basis"), kernel=of_rows, cost=cost)
+        if what == "fit":
+            return oracle.fitted(X, y, qid)
+        return oracle.held_out(X, y, *((qid, folds) if what == "queries" else (None, parts)))
+
+    for what, cost in (
+        ("fit", "magnitude"),
+        ("fit", "relative"),
+        ("queries", "magnitude"),
+        ("rows", "relative"),
+    ):
+        check(shifted_problems(shape), partial(answer, what, cost), partial(exact, what, cost))
 
 
 # Rows that count up to 1e12 times as much as others: one of them, two in one query, two that are tied, all different.
