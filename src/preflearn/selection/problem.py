@@ -29,7 +29,7 @@ from ..core.basis_holdout import FEW_FOLDS, BasisHoldOut
 from ..core.conjugate_gradients import largest_eigenvalue
 from ..core.dual_holdout import DualHoldOut
 from ..core.feature_holdout import FeatureHoldOut
-from ..core.holdout import LEAST_CONDITION, HoldOut, rows_outside
+from ..core.holdout import LEAST_CONDITION, HoldOut, features_serve, rows_outside
 from ..core.krylov_holdout import KrylovHoldOut
 from ..core.preference_holdout import (
     PairsByRows,
@@ -417,7 +417,7 @@ class LearningProblem:
         if feature_map is not None:
             few = not many_alphas and n_folds is not None and n_folds <= FEW_FOLDS
             return self._few_folds(feature_map, task) if few else self._reduced(feature_map, task)
-        if self.kernel.is_linear and (solver == "primal" or self.X.shape[1] <= self.n_rows):
+        if self.in_features(solver):
             return self._linear_hold_out(_double(self.X), task)
         # A tridiagonal form takes the memory of the kernel; a factor, or inverses for two sizes of fold, need two more.
         n_matrices = 1.25 if many_alphas and task.has_half else 3.0
@@ -436,6 +436,13 @@ class LearningProblem:
             kernel_means=means,
             fallback=self.stable_hold_out,
         )
+
+    def in_features(self, solver: str | None = None) -> bool:
+        """Whether rows are held out in the space of the features; ``solver`` is what "auto" has chosen."""
+        asked = self.estimator.solver
+        if asked == "auto" and solver == "primal":
+            asked = solver
+        return features_serve(asked, self.kernel.is_linear, self.X)
 
     def preference_hold_out(
         self, task: PreferenceComparisons, *, many_alphas: bool
