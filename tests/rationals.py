@@ -67,6 +67,18 @@ def distance_kernel(name: str, gamma: float, nu: float = 0.5):
     return kernel
 
 
+def _numbers(X) -> list[list[fmpq]]:
+    return [[x if isinstance(x, fmpq) else number(x) for x in row] for row in np.asarray(X).tolist()]
+
+
+def exact_products(X, factors) -> np.ndarray:
+    """Rows times a factor for each column without rounding: an array of rational numbers."""
+    scale = [number(value) for value in factors]
+    return np.array(
+        [[number(x) * s for x, s in zip(row, scale, strict=True)] for row in X.tolist()], dtype=object
+    )
+
+
 def _real(value: fmpq) -> arb:
     return arb(value)
 
@@ -170,7 +182,7 @@ class ExactLearner:
 
     def without(self, X, y, qid, leaving, test) -> list[fmpq]:
         """Predictions for the test rows by the model trained without the leaving ones."""
-        X, y = np.asarray(X, dtype=float), np.asarray(y, dtype=float)
+        X, y = np.asarray(X), np.asarray(y, dtype=float)
         rest = [i for i in range(len(y)) if i not in set(np.asarray(leaving).tolist())]
         qid = None if qid is None else np.asarray(qid)[rest]
         w = None if self.row_weights is None else np.asarray(self.row_weights, dtype=float)[rest]

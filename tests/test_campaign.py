@@ -22,6 +22,7 @@ from preflearn import (
     RLS,
     RLSCV,
     OrderPreferenceRegressor,
+    RankRFM,
     RankRLS,
     RankRLSCV,
     RankSVM,
@@ -35,6 +36,7 @@ from rationals import (
     ExactRelation,
     column,
     distance_kernel,
+    exact_products,
     linear_kernel,
     number,
     preferences,
@@ -207,6 +209,34 @@ def test_leave_preference_out(solver, shape) -> None:
         return out
 
     check(problems(shape), answer, exact)
+
+
+@pytest.mark.parametrize("solver", ["dual", "primal"])
+@pytest.mark.parametrize("held_out", [False, True])
+def test_collinear_columns_are_right_or_warned_of(solver, held_out) -> None:
+    """Columns that differ by a share of their size, at an alpha that does not decide between them."""
+    wrong, n_right, n_warned = [], 0, 0
+    for seed in SEEDS:
+        X, y, qid = make_data("tall", seed)
+        for power in range(-44, 0, 4):
+            near = X[:, 0] * (1 + 2.0**power * np.random.default_rng(seed).choice([-1.0, 0.0, 1.0], 9))
+            rows = np.column_stack([X, near]) * 2.0**66
+            folds = [np.arange(0, 3), np.arange(3, 9)]
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                model, oracle = RankRLS(1.0, solver=solver), ExactLearner("rank", 1.0)
+                if held_out:
+                    found = cross_val_predict(model, rows, y, qid=qid, cv=[folds[0]])[:3]
+                    expected = oracle.without(rows, y, qid, folds[0], folds[0])
+                else:
+                    found, expected = model.fit(rows, y, qid=qid).predict(rows), oracle.fitted(rows, y, qid)
+            warned = any("collinear" in str(one.message) for one in caught)
+            error = relative_error(found, expected)
+            n_right, n_warned = n_right + (error <= TOLERANCE), n_warned + warned
+            if error > TOLERANCE and not warned:
+                wrong.append(f"2^{power}: off by {error:.1e}")
+    assert not wrong, "\n".join(wrong)
+    assert n_right and (n_warned or held_out)
 
 
 OFFSETS = [0.0, 2.0**10, 2.0**20, 2.0**30] if LONG else [0.0, 2.0**30]
@@ -490,6 +520,62 @@ def ranksvm_gap(X, y, qid, w, alpha) -> float:
     dual = total - loss - sum((value**2 for value in image), number(0.0)) / (4 * number(alpha))
     objective = loss + number(alpha) * norm
     return to_float((objective - dual) / objective)
+
+
+def rfm_data():
+    rng = np.random.default_rng(0)
+    X, qid = short(rng.normal(size=(24, 3))), np.repeat(np.arange(6), 4)
+    return X, short(np.sin(2 * X[:, 0]) + 0.3 * X[:, 1]), qid
+
+
+@pytest.mark.parametrize("metric", ["diagonal", "full"])
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "matern"])
+@pytest.mark.parametrize("alpha", [2.0**-15, 1.0, 2.0**30])
+def test_rankrfm_in_other_units_at_other_places_and_in_another_order(alpha, kernel, metric) -> None:
+    """The metric, and with it the function, does not see the unit of the features, where 0 lies, or the order of rows."""
+    X, y, qid = rfm_data()
+    folds = [np.flatnonzero(qid % 3 == k) for k in range(3)]
+
+    def predict(rows, order=None, folds=folds, gamma="median"):
+        order = np.arange(len(y)) if order is None else order
+        model = RankRFM([alpha], kernel=kernel, gamma=gamma, metric=metric, max_rounds=2, cv=folds)
+        out = np.empty(len(y))
+        out[order] = model.fit(rows[order], y[order], qid=qid[order]).predict(rows[order])
+        return model.best_round_, out
+
+    chosen, expected = predict(X)
+    for power in (-332, -20, 20, 332) if LONG else (-332, 332):
+        # Units of one power of two; squares of features of 1e100 stay in the range of float64.
+        found, out = predict(X * 2.0**power)
+        assert found == chosen
+        assert np.abs(out - expected).max() <= TOLERANCE * np.abs(expected).max()
+    for offset in (2.0**10, 2.0**20, 2.0**30) if LONG else (2.0**30,):
+        found, out = predict(X + offset)
+        assert found == chosen
+        assert np.abs(out - expected).max() <= TOLERANCE * np.abs(expected).max()
+    order = np.random.default_rng(1).permutation(len(y))
+    place = np.argsort(order)
+    # A number as the width: the median distance is that of a fixed sample of pairs, other ones in another order.
+    chosen, expected = predict(X, gamma=0.25)
+    found, out = predict(X, order, [place[fold] for fold in folds], gamma=0.25)
+    assert found == chosen
+    assert np.abs(out - expected).max() <= TOLERANCE * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "matern"])
+@pytest.mark.parametrize("alpha", [2.0**k for k in (range(-20, 31, 5) if LONG else (-15, 0, 30))])
+def test_the_last_round_of_rankrfm_is_exact(alpha, kernel) -> None:
+    """With the metric and the width of the chosen round as they are, the scores are those of RankRLS."""
+    X, y, qid = rfm_data()
+    for offset in (0.0, 2.0**30):
+        model = RankRFM([alpha], kernel=kernel, max_rounds=1, cv=3, weighting="pair").fit(
+            X + offset, y, qid=qid
+        )
+        # The metric is a float for each feature: rows times it are exact numbers.
+        seen = exact_products(X + offset, model.metric_)
+        oracle = ExactLearner("rank", alpha, kernel=distance_kernel(kernel, model.gamma_))
+        expected = oracle.fitted(seen, y, qid)
+        assert relative_error(model.predict(X + offset), expected) <= TOLERANCE
 
 
 @pytest.mark.parametrize("power", [-332, -100, -20, 20, 100, 332] if LONG else [-332, -20, 20, 332])

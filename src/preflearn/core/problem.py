@@ -8,6 +8,7 @@ One λ costs a Cholesky factorisation; a path of λ, and cross-validation, one s
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -292,9 +293,26 @@ def _solve_least_squares(T: np.ndarray, t: np.ndarray, alpha: float) -> np.ndarr
     U, sigma, Vt = la.svd(T, full_matrices=False, lapack_driver="gesvd")
     seen = sigma > 32 * max(T.shape) * np.finfo(float).eps * sigma.max(initial=0.0)
     root = np.sqrt(alpha)
+    warn_if_collinear(sigma, root)
     size = np.maximum(sigma[seen], root)  # no square overflows or vanishes
     shrunk = (sigma[seen] / size) / ((sigma[seen] / size) ** 2 + (root / size) ** 2) / size
     return Vt[seen].T @ (shrunk[:, None] * (U[:, seen].T @ t))
+
+
+def warn_if_collinear(sigma: np.ndarray, root: float) -> None:
+    """Warn of a direction that √λ does not decide, and of which too few digits are above the rounding of the others.
+
+    ``sigma`` are the singular values of the features; one that is no more than the last bits of the largest is none.
+    """
+    decided = sigma[sigma > max(root, 2 * np.finfo(float).eps * sigma.max(initial=0.0))]
+    if decided.size and decided.min() * _LEAST_DIGITS < np.finfo(float).eps * decided.max():
+        warnings.warn(
+            f"Features are collinear up to {decided.min() / decided.max():.1g} of their size, and alpha is too small "
+            "beside them to matter: predictions may have fewer than six digits. Use a larger alpha, or leave out one of "
+            "the columns.",
+            UserWarning,
+            stacklevel=2,
+        )
 
 
 def _is_graded(T: np.ndarray, alpha: float) -> bool:

@@ -40,7 +40,7 @@ from ..core.preference_holdout import (
     suits_pair_space,
     weighted_differences,
 )
-from ..core.problem import solve_primal_path
+from ..core.problem import solve_primal_path, warn_if_collinear
 from ..core.removal import LOST_IN_ROUNDING, refuse_without_basis
 from ..core.tridiagonal import TridiagonalForm
 from ..kernels.functions import Kernel, n_items, take_items, take_training_items
@@ -546,7 +546,12 @@ class LearningProblem:
     def stable_hold_out(self, task: Comparisons) -> FeatureHoldOut:
         """By features of the kernel, which stay accurate at any alpha: slower than the kernel itself."""
         if self.kernel.is_linear and not sp.issparse(self.X):
-            return self._linear_hold_out(in_row_span(_double(self.X))[0], task)
+            X = _double(self.X)
+            own = self._alphas is None or isinstance(self._alphas, str)
+            least = np.min(self.own_alpha() if own else as_host(self._alphas))
+            seen = centred(X, one_group(self.n_rows))[0] if task.ignores_constants else X
+            warn_if_collinear(np.linalg.svd(seen, compute_uv=False), np.sqrt(least))
+            return self._linear_hold_out(in_row_span(X)[0], task)
         F = np.ascontiguousarray(factor_kernel(self.kernel_matrix()).F)
         return FeatureHoldOut(F, task, intercept=self.intercept)
 
