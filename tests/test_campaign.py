@@ -400,14 +400,14 @@ RELATION_SHAPES = ["wide", "tall", "equal rows"] if LONG else ["equal rows"]
 
 def relation_problems(shape):
     """Features of four rows and of three columns, and their labels; both sides in other units."""
-    for seed in SEEDS:
+    for seed in range(1):
         rng = np.random.default_rng([seed, len(shape)])
         U, V = short(rng.normal(size=(4, 2))), short(rng.normal(size=(3, 4 if shape == "wide" else 2)))
         if shape == "equal rows":
             U[2] = U[0]
         Y = short(rng.normal(size=(4, 3)))
         for scale in RELATION_SCALES:
-            for alpha in ALPHAS:
+            for alpha in ALPHAS[::3] if LONG else ALPHAS:
                 yield alpha, scale, U * scale, V, Y
                 yield alpha * scale**2, scale, U * scale, V, Y
                 if LONG or scale < 1:
@@ -532,7 +532,7 @@ def rfm_data():
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian", "matern"])
 @pytest.mark.parametrize("alpha", [2.0**-15, 1.0, 2.0**30])
 def test_rankrfm_in_other_units_at_other_places_and_in_another_order(alpha, kernel, metric) -> None:
-    """The metric, and with it the function, does not see the unit of the features, where 0 lies, or the order of rows."""
+    """The metric, and so the function, does not see the unit of the features, where 0 lies, or the order of rows."""
     X, y, qid = rfm_data()
     folds = [np.flatnonzero(qid % 3 == k) for k in range(3)]
 

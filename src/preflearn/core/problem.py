@@ -308,8 +308,8 @@ def warn_if_collinear(sigma: np.ndarray, root: float) -> None:
     if decided.size and decided.min() * _LEAST_DIGITS < np.finfo(float).eps * decided.max():
         warnings.warn(
             f"Features are collinear up to {decided.min() / decided.max():.1g} of their size, and alpha is too small "
-            "beside them to matter: predictions may have fewer than six digits. Use a larger alpha, or leave out one of "
-            "the columns.",
+            "beside them to matter: predictions may have fewer than six digits. Use a larger alpha, or leave out one "
+            "of the columns.",
             UserWarning,
             stacklevel=2,
         )
