@@ -70,6 +70,8 @@ from .tally import relative_rounding
 _QUICK_ROWS = 500
 # Where a row, or what it is compared with, has a smaller share of the largest weight, rows are held out by refitting.
 _GRADED = 1e-6
+# Singular values with a smaller share of the largest lose half of their digits, or all, when they are squared.
+_HIDDEN = 2.0**-12
 # What the last bits of a prediction are beside it.
 _LAST_BITS = 2.0**-48
 # A task with the routine that holds its rows out, or None where only refitting is exact.
@@ -342,7 +344,7 @@ class LearningProblem:
         """Predictions of each fold by algebra, or by refitting where only that is exact."""
         if routine is None:
             return self._refit(folds, alphas, task, on_fold)
-        small = _too_small_without_half(task, routine, alphas)
+        small = self._to_be_refitted(task, routine, alphas)
         if small.all():
             return self._refit(folds, alphas, task, on_fold)
         if small.any():
@@ -368,6 +370,28 @@ class LearningProblem:
             if on_fold is not None:
                 on_fold(number + 1)
         return predictions
+
+    def _to_be_refitted(self, task: Comparisons, routine: HoldOut, alphas: Sequence[float]) -> np.ndarray:
+        """The alphas at which rounding decides, though a refit would not let it.
+
+        Zᵀ b has no closed half to vanish with where little is compared, and squares of features hide directions that
+        their singular values show.
+        """
+        none = np.zeros(len(alphas), dtype=bool)
+        features = self.kernel.is_linear and self.feature_map() is None and not sp.issparse(self.X)
+        if isinstance(routine, KrylovHoldOut) or is_device_array(self.X) or (task.has_half and not features):
+            return none
+        small = np.asarray(alphas) < LEAST_CONDITION * routine.size
+        return small if small.any() and (not task.has_half or self._has_hidden_directions) else none
+
+    @cached_property
+    def _has_hidden_directions(self) -> bool:
+        """Whether dense features, each in its own unit, are so near to collinear that their squares hide it."""
+        X = centred(_double(self.X), one_group(self.n_rows))[0]
+        sizes = np.abs(X).max(axis=0, initial=0.0)
+        sigma = np.linalg.svd(X[:, sizes > 0] / sizes[sizes > 0], compute_uv=False)
+        shares = sigma / sigma.max(initial=np.finfo(float).tiny)
+        return bool(((shares > 4 * np.finfo(float).eps) & (shares < _HIDDEN)).any())
 
     def _basis_must_be_refitted(self) -> bool:
         """Whether K_RR of the independent basis vectors is so near to singular that what leaves is lost in rounding."""
@@ -653,13 +677,6 @@ def _weights_are_graded(task: Comparisons) -> bool:
         return False
     sizes = (values[values > 0] for values in (task.row_weights, task.diagonal()))
     return any(bool(size.size and size.min() < _GRADED * size.max()) for size in sizes)
-
-
-def _too_small_without_half(task: Comparisons, routine: HoldOut, alphas: Sequence[float]) -> np.ndarray:
-    """The alphas below the rounding of Zᵀ b, which has no closed half to vanish with where little is compared."""
-    if task.has_half or isinstance(routine, KrylovHoldOut) or not isinstance(routine, HoldOut):
-        return np.zeros(len(alphas), dtype=bool)
-    return np.asarray(alphas) < LEAST_CONDITION * routine.size
 
 
 def warn_unless_converged(routine: KrylovHoldOut) -> None:
