@@ -9,7 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-from flint import fmpq, fmpq_mat
+from flint import arb, ctx, fmpq, fmpq_mat
 
 
 def rational(values) -> fmpq_mat:
@@ -32,33 +32,118 @@ def linear_kernel(X, Z=None) -> fmpq_mat:
     return A * (A if Z is None else rational(Z)).transpose()
 
 
-def ranking(y, qid=None) -> tuple[fmpq_mat, fmpq_mat]:
-    """L and b of every pair inside a query, tied ones included, each counted once."""
+# Far more than the 53 bits of a float, so that a kernel value is as good as exact.
+_BITS = 400
+
+
+def distance_kernel(name: str, gamma: float, nu: float = 0.5):
+    """A kernel of differences of rows as a function for `ExactLearner`: values in 400-bit arithmetic."""
+
+    def value(x, z) -> fmpq:
+        differences = [a - b for a, b in zip(x, z, strict=True)]
+        if name == "laplacian":
+            squares, distance = None, _real(sum((abs(d) for d in differences), fmpq(0)))
+        else:
+            squares = sum((d * d for d in differences), fmpq(0))
+            distance = _real(squares).sqrt()
+        if name == "rbf":
+            return _rational((-number(gamma)) * squares)
+        d = distance * _real(number(gamma)) * (1 if name == "laplacian" else _real(number(2 * nu)).sqrt())
+        polynomial = 1 + d + d * d / 3 if nu == 2.5 else 1 + d if nu == 1.5 else arb(1)
+        return _middle((-d).exp() * (polynomial if name == "matern" else 1))
+
+    def kernel(X, Z=None) -> fmpq_mat:
+        rows = [[number(x) for x in row] for row in np.asarray(X, dtype=float).tolist()]
+        others = (
+            rows if Z is None else [[number(x) for x in row] for row in np.asarray(Z, dtype=float).tolist()]
+        )
+        kept = ctx.prec
+        ctx.prec = _BITS
+        try:
+            return fmpq_mat([[value(x, z) for z in others] for x in rows])
+        finally:
+            ctx.prec = kept
+
+    return kernel
+
+
+def _numbers(X) -> list[list[fmpq]]:
+    return [[x if isinstance(x, fmpq) else number(x) for x in row] for row in np.asarray(X).tolist()]
+
+
+def exact_products(X, factors) -> np.ndarray:
+    """Rows times a factor for each column without rounding: an array of rational numbers."""
+    scale = [number(value) for value in factors]
+    return np.array(
+        [[number(x) * s for x, s in zip(row, scale, strict=True)] for row in X.tolist()], dtype=object
+    )
+
+
+def _real(value: fmpq) -> arb:
+    return arb(value)
+
+
+def _rational(exponent: fmpq) -> fmpq:
+    return _middle(_real(exponent).exp())
+
+
+def _middle(value: arb) -> fmpq:
+    mantissa, exponent = value.mid().man_exp()
+    return fmpq(int(mantissa)) * fmpq(2) ** int(exponent)
+
+
+def ranking(
+    y, qid=None, row_weights=None, *, cost="magnitude", ties="include", weighting="pair"
+) -> tuple[fmpq_mat, fmpq_mat]:
+    """L and b of the pairs inside each query, each with the product of the weights of its rows."""
     m = len(y)
     qid = np.zeros(m, dtype=int) if qid is None else np.asarray(qid)
-    return preferences(m, [(i, j) for i in range(m) for j in range(i) if qid[i] == qid[j]], y=y)
-
-
-def preferences(m, pairs, magnitude=None, weight=None, y=None) -> tuple[fmpq_mat, fmpq_mat]:
-    """L and b of explicit comparisons, with the differences of y as targets where y is given."""
+    w = [fmpq(1)] * m if row_weights is None else [number(value) for value in row_weights]
+    s = [number(float(value)) for value in y]
     L, b = fmpq_mat(m, m), fmpq_mat(m, 1)
-    for k, (i, j) in enumerate(pairs):
-        w = number(1.0 if weight is None else weight[k])
-        if y is not None:
-            z = number(float(y[i])) - number(float(y[j]))
-        else:
-            z = number(1.0 if magnitude is None else magnitude[k])
-        for row, other, sign in ((i, j, 1), (j, i, -1)):
-            L[row, row] += w
-            L[row, other] -= w
-            b[row, 0] += sign * w * z
+    for query in np.unique(qid):
+        rows = np.flatnonzero(qid == query).tolist()
+        tied_count = cost == "magnitude" and ties == "include"
+        pairs = [(i, j) for i in rows for j in rows if j < i and (tied_count or s[i] != s[j])]
+        below = fmpq(1)
+        if weighting == "item":
+            below = sum((w[i] for i in rows), fmpq(0))
+        elif weighting == "query":
+            below = sum((w[i] * w[j] for i, j in pairs), fmpq(0))
+        for i, j in pairs if below != 0 else []:
+            difference = s[i] - s[j]
+            weight = w[i] * w[j] / below / (difference**2 if cost == "relative" else 1)
+            target = fmpq(1 if difference > 0 else -1) if cost == "unit" else difference
+            _compare(L, b, i, j, weight, target)
     return L, b
 
 
-def regression(y, intercept: bool) -> tuple[fmpq_mat, fmpq_mat]:
+def _compare(L: fmpq_mat, b: fmpq_mat, i: int, j: int, weight: fmpq, target: fmpq) -> None:
+    """Add the pair f_i - f_j = target."""
+    for row, other, sign in ((i, j, 1), (j, i, -1)):
+        L[row, row] += weight
+        L[row, other] -= weight
+        b[row, 0] += sign * weight * target
+
+
+def preferences(m, pairs, magnitude=None, weight=None) -> tuple[fmpq_mat, fmpq_mat]:
+    """L and b of explicit comparisons."""
+    L, b = fmpq_mat(m, m), fmpq_mat(m, 1)
+    for k, (i, j) in enumerate(pairs):
+        w = number(1.0 if weight is None else weight[k])
+        z = number(1.0 if magnitude is None else magnitude[k])
+        _compare(L, b, int(i), int(j), w, z)
+    return L, b
+
+
+def regression(y, intercept: bool, row_weights=None) -> tuple[fmpq_mat, fmpq_mat]:
     """L and b of RLS; an intercept that is not regularised takes the means off."""
-    m = len(y)
-    L = fmpq_mat([[fmpq(int(i == j)) - (fmpq(1, m) if intercept else 0) for j in range(m)] for i in range(m)])
+    if intercept:
+        return ranking(y, None, row_weights, weighting="item")
+    w = [fmpq(1)] * len(y) if row_weights is None else [number(value) for value in row_weights]
+    L = fmpq_mat(len(y), len(y))
+    for i, value in enumerate(w):
+        L[i, i] = value
     return L, L * column(y)
 
 
@@ -76,7 +161,7 @@ def nystrom(K_MR: fmpq_mat, K_RR: fmpq_mat) -> fmpq_mat:
 
 
 class ExactLearner:
-    """RankRLS or RLS on a linear kernel, trained and asked in rational arithmetic.
+    """RankRLS or RLS, trained and asked in rational arithmetic.
 
     Parameters
     ----------
@@ -84,33 +169,43 @@ class ExactLearner:
     alpha : float
     basis : sequence of int, optional
         Rows that are basis vectors.
+    row_weights : sequence of float, optional
+    kernel : callable, default=linear_kernel
+        Takes one or two arrays of rows to the matrix of their kernel.
+    **options
+        Of `ranking`.
     """
 
-    def __init__(self, kind, alpha, basis=None):
-        self.kind, self.alpha, self.basis = kind, alpha, basis
+    def __init__(self, kind, alpha, basis=None, row_weights=None, kernel=linear_kernel, **options):
+        self.kind, self.alpha, self.basis, self.kernel = kind, alpha, basis, kernel
+        self.row_weights, self.options = row_weights, options
 
     def without(self, X, y, qid, leaving, test) -> list[fmpq]:
         """Predictions for the test rows by the model trained without the leaving ones."""
-        X, y = np.asarray(X, dtype=float), np.asarray(y, dtype=float)
+        X, y = np.asarray(X), np.asarray(y, dtype=float)
         rest = [i for i in range(len(y)) if i not in set(np.asarray(leaving).tolist())]
         qid = None if qid is None else np.asarray(qid)[rest]
+        w = None if self.row_weights is None else np.asarray(self.row_weights, dtype=float)[rest]
         if self.kind == "rank":
-            L, b = ranking(y[rest], qid)
+            L, b = ranking(y[rest], qid, w, **self.options)
         else:
-            L, b = regression(y[rest], self.kind == "rls-intercept")
+            L, b = regression(y[rest], self.kind == "rls-intercept", w)
         if self.basis is None:
-            K, new = linear_kernel(X[rest]), linear_kernel(X[test], X[rest])
+            K, new = self.kernel(X[rest]), self.kernel(X[test], X[rest])
         else:
             R = X[[i for i in rest if i in set(np.asarray(self.basis).tolist())]]
-            K_RR = linear_kernel(R)
-            K = nystrom(linear_kernel(X[rest], R), K_RR)
-            new = linear_kernel(X[test], R) * K_RR.solve(linear_kernel(R, X[rest]))
+            K_RR = self.kernel(R)
+            K = nystrom(self.kernel(X[rest], R), K_RR)
+            new = self.kernel(X[test], R) * K_RR.solve(self.kernel(R, X[rest]))
         a = solve(K, L, b, self.alpha)
         f = new * a
         shift = fmpq(0)
         if self.kind == "rls-intercept":
-            seen = K * a
-            shift = sum((number(y[rest[i]]) - seen[i, 0] for i in range(len(rest))), fmpq(0)) / len(rest)
+            seen, of_rows = K * a, [fmpq(1)] * len(rest) if w is None else [number(value) for value in w]
+            errors = [
+                weight * (number(y[row]) - seen[i, 0]) for i, (row, weight) in enumerate(zip(rest, of_rows))
+            ]
+            shift = sum(errors, fmpq(0)) / sum(of_rows, fmpq(0))
         return [f[i, 0] + shift for i in range(f.nrows())]
 
     def held_out(self, X, y, qid, folds) -> list[fmpq]:
@@ -122,6 +217,53 @@ class ExactLearner:
 
     def fitted(self, X, y, qid) -> list[fmpq]:
         return self.without(X, y, qid, np.empty(0, dtype=int), np.arange(len(y)))
+
+
+class ExactRelation:
+    """KroneckerRLS or TwoStepRLS on linear kernels, trained on the known entries and asked in rational arithmetic.
+
+    Parameters
+    ----------
+    alpha : float, or a pair of them for two steps
+    compare : {None, "rows", "columns"}
+    """
+
+    def __init__(self, alpha, compare=None):
+        self.alpha, self.compare = alpha, compare
+
+    def without(self, U, V, Y, rows_left, columns_left, entries_left=()) -> fmpq_mat:
+        """Predictions for all pairs by the model trained without some rows, columns and entries."""
+        rows = [i for i in range(len(U)) if i not in rows_left]
+        columns = [j for j in range(len(V)) if j not in columns_left]
+        K, G = linear_kernel(U), linear_kernel(V)
+        if isinstance(self.alpha, tuple):
+            left = self._smoother(K, rows, self.alpha[0], self.compare == "rows")
+            right = self._smoother(G, columns, self.alpha[1], self.compare == "columns")
+            return left * rational(Y[np.ix_(rows, columns)]) * right.transpose()
+        known = [(i, j) for i in rows for j in columns if (i, j) not in entries_left]
+        of_pairs = fmpq_mat([[K[i, k] * G[j, l] for k, l in known] for i, j in known])
+        y = [Y[i, j] for i, j in known]
+        if self.compare is None:
+            L, b = regression(y, intercept=False)
+        else:
+            L, b = ranking(y, [j if self.compare == "rows" else i for i, j in known], weighting="item")
+        a = solve(of_pairs, L, b, self.alpha)
+        A = fmpq_mat(len(U), len(V))
+        for number_, (i, j) in enumerate(known):
+            A[i, j] = a[number_, 0]
+        return K * A * G
+
+    @staticmethod
+    def _smoother(K: fmpq_mat, known, alpha, compared) -> fmpq_mat:
+        """The map from labels of the known objects to predictions for all of them."""
+        inside = fmpq_mat([[K[i, j] for j in known] for i in known])
+        L = (
+            ranking([0.0] * len(known), weighting="item")[0]
+            if compared
+            else regression([0.0] * len(known), False)[0]
+        )
+        to_all = fmpq_mat([[K[i, j] for j in known] for i in range(K.nrows())])
+        return to_all * solve(inside, L, L, alpha)
 
 
 def relative_error(found, exact) -> float:

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 import sklearn
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import GridSearchCV, GroupKFold, LeaveOneOut, TimeSeriesSplit
@@ -28,6 +29,7 @@ from preflearn.model_selection import (
     leave_pair_out_tally,
     permutation_test,
 )
+from preflearn.selection import pairs as pairs_module
 from preflearn.selection import problem
 from strategies import ranking_problems
 
@@ -621,3 +623,43 @@ def test_a_fold_that_holds_nearly_all_of_the_trace_is_refitted():
         np.testing.assert_allclose(
             found[fold], expected[fold], rtol=1e-6, atol=1e-6 * np.abs(expected[fold]).max()
         )
+
+
+@pytest.mark.parametrize("shape", [(20, 3), (20, 40)], ids=["tall", "wide"])
+@pytest.mark.parametrize("solver", ["dual", "primal"])
+@pytest.mark.parametrize("many_alphas", [False, True])
+def test_hold_outs_take_the_solver_that_is_asked_for(shape, solver, many_alphas, monkeypatch):
+    """Rows, queries, pairs and searches; the route that ran is the one that was asked for."""
+    made = []
+    for kind in (problem.FeatureHoldOut, problem.DualHoldOut):
+        start = kind.__init__
+
+        def record(self, *args, _start=start, **options):
+            made.append(type(self).__name__)
+            _start(self, *args, **options)
+
+        monkeypatch.setattr(kind, "__init__", record)
+    expected = {"dual": "DualHoldOut", "primal": "FeatureHoldOut"}[solver]
+    rng = np.random.default_rng(0)
+    X, y, qid = rng.normal(size=shape), rng.normal(size=20), np.repeat(np.arange(5), 4)
+    alphas = [0.5, 2.0] if many_alphas else [0.5]
+    for model, labels in ((RankRLS(0.5), qid), (RankRLS(0.5), None), (RLS(0.5), None)):
+        model.set_params(solver=solver)
+        found = HeldOut(model, X, y, qid=labels).predict(5 if labels is None else "leave-query-out", alphas)
+        other = clone(model).set_params(solver="auto")
+        usual = HeldOut(other, X, y, qid=labels).predict(5 if labels is None else "leave-query-out", alphas)
+        np.testing.assert_allclose(found, usual, rtol=1e-7, atol=1e-9)
+        assert made[0] == expected
+        made.clear()
+    for search in (RankRLSCV, RLSCV):
+        search([0.5, 2.0], solver=solver, cv=4).fit(X, y)
+        assert set(made) == {expected}
+        made.clear()
+    used = []
+    for name in ("feature_pair_system", "dual_pair_system", "path_pair_system"):
+        call = getattr(pairs_module, name)
+        monkeypatch.setattr(
+            pairs_module, name, lambda *args, _call=call, _name=name: used.append(_name) or _call(*args)
+        )
+    HeldOut(RankRLS(solver=solver), X, y).pairs(alphas)
+    assert {name == "feature_pair_system" for name in used} == {solver == "primal"}

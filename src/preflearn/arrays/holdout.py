@@ -14,7 +14,7 @@ import numpy as np
 
 from ..comparisons import Comparisons
 from ..core.centred_kernel import centre_both_sides
-from ..core.holdout import HoldOut, intercept_of_rest
+from ..core.holdout import HoldOut, features_serve, intercept_of_rest
 from ..core.removal import RemovedBasis
 from ..core.row_blocks import HalfBlocks, RowBlock, segment_sums
 from ..kernels.blocks import KernelBlocks
@@ -49,7 +49,7 @@ def device_hold_out(
     """The routine for X on a device; parameters as in `LearningProblem.hold_out`."""
     refuse_unless_served(kernel, solver, [task])
     home = Home.of(X)
-    if basis is not None or (kernel.is_linear and (solver == "primal" or X.shape[1] <= X.shape[0])):
+    if basis is not None or features_serve(solver, kernel.is_linear, X):
         return FeatureDeviceHoldOut(X, kernel, task, basis, intercept, home)
     return DualDeviceHoldOut(X, kernel, task, intercept, many_alphas, home)
 

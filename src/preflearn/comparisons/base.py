@@ -89,6 +89,8 @@ class Comparisons(ABC):
         Number of comparisons that are counted.
     has_half : bool
         Whether a symmetric half S with S S = L is known in closed form; then `half` and `half_target` work.
+    has_factor : bool
+        Whether `least_squares` costs no more than a product with L, though there is no symmetric half.
     ignores_constants : bool
         Whether L 1 = 0: a constant added to all f changes no comparison.
     queries : Groups or None
@@ -103,6 +105,7 @@ class Comparisons(ABC):
     target: np.ndarray
     n_comparisons: int
     has_half: bool = False
+    has_factor: bool = False
     ignores_constants: bool = True
     queries: Groups | None = None
     scores: np.ndarray

@@ -78,6 +78,9 @@ def _drop_from_query(comparisons, members, leaving):
             )
         rest = here.take(stays)
         lost[np.ix_(stays, stays)] -= rest.to_dense()
+        # What leaves is a difference of weights of pairs; one of their sums would lose a light pair beside a heavy one.
+        np.fill_diagonal(lost, 0.0)
+        np.fill_diagonal(lost, -lost.sum(axis=1))
         lost_target[stays] -= rest.target
     values, vectors = np.linalg.eigh(lost)
     size = np.abs(values)

@@ -16,6 +16,9 @@ from .blockwise import drop_from_blocks, parts_change_weight
 from .grouping import Groups
 from .weighting import query_weights
 
+# Differences of features of all pairs are stored up to so many numbers.
+_MOST_DIFFERENCES = 1 << 24
+
 
 class RelativeComparisons(Comparisons):
     """Σ over untied pairs of (1 - (f_i - f_j) / (s_i - s_j))².
@@ -116,6 +119,13 @@ class RelativeComparisons(Comparisons):
             shape=(self.n_rows, edge.shape[0]),
         )
         return [(E, np.concatenate(weights))]
+
+    def least_squares(self, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if self.n_comparisons * V.shape[1] > _MOST_DIFFERENCES:
+            return super().least_squares(V)
+        [(E, weights)] = self.indicators()
+        root = np.sqrt(weights)[:, None]
+        return root * (E.T @ V), root * (E.T @ self.scores)
 
     def take(self, rows: np.ndarray) -> RelativeComparisons:
         kept, codes = np.unique(self.queries.codes[rows], return_inverse=True)

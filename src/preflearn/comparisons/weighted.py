@@ -3,26 +3,26 @@ r"""Rows that count more or less: a row i with weight w_i, a pair (i, j) with we
 With integer weights a row counts as so many copies of it. For plain regression L = diag(w) and b = w y. For the pairs
 of a query with weights w, total W, and totals W_g of its tie groups, times the factor κ of the query,
 
-    L = κ [ diag(w (W - W_g)) + Σ_g w_g w_gᵀ - w wᵀ ],      L = κ [ W diag(w) - w wᵀ ] with ties included,
+    (L f)_i = κ w_i [ (W - W_g) (f_i - m_g) + W (m_g - μ) ],      (L f)_i = κ w_i W (f_i - μ) with ties included,
 
-in O(m) for each column. There is no symmetric half in closed form.
+in O(m) for each column, where m_g and μ are the weighted means over the tie group and the query. W diag(w) - w wᵀ is
+the same matrix, but where one weight is far above the others it is a small difference of large numbers. L = F Fᵀ with
+Fᵀ f = √(κ w_i (W - W_g)) (f_i - m_g) + √(κ w_i W) (m_g - μ); there is no symmetric half in closed form.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import scipy.linalg as la
 import scipy.sparse as sp
 
 from .base import Comparisons, Removal
 from .blockwise import drop_from_blocks, parts_change_weight
 from .grouping import Groups
 from .queries import tie_groups_of
-
-# Up to so many columns a bincount for each is faster than a compiled loop.
-_FEW_COLUMNS = 4
+from .weighted_groups import WeightedGroups
 
 
 class WeightedRows(Comparisons):
@@ -72,6 +72,8 @@ class WeightedPairs(Comparisons):
         w, not negative.
     """
 
+    has_factor = True
+
     queries: Groups
     row_weights: np.ndarray
 
@@ -91,87 +93,105 @@ class WeightedPairs(Comparisons):
         self.scores, self.queries, self.row_weights = scores, queries, row_weights
         self._options: dict[str, Any] = {"weighting": weighting, "exclude_ties": exclude_ties, "unit": unit}
         self.weighting = weighting
-        self._ties: Groups | None = None
+        self._ties: WeightedGroups | None = None
+        self._nodes = WeightedGroups(queries, row_weights)
+        node_of_row = np.arange(self.n_rows)
         if exclude_ties or unit:
-            self._ties = tie_groups_of(scores[:, 0], queries)[0]
-            self._query_of_tie = np.empty(self._ties.n_groups, dtype=np.int64)
-            self._query_of_tie[self._ties.codes] = queries.codes
-        self.n_comparisons = int(round(float(self._pair_weight((row_weights > 0) * 1.0).sum())))
-        total = self._sums(queries, row_weights)
-        self._factors = self._factors_of_queries(total)
-        self._outer = self._factors[queries.codes] * row_weights
-        others = total[queries.codes]
+            ties = tie_groups_of(scores[:, 0], queries)[0]
+            query_of_tie = np.empty(ties.n_groups, dtype=np.int64)
+            query_of_tie[ties.codes] = queries.codes
+            self._ties, node_of_row = WeightedGroups(ties, row_weights), ties.codes
+            # Tie groups are numbered query by query, and in ascending order inside it.
+            self._nodes = WeightedGroups(Groups(query_of_tie, queries.n_groups), self._ties.total)
+        self.n_comparisons = self._count()
+        self._factors = self._factors_of_queries()
+        scaled = self._factors[queries.codes] * row_weights
+        self._inner = scaled * self._nodes.others[node_of_row]
+        self._outer = scaled * self._nodes.total[queries.codes]
+        self.target = self._unit_target(scaled) if unit else self.laplacian(scores)
+
+    def _count(self) -> int:
+        """Pairs of rows that both have a weight."""
+        counted = (self.row_weights > 0) * 1.0
+        of_nodes = counted if self._ties is None else np.bincount(self._ties.groups.codes, weights=counted)
+        of_queries = np.bincount(self.queries.codes, weights=counted)
+        return int(round(float(of_queries @ of_queries - of_nodes @ of_nodes) / 2))
+
+    def _with_weights(self, weights: np.ndarray) -> WeightedGroups:
+        """What is compared, rows or tie groups, with other weights of the rows."""
         if self._ties is not None:
-            others = others - self._sums(self._ties, row_weights)[self._ties.codes]
-        self._inner = self._outer * others
-        self.target = self._unit_target() if unit else self.laplacian(scores)
+            weights = WeightedGroups(self._ties.groups, weights).total
+        return WeightedGroups(self._nodes.groups, weights)
 
-    @staticmethod
-    def _sums(groups: Groups, values: np.ndarray) -> np.ndarray:
-        return np.bincount(groups.codes, weights=values, minlength=groups.n_groups)
-
-    def _pair_weight(self, weights: np.ndarray) -> np.ndarray:
-        """Total weight of the counted pairs of each query."""
-        if self._ties is None:
-            same = self._sums(self.queries, weights**2)
-        else:
-            squares = self._sums(self._ties, weights) ** 2
-            same = np.bincount(self._query_of_tie, weights=squares, minlength=self.queries.n_groups)
-        return np.maximum(self._sums(self.queries, weights) ** 2 - same, 0.0) / 2
-
-    def _factors_of_queries(self, total: np.ndarray) -> np.ndarray:
+    def _factors_of_queries(self) -> np.ndarray:
         """κ."""
         if self.weighting == "pair":
-            return np.ones(total.shape[0])
-        below = total if self.weighting == "item" else self._pair_weight(self.row_weights)
+            return np.ones(self.queries.n_groups)
+        below = self._nodes.total if self.weighting == "item" else self._nodes.pair_weight()
         return np.divide(1.0, below, out=np.zeros_like(below), where=below > 0)
 
-    def _unit_target(self) -> np.ndarray:
+    def _unit_target(self, scaled: np.ndarray) -> np.ndarray:
         """b_i = κ w_i (weight of the lower rows less that of the higher ones)."""
         assert self._ties is not None
-        of_ties = self._sums(
-            self._ties, self.row_weights
-        )  # numbered query by query, and in ascending order inside it
-        below = np.cumsum(of_ties) - of_ties
-        first = np.searchsorted(self._query_of_tie, np.arange(self.queries.n_groups))
-        lower = below[self._ties.codes] - below[first][self.queries.codes]
-        total = self._sums(self.queries, self.row_weights)[self.queries.codes]
-        higher = total - lower - of_ties[self._ties.codes]
-        return (self._outer * (lower - higher))[:, None]
+        lower, higher = self._nodes.before_and_after()
+        return (scaled * (lower - higher)[self._ties.groups.codes])[:, None]
 
     def laplacian(self, V: np.ndarray) -> np.ndarray:
+        return self._apply(V, self._inner, self._outer)
+
+    def _apply(self, V: np.ndarray, inner: np.ndarray, outer: np.ndarray) -> np.ndarray:
+        """inner (V - mean of the tie group) + outer (mean of the tie group - mean of the query)."""
         columns = V.reshape(self.n_rows, -1)
-        weighted = self.row_weights[:, None] * columns
-        levels = self._grouped(self.queries, weighted)
-        if self._ties is not None:
-            levels = levels - self._grouped(self._ties, weighted)
-        out = self._inner[:, None] * columns - self._outer[:, None] * levels
+        if self._ties is None:
+            out = outer[:, None] * self._nodes.centred(columns)[0]
+        else:
+            inside, means = self._ties.centred(columns)
+            between = self._nodes.centred(means)[0][self._ties.groups.codes]
+            out = inner[:, None] * inside + outer[:, None] * between
         return out.astype(V.dtype, copy=False).reshape(V.shape)
 
-    def _grouped(self, groups: Groups, V: np.ndarray) -> np.ndarray:
-        """Sums over the group of each row."""
-        if V.shape[1] <= _FEW_COLUMNS:
-            return np.stack([self._sums(groups, column) for column in V.T], axis=1)[groups.codes]
-        from ..loops.segments import segment_sums
+    def _factored(self, V: np.ndarray) -> np.ndarray:
+        """Fᵀ V with F Fᵀ = L."""
+        return self._apply(V, np.sqrt(self._inner), np.sqrt(self._outer))
 
-        sums = segment_sums(np.ascontiguousarray(V, dtype=np.float64), groups.codes, groups.n_groups)
-        return sums[groups.codes]
+    def blocks(self, V: np.ndarray, n_rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        T = self._factored(V)
+        for start in range(0, self.n_rows, n_rows):
+            part = T[start : start + n_rows]
+            yield part, part
+
+    def least_squares(self, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if not self._options["unit"]:
+            return self._factored(V), self._factored(self.scores)
+        # b is κ w times a constant of each tie group, and sums to zero over a query.
+        outer = np.sqrt(self._outer)[:, None]
+        t = np.divide(self.target, outer, out=np.zeros_like(self.target), where=outer > 0)
+        return self._factored(V), t
 
     def diagonal(self) -> np.ndarray:
-        return self._inner if self._ties is not None else self._inner - self._outer * self.row_weights
+        return self._inner
+
+    def to_dense(self) -> np.ndarray:
+        w, codes = self.row_weights, self.queries.codes
+        L = -(self._factors[codes] * w)[:, None] * w
+        L[codes[:, None] != codes] = 0.0
+        if self._ties is not None:
+            ties = self._ties.groups.codes
+            L[ties[:, None] == ties] = 0.0
+        np.fill_diagonal(L, 0.0)
+        np.fill_diagonal(L, -L.sum(axis=1))
+        return L
 
     def indicators(self) -> list[tuple[sp.csr_array, np.ndarray]]:
-        terms = [
-            (sp.eye_array(self.n_rows, format="csr"), self._inner),
-            (self._indicator(self.queries), -self._factors),
-        ]
-        if self._ties is not None:
-            terms.append((self._indicator(self._ties), self._factors[self._query_of_tie]))
-        return terms
-
-    def _indicator(self, groups: Groups) -> sp.csr_array:
-        m = self.n_rows
-        return sp.csr_array((self.row_weights, groups.codes, np.arange(m + 1)), shape=(m, groups.n_groups))
+        if self._ties is None:
+            return self._nodes.indicators(self._factors)
+        # Rows of a tie group are a complete graph, too, and so are the means of the tie groups of a query.
+        total = self._ties.total
+        share = np.divide(self._nodes.others, total, out=np.zeros_like(total), where=total > 0)
+        inside = self._ties.indicators(self._factors[self._nodes.groups.codes] * share)
+        means = self._ties.averages()
+        between = self._nodes.indicators(self._factors)
+        return inside + [(sp.csr_array(means @ E), c) for E, c in between]
 
     def take(self, rows: np.ndarray) -> WeightedPairs:
         kept, codes = np.unique(self.queries.codes[rows], return_inverse=True)
@@ -190,21 +210,23 @@ class WeightedPairs(Comparisons):
         if not self.drops_row_by_row:
             return drop_from_blocks(self, rows, self.queries)
         # L = κ W D^½ P D^½ with D = diag(w), u = √w / √W and P = I - u uᵀ. P less the same for the rows that stay is
-        # the projector on span{P e_i: i in H}.
+        # the projector on span{P e_i: i in H}. With r = u on H, ρ = 1 - |r|² the share of the weight that stays, an
+        # orthonormal basis of it is I - r rᵀ / (1 + √ρ) on H and -u rᵀ / √ρ elsewhere.
         w = self.row_weights
-        total, rest = float(w.sum()), self._total_of_rest(rows)
-        root = np.sqrt(w / total)
-        inside = la.cholesky(np.eye(rows.shape[0]) - np.outer(root[rows], root[rows]), lower=True)
-        columns = -np.outer(root, root[rows])
-        columns[rows, np.arange(rows.shape[0])] += 1.0
-        columns = la.solve_triangular(inside, columns.T, lower=True).T
+        total, rest = float(self._nodes.total[0]), self._total_of_rest(rows)
+        root, left = np.sqrt(w / total), np.sqrt(rest / total)
+        columns = -np.outer(root, root[rows] / left)
+        columns[rows] = np.eye(rows.shape[0]) - np.outer(root[rows], root[rows] / (1.0 + left))
+        if rows.shape[0] == 1:
+            columns[rows] = left  # the same without a difference
         size = float(self._factors[0]) * total
         columns *= np.sqrt(size * w)[:, None]
+        scores = self.scores - self.scores[self._nodes.heaviest]
         return Removal(
             np.arange(self.n_rows),
             columns,
             np.ones(rows.shape[0]),
-            columns @ (columns.T @ self.scores),
+            columns @ (columns.T @ scores),
             self._size_of_rest(rows, rest) / size,
         )
 
@@ -224,7 +246,7 @@ class WeightedPairs(Comparisons):
             return 1.0
         weights = self.row_weights.copy()
         weights[rows] = 0.0
-        pairs = float(self._pair_weight(weights)[0])
+        pairs = float(self._with_weights(weights).pair_weight()[0])
         if not pairs > 0:
             raise ValueError("Only one row with a weight would be left: nothing is left to compare.")
         return rest / pairs

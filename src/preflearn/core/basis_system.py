@@ -25,6 +25,7 @@ from ..numerics.linalg import (
 )
 from .conjugate_gradients import iterate
 from .gram import feature_gram, gram_times, target_moment
+from .holdout import LEAST_CONDITION
 
 # More iterations than this mean that rounding has the upper hand.
 _MAX_CORRECTIONS = 10
@@ -36,12 +37,15 @@ def sums_may_do(factor: KernelFactor, comparisons: Comparisons, alpha: float) ->
     They are if K_RR keeps half of the digits, or if a lower bound of the condition of the sum says that its Cholesky
     factor will be of some use.
     """
-    if factor.well_conditioned:
+    if factor.well_conditioned and comparisons.has_half:
         return True
     # The trace of K L bounds the largest eigenvalue of Φᵀ L Φ; the basis vectors speak for all rows.
     largest = (
         float(np.einsum("ij,ij->", factor.C, factor.C)) / factor.rank * float(comparisons.diagonal().sum())
     )
+    if factor.well_conditioned:
+        # Without a closed half the right-hand side has rounding errors of its own, which nothing corrects.
+        return alpha > LEAST_CONDITION * largest
     return factor.reciprocal_condition * alpha > float(np.finfo(factor.C.dtype).eps) * (alpha + largest)
 
 

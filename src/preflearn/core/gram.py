@@ -98,6 +98,8 @@ def feature_moments(
     """
     if sp.issparse(features) or not comparisons.has_half:
         features = features if rows is None else features[rows]
+        if comparisons.has_factor and not sp.issparse(features):
+            return _factored_moments(features, comparisons)
         return feature_gram(features, comparisons), target_moment(features, comparisons)
     width = features.shape[1]
     total = width + comparisons.n_outputs
@@ -108,6 +110,15 @@ def feature_moments(
     for block in comparisons.half_blocks(features, n_rows, rows):
         A = add_gram(A, block, block)
     return mirror_lower(np.asfortranarray(A[:width, :width])), A[width:, :width].T.copy()
+
+
+def _factored_moments(features: np.ndarray, comparisons: Comparisons) -> tuple[np.ndarray, np.ndarray]:
+    """The same by T and t of `Comparisons.least_squares`: both vanish in a direction that is hardly compared."""
+    width = features.shape[1]
+    require_memory(width * width * 8, f"a matrix of {width} × {width} for the primal form")
+    T, t = comparisons.least_squares(features)
+    A = np.zeros((width, width), dtype=features.dtype, order="F")
+    return mirror_lower(add_gram(A, T, T)), feature_moment(T, t)
 
 
 def gram_times(features, comparisons: Comparisons, w: np.ndarray) -> np.ndarray:

@@ -23,6 +23,13 @@ STABLE = 1e-8
 LEAST_CONDITION = 2.0**-30
 
 
+def features_serve(solver: str, linear: bool, X: Any) -> bool:
+    """Whether hold-outs without a reduced set go by the features: if asked for, or if there are no more than rows."""
+    if not linear or solver == "dual":
+        return False
+    return solver in ("primal", "cg") or X.shape[1] <= X.shape[0]
+
+
 class HoldOut(ABC):
     """Predictions for held-out rows by a model trained on the others.
 

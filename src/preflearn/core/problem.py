@@ -8,8 +8,10 @@ One λ costs a Cholesky factorisation; a path of λ, and cross-validation, one s
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy.linalg as la
@@ -29,6 +31,10 @@ from .holdout import LEAST_CONDITION
 
 # Error of predictions, relative to the targets, from which on another way is taken.
 _LEAST_DIGITS = 1e-7
+# Differences of features are stored up to so many numbers.
+_MOST_ENTRIES = 1 << 22
+# Rows of a least-squares problem that are smaller than the largest by this factor lose digits to its rounding.
+_GRADED_ROWS = 1e-7
 
 
 @dataclass
@@ -237,9 +243,20 @@ def solve_primal_path(
     A, c = feature_moments(features, comparisons)
     if span is not None:
         A, c = np.asfortranarray(span.T @ A @ span), span.T @ c
-    strict = not sp.issparse(features) and features.dtype == np.float64
+    double = features.dtype == np.float64
+    strict = not sp.issparse(features) and double
+    smallest = _least_alpha(A, features, comparisons) if double else 0.0
+
+    def by_least_squares(alpha: float) -> np.ndarray:
+        seen = features if span is None else features @ span
+        seen = seen.toarray() if sp.issparse(seen) else seen
+        return _solve_least_squares(*comparisons.least_squares(seen), alpha)
+
     solutions = []
     for number, alpha in enumerate(alphas):
+        if alpha < smallest:
+            solutions.append(by_least_squares(alpha))
+            continue
         is_last = number == len(alphas) - 1
         problem = RidgeProblem(A if is_last else A.copy(order="F"), c, unchanged)
         try:
@@ -247,19 +264,84 @@ def solve_primal_path(
         except np.linalg.LinAlgError:
             if not strict:
                 raise
-            seen = features if span is None else features @ span
-            solutions.append(_solve_by_singular_values(*comparisons.least_squares(seen), alpha))
+            solutions.append(by_least_squares(alpha))
     return solutions if span is None else [span @ w for w in solutions]
 
 
-def _solve_by_singular_values(T: np.ndarray, t: np.ndarray, alpha: float) -> np.ndarray:
-    """V diag(σ / (σ² + λ)) Uᵀ t; directions below the rounding of T are none."""
+def _least_alpha(A: np.ndarray, features: Any, comparisons: Comparisons) -> float:
+    """The λ below which the rounding of Φᵀ b is no longer small beside λ w in directions that are hardly compared.
+
+    With T and t, which a closed half or factor gives, these directions are small in the product as well. Only a matrix
+    T of moderate size is worth it.
+    """
+    dense = not sp.issparse(features)
+    if comparisons.has_half or (dense and comparisons.has_factor):
+        return 0.0
+    n_rows = comparisons.n_rows if comparisons.has_factor else comparisons.n_comparisons
+    if n_rows * features.shape[1] > _MOST_ENTRIES:
+        return 0.0
+    return LEAST_CONDITION * float(np.diagonal(A).max(initial=0.0))
+
+
+def _solve_least_squares(T: np.ndarray, t: np.ndarray, alpha: float) -> np.ndarray:
+    """The w of least ‖T w - t‖² + λ ‖w‖², without squares of T.
+
+    By singular values, or, where some rows are so much larger than others that these would drown, by `_solve_graded`.
+    """
+    if _is_graded(T, alpha):
+        return _solve_graded(T, t, alpha)
     U, sigma, Vt = la.svd(T, full_matrices=False, lapack_driver="gesvd")
     seen = sigma > 32 * max(T.shape) * np.finfo(float).eps * sigma.max(initial=0.0)
     root = np.sqrt(alpha)
+    warn_if_collinear(sigma, root)
     size = np.maximum(sigma[seen], root)  # no square overflows or vanishes
     shrunk = (sigma[seen] / size) / ((sigma[seen] / size) ** 2 + (root / size) ** 2) / size
     return Vt[seen].T @ (shrunk[:, None] * (U[:, seen].T @ t))
+
+
+def warn_if_collinear(sigma: np.ndarray, root: float) -> None:
+    """Warn of a direction that √λ does not decide, and of which too few digits are above the rounding of the others.
+
+    ``sigma`` are the singular values of the features; one that is no more than the last bits of the largest is none.
+    """
+    decided = sigma[sigma > max(root, 2 * np.finfo(float).eps * sigma.max(initial=0.0))]
+    if decided.size and decided.min() * _LEAST_DIGITS < np.finfo(float).eps * decided.max():
+        warnings.warn(
+            f"Features are collinear up to {decided.min() / decided.max():.1g} of their size, and alpha is too small "
+            "beside them to matter: predictions may have fewer than six digits. Use a larger alpha, or leave out one "
+            "of the columns.",
+            UserWarning,
+            stacklevel=2,
+        )
+
+
+def _is_graded(T: np.ndarray, alpha: float) -> bool:
+    """Whether rows of T differ so much in size, by weights of comparisons, that rounding of large ones hides others.
+
+    Not where sqrt(λ) is below the rounding of the smaller half of the rows: directions that these rows do not see would
+    then be made of rounding.
+    """
+    sizes = np.sort(np.abs(T).max(axis=1, initial=0.0))
+    sizes = sizes[sizes > 0]
+    if not sizes.size or sizes[0] > _GRADED_ROWS * sizes[-1]:
+        return False
+    return bool(np.sqrt(alpha) > 32 * max(T.shape) * np.finfo(float).eps * sizes[sizes.shape[0] // 2])
+
+
+def _solve_graded(T: np.ndarray, t: np.ndarray, alpha: float) -> np.ndarray:
+    """By a QR factorisation of T over √λ I with pivoting, the largest rows first: each row is right to its own size.
+
+    Reference: Cox and Higham, "Stability of Householder QR factorization for weighted least squares problems",
+    Numerical Analysis 1997.
+    """
+    n = T.shape[1]
+    rows = np.concatenate([T, np.sqrt(alpha) * np.eye(n)])
+    order = np.argsort(-np.abs(rows).max(axis=1), kind="stable")
+    targets = np.concatenate([t, np.zeros((n, t.shape[1]))])[order]
+    Q, R, pivots = la.qr(rows[order], mode="economic", pivoting=True)
+    w = np.empty((n, t.shape[1]))
+    w[pivots] = la.solve_triangular(R, Q.T @ targets)
+    return w
 
 
 def unchanged(x: np.ndarray) -> np.ndarray:

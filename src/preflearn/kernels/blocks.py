@@ -4,7 +4,7 @@ The common kernels of dense rows are one matrix product and one function of its 
 
     exp(-γ |x - z|²) = exp([√(2γ) x, -γ |x|², 1] · [√(2γ) z, 1, -γ |z|²]),
 
-with x and z taken relative to the mean of the basis, so that large means lose no digits. What depends on the basis
+with x and z taken relative to the middle of the basis, so that large means lose no digits. What depends on the basis
 alone is prepared once; a block is then formed several times faster than by a call of ``pairwise_kernels``, and on any
 device that holds the rows. Every other kernel, sparse rows and objects are evaluated by `Kernel.matrix`.
 """
@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .functions import Kernel, n_items
+from .offsets import middle_row
 
 # Kernels of dense rows that are formed here; the others go through scikit-learn, which needs NumPy arrays.
 DIRECT_KERNELS = ("linear", "poly", "polynomial", "rbf")
@@ -44,7 +45,8 @@ class KernelBlocks:
     """
 
     def __init__(self, kernel: Kernel, basis: Any, xp: Any = np) -> None:
-        basis = kernel.apply_metric(basis)
+        self._origin = kernel.origin(basis)
+        basis = kernel.seen(basis, self._origin)
         self._kernel, self._basis, self._xp = kernel, basis, xp
         self._params = dict(kernel._params)
         dense = hasattr(basis, "shape") and not sp.issparse(basis)
@@ -52,7 +54,7 @@ class KernelBlocks:
         if self._direct and kernel.kernel != "linear":
             self._gamma = kernel.width(basis.shape[1])
         if self._direct and kernel.kernel == "rbf":
-            self._centre = xp.mean(basis, axis=0)
+            self._centre = middle_row(basis) if xp is np else xp.mean(basis, axis=0)
             z = basis - self._centre
             ones = xp.ones_like(z[:, :1])
             self._basis = xp.concat(
@@ -71,7 +73,7 @@ class KernelBlocks:
             return np.ascontiguousarray(rows[:, self._basis])
         if callable(self._kernel.kernel):
             return self._kernel.matrix(rows, self._basis)
-        rows = self._kernel.apply_metric(rows)
+        rows = self._kernel.seen(rows, self._origin)
         if not self._direct or sp.issparse(rows):
             return self._kernel.matrix_of_seen(rows, self._basis)
         if self._kernel.kernel == "rbf":

@@ -18,6 +18,7 @@ from sklearn.metrics.pairwise import KERNEL_PARAMS, PAIRWISE_KERNEL_FUNCTIONS, p
 from ..numerics.memory import require_memory
 from ..numerics.namespace import Home, as_host, is_device_array
 from .matern import check_smoothness, matern_kernel
+from .offsets import large_offset
 from .sparse import sparse_products
 
 # scikit-learn's own defaults: a value that differs was given by the user.
@@ -28,6 +29,8 @@ GAMMA_RULES = ("median", "scale")
 # Named kernels and their parameters.
 _PARAMETERS: dict[str, Any] = {name: KERNEL_PARAMS[name] for name in PAIRWISE_KERNEL_FUNCTIONS}
 _PARAMETERS["matern"] = ("gamma", "nu")
+# Numbers of rows that are shifted at a time: no second copy of a large X.
+_MOVED_AT_ONCE = 1 << 24
 # Pairs of rows from which the median distance is taken.
 _MEDIAN_PAIRS = 4000
 
@@ -99,8 +102,22 @@ class Kernel:
         """Whether items may be any objects rather than rows of numbers."""
         return callable(self.kernel)
 
+    def origin(self, basis: Any) -> np.ndarray | None:
+        """A row to measure from where this kernel does not see shifts and these rows lie far from 0; else None."""
+        if not isinstance(self.kernel, str) or self.kernel not in DISTANCE_KERNELS:
+            return None
+        if self.kernel == "laplacian" and self.metric is None:
+            return None  # sums of differences as they are
+        return large_offset(basis)
+
+    def seen(self, X: Any, origin: np.ndarray | None = None) -> Any:
+        """The rows that the kernel sees, measured from `origin` of the basis vectors: (X - origin) S."""
+        if origin is not None and not sp.issparse(X):
+            X = X - origin.astype(X.dtype, copy=False)
+        return self.apply_metric(X)
+
     def apply_metric(self, X: Any) -> Any:
-        """X S: the rows that the kernel sees; X itself without a metric."""
+        """X S: X itself without a metric."""
         S = self.metric
         if S is None or X is None:
             return X
@@ -170,10 +187,17 @@ class Kernel:
         require_memory(n_rows * n_columns * itemsize, f"a kernel matrix of {n_rows} × {n_columns}")
         if callable(self.kernel):
             return _refuse_not_finite(_call_for_pairs(self.kernel, self._params, X, Y))
-        return self.matrix_of_seen(self.apply_metric(X), self.apply_metric(Y))
+        origin = self.origin(X if Y is None else Y)
+        if sp.issparse(X):
+            origin = None
+        if origin is None or Y is None or n_rows * X.shape[1] <= _MOVED_AT_ONCE:
+            return self.matrix_of_seen(self.seen(X, origin), None if Y is None else self.seen(Y, origin))
+        basis, step = self.seen(Y, origin), max(1, _MOVED_AT_ONCE // X.shape[1])
+        parts = (self.seen(X[start : start + step], origin) for start in range(0, n_rows, step))
+        return np.concatenate([self.matrix_of_seen(part, basis) for part in parts])
 
     def matrix_of_seen(self, X: Any, Y: Any = None) -> np.ndarray:
-        """`matrix` of a named kernel for rows that have gone through `apply_metric`."""
+        """`matrix` of a named kernel for rows that have gone through `seen`."""
         self.refuse_without_width()
         if self.kernel == "linear" and sp.issparse(X):
             return sparse_products(X, Y)

@@ -76,9 +76,10 @@ def expansion_gradient(kernel: Kernel, X: Any, basis: Any, coef: np.ndarray) -> 
     one_block = _BLOCKS[kernel.kernel]  # type: ignore[index]
     step = max(1, _BLOCK_BYTES // (8 * n_items(basis)))
     S = kernel.metric
-    seen_basis = kernel.apply_metric(basis)
+    origin = None if sp.issparse(X) else kernel.origin(basis)
+    seen_basis = kernel.seen(basis, origin)
     for start in range(0, m, step):
-        rows = kernel.apply_metric(X[start : start + step])
+        rows = kernel.seen(X[start : start + step], origin)
         K = kernel.matrix_of_seen(rows, seen_basis)
         for k in range(v):
             gradient = one_block(kernel, rows, seen_basis, K, columns[:, k])

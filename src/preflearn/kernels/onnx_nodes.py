@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from ..numerics.graph import ExportError, Graph, Value
 from .functions import Kernel
+from .offsets import middle_row
 
 
 def kernel_nodes(graph: Graph, kernel: Any, X: Value, basis: Any, basis_indices: np.ndarray) -> Value:
@@ -30,7 +31,9 @@ def kernel_nodes(graph: Graph, kernel: Any, X: Value, basis: Any, basis_indices:
         return graph.columns(X, basis_indices)
     if callable(kernel.kernel):
         raise ExportError("A callable kernel is Python code and cannot be exported: choose a named kernel.")
-    X, Z = _with_metric(kernel, X), _dense(kernel.apply_metric(basis))
+    origin = kernel.origin(basis)
+    X = X if origin is None else X - np.asarray(origin, dtype=np.float64)
+    X, Z = _with_metric(kernel, X), _dense(kernel.seen(basis, origin))
     return _BLOCKS[kernel.kernel](kernel, X, Z)
 
 
@@ -51,8 +54,8 @@ def _dense(Z: Any) -> np.ndarray:
 
 
 def _squares(kernel: Kernel, X: Value, Z: np.ndarray) -> Value:
-    """|x - z|², relative to the mean of the basis so that large means lose no digits."""
-    centre = Z.mean(axis=0)
+    """|x - z|², relative to the middle of the basis so that large means lose no digits."""
+    centre = middle_row(Z)
     x, z = X - centre, Z - centre
     squares = (x * x).reduce("Sum", 1)
     return (squares + (z * z).sum(axis=1) - (x @ z.T) * 2.0).at_least(0.0)

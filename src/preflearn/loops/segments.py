@@ -69,6 +69,16 @@ def centre_along_rows(K, codes, counts, ties, tie_counts, inner, outer) -> None:
     over_ranges(_centre_along_rows, K.shape[0], *arguments, least=_least(K.shape[1]))
 
 
+def sums_beside(values, starts) -> tuple[np.ndarray, np.ndarray]:
+    """For each number the sums of those before and of those after it in its segment; O(m), nothing is subtracted.
+
+    Segment q owns the places ``starts[q]`` to ``starts[q + 1]``.
+    """
+    before, after = np.empty(values.shape[0]), np.empty(values.shape[0])
+    _sums_beside(values, starts, before, after)
+    return before, after
+
+
 def transpose_in_place(K) -> None:
     """K ← Kᵀ for a square matrix, tile by tile. O(m²)."""
     n_tiles = -(-K.shape[0] // _TILE)
@@ -190,6 +200,19 @@ def _centre_along_rows(K, codes, counts, ties, tie_counts, inner, outer, first, 
         else:
             for j in range(n_columns):
                 row[j] = outer[j] * (row[j] - means[codes[j]])
+
+
+@njit(cache=True, nogil=True)
+def _sums_beside(values, starts, before, after):
+    for q in range(starts.shape[0] - 1):
+        total = 0.0
+        for i in range(starts[q], starts[q + 1]):
+            before[i] = total
+            total += values[i]
+        total = 0.0
+        for i in range(starts[q + 1] - 1, starts[q] - 1, -1):
+            after[i] = total
+            total += values[i]
 
 
 @njit(cache=True, nogil=True)

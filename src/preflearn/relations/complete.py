@@ -28,6 +28,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from ..core.centred_kernel import refuse_small_alpha
 from ..core.conjugate_gradients import iterate
 from ..core.holdout import rows_outside
 from ..numerics.memory import require_memory
@@ -36,6 +37,12 @@ from .pairwise import PairwiseKernel
 from .separate import cauchy_factors
 from .sides import Side
 
+# Shrinkage of modes that differs by more than this is checked for digits that are lost.
+_LEAST_SPREAD = 2.0**-26
+# Of entries of eigenvectors, and what it may be of a result.
+_ROUNDING, _FEW_DIGITS = 2.0**-50, 1e-8
+# An alpha this far above the kernel leaves predictions with fewer digits than labels.
+_STRONG = 2.0**20
 # Numbers in the array of small systems that are solved in one go.
 _BATCH = 1 << 22
 
@@ -75,19 +82,46 @@ def leave_out(
     """
     projected = side.vectors.T @ targets
     images = side.images()
+    if any(left.shape[0] == side.n for left in folds.leaving):
+        raise ValueError("A fold holds out every object of one side: nothing is left to train on.")
     if _each_once(folds, side.n):
-        return np.stack([_leave_one_out(side, images, projected, scale, ridge) for ridge in ridges])
+        out = np.stack([_leave_one_out(side, images, projected, scale, ridge) for ridge in ridges])
+        for number, ridge in enumerate(ridges):
+            for i in _lost_in_rounding(side, scale, ridge):
+                out[number, i] = _refit_without(side, targets, scale, [ridge], np.array([i]))[0, 0]
+        return out
+    stable = not any(_is_spread(_inverse(side, scale, ridge)) for ridge in ridges)
     found = []
     for left in folds.leaving:
-        if _algebra_is_cheaper(left.shape[0], side.n, scale.shape[0] * len(ridges)):
+        if stable and _algebra_is_cheaper(left.shape[0], side.n, scale.shape[0] * len(ridges)):
             values = [_leave_fold_out(side, images, projected, scale, ridge, left) for ridge in ridges]
+            found.append(np.stack(values))
         else:
-            rest, images_left = side.without(left)
-            stay = np.delete(targets, left, axis=0)
-            again = rest.vectors.T @ stay
-            values = [images_left @ (again * _inverse(rest, scale, ridge)) for ridge in ridges]
-        found.append(np.stack(values))
+            found.append(_refit_without(side, targets, scale, ridges, left))
     return folds.collect(found, side.n)
+
+
+def _refit_without(
+    side: Side, targets: np.ndarray, scale: np.ndarray, ridges, left: np.ndarray
+) -> np.ndarray:
+    """Of a decomposition without these objects, shape (n_alphas, len(left), v)."""
+    rest, images_left = side.without(left)
+    again = rest.vectors.T @ np.delete(targets, left, axis=0)
+    return np.stack([images_left @ (again * _inverse(rest, scale, ridge)) for ridge in ridges])
+
+
+def _is_spread(D: np.ndarray) -> bool:
+    """Whether λ is so small beside the kernel that rounding of some modes may hide others."""
+    return bool(D.size and D.min() < _LEAST_SPREAD * D.max())
+
+
+def _lost_in_rounding(side: Side, scale: np.ndarray, ridge: np.ndarray) -> np.ndarray:
+    """The objects whose part in M is no more than the rounding of modes that they do not have."""
+    D = _inverse(side, scale, ridge)
+    if not _is_spread(D):
+        return np.empty(0, dtype=np.int64)
+    M = (side.vectors * side.vectors) @ D
+    return np.flatnonzero((_ROUNDING * D.sum(axis=0) > _FEW_DIGITS * M).any(axis=1))
 
 
 def _inverse(side: Side, scale: np.ndarray, ridge: np.ndarray) -> np.ndarray:
@@ -115,7 +149,7 @@ def _leave_one_out(
     shrunk = projected * D
     M = (side.vectors * side.vectors) @ D
     KM = (images * side.vectors) @ D
-    return images @ shrunk - KM * (side.vectors @ shrunk) / M
+    return images @ shrunk - (KM / M) * (side.vectors @ shrunk)
 
 
 def _leave_fold_out(
@@ -159,6 +193,8 @@ class CompleteRelation:
 
     @property
     def largest_eigenvalue(self) -> float:
+        if not self._projected.size:
+            return 0.0
         extremes = (self.rows.values[[0, -1]], self.columns.values[[0, -1]])
         return max(0.0, float(self.pairwise.spectrum(*extremes).max()))
 
@@ -170,17 +206,26 @@ class CompleteRelation:
         return shrink(self._projected, *values, self.pairwise.product, self.pairwise.cartesian, alpha)
 
     def coefficients(self, alpha: float) -> np.ndarray:
-        """A, shape (p, q). O(pq(p + q))."""
-        return self.rows.vectors @ self.mode_coefficients(alpha) @ self.columns.vectors.T
+        """A of a model, shape (p, q), without the modes that no prediction sees. O(pq(p + q))."""
+        modes = self.mode_coefficients(alpha)
+        if not self.pairwise.cartesian:
+            # Of size y / λ, they would leave nothing but their rounding in a prediction.
+            _strike_out_unseen(modes, self.rows, self.columns)
+        return self.rows.vectors @ modes @ self.columns.vectors.T
 
     # ------------------------------------------------------------------------------------------------ hold-outs
 
     def entries_out(self, alphas: Sequence[float], on_fold: OnFold = None) -> np.ndarray:
         """Each entry predicted without itself (and without its mirror image for labels of one kind)."""
         out = _room(len(alphas), self.Y.shape)
+        if not self._projected.size:  # nothing is compared
+            out[...] = 0.0
+            return out
         weights = _Weights(self, alphas)
         compared = self.rows.compared or self.columns.compared
-        hold_out = self._compared_entries(weights) if compared else self._plain_entries(weights)
+        # y - a / M loses a prediction that is small beside y.
+        strong = not self.pairwise.sign and max(alphas) > _STRONG * self.largest_eigenvalue
+        hold_out = self._compared_entries(weights) if compared or strong else self._plain_entries(weights)
         for number, alpha in enumerate(alphas):
             hold_out(number, alpha, out[number])
             if on_fold is not None:
@@ -193,7 +238,8 @@ class CompleteRelation:
         left, right = weights.left(V * V), W * W
 
         def hold_out(number: int, alpha: float, out: np.ndarray) -> None:
-            A, M = self.coefficients(alpha), weights.product(number, left, right)
+            self._refuse_lost_entries(weights, number, alpha)
+            A, M = V @ self.mode_coefficients(alpha) @ W.T, weights.product(number, left, right)
             if self.pairwise.sign:
                 self._add_mirrored(M, alpha)
             A /= M
@@ -202,12 +248,13 @@ class CompleteRelation:
         return hold_out
 
     def _compared_entries(self, weights: _Weights) -> Callable[[int, float, np.ndarray], None]:
-        """The same where rows or columns are compared: f⁻ = f - (Q M) a / M."""
+        """The same also where rows or columns are compared: f⁻ = f - (Q M) a / M."""
         V, W = self.rows.vectors, self.columns.vectors
         X, Z = self.rows.images(), self.columns.images()
         left, left_image, right, right_image = weights.left(V * V), weights.left(X * V), W * W, Z * W
 
         def hold_out(number: int, alpha: float, out: np.ndarray) -> None:
+            self._refuse_lost_entries(weights, number, alpha)
             modes, product = self.mode_coefficients(alpha), self.pairwise.product
             F = product * (X @ modes @ Z.T)
             QM = product * weights.product(number, left_image, right_image)
@@ -217,9 +264,22 @@ class CompleteRelation:
                     weights.product(number, left_image, right) + weights.product(number, left, right_image)
                 )
             M = weights.product(number, left, right)
-            np.subtract(F, QM * (V @ modes @ W.T) / M, out=out)
+            np.subtract(F, (QM / M) * (V @ modes @ W.T), out=out)
 
         return hold_out
+
+    def _refuse_lost_entries(self, weights: _Weights, number: int, alpha: float) -> None:
+        """Refuse an alpha at which an entry that decides its own prediction leaves nothing but rounding behind."""
+        if alpha >= _LEAST_SPREAD * self.largest_eigenvalue:
+            return
+        V, W = self.rows.vectors, self.columns.vectors
+        rounding = _ROUNDING * float((1.0 / (self.spectrum() + alpha)).sum())
+        if (rounding > _FEW_DIGITS * weights.product(number, weights.left(V * V), W * W)).any():
+            refuse_small_alpha(alpha, self.largest_eigenvalue)
+
+    def spectrum(self) -> np.ndarray:
+        """θ, shape (k, l)."""
+        return self.pairwise.spectrum(self.rows.values, self.columns.values)
 
     def separate(
         self, alphas: Sequence[float], most: int | None = None
@@ -328,7 +388,7 @@ class CompleteRelation:
         rest = rows_outside(self.rows.n, left)
         side, _ = self.rows.without(left)
         small = CompleteRelation(side, side, self.Y[np.ix_(rest, rest)], self.pairwise)
-        K = self.rows.K[:, rest] @ side.vectors
+        K = side.images_of(self.rows.K[:, rest])
         return np.stack([K[rows] @ small.mode_coefficients(alpha) @ K[columns].T for alpha in alphas]) * (
             self.pairwise.product
         )
@@ -350,8 +410,7 @@ class _Weights:
         """P D Rᵀ at an alpha by its number."""
         if self._factors is not None:
             return left @ (R @ self._factors[1][number]).T
-        values = (self._relation.rows.values, self._relation.columns.values)
-        D = 1.0 / (self._relation.pairwise.spectrum(*values) + self._alphas[number])
+        D = 1.0 / (self._relation.spectrum() + self._alphas[number])
         return left @ D @ R.T
 
 
@@ -374,8 +433,10 @@ class TwoStepRelation:
         )
 
     def coefficients(self, alpha: tuple[float, float]) -> np.ndarray:
-        """A, shape (p, q)."""
-        return self.rows.vectors @ self.mode_coefficients(alpha) @ self.columns.vectors.T
+        """A of a model, shape (p, q), without the modes that no prediction sees."""
+        modes = self.mode_coefficients(alpha)
+        _strike_out_unseen(modes, self.rows, self.columns)
+        return self.rows.vectors @ modes @ self.columns.vectors.T
 
     def entries_out(self, alphas: Sequence[tuple[float, float]], on_fold: OnFold = None) -> np.ndarray:
         """Each entry predicted from the others.
@@ -384,6 +445,9 @@ class TwoStepRelation:
         two sides and their diagonals h, (F - h hᵀ ∘ Y) / (1 - h hᵀ).
         """
         out = _room(len(alphas), self.Y.shape)
+        if not self._projected.size:
+            out[...] = 0.0
+            return out
         for number, alpha in enumerate(alphas):
             fitted, residual, S, P = self._smoothed(alpha)
             out[number] = fitted - P * residual / (1 - S)
@@ -457,6 +521,12 @@ class TwoStepRelation:
     def transposed(self) -> TwoStepRelation:
         """Columns as rows; the decompositions are shared."""
         return TwoStepRelation(self.columns, self.rows, np.ascontiguousarray(self.Y.T))
+
+
+def _strike_out_unseen(modes: np.ndarray, rows: Side, columns: Side) -> None:
+    """Set the modes to zero whose kernel is none on either side."""
+    modes[rows.values == 0] = 0.0
+    modes[:, columns.values == 0] = 0.0
 
 
 def _one_side_out(side: Side, Y: np.ndarray, folds: Folds, ridges: Sequence[float]) -> np.ndarray:

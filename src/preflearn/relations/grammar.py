@@ -133,6 +133,11 @@ def _objects(cv: Any, n: int, groups: Any) -> Folds:
 
 def _read_entries(cv: Any, known: np.ndarray) -> list[np.ndarray] | None:
     positions = np.flatnonzero(known)
+    if positions.shape[0] < 2:
+        raise ValueError(
+            f"Found {positions.shape[0]} known label: without it nothing is left to train on. hold_out='entries' needs "
+            "at least two."
+        )
     if isinstance(cv, str) and cv == "leave-one-out":
         return None
     if isinstance(cv, Integral) and not isinstance(cv, bool):

@@ -24,6 +24,8 @@ from .pairwise import PairwiseKernel, refuse_equal_objects, same_objects
 from .sides import Side
 
 COMPARE = (None, "rows", "columns")
+# Products of kernel values outside of this lose digits or overflow on the way.
+_RANGE = (1e-290, 1e290)
 
 
 class RelationData:
@@ -77,6 +79,7 @@ class RelationData:
             of_rows = of_columns = of_rows + of_columns  # in either place of the pair
         refuse_unlabelled(of_rows, "row")
         refuse_unlabelled(of_columns, "column")
+        self._refuse_extremes()
         if self.pairwise.by_identity:
             refuse_equal_objects(self.K, "row")
             refuse_equal_objects(self.G, "column")
@@ -141,6 +144,17 @@ class RelationData:
             rows = Side.decompose(self.K, compared=self.compare == "rows")
             return rows, rows
         return Side.decompose_both((self.K, self.compare == "rows"), (self.G, self.compare == "columns"))
+
+    def _refuse_extremes(self) -> None:
+        """Refuse kernels whose products float64 cannot hold."""
+        largest = [float(np.abs(np.diagonal(K)).max(initial=0.0)) for K in (self.K, self.G)]
+        product = largest[0] * largest[1] if self.pairwise.product else largest[0] + largest[1]
+        if all(largest) and not _RANGE[0] < product < _RANGE[1]:
+            raise ValueError(
+                "Products of the two kernels are out of the range of float64: their largest values are "
+                f"{largest[0]:.3g} and {largest[1]:.3g}. Scale the features; the same model is found with rows / s, "
+                "columns / t and alpha / (s t)² for linear kernels."
+            )
 
     def queries(self) -> np.ndarray:
         """A label for each entry: entries with the same one are compared. Shape (p, q)."""

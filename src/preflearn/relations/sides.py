@@ -19,7 +19,7 @@ import numpy as np
 from ..core.holdout import rows_outside
 from ..core.problem import refuse_indefinite
 from ..loops.threads import blas_at_rest, in_threads
-from ..numerics.linalg import eigh_in_place
+from ..numerics.linalg import eigh_in_place, unit_of
 from ..numerics.memory import require_memory
 
 # Decompositions are made beside each other if one is at least this share of the work of the other.
@@ -60,19 +60,26 @@ class Side:
         """Factorise a symmetric K, which is not modified. About 9 n³ operations."""
         n = K.shape[0]
         require_memory(3 * 8 * n * n, f"the eigen decomposition of a kernel of {n} objects")
+        unit = unit_of(
+            float(np.abs(np.diagonal(K)).max(initial=0.0))
+        )  # no square leaves the range of float64
         work = np.array(K, dtype=np.float64, order="F")
+        if unit != 1.0:
+            work /= unit
         if compared:
             # The constant vector gets the largest value, so that no other vector is mixed with it.
             means = work.mean(axis=0)
             work -= means
             work -= (means - means.mean())[:, None]
-            work += max(1.0, 2 * float(np.trace(work))) / n
+            work += (2 * float(np.trace(work)) or 1.0) / n
         values, vectors = eigh_in_place(work)
         if compared:
             values, vectors = values[:-1], vectors[:, :-1]
         if values.size:
             refuse_indefinite(float(values[0]), float(values[-1]))
-        return cls(K, np.maximum(values, 0), vectors, compared)
+            # What is below the rounding of K is none: K v = 0 for such a vector, at new objects too.
+            values[values <= n * np.finfo(float).eps * values[-1]] = 0.0
+        return cls(K, values * unit, vectors, compared)
 
     @classmethod
     def decompose_both(cls, *kernels: tuple[np.ndarray, bool]) -> tuple[Side, Side]:
@@ -100,10 +107,18 @@ class Side:
 
     def images(self) -> np.ndarray:
         """K V: predictions at the objects from coefficients of the modes, shape (n, k)."""
-        return self.K @ self.vectors if self.compared else self.vectors * self.values
+        return self.images_of(self.K) if self.compared else self.vectors * self.values
+
+    def images_of(self, K: np.ndarray) -> np.ndarray:
+        """The same for rows of kernel values of any objects, shape (m, n) to (m, k)."""
+        images = K @ self.vectors
+        images[:, self.values == 0] = 0.0
+        return images
 
     def without(self, left: np.ndarray) -> tuple[Side, np.ndarray]:
         """The side trained without some objects, and the images of those: K[left, rest] V, shape (len(left), k)."""
         rest = rows_outside(self.n, left)
+        if rest.shape[0] == 0:
+            raise ValueError("A fold holds out every object of one side: nothing is left to train on.")
         side = Side.decompose(self.K[np.ix_(rest, rest)], compared=self.compared)
-        return side, self.K[np.ix_(left, rest)] @ side.vectors
+        return side, side.images_of(self.K[np.ix_(left, rest)])

@@ -187,10 +187,8 @@ def _on_device(problem: LearningProblem, task: Comparisons, alphas: Sequence[flo
 
 
 def _has_features(problem: LearningProblem) -> bool:
-    """The linear kernel with fewer features than rows; conjugate gradients are refitted."""
-    if not problem.kernel.is_linear:
-        return False
-    return problem.estimator.solver == "cg" or problem.X.shape[1] <= problem.n_rows
+    """The linear kernel with fewer features than rows, or as the solver says; conjugate gradients are refitted."""
+    return problem.in_features()
 
 
 def _with_intercept(problem: LearningProblem, pairs: np.ndarray, found: np.ndarray) -> np.ndarray:

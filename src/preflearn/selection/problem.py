@@ -29,7 +29,7 @@ from ..core.basis_holdout import FEW_FOLDS, BasisHoldOut
 from ..core.conjugate_gradients import largest_eigenvalue
 from ..core.dual_holdout import DualHoldOut
 from ..core.feature_holdout import FeatureHoldOut
-from ..core.holdout import HoldOut, rows_outside
+from ..core.holdout import LEAST_CONDITION, HoldOut, features_serve, rows_outside
 from ..core.krylov_holdout import KrylovHoldOut
 from ..core.preference_holdout import (
     PairsByRows,
@@ -40,7 +40,7 @@ from ..core.preference_holdout import (
     suits_pair_space,
     weighted_differences,
 )
-from ..core.problem import primal_problem
+from ..core.problem import solve_primal_path, warn_if_collinear
 from ..core.removal import LOST_IN_ROUNDING, refuse_without_basis
 from ..core.tridiagonal import TridiagonalForm
 from ..kernels.functions import Kernel, n_items, take_items, take_training_items
@@ -68,6 +68,10 @@ from .tally import relative_rounding
 
 # So few rows are held out in a moment by any square matrix.
 _QUICK_ROWS = 500
+# Where a row, or what it is compared with, has a smaller share of the largest weight, rows are held out by refitting.
+_GRADED = 1e-6
+# Singular values with a smaller share of the largest lose half of their digits, or all, when they are squared.
+_HIDDEN = 2.0**-12
 # What the last bits of a prediction are beside it.
 _LAST_BITS = 2.0**-48
 # A task with the routine that holds its rows out, or None where only refitting is exact.
@@ -340,6 +344,15 @@ class LearningProblem:
         """Predictions of each fold by algebra, or by refitting where only that is exact."""
         if routine is None:
             return self._refit(folds, alphas, task, on_fold)
+        small = self._to_be_refitted(task, routine, alphas)
+        if small.all():
+            return self._refit(folds, alphas, task, on_fold)
+        if small.any():
+            grid = np.asarray(alphas)
+            refitted = self._refit(folds, grid[small].tolist(), task)
+            others = self.predict_task(task, routine, folds, grid[~small].tolist(), on_fold)
+            order = np.argsort(np.concatenate([np.flatnonzero(small), np.flatnonzero(~small)]))
+            return [np.concatenate(both)[order] for both in zip(refitted, others, strict=True)]
         if isinstance(routine, KrylovHoldOut):
             found = routine.predict(folds, alphas, on_fold=on_fold)
             warn_unless_converged(routine)
@@ -357,6 +370,28 @@ class LearningProblem:
             if on_fold is not None:
                 on_fold(number + 1)
         return predictions
+
+    def _to_be_refitted(self, task: Comparisons, routine: HoldOut, alphas: Sequence[float]) -> np.ndarray:
+        """The alphas at which rounding decides, though a refit would not let it.
+
+        Zᵀ b has no closed half to vanish with where little is compared, and squares of features hide directions that
+        their singular values show.
+        """
+        none = np.zeros(len(alphas), dtype=bool)
+        features = self.kernel.is_linear and self.feature_map() is None and not sp.issparse(self.X)
+        if isinstance(routine, KrylovHoldOut) or is_device_array(self.X) or (task.has_half and not features):
+            return none
+        small = np.asarray(alphas) < LEAST_CONDITION * routine.size
+        return small if small.any() and (not task.has_half or self._has_hidden_directions) else none
+
+    @cached_property
+    def _has_hidden_directions(self) -> bool:
+        """Whether dense features, each in its own unit, are so near to collinear that their squares hide it."""
+        X = centred(_double(self.X), one_group(self.n_rows))[0]
+        sizes = np.abs(X).max(axis=0, initial=0.0)
+        sigma = np.linalg.svd(X[:, sizes > 0] / sizes[sizes > 0], compute_uv=False)
+        shares = sigma / sigma.max(initial=np.finfo(float).tiny)
+        return bool(((shares > 4 * np.finfo(float).eps) & (shares < _HIDDEN)).any())
 
     def _basis_must_be_refitted(self) -> bool:
         """Whether K_RR of the independent basis vectors is so near to singular that what leaves is lost in rounding."""
@@ -386,6 +421,8 @@ class LearningProblem:
         A few folds (``n_folds``) at one alpha need no eigen decomposition.
         """
         feature_map = self.feature_map()
+        if _weights_are_graded(task):
+            return None
         if is_device_array(self.X):
             from ..arrays.holdout import device_hold_out
 
@@ -404,7 +441,7 @@ class LearningProblem:
         if feature_map is not None:
             few = not many_alphas and n_folds is not None and n_folds <= FEW_FOLDS
             return self._few_folds(feature_map, task) if few else self._reduced(feature_map, task)
-        if self.kernel.is_linear and (solver == "primal" or self.X.shape[1] <= self.n_rows):
+        if self.in_features(solver):
             return self._linear_hold_out(_double(self.X), task)
         # A tridiagonal form takes the memory of the kernel; a factor, or inverses for two sizes of fold, need two more.
         n_matrices = 1.25 if many_alphas and task.has_half else 3.0
@@ -423,6 +460,13 @@ class LearningProblem:
             kernel_means=means,
             fallback=self.stable_hold_out,
         )
+
+    def in_features(self, solver: str | None = None) -> bool:
+        """Whether rows are held out in the space of the features; ``solver`` is what "auto" has chosen."""
+        asked = self.estimator.solver
+        if asked == "auto" and solver == "primal":
+            asked = solver
+        return features_serve(asked, self.kernel.is_linear, self.X)
 
     def preference_hold_out(
         self, task: PreferenceComparisons, *, many_alphas: bool
@@ -526,7 +570,12 @@ class LearningProblem:
     def stable_hold_out(self, task: Comparisons) -> FeatureHoldOut:
         """By features of the kernel, which stay accurate at any alpha: slower than the kernel itself."""
         if self.kernel.is_linear and not sp.issparse(self.X):
-            return self._linear_hold_out(in_row_span(_double(self.X))[0], task)
+            X = _double(self.X)
+            own = self._alphas is None or isinstance(self._alphas, str)
+            least = np.min(self.own_alpha() if own else as_host(self._alphas))
+            seen = centred(X, one_group(self.n_rows))[0] if task.ignores_constants else X
+            warn_if_collinear(np.linalg.svd(seen, compute_uv=False), np.sqrt(least))
+            return self._linear_hold_out(in_row_span(X)[0], task)
         F = np.ascontiguousarray(factor_kernel(self.kernel_matrix()).F)
         return FeatureHoldOut(F, task, intercept=self.intercept)
 
@@ -582,12 +631,12 @@ class LearningProblem:
     def _refit_path(
         self, task: Comparisons, rest: np.ndarray, left: np.ndarray, alphas: Sequence[float]
     ) -> np.ndarray:
-        """Every alpha of a reduced set trained on the rows that stay, from one eigen decomposition."""
+        """Every alpha of a reduced set trained on the rows that stay, from one pass over them."""
         # All rows are mapped by the basis vectors that stay: the columns of a precomputed kernel keep their numbers.
         feature_map = clone(self.feature_map()).set_params(basis=rest[self._kept_basis(rest)], n_basis=None)
         every = feature_map.fit_items(self.X, self.kernel).map_items(self.X, self.kernel)
         features = every[rest].astype(np.float64, copy=False)
-        weights = primal_problem(features, task).spectrum().path(alphas)
+        weights = np.stack(solve_primal_path(features, task, alphas))
         f = every[left] @ weights
         if self.intercept:
             f = f + self._mean_over(rest, self.scores[rest] - features @ weights)[:, None, :]
@@ -620,6 +669,14 @@ class LearningProblem:
         elif self.intercept:
             f = f + self._mean_over(rest, self.scores[rest] - as_host(model._evaluate(X, self.kernel)))
         return f
+
+
+def _weights_are_graded(task: Comparisons) -> bool:
+    """Whether weights of rows differ so much that what heavy ones take with them hides what light ones leave."""
+    if task.row_weights is None:
+        return False
+    sizes = (values[values > 0] for values in (task.row_weights, task.diagonal()))
+    return any(bool(size.size and size.min() < _GRADED * size.max()) for size in sizes)
 
 
 def warn_unless_converged(routine: KrylovHoldOut) -> None:

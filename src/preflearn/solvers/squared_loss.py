@@ -23,7 +23,7 @@ from ..core.preference_holdout import (
     suits_pair_space,
     weighted_differences,
 )
-from ..core.problem import SquaredLossFit, refuse_indefinite, solve_primal
+from ..core.problem import SquaredLossFit, refuse_indefinite, solve_primal, warn_if_collinear
 from ..core.reduced_set import ReducedRows, solve_iteratively, solve_streamed
 from ..kernels.blocks import DIRECT_KERNELS
 from ..kernels.functions import Kernel, n_items, take_training_items
@@ -327,7 +327,9 @@ def _fit_dual(X, kernel, tasks, alpha, with_mean, stages) -> SquaredLossFit:
 
 def _fit_in_span(X: np.ndarray, tasks, alpha: float) -> SquaredLossFit:
     """The linear kernel where K has too few digits: in an orthonormal basis Q of the rows, w = Q v."""
-    rows, Q = in_row_span(_without_offsets(X, tasks[0]))
+    X = _without_offsets(X, tasks[0])
+    warn_if_collinear(np.linalg.svd(X, compute_uv=False), np.sqrt(alpha))
+    rows, Q = in_row_span(X)
     weights = _solve_each(lambda task: solve_primal(rows, task, alpha), tasks)
     return SquaredLossFit("dual", Q @ weights, None, None, None)
 
