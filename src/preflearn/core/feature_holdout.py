@@ -30,10 +30,10 @@ import scipy.sparse as sp
 
 from ..comparisons import Comparisons, PreferenceComparisons
 from ..loops.threads import blas_at_rest
-from ..numerics.linalg import KernelFactor, add_gram, eigh_in_place, mirror_lower, solve_checked
+from ..numerics.linalg import KernelFactor, add_gram, eigh_in_place, inverses_checked, mirror_lower
 from .gram import block_rows, feature_gram, feature_moment, target_moment
 from .holdout import LEAST_CONDITION, STABLE, HoldOut, each_fold, intercept_of_rest, rows_outside
-from .moment_holdout import Moments, weights_without
+from .moment_holdout import Moments, predict_whole_queries, weights_without
 from .problem import solve_primal, solve_primal_path
 from .removal import (
     RemovedBasis,
@@ -48,6 +48,8 @@ from .removal import (
 
 # Folds of whole queries up to this many rows go to the compiled loop.
 _SMALL_FOLD = 64
+# Folds of up to this many features are worked on in batches: Python takes longer than the matrices of one.
+_NARROW = 128
 # Features of up to this many entries are worked on without the threads of BLAS, which would keep the loop waiting.
 _FEW_ENTRIES = 1 << 20
 # Weights of comparisons without a closed half have no bound; what a heavy one leaves behind needs more digits.
@@ -255,6 +257,8 @@ class FeatureHoldOut(HoldOut):
         if not large.all():
             _ = self._removed_rows  # made once, before threads ask for it
         moments = self._moments() if large.any() else None
+        if moments is not None and large.all() and self._suits_batches(moments, folds):
+            return self._predict_in_batches(moments, folds, alphas)
 
         def predict(k: int) -> np.ndarray:
             if large[k]:
@@ -263,6 +267,27 @@ class FeatureHoldOut(HoldOut):
             return self._predict_fold(folds[k], alphas)
 
         return each_fold(predict, [fold.shape[0] for fold in folds], self.s.shape[0], on_fold)
+
+    def _suits_batches(self, moments: Moments, folds: Sequence[np.ndarray]) -> bool:
+        """Whether the folds are many small whole queries that change nothing but the moments."""
+        return (
+            self.removed_basis is None
+            and self._offset is None
+            and not self.intercept
+            and self.s.shape[0] <= _NARROW
+            and moments.removed_rows.half_rows is not None
+            and are_whole(self.comparisons, folds)
+        )
+
+    def _predict_in_batches(self, moments: Moments, folds, alphas: Sequence[float]) -> list[np.ndarray]:
+        T = moments.removed_rows.half_rows
+        assert T is not None
+        predictions, settled = predict_whole_queries(moments, T, folds, alphas)
+        for fold, f, fine in zip(folds, predictions, settled, strict=True):
+            if not fine.all():
+                left = np.asarray(alphas)[~fine].tolist()
+                f[~fine] = self._predict_by_moments(moments, fold, left)
+        return predictions
 
     def _with_refits(self, folds, alphas: np.ndarray, determined: np.ndarray, on_fold) -> list[np.ndarray]:
         """At an alpha that the decomposition loses too much precision for, without it."""
@@ -364,7 +389,8 @@ class FeatureHoldOut(HoldOut):
             for k, alpha in enumerate(alphas):
                 w = None
                 if left.shape[0] <= self.s.shape[0] and self.is_well_determined(alpha):
-                    w = self._weights_without(alpha, Y, removal.signs, change, none)
+                    weights, stable = self._weights_without([alpha], Y, removal.signs, change, none)
+                    w = weights[0] if stable[0] else None
                 if w is None:
                     w = self._solve_with(task.without(left), alpha)
                 out[k] = (differences @ w)[:, 0]
@@ -424,16 +450,16 @@ class FeatureHoldOut(HoldOut):
         if E is None:
             return self._retrain(fold, alphas)
         Y, signs, change, scale = self._removed_rows.removal(fold)
+        held_out = self.Z[fold]
         out = np.empty((len(alphas), fold.shape[0], self.c.shape[1]))
-        held_out, refitted = self.Z[fold], []
-        for k, alpha in enumerate(alphas):
-            w = self._weights_without(alpha / scale, Y, signs, change, E)
-            if w is None:
-                refitted.append(k)
-            else:
-                out[k] = self._predict_held_out(fold, held_out, w)
-        if refitted:
-            out[refitted] = self._retrain(fold, [alphas[k] for k in refitted])
+        step = max(1, _FEW_ENTRIES // Y.size) if Y.size else len(alphas)
+        for start in range(0, len(alphas), step):
+            some = alphas[start : start + step]
+            weights, stable = self._weights_without([a / scale for a in some], Y, signs, change, E)
+            part = out[start : start + step]
+            part[...] = self._predict_held_out(fold, held_out, weights)
+            if not stable.all():
+                part[~stable] = self._retrain(fold, np.asarray(some)[~stable].tolist())
         return out
 
     def _constraints(self, fold: np.ndarray) -> np.ndarray | None:
@@ -454,19 +480,24 @@ class FeatureHoldOut(HoldOut):
         assert self.removed_basis is not None
         return self.removed_basis.numbers(fold), self.removed_basis.dependent_that_stay(fold)
 
-    def _weights_without(self, alpha, Y, signs, change, E) -> np.ndarray | None:
-        """w' = P (c - Zᵀ d) under Eᵀ w' = 0; None when the small system is too ill conditioned."""
-        D = self.shrink(alpha)[:, None]
+    def _weights_without(self, alphas, Y, signs, change, E) -> tuple[np.ndarray, np.ndarray]:
+        """w' = P (c - Zᵀ d) under Eᵀ w' = 0 for each alpha, shape (a, n, v), and where that is stable.
+
+        Elsewhere the small system is too ill conditioned.
+        """
+        D = np.stack([self.shrink(alpha) for alpha in alphas])[:, :, None]
         DY = D * Y
         v = self.c.shape[1]
         rhs = np.concatenate([self.c - change, E], axis=1)
         small = np.diag(signs) - Y.T @ DY
-        solved, condition = solve_checked(small, DY.T @ rhs)
-        # Beside the identity that Yᵀ D Y is taken from: where little is left of it, that is rounding.
-        if condition * min(1.0, np.abs(small).sum(axis=0).max(initial=0.0)) < self._least_condition:
-            return None
-        image = D * rhs + DY @ solved
-        return _constrained(image[:, :v], image[:, v:], E)
+        with np.errstate(over="ignore", invalid="ignore"):
+            inverse, condition = inverses_checked(small)
+            # Beside the identity that Yᵀ D Y is taken from: where little is left of it, that is rounding.
+            size = np.abs(small).sum(axis=1).max(axis=1, initial=0.0)
+            stable = condition * np.minimum(1.0, size) >= self._least_condition if Y.size else condition > 0
+            image = D * rhs + DY @ (inverse @ (DY.transpose(0, 2, 1) @ rhs))
+            weights, constrained = _constrained(image[:, :, :v], image[:, :, v:], E)
+        return weights, stable & constrained
 
     def _retrain(self, fold: np.ndarray, alphas: Sequence[float]) -> np.ndarray:
         """Train on the remaining rows, in the coordinates of Z."""
@@ -476,7 +507,7 @@ class FeatureHoldOut(HoldOut):
         span = None if self.removed_basis is None else self._kept_span(fold)
         weights = solve_primal_path(self.Z[rest], self.comparisons.take(rest), alphas, span)
         held_out = self.Z[fold]
-        return np.stack([self._predict_held_out(fold, held_out, w) for w in weights])
+        return self._predict_held_out(fold, held_out, np.stack(weights))
 
     def _kept_span(self, fold: np.ndarray) -> np.ndarray | None:
         """An orthonormal basis of the weights w = Cᵀ β of the basis vectors that stay: no inverse of C is taken.
@@ -491,10 +522,15 @@ class FeatureHoldOut(HoldOut):
         refuse_without_basis(span.shape[1])
         return span
 
-    def _predict_held_out(self, fold: np.ndarray, rows: np.ndarray, w: np.ndarray) -> np.ndarray:
-        """Of the rows of Z that are held out, taken once for all alphas."""
-        f = rows @ w + self._level @ w if self._offset is not None else rows @ w
-        return f + self._removed_rows.intercept(fold, f, self.mean @ w) if self.intercept else f
+    def _predict_held_out(self, fold: np.ndarray, rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Of the rows of Z that are held out, for weights of shape (a, n, v)."""
+        f = rows @ weights
+        if self._offset is not None:
+            f = f + (self._level @ weights)[:, None]
+        if not self.intercept:
+            return f
+        levels = self.mean @ weights
+        return np.stack([at + self._removed_rows.intercept(fold, at, level) for at, level in zip(f, levels)])
 
     # Single rows, all at once
 
@@ -573,9 +609,9 @@ def _rotate_in_place(T: np.ndarray, U: np.ndarray) -> None:
         T[start : start + step] = T[start : start + step] @ U
 
 
-def _constrained(w: np.ndarray, PE: np.ndarray, E: np.ndarray) -> np.ndarray | None:
-    """w - P E (Eᵀ P E)⁻¹ Eᵀ w; None when the small system is too ill conditioned."""
+def _constrained(w: np.ndarray, PE: np.ndarray, E: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """w - P E (Eᵀ P E)⁻¹ Eᵀ w for each alpha, and where the small system is well conditioned."""
     if E.shape[1] == 0:
-        return w
-    solved, condition = solve_checked(E.T @ PE, E.T @ w)
-    return None if condition < STABLE else w - PE @ solved
+        return w, np.ones(w.shape[0], dtype=bool)
+    inverse, condition = inverses_checked(E.T @ PE)
+    return w - PE @ (inverse @ (E.T @ w)), condition >= STABLE

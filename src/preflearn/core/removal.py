@@ -33,13 +33,20 @@ class RemovedRows:
     T : ndarray of shape (m, n) or None
         S Z where it is at hand; rows that leave with all that they compare are then read from it. Without it S is
         applied to those rows.
+
+    Attributes
+    ----------
+    half_rows : ndarray of shape (m, n) or None
+        T.
+    mean : ndarray of shape (n,)
+        The mean row of Z.
     """
 
     def __init__(self, comparisons: Comparisons, Z: np.ndarray, T: np.ndarray | None):
         self.comparisons = comparisons
         w = comparisons.row_weights
         self.mean = Z.mean(axis=0) if w is None else (w @ Z) / w.sum()
-        self._Z, self._T = Z, T
+        self._Z, self.half_rows = Z, T
 
     def with_targets(self, comparisons: Comparisons) -> RemovedRows:
         """The same for other targets of the same L."""
@@ -69,14 +76,14 @@ class RemovedRows:
 
     def centred_rows(self, rows: np.ndarray) -> np.ndarray:
         """Rows of a global ranking less the mean row: from S Z, which has lost no digits to it, where it is at hand."""
-        if self._T is None:
+        if self.half_rows is None:
             return self._Z[rows] - self.mean
-        return self._T[rows] / self.comparisons.block_scale
+        return self.half_rows[rows] / self.comparisons.block_scale
 
     def _half_rows(self, fold: np.ndarray) -> np.ndarray:
         """(S Z) on rows that leave with all that they compare."""
-        if self._T is not None:
-            return self._T[fold]
+        if self.half_rows is not None:
+            return self.half_rows[fold]
         return self.comparisons.take(fold).half(self._Z[fold])
 
     def intercept(self, fold: np.ndarray, f: np.ndarray, level: np.ndarray) -> np.ndarray:

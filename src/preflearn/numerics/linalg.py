@@ -504,6 +504,26 @@ def solve_positive(A: np.ndarray, B: np.ndarray, *, overwrite_b: bool = False) -
     return transposed.T
 
 
+def inverses_checked(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The inverses of matrices of shape (a, n, n) and their reciprocal condition numbers, 0 for singular ones."""
+    if A.shape[1] == 0:
+        return A, np.ones(A.shape[0])
+    try:
+        inverses = np.linalg.inv(A)
+    except np.linalg.LinAlgError:  # one of them is singular to the last bit
+        inverses = np.stack([_inverse_or_zero(one) for one in A])
+    norms = np.abs(A).sum(axis=1).max(axis=1) * np.abs(inverses).sum(axis=1).max(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return inverses, np.where(np.isfinite(norms) & (norms > 0), 1.0 / norms, 0.0)
+
+
+def _inverse_or_zero(A: np.ndarray) -> np.ndarray:
+    try:
+        return np.linalg.inv(A)
+    except np.linalg.LinAlgError:
+        return np.zeros_like(A)
+
+
 def solve_checked(A: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, float]:
     """A⁻¹ B by LU with the estimated reciprocal condition number of A (0 when A is singular)."""
     if A.shape[0] == 0:

@@ -38,15 +38,18 @@ def eigh(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     numpy.linalg.LinAlgError
         If the eigenvalues of T do not converge.
     """
+    # One rest for all steps of a smaller matrix: to put the threads of BLAS to rest and back takes a while.
+    with blas_at_rest(A.shape[0] < _MATRIX_WORTH_THREADS):
+        return _eigh(A)
+
+
+def _eigh(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     n = A.shape[0]
     values, off_diagonal, scales = _reduce(A)
     Z = np.empty((n, n), dtype=A.dtype, order="F")
     lwork, liwork = 1 + 4 * n + n * n, 3 + 5 * n
     work, integers = np.empty(lwork, dtype=A.dtype), np.empty(liwork, dtype=np.intc)
-    with blas_at_rest(n < _MATRIX_WORTH_THREADS):
-        info = call_lapack(
-            "stedc", A.dtype, "I", n, values, off_diagonal, Z, n, work, lwork, integers, liwork
-        )
+    info = call_lapack("stedc", A.dtype, "I", n, values, off_diagonal, Z, n, work, lwork, integers, liwork)
     if info != 0:
         raise np.linalg.LinAlgError(NOT_CONVERGED)
     del work, integers
@@ -58,9 +61,10 @@ def eigh(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def tridiagonalise(A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Q in the memory of A, the diagonal and the off-diagonal of T. 8 n³ / 3 operations."""
-    diagonal, off_diagonal, scales = _reduce(A)
-    with blas_at_rest():
-        _form(A, scales)
+    with blas_at_rest(A.shape[0] < _MATRIX_WORTH_THREADS):
+        diagonal, off_diagonal, scales = _reduce(A)
+        with blas_at_rest():
+            _form(A, scales)
     return A, diagonal, off_diagonal
 
 
@@ -71,19 +75,17 @@ def _reduce(A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     W = np.empty((n, _PANEL), dtype=dtype, order="F")
     done = 0
     while n - done > _LAST_COLUMNS:
-        with blas_at_rest(n - done < _MATRIX_WORTH_THREADS):
-            lapack_without_info(
-                "latrd", dtype, "L", n - done, _PANEL, A[done:, done:], n, off_diagonal[done:], scales[done:], W, n
-            )  # fmt: skip
+        lapack_without_info(
+            "latrd", dtype, "L", n - done, _PANEL, A[done:, done:], n, off_diagonal[done:], scales[done:], W, n
+        )  # fmt: skip
         _subtract_panel(A, W, done)
         panel = np.arange(done, done + _PANEL)
         A[panel + 1, panel] = off_diagonal[panel]
         diagonal[panel] = A[panel, panel]
         done += _PANEL
-    with blas_at_rest():
-        lapack(
-            "sytd2", dtype, "L", n - done, A[done:, done:], n, diagonal[done:], off_diagonal[done:], scales[done:]
-        )  # fmt: skip
+    lapack(
+        "sytd2", dtype, "L", n - done, A[done:, done:], n, diagonal[done:], off_diagonal[done:], scales[done:]
+    )  # fmt: skip
     return diagonal, off_diagonal[: n - 1], scales[: n - 1]
 
 
