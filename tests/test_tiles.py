@@ -15,7 +15,14 @@ def small_tiles(monkeypatch):
     monkeypatch.setattr(linalg, "LARGE", 2)
     monkeypatch.setattr(linalg, "_SMALL_BLOCK", 4)
     monkeypatch.setattr(linalg, "_SMALL_PRODUCT", 4)
-    for name, size in {"_LEAF": 4, "_TILE": 8, "_LEAST_TILE": 2, "_WIDE": 8, "_LEAST_WORK": 4}.items():
+    for name, size in {
+        "_LEAF": 4,
+        "_TILE": 8,
+        "_LEAST_TILE": 2,
+        "_WIDE": 8,
+        "_LEAST_WORK": 4,
+        "_LEAST_TILE_WORK": 4,
+    }.items():
         monkeypatch.setattr(tiles, name, size)
     for name, size in {"_PANEL": 3, "_LAST_COLUMNS": 5, "_REFLECTORS": 4}.items():
         monkeypatch.setattr(spectrum, name, size)

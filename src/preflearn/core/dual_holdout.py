@@ -211,7 +211,11 @@ class DualHoldOut(HoldOut):
                 _ = at.f  # made once, before threads ask for it
         sizes = [removal.rows.shape[0] for removal in removals]
         return each_fold(
-            lambda k: one(folds[k], removals[k], resolvents), sizes, self.comparisons.n_rows, on_fold
+            lambda k: one(folds[k], removals[k], resolvents),
+            sizes,
+            self.comparisons.n_rows,
+            on_fold,
+            len(resolvents),
         )
 
     def _with_fallback(self, folds, alphas: np.ndarray, unstable: np.ndarray, on_fold) -> list[np.ndarray]:

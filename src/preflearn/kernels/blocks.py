@@ -16,11 +16,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ..loops.threads import blas_at_rest, over_small_ranges
 from .functions import Kernel, n_items
 from .offsets import middle_row
 
 # Kernels of dense rows that are formed here; the others go through scikit-learn, which needs NumPy arrays.
 DIRECT_KERNELS = ("linear", "poly", "polynomial", "rbf")
+
+# Kernel values that one thread evaluates at a time: they stay in its cache from the product to the exponential.
+_ONE_BLOCK = 1 << 16
 
 
 class KernelBlocks:
@@ -92,12 +96,25 @@ class KernelBlocks:
         return products**degree
 
     def _rbf(self, rows: Any) -> Any:
+        if self._xp is not np or rows.shape[0] * self._basis.shape[0] <= _ONE_BLOCK:
+            return self._rbf_of(rows)
+        K = np.empty((rows.shape[0], self._basis.shape[0]), np.result_type(rows, self._basis))
+
+        def fill(start: int, stop: int) -> None:
+            self._rbf_of(rows[start:stop], out=K[start:stop])
+
+        with blas_at_rest():
+            over_small_ranges(fill, rows.shape[0], max(16, _ONE_BLOCK // K.shape[1]))
+        return K
+
+    def _rbf_of(self, rows: Any, out: Any = None) -> Any:
         xp = self._xp
         x = rows - self._centre
         squares = -self._gamma * xp.sum(x * x, axis=1, keepdims=True)
         x = xp.concat([x * (2 * self._gamma) ** 0.5, squares, xp.ones_like(squares)], axis=1)
+        products = x @ self._basis.T if out is None else np.matmul(x, self._basis.T, out=out)
         # Rounding beside huge features must not make a kernel value of more than 1.
-        return exp_in_place(_at_most_zero(x @ self._basis.T, xp), xp)
+        return exp_in_place(_at_most_zero(products, xp), xp)
 
 
 def _at_most_zero(values: Any, xp: Any) -> Any:

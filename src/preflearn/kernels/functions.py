@@ -15,6 +15,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.metrics.pairwise import KERNEL_PARAMS, PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 
+from ..loops.threads import blas_at_rest, in_turns
+from ..numerics.linalg import mirror_lower
 from ..numerics.memory import require_memory
 from ..numerics.namespace import Home, as_host, is_device_array
 from .matern import check_smoothness, matern_kernel
@@ -212,8 +214,37 @@ class Kernel:
     def _of_scikit_learn(self, X: Any, Y: Any) -> np.ndarray:
         if self.kernel == "laplacian":
             X, Y = _short_indices(X), _short_indices(Y)
-        K = pairwise_kernels(X, Y, metric=self.kernel, **self._params)
-        return np.ascontiguousarray(K.toarray() if sp.issparse(K) else K)
+        n_rows, n_columns = X.shape[0], (X if Y is None else Y).shape[0]
+        if sp.issparse(X) or sp.issparse(Y) or n_rows * n_columns <= _ONE_BLOCK:
+            K = pairwise_kernels(X, Y, metric=self.kernel, **self._params)
+            return np.ascontiguousarray(K.toarray() if sp.issparse(K) else K)
+        return self._in_blocks(X, Y)
+
+    def _in_blocks(self, X: np.ndarray, Y: np.ndarray | None) -> np.ndarray:
+        """The same for dense rows, some rows to a thread; of a symmetric matrix the lower triangle."""
+        columns = X if Y is None else Y
+        K = np.empty((X.shape[0], columns.shape[0]), dtype=np.result_type(X, columns))
+
+        def fill(start: int, stop: int) -> None:
+            last = stop if Y is None else columns.shape[0]
+            K[start:stop, :last] = pairwise_kernels(
+                X[start:stop], columns[:last], metric=self.kernel, **self._params
+            )
+
+        step = max(16, _ONE_BLOCK // columns.shape[0])
+        starts = range(0, X.shape[0], step)
+        with blas_at_rest():
+            # The longest rows first, so that no thread is left with one of them.
+            in_turns(fill, [(start, min(start + step, X.shape[0])) for start in reversed(starts)])
+        if Y is not None:
+            return K
+        if self.kernel in DISTANCE_KERNELS:
+            np.fill_diagonal(K, 1.0)  # at distance 0, not at the rounding of it
+        return mirror_lower(K)
+
+
+# Kernel values that one thread evaluates at a time.
+_ONE_BLOCK = 1 << 18
 
 
 def _call_for_pairs(function: Callable[..., float], params: dict[str, Any], X: Any, Y: Any) -> np.ndarray:

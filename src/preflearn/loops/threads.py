@@ -114,10 +114,14 @@ def blas_at_rest(when: bool = True) -> Any:
     return _shared_limit if when else nullcontext()
 
 
-def with_small_matrices(work: Callable[[int], Any], size: int) -> list[Any]:
-    """``work(0) ... work(size - 1)``, each on matrices too small for the threads of BLAS, which rest meanwhile."""
+def with_small_matrices(work: Callable[[int], Any], size: int, most: int | None = None) -> list[Any]:
+    """``work(0) ... work(size - 1)``, each on matrices too small for the threads of BLAS, which rest meanwhile.
+
+    On at most ``most`` threads of ours.
+    """
     with blas_at_rest():
-        return in_turns(work, [(number,) for number in range(size)])
+        n = n_threads() if most is None else min(most, n_threads())
+        return in_turns(work, [(number,) for number in range(size)], n)
 
 
 def in_threads(calls: Sequence[Callable[[], Any]], give_up: Callable[[], None] = lambda: None) -> list[Any]:

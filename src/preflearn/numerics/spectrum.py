@@ -105,7 +105,7 @@ def _subtract_panel(A: np.ndarray, W: np.ndarray, done: int) -> None:
             )  # fmt: skip
 
     with blas_at_rest():
-        in_turns(subtract, lower_tiles(start, n, n))
+        in_turns(subtract, lower_tiles(start, n, n, 2 * _PANEL))
 
 
 def _form(A: np.ndarray, scales: np.ndarray) -> None:
@@ -145,4 +145,4 @@ def _reflect(V: np.ndarray, C: np.ndarray, scales: np.ndarray, first: int, last:
             C[first:, start:], n_C, work, stop - start,
         )  # fmt: skip
 
-    in_turns(reflect, column_tiles(column, n_columns))
+    in_turns(reflect, column_tiles(column, n_columns, 2.0 * n_rows * size))

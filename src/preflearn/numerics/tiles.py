@@ -32,6 +32,8 @@ _LEAST_TILE = 64
 # From this many rows or columns on a product has tiles enough, and multiplications that are worth a thread otherwise.
 _WIDE = 512
 _LEAST_WORK = 1 << 20
+# Multiplications of a tile that take much longer than to hand it to a thread.
+_LEAST_TILE_WORK = 1 << 22
 # Every thread should have a few tiles to take, so that none waits long for the last one.
 _TILES_EACH = 3
 
@@ -78,7 +80,7 @@ def solve_with_factor(C: np.ndarray, B: np.ndarray) -> None:
         lapack("potrs", C.dtype, "L", n, last - first, C, n, B[:, first:], n)
 
     with blas_at_rest():
-        in_turns(solve, column_tiles(0, B.shape[1]))
+        in_turns(solve, column_tiles(0, B.shape[1], 2.0 * n * n))
 
 
 def add_product(C: np.ndarray, A: np.ndarray, B: np.ndarray, factor: float = 1.0) -> None:
@@ -89,7 +91,11 @@ def add_product(C: np.ndarray, A: np.ndarray, B: np.ndarray, factor: float = 1.0
     symmetric = A is B
     with blas_at_rest():
         if max(C.shape) >= _WIDE:
-            shape = lower_tiles(0, C.shape[0], C.shape[0]) if symmetric else _all_tiles(*C.shape)
+            shape = (
+                lower_tiles(0, C.shape[0], C.shape[0], A.shape[0])
+                if symmetric
+                else _all_tiles(C.shape[0], C.shape[1], A.shape[0])
+            )
             in_turns(lambda *tile: _add_tile(C, A, B, factor, symmetric, *tile), shape)
             return
 
@@ -124,7 +130,7 @@ def divide_rows(B: np.ndarray, C: np.ndarray) -> None:
         blas("trsm", B.dtype, "L", "L", "N", "N", n, last - first, 1.0, C, n, B[first:], n)
 
     with blas_at_rest():
-        in_turns(divide, column_tiles(0, B.shape[0]))
+        in_turns(divide, column_tiles(0, B.shape[0], n * n))
 
 
 def _halves(start: int, stop: int) -> int:
@@ -145,7 +151,7 @@ def _factor(A: np.ndarray, start: int, stop: int) -> int:
                     "trsm", A.dtype, "R", "L", "T", "N", last - first, stop - start, 1.0, C, n, A[first:, start:], n
                 )  # fmt: skip
 
-            in_turns(divide, column_tiles(stop, n))
+            in_turns(divide, column_tiles(stop, n, (stop - start) ** 2))
         return info + start if info else 0
     middle = _halves(start, stop)
     info = _factor(A, start, middle)
@@ -168,13 +174,16 @@ def _subtract_product(A: np.ndarray, start: int, middle: int, stop: int) -> None
                 A[i:, j:], n,
             )  # fmt: skip
 
-    in_turns(subtract, lower_tiles(middle, stop, n))
+    in_turns(subtract, lower_tiles(middle, stop, n, depth))
 
 
-def lower_tiles(start: int, stop: int, n: int) -> list[tuple[int, int, int, int]]:
-    """First and last row and column of the tiles on and below the diagonal, in the columns from start to stop."""
+def lower_tiles(start: int, stop: int, n: int, depth: int) -> list[tuple[int, int, int, int]]:
+    """First and last row and column of the tiles on and below the diagonal, in the columns from start to stop.
+
+    For a product over ``depth`` columns: a tile is worth the time that it takes to hand it to a thread.
+    """
     area = (stop - start) * (n - (start + stop) // 2)
-    tile = _tile(int(np.sqrt(area / (_TILES_EACH * n_threads()))))
+    tile = _square_tile(area, depth)
     return [
         (i, i_end, j, j_end)
         for j, j_end in _ranges(start, stop, tile)
@@ -200,8 +209,8 @@ def _invert(C: np.ndarray, start: int, stop: int) -> None:
             "trsm", C.dtype, "L", "L", "N", "N", stop - middle, last - first, 1.0, lower, n, C[middle:, first:], n
         )  # fmt: skip
 
-    in_turns(from_right, column_tiles(middle, stop))
-    in_turns(from_left, column_tiles(start, middle))
+    in_turns(from_right, column_tiles(middle, stop, (middle - start) ** 2))
+    in_turns(from_left, column_tiles(start, middle, (stop - middle) ** 2))
     _invert(C, start, middle)
     _invert(C, middle, stop)
 
@@ -230,20 +239,26 @@ def _square(C: np.ndarray, start: int, stop: int) -> None:
             "trmm", C.dtype, "L", "L", "T", "N", depth, last - first, 1.0, C[middle:, middle:], n, C[middle:, first:], n
         )  # fmt: skip
 
-    in_turns(add, lower_tiles(start, middle, middle))
-    in_turns(multiply, column_tiles(start, middle))
+    in_turns(add, lower_tiles(start, middle, middle, depth))
+    in_turns(multiply, column_tiles(start, middle, depth**2))
     _square(C, middle, stop)
 
 
-def _all_tiles(n_rows: int, n_columns: int) -> list[tuple[int, int, int, int]]:
+def _all_tiles(n_rows: int, n_columns: int, depth: int) -> list[tuple[int, int, int, int]]:
     """The tiles of a whole matrix, as those of `lower_tiles`."""
-    tile = _tile(int(np.sqrt(n_rows * n_columns / (_TILES_EACH * n_threads()))))
+    tile = _square_tile(n_rows * n_columns, depth)
     return [(*rows, *columns) for columns in _ranges(0, n_columns, tile) for rows in _ranges(0, n_rows, tile)]
 
 
-def column_tiles(start: int, stop: int) -> list[tuple[int, int]]:
-    """Ranges of columns (or rows) to be worked on side by side."""
-    return _ranges(start, stop, _tile((stop - start) // (_TILES_EACH * n_threads())))
+def column_tiles(start: int, stop: int, work: float) -> list[tuple[int, int]]:
+    """Ranges of columns (or rows), each of so many multiplications, to be worked on side by side."""
+    share = (stop - start) // (_TILES_EACH * n_threads())
+    return _ranges(start, stop, _tile(max(share, int(_LEAST_TILE_WORK / max(1.0, work)))))
+
+
+def _square_tile(area: float, depth: int) -> int:
+    share = np.sqrt(area / (_TILES_EACH * n_threads()))
+    return _tile(int(max(share, np.sqrt(_LEAST_TILE_WORK / max(1, depth)))))
 
 
 def _tile(size: int) -> int:
