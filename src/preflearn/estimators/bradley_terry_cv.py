@@ -22,8 +22,8 @@ from ..comparisons.answers import Answers
 from ..comparisons.inputs import read_alpha
 from ..kernels.functions import n_items, take_items
 from ..losses.logistic import averaged_probability
-from ..solvers.laplace import LaplacePosterior, LatentSpace, find_mode, without_each
-from .bradley_terry import BradleyTerry, BradleyTerryModel, narrower
+from ..solvers.laplace import LaplacePosterior, LatentSpace, find_mode, posterior_at, without_each
+from .bradley_terry import BradleyTerry, BradleyTerryModel
 
 # Prior variances of an average item's latent score that alphas="auto" looks through.
 _VARIANCES = np.logspace(2.5, -2.0, 10)
@@ -31,8 +31,6 @@ _VARIANCES = np.logspace(2.5, -2.0, 10)
 _OFFSETS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 _WIDTHS = (0.25, 1.0, 4.0)
 _SAMPLE = 500
-# Up to so many coordinates, Newton's method with the covariance itself is faster than with conjugate gradients.
-_FEW = 400
 # Where few answers say little, the evidence is joined by log-normal priors, given by their median and the standard
 # deviation of the logarithm. Of an average item's variance: people who compare things do not toss coins, nor are they
 # always right. Of the offsets: whoever gives features expects them to say something.
@@ -227,7 +225,7 @@ class BradleyTerryCV(BradleyTerryModel):
             answers = answers.scaled(np.array(list(model.reliability_.values())))
         # Items that are not compared have no part in the posterior of those that are.
         compared, pairs = np.unique(numbers[answers.pairs], return_inverse=True)
-        space = narrower(space.of_items(compared))
+        space = space.of_items(compared)
         answers = Answers(
             compared.shape[0], pairs.reshape(-1, 2), *_columns(answers, "weight", "share", "scale", "judges")
         )
@@ -253,12 +251,10 @@ class BradleyTerryCV(BradleyTerryModel):
         sets = [every] if folds is None else folds
         parts = [answers if folds is None else answers.take(np.delete(every, left)) for left in sets]
         modes: list[np.ndarray | None] = [None] * len(sets)
-        last = 1.0
         for k in np.argsort(-alphas, kind="stable"):
             alpha = float(alphas[k])
             for number, (left, training) in enumerate(zip(sets, parts, strict=True)):
-                posterior = self._posterior_at(space, training, alpha, modes[number], last)
-                modes[number] = posterior.dual
+                posterior, modes[number] = self._posterior_at(space, training, alpha, modes[number])
                 pairs = answers.pairs[left]
                 variance = posterior.variances_of_differences(pairs)
                 mean = posterior.scores[pairs[:, 0]] - posterior.scores[pairs[:, 1]]
@@ -269,19 +265,14 @@ class BradleyTerryCV(BradleyTerryModel):
                 probabilities[k, left] = averaged_probability(scale * mean, scale**2 * variance)
                 if self.scoring == "log_evidence":
                     evidence[k] = posterior.log_evidence()
-            last = alpha
         return probabilities, evidence
 
     def _posterior_at(
-        self, space: LatentSpace, answers: Answers, alpha: float, dual: np.ndarray | None, last: float
-    ) -> LaplacePosterior:
-        """The posterior at one alpha, starting from the mode at the last one."""
-        if space.n_coordinates > _FEW:
-            _, dual = find_mode(space, answers, alpha, tol=self.tol, max_iter=self.max_iter)
-        else:
-            # The same function has dual coefficients in proportion to alpha.
-            dual = np.zeros(space.n_coordinates) if dual is None else dual * (alpha / last)
-        return LaplacePosterior(space, answers, alpha, dual)
+        self, space: LatentSpace, answers: Answers, alpha: float, start: np.ndarray | None
+    ) -> tuple[LaplacePosterior, np.ndarray]:
+        """The posterior at one alpha and the mode, which is looked for from that of the last one."""
+        mode = find_mode(space, answers, alpha, tol=self.tol, max_iter=self.max_iter, start=start)
+        return posterior_at(space, answers, alpha, mode), mode.fit.weights
 
     def _score(self, answers: Answers, p: np.ndarray) -> float:
         p = np.clip(p, 1e-15, 1.0 - 1e-15)
