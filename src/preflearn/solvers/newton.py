@@ -50,6 +50,8 @@ _MAX_CG = 500
 # Numbers of a matrix whose products are over before threads have started.
 _SMALL = 1 << 16
 _ARMIJO = 1e-4
+# Steps after the one that promised little, for a duality gap that says so.
+_STEPS_FOR_GAP = 5
 # The narrowest rounding of the hinge: differences of two squared hinges lose their digits below.
 _NARROWEST = 1e-7
 
@@ -480,8 +482,8 @@ def minimise_squared_hinge(
         Features and pairs.
     alpha : float
     tol : float
-        Stop when a Newton step promises to lower the objective by less than this part of it (the step is taken), or
-        when the duality gap is below this part.
+        Stop when the duality gap is below this part of the objective. Five steps after the one that promised to lower
+        the objective by less than this part of it, rounding is all that keeps the gap up, and it stops as well.
     max_iter : int
         Newton steps.
     start : ndarray of shape (n,), optional
@@ -525,27 +527,44 @@ def _minimise_smooth(
     max_iter: int,
     start: np.ndarray | None,
     report: Report | None,
-    last_change: float = np.inf,
+    last_change: float | None = None,
 ) -> PairLossFit:
-    """Newton steps until one promises little, or the duality gap is small, and changes predictions little."""
+    """Newton steps until the duality gap is small; with ``last_change``, until one promises and changes little."""
     alpha = newton.alpha
     at = _starting_point(newton, newton.objective, loss_at, start)
-    gap = _gap(at, alpha)
-    converged, n_iter = gap == 0 or (gap <= tol * at.objective and np.isinf(last_change)), 0
-    while not converged and n_iter < max_iter:
+
+    def at_rest(at: _Point) -> bool:
+        gap = _gap(at, alpha)
+        return gap == 0 or (last_change is None and gap <= tol * at.objective)
+
+    converged, n_iter, last = False, 0, max_iter
+    while not (converged or at_rest(at)) and n_iter < last:
         n_iter += 1
         new, promised = newton.step(at, loss_at)
-        converged = promised <= tol * new.objective or _gap(new, alpha) <= tol * new.objective
         if new is at:  # rounding leaves nothing to gain
+            converged = last_change is not None and promised <= tol * at.objective
             break
-        if np.isfinite(last_change):
-            converged &= newton.last_change <= last_change * float(np.abs(new.predictions).max(initial=0.0))
         at = new
         if report is not None:
             report(n_iter, promised / at.objective)
+        if last_change is None:
+            converged = _gap(at, alpha) <= tol * at.objective
+            if promised <= tol * at.objective and not newton.superlinear:
+                # The minimum is near enough; that the gap shows it takes a gradient that vanishes.
+                newton.superlinear, last = True, min(max_iter, n_iter + _STEPS_FOR_GAP)
+        else:
+            near = promised <= tol * at.objective or _gap(at, alpha) <= tol * at.objective
+            size = float(np.abs(at.predictions).max(initial=0.0))
+            converged = near and newton.last_change <= last_change * size
     norm = float(np.linalg.norm(at.gradient))
     return PairLossFit(
-        at.weights, at.objective, _gap(at, alpha), norm, n_iter, newton.n_evaluations, converged
+        at.weights,
+        at.objective,
+        _gap(at, alpha),
+        norm,
+        n_iter,
+        newton.n_evaluations,
+        bool(converged or at_rest(at)),
     )
 
 
