@@ -28,7 +28,9 @@ from ..kernels.items import ItemKernel, item_keys, number_items, read_labels
 from ..losses.logistic import LogisticLoss, averaged_probability
 from ..numerics.memory import require_memory
 from ..solvers.judges import estimate_reliability
+from ..solvers.labels import MOST_SOLVED, N_DRAWS, LabelPosterior
 from ..solvers.laplace import (
+    MOST_DENSE_LABELS,
     WORTH_A_WARNING,
     LaplacePosterior,
     LatentSpace,
@@ -39,7 +41,13 @@ from ..solvers.laplace import (
     without_each,
 )
 from ..solvers.newton import Features, PairLossFit
-from ..solvers.questions import choose_pairs, read_goal
+from ..solvers.questions import (
+    MOST_CANDIDATES,
+    candidates,
+    choose_pairs,
+    random_open_pairs,
+    read_goal,
+)
 from .base import KernelModel, RankerMixin
 
 _STRATEGIES = ("information", "random")
@@ -427,7 +435,7 @@ class BradleyTerryModel(RankerMixin, KernelModel):
 
     # The posterior ----------------------------------------------------------------------------------------------------
 
-    def _posterior(self) -> LaplacePosterior:
+    def _posterior(self) -> LaplacePosterior | LabelPosterior:
         """Laplace's posterior at the solution, made when it is first needed."""
         self._check_fitted()
         if not hasattr(self, "_laplace"):
@@ -435,7 +443,7 @@ class BradleyTerryModel(RankerMixin, KernelModel):
             mode = getattr(self, "_mode", None) or self._mode_again(space)
             with self._more_stages()(f"posterior in {min(space.shape)} dimensions"):
                 self._laplace = posterior_at(space, self.answers_, self.alpha_, mode)
-            if self._laplace.rounding > WORTH_A_WARNING:
+            if isinstance(self._laplace, LaplacePosterior) and self._laplace.rounding > WORTH_A_WARNING:
                 warnings.warn(
                     f"{type(self).__name__}: alpha={self.alpha_:g} is so small beside the kernel that rounding may "
                     f"change variances by about {self._laplace.rounding:.0e}: use a larger alpha, or scale the "
@@ -444,6 +452,10 @@ class BradleyTerryModel(RankerMixin, KernelModel):
                     stacklevel=4,
                 )
         return self._laplace
+
+    def _has_many_labels(self) -> bool:
+        """Whether the posterior is too large for a matrix, and is a `LabelPosterior`."""
+        return self.kernel == "items" and n_items(self.items_) > MOST_DENSE_LABELS
 
     def _space_again(self) -> LatentSpace:
         """The coordinates of the fit, computed from what a saved model holds."""
@@ -491,9 +503,9 @@ class BradleyTerryModel(RankerMixin, KernelModel):
 
     def _move(self, answers: Answers) -> None:
         """From the posterior of the answers so far to that of these."""
-        posterior = self._posterior()
+        posterior = getattr(self, "_laplace", None) if self._has_many_labels() else self._posterior()
         self.__dict__.pop("_mode", None)
-        if posterior.serves(answers):
+        if isinstance(posterior, LaplacePosterior) and posterior.serves(answers):
             mode = posterior.add(answers, tol=self.tol, max_iter=self.max_iter)
             self.answers_ = answers
             self._set_mode(posterior.space, mode)
@@ -518,12 +530,13 @@ class BradleyTerryModel(RankerMixin, KernelModel):
         new = take_items(new, first)
         n_known = n_items(self.items_)
         kernel = self._read_kernel()
-        posterior = self._posterior()
+        posterior = None if self.kernel == "items" else self._posterior()
         self.items_ = _joined(self.items_, new)
         self.answers_ = replace(self.answers_, n_rows=n_items(self.items_))
         for name in ("_index", "_space", "_mode"):
             self.__dict__.pop(name, None)
-        if posterior.by_features and not posterior.space.offset and posterior.space.factor is None:
+        if self._keeps_coordinates(posterior):
+            assert isinstance(posterior, LaplacePosterior)
             more = new if self._is_linear() else self.feature_map_.map_items(new, kernel)
             posterior.space = LatentSpace(n_items(self.items_), _joined(posterior.space.design, more))
             posterior.set_mode(posterior.weights)
@@ -537,6 +550,13 @@ class BradleyTerryModel(RankerMixin, KernelModel):
                 )
             self.__dict__.pop("_laplace", None)
         return n_known + numbers
+
+    @staticmethod
+    def _keeps_coordinates(posterior: Any) -> bool:
+        """Whether weights of features stay what they are when items are added."""
+        if posterior is None or not posterior.by_features:
+            return False
+        return not posterior.space.offset and posterior.space.factor is None
 
     def _weigh_judges(self, judges: dict[Hashable, int]) -> None:
         """Scores and reliabilities in turns."""
@@ -599,7 +619,10 @@ class BradleyTerryModel(RankerMixin, KernelModel):
         Notes
         -----
         Laplace's approximation: C = (2 alpha)⁻¹ (I + K L / 2 alpha)⁻¹ K, with L the Laplacian of the pairs weighted by
-        w p (1 - p). O(r³) the first time, then O(m r² + m² r).
+        w p (1 - p). O(r³) the first time, then O(m r² + m² r). With ``kernel="items"`` and more than 3,000 labels
+        nothing of r × r numbers is formed: the covariance of m items takes m solves of some 30 iterations, each
+        O(distinct pairs), and variances of more than 256 items are estimated from 64 draws of the posterior, which a
+        warning says: their standard error is 18 % at most, and far less for items with few answers.
 
         Examples
         --------
@@ -611,10 +634,16 @@ class BradleyTerryModel(RankerMixin, KernelModel):
         """
         self._check_fitted()
         X = self._read_items(X, reset=False)
-        posterior = self._posterior()
         if variances_only:
             return self._scores_of(X), self._variances(X)
-        require_memory(2 * n_items(X) ** 2 * 8, f"a covariance of {n_items(X)} × {n_items(X)}")
+        require_memory(
+            2 * n_items(X) ** 2 * 8,
+            f"a covariance of {n_items(X)} × {n_items(X)}",
+            "Ask for variances_only=True, or for the covariance of fewer items.",
+        )
+        posterior = self._posterior()
+        if isinstance(posterior, LabelPosterior):
+            return self._scores_of(X), self._covariance_of_labels(posterior, X)
         if posterior.by_features:
             F, unknown = self._features_of(X)
             covariance = posterior.covariance_of(F)
@@ -678,7 +707,9 @@ class BradleyTerryModel(RankerMixin, KernelModel):
             return self.feature_map_.map_items(X, self._read_kernel()), None
         if self._is_linear():
             return X, None
-        space, numbers = self._posterior().space, self._known_or_refused(X)
+        posterior = self._posterior()
+        assert isinstance(posterior, LaplacePosterior)
+        space, numbers = posterior.space, self._known_or_refused(X)
         known = np.flatnonzero(numbers >= 0)
         if space.factor is None:
             scale = np.sqrt(space.offset) if space.offset else 1.0
@@ -713,6 +744,8 @@ class BradleyTerryModel(RankerMixin, KernelModel):
     def _variances(self, X: Any, other: Any = None) -> np.ndarray:
         """Posterior variance of f(x), or of f(x) - f(x') row by row, in blocks of rows."""
         posterior = self._posterior()
+        if isinstance(posterior, LabelPosterior):
+            return self._variances_of_labels(posterior, X, other)
         if posterior.by_features:
             return self._variances_by_features(X, other)
         S = posterior.covariance
@@ -739,9 +772,50 @@ class BradleyTerryModel(RankerMixin, KernelModel):
             out[rows] = prior / (2.0 * self.alpha_) - explained
         return np.maximum(out, 0.0)
 
+    def _covariance_of_labels(self, posterior: LabelPosterior, X: Any) -> np.ndarray:
+        """Of known labels by solves; one that is not known has its prior variance, wherever it stands."""
+        numbers, codes = self._numbers_of(X), number_items(X)
+        C = np.where(codes[:, None] == codes[None, :], 0.5 / self.alpha_, 0.0)
+        known = np.flatnonzero(numbers >= 0)
+        C[np.ix_(known, known)] = posterior.covariance_of(numbers[known])
+        return C
+
+    def _variances_of_labels(self, posterior: LabelPosterior, X: Any, other: Any) -> np.ndarray:
+        numbers = self._numbers_of(X)
+        if other is None:
+            out, known = np.full(numbers.shape[0], 0.5 / self.alpha_), np.flatnonzero(numbers >= 0)
+            self._say_estimated(np.unique(numbers[known]).shape[0], "items")
+            out[known] = posterior.variances(numbers[known])
+            return out
+        others = self._numbers_of(other)
+        both = np.flatnonzero((numbers >= 0) & (others >= 0))
+        out = np.empty(numbers.shape[0])
+        rest = np.setdiff1d(np.arange(out.shape[0]), both)
+        if rest.size:
+            x, y = take_items(X, rest), take_items(other, rest)
+            same = np.array([a == b for a, b in zip(item_keys(x), item_keys(y), strict=True)])
+            out[rest] = np.where(
+                same,
+                0.0,
+                self._variances_of_labels(posterior, x, None) + self._variances_of_labels(posterior, y, None),
+            )
+        self._say_estimated(both.shape[0], "differences")
+        out[both] = posterior.variances_of_differences(np.stack([numbers[both], others[both]], axis=1))
+        return out
+
+    def _say_estimated(self, n: int, what: str) -> None:
+        if n > MOST_SOLVED:
+            warnings.warn(
+                f"Variances of {n} {what} are estimated from {N_DRAWS} draws of the posterior, with a standard error "
+                f"of {np.sqrt(2 / N_DRAWS):.0%} at most: ask for {MOST_SOLVED} at a time for exact ones.",
+                UserWarning,
+                stacklevel=5,
+            )
+
     def _variances_by_features(self, X: Any, other: Any) -> np.ndarray:
         """The same from features; differences are taken of these."""
         posterior, out = self._posterior(), np.empty(n_items(X))
+        assert isinstance(posterior, LaplacePosterior)
         for start in range(0, n_items(X), _BLOCK_ROWS):
             rows = np.arange(start, min(start + _BLOCK_ROWS, n_items(X)))
             x = take_items(X, rows)
@@ -784,7 +858,9 @@ class BradleyTerryModel(RankerMixin, KernelModel):
 
         Notes
         -----
-        O(m²) for each pair: some 0.1 seconds for 2,000 items.
+        O(m²) for each pair: some 0.1 seconds for 2,000 items. Of more than 3,000 items, those 128 are looked at whose
+        scores are least certain (for "top:K", whose place above or below the boundary is; for a pair, the two and the
+        most uncertain others).
 
         Examples
         --------
@@ -808,11 +884,13 @@ class BradleyTerryModel(RankerMixin, KernelModel):
             raise ValueError(
                 "strategy='random' asks without regard to the goal: leave goal at None, or ask by information."
             )
-        require_memory(2 * m * m * 8, f"a covariance of {m} × {m}")
-        closed = np.eye(m, dtype=bool)
+        asked = np.empty((0, 2), dtype=np.int64)
         if answered is not None and np.size(answered):
-            h, j = read_pairs(answered, m).T
-            closed[h, j] = closed[j, h] = True
+            asked = read_pairs(answered, m)
+        if self._has_many_labels() or m > MOST_DENSE_LABELS:
+            return self._questions_about_many(X, int(n), asked, goal, strategy)
+        closed = np.eye(m, dtype=bool)
+        closed[asked[:, 0], asked[:, 1]] = closed[asked[:, 1], asked[:, 0]] = True
         if strategy == "random":
             rows, columns = np.nonzero(~(closed | np.tri(m, dtype=bool)))
             rng = check_random_state(self.random_state)
@@ -821,10 +899,35 @@ class BradleyTerryModel(RankerMixin, KernelModel):
         mean, covariance = self._posterior_for_questions(X)
         return choose_pairs(mean, covariance, int(n), closed=closed, goal=goal)
 
+    def _questions_about_many(
+        self, X: Any, n: int, asked: np.ndarray, goal: int | tuple[int, int] | None, strategy: str
+    ) -> np.ndarray:
+        """Questions about some of very many items: those that the model is least sure of."""
+        m = n_items(X)
+        if strategy == "random":
+            return random_open_pairs(m, n, asked, check_random_state(self.random_state))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # which items are looked at need not be exact
+            mean, variance = self.posterior(X, variances_only=True)
+        rows = candidates(mean, variance, max(MOST_CANDIDATES, int(np.ceil(3.0 * np.sqrt(n)))), goal)
+        mean, covariance = self.posterior(take_items(X, rows))
+        position = np.full(m, -1)
+        position[rows] = np.arange(rows.shape[0])
+        among = position[asked]
+        among = among[(among >= 0).all(axis=1)]
+        closed = np.eye(rows.shape[0], dtype=bool)
+        closed[among[:, 0], among[:, 1]] = closed[among[:, 1], among[:, 0]] = True
+        if isinstance(goal, tuple):
+            goal = int(position[goal[0]]), int(position[goal[1]])
+        elif goal is not None:
+            # The k best of all are so many of the candidates.
+            goal = rows.shape[0] // 2
+        return rows[choose_pairs(mean, covariance, n, closed=closed, goal=goal)]
+
     def _posterior_for_questions(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """As `posterior`, without a copy of the covariance where X is the known items."""
         posterior = self._posterior()
-        if not posterior.by_features:
+        if isinstance(posterior, LaplacePosterior) and not posterior.by_features:
             numbers = self._known_or_refused(X)
             if np.array_equal(numbers, np.arange(posterior.covariance.shape[0])):
                 return posterior.mean, posterior.covariance

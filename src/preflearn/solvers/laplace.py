@@ -47,6 +47,7 @@ from ..numerics.linalg import (
     solve_triangular_in_place,
 )
 from ..numerics.memory import require_memory
+from .labels import LabelPosterior
 from .newton import Features, PairLossFit, PairObjective, Preconditioner, Report, minimise_logistic
 from .row_span import Root, RowSpan, random_signs, refine, relative
 
@@ -59,6 +60,8 @@ _PRECISE, WORTH_A_WARNING = 1e-8, 1e-7
 _SMALL_ALPHA = 1e-8
 # Features whose Hessian is formed for an estimate of the error, and the multiplications that it may take.
 _FEW_FEATURES, _MOST_WORK = 2000, 2e10
+# Labels whose covariance is a dense matrix.
+MOST_DENSE_LABELS = 3000
 # Answers from which the size of the Hessian is estimated.
 _SAMPLE = 10_000
 
@@ -587,14 +590,25 @@ def _error(
         step = inverse.solve(off)
     elif not space.offset and n <= _FEW_FEATURES and space.n_items * n * n <= _MOST_WORK:
         step = cholesky_solve(cholesky_in_place(precision(space, answers, loss.curvatures, alpha)), off)
+    elif space.shape == (space.n_items, space.n_items) and space.factor is None and bound > WORTH_A_WARNING:
+        # Labels: the scores of connected items sum to zero, so that an error common to all of them can be taken off.
+        components = answers.components()
+        counts = np.bincount(components)
+        fit.weights = fit.weights - (np.bincount(components, fit.weights) / counts)[components]
+        off -= (np.bincount(components, off) / counts)[components]
+        step = LabelPosterior(answers, alpha, fit.weights).solve(off[:, None], 1e-6)[:, 0]
     else:
         return bound
     return min(bound, relative(float(np.abs(objective.forward(step)).max(initial=0.0)), size))
 
 
-def posterior_at(space: LatentSpace, answers: Answers, alpha: float, mode: Mode) -> LaplacePosterior:
-    """The posterior at a mode; as a factor where alpha is small beside the kernel."""
+def posterior_at(
+    space: LatentSpace, answers: Answers, alpha: float, mode: Mode
+) -> LaplacePosterior | LabelPosterior:
+    """The posterior at a mode; as a factor where alpha is small beside the kernel, sparse for very many labels."""
     weights = mode.fit.weights
+    if space.design is None and space.factor is None and space.n_items > MOST_DENSE_LABELS:
+        return LabelPosterior(answers, alpha, weights)
     scores = space.scores(weights)
     small = is_small(space, answers, LogisticLoss(answers, scores).curvatures, alpha)
     if space.shape[1] > space.n_items and isinstance(space.design, np.ndarray):
