@@ -385,7 +385,7 @@ class BradleyTerryModel(RankerMixin, KernelModel):
         if space.factor is None or hasattr(self, "coef_"):
             return 0.0
         F, a = space.factor.F, self.dual_coef_
-        largest = float(np.einsum("ij,ij->i", F, F).max(initial=0.0))
+        largest = float(space.features(self.answers_).row_lengths().max(initial=0.0)) ** 2
         size = float(np.abs(F @ weights).max(initial=0.0))
         return np.finfo(float).eps * largest * float(np.abs(a).sum()) / size if size > 0 else 0.0
 

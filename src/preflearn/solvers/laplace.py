@@ -63,7 +63,7 @@ _FEW_FEATURES, _MOST_WORK = 2000, 2e10
 # Labels whose covariance is a dense matrix.
 MOST_DENSE_LABELS = 3000
 # Answers from which the size of the Hessian is estimated.
-_SAMPLE = 10_000
+_SAMPLE = 512
 
 
 class OffsetFeatures(Features):
@@ -144,7 +144,7 @@ class LatentSpace:
         """The same as Newton's method works on them; dense columns of large means are centred."""
         X = self.design
         if X is None:
-            return Features(self.matrix())
+            return self._fixed_features
         if not sp.issparse(X) and answers.n_pairs:
             is_compared = np.zeros(self.n_items, dtype=bool)
             is_compared[answers.pairs] = True
@@ -170,6 +170,10 @@ class LatentSpace:
         if self.factor is None:
             return scores
         return sl.solve_triangular(self.factor.C, scores[self.factor.pivots], lower=True, check_finite=False)
+
+    @cached_property
+    def _fixed_features(self) -> Features:
+        return Features(self.matrix())
 
     def of_items(self, items: np.ndarray) -> LatentSpace:
         """The same function of some of the items."""
@@ -203,16 +207,18 @@ class LatentSpace:
         return np.asarray(rows.toarray() if sp.issparse(rows) else rows, dtype=np.float64).T
 
     def largest_curvature(self, answers: Answers, curvatures: np.ndarray) -> float:
-        """About the trace of Φᵀ L Φ, an upper bound of its eigenvalues, from some of the answers."""
-        some = slice(None, None, answers.n_pairs // _SAMPLE + 1)
-        pairs, v = answers.pairs[some], curvatures[some]
+        """About the trace of Φᵀ L Φ, an upper bound of its eigenvalues, from the answers of the largest curvatures."""
         matrix = self.root if self.design is None else self.design
         if matrix is None:
-            lengths = np.full(v.shape[0], 2.0)
-        else:
-            D = Features(matrix[pairs[:, 0]] - matrix[pairs[:, 1]])
-            lengths = D.row_lengths() ** 2 + 2.0 * self.offset
-        return float(v @ lengths) * answers.n_pairs / max(1, v.shape[0])
+            return 2.0 * float(curvatures.sum())
+        some = np.arange(answers.n_pairs)
+        if answers.n_pairs > _SAMPLE:
+            some = np.argpartition(-curvatures, _SAMPLE)[:_SAMPLE]
+        pairs, v = answers.pairs[some], curvatures[some]
+        D = Features(matrix[pairs[:, 0]] - matrix[pairs[:, 1]])
+        lengths = D.row_lengths() ** 2 + 2.0 * self.offset
+        rest = float(curvatures.sum()) - float(v.sum())
+        return float(v @ lengths) + rest * float(lengths.mean() if some.size else 0.0)
 
 
 def kernel_space(K: np.ndarray) -> LatentSpace:
