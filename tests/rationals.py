@@ -7,9 +7,11 @@ compared with that; its error is computed exactly as well.
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cached_property
+from math import log2
 
 import numpy as np
-from flint import arb, ctx, fmpq, fmpq_mat
+from flint import arb, arb_mat, ctx, fmpq, fmpq_mat
 
 
 def rational(values) -> fmpq_mat:
@@ -283,3 +285,144 @@ def to_float(value: fmpq) -> float:
         return float(Fraction(int(value.p), int(value.q)))
     except OverflowError:
         return float("inf")
+
+
+# Bradley-Terry models: no rational numbers, so with as many digits as it takes.
+
+PRECISION = 2500  # bits, for kernels
+
+
+class ExactBradleyTerry:
+    """The mode and Laplace's covariance by Newton's method in arithmetic of 80 digits and more.
+
+    Parameters
+    ----------
+    K : arb_mat of shape (m, m)
+        As `exact_kernel` gives it. Items without answers may be among the m.
+    pairs : sequence of (int, int)
+    alpha : float
+    weight, share, scale : sequences of float, optional
+        Of each answer: its weight, 1 for a win and 0.5 for a tie, the reliability of its judge.
+    """
+
+    def __init__(self, K, pairs, alpha, weight=None, share=None, scale=None):
+        ones = [1.0] * len(pairs)
+        # What cancels in L K + 2 alpha I, in K a, in the gradient and in differences of the objective.
+        ratio = float(log2(float(_largest(K))) - log2(alpha))
+        self.precision = ctx.prec = 300 + 4 * int(abs(ratio))
+        self.K, self.pairs, self.alpha = K, [tuple(map(int, pair)) for pair in pairs], arb(float(alpha))
+        self.weight = [arb(float(w)) for w in (ones if weight is None else weight)]
+        self.share = [arb(float(y)) for y in (ones if share is None else share)]
+        self.scale = [arb(float(r)) for r in (ones if scale is None else scale)]
+        self.f, self.L = self._mode()
+        ctx.prec = 53
+
+    def _answers(self, f):
+        """Value, gradient and Laplacian of the loss."""
+        m = f.nrows()
+        value, gradient, L = arb(0), arb_mat(m, 1), arb_mat(m, m)
+        columns = zip(self.pairs, self.weight, self.share, self.scale, strict=True)
+        for (h, j), w, y, r in columns:
+            d = r * (f[h, 0] - f[j, 0])
+            losing = 1 / (1 + d.exp())
+            value += w * (y * (1 + (-d).exp()).log() + (1 - y) * (1 + d.exp()).log())
+            pull, v = w * r * (y - 1 + losing), w * r * r * losing * (1 - losing)
+            for row, other, sign in ((h, j, 1), (j, h, -1)):
+                gradient[row, 0] -= sign * pull
+                L[row, row] += v
+                L[row, other] -= v
+        return value, gradient, L
+
+    def _system(self, L):
+        """L K + 2 alpha I."""
+        A = L * self.K
+        for i in range(A.nrows()):
+            A[i, i] += 2 * self.alpha
+        return A
+
+    def _at(self, a):
+        """Coefficients, their scores, the objective, and gradient and Laplacian of the loss."""
+        f = self.K * a
+        value, gradient, L = self._answers(f)
+        return a, f, value + self.alpha * (a.transpose() * f)[0, 0], gradient, L
+
+    def _mode(self):
+        at = self._at(arb_mat(self.K.nrows(), 1))
+        for _ in range(5000):
+            a, f, value, gradient, L = at
+            step = _midpoints(self._system(L).solve(_midpoints(-gradient - 2 * self.alpha * a)))
+            length, new = arb(1), self._at(_midpoints(a + step))
+            while not new[2] <= value and length > arb(2) ** -60:
+                length /= 2
+                new = self._at(_midpoints(a + length * step))
+            # Far out, where the loss is an exponential, a step of Newton's method is far too short.
+            while length >= 1 and (longer := self._at(_midpoints(a + 2 * length * step)))[2] < new[2]:
+                length, new = 2 * length, longer
+            at = new
+            if _largest(new[1] - f) <= arb(10) ** -40 * _largest(new[1]):
+                return _midpoints(new[1]), _midpoints(new[4])
+        raise AssertionError("Newton's method did not converge.")
+
+    @cached_property
+    def covariance(self):
+        """C = (K L + 2 alpha I)⁻¹ K, as an arb_mat."""
+        ctx.prec = self.precision
+        C = _midpoints(self._system(self.L).transpose().solve(self.K))
+        ctx.prec = 53
+        return C
+
+    def scores(self) -> list[fmpq]:
+        return [exactly(self.f[i, 0]) for i in range(self.f.nrows())]
+
+    def win_probability(self, a: int, b: int) -> fmpq:
+        """Averaged over the posterior."""
+        C = self.covariance
+        ctx.prec = self.precision
+        variance = C[a, a] + C[b, b] - 2 * C[a, b]
+        mean = self.f[a, 0] - self.f[b, 0]
+        p = 1 / (1 + (-mean / (1 + arb.pi() * variance / 8).sqrt()).exp())
+        ctx.prec = 53
+        return exactly(p)
+
+
+def exact_kernel(X, kernel="linear", gamma=1.0, item_offsets=0.0, known=None) -> arb_mat:
+    """The kernel matrix of some rows, all of them different; ``known`` of them set the scale of the offsets."""
+    ctx.prec = PRECISION
+    m = len(X)
+    if kernel == "items":
+        K = arb_mat(m, m, [int(i == j) for i in range(m) for j in range(m)])
+    else:
+        rows = arb_mat([[arb(float(x)) for x in row] for row in np.asarray(X, dtype=float)])
+        K = rows * rows.transpose()
+    if kernel == "rbf":
+        square = [K[i, i] for i in range(m)]
+        K = arb_mat(
+            m,
+            m,
+            [
+                (-arb(float(gamma)) * (square[i] + square[j] - 2 * K[i, j])).exp()
+                for i in range(m)
+                for j in range(m)
+            ],
+        )
+    n = m if known is None else known
+    offset = arb(float(item_offsets)) * sum((K[i, i] for i in range(n)), arb(0)) / n
+    for i in range(m):
+        K[i, i] += offset
+    K = _midpoints(K)
+    ctx.prec = 53
+    return K
+
+
+def exactly(value: arb) -> fmpq:
+    """The middle of a ball, as it is."""
+    mantissa, exponent = value.mid().man_exp()
+    return fmpq(mantissa) * fmpq(2) ** int(exponent)
+
+
+def _midpoints(A: arb_mat) -> arb_mat:
+    return arb_mat(A.nrows(), A.ncols(), [A[i, j].mid() for i in range(A.nrows()) for j in range(A.ncols())])
+
+
+def _largest(A: arb_mat) -> arb:
+    return max((abs(A[i, j].mid()) for i in range(A.nrows()) for j in range(A.ncols())), default=arb(0))

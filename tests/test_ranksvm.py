@@ -350,3 +350,21 @@ def test_folds_of_rows_without_queries():
 def test_clone_keeps_the_parameters():
     model = RankSVMCV([1.0], loss="hinge", cv=3)
     assert clone(model).get_params() == model.get_params()
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_the_duality_gap_is_within_tol_or_warned_of(loss):
+    """Small alphas, other scales and tied scores: the gap is what `tol` says whenever no warning says otherwise."""
+    rng, n_silent = np.random.default_rng(0), 0
+    for _ in range(60):
+        m, n = rng.integers(5, 40), rng.integers(1, 8)
+        X = rng.normal(size=(m, n)) * 10.0 ** rng.integers(-3, 4)
+        y = rng.integers(0, 4, size=m).astype(float) if rng.random() < 0.5 else rng.normal(size=m)
+        alpha, tol = 10.0 ** rng.uniform(-8, 2), 10.0 ** float(rng.choice([-4, -6, -8]))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model = RankSVM(alpha, loss=loss, tol=tol).fit(X, y)
+        if not any(issubclass(one.category, ConvergenceWarning) for one in caught):
+            n_silent += 1
+            assert model.duality_gap_ <= tol * model.objective_
+    assert n_silent > 50

@@ -6,9 +6,11 @@ An answer k says that item h is better than item j. It counts w_k times, its sha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
 
 from .grouping import Groups, one_group
 from .preferences import PreferenceComparisons
@@ -87,6 +89,28 @@ class Answers:
         better, worse = self.pairs[:, 0], self.pairs[:, 1]
         return np.bincount(better, values, self.n_rows) - np.bincount(worse, values, self.n_rows)
 
+    def sums(self, f: np.ndarray) -> np.ndarray:
+        """f_h + f_j of each answer: what errors of this size of f can do to `differences`."""
+        return f[self.pairs[:, 0]] + f[self.pairs[:, 1]]
+
+    def spread_sizes(self, values: np.ndarray) -> np.ndarray:
+        """Σ_k values_k (e_h + e_j), shape (m,)."""
+        better, worse = self.pairs[:, 0], self.pairs[:, 1]
+        return np.bincount(better, values, self.n_rows) + np.bincount(worse, values, self.n_rows)
+
+    def components(self) -> np.ndarray:
+        """The connected component of each item: items are connected that answers compare, shape (m,)."""
+        better, worse = self.pairs.T
+        edges = sp.coo_array((np.ones(self.n_pairs), (better, worse)), shape=(self.n_rows, self.n_rows))
+        return connected_components(edges, directed=False)[1]
+
+    def distinct_pairs(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The pairs without repetition, of shape (k, 2), and which of them each answer is about, and its sign."""
+        low, high = self.pairs.min(axis=1, initial=self.n_rows), self.pairs.max(axis=1, initial=0)
+        codes, which = np.unique(low * self.n_rows + high, return_inverse=True)
+        pairs = np.stack(np.divmod(codes, self.n_rows), axis=1)
+        return pairs, which, np.where(self.pairs[:, 0] == low, 1.0, -1.0)
+
     def laplacian(self, curvature: np.ndarray) -> PreferenceComparisons:
         """The comparisons whose Laplacian is Σ_k curvature_k (e_h - e_j)(e_h - e_j)ᵀ."""
         return PreferenceComparisons(self.n_rows, self.pairs, weight=curvature)
@@ -113,3 +137,40 @@ class Answers:
         """The same with each judge's reliability as the scale of the answers."""
         assert self.judges is not None
         return replace(self, scale=reliability[self.judges])
+
+
+@dataclass(frozen=True)
+class DifferenceAnswers(Answers):
+    """The same answers in terms of differences d = f_h - f_j of distinct pairs in place of the scores f.
+
+    Attributes
+    ----------
+    n_rows : int
+        Number of distinct pairs.
+    which : ndarray of shape (l,)
+        The pair of each answer.
+    sign : ndarray of shape (l,)
+        1 where the first item of the pair was preferred, -1 where the second was.
+    """
+
+    which: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    sign: np.ndarray = field(default_factory=lambda: np.empty(0))
+
+    @classmethod
+    def of(cls, answers: Answers) -> tuple[DifferenceAnswers, np.ndarray]:
+        """Answers about differences, and the pairs whose differences these are."""
+        pairs, which, sign = answers.distinct_pairs()
+        columns = (answers.pairs, answers.weight, answers.share, answers.scale, answers.judges)
+        return cls(pairs.shape[0], *columns, which, sign), pairs
+
+    def differences(self, f: np.ndarray) -> np.ndarray:
+        return self.sign * f[self.which]
+
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        return np.bincount(self.which, self.sign * values, self.n_rows)
+
+    def sums(self, f: np.ndarray) -> np.ndarray:
+        return f[self.which]
+
+    def spread_sizes(self, values: np.ndarray) -> np.ndarray:
+        return np.bincount(self.which, values, self.n_rows)

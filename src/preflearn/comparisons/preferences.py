@@ -56,6 +56,10 @@ class PreferenceComparisons(Comparisons):
     def laplacian(self, V: np.ndarray) -> np.ndarray:
         return (self._L @ V).astype(V.dtype, copy=False)
 
+    def sparse(self) -> sp.csr_array:
+        """L itself."""
+        return self._L
+
     def blocks(self, V: np.ndarray, n_rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         if offset_is_large(V):
             V = centred(V, one_group(self.n_rows))[0]

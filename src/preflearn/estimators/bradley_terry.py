@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.linalg import solve_triangular
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils import check_random_state
 
@@ -25,18 +26,35 @@ from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.inputs import read_items
 from ..kernels.items import ItemKernel, item_keys, number_items, read_labels
 from ..losses.logistic import LogisticLoss, averaged_probability
-from ..numerics.linalg import factor_kernel
 from ..numerics.memory import require_memory
 from ..solvers.judges import estimate_reliability
-from ..solvers.laplace import LaplacePosterior, LatentSpace, find_mode, without_each
-from ..solvers.questions import choose_pairs, read_goal
+from ..solvers.labels import MOST_SOLVED, N_DRAWS, LabelPosterior
+from ..solvers.laplace import (
+    MOST_DENSE_LABELS,
+    WORTH_A_WARNING,
+    LaplacePosterior,
+    LatentSpace,
+    Mode,
+    find_mode,
+    kernel_space,
+    posterior_at,
+    without_each,
+)
+from ..solvers.newton import Features, PairLossFit
+from ..solvers.questions import (
+    MOST_CANDIDATES,
+    candidates,
+    choose_pairs,
+    random_open_pairs,
+    read_goal,
+)
 from .base import KernelModel, RankerMixin
 
 _STRATEGIES = ("information", "random")
 # Alternations between scores and reliabilities, and the relative change of r at which they stop.
 _MAX_ROUNDS, _RELIABILITY_TOL = 50, 1e-3
 # What can be computed again from the items and the answers.
-_CACHES = ("_laplace", "_space", "_index")
+_CACHES = ("_laplace", "_space", "_mode", "_index")
 # Rows whose posterior variance is computed at once.
 _BLOCK_ROWS = 256
 
@@ -270,17 +288,25 @@ class BradleyTerryModel(RankerMixin, KernelModel):
             if kernel.is_linear and not item_offsets:
                 return LatentSpace(n_items(X), X), _copied(X), every_row
             if kernel.is_precomputed:
-                return _kernel_space(X), _copied(X), every_row
+                return kernel_space(X), _copied(X), every_row
             first, numbers = np.unique(number_items(X), return_inverse=True)
             self._first_rows = first
             items = take_items(X, first)
             if self.kernel == "items":
                 return LatentSpace(n_items(items)), items, numbers
+            if kernel.is_linear:
+                variance = float(np.mean(Features(items).row_lengths() ** 2))
+                self.offset_variance_ = item_offsets * max(variance, 1e-300)
+                return self._linear_space(items), items, numbers
             K = np.asarray(kernel.matrix(items), dtype=np.float64)
             if item_offsets:
                 self.offset_variance_ = item_offsets * max(float(np.mean(np.diagonal(K))), 1e-300)
                 K[np.diag_indices_from(K)] += self.offset_variance_
-            return _kernel_space(K), items, numbers
+            return kernel_space(K), items, numbers
+
+    def _linear_space(self, items: Any) -> LatentSpace:
+        """Features, and an offset of each item."""
+        return LatentSpace(n_items(items), items, offset=self.offset_variance_)
 
     def _chosen_gamma(self) -> Any:
         return self.gamma
@@ -295,24 +321,73 @@ class BradleyTerryModel(RankerMixin, KernelModel):
         """Minimise the objective and set the attributes of the solution."""
         alpha = self._chosen_alpha()
         with self._more_stages()(f"{answers.n_pairs} preferences, alpha = {alpha:g}") as stage:
-            fit, dual = find_mode(
+            mode = find_mode(
                 space, answers, alpha, tol=self.tol, max_iter=self.max_iter, report=stage.iteration
             )
-        if not fit.converged and fit.gap > 1e-6 * fit.objective:
-            warnings.warn(
-                f"{type(self).__name__} (alpha={alpha:g}) stopped after {fit.n_iter} Newton steps with a duality gap "
-                f"of {fit.gap:.2g}: raise max_iter (now {self.max_iter}), scale the features, or use a larger alpha.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
         self.items_, self.answers_, self.alpha_ = items, answers, alpha
-        self.n_iter_, self.objective_ = max(1, fit.n_iter), fit.objective
-        self.n_queries_, self.n_comparisons_ = 1, answers.n_pairs
-        if space.design is not None:
-            self._set_weights(fit.weights)
-        else:
-            self._set_dual(dual / (2.0 * alpha))
         self._space = space
+        self._set_mode(space, mode)
+        self._mode = mode
+
+    def _set_mode(self, space: LatentSpace, mode: Mode) -> None:
+        """Set the attributes of a solution, and warn of one that is none."""
+        fit = mode.fit
+        self.n_iter_, self.objective_ = max(1, fit.n_iter), fit.objective
+        self.n_queries_, self.n_comparisons_ = 1, self.answers_.n_pairs
+        self._set_solution(space, fit.weights)
+        error = max(mode.error, self._expansion_error(space, fit.weights))
+        if error > WORTH_A_WARNING:
+            warnings.warn(
+                f"{type(self).__name__}: alpha={self.alpha_:g} is so small beside the kernel that rounding may change "
+                f"scores by about {error:.0e} of the largest: use a larger alpha, or scale the features.",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+        elif not fit.converged and fit.gap > 1e-6 * fit.objective:
+            warnings.warn(
+                f"{type(self).__name__} (alpha={self.alpha_:g}) stopped after {fit.n_iter} Newton steps with a duality "
+                f"gap of {fit.gap:.2g}: raise max_iter (now {self.max_iter}), scale the features, or use a larger "
+                "alpha.",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+
+    def _set_solution(self, space: LatentSpace, weights: np.ndarray) -> None:
+        """The function from the weights of the columns of ``space.matrix()``."""
+        self.__dict__.pop("feature_coef_", None)
+        if space.offset:
+            self._set_dual(weights[space.n_coordinates :] / np.sqrt(space.offset))
+            self.feature_coef_ = weights[: space.n_coordinates]
+        elif space.design is None:
+            self._set_dual(self._dual_of(space, weights))
+            if self.offset_variance_ and self.kernel == "linear":
+                self.feature_coef_ = np.asarray(self.items_.T @ self.dual_coef_)
+        else:
+            self._set_weights(weights)
+
+    def _dual_of(self, space: LatentSpace, weights: np.ndarray) -> np.ndarray:
+        """Coefficients a of the items with K a = F w.
+
+        At the mode a = -∇ℓ / 2 alpha, which is small where the kernel is nearly singular; C⁻ᵀ w is the better one where
+        alpha is small beside the kernel.
+        """
+        if space.factor is None:
+            return weights
+        F = space.factor.F
+        both = (
+            -LogisticLoss(self.answers_, F @ weights).gradient / (2.0 * self.alpha_),
+            space.factor.expand(weights),
+        )
+        return min(both, key=lambda a: float(np.abs(F @ (F.T @ a - weights)).max(initial=0.0)))
+
+    def _expansion_error(self, space: LatentSpace, weights: np.ndarray) -> float:
+        """How far rounding puts scores off that are sums of coefficients times kernel values."""
+        if space.factor is None or hasattr(self, "coef_"):
+            return 0.0
+        F, a = space.factor.F, self.dual_coef_
+        largest = float(space.features(self.answers_).row_lengths().max(initial=0.0)) ** 2
+        size = float(np.abs(F @ weights).max(initial=0.0))
+        return np.finfo(float).eps * largest * float(np.abs(a).sum()) / size if size > 0 else 0.0
 
     def _set_weights(self, weights: np.ndarray) -> None:
         """The function from the weights of features."""
@@ -344,6 +419,8 @@ class BradleyTerryModel(RankerMixin, KernelModel):
             shapes |= super()._fitted_arrays()
         if self.kernel == "precomputed":
             shapes |= {"items_": "n n", "answers_.n_rows": "= n"}
+        if "feature_coef_" in vars(self):
+            shapes["feature_coef_"] = "n"
         if "_first_rows" in vars(self):
             shapes["_first_rows"] = "r <"
         if "feature_map_" in vars(self):
@@ -358,33 +435,54 @@ class BradleyTerryModel(RankerMixin, KernelModel):
 
     # The posterior ----------------------------------------------------------------------------------------------------
 
-    def _posterior(self) -> LaplacePosterior:
+    def _posterior(self) -> LaplacePosterior | LabelPosterior:
         """Laplace's posterior at the solution, made when it is first needed."""
         self._check_fitted()
         if not hasattr(self, "_laplace"):
-            space = narrower(getattr(self, "_space", None) or self._space_again())
-            if space.design is None:
-                dual = -LogisticLoss(self.answers_, self._scores_of(self.items_)).gradient
-            elif hasattr(self, "feature_map_"):
-                factor = self.feature_map_.factor_
-                dual = 2.0 * self.alpha_ * (factor.C.T @ self.dual_coef_[factor.pivots])
-            else:
-                dual = 2.0 * self.alpha_ * self.coef_
-            with self._more_stages()(f"posterior in {space.n_coordinates} dimensions"):
-                self._laplace = LaplacePosterior(space, self.answers_, self.alpha_, dual)
+            space = getattr(self, "_space", None) or self._space_again()
+            mode = getattr(self, "_mode", None) or self._mode_again(space)
+            with self._more_stages()(f"posterior in {min(space.shape)} dimensions"):
+                self._laplace = posterior_at(space, self.answers_, self.alpha_, mode)
+            if isinstance(self._laplace, LaplacePosterior) and self._laplace.rounding > WORTH_A_WARNING:
+                warnings.warn(
+                    f"{type(self).__name__}: alpha={self.alpha_:g} is so small beside the kernel that rounding may "
+                    f"change variances by about {self._laplace.rounding:.0e}: use a larger alpha, or scale the "
+                    "features.",
+                    ConvergenceWarning,
+                    stacklevel=4,
+                )
         return self._laplace
+
+    def _has_many_labels(self) -> bool:
+        """Whether the posterior is too large for a matrix, and is a `LabelPosterior`."""
+        return self.kernel == "items" and n_items(self.items_) > MOST_DENSE_LABELS
 
     def _space_again(self) -> LatentSpace:
         """The coordinates of the fit, computed from what a saved model holds."""
         n = n_items(self.items_)
         if self.kernel == "items":
             return LatentSpace(n)
-        if self._is_linear():
-            return LatentSpace(n, self.items_)
         kernel = self._read_kernel()
         if hasattr(self, "feature_map_"):
             return LatentSpace(n, self.feature_map_.map_items(self.items_, kernel))
-        return _kernel_space(self.items_ if kernel.is_precomputed else kernel.matrix(self.items_))
+        if self.kernel == "linear":
+            return self._linear_space(self.items_)
+        return kernel_space(self.items_ if kernel.is_precomputed else kernel.matrix(self.items_))
+
+    def _mode_again(self, space: LatentSpace) -> Mode:
+        """The mode, from the function that was learned."""
+        if hasattr(self, "feature_map_"):
+            factor = self.feature_map_.factor_
+            weights = factor.C.T @ self.dual_coef_[factor.pivots]
+        elif hasattr(self, "coef_"):
+            weights = self.coef_
+        elif space.offset:
+            coef = getattr(self, "feature_coef_", None)
+            coef = np.asarray(self.items_.T @ self.dual_coef_) if coef is None else coef
+            weights = np.concatenate([coef, np.sqrt(space.offset) * self.dual_coef_])
+        else:
+            weights = self.dual_coef_ if space.factor is None else space.factor.F.T @ self.dual_coef_
+        return Mode(PairLossFit(weights, self.objective_, 0.0, 0.0, self.n_iter_, 0, True), 0.0)
 
     def _numbers_of(self, X: Any) -> np.ndarray:
         """Which known item each row is, -1 for none."""
@@ -399,22 +497,26 @@ class BradleyTerryModel(RankerMixin, KernelModel):
         return np.array([self._index.get(key, -1) for key in item_keys(X)], dtype=np.int64)
 
     def _update(self, answers: Answers, judges: dict[Hashable, int]) -> None:
-        posterior = self._posterior()
-        posterior.add(answers)
-        self._take_mode(posterior, answers)
+        self._move(answers)
         if answers.judges is not None:
             self._weigh_judges(judges)
 
-    def _take_mode(self, posterior: LaplacePosterior, answers: Answers) -> None:
-        self.answers_, self.n_comparisons_ = answers, answers.n_pairs
-        self.n_iter_ = posterior.n_steps
-        self.objective_ = LogisticLoss(answers, posterior.scores).value + 0.5 * float(
-            posterior.dual @ posterior.mean
-        )
-        if posterior.by_features:
-            self._set_weights(posterior.mean)
-        else:
-            self._set_dual(posterior.dual / (2.0 * self.alpha_))
+    def _move(self, answers: Answers) -> None:
+        """From the posterior of the answers so far to that of these."""
+        posterior = getattr(self, "_laplace", None) if self._has_many_labels() else self._posterior()
+        self.__dict__.pop("_mode", None)
+        if isinstance(posterior, LaplacePosterior) and posterior.serves(answers):
+            mode = posterior.add(answers, tol=self.tol, max_iter=self.max_iter)
+            self.answers_ = answers
+            self._set_mode(posterior.space, mode)
+            return
+        space = getattr(self, "_space", None) or self._space_again()
+        start = self._mode_again(space).fit.weights
+        mode = find_mode(space, answers, self.alpha_, tol=self.tol, max_iter=self.max_iter, start=start)
+        self.__dict__.pop("_laplace", None)
+        self.answers_, self._space = answers, space
+        self._set_mode(space, mode)
+        self._mode = mode
 
     def _add_items(self, X: Any, rows: np.ndarray) -> np.ndarray:
         """Take new items in; their numbers."""
@@ -428,34 +530,45 @@ class BradleyTerryModel(RankerMixin, KernelModel):
         new = take_items(new, first)
         n_known = n_items(self.items_)
         kernel = self._read_kernel()
-        posterior = self._posterior()
+        posterior = None if self.kernel == "items" else self._posterior()
         self.items_ = _joined(self.items_, new)
-        answers = replace(self.answers_, n_rows=n_items(self.items_))
-        self.__dict__.pop("_index", None)
-        self.__dict__.pop("_space", None)
-        if posterior.by_features:
+        self.answers_ = replace(self.answers_, n_rows=n_items(self.items_))
+        for name in ("_index", "_space", "_mode"):
+            self.__dict__.pop(name, None)
+        if self._keeps_coordinates(posterior):
+            assert isinstance(posterior, LaplacePosterior)
             more = new if self._is_linear() else self.feature_map_.map_items(new, kernel)
-            posterior.add(answers, LatentSpace(answers.n_rows, _joined(posterior.space.design, more)))
+            posterior.space = LatentSpace(n_items(self.items_), _joined(posterior.space.design, more))
+            posterior.set_mode(posterior.weights)
         else:
-            dual = np.concatenate([posterior.dual, np.zeros(n_items(new))])
-            self._first_rows = np.arange(answers.n_rows)
-            self._laplace = LaplacePosterior(narrower(self._space_again()), answers, self.alpha_, dual)
-        self.answers_ = answers
+            # The same function; new items have no coefficient yet.
+            self._first_rows = np.arange(n_items(self.items_))
+            if not hasattr(self, "coef_"):
+                none = np.zeros(n_items(new))
+                self._set_function(
+                    None, np.append(self.dual_coef_, none)[:, None], self._first_rows, self.items_, True
+                )
+            self.__dict__.pop("_laplace", None)
         return n_known + numbers
+
+    @staticmethod
+    def _keeps_coordinates(posterior: Any) -> bool:
+        """Whether weights of features stay what they are when items are added."""
+        if posterior is None or not posterior.by_features:
+            return False
+        return not posterior.space.offset and posterior.space.factor is None
 
     def _weigh_judges(self, judges: dict[Hashable, int]) -> None:
         """Scores and reliabilities in turns."""
-        posterior = self._posterior()
         for _ in range(_MAX_ROUNDS):
-            answers = self.answers_
+            posterior, answers = self._posterior(), self.answers_
             variances = posterior.variances_of_differences(answers.pairs)
             mean, variance = without_each(answers, posterior.scores, variances)
             reliability = estimate_reliability(answers, mean, variance)
             change = np.abs(np.log(reliability[answers.judges] / answers.scale)).max(initial=0.0)
             if change <= _RELIABILITY_TOL:
                 break
-            posterior.add(answers.scaled(reliability))
-            self._take_mode(posterior, answers.scaled(reliability))
+            self._move(answers.scaled(reliability))
         self.reliability_ = {label: float(reliability[number]) for label, number in judges.items()}
 
     # What users ask ---------------------------------------------------------------------------------------------------
@@ -478,7 +591,16 @@ class BradleyTerryModel(RankerMixin, KernelModel):
     def _scores_of(self, X: Any) -> np.ndarray:
         if hasattr(self, "coef_"):
             return self._linear(X)
+        if self.kernel == "items":
+            return self._own_scores(X)
+        if hasattr(self, "feature_coef_"):
+            return np.asarray(X @ self.feature_coef_) + self.offset_variance_ * self._own_scores(X)
         return self._expand(X, self._read_kernel())
+
+    def _own_scores(self, X: Any) -> np.ndarray:
+        """The coefficient of each item that is known, 0 for others."""
+        numbers = self._numbers_of(X)
+        return np.where(numbers >= 0, self.dual_coef_[numbers], 0.0)
 
     def posterior(self, X, *, variances_only=False) -> tuple[np.ndarray, np.ndarray]:
         """Mean and covariance of the latent scores.
@@ -497,7 +619,10 @@ class BradleyTerryModel(RankerMixin, KernelModel):
         Notes
         -----
         Laplace's approximation: C = (2 alpha)⁻¹ (I + K L / 2 alpha)⁻¹ K, with L the Laplacian of the pairs weighted by
-        w p (1 - p). O(r³) the first time, then O(m r² + m² r).
+        w p (1 - p). O(r³) the first time, then O(m r² + m² r). With ``kernel="items"`` and more than 3,000 labels
+        nothing of r × r numbers is formed: the covariance of m items takes m solves of some 30 iterations, each
+        O(distinct pairs), and variances of more than 256 items are estimated from 64 draws of the posterior, which a
+        warning says: their standard error is 18 % at most, and far less for items with few answers.
 
         Examples
         --------
@@ -509,13 +634,22 @@ class BradleyTerryModel(RankerMixin, KernelModel):
         """
         self._check_fitted()
         X = self._read_items(X, reset=False)
-        posterior = self._posterior()
         if variances_only:
             return self._scores_of(X), self._variances(X)
-        require_memory(2 * n_items(X) ** 2 * 8, f"a covariance of {n_items(X)} × {n_items(X)}")
+        require_memory(
+            2 * n_items(X) ** 2 * 8,
+            f"a covariance of {n_items(X)} × {n_items(X)}",
+            "Ask for variances_only=True, or for the covariance of fewer items.",
+        )
+        posterior = self._posterior()
+        if isinstance(posterior, LabelPosterior):
+            return self._scores_of(X), self._covariance_of_labels(posterior, X)
         if posterior.by_features:
-            F = self._features_of(X)
-            return self._scores_of(X), np.asarray(F @ (F @ posterior.covariance).T)
+            F, unknown = self._features_of(X)
+            covariance = posterior.covariance_of(F)
+            if unknown is not None:
+                covariance += self._unseen(X, X, F, F, unknown, unknown) / (2.0 * self.alpha_)
+            return self._scores_of(X), covariance
         numbers = self._known_or_refused(X)
         if (numbers >= 0).all():
             S = posterior.covariance
@@ -558,11 +692,44 @@ class BradleyTerryModel(RankerMixin, KernelModel):
             )
         n = max(n_a, n_b)
         X_a, X_b = (take_items(X, np.zeros(n, dtype=np.int64)) if n_items(X) < n else X for X in (X_a, X_b))
-        mean = self._scores_of(X_a) - self._scores_of(X_b)
+        if hasattr(self, "coef_"):
+            mean = self._linear(X_a - X_b)
+        elif hasattr(self, "feature_coef_"):
+            mean = self.offset_variance_ * (self._own_scores(X_a) - self._own_scores(X_b))
+            mean += np.asarray((X_a - X_b) @ self.feature_coef_)
+        else:
+            mean = self._scores_of(X_a) - self._scores_of(X_b)
         return averaged_probability(mean, self._variances(X_a, X_b))
 
-    def _features_of(self, X: Any) -> Any:
-        return X if self._is_linear() else self.feature_map_.map_items(X, self._read_kernel())
+    def _features_of(self, X: Any) -> tuple[Any, np.ndarray | None]:
+        """The features that the posterior's weights belong to, and which rows have more to them; None for none."""
+        if hasattr(self, "feature_map_"):
+            return self.feature_map_.map_items(X, self._read_kernel()), None
+        if self._is_linear():
+            return X, None
+        posterior = self._posterior()
+        assert isinstance(posterior, LaplacePosterior)
+        space, numbers = posterior.space, self._known_or_refused(X)
+        known = np.flatnonzero(numbers >= 0)
+        if space.factor is None:
+            scale = np.sqrt(space.offset) if space.offset else 1.0
+            places = (known, numbers[known])
+            own = sp.csr_array((np.full(known.shape[0], scale), places), shape=(n_items(X), space.n_items))
+            F = own.toarray() if space.design is None else np.hstack([_dense(X), own.toarray()])
+        else:
+            new = np.flatnonzero(numbers < 0)
+            F = np.empty((n_items(X), space.factor.rank))
+            F[known] = space.factor.F[numbers[known]]
+            if new.size:
+                K = self._read_kernel().matrix(
+                    take_items(self.items_, space.factor.pivots), take_items(X, new)
+                )
+                F[new] = solve_triangular(space.factor.C, K, lower=True, check_finite=False).T
+        return F, None if known.shape[0] == n_items(X) else numbers < 0
+
+    def _unseen(self, X: Any, Y: Any, F: np.ndarray, G: np.ndarray, new: Any, other: Any) -> np.ndarray:
+        """The prior covariance, at alpha = 1/2, of what the features F of X and G of Y leave out."""
+        return (self._read_kernel().matrix(X, Y) - F @ G.T) * np.logical_and.outer(new, other)
 
     def _known_or_refused(self, X: Any) -> np.ndarray:
         numbers = self._numbers_of(X)
@@ -577,25 +744,23 @@ class BradleyTerryModel(RankerMixin, KernelModel):
     def _variances(self, X: Any, other: Any = None) -> np.ndarray:
         """Posterior variance of f(x), or of f(x) - f(x') row by row, in blocks of rows."""
         posterior = self._posterior()
-        S, by_features = posterior.covariance, posterior.by_features
-        numbers = None if by_features else self._known_or_refused(X)
-        others = None if by_features or other is None else self._known_or_refused(other)
-        if numbers is not None and (numbers >= 0).all() and (others is None or (others >= 0).all()):
-            diagonal = np.diagonal(S)
+        if isinstance(posterior, LabelPosterior):
+            return self._variances_of_labels(posterior, X, other)
+        if posterior.by_features:
+            return self._variances_by_features(X, other)
+        S = posterior.covariance
+        numbers = self._known_or_refused(X)
+        others = None if other is None else self._known_or_refused(other)
+        if (numbers >= 0).all() and (others is None or (others >= 0).all()):
             if others is None:
-                return diagonal[numbers].copy()
-            return np.maximum(diagonal[numbers] + diagonal[others] - 2.0 * S[numbers, others], 0.0)
+                return np.diagonal(S)[numbers]
+            return posterior.variances_of_differences(np.stack([numbers, others], axis=1))
         kernel = self._read_kernel()
         out = np.empty(n_items(X))
         for start in range(0, n_items(X), _BLOCK_ROWS):
             rows = np.arange(start, min(start + _BLOCK_ROWS, n_items(X)))
             x = take_items(X, rows)
             y = None if other is None else take_items(other, rows)
-            if by_features:
-                F = _dense(self._features_of(x))
-                F = F if y is None else F - _dense(self._features_of(y))
-                out[rows] = np.einsum("ij,ij->i", F @ S, F)
-                continue
             K = kernel.matrix(x, self.items_)
             prior = np.diagonal(kernel.matrix(x)).copy()
             if y is not None:
@@ -605,6 +770,70 @@ class BradleyTerryModel(RankerMixin, KernelModel):
             A = posterior.laplacian_times(K.T).T
             explained = np.einsum("ij,ij->i", A, K) - np.einsum("ij,ij->i", A @ S, A)
             out[rows] = prior / (2.0 * self.alpha_) - explained
+        return np.maximum(out, 0.0)
+
+    def _covariance_of_labels(self, posterior: LabelPosterior, X: Any) -> np.ndarray:
+        """Of known labels by solves; one that is not known has its prior variance, wherever it stands."""
+        numbers, codes = self._numbers_of(X), number_items(X)
+        C = np.where(codes[:, None] == codes[None, :], 0.5 / self.alpha_, 0.0)
+        known = np.flatnonzero(numbers >= 0)
+        C[np.ix_(known, known)] = posterior.covariance_of(numbers[known])
+        return C
+
+    def _variances_of_labels(self, posterior: LabelPosterior, X: Any, other: Any) -> np.ndarray:
+        numbers = self._numbers_of(X)
+        if other is None:
+            out, known = np.full(numbers.shape[0], 0.5 / self.alpha_), np.flatnonzero(numbers >= 0)
+            self._say_estimated(np.unique(numbers[known]).shape[0], "items")
+            out[known] = posterior.variances(numbers[known])
+            return out
+        others = self._numbers_of(other)
+        both = np.flatnonzero((numbers >= 0) & (others >= 0))
+        out = np.empty(numbers.shape[0])
+        rest = np.setdiff1d(np.arange(out.shape[0]), both)
+        if rest.size:
+            x, y = take_items(X, rest), take_items(other, rest)
+            same = np.array([a == b for a, b in zip(item_keys(x), item_keys(y), strict=True)])
+            out[rest] = np.where(
+                same,
+                0.0,
+                self._variances_of_labels(posterior, x, None) + self._variances_of_labels(posterior, y, None),
+            )
+        self._say_estimated(both.shape[0], "differences")
+        out[both] = posterior.variances_of_differences(np.stack([numbers[both], others[both]], axis=1))
+        return out
+
+    def _say_estimated(self, n: int, what: str) -> None:
+        if n > MOST_SOLVED:
+            warnings.warn(
+                f"Variances of {n} {what} are estimated from {N_DRAWS} draws of the posterior, with a standard error "
+                f"of {np.sqrt(2 / N_DRAWS):.0%} at most: ask for {MOST_SOLVED} at a time for exact ones.",
+                UserWarning,
+                stacklevel=5,
+            )
+
+    def _variances_by_features(self, X: Any, other: Any) -> np.ndarray:
+        """The same from features; differences are taken of these."""
+        posterior, out = self._posterior(), np.empty(n_items(X))
+        assert isinstance(posterior, LaplacePosterior)
+        for start in range(0, n_items(X), _BLOCK_ROWS):
+            rows = np.arange(start, min(start + _BLOCK_ROWS, n_items(X)))
+            x = take_items(X, rows)
+            F, new = self._features_of(x)
+            F = D = _dense(F)
+            left_out = np.zeros(rows.shape[0])
+            if new is not None:
+                left_out += np.diagonal(self._unseen(x, x, F, F, new, new))
+            if other is not None:
+                y = take_items(other, rows)
+                G, new_too = self._features_of(y)
+                G = _dense(G)
+                D = F - G
+                if new_too is not None:
+                    left_out += np.diagonal(self._unseen(y, y, G, G, new_too, new_too))
+                if new is not None and new_too is not None:
+                    left_out -= 2.0 * np.diagonal(self._unseen(x, y, F, G, new, new_too))
+            out[rows] = posterior.variances_of(D) + np.maximum(left_out, 0.0) / (2.0 * self.alpha_)
         return np.maximum(out, 0.0)
 
     def next_pairs(self, X, n=1, *, answered=None, goal=None, strategy="information") -> np.ndarray:
@@ -629,7 +858,9 @@ class BradleyTerryModel(RankerMixin, KernelModel):
 
         Notes
         -----
-        O(m²) for each pair: some 0.1 seconds for 2,000 items.
+        O(m²) for each pair: some 0.1 seconds for 2,000 items. Of more than 3,000 items, those 128 are looked at whose
+        scores are least certain (for "top:K", whose place above or below the boundary is; for a pair, the two and the
+        most uncertain others).
 
         Examples
         --------
@@ -653,11 +884,13 @@ class BradleyTerryModel(RankerMixin, KernelModel):
             raise ValueError(
                 "strategy='random' asks without regard to the goal: leave goal at None, or ask by information."
             )
-        require_memory(2 * m * m * 8, f"a covariance of {m} × {m}")
-        closed = np.eye(m, dtype=bool)
+        asked = np.empty((0, 2), dtype=np.int64)
         if answered is not None and np.size(answered):
-            h, j = read_pairs(answered, m).T
-            closed[h, j] = closed[j, h] = True
+            asked = read_pairs(answered, m)
+        if self._has_many_labels() or m > MOST_DENSE_LABELS:
+            return self._questions_about_many(X, int(n), asked, goal, strategy)
+        closed = np.eye(m, dtype=bool)
+        closed[asked[:, 0], asked[:, 1]] = closed[asked[:, 1], asked[:, 0]] = True
         if strategy == "random":
             rows, columns = np.nonzero(~(closed | np.tri(m, dtype=bool)))
             rng = check_random_state(self.random_state)
@@ -666,10 +899,35 @@ class BradleyTerryModel(RankerMixin, KernelModel):
         mean, covariance = self._posterior_for_questions(X)
         return choose_pairs(mean, covariance, int(n), closed=closed, goal=goal)
 
+    def _questions_about_many(
+        self, X: Any, n: int, asked: np.ndarray, goal: int | tuple[int, int] | None, strategy: str
+    ) -> np.ndarray:
+        """Questions about some of very many items: those that the model is least sure of."""
+        m = n_items(X)
+        if strategy == "random":
+            return random_open_pairs(m, n, asked, check_random_state(self.random_state))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # which items are looked at need not be exact
+            mean, variance = self.posterior(X, variances_only=True)
+        rows = candidates(mean, variance, max(MOST_CANDIDATES, int(np.ceil(3.0 * np.sqrt(n)))), goal)
+        mean, covariance = self.posterior(take_items(X, rows))
+        position = np.full(m, -1)
+        position[rows] = np.arange(rows.shape[0])
+        among = position[asked]
+        among = among[(among >= 0).all(axis=1)]
+        closed = np.eye(rows.shape[0], dtype=bool)
+        closed[among[:, 0], among[:, 1]] = closed[among[:, 1], among[:, 0]] = True
+        if isinstance(goal, tuple):
+            goal = int(position[goal[0]]), int(position[goal[1]])
+        elif goal is not None:
+            # The k best of all are so many of the candidates.
+            goal = rows.shape[0] // 2
+        return rows[choose_pairs(mean, covariance, n, closed=closed, goal=goal)]
+
     def _posterior_for_questions(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """As `posterior`, without a copy of the covariance where X is the known items."""
         posterior = self._posterior()
-        if not posterior.by_features:
+        if isinstance(posterior, LaplacePosterior) and not posterior.by_features:
             numbers = self._known_or_refused(X)
             if np.array_equal(numbers, np.arange(posterior.covariance.shape[0])):
                 return posterior.mean, posterior.covariance
@@ -724,6 +982,9 @@ class BradleyTerry(BradleyTerryModel):
         Linear kernel without offsets and reduced set.
     dual_coef_, basis_, basis_indices_
         Otherwise: coefficients of the basis vectors, the basis vectors (None for a precomputed kernel), and their rows.
+    feature_coef_ : ndarray of shape (n,)
+        Linear kernel with offsets: the weights of the features; an item scores x · feature_coef_ plus its own offset,
+        which is offset_variance_ times its dual_coef_.
     reliability_ : dict
         With judges: the factor of each judge's differences, by label. 1 is average, 0 answers at random.
     alpha_ : float
@@ -804,23 +1065,6 @@ class BradleyTerry(BradleyTerryModel):
 
     def _chosen_alpha(self) -> float:
         return read_alpha(self.alpha)
-
-
-def narrower(space: LatentSpace) -> LatentSpace:
-    """The same prior in as many coordinates as there are items where features, or columns of F, are more: K = Φ Φᵀ."""
-    features = space.root if space.design is None else space.design
-    if features is None or features.shape[1] <= space.n_items:
-        return space
-    n = space.n_items
-    require_memory(n * n * 8, f"a kernel matrix of {n} × {n}")
-    K = features @ features.T
-    K = K.toarray() if sp.issparse(K) else K
-    return _kernel_space(K) if K.any() else LatentSpace(n, root=np.zeros((n, 1)))
-
-
-def _kernel_space(K: np.ndarray) -> LatentSpace:
-    factor = factor_kernel(np.asarray(K, dtype=np.float64))
-    return LatentSpace(K.shape[0], root=np.ascontiguousarray(factor.F))
 
 
 def _copied(X: Any) -> Any:

@@ -22,8 +22,16 @@ from ..comparisons.answers import Answers
 from ..comparisons.inputs import read_alpha
 from ..kernels.functions import n_items, take_items
 from ..losses.logistic import averaged_probability
-from ..solvers.laplace import LaplacePosterior, LatentSpace, find_mode, without_each
-from .bradley_terry import BradleyTerry, BradleyTerryModel, narrower
+from ..solvers.labels import LabelPosterior
+from ..solvers.laplace import (
+    MOST_DENSE_LABELS,
+    LaplacePosterior,
+    LatentSpace,
+    find_mode,
+    posterior_at,
+    without_each,
+)
+from .bradley_terry import BradleyTerry, BradleyTerryModel
 
 # Prior variances of an average item's latent score that alphas="auto" looks through.
 _VARIANCES = np.logspace(2.5, -2.0, 10)
@@ -31,8 +39,8 @@ _VARIANCES = np.logspace(2.5, -2.0, 10)
 _OFFSETS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 _WIDTHS = (0.25, 1.0, 4.0)
 _SAMPLE = 500
-# Up to so many coordinates, Newton's method with the covariance itself is faster than with conjugate gradients.
-_FEW = 400
+# Draws of the posterior of very many labels: the score is a mean over as many answers.
+_DRAWS = 16
 # Where few answers say little, the evidence is joined by log-normal priors, given by their median and the standard
 # deviation of the logarithm. Of an average item's variance: people who compare things do not toss coins, nor are they
 # always right. Of the offsets: whoever gives features expects them to say something.
@@ -101,8 +109,10 @@ class BradleyTerryCV(BradleyTerryModel):
 
     Notes
     -----
-    O(r³) for each candidate. With judges, their reliabilities are estimated once for each kernel, at the middle alpha,
-    for the choice, and again with the chosen model.
+    O(r³) for each candidate; with ``kernel="items"`` and more than 3,000 compared labels 16 draws of the posterior
+    instead, from which the variances of held-out differences are estimated (`preflearn.solvers.labels`). With judges,
+    their reliabilities are estimated once for each kernel, at the middle alpha, for the choice, and again with the
+    chosen model.
 
     Examples
     --------
@@ -227,10 +237,19 @@ class BradleyTerryCV(BradleyTerryModel):
             answers = answers.scaled(np.array(list(model.reliability_.values())))
         # Items that are not compared have no part in the posterior of those that are.
         compared, pairs = np.unique(numbers[answers.pairs], return_inverse=True)
-        space = narrower(space.of_items(compared))
+        space = space.of_items(compared)
         answers = Answers(
             compared.shape[0], pairs.reshape(-1, 2), *_columns(answers, "weight", "share", "scale", "judges")
         )
+        if (
+            self.scoring == "log_evidence"
+            and self.kernel == "items"
+            and compared.shape[0] > MOST_DENSE_LABELS
+        ):
+            raise ValueError(
+                f"scoring='log_evidence' needs a determinant of {compared.shape[0]} × {compared.shape[0]} numbers: "
+                f"with more than {MOST_DENSE_LABELS} labels use scoring='neg_log_loss'."
+            )
         with self._more_stages()(f"held-out preferences, gamma = {gamma}, offsets = {item_offsets:g}"):
             probabilities, evidence = self._path(space, answers, alphas, folds)
         if self.scoring == "log_evidence":
@@ -253,12 +272,10 @@ class BradleyTerryCV(BradleyTerryModel):
         sets = [every] if folds is None else folds
         parts = [answers if folds is None else answers.take(np.delete(every, left)) for left in sets]
         modes: list[np.ndarray | None] = [None] * len(sets)
-        last = 1.0
         for k in np.argsort(-alphas, kind="stable"):
             alpha = float(alphas[k])
             for number, (left, training) in enumerate(zip(sets, parts, strict=True)):
-                posterior = self._posterior_at(space, training, alpha, modes[number], last)
-                modes[number] = posterior.dual
+                posterior, modes[number] = self._posterior_at(space, training, alpha, modes[number])
                 pairs = answers.pairs[left]
                 variance = posterior.variances_of_differences(pairs)
                 mean = posterior.scores[pairs[:, 0]] - posterior.scores[pairs[:, 1]]
@@ -268,20 +285,19 @@ class BradleyTerryCV(BradleyTerryModel):
                     mean, variance = without_each(answers, posterior.scores, variance)
                 probabilities[k, left] = averaged_probability(scale * mean, scale**2 * variance)
                 if self.scoring == "log_evidence":
+                    assert isinstance(posterior, LaplacePosterior)  # `_try` refuses so many labels
                     evidence[k] = posterior.log_evidence()
-            last = alpha
         return probabilities, evidence
 
     def _posterior_at(
-        self, space: LatentSpace, answers: Answers, alpha: float, dual: np.ndarray | None, last: float
-    ) -> LaplacePosterior:
-        """The posterior at one alpha, starting from the mode at the last one."""
-        if space.n_coordinates > _FEW:
-            _, dual = find_mode(space, answers, alpha, tol=self.tol, max_iter=self.max_iter)
-        else:
-            # The same function has dual coefficients in proportion to alpha.
-            dual = np.zeros(space.n_coordinates) if dual is None else dual * (alpha / last)
-        return LaplacePosterior(space, answers, alpha, dual)
+        self, space: LatentSpace, answers: Answers, alpha: float, start: np.ndarray | None
+    ) -> tuple[LaplacePosterior | LabelPosterior, np.ndarray]:
+        """The posterior at one alpha and the mode, which is looked for from that of the last one."""
+        mode = find_mode(space, answers, alpha, tol=self.tol, max_iter=self.max_iter, start=start)
+        posterior = posterior_at(space, answers, alpha, mode)
+        if isinstance(posterior, LabelPosterior):
+            posterior.n_draws = _DRAWS
+        return posterior, mode.fit.weights
 
     def _score(self, answers: Answers, p: np.ndarray) -> float:
         p = np.clip(p, 1e-15, 1.0 - 1e-15)

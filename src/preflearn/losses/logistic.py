@@ -59,9 +59,14 @@ class LogisticLoss:
 
     @property
     def degrees(self) -> np.ndarray:
-        better, worse = self._answers.pairs.T
-        m = self._answers.n_rows
-        return np.bincount(better, self.curvatures, m) + np.bincount(worse, self.curvatures, m)
+        return self._answers.spread_sizes(self.curvatures)
+
+    def rounding(self, sizes: np.ndarray) -> np.ndarray:
+        """How far rounding may put each entry of the gradient off, in units of the machine precision.
+
+        ``sizes`` are those of the numbers that were added up to the scores.
+        """
+        return self._answers.spread_sizes(np.abs(self.pulls) + self.curvatures * self._answers.sums(sizes))
 
     def curvature(self, v: np.ndarray) -> np.ndarray:
         """Hessian with respect to f times v."""

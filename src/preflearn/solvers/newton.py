@@ -31,6 +31,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.sparse.linalg import norm as sparse_norm
 
 from ..comparisons.answers import Answers
 from ..comparisons.grouping import Groups
@@ -46,7 +47,11 @@ _WIDEST_DENSE = 6_000
 # How many times faster a matrix product runs per operation than a matrix-vector product.
 _PRODUCT_SPEED = 8
 _MAX_CG = 500
+# Numbers of a matrix whose products are over before threads have started.
+_SMALL = 1 << 16
 _ARMIJO = 1e-4
+# Steps after the one that promised little, for a duality gap that says so.
+_STEPS_FOR_GAP = 5
 # The narrowest rounding of the hinge: differences of two squared hinges lose their digits below.
 _NARROWEST = 1e-7
 
@@ -103,18 +108,25 @@ class Features:
         # The transpose of a CSR matrix is a CSC matrix on the same memory.
         self._transpose = matrix.T
         self._squares: Any = None
+        self._unit = 1.0
+        self._lengths: np.ndarray | None = None
 
     def forward(self, w: np.ndarray) -> np.ndarray:
         """Φ w."""
         w = w.astype(self.matrix.dtype, copy=False)
-        if sp.issparse(self.matrix):
+        if sp.issparse(self.matrix) or self.matrix.size <= _SMALL:
             return np.asarray(self.matrix @ w, dtype=np.float64)
         return product_in_threads(self.matrix, w).astype(np.float64, copy=False)
 
     def backward(self, u: np.ndarray) -> np.ndarray:
         """Φᵀ u."""
         u = u.astype(self.matrix.dtype, copy=False)
-        if sp.issparse(self.matrix) or not self.matrix.flags.c_contiguous or self.n_rows == 0:
+        if (
+            sp.issparse(self.matrix)
+            or self.matrix.size <= _SMALL
+            or not self.matrix.flags.c_contiguous
+            or self.n_rows == 0
+        ):
             return np.asarray(self._transpose @ u, dtype=np.float64)
         return transposed_product_in_threads(self.matrix, u).astype(np.float64, copy=False)
 
@@ -123,16 +135,28 @@ class Features:
         block = self.matrix[rows]
         return np.ascontiguousarray(block.toarray() if sp.issparse(block) else block, dtype=np.float64)
 
+    def row_lengths(self) -> np.ndarray:
+        """‖Φ_i‖ of each row."""
+        if self._lengths is None:
+            if sp.issparse(self.matrix):
+                self._lengths = np.asarray(sparse_norm(self.matrix, axis=1), dtype=np.float64)
+            else:
+                squares = np.einsum("ij,ij->i", self.matrix, self.matrix, dtype=np.float64)
+                self._lengths = np.sqrt(squares)
+        return self._lengths
+
     def squared_sums(self, u: np.ndarray) -> np.ndarray:
         """Σ_i u_i Φ_ij² for each feature j, roughly."""
         if sp.issparse(self.matrix):
             # Single precision: the sums only scale a preconditioner, and the squares are kept.
             if self._squares is None:
                 X = self.matrix
-                squares = np.square(X.data, dtype=np.float32)
+                self._unit = float(np.abs(X.data).max(initial=0.0)) or 1.0
+                squares = np.square((X.data / self._unit).astype(np.float32))
                 self._squares = sp.csr_matrix((squares, X.indices, X.indptr), shape=X.shape, copy=False).T
             scale = max(float(np.abs(u).max(initial=0.0)), np.finfo(float).tiny)
-            return scale * np.asarray(self._squares @ (u / scale).astype(np.float32), dtype=np.float64)
+            sums = np.asarray(self._squares @ (u / scale).astype(np.float32), dtype=np.float64)
+            return scale * self._unit**2 * sums
         sums = np.zeros(self.n_features)
         step = max(1, (1 << 20) // max(1, self.n_features))
         for start in range(0, self.n_rows, step):
@@ -178,6 +202,10 @@ class Preconditioner:
     def spend(self, n_products: int) -> None:
         """Take note of products made, which decide when the dense form pays."""
         self._spent += n_products
+
+    def prepare(self, loss: SmoothLoss) -> None:
+        """Adapt to the quadratic model of a loss."""
+        self.update(loss.degrees)
 
     def update(self, degrees: Any) -> None:
         """Adapt to new degrees of A."""
@@ -271,13 +299,13 @@ class PairObjective:
 
     Parameters
     ----------
-    matrix : ndarray or CSR matrix of shape (m, n)
-        Features Φ.
+    matrix : ndarray or CSR matrix of shape (m, n), or Features
+        Φ.
     pairs : PairSet, or Answers for the logistic loss
     """
 
     def __init__(self, matrix: Any, pairs: PairSet | Answers):
-        self._features = Features(matrix)
+        self._features = matrix if isinstance(matrix, Features) else Features(matrix)
         self._pairs = pairs
         self.n_features = self._features.n_features
 
@@ -308,6 +336,17 @@ class PairObjective:
         assert isinstance(self._pairs, Answers)
         return LogisticLoss(self._pairs, p)
 
+    def rounding(self, weights: np.ndarray, loss: LogisticLoss, alpha: float) -> np.ndarray:
+        """How far rounding may put each entry of ∇J off at these weights, shape (n,). O(m n)."""
+        lengths = self._features.row_lengths()
+        sizes = loss.rounding(lengths * float(np.linalg.norm(weights)))
+        sums = np.sqrt(np.maximum(self._features.squared_sums(sizes), 0.0) * float(sizes.sum()))
+        return np.finfo(float).eps * (sums + 2.0 * alpha * np.abs(weights))
+
+    def longest_row(self) -> float:
+        """max ‖Φ_i‖."""
+        return float(self._features.row_lengths().max(initial=0.0))
+
     def preconditioner(self, alpha: float) -> Preconditioner:
         return _LocalPreconditioner(self._features, self._pairs.groups, alpha)
 
@@ -326,13 +365,26 @@ class _Point:
 class _Newton:
     """Newton steps on J; counts what it spends."""
 
-    def __init__(self, objective: PairObjective, alpha: float, *, superlinear: bool):
+    def __init__(
+        self,
+        objective: PairObjective,
+        alpha: float,
+        *,
+        superlinear: bool,
+        preconditioner: Preconditioner | None = None,
+    ):
         self.objective = objective
         self.alpha = alpha
         self.superlinear = superlinear
-        self.preconditioner = objective.preconditioner(alpha)
+        self.preconditioner = objective.preconditioner(alpha) if preconditioner is None else preconditioner
         self.n_evaluations = 0
         self._first_norm: float | None = None
+        self._change: Any = None
+
+    @property
+    def last_change(self) -> float:
+        """The largest change of a prediction in the last step; for predictions that are arrays."""
+        return float(np.abs(self._change).max(initial=0.0))
 
     def point(self, weights: np.ndarray, predictions: np.ndarray, loss: Any) -> _Point:
         objective = loss.value + self.alpha * dot_without_blas(weights, weights)
@@ -343,7 +395,7 @@ class _Newton:
 
     def step(self, at: _Point, loss_at: Callable[[np.ndarray], Any]) -> tuple[_Point, float]:
         """The next point and the decrease that the quadratic model promised; the same point if nothing is gained."""
-        self.preconditioner.update(at.loss.degrees)
+        self.preconditioner.prepare(at.loss)
         norm = float(np.linalg.norm(at.gradient))
         self._first_norm = norm if self._first_norm is None else max(norm, self._first_norm)
         # A tenth of the residual is a hundredth of the objective's distance to the minimum. More pays only where the
@@ -365,6 +417,7 @@ class _Newton:
             )
             # The objective is convex: where it still falls it has fallen all the way.
             if new_slope <= 0 or objective <= at.objective + _ARMIJO * length * slope:
+                self._change = change if length == 1.0 else length * change
                 return self.point(weights, predictions, loss), promised
             # The secant first; far off, where the slope hardly changes, by powers of ten.
             length *= 0.1 if trial > 2 else min(0.8, max(0.1, slope / (slope - new_slope)))
@@ -374,7 +427,7 @@ class _Newton:
         """The point for a smaller width of the rounded hinge: where its active pairs predict it, if that is better."""
         rounded: Any = at.loss
         model = rounded.narrowed(width)
-        self.preconditioner.update(model.degrees)
+        self.preconditioner.prepare(model)
         gradient = self.objective.backward(model.gradient) + 2.0 * self.alpha * at.weights
         direction, change, _ = self._solve(_Point(at.weights, at.predictions, model, np.nan, gradient), 0.01)
         here = self.point(at.weights, at.predictions, loss_at(at.predictions))
@@ -429,8 +482,8 @@ def minimise_squared_hinge(
         Features and pairs.
     alpha : float
     tol : float
-        Stop when a Newton step promises to lower the objective by less than this part of it (the step is taken), or
-        when the duality gap is below this part.
+        Stop when the duality gap is below this part of the objective. Five steps after the one that promised to lower
+        the objective by less than this part of it, rounding is all that keeps the gap up, and it stops as well.
     max_iter : int
         Newton steps.
     start : ndarray of shape (n,), optional
@@ -449,6 +502,7 @@ def minimise_logistic(
     max_iter: int = 100,
     start: np.ndarray | None = None,
     report: Report | None = None,
+    preconditioner: Preconditioner | None = None,
 ) -> PairLossFit:
     """Minimise the logistic loss of answers + alpha ‖w‖² to a relative accuracy of the objective.
 
@@ -457,11 +511,13 @@ def minimise_logistic(
     objective : PairObjective
         Features and `Answers`.
     alpha, tol, max_iter, start, report
-        As in `minimise_squared_hinge`. The weights are about as accurate as the square root of ``tol``, squared
-        again by the last step.
+        As in `minimise_squared_hinge`. The last step changes no prediction by more than the square root of ``tol``,
+        relative to the largest, and Newton's method squares that.
+    preconditioner : Preconditioner, optional
+        In place of that of the objective: what is known of the Hessian already.
     """
-    newton = _Newton(objective, alpha, superlinear=True)
-    return _minimise_smooth(newton, objective.logistic, tol, max_iter, start, report)
+    newton = _Newton(objective, alpha, superlinear=True, preconditioner=preconditioner)
+    return _minimise_smooth(newton, objective.logistic, tol, max_iter, start, report, float(np.sqrt(tol)))
 
 
 def _minimise_smooth(
@@ -471,23 +527,44 @@ def _minimise_smooth(
     max_iter: int,
     start: np.ndarray | None,
     report: Report | None,
+    last_change: float | None = None,
 ) -> PairLossFit:
-    """Newton steps until one promises little, or the duality gap is small."""
+    """Newton steps until the duality gap is small; with ``last_change``, until one promises and changes little."""
     alpha = newton.alpha
     at = _starting_point(newton, newton.objective, loss_at, start)
-    converged, n_iter = _gap(at, alpha) <= tol * at.objective, 0
-    while not converged and n_iter < max_iter:
+
+    def at_rest(at: _Point) -> bool:
+        gap = _gap(at, alpha)
+        return gap == 0 or (last_change is None and gap <= tol * at.objective)
+
+    converged, n_iter, last = False, 0, max_iter
+    while not (converged or at_rest(at)) and n_iter < last:
         n_iter += 1
         new, promised = newton.step(at, loss_at)
-        converged = promised <= tol * new.objective or _gap(new, alpha) <= tol * new.objective
         if new is at:  # rounding leaves nothing to gain
+            converged = last_change is not None and promised <= tol * at.objective
             break
         at = new
         if report is not None:
             report(n_iter, promised / at.objective)
+        if last_change is None:
+            converged = _gap(at, alpha) <= tol * at.objective
+            if promised <= tol * at.objective and not newton.superlinear:
+                # The minimum is near enough; that the gap shows it takes a gradient that vanishes.
+                newton.superlinear, last = True, min(max_iter, n_iter + _STEPS_FOR_GAP)
+        else:
+            near = promised <= tol * at.objective or _gap(at, alpha) <= tol * at.objective
+            size = float(np.abs(at.predictions).max(initial=0.0))
+            converged = near and newton.last_change <= last_change * size
     norm = float(np.linalg.norm(at.gradient))
     return PairLossFit(
-        at.weights, at.objective, _gap(at, alpha), norm, n_iter, newton.n_evaluations, converged
+        at.weights,
+        at.objective,
+        _gap(at, alpha),
+        norm,
+        n_iter,
+        newton.n_evaluations,
+        bool(converged or at_rest(at)),
     )
 
 

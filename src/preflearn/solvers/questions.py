@@ -34,6 +34,8 @@ _ENTROPY = ((0.543885, 1.980538), (0.456115, 6.077880))
 _BLOCK_PAIRS = 1 << 17
 # The most items on each side of the boundary whose membership of the top k is looked at.
 _BOUNDARY = 32
+# Of very many items, those that questions are chosen among.
+MOST_CANDIDATES = 128
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,39 @@ def choose_pairs(
         if k + 1 < n:
             C = _after_an_answer(mean, C, h, j)
     return np.array(chosen, dtype=np.int64).reshape(-1, 2)
+
+
+def candidates(
+    mean: np.ndarray, variance: np.ndarray, size: int, goal: int | tuple[int, int] | None
+) -> np.ndarray:
+    """Some of very many items, those whose scores are least certain for a goal, ascending.
+
+    For the top k, as many just above the boundary as just below it.
+    """
+    if isinstance(goal, int):
+        order = np.argsort(-mean, kind="stable")
+        top, rest = order[:goal], order[goal:]
+        boundary = 0.5 * (mean[top[-1]] + mean[rest[0]])
+        doubt = np.abs(mean - boundary) / np.sqrt(variance)
+        size = min(size // 2, top.shape[0], rest.shape[0])
+        sides = [side[np.argsort(doubt[side], kind="stable")[:size]] for side in (top, rest)]
+        return np.sort(np.concatenate(sides))
+    rows = np.argsort(-variance, kind="stable")[:size]
+    return np.unique(np.concatenate([rows, [] if goal is None else goal]).astype(np.int64))
+
+
+def random_open_pairs(m: int, n: int, asked: np.ndarray, rng: Any) -> np.ndarray:
+    """Different pairs of m items drawn at random, none of them asked, without a matrix of all pairs."""
+    taken = {(min(h, j), max(h, j)) for h, j in asked.tolist()}
+    n = min(n, m * (m - 1) // 2 - len(taken))
+    drawn: list[tuple[int, int]] = []
+    while len(drawn) < n:
+        for h, j in rng.randint(m, size=(n, 2)).tolist():
+            pair = (min(h, j), max(h, j))
+            if h != j and pair not in taken and len(drawn) < n:
+                taken.add(pair)
+                drawn.append(pair)
+    return np.array(drawn, dtype=np.int64).reshape(-1, 2)
 
 
 def information(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
