@@ -989,7 +989,7 @@ def query_interval(y, held_out, fitted, qid) -> tuple[float, float]:
                 row += a * b, a * a, b * b
     r = [product / (left * right) ** 0.5 for product, left, right in moments]
     z = [one / (1 - one**2) ** 0.5 for one in r]
-    lost = min(max(0.0, 1 - z[0] / z[1]), 1.0)
+    lost = min(max(0.0, 1 - z[0] / z[1]), 3.0)
     n, mean = len(shares), float(np.mean(shares))
     c = (n * mean + 0.5) / (n + 1)
     expected = np.mean([c * (1 - c) * (one + 4 * c * (1 - c) * (other - one)) for one, other in worth])

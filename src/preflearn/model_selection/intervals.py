@@ -28,9 +28,11 @@ not get an interval of no width. ``benchmarks/auc_intervals.py`` measures how of
 
 **Queries.** The mean c of one share c_q for each of Q held-out queries has Student's interval, with two corrections.
 The Q models share nearly all of their training rows, so that their errors go together: the argument above holds with
-queries in place of rows, and the variance is again 1 + ρ times that of independent values, ρ at most 1. And few
-queries of few rows may by chance show no spread at all. A query of p pairs with different y, put in a random order, has
-a share of variance 1 / (4 n₀) (Kendall), as n₀ independent pairs would have; one in perfect order is worth all p. With
+queries in place of rows, and the variance is again 1 + ρ times that of independent values. (ρ is taken to be 3 at
+most: without that the interval would be too wide with many features and no signal. With a single feature and no signal,
+where all models may have the wrong sign together, it covers about 90 to 95 %.) And few queries of few rows may by
+chance show no spread at all. A query of p pairs with different y, put in a random order, has a share of variance
+1 / (4 n₀) (Kendall), as n₀ independent pairs would have; one in perfect order is worth all p. With
 
     1 / n_q = 1 / p + 4 c (1 - c) (1 / n₀ - 1 / p),        v₀ = c (1 - c) mean of 1 / n_q,
 
@@ -54,6 +56,8 @@ from ..selection.tally import PairTally
 LEVEL = 0.95
 # Degrees of freedom that the variance of a query's share by its number of pairs is taken for.
 _PRIOR_QUERIES = 3.0
+# Models of noise have an optimism of 1 on average; where it comes out larger, more than this is chance.
+_MOST_OPTIMISM = 3.0
 
 
 def placement_variance(tally: PairTally, strata: np.ndarray, clusters: Groups | None = None) -> float:
@@ -212,7 +216,7 @@ def query_interval(
     worth : tuple of two ndarray of shape (n,)
         As of `worth_of_queries`.
     optimism : float
-        ρ; more than 1 counts as 1, which is what models of pure noise have.
+        ρ; more than 3 counts as 3.
     clusters : Groups, optional
         Values of a group depend on each other and enter as one term.
 
@@ -237,7 +241,9 @@ def query_interval(
     variance = ((n - 1) * found + _PRIOR_QUERIES * expected) / (n - 1 + _PRIOR_QUERIES)
     independent = n_values**2 / float(np.sum(1 / pairs))
     laplace = (mean * independent + 1) / (independent + 2)
-    variance = max(variance, laplace * (1 - laplace) / (independent + 2)) * (1.0 + min(optimism, 1.0))
+    variance = max(variance, laplace * (1 - laplace) / (independent + 2)) * (
+        1.0 + min(optimism, _MOST_OPTIMISM)
+    )
     half = float(student.ppf(0.5 + LEVEL / 2, n - 1) * np.sqrt(variance))
     return variance, (max(0.0, mean - half), min(1.0, mean + half))
 
