@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from _harness import arguments, write_results
+from _harness import arguments, coverage_of, write_results
 from preflearn import RankRLS
 from preflearn.metrics import concordance
 from preflearn.model_selection import estimate_concordance
@@ -74,16 +74,7 @@ def coverage(setting: Setting, data_sets: int, seed: int) -> dict:
         estimate = estimate_concordance(setting.model(), X, y, qid=qid)
         truth = setting.truth(rng, setting.model().fit(X, y, qid=qid))
         found.append((estimate.value, truth, *estimate.interval, *mean_interval(estimate.per_fold)[1]))
-    value, truth, low, high, low_student, high_student = np.array(found).T
-    return setting._asdict() | {
-        "data_sets": data_sets,
-        "true_value": float(truth.mean()),
-        "mean_estimate": float(value.mean()),
-        "coverage": float(np.mean((low <= truth) & (truth <= high))),
-        "mean_width": float(np.mean(high - low)),
-        "coverage_student": float(np.mean((low_student <= truth) & (truth <= high_student))),
-        "mean_width_student": float(np.mean(high_student - low_student)),
-    }
+    return setting._asdict() | coverage_of(found, "student")
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ import oracles
 from preflearn import AutoRanker, RankRLSCV
 from preflearn.automatic import candidates, ranker
 from preflearn.automatic.combination import FoldScores, choose_combination, combine, nested
-from preflearn.automatic.features import Features
+from preflearn.automatic.features import PARTS, Features
 from preflearn.automatic.trees import Bins, TreeSum
 from preflearn.comparisons import encode_queries
 from preflearn.io import load_model, save_model
@@ -309,6 +309,17 @@ def test_saved_and_loaded(fitted, tmp_path):
     np.testing.assert_array_equal(
         pickle.loads(pickle.dumps(model)).predict(X, qid=qid), model.predict(X, qid=qid)
     )
+
+
+def test_views_named_by_letters_are_still_loaded(fitted, tmp_path):
+    model, X, _, qid = fitted
+    old = pickle.loads(pickle.dumps(model))
+    letters = dict(zip(PARTS, "xsqrp", strict=True))
+    old.views_ = ["".join(letters[name] for name in view) for view in model.views_]
+    save_model(old, tmp_path / "old.preflearn")
+    again = load_model(tmp_path / "old.preflearn")
+    assert again.views_ == model.views_
+    np.testing.assert_array_equal(again.predict(X, qid=qid), model.predict(X, qid=qid))
 
 
 def test_a_damaged_ranker_is_not_loaded(fitted, tmp_path):

@@ -226,3 +226,16 @@ def test_queries_reach_the_model_wherever_it_predicts():
     assert 40 < some.n_rows <= 60  # whole queries
     with pytest.raises(ValueError, match="numbers of columns"):
         feature_influence(model, X, y, qid=qid, features=[99])
+
+
+def test_one_query_to_order_is_left_to_one_learner():
+    """Candidates cannot be told apart honestly there: no estimate of the best of them is reported."""
+    rng = np.random.default_rng(0)
+    X, qid = rng.normal(size=(120, 3)), np.repeat(np.arange(20), 6)
+    y = np.where(qid == 3, rng.normal(size=120), 0.0)
+    options = TrainingOptions(learner=Learner.auto)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranker, "_REFITTED_CELLS", 50_000)
+        found = train_automatically(RankingProblem(RankingData(X, y, qid, ["a", "b", "c"]), options), options)
+    assert found.report.leaderboard is None
+    assert any("too few rows can be compared" in one.why for one in found.report.choices)

@@ -52,6 +52,9 @@ _ROWS_FOR_TWO_FOLDS = 50
 _LEAST_SHARE = 0.01
 
 
+_LETTERS = dict(zip("xsqrp", PARTS, strict=True))
+
+
 class AutoRanker(RankerMixin, BaseEstimator):
     """Try rankers of different kinds, combine them by what they predict for unseen queries, and report that honestly.
 
@@ -521,6 +524,8 @@ class AutoRanker(RankerMixin, BaseEstimator):
             return {}
         if not len(self.members_) == len(self.views_) == len(self.weights_):
             raise ValueError("members_, views_ and weights_ differ in length")
+        # Models of older versions name a part by one letter.
+        self.views_ = [tuple(map(_LETTERS.get, one)) if isinstance(one, str) else one for one in self.views_]
         if not all(isinstance(view, tuple) and view and set(view) <= set(PARTS) for view in self.views_):
             raise ValueError("views_ names features that are not known")
         return {"weights_": "k", "feature_importances_": "n"}

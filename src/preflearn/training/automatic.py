@@ -6,6 +6,7 @@ rows better than everything else together, it is that one.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -63,16 +64,17 @@ def train_automatically(
     """
     why_not = _reason_against(problem, options)
     if why_not is not None or not isinstance(problem, RankingProblem):
-        single = replace(options, learner=Learner.rankrls, time_limit=None)
-        problem.options = single
-        found = train(problem, single, tell=tell)
-        return found if not why_not else _with_reason(found, why_not)
+        return _train_one(problem, options, tell, why_not)
     notes = problem.check()
     tell("trying candidates of different kinds")
     model: Any = AutoRanker(
         time_limit=options.time_limit, random_state=options.seed, verbose=int(options.verbose)
     )
-    model.fit(problem.X, problem.y, qid=problem.data.qid)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="best_score_ is NaN")
+        model.fit(problem.X, problem.y, qid=problem.data.qid)
+    if np.isnan(model.best_score_):
+        return _train_one(problem, options, tell, "too few rows can be compared to choose among candidates")
     model.set_params(verbose=0)
     seen = _Seen.by(model, problem)
     tell("estimating the held-out concordance")
@@ -102,6 +104,13 @@ def train_automatically(
     for name in ("cv_predictions_", "cv_folds_"):
         delattr(model, name)
     return Trained(Pipeline([*problem.steps, ("learn", model)]) if problem.steps else model, report)
+
+
+def _train_one(problem: Problem, options: TrainingOptions, tell: Any, reason: str | None) -> Trained:
+    single = replace(options, learner=Learner.rankrls, time_limit=None)
+    problem.options = single
+    found = train(problem, single, tell=tell)
+    return _with_reason(found, reason) if reason else found
 
 
 def _reason_against(problem: Problem, options: TrainingOptions) -> str | None:
@@ -135,14 +144,14 @@ def _with_reason(found: Trained, reason: str) -> Trained:
 
 @dataclass(frozen=True, eq=False)
 class _Seen:
-    """The held-out predictions of the rows that the candidates have seen, which may be a sample.
+    """The held-out predictions of the rows that the candidates have seen, which may be a sample, and that are scored.
 
     Attributes
     ----------
     problem : RankingProblem
         With queries or folds as its division; rows that were not seen are a fold of their own.
     rows : ndarray of bool of shape (m,)
-        Whether each row was seen.
+        Whether each row was seen and has a prediction that no choice flatters.
     held_out : HeldOutScores
         NaN in queries and folds that were not seen.
     """
@@ -154,7 +163,7 @@ class _Seen:
     @classmethod
     def by(cls, model: AutoRanker, problem: RankingProblem) -> _Seen:
         folds, qid = model.cv_folds_, problem.data.qid
-        rows, n_folds = folds >= 0, int(folds.max()) + 1
+        rows, n_folds = ~np.isnan(model.cv_predictions_), int(folds.max()) + 1
         if qid is None:
             codes = np.where(rows, folds, n_folds)
             units, unit, what = Groups(codes, int(codes.max()) + 1), "fold", "rows"
