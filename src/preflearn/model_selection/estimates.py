@@ -37,12 +37,12 @@ from ..selection.refitting import refit_and_predict
 from ..selection.splitters import QueryKFold
 from ..selection.tally import PairTally, tally_pairs, tally_scores, winners
 from .intervals import (
+    TRAINED_TOGETHER,
+    interval_over_queries,
     most_effective,
     optimism,
     placement_variance,
-    query_interval,
     wilson_interval,
-    worth_of_queries,
 )
 from .performance import PerformanceEstimate, RocCurve
 
@@ -61,10 +61,6 @@ _SCORES_AS_GIVEN = (
 _WITH_TRAINING = (
     "from the placement values of the rows (DeLong), which show the luck of the test rows, widened for that of the "
     "training rows by the share of the separation on them that is lost on held-out pairs, in Wilson's form"
-)
-_TRAINED_TOGETHER = (
-    "widened for the luck of the training rows, which the models share, by the share of the separation on them that is "
-    "lost on held-out queries"
 )
 
 
@@ -544,12 +540,10 @@ def _estimate_queries(
     if counted.size == 0:
         raise ValueError("no query has two rows with different y: there is nothing to compare.")
     clusters = _groups_of_queries(data.owners, queries, counted)
-    pairs, at_random = worth_of_queries(data.order, queries)
-    variance, interval = query_interval(
-        per_query[counted],
-        (pairs[counted], at_random[counted]),
-        optimism=_optimism_in_queries(data, queries, qid, scores, counted),
-        clusters=clusters,
+    every = np.arange(data.n_rows)
+    fitted = refit_and_predict(data.estimator, data.X, data.y, qid, every, every)
+    variance, interval = interval_over_queries(
+        per_query, data.order, scores, fitted, queries, clusters=clusters
     )
     folds = "each query held out" if method == "leave-query-out" else f"{n_splits} folds of whole queries"
     independent = "queries" if clusters is None else f"{clusters.n_groups} groups of queries"
@@ -562,35 +556,10 @@ def _estimate_queries(
         n_rows=data.n_rows,
         standard_error=float(np.sqrt(variance)),
         compared=f"{tally.n_pairs} pairs inside {counted.size} queries, {folds}; queries weigh the same",
-        interval_method=f"Student's t over the {independent}, {_TRAINED_TOGETHER}",
+        interval_method=f"Student's t over the {independent}, {TRAINED_TOGETHER}",
         per_fold=per_query,
         per_row=_share_per_row(tally),
     )
-
-
-def _optimism_in_queries(
-    data: _Data, queries: Groups, qid: Any, held_out: np.ndarray, counted: np.ndarray
-) -> float:
-    """Of the model trained on all rows, over the pairs inside queries, which weigh the same; one training.
-
-    A sum of products over the pairs of a query is one over its centred rows: t_i - t_j over all pairs of k rows gives k
-    times what t_i - t̄ does.
-    """
-    every = np.arange(data.n_rows)
-    fitted = refit_and_predict(data.estimator, data.X, data.y, qid, every, every)
-    rows = np.isin(queries.codes, counted)
-    codes = queries.codes[rows]
-    y, *predictions = (_centred_in_queries(values[rows], codes) for values in (data.order, held_out, fitted))
-    lengths = np.sqrt(np.maximum(np.bincount(codes, weights=y**2), np.finfo(float).tiny))[codes]
-    freedom = np.sqrt(np.maximum(queries.counts[codes] - 1, 1))
-    return optimism(y / lengths, *(values / freedom for values in predictions))
-
-
-def _centred_in_queries(values: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """Values over the largest of them, less their mean in the query."""
-    values = values / max(float(np.abs(values).max(initial=0.0)), np.finfo(float).tiny)
-    means = np.bincount(codes, weights=values) / np.maximum(np.bincount(codes), 1)
-    return values - means[codes]
 
 
 def _groups_of_queries(owners: Groups | None, queries: Groups, counted: np.ndarray) -> Groups | None:

@@ -54,6 +54,10 @@ from ..comparisons import Groups
 from ..selection.tally import PairTally
 
 LEVEL = 0.95
+TRAINED_TOGETHER = (
+    "widened for the luck of the training rows, which the models share, by the share of the separation on them that is "
+    "lost on held-out queries"
+)
 # Degrees of freedom that the variance of a query's share by its number of pairs is taken for.
 _PRIOR_QUERIES = 3.0
 # Models of noise have an optimism of 1 on average; where it comes out larger, more than this is chance.
@@ -198,6 +202,54 @@ def mean_interval(values: np.ndarray, clusters: Groups | None = None) -> tuple[f
     half = float(student.ppf(0.5 + LEVEL / 2, n - 1)) * np.sqrt(variance)
     mean = float(values.mean())
     return variance, (max(0.0, mean - half), min(1.0, mean + half))
+
+
+def interval_over_queries(
+    values: np.ndarray,
+    y: np.ndarray,
+    held_out: np.ndarray,
+    fitted: np.ndarray,
+    queries: Groups,
+    *,
+    clusters: Groups | None = None,
+) -> tuple[float, tuple[float, float]]:
+    """Variance of the mean concordance of held-out queries, and its 95 % interval.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_groups,)
+        The concordance of each query; NaN for queries that do not count.
+    y, held_out, fitted : ndarray of shape (m,)
+        Labels, predictions by models trained without the query, and those of the model trained on all rows.
+    queries : Groups
+    clusters : Groups, optional
+        Of the queries that count: those of a group depend on each other.
+    """
+    counted = np.flatnonzero(~np.isnan(values))
+    pairs, at_random = worth_of_queries(y, queries)
+    rows = np.isin(queries.codes, counted)
+    lost = _optimism_in_queries(*(one[rows] for one in (y, held_out, fitted, queries.codes)))
+    worth = pairs[counted], at_random[counted]
+    return query_interval(values[counted], worth, optimism=lost, clusters=clusters)
+
+
+def _optimism_in_queries(y: np.ndarray, held_out: np.ndarray, fitted: np.ndarray, codes: np.ndarray) -> float:
+    """ρ over the pairs inside queries, which weigh the same.
+
+    A sum of products over the pairs of a query is one over its centred rows: t_i - t_j over all pairs of k rows gives k
+    times what t_i - t̄ does.
+    """
+    y, *predictions = (_centred_in_queries(values, codes) for values in (y, held_out, fitted))
+    lengths = np.sqrt(np.maximum(np.bincount(codes, weights=y**2), np.finfo(float).tiny))[codes]
+    freedom = np.sqrt(np.maximum(np.bincount(codes)[codes] - 1, 1))
+    return optimism(y / lengths, *(values / freedom for values in predictions))
+
+
+def _centred_in_queries(values: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """Values over the largest of them, less their mean in the query."""
+    values = values / max(float(np.abs(values).max(initial=0.0)), np.finfo(float).tiny)
+    means = np.bincount(codes, weights=values) / np.maximum(np.bincount(codes), 1)
+    return values - means[codes]
 
 
 def query_interval(

@@ -78,7 +78,7 @@ def train_automatically(
     model.set_params(verbose=0)
     seen = _Seen.by(model, problem)
     tell("estimating the held-out concordance")
-    estimate = seen.estimate()
+    estimate = seen.estimate(model)
     tell("measuring the influence of the features")
     influence, influence_note = _influence(model, problem, options.seed)
     board = LeaderboardTable.of(model.leaderboard_, seen.about_leaderboard())
@@ -184,9 +184,10 @@ class _Seen:
     def roc(self) -> Roc | None:
         return self.problem.roc_over_units(self.held_out) if self.rows.all() else None
 
-    def estimate(self) -> Estimate:
+    def estimate(self, model: AutoRanker) -> Estimate:
         if self.problem.division.unit == "query":
-            return self.problem.estimate_over_queries(self.held_out)
+            fitted = model.predict(self.problem.X, qid=self.problem.data.qid)
+            return self.problem.estimate_over_queries(self.held_out, fitted)
         y, n_folds = self.problem.y[self.rows], np.count_nonzero(~np.isnan(self.held_out.values))
         folds = encode_queries(self.problem.division.units.codes[self.rows], y.size)
         tally = tally_scores(y, self.held_out.scores[self.rows], folds)
