@@ -30,7 +30,7 @@ not get an interval of no width. ``benchmarks/auc_intervals.py`` measures how of
 The Q models share nearly all of their training rows, so that their errors go together: the argument above holds with
 queries in place of rows, and the variance is again 1 + ρ times that of independent values. (ρ is taken to be 3 at
 most: without that the interval would be too wide with many features and no signal. With a single feature and no signal,
-where all models may have the wrong sign together, it covers about 90 to 95 %.) And few queries of few rows may by
+where all models may have the wrong sign together, it covers about 92 to 95 %.) And few queries of few rows may by
 chance show no spread at all. A query of p pairs with different y, put in a random order, has a share of variance
 1 / (4 n₀) (Kendall), as n₀ independent pairs would have; one in perfect order is worth all p. With
 
