@@ -246,7 +246,7 @@ class RankRFM(RankerMixin, KernelModel):
         What was chosen. Ties go to the earlier round and the stronger regularisation.
     best_score_ : float
         Held-out score with round and alpha chosen by the other folds (at most ten parts of them), so that the choice
-        does not flatter it: about one half on noise. NaN, with a warning, where no two folds have rows to compare.
+        hardly flatters it: 0.50 to 0.53 on noise. NaN, with a warning, where no two folds have rows to compare.
     alphas_, cv_scores_ : ndarray of shape (n_alphas,)
         Of the chosen round; the largest score is the one that the choice was made by.
     cv_predictions_ : ndarray of shape (m,) or (m, v)
