@@ -223,3 +223,26 @@ def arguments(description: str | None, *, repeats: int = 5, **sizes: int) -> arg
         parser.add_argument(f"--{name}", type=int, default=default, help=f"default {default}")
     parser.add_argument("--quick", action="store_true", help="small sizes, nothing written")
     return parser.parse_args()
+
+
+def coverage_of(found: Sequence[Sequence[float]], other: str) -> dict[str, float]:
+    """How often two kinds of intervals hold the truth, and how wide they are.
+
+    Parameters
+    ----------
+    found : rows of (estimate, truth, low, high, low of the other kind, high of the other kind)
+    other : str
+        What the other kind is called in the results.
+    """
+    columns = list(zip(*found, strict=True))
+    estimate, truth = columns[:2]
+
+    def mean(values: Any) -> float:
+        values = list(values)
+        return float(sum(values) / len(values))
+
+    results = {"data_sets": len(found), "true_value": mean(truth), "mean_estimate": mean(estimate)}
+    for name, (low, high) in (("", columns[2:4]), (f"_{other}", columns[4:6])):
+        results[f"coverage{name}"] = mean(a <= x <= b for a, x, b in zip(low, truth, high, strict=True))
+        results[f"mean_width{name}"] = mean(b - a for a, b in zip(low, high, strict=True))
+    return results

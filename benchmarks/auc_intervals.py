@@ -19,7 +19,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 from scipy.stats import norm
 
-from _harness import arguments, write_results
+from _harness import arguments, coverage_of, write_results
 from preflearn import RankRLS
 from preflearn.comparisons import compare_scores, one_group
 from preflearn.core import dual_problem
@@ -115,16 +115,7 @@ def coverage(setting: Setting, data_sets: int, seed: int) -> dict:
             check(setting, X, y)
         value, interval, as_given, coef = intervals(setting, X, y)
         found.append((value, setting.truth(rng, X, coef), *interval, *as_given))
-    value, truth, low, high, low_given, high_given = np.array(found).T
-    return setting._asdict() | {
-        "data_sets": data_sets,
-        "true_value": float(truth.mean()),
-        "mean_estimate": float(value.mean()),
-        "coverage": float(np.mean((low <= truth) & (truth <= high))),
-        "mean_width": float(np.mean(high - low)),
-        "coverage_models_as_given": float(np.mean((low_given <= truth) & (truth <= high_given))),
-        "mean_width_models_as_given": float(np.mean(high_given - low_given)),
-    }
+    return setting._asdict() | coverage_of(found, "models_as_given")
 
 
 def main() -> None:

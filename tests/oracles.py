@@ -962,3 +962,41 @@ def parse_statements(linkage, context):
                 said.update([f"{tags[k]}: {first} then {second}", f"{first} then {second}"])
                 said[f"{tags[k]} between {tags[a]} and {tags[b]}, {n_left} left"] += 1
     return said
+
+
+def query_interval(y, held_out, fitted, qid) -> tuple[float, float]:
+    """95 % interval of the mean share of pairs in order over held-out queries, pair by pair and query by query."""
+    from scipy.stats import t as student
+
+    shares, worth, moments = [], [], np.zeros((2, 3))
+    for label in dict.fromkeys(np.asarray(qid).tolist()):
+        rows = np.flatnonzero(np.asarray(qid) == label)
+        pairs = list(itertools.combinations(rows, 2))
+        untied = [(i, j) for i, j in pairs if y[i] != y[j]]
+        if not untied:
+            continue
+        right = [0.5 + 0.5 * np.sign(y[i] - y[j]) * np.sign(held_out[i] - held_out[j]) for i, j in untied]
+        shares.append(np.mean(right))
+        # The variance of the pairs in order minus those out of order, over all orders of the rows.
+        k, ties = len(rows), np.unique(y[rows], return_counts=True)[1]
+        variance = (k * (k - 1) * (2 * k + 5) - sum(t * (t - 1) * (2 * t + 5) for t in ties)) / 18
+        worth.append((1 / len(untied), variance / len(untied) ** 2))
+        scale = sum((y[i] - y[j]) ** 2 for i, j in pairs) ** 0.5
+        for row, f in zip(moments, (held_out, fitted), strict=True):
+            for i, j in pairs:
+                # Every query counts the same: its y have unit length, its predictions the mean over its pairs.
+                a, b = (y[i] - y[j]) / scale, (f[i] - f[j]) / len(pairs) ** 0.5
+                row += a * b, a * a, b * b
+    r = [product / (left * right) ** 0.5 for product, left, right in moments]
+    z = [one / (1 - one**2) ** 0.5 for one in r]
+    lost = min(max(0.0, 1 - z[0] / z[1]), 3.0)
+    n, mean = len(shares), float(np.mean(shares))
+    c = (n * mean + 0.5) / (n + 1)
+    expected = np.mean([c * (1 - c) * (one + 4 * c * (1 - c) * (other - one)) for one, other in worth])
+    variance = ((n - 1) * np.var(shares, ddof=1) + 3 * expected) / (n + 2) / n * (1 + lost)
+    # Never less than so many pairs would show, if all were independent.
+    trials = n**2 / sum(one for one, _ in worth)
+    share = (mean * trials + 1) / (trials + 2)
+    variance = max(variance, share * (1 - share) / (trials + 2) * (1 + lost))
+    half = student.ppf(0.975, n - 1) * variance**0.5
+    return max(0.0, mean - half), min(1.0, mean + half)

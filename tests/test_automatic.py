@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import re
 import warnings
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -19,13 +21,14 @@ import oracles
 from preflearn import AutoRanker, RankRLSCV
 from preflearn.automatic import candidates, ranker
 from preflearn.automatic.combination import FoldScores, choose_combination, combine, nested
-from preflearn.automatic.features import Features
+from preflearn.automatic.features import PARTS, Features
 from preflearn.automatic.trees import Bins, TreeSum
 from preflearn.comparisons import encode_queries
 from preflearn.io import load_model, save_model
 from preflearn.loops.quantiles import shares_below
 from preflearn.metrics import concordance
 from preflearn.model_selection import QueryKFold
+from preflearn.selection.row_order import order_by_content
 from preflearn.selection.scoring import read_scoring
 
 
@@ -172,14 +175,16 @@ def test_views_are_what_they_say():
     views = features.views(X, encode_queries(qid, len(X)))
     kept = X[:, :5]
     np.testing.assert_array_equal(features.kept_, np.arange(5))
-    np.testing.assert_allclose(views["s"], (kept - kept.mean(0)) / kept.std(0))
+    np.testing.assert_allclose(views["standardised",], (kept - kept.mean(0)) / kept.std(0))
     np.testing.assert_allclose(
-        views["qr"][:, 5:], oracles.relative_to_query(kept, qid, "standardise"), atol=1e-9
+        views["quantiles", "relative"][:, 5:], oracles.relative_to_query(kept, qid, "standardise"), atol=1e-9
     )
-    assert np.abs(views["q"]).max() <= 3.0
-    np.testing.assert_array_equal(np.argsort(views["q"][:, 0]), np.argsort(kept[:, 0]))
+    assert np.abs(views["quantiles",]).max() <= 3.0
+    np.testing.assert_array_equal(np.argsort(views["quantiles",][:, 0]), np.argsort(kept[:, 0]))
     np.testing.assert_allclose(
-        views["p"], oracles.relative_to_query(views["q"], qid, "standardise"), atol=1e-9
+        views["relative quantiles",],
+        oracles.relative_to_query(views["quantiles",], qid, "standardise"),
+        atol=1e-9,
     )
     np.testing.assert_allclose(features.to_inputs(np.arange(10.0)), [5, 7, 9, 11, 13, 0])
 
@@ -198,11 +203,33 @@ def test_weights_equal_the_slow_version(seed, k, shrinkage):
     np.testing.assert_allclose(found, expected if expected.any() else np.full(k, 1 / k), atol=1e-8)
 
 
-def folds_of(y, qid, n_folds=5):
-    codes = np.unique(qid, return_inverse=True)[1]
-    tests = [np.flatnonzero(codes % n_folds == fold) for fold in range(n_folds)]
-    sizes = np.array([np.unique(codes[test]).size for test in tests], dtype=float)
-    return FoldScores(tests, lambda rows, f: concordance(y[rows], f, qid[rows]), sizes)
+def folds_of(y, qid, n_folds=5, scoring="concordance"):
+    tests = [test for _, test in QueryKFold(n_folds).split(np.empty((len(y), 0)), qid=qid)]
+    return FoldScores.of_folds(tests, y, encode_queries(qid, len(y)), read_scoring(scoring))
+
+
+def last_of(y, f, qid):
+    """A measure that is no mean over queries."""
+    return float(np.corrcoef(y, f)[0, 1])
+
+
+@pytest.mark.parametrize("scoring", ["concordance", "ndcg@3", "auc", last_of])
+def test_scores_of_folds_are_those_of_their_rows(scoring):
+    """All settings at once, or one by one, with a query that has nothing to order."""
+    _, y, qid = make_data(60, size=6)
+    y = (y > 1).astype(float) if scoring == "auc" else y
+    y[:12] = 1.0
+    folds, measure = folds_of(y, qid, 4, scoring), read_scoring(scoring).measure
+    predictions = np.random.default_rng(0).normal(size=(3, 60)).round(1)
+    expected = []
+    for one, test in product(predictions, folds.tests):
+        try:
+            within = encode_queries(qid[test], len(test))
+            expected.append(measure(y[test, None], one[test, None], within))
+        except ValueError:
+            expected.append(np.nan)
+    np.testing.assert_allclose(folds.of(predictions), np.reshape(expected, (3, 4)), rtol=1e-12)
+    np.testing.assert_array_equal(folds.of(predictions[1]), folds.of(predictions)[1])
 
 
 def test_the_setting_of_a_fold_is_chosen_by_the_others():
@@ -210,7 +237,7 @@ def test_the_setting_of_a_fold_is_chosen_by_the_others():
     folds = folds_of(y, qid)
     rng = np.random.default_rng(0)
     predictions = rng.normal(size=(7, len(y)))
-    scores = np.stack([folds.of(one) for one in predictions])
+    scores = folds.of(predictions)
     found = nested(folds, predictions, scores)
     for test in folds.tests:
         others = np.setdiff1d(np.arange(len(y)), test)
@@ -284,9 +311,20 @@ def test_saved_and_loaded(fitted, tmp_path):
     )
 
 
+def test_views_named_by_letters_are_still_loaded(fitted, tmp_path):
+    model, X, _, qid = fitted
+    old = pickle.loads(pickle.dumps(model))
+    letters = dict(zip(PARTS, "xsqrp", strict=True))
+    old.views_ = ["".join(letters[name] for name in view) for view in model.views_]
+    save_model(old, tmp_path / "old.preflearn")
+    again = load_model(tmp_path / "old.preflearn")
+    assert again.views_ == model.views_
+    np.testing.assert_array_equal(again.predict(X, qid=qid), model.predict(X, qid=qid))
+
+
 def test_a_damaged_ranker_is_not_loaded(fitted, tmp_path):
     model = pickle.loads(pickle.dumps(fitted[0]))
-    model.views_ = ["zz"] * len(model.views_)
+    model.views_ = [("plain", "other")] * len(model.views_)
     save_model(model, tmp_path / "auto.preflearn")
     with pytest.raises(ValueError, match="views_"):
         load_model(tmp_path / "auto.preflearn")
@@ -311,18 +349,115 @@ def test_the_figure_is_not_flattered_by_the_choice(refitting, small_trees):
     assert np.mean(scores) == pytest.approx(0.5, abs=0.025)
 
 
+@pytest.mark.parametrize(
+    ("n_rows", "n_queries", "informative"),
+    [(3, 1, 1), (4, 1, 1), (12, 3, 3), (60, 12, 1), (60, 12, 2)],
+    ids=["three rows", "four rows", "three queries", "one query to order", "two queries to order"],
+)
+def test_no_figure_or_an_honest_one(n_rows, n_queries, informative, small_trees):
+    """On next to no data the figure is NaN, with a warning, or one half on average; never the best of several."""
+    found = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        X, qid = rng.normal(size=(n_rows, 3)), np.arange(n_rows) * n_queries // n_rows
+        y = np.where(qid < informative, rng.normal(size=n_rows), 0.0)
+        try:
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                found.append(AutoRanker(random_state=seed).fit(X, y, qid=qid).best_score_)
+        except ValueError as error:
+            assert "no fold has two rows" in str(error)
+            continue
+        assert any("best_score_ is NaN" in str(one.message) for one in said) == np.isnan(found[-1])
+    if n_rows <= 4 or informative == 1:
+        assert np.isnan(found).all()
+    else:
+        # Some thirty pairs in each of twelve sets: a standard error of about .06.
+        assert abs(np.nanmean(found) - 0.5) < 0.15
+
+
+@pytest.mark.parametrize("n_queries", [1, 2, 6, 9])
+def test_the_order_of_the_rows_and_the_names_of_queries_do_not_matter(n_queries, small_trees):
+    """Also with rows and whole queries that are there twice, ties and a limit on the rows to learn from."""
+    rng = np.random.default_rng(n_queries)
+    X = rng.normal(size=(54, 3)).round(1)
+    qid = np.arange(54) * n_queries // 54
+    y = np.round(X[:, 0] + rng.normal(size=54))
+    X[1], y[1] = X[0], y[0]  # a row that is there twice
+    if n_queries == 9:
+        X[6:12], y[6:12] = X[:6], y[:6]  # and a query
+    model = AutoRanker(random_state=3).fit(X, y, qid=qid)
+    expected = model.predict(X, qid=qid)
+    for _ in range(2):
+        order = rng.permutation(54)
+        names = np.array([f"query {k}" for k in rng.permutation(n_queries)])[qid]
+        other = AutoRanker(random_state=3).fit(X[order], y[order], qid=names[order])
+        np.testing.assert_allclose(
+            other.predict(X, qid=qid), expected, atol=1e-6 * np.abs(expected).max(), rtol=0
+        )
+        assert other.best_score_ == pytest.approx(model.best_score_, abs=1e-12, nan_ok=True)
+        np.testing.assert_allclose(other.feature_importances_, model.feature_importances_, atol=1e-9)
+
+
+def test_the_scale_of_the_targets_does_not_matter(small_trees):
+    X, y, qid = make_data(60)
+    expected = AutoRanker(random_state=0).fit(X, y, qid=qid)
+    for scale in (2.0**-1060, 2.0**-500, 2.0**531, 2.0**1000):
+        found = AutoRanker(random_state=0).fit(X, y * scale, qid=qid)
+        np.testing.assert_array_equal(found.predict(X, qid=qid), expected.predict(X, qid=qid))
+        assert found.best_score_ == expected.best_score_
+    for extreme, message in ((1e160, "Feature 0 goes from"), (1e-160, "Multiply the column")):
+        with pytest.raises(ValueError, match=message):
+            AutoRanker().fit(X * extreme, y, qid=qid)
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_tiny_tables_are_ranked_or_refused(data):
+    """One clear refusal, or finite scores that depend on neither the order of the rows nor the names of queries."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 10_000)))
+    m, n = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 4))
+    X = rng.integers(0, 3, size=(m, n)) + data.draw(st.sampled_from([0.0, 0.5])) * rng.normal(size=(m, n))
+    if data.draw(st.booleans()):
+        X[:, rng.integers(n)] = 1.0
+    kinds = [rng.normal(size=m), rng.integers(0, 3, size=m).astype(float), np.ones(m)]
+    y = kinds[data.draw(st.integers(0, 2))] * data.draw(st.sampled_from([1.0, 1e-310, 1e160, 1e300]))
+    X = X * data.draw(st.sampled_from([1.0, 1.0, 1e-300, 1e30, 1e300]))
+    qid = [np.zeros(m, dtype=int), np.arange(m), rng.integers(0, 3, size=m)][data.draw(st.integers(0, 2))]
+    order = rng.permutation(m)
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        patch.setattr(candidates, "_BOOSTED", 5)
+        patch.setattr(candidates, "_RANDOM", 4)
+        try:
+            found = AutoRanker(random_state=0).fit(X, y, qid=qid).predict(X, qid=qid)
+        except ValueError as error:
+            assert type(error) is ValueError  # a LinAlgError is a ValueError, too
+            said = (
+                "no fold has two rows|not defined|minimum of 2|Every feature is constant|Feature . goes from"
+            )
+            assert re.search(said, str(error))
+            return
+        other = AutoRanker(random_state=0).fit(X[order], y[order], qid=9 - qid[order])
+        again = other.predict(X, qid=qid)
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(again, found, atol=1e-6 * np.abs(found).max(), rtol=0)
+
+
 @pytest.mark.parametrize("refitting", [True])
 def test_the_figure_is_that_of_the_procedure_without_the_fold(refitting, small_trees):
     """Identical to fitting anew without a fold, and predicting it."""
     X, y, qid = make_data(100)
     model = AutoRanker(random_state=0).fit(X, y, qid=qid)
+    order, queries = order_by_content(X, y[:, None], encode_queries(qid, 100))
     seed = int(np.random.RandomState(0).randint(2**31 - 1))
-    for _, test in QueryKFold(5, shuffle=True, random_state=seed).split(X, qid=qid):
-        rest = np.setdiff1d(np.arange(100), test)
-        task = encode_queries(qid[rest], len(rest))
+    for fold in range(5):
+        kept, test = order[model.cv_folds_[order] != fold], np.flatnonzero(model.cv_folds_ == fold)
+        codes = queries.codes[model.cv_folds_[order] != fold]
+        task = encode_queries(codes, len(kept))
         again = AutoRanker()
         again.encoder_, again.n_features_in_ = None, 5
-        again._fit_rows(X[rest], y[rest], task, read_scoring("concordance"), seed, 0.0, np.inf, n_folds=3)
+        again._fit_rows(X[kept], y[kept], task, read_scoring("concordance"), seed, 0.0, np.inf, n_folds=3)
         np.testing.assert_allclose(
             model.cv_predictions_[test], again._predict_rows(X[test], qid[test]), atol=1e-8
         )

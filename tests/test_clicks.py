@@ -50,26 +50,72 @@ def test_pairs_are_those_of_the_slow_version(rows, against, clip) -> None:
     assert len(found) == len(expected)
 
 
-def slow_ratio(k, l, position, clicked, key):
-    """Click rates at k and l of each item that was shown at both, weighted by n_k n_l / (n_k + n_l)."""
-    at_k = at_l = 0.0
-    for one in np.unique(key):
-        n_k, n_l = (((key == one) & (position == place)).sum() for place in (k, l))
-        if n_k and n_l:
-            weight = n_k * n_l / (n_k + n_l)
-            at_k += weight * clicked[(key == one) & (position == k)].mean()
-            at_l += weight * clicked[(key == one) & (position == l)].mean()
-    return at_k / at_l
+def slow_propensities(position, clicked, key):
+    """Every position gets the clicks that its items are expected to give it, over and over until nothing changes."""
+    places, items = np.unique(position), [one for one in np.unique(key) if clicked[key == one].any()]
+    n = np.array([[((key == one) & (position == k)).sum() for k in places] for one in items], dtype=float)
+    c = np.array([clicked[key == one].sum() for one in items])
+    at = np.array([clicked[position == k].sum() for k in places])
+    theta = np.ones(len(places))
+    for _ in range(20_000):
+        new = at / (n * (c / (n @ theta))[:, None]).sum(axis=0)
+        theta, before = new / new[0], theta
+        if np.abs(theta - before).max() < 1e-13:
+            break
+    return theta
 
 
-def test_two_positions_are_compared_by_the_items_shown_at_both() -> None:
-    rng = np.random.default_rng(0)
-    key, position = rng.integers(0, 12, 300), rng.integers(2, 4, 300)
-    clicked = rng.random(300) < 0.6 / position
+@pytest.mark.filterwarnings("ignore:The clicks do not tell")
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000), n_positions=st.integers(2, 5), n_items=st.integers(1, 12))
+def test_propensities_are_those_of_the_slow_version(seed, n_positions, n_items) -> None:
+    rng = np.random.default_rng(seed)
+    key, position = rng.integers(0, n_items, 200), rng.integers(2, 2 + n_positions, 200)
+    clicked = rng.random(200) < 0.9 / position
     found = position_propensities(position, clicked, query=key % 3, item=key // 3)
-    assert found.positions.tolist() == [2, 3]
-    assert found.values == pytest.approx([1.0, slow_ratio(3, 2, position, clicked, key)])
+    assert found.positions.tolist() == np.unique(position).tolist()
+    assert found.values == pytest.approx(slow_propensities(position, clicked, key), rel=1e-6)
     assert found.n_clicks.sum() == clicked.sum()
+
+
+def few_sessions(rng, theta, n_sessions=300, n_queries=100):
+    """Lists of some ranker that puts twelve items in a different order each time; items are seldom liked."""
+    relevance = 1 / (1 + np.exp(2.5 - 1.5 * rng.normal(size=(n_queries, 12))))
+    old, query = rng.normal(size=(n_queries, 12)), rng.integers(n_queries, size=n_sessions)
+    order = np.argsort(-2 * old[query] + 2 * rng.normal(size=(n_sessions, 12)), axis=1)[:, : len(theta)]
+    likes = np.take_along_axis(relevance[query], order, axis=1)
+    clicked = (rng.random(order.shape) < theta) & (rng.random(order.shape) < likes)
+    position = np.tile(np.arange(1, len(theta) + 1), n_sessions)
+    return position, clicked.ravel(), np.repeat(query, len(theta)), order.ravel()
+
+
+@pytest.mark.filterwarnings("ignore:The clicks do not tell")
+def test_few_sessions_do_not_raise_low_positions() -> None:
+    """300 sessions give position 8 five clicks: uncertain, but right on average, and the interval knows it."""
+    rng, theta = np.random.default_rng(0), 1 / np.arange(1, 9)
+    values, held = [], []
+    for _ in range(120):
+        position, clicked, query, item = few_sessions(rng, theta)
+        try:
+            found = position_propensities(position, clicked, query=query, item=item)
+        except ValueError:  # a position without a click
+            continue
+        values.append(found.values)
+        held.append((found.intervals[:, 0] <= theta) & (theta <= found.intervals[:, 1]))
+    assert len(values) > 100
+    assert np.abs(np.mean(values, axis=0) / theta - 1).max() < 0.25
+    assert np.mean(held, axis=0)[1:].min() > 0.87
+
+
+def test_positions_that_the_clicks_do_not_tell_are_named() -> None:
+    position, clicked, query, item = few_sessions(np.random.default_rng(1), 1 / np.arange(1, 9))
+    with pytest.warns(
+        UserWarning, match=r"do not tell the propensity of position\(s\) .*8.*times the estimate"
+    ):
+        found = position_propensities(position, clicked, query=query, item=item)
+    assert "95 % interval" in str(found).splitlines()[0]
+    with pytest.warns(UserWarning, match="do not tell"):
+        position_propensities(np.repeat([1, 2], 50), np.r_[np.ones(50), 1, np.zeros(49)], randomised=True)
 
 
 class World:
@@ -115,6 +161,7 @@ def test_propensities_are_found_and_repair_the_order() -> None:
     assert unbiased > 0.93
 
 
+@pytest.mark.filterwarnings("ignore:The clicks do not tell")
 def test_click_rates_are_not_propensities() -> None:
     """The old ranker puts what it likes first: the rate of clicks says more about it than about positions."""
     logs = World(2)
@@ -135,7 +182,13 @@ def test_randomised_lists_need_no_items() -> None:
     clicked = rng.random(30_000) < np.array([0.4, 0.2, 0.1])[position - 1]
     found = position_propensities(position, clicked, randomised=True)
     assert found.values == pytest.approx([1, 0.5, 0.25], rel=0.1)
-    assert str(found).splitlines()[0] == "position  propensity  clicks" and len(str(found).splitlines()) == 4
+    assert str(found).splitlines()[0] == "position  propensity  clicks  95 % interval"
+    assert len(str(found).splitlines()) == 4
+    assert ((found.intervals[:, 0] <= [1, 0.5, 0.25]) & ([1, 0.5, 0.25] <= found.intervals[:, 1])).all()
+    by_hand = Propensities(found.positions, found.values, found.n_clicks)
+    assert (
+        str(by_hand).splitlines()[0] == "position  propensity  clicks" and np.isnan(by_hand.intervals).all()
+    )
 
 
 @pytest.mark.parametrize(

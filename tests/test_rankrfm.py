@@ -17,6 +17,7 @@ from preflearn import RankRFM, RankRLS
 from preflearn.core.learned_metric import average_gradient_metric
 from preflearn.metrics import concordance
 from preflearn.model_selection import QueryKFold
+from preflearn.selection.scoring import read_scoring
 
 pytestmark = pytest.mark.filterwarnings("ignore:The best alpha")
 
@@ -88,8 +89,88 @@ def test_held_out_predictions_are_those_of_refitting_without_the_fold(options):
         basis = place[model.basis_indices_[~np.isin(model.basis_indices_, test)]]
         expected = _at_fixed_alphas(X[rest], y[rest], qid[rest], basis, rounds_of(model), options, X[test])
         np.testing.assert_allclose(model.cv_predictions_[test], expected, atol=1e-8)
-    assert model.best_score_ == pytest.approx(concordance(y, model.cv_predictions_, qid))
-    assert model.best_score_ == max(one.score for one in model.rounds_) == model.cv_scores_.max()
+    by_choice = max(one.score for one in model.rounds_)
+    assert by_choice == pytest.approx(concordance(y, model.cv_predictions_, qid)) == model.cv_scores_.max()
+
+
+@pytest.mark.parametrize("scoring", [None, "ndcg@3"])
+def test_the_score_is_that_of_choices_by_the_other_folds(scoring):
+    """Round by round at single alphas, what each fold predicts; then the choice without it."""
+    X, y, qid = make_data(80, queries=8)
+    y = np.clip(np.round(y - qid + 1), 0, 4)
+    folds, alphas = [test for _, test in QueryKFold(4).split(X, qid=qid)], [0.01, 0.1, 1.0]
+    model = RankRFM(alphas, cv=folds, max_rounds=2, scoring=scoring).fit(X, y, qid=qid)
+    measure = read_scoring(scoring)
+    tables = []
+    for number in range(len(model.rounds_)):
+        for alpha in alphas:
+            # The metric of a round comes from the alphas that the rounds before it chose.
+            again = RankRFM(alphas, cv=folds, max_rounds=number, scoring=scoring)
+            kernel, _ = again._read(X)
+            search = again._search_rows(X, y[:, None], qid, None, has_queries=True)
+            *_, last = again._walk(search, kernel, patience=99)
+            tables.append(np.concatenate([one[alphas.index(alpha)] for one in last.held_out]))
+    rows = np.concatenate(folds)
+    fold_of = np.repeat(np.arange(4), [len(one) for one in folds])
+
+    def score(predictions, keep):
+        return measure(y[rows[keep], None], predictions[keep], qid[rows[keep]])
+
+    chosen = np.empty((len(rows), 1))
+    for fold in range(4):
+        each = np.array([[score(one, fold_of == k) for k in range(4) if k != fold] for one in tables])
+        weights = [np.sum(fold_of == k) for k in range(4) if k != fold]
+        # Ties go to the earlier round and to the larger alpha.
+        means = np.round(each @ weights / sum(weights), 12)
+        best = max(range(len(tables)), key=lambda k: (means[k], -(k // 3), k % 3))
+        chosen[fold_of == fold] = tables[best][fold_of == fold]
+    assert model.best_score_ == pytest.approx(score(chosen, slice(None)))
+
+
+def test_the_score_is_not_flattered_by_the_choice():
+    """Noise: the best of rounds and alphas is far above one half, the reported figure is not."""
+    reported, best = [], []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X, y, qid = rng.normal(size=(60, 5)), rng.normal(size=60), np.repeat(np.arange(10), 6)
+        model = RankRFM(random_state=seed).fit(X, y, qid=qid)
+        reported.append(model.best_score_)
+        best.append(model.cv_scores_.max())
+    assert np.mean(best) > 0.55
+    assert np.mean(reported) == pytest.approx(0.5, abs=0.045)
+
+
+def test_one_fold_to_compare_gives_no_figure():
+    rng = np.random.default_rng(0)
+    X, qid = rng.normal(size=(40, 3)), np.repeat(np.arange(8), 5)
+    y = np.where(qid == 0, rng.normal(size=40), 0.0)
+    with pytest.warns(UserWarning, match="best_score_ is NaN"):
+        model = RankRFM([1.0], max_rounds=0).fit(X, y, qid=qid)
+    assert np.isnan(model.best_score_) and np.isfinite(model.cv_scores_).all()
+
+
+@pytest.mark.parametrize("cv", [None, 3])
+@pytest.mark.parametrize("with_queries", [True, False])
+def test_the_order_of_the_rows_and_the_names_of_queries_do_not_matter(cv, with_queries):
+    X, y, qid = make_data(80, queries=8)
+    X, y = X.round(1), np.round(y - qid)
+    X[1], y[1] = X[0], y[0]
+    rng = np.random.default_rng(0)
+    options = {"max_rounds": 2, "n_basis": 25, "random_state": 5, "cv": cv, "keep_predictions": True}
+    model = RankRFM(**options).fit(X, y, qid=qid if with_queries else None)
+    for rows in (X, sp.csr_array(X)):
+        order = rng.permutation(80)
+        names = np.array([f"query {k}" for k in rng.permutation(8)])[qid]
+        other = RankRFM(**options).fit(rows[order], y[order], qid=names[order] if with_queries else None)
+        np.testing.assert_allclose(
+            other.predict(X), model.predict(X), atol=1e-6 * np.abs(model.predict(X)).max()
+        )
+        single = order > 1  # two equal rows may change places
+        np.testing.assert_allclose(
+            other.cv_predictions_[single], model.cv_predictions_[order][single], atol=1e-6
+        )
+        np.testing.assert_array_equal(X[order][other.basis_indices_], X[model.basis_indices_])
+        assert other.best_score_ == pytest.approx(model.best_score_, abs=1e-9)
 
 
 def _at_fixed_alphas(X, y, qid, basis, alphas, options, new):
@@ -181,7 +262,8 @@ def test_preferences():
     pairs = np.where((y[pairs[:, 0]] > y[pairs[:, 1]])[:, None], pairs, pairs[:, ::-1])
     model = RankRFM([0.1, 1.0], max_rounds=2, keep_predictions=True, cv=4).fit_pairs(X, pairs)
     assert model.cv_predictions_.shape == (len(pairs),)
-    assert model.best_score_ == pytest.approx((model.cv_predictions_ > 0).mean())
+    assert model.cv_scores_.max() == pytest.approx((model.cv_predictions_ > 0).mean())
+    assert 0.5 < model.best_score_ <= model.cv_scores_.max()
     assert model.score_pairs(X, pairs) > 0.8
     same = RankRLS(model.alpha_, kernel="rbf", gamma=model.gamma_, kernel_params={"metric": model.metric_})
     same.fit_pairs(X, pairs)

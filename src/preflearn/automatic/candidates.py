@@ -111,12 +111,12 @@ class Candidate:
     Attributes
     ----------
     name : str
-    view : str
+    view : tuple of str
         As in `preflearn.automatic.features`.
     cost : callable
         From rows and columns of the view to a count of operations.
     train : callable
-        From a task and the view's word to a `Member`.
+        From a task and the view to a `Member`.
     is_simple : bool
         Whether people can read it: the model is never one that orders worse than this.
     joins : bool
@@ -124,21 +124,21 @@ class Candidate:
     """
 
     name: str
-    view: str
+    view: tuple[str, ...]
     cost: Callable[[int, int], float]
-    train: Callable[[Task, str], Member]
+    train: Callable[[Task, tuple[str, ...]], Member]
     is_simple: bool = False
     joins: bool = True
 
 
-def linear(task: Task, view: str) -> Member:
+def linear(task: Task, view: tuple[str, ...]) -> Member:
     """RankRLS with a linear kernel; all alphas and folds by algebra."""
     X = task.views[view]
     learner = RankRLS(weighting="item")
     held_out = HeldOut(learner, X, task.y, qid=task.queries.codes)
     alphas = held_out.alphas("auto")
     settings = held_out.predict(task.folds.tests, alphas)
-    scores = np.stack([task.folds.of(one) for one in settings])
+    scores = task.folds.of(settings)
     choice = choose(task.folds.mean(scores), alphas)[0]
     model = RankRLS(float(alphas[choice]), weighting="item").fit(X, task.y, qid=task.queries.codes)
     size = np.abs(model.coef_) * X.std(axis=0)
@@ -148,11 +148,11 @@ def linear(task: Task, view: str) -> Member:
     )
 
 
-def single_feature(task: Task, view: str) -> Member:
+def single_feature(task: Task, view: tuple[str, ...]) -> Member:
     """The feature, up or down, that orders best; in each fold the one that orders the others best."""
     X = task.views[view]
     n = X.shape[1]
-    ups = np.stack([task.folds.of(column) for column in X.T]) - 0.5
+    ups = task.folds.of(X.T) - 0.5
     signed = np.r_[ups, -ups]  # features upwards, then downwards
 
     def scores(place: int, rows: Any) -> np.ndarray:
@@ -170,7 +170,7 @@ def single_feature(task: Task, view: str) -> Member:
     return Member(model, scores(best, slice(None)), unbiased, np.abs(model.coef_), "")
 
 
-def learned_kernel(task: Task, view: str, kernel_name: str = "rbf") -> Member:
+def learned_kernel(task: Task, view: tuple[str, ...], kernel_name: str = "rbf") -> Member:
     """RankRFM: rounds until one does not help; every fold with a metric of its own."""
     X = task.views[view]
     size = n_basis(task.n_rows)
@@ -184,7 +184,7 @@ def learned_kernel(task: Task, view: str, kernel_name: str = "rbf") -> Member:
 
     def score(predictions: list[np.ndarray]) -> np.ndarray:
         settings = _by_row(predictions, search.tests, task.n_rows)
-        tables.append(np.stack([task.folds.of(one) for one in settings]))
+        tables.append(task.folds.of(settings))
         return task.folds.mean(tables[-1])
 
     search.score = score
@@ -202,7 +202,7 @@ def learned_kernel(task: Task, view: str, kernel_name: str = "rbf") -> Member:
     return Member(learner, settings[place], unbiased, learner.feature_importances_, detail)
 
 
-def boosted_trees(task: Task, view: str) -> Member:
+def boosted_trees(task: Task, view: tuple[str, ...]) -> Member:
     """scikit-learn's histogram boosting on targets that are centred inside queries."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
@@ -227,7 +227,7 @@ def boosted_trees(task: Task, view: str) -> Member:
     return _trees(task, X, bins.codes, grow, 1, f"{_BOOSTED} trees of {leaves} leaves without each fold")
 
 
-def random_trees(task: Task, view: str) -> Member:
+def random_trees(task: Task, view: tuple[str, ...]) -> Member:
     """scikit-learn's extremely randomised trees on the same targets."""
     from sklearn.tree import ExtraTreeRegressor
 
@@ -247,7 +247,7 @@ def random_trees(task: Task, view: str) -> Member:
     return _trees(task, X, X, grow, _RANDOM_PARTS, f"mean of {_RANDOM} trees without each fold")
 
 
-def _compared_with_thresholds(task: Task, view: str) -> np.ndarray:
+def _compared_with_thresholds(task: Task, view: tuple[str, ...]) -> np.ndarray:
     return np.ascontiguousarray(task.views[view], dtype=np.float32)
 
 
@@ -285,26 +285,25 @@ def _trees(
 
 def candidates(n_queries: int) -> list[Candidate]:
     """Most promising first; the first one is fast. Without queries there is nothing to be relative to."""
-    if n_queries == 1:
-        return [
-            Candidate("linear", "s", _cost_of_linear, linear, is_simple=True),
-            Candidate(
-                "best single feature", "s", _cost_of_sorting, single_feature, is_simple=True, joins=False
-            ),
-            Candidate("learned kernel, quantiles", "q", _cost_of_kernel, learned_kernel),
-            Candidate("boosted trees", "x", _cost_of_boosting, boosted_trees),
-            Candidate("random trees", "x", _cost_of_forest, random_trees),
-            Candidate("linear, quantiles", "q", _cost_of_linear, linear),
-        ]
-    return [
-        Candidate("linear", "sr", _cost_of_linear, linear, is_simple=True),
-        Candidate("best single feature", "s", _cost_of_sorting, single_feature, is_simple=True, joins=False),
-        Candidate("learned kernel, quantiles and query", "qr", _cost_of_kernel, learned_kernel),
-        Candidate("boosted trees", "xr", _cost_of_boosting, boosted_trees),
-        Candidate("learned kernel, quantiles", "q", _cost_of_kernel, learned_kernel),
-        Candidate("random trees", "xr", _cost_of_forest, random_trees),
-        Candidate("linear, quantiles and query", "qp", _cost_of_linear, linear),
+    relative: tuple[str, ...] = ("relative",) if n_queries > 1 else ()
+    plain, standardised, quantiles = ("plain",), ("standardised",), ("quantiles",)
+    first = [
+        Candidate("linear", standardised + relative, _cost_of_linear, linear, is_simple=True),
+        Candidate(
+            "best single feature", standardised, _cost_of_sorting, single_feature, is_simple=True, joins=False
+        ),
     ]
+    on_quantiles = Candidate("learned kernel, quantiles", quantiles, _cost_of_kernel, learned_kernel)
+    boosted = Candidate("boosted trees", plain + relative, _cost_of_boosting, boosted_trees)
+    forest = Candidate("random trees", plain + relative, _cost_of_forest, random_trees)
+    if n_queries == 1:
+        last = Candidate("linear, quantiles", quantiles, _cost_of_linear, linear)
+        return [*first, on_quantiles, boosted, forest, last]
+    name = "learned kernel, quantiles and query"
+    both = Candidate(name, quantiles + relative, _cost_of_kernel, learned_kernel)
+    view = ("quantiles", "relative quantiles")
+    last = Candidate("linear, quantiles and query", view, _cost_of_linear, linear)
+    return [*first, both, boosted, on_quantiles, forest, last]
 
 
 def n_basis(n_rows: int) -> int:

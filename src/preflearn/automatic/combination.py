@@ -13,17 +13,20 @@ folds, and the score of these predictions is what is reported.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import nnls
 
-from ..comparisons import Groups
+from ..comparisons import Groups, encode_queries
 from ..loops.segments import centre_rows, segment_sums
+from ..metrics import concordance
+from ..selection.scoring import Scoring
 
 SHRINKAGES = (0.01, 0.1, 1.0, 10.0)
+# Predictions of targets of unit size that differ by no more than this differ by rounding.
+_NO_SPREAD = 1e-12
 
 
 @dataclass(frozen=True)
@@ -34,19 +37,76 @@ class FoldScores:
     ----------
     tests : list of int arrays
         The rows of each fold; together all rows.
-    score : callable
-        From rows and their predictions of shape (n_test,) to a score.
+    y : ndarray of shape (m,)
+    scoring : Scoring
+    within : Groups
+        Which rows may be compared: those of a query in a fold.
+    owner : int array of shape (within.n_groups,)
+        The fold of each of these groups.
     sizes : ndarray of shape (f,)
-        The weight of each fold.
+        The weight of each fold: its queries with two rows to compare, so that the mean over folds is that over queries.
     """
 
     tests: list[np.ndarray]
-    score: Callable[[np.ndarray, np.ndarray], float]
+    y: np.ndarray
+    scoring: Scoring
+    within: Groups
+    owner: np.ndarray
     sizes: np.ndarray
 
+    @classmethod
+    def of_folds(
+        cls, tests: list[np.ndarray], y: np.ndarray, queries: Groups, scoring: Scoring
+    ) -> FoldScores:
+        """Find what may be compared in each fold, once for all scores."""
+        fold_of = np.empty(y.shape[0], dtype=np.int64)
+        for fold, test in enumerate(tests):
+            fold_of[test] = fold
+        within = encode_queries(fold_of * queries.n_groups + queries.codes, y.shape[0])
+        owner = fold_of[within.order[within.starts[:-1]]]
+        sizes = np.bincount(owner, weights=_has_pair(y, within), minlength=len(tests))
+        return cls(tests, y, scoring, within, owner, sizes)
+
+    @cached_property
+    def _parts(self) -> list[Groups]:
+        """What may be compared in each fold."""
+        return [encode_queries(self.within.codes[test], test.shape[0]) for test in self.tests]
+
     def of(self, predictions: np.ndarray) -> np.ndarray:
-        """The score of each fold, shape (f,), NaN where a fold has none."""
-        return np.array([self.score(test, predictions[test]) for test in self.tests])
+        """The score of each fold for predictions of shape (m,) or (s, m): (f,) or (s, f), NaN where a fold has none."""
+        settings = np.atleast_2d(predictions)
+        scorer = self.scoring.scorer
+        if scorer is not None and scorer.metric_name == "concordance":
+            scores = self._concordances(settings)
+        else:
+            scores = np.array(
+                [[self._measure(fold, one) for fold in range(len(self.tests))] for one in settings]
+            )
+        return scores if predictions.ndim == 2 else scores[0]
+
+    def _concordances(self, settings: np.ndarray) -> np.ndarray:
+        """All settings in one pass over the rows."""
+        y = np.broadcast_to(self.y[:, None], settings.T.shape)
+        values = concordance(y, settings.T, self.within, per_query=True).values
+        values = values.reshape(self.within.n_groups, -1)
+        defined = ~np.isnan(values)
+        sums, counts = (
+            segment_sums(one.astype(float), self.owner, len(self.tests))
+            for one in (np.where(defined, values, 0.0), defined)
+        )
+        return np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0).T
+
+    def _measure(self, fold: int, predictions: np.ndarray) -> float:
+        rows = self.tests[fold]
+        try:
+            return float(self.scoring.measure(self.y[rows, None], predictions[rows, None], self._parts[fold]))
+        except ValueError:  # the measure is not defined for this fold
+            return float("nan")
+
+    @property
+    def n_scored(self) -> int:
+        """Folds with something to compare."""
+        return int(np.count_nonzero(self.sizes))
 
     def mean(self, scores: np.ndarray, without: int | None = None) -> np.ndarray:
         """The mean over folds of scores of shape (..., f), one of them left out."""
@@ -104,8 +164,9 @@ def combine(H: np.ndarray, t: np.ndarray, shrinkage: float) -> np.ndarray:
     A, b = H.T @ H, H.T @ t
     common = max(float(b.sum()), 0.0) / max(float(A.sum()), np.finfo(float).tiny)
     ridge = shrinkage * m
-    C = cholesky(A + ridge * np.eye(k))
-    weights = nnls(C, solve_triangular(C.T, b + ridge * common, lower=True))[0]
+    values, vectors = np.linalg.eigh(A + ridge * np.eye(k))
+    roots = np.sqrt(np.maximum(values, ridge))  # none is smaller, but for rounding
+    weights = nnls(roots[:, None] * vectors.T, vectors.T @ (b + ridge * common) / roots)[0]
     return weights if weights.any() else np.full(k, 1.0 / k)
 
 
@@ -153,7 +214,7 @@ def choose_combination(
     t = t / max(float(t.std()), np.finfo(float).tiny)
     H, spreads = _scaled(held_out, queries)
     U = centred(unbiased, queries) / spreads
-    by_member = np.stack([folds.of(column) for column in held_out.T])
+    by_member = folds.of(held_out.T)
     alone = nested(folds, unbiased.T, by_member)
     combined, tables = _nested_combination(U, t, folds)
     scores_alone, scores_combined = folds.of(alone), folds.of(combined)
@@ -173,7 +234,7 @@ def choose_combination(
 def _scaled(predictions: np.ndarray, queries: Groups) -> tuple[np.ndarray, np.ndarray]:
     H = centred(predictions, queries)
     spreads = H.std(axis=0)
-    spreads[spreads == 0] = 1.0
+    spreads[spreads <= _NO_SPREAD] = 1.0
     return H / spreads, spreads
 
 
@@ -188,7 +249,7 @@ def _nested_combination(H: np.ndarray, t: np.ndarray, folds: FoldScores) -> tupl
         for fold in range(n_folds):
             rows = fold_of != fold
             settings[place, ~rows] = H[~rows] @ combine(H[rows], t[rows], shrinkage)
-    scores = np.stack([folds.of(one) for one in settings])
+    scores = folds.of(settings)
     return nested(folds, settings, scores), scores
 
 
@@ -197,3 +258,9 @@ def _clearly_positive(differences: np.ndarray, without: int | None = None) -> bo
     d = np.delete(differences, without) if without is not None else differences
     d = d[~np.isnan(d)]
     return bool(d.size > 1 and d.mean() > d.std(ddof=1) / np.sqrt(d.size))
+
+
+def _has_pair(y: np.ndarray, groups: Groups) -> np.ndarray:
+    """Whether the targets of a group differ, shape (n_groups,)."""
+    ordered, starts = y[groups.order], groups.starts[:-1]
+    return np.asarray(np.maximum.reduceat(ordered, starts) > np.minimum.reduceat(ordered, starts))

@@ -1,17 +1,17 @@
 r"""The features that candidates see: one fitted preparation, several views of it.
 
-====  ==================================================================================================
-part  columns
-====  ==================================================================================================
-x     the features as they are
-s     standardised over all rows
-q     normal quantiles over all rows, clipped to ±3: an order of values, whatever their distribution
-r     standardised inside their query
-p     q, standardised inside their query
-====  ==================================================================================================
+==================  ==============================================================================================
+part                columns
+==================  ==============================================================================================
+plain               the features as they are
+standardised        over all rows
+quantiles           normal quantiles over all rows, clipped to ±3: an order of values, whatever their distribution
+relative            standardised inside their query
+relative quantiles  quantiles, standardised inside their query
+==================  ==============================================================================================
 
-A view is a word of these letters, "qr" for instance: q beside r. None of them looks at y, so one preparation serves all
-folds. Constant features are left out.
+A view is a tuple of these names, ("quantiles", "relative") for instance: one beside the other. None of them looks at y,
+so one preparation serves all folds. Constant features are left out.
 """
 
 from __future__ import annotations
@@ -33,6 +33,12 @@ from .onnx_nodes import quantile_nodes
 _QUANTILES = 500
 _QUANTILE_ROWS = 20_000
 _MOST = 3.0
+# Trees compare features in float32, and variances are sums of squares.
+_LARGEST = 1e37
+_SMALLEST_SPREAD = 1e-37
+PARTS = ("plain", "standardised", "quantiles", "relative", "relative quantiles")
+# The parts that depend on the other items of the query, and what they are made from.
+OF_QUERY = {"relative": "plain", "relative quantiles": "quantiles"}
 
 
 class Features(BaseEstimator):
@@ -51,7 +57,9 @@ class Features(BaseEstimator):
     def fit(self, X: np.ndarray) -> Features:
         """Learn means, deviations and quantiles of the features that vary."""
         self.n_features_in_ = X.shape[1]
-        self.kept_ = np.flatnonzero(np.ptp(X, axis=0) > 0)
+        low, high = X.min(axis=0), X.max(axis=0)
+        _refuse_extremes(low, high)
+        self.kept_ = np.flatnonzero(high > low)
         if self.kept_.size == 0:
             raise ValueError("Every feature is constant: there is nothing to order the rows by.")
         rows = X[:, self.kept_]
@@ -73,18 +81,20 @@ class Features(BaseEstimator):
         out[self.kept_] = importances.reshape(-1, self.kept_.size).sum(axis=0)
         return out
 
-    def record(self, graph: Graph, X: Value, words: Sequence[str]) -> dict[str, Value]:
+    def record(
+        self, graph: Graph, X: Value, views: Sequence[tuple[str, ...]]
+    ) -> dict[tuple[str, ...], Value]:
         """The views of all rows of a call as one query, recorded (`preflearn.numerics.graph`)."""
         rows = graph.columns(X, self.kept_)
-        letters, parts = set("".join(words)), {"x": rows}
-        if "s" in letters:
-            parts["s"] = (rows - self.scaler_.mean_) / self.scaler_.scale_
-        if letters & {"q", "p"}:
-            parts["q"] = quantile_nodes(graph, rows, self.quantiles_, _MOST)
-        for letter, source in (("r", "x"), ("p", "q")):
-            if letter in letters:
-                parts[letter] = QueryRelative(keep=False)._onnx_nodes(graph, parts[source])
-        return {word: graph.concatenate([parts[letter] for letter in word]) for word in words}
+        names, parts = {name for view in views for name in view}, {"plain": rows}
+        if "standardised" in names:
+            parts["standardised"] = (rows - self.scaler_.mean_) / self.scaler_.scale_
+        if names & {"quantiles", "relative quantiles"}:
+            parts["quantiles"] = quantile_nodes(graph, rows, self.quantiles_, _MOST)
+        for name, source in OF_QUERY.items():
+            if name in names:
+                parts[name] = QueryRelative(keep=False)._onnx_nodes(graph, parts[source])
+        return {view: graph.concatenate([parts[name] for name in view]) for view in views}
 
     def _fitted_arrays(self) -> dict[str, str]:
         if "kept_" not in vars(self):
@@ -106,23 +116,34 @@ class Views:
 
     def __init__(self, features: Features, X: np.ndarray, queries: Groups) -> None:
         self._features, self._queries = features, queries
-        self._parts = {"x": X}
+        self._parts = {"plain": X}
 
-    def __getitem__(self, word: str) -> np.ndarray:
-        return np.hstack([self._part(letter) for letter in word])
+    def __getitem__(self, view: Sequence[str]) -> np.ndarray:
+        return np.hstack([self._part(name) for name in view])
 
-    def _part(self, letter: str) -> np.ndarray:
-        if letter not in self._parts:
-            self._parts[letter] = self._compute(letter)
-        return self._parts[letter]
+    def _part(self, name: str) -> np.ndarray:
+        if name not in self._parts:
+            self._parts[name] = self._compute(name)
+        return self._parts[name]
 
-    def _compute(self, letter: str) -> np.ndarray:
-        X = self._parts["x"]
-        if letter == "s":
+    def _compute(self, name: str) -> np.ndarray:
+        X = self._parts["plain"]
+        if name == "standardised":
             return self._features.scaler_.transform(X)
-        if letter == "q":
+        if name == "quantiles":
             fitted = self._features.quantiles_
             return np.clip(ndtri(shares_below(X, fitted.quantiles_, fitted.references_)), -_MOST, _MOST)
         relative: Any = QueryRelative(keep=False)
-        rows = X if letter == "r" else self._part("q")
-        return relative.fit_transform(rows, qid=self._queries.codes)
+        return relative.fit_transform(self._part(OF_QUERY[name]), qid=self._queries.codes)
+
+
+def _refuse_extremes(low: np.ndarray, high: np.ndarray) -> None:
+    """Features whose squares overflow, or whose values are all the same to the trees."""
+    size, spread = np.maximum(np.abs(low), np.abs(high)), high / 2 - low / 2
+    wrong = np.flatnonzero((size > _LARGEST) | ((spread > 0) & (spread < _SMALLEST_SPREAD)))
+    if wrong.size:
+        k = int(wrong[0])
+        raise ValueError(
+            f"Feature {k} goes from {low[k]:g} to {high[k]:g}: AutoRanker takes values up to {_LARGEST:g} that differ "
+            f"by {_SMALLEST_SPREAD:g} at least. Multiply the column by a suitable power of ten."
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from numbers import Real
@@ -27,12 +27,13 @@ from ..numerics.graph import Graph, Value
 from ..numerics.namespace import is_device_array
 from ..preprocessing import TableEncoder
 from ..selection.folds import read_folds, shuffled_folds
-from ..selection.scoring import Comparable, Scoring, read_scoring
+from ..selection.row_order import order_by_content
+from ..selection.scoring import Scoring, read_scoring
 from ..selection.splitters import QueryKFold
 from ..solvers.progress import Stages
 from .candidates import Task, candidates
-from .combination import FoldScores, choose_combination
-from .features import Features
+from .combination import FoldScores, choose_combination, nested
+from .features import OF_QUERY, PARTS, Features
 from .leaderboard import Leaderboard
 from .trial import Attempt, Trial
 
@@ -45,8 +46,13 @@ _MOST_ROWS = 60_000
 _MOST_SPARSE_COLUMNS = 2000
 # Up to so many cells of the table the whole procedure is repeated without each fold, for the reported figure.
 _REFITTED_CELLS = 50_000
+# Without this repetition, two folds that choose for each other need so many rows.
+_ROWS_FOR_TWO_FOLDS = 50
 # Members with a smaller share are not worth the time that they take in prediction.
 _LEAST_SHARE = 0.01
+
+
+_LETTERS = dict(zip("xsqrp", PARTS, strict=True))
 
 
 class AutoRanker(RankerMixin, BaseEstimator):
@@ -77,17 +83,19 @@ class AutoRanker(RankerMixin, BaseEstimator):
     leaderboard_ : Leaderboard
         What was tried, with held-out scores, shares and seconds; prints itself.
     best_score_ : float
-        Held-out score of the whole procedure. Up to 50,000 cells of the table (rows times features) the procedure is
-        repeated without each fold; beyond, for each fold all choices are made by the other folds.
+        Held-out score of the whole procedure, not flattered by its choices. Up to 50,000 cells of the table (rows times
+        features) the procedure is repeated without each fold; beyond, for each fold all choices are made by the other
+        folds. NaN, with a warning, where that can be done for fewer than two folds.
     cv_predictions_ : ndarray of shape (m,)
-        The predictions that it is the score of; NaN for rows that were not looked at.
+        The predictions that it is the score of; NaN for rows that were not looked at or whose fold is not scored.
     cv_folds_ : ndarray of int of shape (m,)
         The fold in which each row was held out; -1 for rows that were not looked at.
     feature_importances_ : ndarray of shape (n,)
         Shares of the input columns, weighted by the shares of the members; they sum to 1.
     members_ : list of fitted models
-    views_ : list of str
-        The features that each of them sees.
+    views_ : list of tuple of str
+        The features that each of them sees: "plain", "standardised", "quantiles", "relative" (to their query) and
+        "relative quantiles", side by side.
     weights_ : ndarray of shape (k,)
         Factors of their predictions.
     features_ : Features
@@ -99,6 +107,9 @@ class AutoRanker(RankerMixin, BaseEstimator):
     Notes
     -----
     Beyond 60,000 rows a sample of whole queries is learned from.
+
+    The model is a function of the data and the seed: the order of the rows and the names of the queries do not matter.
+    Scores are on a scale of their own, whatever that of y is.
 
     Features relative to their query need ``qid`` in ``predict``, and all items of a query together.
 
@@ -156,11 +167,12 @@ class AutoRanker(RankerMixin, BaseEstimator):
         scoring = read_scoring(self.scoring)
         rows = self._encode(X)
         y = self._read_targets(y, rows.shape[0])
-        queries = encode_queries(qid, rows.shape[0])
+        order, queries = order_by_content(rows, y[:, None], encode_queries(qid, rows.shape[0]))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        sample = queries.sample(_MOST_ROWS)
+        taken = queries.sample(_MOST_ROWS)
+        sample = order[taken]
         rows, y = rows[sample], y[sample]
-        part = encode_queries(queries.codes[sample], sample.shape[0])
+        part = encode_queries(queries.codes[taken], sample.shape[0])
         with nullcontext() if self.n_jobs is None else threadpool_limits(self.n_jobs):
             trial = self._fit_rows(rows, y, part, scoring, seed, start, limit)
             spent = time.perf_counter() - start
@@ -169,10 +181,12 @@ class AutoRanker(RankerMixin, BaseEstimator):
                     trial = self._refit_without_folds(rows, y, part, scoring, seed, trial)
                 trial = self._prefer_simple(trial, is_refitted=True)
         self.best_score_ = trial.score
+        if np.isnan(self.best_score_):
+            _warn_of_no_figure(trial)
         self.leaderboard_ = trial.leaderboard(y, part, scoring)
         self.n_queries_ = queries.n_groups
         self.cv_predictions_ = np.full(queries.n_rows, np.nan)
-        self.cv_predictions_[sample] = trial.held_out
+        self.cv_predictions_[sample] = np.where(trial.scored_rows, trial.held_out, np.nan)
         self.cv_folds_ = np.full(queries.n_rows, -1)
         for fold, test in enumerate(trial.folds.tests):
             self.cv_folds_[sample[test]] = fold
@@ -194,18 +208,22 @@ class AutoRanker(RankerMixin, BaseEstimator):
         # Settings inside of a candidate are told apart by the concordance, which is less noisy than the top of a list.
         inner = self._folds(y, queries, read_scoring("concordance"), seed, n_folds)
         self.features_ = Features().fit(rows)
-        task = Task(self.features_.views(rows, queries), y, queries, inner, self.n_jobs, seed)
+        targets = _of_unit_size(y)
+        task = Task(self.features_.views(rows, queries), targets, queries, inner, self.n_jobs, seed)
         attempts = self._train(task, start, limit)
         joining = [one for one in attempts if one.member is not None and one.candidate.joins]
         held_out, unbiased = (
             np.column_stack([getattr(one.member, name) for one in joining])
             for name in ("held_out", "unbiased")
         )
-        chosen = choose_combination(held_out, unbiased, y, queries, folds)
+        chosen = choose_combination(held_out, unbiased, targets, queries, folds)
         for one, weight, spread in zip(joining, chosen.weights, chosen.spreads, strict=True):
             one.share, one.factor = weight / chosen.weights.sum(), weight / spread
         alone = [one.candidate.name for one in joining if one.share >= 1 - _LEAST_SHARE]
-        trial = Trial(attempts, folds, chosen.nested, alone[0] if alone else "combination")
+        # With two folds of few rows, what one of them chooses is what the other would.
+        enough = folds.n_scored > (2 if rows.shape[0] < _ROWS_FOR_TWO_FOLDS else 1)
+        scored = (folds.sizes > 0) & enough
+        trial = Trial(attempts, folds, chosen.nested, alone[0] if alone else "combination", scored)
         self._keep(trial)
         return self._prefer_simple(trial)
 
@@ -228,25 +246,26 @@ class AutoRanker(RankerMixin, BaseEstimator):
         by_candidate = {
             one.candidate.name: one.member.unbiased.copy() for one in trial.attempts if one.member is not None
         }
-        for test in trial.folds.tests:
+        scored = trial.folds.sizes > 0
+        for fold, test in enumerate(trial.folds.tests):
             rest = rows_outside(rows.shape[0], test)
             model = _for_numbers(rows, scoring=self.scoring, n_jobs=self.n_jobs)
-            with suppress(ValueError):  # too little is left to choose by: the first prediction stays
+            try:
                 part = encode_queries(queries.codes[rest], rest.shape[0])
                 without = model._fit_rows(rows[rest], y[rest], part, scoring, seed, 0.0, np.inf, _INNER_FOLDS)
-                views = model.features_.views(rows[test], encode_queries(queries.codes[test], test.shape[0]))
-                found = {
-                    one.candidate.name: one.member.model.predict(views[one.candidate.view])
-                    for one in without.attempts
-                    if one.member is not None and one.candidate.name in by_candidate
-                }
-                held_out[test] = model._predict_rows(rows[test], queries.codes[test])
-                for name, predictions in found.items():
-                    by_candidate[name][test] = predictions
+            except ValueError:  # too little is left to choose by
+                scored[fold] = False
+                continue
+            views = model.features_.views(rows[test], encode_queries(queries.codes[test], test.shape[0]))
+            held_out[test] = model._predict_rows(rows[test], queries.codes[test])
+            for one in without.attempts:
+                if one.member is not None and one.candidate.name in by_candidate:
+                    predictions = one.member.model.predict(views[one.candidate.view])
+                    by_candidate[one.candidate.name][test] = predictions
         for one in trial.attempts:
             if one.member is not None:
                 one.member = replace(one.member, unbiased=by_candidate[one.candidate.name])
-        return replace(trial, held_out=held_out)
+        return replace(trial, held_out=held_out, scored=scored)
 
     def _stages(self) -> Stages:
         return Stages("AutoRanker" if self.verbose else None)
@@ -306,21 +325,15 @@ class AutoRanker(RankerMixin, BaseEstimator):
             folds = read_folds(cv, np.empty((n_rows, 0)), y, n_rows, qid=queries.codes)
         else:
             folds = read_folds(shuffled_folds(n_rows, n_folds), np.empty((n_rows, 0)), y, n_rows)
-        # Both refuse what cannot be compared.
-        Comparable.of(scoring, folds, queries, pooled=False)
-        scoring.measure(y[:, None], y[:, None], queries)
-
-        def score(rows: np.ndarray, predictions: np.ndarray) -> float:
-            within = encode_queries(queries.codes[rows], rows.shape[0])
-            try:
-                return float(scoring.measure(y[rows, None], predictions[:, None], within))
-            except ValueError:  # the measure is not defined for this fold
-                return float("nan")
-
-        # Queries without a pair to order weigh nothing, so that the mean over folds is the mean over queries.
-        pairs = _has_pair(y, queries)
-        sizes = np.array([np.count_nonzero(pairs[np.unique(queries.codes[test])]) for test in folds.tests])
-        return FoldScores(folds.tests, score, sizes.astype(float))
+        scoring.measure(y[:, None], y[:, None], queries)  # refuses targets without anything to order
+        found = FoldScores.of_folds(folds.tests, y, queries, scoring)
+        if found.n_scored == 0:
+            raise ValueError(
+                "AutoRanker chooses by held-out rows, and no fold has two rows of a query with different y: found "
+                f"{n_rows} rows in {queries.n_groups} {'query' if queries.n_groups == 1 else 'queries'}. Add rows, or "
+                "fit RankRLS, which chooses nothing."
+            )
+        return found
 
     def _train(self, task: Task, start: float, limit: float) -> list[Attempt]:
         """Candidate after candidate, as long as time allows."""
@@ -345,22 +358,23 @@ class AutoRanker(RankerMixin, BaseEstimator):
     def _prefer_simple(self, trial: Trial, *, is_refitted: bool = False) -> Trial:
         """A simple candidate instead, where it orders held-out rows better than the whole procedure does.
 
-        The best of several scores flatters itself. Where the whole procedure has been repeated without each fold, its
-        score is the one that is reported, whichever model is kept.
+        The best of several scores flatters itself: for each fold the choice that the other folds make is reported.
+        Where the whole procedure has been repeated without each fold, its score is, whichever model is kept.
         """
         simple = [one for one in trial.attempts if one.member is not None and one.candidate.is_simple]
         options = np.stack(
             [trial.held_out, *(one.member.unbiased for one in simple if one.member is not None)]
         )
-        scores = np.stack([trial.folds.of(one) for one in options])
+        scores = trial.folds.of(options)
+        if not is_refitted:
+            trial = replace(trial, held_out=nested(trial.folds, options, scores))
         place = trial.folds.best(scores)
         if place == 0:
             return trial
         best = simple[place - 1]
         for one in trial.attempts:
             one.share, one.factor = float(one is best), float(one is best)
-        reported = trial.held_out if is_refitted else options[place]
-        trial = replace(trial, held_out=reported, name=best.candidate.name)
+        trial = replace(trial, name=best.candidate.name)
         self._keep(trial)
         return trial
 
@@ -441,22 +455,22 @@ class AutoRanker(RankerMixin, BaseEstimator):
         check_is_fitted(self)
         rows = self._encoded(X)
         views = self.features_.views(rows, encode_queries(None, rows.shape[0]))
-        letters = sorted(set("".join(self.views_)))
+        parts = sorted({name for view in self.views_ for name in view})
         width = self.features_.kept_.size
         spans = {
-            word: np.concatenate([letters.index(one) * width + np.arange(width) for one in word])
-            for word in self.views_
+            view: np.concatenate([parts.index(name) * width + np.arange(width) for name in view])
+            for view in self.views_
         }
 
         def score(Z: np.ndarray) -> np.ndarray:
-            parts = zip(self.members_, self.views_, self.weights_, strict=True)
+            members = zip(self.members_, self.views_, self.weights_, strict=True)
             return sum(
-                (w * model.predict(Z[:, spans[word]]) for model, word, w in parts), np.zeros(Z.shape[0])
+                (w * model.predict(Z[:, spans[view]]) for model, view, w in members), np.zeros(Z.shape[0])
             )
 
-        owners = np.tile(self._column_of_feature()[self.features_.kept_], len(letters))
+        owners = np.tile(self._column_of_feature()[self.features_.kept_], len(parts))
         names = getattr(self, "feature_names_in_", [f"x{k}" for k in range(self.n_features_in_)])
-        return views["".join(letters)], score, owners, list(map(str, names))
+        return views[parts], score, owners, list(map(str, names))
 
     def rank(self, X, *, qid=None) -> np.ndarray:
         """Positions inside the query: 1 is the best, ties share the best position.
@@ -488,7 +502,7 @@ class AutoRanker(RankerMixin, BaseEstimator):
 
     @property
     def _looks_at_query(self) -> bool:
-        return any(letter in view for view in self.views_ for letter in "rp")
+        return any(name in OF_QUERY for view in self.views_ for name in view)
 
     def _onnx_inputs(self) -> dict[str, str] | None:
         """The columns that an exported model takes; None for a matrix."""
@@ -510,7 +524,9 @@ class AutoRanker(RankerMixin, BaseEstimator):
             return {}
         if not len(self.members_) == len(self.views_) == len(self.weights_):
             raise ValueError("members_, views_ and weights_ differ in length")
-        if not all(isinstance(view, str) and set(view) <= set("xsqrp") and view for view in self.views_):
+        # Models of older versions name a part by one letter.
+        self.views_ = [tuple(map(_LETTERS.get, one)) if isinstance(one, str) else one for one in self.views_]
+        if not all(isinstance(view, tuple) and view and set(view) <= set(PARTS) for view in self.views_):
             raise ValueError("views_ names features that are not known")
         return {"weights_": "k", "feature_importances_": "n"}
 
@@ -523,10 +539,21 @@ class AutoRanker(RankerMixin, BaseEstimator):
         return tags
 
 
-def _has_pair(y: np.ndarray, queries: Groups) -> np.ndarray:
-    """Whether the targets of a query differ, shape (n_groups,)."""
-    ordered, starts = y[queries.order], queries.starts[:-1]
-    return np.asarray(np.maximum.reduceat(ordered, starts) > np.minimum.reduceat(ordered, starts))
+def _of_unit_size(y: np.ndarray) -> np.ndarray:
+    """Targets from 0 to about 1, so that no square of them overflows or vanishes; their order is what is learned."""
+    y = np.ldexp(y, -np.frexp(np.abs(y).max())[1])
+    y = y - y.min()
+    return np.ldexp(y, -np.frexp(y.max())[1])
+
+
+def _warn_of_no_figure(trial: Trial) -> None:
+    n_scored = int(np.count_nonzero(trial.scored))
+    warnings.warn(
+        f"best_score_ is NaN: {n_scored} of {len(trial.scored)} folds can be scored by a model that was chosen without "
+        "them, and an honest figure needs two. Add queries (or rows) with different y, or a longer time_limit.",
+        UserWarning,
+        stacklevel=3,
+    )
 
 
 @cache

@@ -54,30 +54,46 @@ class Trial:
         Predictions of the whole procedure for held-out rows.
     name : str
         Of the model: "combination", or that of the candidate that it is.
+    scored : bool array of shape (f,)
+        The folds that held-out scores are given for: those with rows to compare whose predictions no choice flatters.
     """
 
     attempts: list[Attempt]
     folds: FoldScores
     held_out: np.ndarray
     name: str
+    scored: np.ndarray
 
     @property
     def score(self) -> float:
-        """Held-out score of the model."""
-        return float(self.folds.mean(self.folds.of(self.held_out)))
+        """Held-out score of the model; NaN where no honest one can be given."""
+        return self._figure(self.held_out)
 
     def score_of(self, attempt: Attempt) -> float:
         """Held-out score of a candidate, its settings chosen by the other folds."""
         if attempt.member is None:
             return float("nan")
-        return float(self.folds.mean(self.folds.of(attempt.member.unbiased)))
+        return self._figure(attempt.member.unbiased)
+
+    def _figure(self, predictions: np.ndarray) -> float:
+        if np.count_nonzero(self.scored) < 2:
+            return float("nan")
+        return float(self.folds.mean(np.where(self.scored, self.folds.of(predictions), np.nan)))
+
+    @property
+    def scored_rows(self) -> np.ndarray:
+        """Whether the fold of each row is scored, shape (m,)."""
+        out = np.zeros(self.held_out.shape[0], dtype=bool)
+        for test, is_scored in zip(self.folds.tests, self.scored, strict=True):
+            out[test] = is_scored
+        return out
 
     def leaderboard(self, y: np.ndarray, queries: Groups, scoring: Scoring) -> Leaderboard:
         """The table of the candidates, best first, each compared with the first and simplest of them."""
         first, *others = [one for one in self.attempts if one.member is not None]
         assert first.member is not None
         predictions = [one.member.unbiased for one in others if one.member is not None] + [self.held_out]
-        pvalues = _test(y, first.member.unbiased, predictions, queries, scoring)
+        pvalues = _test(y, first.member.unbiased, predictions, queries, scoring, self.scored_rows)
         least = self.score_of(first)
         tested = {id(one): p for one, p in zip(others, pvalues)}
         entries = []
@@ -108,14 +124,19 @@ class Trial:
 
 
 def _test(
-    y: np.ndarray, first: np.ndarray, others: list[np.ndarray], queries: Groups, scoring: Scoring
+    y: np.ndarray,
+    first: np.ndarray,
+    others: list[np.ndarray],
+    queries: Groups,
+    scoring: Scoring,
+    rows: np.ndarray,
 ) -> list[float]:
-    """Corrected p-values of the differences between the other predictions and the first ones."""
+    """Corrected p-values of the differences between the other predictions and the first, in the queries of rows."""
     unknown = [float("nan")] * len(others)
     if scoring.scorer is None or queries.n_groups < 2:
         return unknown
     values = [scoring.scorer.per_query(y, one, queries).values for one in (first, *others)]
-    defined = ~np.isnan(np.stack(values)).any(axis=0)
+    defined = ~np.isnan(np.stack(values)).any(axis=0) & rows[queries.order[queries.starts[:-1]]]
     if defined.sum() < 2:
         return unknown
     found = [signed_rank_test(one[defined], values[0][defined]).pvalue for one in values[1:]]

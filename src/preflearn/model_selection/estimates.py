@@ -36,7 +36,14 @@ from ..selection.held_out import HeldOut
 from ..selection.refitting import refit_and_predict
 from ..selection.splitters import QueryKFold
 from ..selection.tally import PairTally, tally_pairs, tally_scores, winners
-from .intervals import mean_interval, most_effective, optimism, placement_variance, wilson_interval
+from .intervals import (
+    TRAINED_TOGETHER,
+    interval_over_queries,
+    most_effective,
+    optimism,
+    placement_variance,
+    wilson_interval,
+)
 from .performance import PerformanceEstimate, RocCurve
 
 _DEFAULT_SPLITS = 10
@@ -169,7 +176,8 @@ def estimate_concordance(
 
     Notes
     -----
-    With qid the interval is Student's over the queries, which are independent trials.
+    With qid the interval is Student's over the queries, widened because their models share nearly all training rows;
+    see `preflearn.model_selection.intervals`. It costs one more training.
 
     Examples
     --------
@@ -532,7 +540,11 @@ def _estimate_queries(
     if counted.size == 0:
         raise ValueError("no query has two rows with different y: there is nothing to compare.")
     clusters = _groups_of_queries(data.owners, queries, counted)
-    variance, interval = mean_interval(per_query[counted], clusters)
+    every = np.arange(data.n_rows)
+    fitted = refit_and_predict(data.estimator, data.X, data.y, qid, every, every)
+    variance, interval = interval_over_queries(
+        per_query, data.order, scores, fitted, queries, clusters=clusters
+    )
     folds = "each query held out" if method == "leave-query-out" else f"{n_splits} folds of whole queries"
     independent = "queries" if clusters is None else f"{clusters.n_groups} groups of queries"
     return PerformanceEstimate(
@@ -544,7 +556,7 @@ def _estimate_queries(
         n_rows=data.n_rows,
         standard_error=float(np.sqrt(variance)),
         compared=f"{tally.n_pairs} pairs inside {counted.size} queries, {folds}; queries weigh the same",
-        interval_method=f"Student's t over the {independent}, taken as independent trials",
+        interval_method=f"Student's t over the {independent}, {TRAINED_TOGETHER}",
         per_fold=per_query,
         per_row=_share_per_row(tally),
     )

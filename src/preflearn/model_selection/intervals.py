@@ -25,9 +25,26 @@ together, and z falls below zero; ρ is then over one, without bound, and so is 
 It stays inside 0..1, and before the division n is never taken to be over 4 N k / (m (k + 1)) for two classes, the
 smaller of k rows (about m where they are equal), or 6 N / (m + 1) otherwise, so that a perfect score on few rows does
 not get an interval of no width. ``benchmarks/auc_intervals.py`` measures how often it holds the true value.
+
+**Queries.** The mean c of one share c_q for each of Q held-out queries has Student's interval, with two corrections.
+The Q models share nearly all of their training rows, so that their errors go together: the argument above holds with
+queries in place of rows, and the variance is again 1 + ρ times that of independent values. (ρ is taken to be 3 at
+most: without that the interval would be too wide with many features and no signal. With a single feature and no signal,
+where all models may have the wrong sign together, it covers about 92 to 95 %.) And few queries of few rows may by
+chance show no spread at all. A query of p pairs with different y, put in a random order, has a share of variance
+1 / (4 n₀) (Kendall), as n₀ independent pairs would have; one in perfect order is worth all p. With
+
+    1 / n_q = 1 / p + 4 c (1 - c) (1 / n₀ - 1 / p),        v₀ = c (1 - c) mean of 1 / n_q,
+
+the sample variance s² of the shares, which has Q - 1 degrees of freedom, is averaged with v₀, which is taken for 3:
+s² ← ((Q - 1) s² + 3 v₀) / (Q + 2). At least it is what N = Q² / Σ 1 / p pairs would show if all were independent, by
+Laplace's rule: the variance of the mean is at least π (1 - π) / (N + 2) with π = (c N + 1) / (N + 2).
+``benchmarks/interval_coverage.py`` measures how often the interval holds the true value.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 from scipy.stats import norm
@@ -37,6 +54,14 @@ from ..comparisons import Groups
 from ..selection.tally import PairTally
 
 LEVEL = 0.95
+TRAINED_TOGETHER = (
+    "widened for the luck of the training rows, which the models share, by the share of the separation on them that is "
+    "lost on held-out queries"
+)
+# Degrees of freedom that the variance of a query's share by its number of pairs is taken for.
+_PRIOR_QUERIES = 3.0
+# Models of noise have an optimism of 1 on average; where it comes out larger, more than this is chance.
+_MOST_OPTIMISM = 3.0
 
 
 def placement_variance(tally: PairTally, strata: np.ndarray, clusters: Groups | None = None) -> float:
@@ -177,6 +202,134 @@ def mean_interval(values: np.ndarray, clusters: Groups | None = None) -> tuple[f
     half = float(student.ppf(0.5 + LEVEL / 2, n - 1)) * np.sqrt(variance)
     mean = float(values.mean())
     return variance, (max(0.0, mean - half), min(1.0, mean + half))
+
+
+def interval_over_queries(
+    values: np.ndarray,
+    y: np.ndarray,
+    held_out: np.ndarray,
+    fitted: np.ndarray,
+    queries: Groups,
+    *,
+    clusters: Groups | None = None,
+) -> tuple[float, tuple[float, float]]:
+    """Variance of the mean concordance of held-out queries, and its 95 % interval.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_groups,)
+        The concordance of each query; NaN for queries that do not count.
+    y, held_out, fitted : ndarray of shape (m,)
+        Labels, predictions by models trained without the query, and those of the model trained on all rows.
+    queries : Groups
+    clusters : Groups, optional
+        Of the queries that count: those of a group depend on each other.
+    """
+    counted = np.flatnonzero(~np.isnan(values))
+    pairs, at_random = worth_of_queries(y, queries)
+    rows = np.isin(queries.codes, counted)
+    lost = _optimism_in_queries(*(one[rows] for one in (y, held_out, fitted, queries.codes)))
+    worth = pairs[counted], at_random[counted]
+    return query_interval(values[counted], worth, optimism=lost, clusters=clusters)
+
+
+def _optimism_in_queries(y: np.ndarray, held_out: np.ndarray, fitted: np.ndarray, codes: np.ndarray) -> float:
+    """ρ over the pairs inside queries, which weigh the same.
+
+    A sum of products over the pairs of a query is one over its centred rows: t_i - t_j over all pairs of k rows gives k
+    times what t_i - t̄ does.
+    """
+    y, *predictions = (_centred_in_queries(values, codes) for values in (y, held_out, fitted))
+    lengths = np.sqrt(np.maximum(np.bincount(codes, weights=y**2), np.finfo(float).tiny))[codes]
+    freedom = np.sqrt(np.maximum(np.bincount(codes)[codes] - 1, 1))
+    return optimism(y / lengths, *(values / freedom for values in predictions))
+
+
+def _centred_in_queries(values: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """Values over the largest of them, less their mean in the query."""
+    values = values / max(float(np.abs(values).max(initial=0.0)), np.finfo(float).tiny)
+    means = np.bincount(codes, weights=values) / np.maximum(np.bincount(codes), 1)
+    return values - means[codes]
+
+
+def query_interval(
+    values: np.ndarray,
+    worth: tuple[np.ndarray, np.ndarray],
+    *,
+    optimism: float,
+    clusters: Groups | None = None,
+) -> tuple[float, tuple[float, float]]:
+    """Variance of the mean share of pairs over held-out queries, and its 95 % interval.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n,)
+        The share of each query.
+    worth : tuple of two ndarray of shape (n,)
+        As of `worth_of_queries`.
+    optimism : float
+        ρ; more than 3 counts as 3.
+    clusters : Groups, optional
+        Values of a group depend on each other and enter as one term.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ten = np.full(10, 3.0), np.full(10, 2.45)  # ten queries of three rows, all in the right order
+    >>> low, high = query_interval(np.ones(10), ten, optimism=0.0)[1]
+    >>> round(low, 2), high
+    (0.93, 1.0)
+    """
+    n_values = values.shape[0]
+    n = n_values if clusters is None else clusters.n_groups
+    if n < 2:
+        return float("nan"), (0.0, 1.0)
+    mean = float(values.mean())
+    pairs, at_random = worth
+    share = (n_values * mean + 0.5) / (n_values + 1)  # never quite 0 or 1
+    spread = share * (1 - share)
+    expected = spread * float(np.mean(1 / pairs + 4 * spread * (1 / at_random - 1 / pairs))) / n_values
+    found = mean_interval(values, clusters)[0]
+    variance = ((n - 1) * found + _PRIOR_QUERIES * expected) / (n - 1 + _PRIOR_QUERIES)
+    independent = n_values**2 / float(np.sum(1 / pairs))
+    laplace = (mean * independent + 1) / (independent + 2)
+    variance = max(variance, laplace * (1 - laplace) / (independent + 2)) * (
+        1.0 + min(optimism, _MOST_OPTIMISM)
+    )
+    half = float(student.ppf(0.5 + LEVEL / 2, n - 1) * np.sqrt(variance))
+    return variance, (max(0.0, mean - half), min(1.0, mean + half))
+
+
+def worth_of_queries(y: np.ndarray, queries: Groups) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs with different y in each query, and the independent pairs that they are worth in a random order.
+
+    With S the pairs in order minus those out of order, S has variance (v(k) - Σ v(t)) / 18 in a random order of k rows,
+    v(k) = k (k - 1) (2 k + 5), the sum over groups of t rows with equal y; p² over this is the worth. O(m log m).
+
+    References
+    ----------
+    M. G. Kendall. Rank Correlation Methods, 4th edition (1970), chapter 4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from preflearn.comparisons import encode_queries
+    >>> y, queries = np.array([1.0, 2.0, 3.0, 0.0, 0.0, 1.0]), encode_queries([1, 1, 1, 2, 2, 2], 6)
+    >>> pairs, at_random = worth_of_queries(y, queries)
+    >>> pairs, at_random.round(2)
+    (array([3., 2.]), array([2.45, 1.5 ]))
+    """
+    ranks = np.unique(y, return_inverse=True)[1]
+    tied = np.unique(queries.codes * (ranks.max() + 1) + ranks, return_index=True, return_counts=True)
+    owner, size = queries.codes[tied[1]], tied[2].astype(float)
+    k = queries.counts.astype(float)
+
+    def per_query(function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        return function(k) - np.bincount(owner, weights=function(size), minlength=queries.n_groups)
+
+    pairs = per_query(lambda t: t * (t - 1) / 2)
+    variance = per_query(lambda t: t * (t - 1) * (2 * t + 5) / 18)
+    return pairs, np.divide(pairs**2, variance, out=np.zeros_like(pairs), where=variance > 0)
 
 
 def _unbias(n: int) -> float:

@@ -6,6 +6,7 @@ rows better than everything else together, it is that one.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -63,20 +64,21 @@ def train_automatically(
     """
     why_not = _reason_against(problem, options)
     if why_not is not None or not isinstance(problem, RankingProblem):
-        single = replace(options, learner=Learner.rankrls, time_limit=None)
-        problem.options = single
-        found = train(problem, single, tell=tell)
-        return found if not why_not else _with_reason(found, why_not)
+        return _train_one(problem, options, tell, why_not)
     notes = problem.check()
     tell("trying candidates of different kinds")
     model: Any = AutoRanker(
         time_limit=options.time_limit, random_state=options.seed, verbose=int(options.verbose)
     )
-    model.fit(problem.X, problem.y, qid=problem.data.qid)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="best_score_ is NaN")
+        model.fit(problem.X, problem.y, qid=problem.data.qid)
+    if np.isnan(model.best_score_):
+        return _train_one(problem, options, tell, "too few rows can be compared to choose among candidates")
     model.set_params(verbose=0)
     seen = _Seen.by(model, problem)
     tell("estimating the held-out concordance")
-    estimate = seen.estimate()
+    estimate = seen.estimate(model)
     tell("measuring the influence of the features")
     influence, influence_note = _influence(model, problem, options.seed)
     board = LeaderboardTable.of(model.leaderboard_, seen.about_leaderboard())
@@ -102,6 +104,13 @@ def train_automatically(
     for name in ("cv_predictions_", "cv_folds_"):
         delattr(model, name)
     return Trained(Pipeline([*problem.steps, ("learn", model)]) if problem.steps else model, report)
+
+
+def _train_one(problem: Problem, options: TrainingOptions, tell: Any, reason: str | None) -> Trained:
+    single = replace(options, learner=Learner.rankrls, time_limit=None)
+    problem.options = single
+    found = train(problem, single, tell=tell)
+    return _with_reason(found, reason) if reason else found
 
 
 def _reason_against(problem: Problem, options: TrainingOptions) -> str | None:
@@ -135,14 +144,14 @@ def _with_reason(found: Trained, reason: str) -> Trained:
 
 @dataclass(frozen=True, eq=False)
 class _Seen:
-    """The held-out predictions of the rows that the candidates have seen, which may be a sample.
+    """The held-out predictions of the rows that the candidates have seen, which may be a sample, and that are scored.
 
     Attributes
     ----------
     problem : RankingProblem
         With queries or folds as its division; rows that were not seen are a fold of their own.
     rows : ndarray of bool of shape (m,)
-        Whether each row was seen.
+        Whether each row was seen and has a prediction that no choice flatters.
     held_out : HeldOutScores
         NaN in queries and folds that were not seen.
     """
@@ -154,7 +163,7 @@ class _Seen:
     @classmethod
     def by(cls, model: AutoRanker, problem: RankingProblem) -> _Seen:
         folds, qid = model.cv_folds_, problem.data.qid
-        rows, n_folds = folds >= 0, int(folds.max()) + 1
+        rows, n_folds = ~np.isnan(model.cv_predictions_), int(folds.max()) + 1
         if qid is None:
             codes = np.where(rows, folds, n_folds)
             units, unit, what = Groups(codes, int(codes.max()) + 1), "fold", "rows"
@@ -175,9 +184,10 @@ class _Seen:
     def roc(self) -> Roc | None:
         return self.problem.roc_over_units(self.held_out) if self.rows.all() else None
 
-    def estimate(self) -> Estimate:
+    def estimate(self, model: AutoRanker) -> Estimate:
         if self.problem.division.unit == "query":
-            return self.problem.estimate_over_queries(self.held_out)
+            fitted = model.predict(self.problem.X, qid=self.problem.data.qid)
+            return self.problem.estimate_over_queries(self.held_out, fitted)
         y, n_folds = self.problem.y[self.rows], np.count_nonzero(~np.isnan(self.held_out.values))
         folds = encode_queries(self.problem.division.units.codes[self.rows], y.size)
         tally = tally_scores(y, self.held_out.scores[self.rows], folds)

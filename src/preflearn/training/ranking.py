@@ -22,7 +22,7 @@ from ..model_selection import (
 )
 from ..model_selection.baselines import best_feature_scores
 from ..model_selection.interval_checks import check_mean_interval
-from ..model_selection.intervals import mean_interval
+from ..model_selection.intervals import TRAINED_TOGETHER, interval_over_queries, mean_interval
 from ..report.contents import AlphaPath, Baseline, Choice, Estimate, Roc
 from ..report.displays import QueryRocDisplay
 from ..solvers.routes import Workload, choose_route
@@ -215,20 +215,21 @@ class RankingProblem:
 
     def estimate(self, prepared: Preparation, chosen: Chosen) -> tuple[Estimate, Roc | None]:
         if self.division.unit == "query":
-            return self.estimate_over_queries(chosen.held_out), self.roc_over_units(chosen.held_out)
+            fitted = np.asarray(chosen.learner.predict(prepared.X))
+            return self.estimate_over_queries(chosen.held_out, fitted), self.roc_over_units(chosen.held_out)
         return self._estimate_of_one_ranking(prepared, chosen)
 
-    def estimate_over_queries(self, held_out: HeldOutScores) -> Estimate:
-        """The mean over queries, with an interval."""
+    def estimate_over_queries(self, held_out: HeldOutScores, fitted: np.ndarray) -> Estimate:
+        """The mean over queries, with an interval; from the predictions of the model for its training rows as well."""
         values = held_out.defined
         method = "leave-query-out, identical to refitting" if self.division.exact else self.division.method
         return Estimate(
             "concordance",
             float(values.mean()),
-            mean_interval(values)[1],
+            interval_over_queries(held_out.values, self.y, held_out.scores, fitted, self.division.units)[1],
             f"Every query was ordered by a model that was trained without it ({method}); the value is the "
             f"mean over {values.size} queries.",
-            f"Student's t over the {values.size} queries, taken as independent trials",
+            f"Student's t over the {values.size} queries, {TRAINED_TOGETHER}",
             held_out.mean_without_choice,
             _checks_of_interval(values, self.options.seed) if values.size >= 4 else (),
         )
