@@ -38,6 +38,7 @@ from ..core.gram import feature_gram
 from ..losses.logistic import LogisticLoss
 from ..numerics.linalg import (
     KernelFactor,
+    add_gram,
     cholesky_in_place,
     cholesky_solve,
     factor_kernel,
@@ -502,7 +503,8 @@ class LaplacePosterior:
         if root is None:
             return inverse_in_place(B)
         half = solve_triangular_in_place(cholesky_in_place(B), np.array(root, order="C"))
-        return mirror_lower(sl.blas.dsyrk(1.0, half.T, trans=1, lower=True))
+        rows = np.ascontiguousarray(half.T)
+        return mirror_lower(add_gram(np.zeros((half.shape[0],) * 2, order="F"), rows, rows))
 
 
 def precision(space: LatentSpace, answers: Answers, curvatures: np.ndarray, alpha: float) -> np.ndarray:
