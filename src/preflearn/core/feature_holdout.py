@@ -29,7 +29,7 @@ import scipy.linalg as la
 import scipy.sparse as sp
 
 from ..comparisons import Comparisons, PreferenceComparisons
-from ..loops.threads import blas_at_rest
+from ..loops.threads import blas_at_rest, over_small_ranges, product_in_threads
 from ..numerics.linalg import KernelFactor, add_gram, eigh_in_place, inverses_checked, mirror_lower
 from .gram import block_rows, feature_gram, feature_moment, target_moment
 from .holdout import LEAST_CONDITION, STABLE, HoldOut, each_fold, intercept_of_rest, rows_outside
@@ -120,7 +120,7 @@ class FeatureHoldOut(HoldOut):
         self._half_is_own, self._half_is_rotated = self._half is not features, False
         width = features.shape[1]
         # Only the lower triangle is filled from the half, and only that is read.
-        with blas_at_rest(features.shape[0] * width <= _FEW_ENTRIES):
+        with blas_at_rest():
             A = (
                 feature_gram(features, comparisons).astype(np.float64, copy=False)
                 if self._half is None
@@ -149,7 +149,10 @@ class FeatureHoldOut(HoldOut):
 
     @cached_property
     def Z(self) -> np.ndarray:
-        Z = np.ascontiguousarray(self._features @ self._U)
+        if sp.issparse(self._features):
+            Z = np.ascontiguousarray(self._features @ self._U)
+        else:
+            Z = product_in_threads(self._features, self._U)
         self._features = None
         return Z
 
@@ -238,6 +241,10 @@ class FeatureHoldOut(HoldOut):
         *,
         on_fold: Callable[[int], None] | None = None,
     ) -> list[np.ndarray]:
+        with blas_at_rest():  # every product that is worth threads has some of ours
+            return self._predict(folds, alphas, on_fold)
+
+    def _predict(self, folds, alphas, on_fold) -> list[np.ndarray]:
         determined = np.array([self.is_well_determined(alpha) for alpha in alphas])
         if not determined.all():
             return self._with_refits(folds, np.asarray(alphas), determined, on_fold)
@@ -304,7 +311,7 @@ class FeatureHoldOut(HoldOut):
         ):
             both[~determined] = found
         if determined.any():
-            for both, found in zip(out, self.predict(folds, alphas[determined].tolist())):
+            for both, found in zip(out, self._predict(folds, alphas[determined].tolist(), None)):
                 both[determined] = found
         return out
 
@@ -423,25 +430,45 @@ class FeatureHoldOut(HoldOut):
     def _moments(self) -> Moments:
         """In the coordinates of Φ as long as it is there, which have the scales of its columns."""
         if self._features is None or sp.issparse(self._features) or self._half_is_rotated:
-            return Moments(self.Z, np.diag(self.s), self.c, self._removed_rows, None)
+            return Moments(self.Z, np.diag(self.s), self.c, self._removed_rows, None, self.size)
         removed_rows = RemovedRows(self.comparisons, self._features, self._half)
-        return Moments(self._features, mirror_lower(self._A), self._moment, removed_rows, self._U)
+        return Moments(self._features, mirror_lower(self._A), self._moment, removed_rows, self._U, self.size)
 
     def _predict_by_moments(self, moments: Moments, fold: np.ndarray, alphas: Sequence[float]) -> np.ndarray:
-        span = None if self.removed_basis is None else self._kept_span(fold)
-        if span is not None and moments.rotation is not None:
-            span = moments.rotation @ span
-        weights, settled = weights_without(moments, fold, alphas, span)
-        offset = self._offset if moments.rotation is not None else self._level
-        f = moments.features[fold] @ weights
-        if self._offset is not None:
-            f = f + offset @ weights
-        if self.intercept:
-            level = moments.removed_rows.mean @ weights + (0.0 if self._offset is None else offset @ weights)
-            f = np.stack([at + moments.removed_rows.intercept(fold, at, mean) for at, mean in zip(f, level)])
+        f, settled = self._by_moments(moments, fold, alphas, self._constraints(fold))
+        if not settled.all() and self.removed_basis is not None:
+            # Without the inverse of the factor of K_RR.
+            again = ~settled
+            f[again], settled[again] = self._by_moments(
+                moments, fold, np.asarray(alphas)[again].tolist(), None
+            )
         if not settled.all():
             f[~settled] = self._retrain(fold, np.asarray(alphas)[~settled].tolist())
         return f
+
+    def _by_moments(
+        self, moments: Moments, fold: np.ndarray, alphas: Sequence[float], E: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Predictions, and where they are settled; by the span of what stays where E is not known."""
+        span = outside = None
+        if self.removed_basis is not None and E is None:
+            span = self._kept_span(fold)
+        elif self.removed_basis is not None:
+            outside = E
+        if moments.rotation is not None:
+            span = None if span is None else moments.rotation @ span
+            outside = None if outside is None else moments.rotation @ outside
+        weights, settled = weights_without(moments, fold, alphas, span=span, outside=outside)
+        offset = self._offset if moments.rotation is not None else self._level
+        flat = np.ascontiguousarray(weights.transpose(1, 0, 2).reshape(weights.shape[1], -1))
+        f = product_in_threads(moments.features[fold], flat)
+        f = f.reshape(fold.shape[0], *weights.shape[::2]).transpose(1, 0, 2)
+        if self._offset is not None:
+            f = f + (offset @ weights)[:, None]
+        if self.intercept:
+            level = moments.removed_rows.mean @ weights + (0.0 if self._offset is None else offset @ weights)
+            f = np.stack([at + moments.removed_rows.intercept(fold, at, mean) for at, mean in zip(f, level)])
+        return f, settled
 
     # One fold
 
@@ -604,9 +631,12 @@ def _dots(A: np.ndarray, B: np.ndarray) -> np.ndarray:
 
 def _rotate_in_place(T: np.ndarray, U: np.ndarray) -> None:
     """T ← T U, some rows at a time."""
-    step = block_rows(T.shape[1], n_bytes=1 << 18)
-    for start in range(0, T.shape[0], step):
-        T[start : start + step] = T[start : start + step] @ U
+
+    def rotate(start: int, stop: int) -> None:
+        T[start:stop] = T[start:stop] @ U
+
+    with blas_at_rest():
+        over_small_ranges(rotate, T.shape[0], block_rows(T.shape[1], n_bytes=1 << 18))
 
 
 def _constrained(w: np.ndarray, PE: np.ndarray, E: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -20,7 +20,14 @@ import numpy as np
 
 from ..comparisons import Comparisons
 from ..loops.threads import blas_at_rest, in_turns
-from ..numerics.linalg import cholesky_in_place, cholesky_solve, eigh_in_place, reciprocal_condition
+from ..numerics.linalg import (
+    cholesky_in_place,
+    cholesky_solve,
+    eigh_in_place,
+    mirror_lower,
+    reciprocal_condition,
+    subtract_gram,
+)
 from .gram import feature_moments
 from .holdout import LEAST_CONDITION
 from .removal import RemovedRows, leave_with_their_queries
@@ -45,6 +52,8 @@ class Moments:
         Of Φ.
     rotation : ndarray of shape (n, n) or None
         U where the rows of Φ are still to be rotated into those of Z = Φ U; None for Z itself.
+    size : float
+        The largest eigenvalue of A, or an upper bound of it.
     """
 
     features: np.ndarray
@@ -52,6 +61,7 @@ class Moments:
     c: np.ndarray
     removed_rows: RemovedRows
     rotation: np.ndarray | None
+    size: float
 
     @property
     def comparisons(self) -> Comparisons:
@@ -65,12 +75,17 @@ class Moments:
             lost, g = feature_moments(rows, self.comparisons.take(fold))
             return self.A - lost, self.c - g, 1.0
         Y, signs, change, scale = self.removed_rows.removal(fold)
-        Y = Y.astype(np.float64, copy=False)
-        return self.A - (Y * signs) @ Y.T, self.c - change, scale
+        lost = subtract_gram(np.array(self.A, order="F"), Y.astype(np.float64, copy=False), signs)
+        return mirror_lower(lost), self.c - change, scale
 
 
 def weights_without(
-    moments: Moments, fold: np.ndarray, alphas: Sequence[float], span: np.ndarray | None
+    moments: Moments,
+    fold: np.ndarray,
+    alphas: Sequence[float],
+    *,
+    span: np.ndarray | None = None,
+    outside: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The weights of a model trained without a fold, for each alpha.
 
@@ -78,6 +93,8 @@ def weights_without(
     ----------
     span : ndarray of shape (n, p), optional
         Orthonormal columns: the weights are a combination of these.
+    outside : ndarray of shape (n, h), optional
+        Orthonormal columns: the weights are orthogonal to these. In place of ``span``.
 
     Returns
     -------
@@ -88,20 +105,31 @@ def weights_without(
     A, c, scale = moments.without(fold)
     before = np.diagonal(moments.A)
     if span is not None:
-        A, c, before = span.T @ A @ span, span.T @ c, np.einsum("ij,ik,kj->j", span, moments.A, span)
+        A, c, before = span.T @ A @ span, span.T @ c, np.einsum("ij,ij->j", span, moments.A @ span)
+    elif outside is not None and outside.shape[1]:
+        A, c = _projected(A, c, outside)
     ridges = np.asarray(alphas) / scale
     values, vectors = eigh_in_place(np.array(A, order="F"))
     # Rounding of the sums before anything was subtracted, beside the least that is left.
-    settled = ridges + max(values[0], 0.0) >= LEAST_CONDITION * before.sum()
+    settled = ridges + max(values[0], 0.0) >= LEAST_CONDITION * moments.size
     projected = vectors.T @ c
     shrunk = np.zeros((ridges.shape[0], *projected.shape))
     shrunk[settled] = projected / (np.maximum(values, 0.0) + ridges[settled, None])[:, :, None]
     weights = vectors @ shrunk
-    for k in np.flatnonzero(~settled):
-        found = _solve_scaled(A, c, float(ridges[k]), before)
-        if found is not None:
-            weights[k], settled[k] = found, True
+    if outside is None:
+        for k in np.flatnonzero(~settled):
+            found = _solve_scaled(A, c, float(ridges[k]), before)
+            if found is not None:
+                weights[k], settled[k] = found, True
     return (weights if span is None else span @ weights), settled
+
+
+def _projected(A: np.ndarray, c: np.ndarray, E: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """P A P and P c with P = I - E Eᵀ: nothing is left along E, and so no weight at any λ. O(n² h)."""
+    AE = A @ E
+    A = A - E @ AE.T
+    A -= (AE - E @ (E.T @ AE)) @ E.T
+    return A, c - E @ (E.T @ c)
 
 
 def predict_whole_queries(
@@ -144,7 +172,7 @@ def _weights_of_batch(moments: Moments, lost, g, alphas) -> tuple[np.ndarray, np
     ridges = np.asarray(alphas)
     values, vectors = np.linalg.eigh(moments.A - lost)
     values = np.maximum(values, 0.0)
-    settled = ridges + values[:, :1] >= LEAST_CONDITION * np.trace(moments.A)
+    settled = ridges + values[:, :1] >= LEAST_CONDITION * moments.size
     projected = vectors.transpose(0, 2, 1) @ (moments.c - g)
     with np.errstate(divide="ignore", invalid="ignore"):
         shrunk = projected[:, None] / (values[:, None] + ridges[:, None])[..., None]

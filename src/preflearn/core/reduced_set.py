@@ -27,6 +27,7 @@ from ..comparisons import Comparisons
 from ..kernels.blocks import KernelBlocks
 from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.maps import NystromMap
+from ..loops.threads import blas_at_rest
 from ..numerics.linalg import (
     add_gram,
     cholesky_in_place,
@@ -136,9 +137,10 @@ def _moments(
     halves = HalfBlocks(comparisons, max(rows.width, block_rows(rows.width)), put=_as(rows.dtype))
     A = np.zeros((rows.width, rows.width), dtype=rows.dtype, order="F")
     rhs = np.zeros((rows.width, comparisons.n_outputs), dtype=rows.dtype)
-    for block, P in halves.halves(lambda block: form(block.rows)):
-        A = add_gram(A, P, P)
-        rhs += P.T @ halves.target[block.start : block.stop]
+    with blas_at_rest():  # its threads would still be spinning when ours start
+        for block, P in halves.halves(lambda block: form(block.rows)):
+            A = add_gram(A, P, P)
+            rhs += P.T @ halves.target[block.start : block.stop]
     return mirror_lower(A), rhs
 
 
