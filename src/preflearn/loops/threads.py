@@ -34,6 +34,11 @@ def n_threads() -> int:
 _inside = threading.local()
 
 
+def threads_at_hand() -> int:
+    """Threads that a loop started here would have: one inside of another loop, which has them all already."""
+    return 1 if getattr(_inside, "pool", False) else n_threads()
+
+
 @lru_cache(maxsize=1)
 def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(
@@ -129,7 +134,7 @@ def in_threads(calls: Sequence[Callable[[], Any]], give_up: Callable[[], None] =
 
     After an error, Ctrl-C included, ``give_up`` is called to tell the other calls that nobody waits for their results.
     """
-    if len(calls) <= 1 or n_threads() == 1 or getattr(_inside, "pool", False):
+    if len(calls) <= 1 or threads_at_hand() == 1:
         return [call() for call in calls]
     others = [_pool().submit(call) for call in calls[1:]]
     try:
@@ -191,7 +196,7 @@ def over_ranges(
     align : int
         Ranges begin at multiples of this, so that threads do not share cache lines.
     """
-    n_parts = max(1, min(n_threads(), size // max(1, least)))
+    n_parts = max(1, min(threads_at_hand(), size // max(1, least)))
     step = -(-size // n_parts)
     step = -(-step // align) * align
     return in_threads(

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..loops.threads import blas_at_rest, in_turns, n_threads, over_ranges
+from ..loops.threads import blas_at_rest, in_turns, over_ranges, threads_at_hand
 from .routines import blas, lapack
 
 # Rows and columns of a part that LAPACK factors in one thread, and of a tile at most and at least.
@@ -99,13 +99,17 @@ def add_product(C: np.ndarray, A: np.ndarray, B: np.ndarray, factor: float = 1.0
             in_turns(lambda *tile: _add_tile(C, A, B, factor, symmetric, *tile), shape)
             return
 
+        whole, least = (0, C.shape[0], 0, C.shape[1]), 1 + _LEAST_WORK // C.size
+        if threads_at_hand() == 1 or A.shape[0] < 2 * least:
+            _add_tile(C, A, B, factor, symmetric, *whole)
+            return
+
         def some_rows(first: int, last: int) -> np.ndarray:
             part = np.zeros_like(C)
-            whole = (0, C.shape[0], 0, C.shape[1])
             _add_tile(part, A[first:last], B[first:last], factor, symmetric, *whole)
             return part
 
-        for part in over_ranges(some_rows, A.shape[0], least=1 + _LEAST_WORK // C.size):
+        for part in over_ranges(some_rows, A.shape[0], least=least):
             C += part
 
 
@@ -252,12 +256,12 @@ def _all_tiles(n_rows: int, n_columns: int, depth: int) -> list[tuple[int, int, 
 
 def column_tiles(start: int, stop: int, work: float) -> list[tuple[int, int]]:
     """Ranges of columns (or rows), each of so many multiplications, to be worked on side by side."""
-    share = (stop - start) // (_TILES_EACH * n_threads())
+    share = (stop - start) // (_TILES_EACH * threads_at_hand())
     return _ranges(start, stop, _tile(max(share, int(_LEAST_TILE_WORK / max(1.0, work)))))
 
 
 def _square_tile(area: float, depth: int) -> int:
-    share = np.sqrt(area / (_TILES_EACH * n_threads()))
+    share = np.sqrt(area / (_TILES_EACH * threads_at_hand()))
     return _tile(int(max(share, np.sqrt(_LEAST_TILE_WORK / max(1, depth)))))
 
 
