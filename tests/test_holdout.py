@@ -20,8 +20,10 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import oracles
 from preflearn import RLS, RLSCV, RankRLS, RankRLSCV
+from preflearn.core.dual_holdout import DualHoldOut
 from preflearn.core.feature_holdout import FeatureHoldOut
 from preflearn.core.removal import RemovedBasis, span_of_rows
+from preflearn.core.representations import kernel, linear
 from preflearn.model_selection import (
     HeldOut,
     QueryKFold,
@@ -29,7 +31,6 @@ from preflearn.model_selection import (
     leave_pair_out_tally,
     permutation_test,
 )
-from preflearn.selection import pairs as pairs_module
 from preflearn.selection import problem
 from strategies import ranking_problems
 
@@ -631,7 +632,7 @@ def test_a_fold_that_holds_nearly_all_of_the_trace_is_refitted():
 def test_hold_outs_take_the_solver_that_is_asked_for(shape, solver, many_alphas, monkeypatch):
     """Rows, queries, pairs and searches; the route that ran is the one that was asked for."""
     made = []
-    for kind in (problem.FeatureHoldOut, problem.DualHoldOut):
+    for kind in (FeatureHoldOut, DualHoldOut):
         start = kind.__init__
 
         def record(self, *args, _start=start, **options):
@@ -657,9 +658,10 @@ def test_hold_outs_take_the_solver_that_is_asked_for(shape, solver, many_alphas,
         made.clear()
     used = []
     for name in ("feature_pair_system", "dual_pair_system", "path_pair_system"):
-        call = getattr(pairs_module, name)
+        module = linear if name == "feature_pair_system" else kernel
+        call = getattr(module, name)
         monkeypatch.setattr(
-            pairs_module, name, lambda *args, _call=call, _name=name: used.append(_name) or _call(*args)
+            module, name, lambda *args, _call=call, _name=name: used.append(_name) or _call(*args)
         )
     HeldOut(RankRLS(solver=solver), X, y).pairs(alphas)
     assert {name == "feature_pair_system" for name in used} == {solver == "primal"}

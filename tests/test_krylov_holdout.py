@@ -11,11 +11,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 import oracles
 from preflearn import RLS, RankRLS, RankRLSCV
+from preflearn.core.dual_holdout import DualHoldOut
 from preflearn.core.krylov_holdout import KrylovHoldOut
 from preflearn.loops.sparse import products_of_rows, times_columns
 from preflearn.model_selection import HeldOut, cross_val_predict, leave_preference_out
 from preflearn.numerics import memory
-from preflearn.selection import problem
 from preflearn.selection.problem import LearningProblem
 from strategies import ranking_problems
 
@@ -135,7 +135,7 @@ def test_what_is_asked_next_may_take_another_route(monkeypatch):
     monkeypatch.undo()
     found = held.predict("leave-query-out", [0.1, 1.0])
     ((_, routine),) = held.problem._kept["path"]
-    assert isinstance(routine, problem.DualHoldOut)
+    assert isinstance(routine, DualHoldOut)
     whole = HeldOut(RankRLS(solver="dual"), X, y, qid=qid)
     np.testing.assert_allclose(found, whole.predict("leave-query-out", [0.1, 1.0]))
     np.testing.assert_allclose(folds, whole.predict(5, [0.1, 1.0]), atol=1e-4 * abs(folds).max())

@@ -12,6 +12,7 @@ from sklearn.linear_model import Ridge
 import oracles
 from preflearn import RLS, RankRLS
 from preflearn.comparisons import PreferenceComparisons
+from preflearn.core.representations import Asked, FullKernel
 from preflearn.model_selection import HeldOut, leave_pair_out, leave_pair_out_tally, leave_preference_out
 from preflearn.selection.problem import LearningProblem
 from strategies import ranking_problems
@@ -200,7 +201,8 @@ def test_preferences_that_alone_say_something_are_not_refitted(monkeypatch):
     monkeypatch.setattr("preflearn.core.feature_holdout.solve_primal", None)
     problem = LearningProblem.read(RankRLS(), X, np.zeros(12), None)
     task = PreferenceComparisons(12, pairs, magnitude, weight)
-    found = problem.stable_hold_out(task).predict_without_preferences(each, alphas)
+    by_rows = FullKernel(problem.inputs, [task], None)
+    found = by_rows.by_features(task, Asked()).predict_without_preferences(each, alphas)
     np.testing.assert_allclose(np.concatenate(found, axis=1), expected, rtol=1e-6)
 
 

@@ -19,6 +19,7 @@ from preflearn.core.basis_system import BasisEquation
 from preflearn.core.gram import gram_times, target_moment
 from preflearn.core.problem import solve_primal
 from preflearn.core.reduced_set import sample_rows
+from preflearn.core.representations import reduced
 from preflearn.core.row_blocks import HalfBlocks
 from preflearn.kernels import NystromMap
 from preflearn.kernels.blocks import KernelBlocks
@@ -26,9 +27,8 @@ from preflearn.kernels.functions import Kernel
 from preflearn.model_selection import cross_val_predict
 from preflearn.numerics import memory
 from preflearn.numerics.linalg import cholesky_in_place, factor_kernel
-from preflearn.selection.problem import LearningProblem
-from preflearn.solvers import squared_loss
-from preflearn.solvers.choice import choose_solver
+from preflearn.solvers.choice import plan
+from preflearn.solvers.routes import Workload
 from strategies import ranking_problems
 
 COMPARISONS = [
@@ -48,7 +48,7 @@ Y = np.round(np.sin(X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * RNG.normal(size=M), 1)
 def never_stored(block_rows: int = 7):
     """Every reduced set is formed in blocks of so many rows."""
     return (
-        patch.object(squared_loss, "_STORED_BYTES", -1),
+        patch.object(reduced, "_STORED_BYTES", -1),
         patch.object(reduced_set, "block_rows", lambda width: block_rows),
     )
 
@@ -169,16 +169,16 @@ def refuse(*args, **kwargs):
 
 def test_an_ill_conditioned_system_is_corrected_not_repeated_by_features(monkeypatch):
     model, basis = ill_conditioned_sums()
-    with patch.object(squared_loss, "sums_may_do", lambda *args: False):
+    with patch.object(reduced, "sums_may_do", lambda *args: False):
         wanted = model.fit(X, Y, qid=QID).predict(X)
-    monkeypatch.setattr(squared_loss, "solve_primal", refuse)
+    monkeypatch.setattr(reduced, "solve_primal", refuse)
     found = model.fit(X, Y, qid=QID).predict(X)
     np.testing.assert_allclose(found, wanted, atol=1e-10 * np.abs(wanted).max())
 
 
 def test_ill_conditioned_folds_are_corrected_not_repeated_by_features(monkeypatch):
     model, basis = ill_conditioned_sums()
-    monkeypatch.setattr(LearningProblem, "_reduced", refuse)
+    monkeypatch.setattr(reduced.ReducedSet, "by_features", refuse)
     fold_of = QID % 4
     folds = [np.flatnonzero(fold_of == fold) for fold in range(4)]
     found = cross_val_predict(model, X, Y, qid=QID, cv=folds)
@@ -236,17 +236,17 @@ def test_no_array_of_the_size_of_the_block_is_made(monkeypatch):
 
 def test_the_solver_is_chosen_by_memory_and_number_of_basis_vectors(monkeypatch):
     def chosen(requested="auto", **size):
-        return choose_solver(requested, linear=False, reduced=True, n_rows=10**7, n_features=10, **size)
+        return plan(Workload("train", 10**7, 10, linear=False, **size), requested).solver
 
-    assert chosen(n_basis=8000, fits=True) == "primal"
-    assert chosen(n_basis=5000, fits=False) == "primal"
-    assert chosen(n_basis=5001, fits=False) == "cg"
-    assert chosen(n_basis=100, fits=False, one_pass=False) == "cg"
+    assert chosen(n_basis=8000, block_fits=True) == "primal"
+    assert chosen(n_basis=5000, block_fits=False) == "primal"
+    assert chosen(n_basis=5001, block_fits=False) == "cg"
+    assert chosen(n_basis=100, block_fits=False, closed_half=False) == "cg"
     assert chosen("cg", n_basis=10) == "cg"
     monkeypatch.setattr(memory, "available_bytes", lambda: 10_000_000)
     big = RNG.normal(size=(20_000, 2))
     options = {"kernel": "rbf", "n_basis": 100, "random_state": 0}
-    monkeypatch.setattr(squared_loss, "_STORED_BYTES", 1_000_000)
+    monkeypatch.setattr(reduced, "_STORED_BYTES", 1_000_000)
     assert RankRLS(**options).fit(big, big[:, 0], qid=np.arange(20_000) // 20).solver_ == "primal"
     assert RankRLS(**options).fit_pairs(big, np.arange(2000).reshape(-1, 2)).solver_ == "cg"
 

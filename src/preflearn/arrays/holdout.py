@@ -14,13 +14,13 @@ import numpy as np
 
 from ..comparisons import Comparisons
 from ..core.centred_kernel import centre_both_sides
-from ..core.holdout import HoldOut, features_serve, intercept_of_rest
+from ..core.holdout import HoldOut, intercept_of_rest
 from ..core.removal import RemovedBasis
 from ..core.row_blocks import HalfBlocks, RowBlock, segment_sums
 from ..kernels.blocks import KernelBlocks
 from ..kernels.functions import Kernel
 from ..numerics.namespace import Home, as_host
-from .kernels import DeviceBasis, refuse_unless_served
+from .kernels import DeviceBasis
 from .linalg import (
     add_to_diagonal,
     cholesky,
@@ -34,24 +34,6 @@ from .squared_loss import apply_half, centred_kernel, half_blocks, own_rows, sum
 
 # A fold is refitted when a pivot of its small system is this small: what it keeps of the model is lost in rounding.
 _STABLE = 1e-7
-
-
-def device_hold_out(
-    X: Any,
-    kernel: Kernel,
-    task: Comparisons,
-    basis: DeviceBasis | None,
-    *,
-    solver: str,
-    intercept: bool,
-    many_alphas: bool,
-) -> HoldOut:
-    """The routine for X on a device; parameters as in `LearningProblem.hold_out`."""
-    refuse_unless_served(kernel, solver, [task])
-    home = Home.of(X)
-    if basis is not None or features_serve(solver, kernel.is_linear, X):
-        return FeatureDeviceHoldOut(X, kernel, task, basis, intercept, home)
-    return DualDeviceHoldOut(X, kernel, task, intercept, many_alphas, home)
 
 
 class _DeviceHoldOut(HoldOut):

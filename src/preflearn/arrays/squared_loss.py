@@ -23,7 +23,7 @@ from ..core.row_blocks import HalfBlocks, RowBlock
 from ..kernels.blocks import KernelBlocks
 from ..kernels.functions import Kernel
 from ..numerics.namespace import Home, as_host
-from .kernels import DeviceBasis, refuse_unless_served
+from .kernels import DeviceBasis
 from .linalg import GramSum, add_to_diagonal, cholesky, cholesky_solve, solve_ridge, whitening
 
 # Steps of correction after the direct solution of the reduced set; more than a few mean that rounding has the upper
@@ -33,37 +33,31 @@ _MAX_CORRECTIONS = 12
 _PRECONDITIONER_ROWS = 2000
 
 
-def fit_on_device(
+def fit_reduced(
     X: Any,
-    kernel: Kernel,
+    basis: DeviceBasis,
     tasks: Sequence[Comparisons],
     alpha: float,
     *,
-    solver: str = "auto",
-    basis: DeviceBasis | None = None,
-    tol: float | None = None,
-    max_iter: int | None = None,
-    with_mean: bool = True,
+    with_mean: bool,
     stages: Any,
+    home: Home,
 ) -> SquaredLossFit:
-    """Minimise Σ over comparisons + alpha ‖f‖² with X on a device; parameters as in `fit_squared_loss`.
+    """On the basis vectors; the coefficients are arrays of the device, as they are below."""
+    with stages(f"reduced set of {basis.basis_.shape[0]} on {home.device}"):
+        coef = _solve_each(lambda task: _solve_reduced(X, basis, task, alpha, home), tasks, home)
+    means = _mean_rows(X, basis.blocks, home) if with_mean else None
+    return SquaredLossFit("primal", None, coef, basis.basis_indices_, _host(means, coef))
 
-    The coefficients that come back are arrays of the device.
-    """
-    refuse_unless_served(kernel, solver, tasks)
-    home = Home.of(X)
-    m, n = X.shape
-    if basis is not None:
-        with stages(f"reduced set of {basis.basis_.shape[0]} on {home.device}"):
-            coef = _solve_each(lambda task: _solve_reduced(X, basis, task, alpha, home), tasks, home)
-        means = _mean_rows(X, basis.blocks, home) if with_mean else None
-        return SquaredLossFit("primal", None, coef, basis.basis_indices_, _host(means, coef))
-    if kernel.is_linear and (solver == "primal" or (solver == "auto" and n <= m)):
-        with stages(f"primal system {n} × {n} on {home.device}"):
-            weights = _solve_each(lambda task: _solve_features(X, task, alpha, home), tasks, home)
-        means = home.xp.mean(X, axis=0) if with_mean else None
-        return SquaredLossFit("primal", weights, None, None, _host(means, weights))
-    return _fit_dual(X, kernel, tasks, alpha, tol, max_iter, with_mean, stages, home)
+
+def fit_features(
+    X: Any, tasks: Sequence[Comparisons], alpha: float, *, with_mean: bool, stages: Any, home: Home
+) -> SquaredLossFit:
+    """On the columns of X."""
+    with stages(f"primal system {X.shape[1]} × {X.shape[1]} on {home.device}"):
+        weights = _solve_each(lambda task: _solve_features(X, task, alpha, home), tasks, home)
+    means = home.xp.mean(X, axis=0) if with_mean else None
+    return SquaredLossFit("primal", weights, None, None, _host(means, weights))
 
 
 def half_blocks(task: Comparisons, width: int, home: Home) -> HalfBlocks:
@@ -169,7 +163,19 @@ def _correct(
 # Full kernel
 
 
-def _fit_dual(X, kernel, tasks, alpha, tol, max_iter, with_mean, stages, home) -> SquaredLossFit:
+def fit_full_kernel(
+    X: Any,
+    kernel: Kernel,
+    tasks: Sequence[Comparisons],
+    alpha: float,
+    *,
+    tol: float | None,
+    max_iter: int | None,
+    with_mean: bool,
+    stages: Any,
+    home: Home,
+) -> SquaredLossFit:
+    """On the kernel of the rows, by iterations where it does not fit on the device."""
     m = X.shape[0]
     blocks = KernelBlocks(kernel, X, home.xp)
     free = home.free_bytes()

@@ -14,6 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from ..comparisons import Comparisons, encode_queries
 from ..comparisons.grouping import positions_in_groups
 from ..comparisons.inputs import read_pairs
+from ..core.problem import SquaredLossFit
+from ..core.representations import Inputs
 from ..kernels.blocks import DIRECT_KERNELS, KernelBlocks
 from ..kernels.functions import Kernel, n_items
 from ..kernels.gradients import expansion_gradient, refuse_without_gradient
@@ -27,7 +29,7 @@ from ..selection.learner import KernelLearner, SquaredLossLearner
 from ..selection.tally import share_in_order
 from ..solvers.choice import check_solver_options
 from ..solvers.progress import Stages
-from ..solvers.squared_loss import SquaredLossFit, fit_squared_loss
+from ..solvers.squared_loss import SquaredLossProblem
 
 # One block of the kernel between new rows and basis vectors during prediction.
 _PREDICTION_BLOCK_BYTES = 1 << 26
@@ -242,18 +244,9 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
         stages = self._more_stages()
         with stages("choice of basis vectors"):
             feature_map = self._reduced_set(X, kernel)
-        fit = fit_squared_loss(
-            X,
-            kernel,
-            tasks,
-            alpha,
-            solver=self.solver,
-            feature_map=feature_map,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            with_mean=with_mean,
-            stages=stages,
-        )
+        options = {"solver": self.solver, "tol": self.tol, "max_iter": self.max_iter, "stages": stages}
+        problem = SquaredLossProblem(Inputs(X, kernel, feature_map), tasks, **options)
+        fit = problem.solve(alpha, with_mean=with_mean)
         basis = None
         if fit.dual_coef is not None and not kernel.is_precomputed:
             # The caller may change X after fit; the model must not change with it.

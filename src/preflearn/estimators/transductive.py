@@ -21,6 +21,7 @@ from scipy.linalg import null_space, solve_triangular
 from ..comparisons import Groups, compare_scores, encode_queries
 from ..comparisons.inputs import read_alpha
 from ..comparisons.queries import QueryComparisons
+from ..core.representations import Inputs
 from ..core.transduction import DualTransduction, PrimalTransduction
 from ..kernels.functions import Kernel, n_items
 from ..kernels.inputs import read_items
@@ -29,7 +30,8 @@ from ..numerics.memory import require_memory
 from ..selection.alphas import choose, read_grid, warn_at_edge
 from ..selection.folds import read_folds
 from ..selection.scoring import Scoring, read_scoring
-from ..solvers.choice import choose_solver
+from ..solvers.choice import square_form
+from ..solvers.squared_loss import SquaredLossProblem
 from .base import KernelModel, RankerMixin
 from .partial_targets import read_partial_targets
 
@@ -300,13 +302,8 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
     def _choose_solver(self, task: _Task, reduced: NystromMap | None) -> str:
         if self.solver == "cg":
             raise ValueError("solver='cg' finds no held-out errors: use 'auto', 'dual' or 'primal'.")
-        return choose_solver(
-            self.solver,
-            linear=task.kernel.is_linear,
-            reduced=reduced is not None,
-            n_rows=n_items(task.X),
-            n_features=task.X.shape[1] if hasattr(task.X, "shape") else None,
-        )
+        problem = SquaredLossProblem(Inputs(task.X, task.kernel, reduced), [task.comparisons])
+        return square_form(problem.workload("path"), self.solver)
 
     def _finish(
         self,

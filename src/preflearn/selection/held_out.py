@@ -22,6 +22,7 @@ from ..comparisons import Groups, PreferenceComparisons, encode_queries
 from ..comparisons.inputs import read_alpha, read_pairs, read_per_pair
 from ..core.holdout import rows_outside
 from ..core.krylov_holdout import KrylovHoldOut
+from ..core.representations.base import PreferenceRoutine
 from ..kernels.functions import n_items
 from ..kernels.inputs import read_items
 from ..losses.pairs import ListedPairs
@@ -31,7 +32,7 @@ from .alphas import BLIND_GRID, auto_grid, read_grid
 from .folds import Folds, default_cv, is_pairs, read_folds, read_preference_folds
 from .learner import PathLearner
 from .pairs import predict_pairs, rows_leaving, tally_all_pairs, untied_pairs
-from .problem import LearningProblem, PreferenceRoutine, has_closed_form, warn_unless_converged
+from .problem import LearningProblem, has_closed_form, warn_unless_converged
 from .refitting import PathProblem, RefittedProblem, refit_and_predict, with_alpha
 from .scoring import Comparable, Scoring, read_scoring
 from .tally import PairTally, rounding_of, share_in_order, tally_pairs

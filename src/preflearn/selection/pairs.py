@@ -9,20 +9,14 @@ from typing import Any
 import numpy as np
 
 from ..comparisons import Comparisons, encode_queries
-from ..core.dual_holdout import DualHoldOut
 from ..core.feature_holdout import FeatureHoldOut
 from ..core.holdout import HoldOut, intercept_of_rest
 from ..core.pair_holdout import (
     PairSystem,
-    dual_pair_system,
-    feature_pair_system,
     has_pair_form,
-    path_pair_system,
     reduced_pair_predictions,
     tie_twins,
 )
-from ..numerics.memory import require_memory
-from ..numerics.namespace import is_device_array
 from ..solvers.progress import Counter
 from .problem import LearningProblem
 from .tally import PairTally, rounding_of, tally_pairs
@@ -136,59 +130,13 @@ def _closed_forms(
     where it has too few digits."""
     (task,) = problem.tasks()
     if groups is not None or problem.feature_map() is not None or not has_pair_form(task):
-        yield from [None] * len(alphas)
-    elif is_device_array(problem.X):
-        yield from _on_device(problem, task, alphas)
-    elif _has_features(problem):
-        _, source = _routine(problem)
-        for alpha in alphas:
-            yield _of_features(source, alpha)
-    else:
-        yield from _of_kernel(problem, task, alphas)
+        return iter([None] * len(alphas))
+    asked = problem.asked(many_alphas=len(alphas) > 1 or problem.has_path)
 
+    def routine(many_alphas: bool) -> HoldOut | None:
+        return _routine(problem, many_alphas=many_alphas)[1]
 
-def _of_kernel(
-    problem: LearningProblem, task: Comparisons, alphas: Sequence[float]
-) -> Iterator[PairSystem | None]:
-    """From the full kernel: factorised for one alpha, or once for all of them."""
-    once = len(alphas) == 1 and not problem.has_path
-    if not once:
-        require_memory(
-            int(3.25 * 8 * problem.n_rows**2), f"leave-pair-out with the full kernel of {problem.n_rows} rows"
-        )
-    stable: HoldOut | None = None
-    for alpha in alphas:
-        try:
-            if once:
-                K, means = problem.kernel_and_means(task)
-                yield dual_pair_system(K, task, alpha, means)
-            else:
-                _, source = _routine(problem, many_alphas=True)
-                dual = isinstance(source, DualHoldOut)
-                yield path_pair_system(source, alpha) if dual else _of_features(source, alpha)  # type: ignore[arg-type]
-        except np.linalg.LinAlgError:
-            stable = stable or problem.stable_hold_out(task)
-            yield _of_features(stable, alpha)
-
-
-def _of_features(source: HoldOut | None, alpha: float) -> PairSystem | None:
-    if not isinstance(source, FeatureHoldOut) or not source.is_well_determined(alpha):
-        return None
-    return feature_pair_system(source, alpha)
-
-
-def _on_device(problem: LearningProblem, task: Comparisons, alphas: Sequence[float]) -> Iterator[Any]:
-    from ..arrays.pairs import dual_device_pairs, feature_device_pairs
-
-    if not _has_features(problem):
-        return (dual_device_pairs(problem.X, problem.kernel, task, alpha) for alpha in alphas)
-    _, source = _routine(problem)
-    return (feature_device_pairs(source, alpha) for alpha in alphas)  # type: ignore[arg-type]
-
-
-def _has_features(problem: LearningProblem) -> bool:
-    """The linear kernel with fewer features than rows, or as the solver says; conjugate gradients are refitted."""
-    return problem.in_features()
+    return problem.representation(task).pair_systems(task, alphas, asked, routine)
 
 
 def _with_intercept(problem: LearningProblem, pairs: np.ndarray, found: np.ndarray) -> np.ndarray:

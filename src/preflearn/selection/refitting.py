@@ -6,22 +6,27 @@ import inspect
 from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn import get_config
 from sklearn.base import clone
 from sklearn.utils.metadata_routing import get_routing_for_object
 
-from ..comparisons import Groups, encode_queries
+from ..comparisons import Comparisons, Groups, encode_queries
 from ..comparisons.inputs import read_alpha, read_row_weights, read_scores
 from ..core.holdout import rows_outside
-from ..kernels.functions import Kernel, n_items, take_items
+from ..core.problem import solve_primal_path
+from ..core.removal import refuse_without_basis
+from ..kernels.functions import Kernel, n_items, take_items, take_training_items
 from ..kernels.inputs import read_items
 from ..losses.pairs import PairSet
 from ..numerics.namespace import as_host
 from .alphas import BLIND_GRID
 from .folds import Folds
+
+if TYPE_CHECKING:
+    from .problem import LearningProblem
 
 
 class _ExactOrder:
@@ -232,3 +237,79 @@ def _rows(values: Any, rows: np.ndarray) -> Any:
     from sklearn.utils import _safe_indexing
 
     return _safe_indexing(values, rows)
+
+
+def refit_task(
+    problem: LearningProblem,
+    task: Comparisons,
+    folds: Sequence[np.ndarray],
+    alphas: Sequence[float],
+    on_fold: Any,
+) -> list[np.ndarray]:
+    """Predictions of each fold by a squared-loss learner trained on the other rows, fold by fold and alpha by alpha.
+
+    Returns
+    -------
+    list of ndarray of shape (n_alphas, n_fold, v)
+    """
+    predictions = []
+    for number, left in enumerate(folds):
+        rest = rows_outside(problem.n_rows, left)
+        kept = task.take(rest)
+        if problem.feature_map() is not None and len(alphas) > 1:
+            predictions.append(_refit_path(problem, kept, rest, left, alphas))
+        else:
+            values = [_refit_one(problem, kept, rest, left, alpha) for alpha in alphas]
+            predictions.append(np.stack(values))
+        if on_fold is not None:
+            on_fold(number + 1)
+    return predictions
+
+
+def _refit_path(
+    problem: LearningProblem, task: Comparisons, rest: np.ndarray, left: np.ndarray, alphas: Sequence[float]
+) -> np.ndarray:
+    """Every alpha of a reduced set trained on the rows that stay, from one pass over them."""
+    # All rows are mapped by the basis vectors that stay: the columns of a precomputed kernel keep their numbers.
+    X, kernel = problem.X, problem.kernel
+    feature_map = clone(problem.feature_map()).set_params(
+        basis=rest[_kept_basis(problem, rest)], n_basis=None
+    )
+    every = feature_map.fit_items(X, kernel).map_items(X, kernel)
+    features = every[rest].astype(np.float64, copy=False)
+    weights = np.stack(solve_primal_path(features, task, alphas))
+    f = every[left] @ weights
+    if problem.intercept:
+        f = f + _mean_over(problem, rest, problem.scores[rest] - features @ weights)[:, None, :]
+    return f
+
+
+def _refit_one(
+    problem: LearningProblem, task: Comparisons, rest: np.ndarray, left: np.ndarray, alpha: float
+) -> np.ndarray:
+    model, kernel, scores = clone(problem.estimator), problem.kernel, problem.scores
+    X = take_training_items(problem.X, rest, kernel)
+    if problem.feature_map() is not None:
+        model.set_params(basis=_kept_basis(problem, rest), n_basis=None)
+    fit = model._fit_tasks(X, kernel, [task], alpha, single=False)
+    f = as_host(model._evaluate(take_training_items(problem.X, left, kernel, among=rest), kernel))
+    if not problem.intercept:
+        return f
+    if problem.row_weights is None:
+        return f + scores[rest].mean(axis=0) - fit.mean_prediction
+    return f + _mean_over(problem, rest, scores[rest] - as_host(model._evaluate(X, kernel)))
+
+
+def _mean_over(problem: LearningProblem, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The mean of values of some rows, shape (..., len(rows), v) to (..., v), by their weights."""
+    if problem.row_weights is None:
+        return values.mean(axis=-2)
+    w = problem.row_weights[rows]
+    return np.einsum("i,...iv->...v", w, values) / w.sum()
+
+
+def _kept_basis(problem: LearningProblem, rest: np.ndarray) -> np.ndarray:
+    """Which of the rows that stay are basis vectors."""
+    kept = np.flatnonzero(np.isin(rest, problem.feature_map().basis_indices_))
+    refuse_without_basis(kept.size)
+    return kept

@@ -1,70 +1,133 @@
-"""The choice of solver: options that cannot be served are refused, the rest is the table in `routes`."""
+"""The choice of a representation, made here alone: the table in `routes`, or the solver that was asked for.
+
+A solver that cannot serve the data is refused before any work.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
-from .routes import Workload, choose_route
+from .routes import RouteMap, Workload, choose_route, refuse_if_hopeless
 
 SOLVERS = ("auto", "dual", "primal", "cg")
 # Basis vectors up to which one pass of m r² operations is no more work than a dozen or two passes of O(m r).
 BASIS_LIMIT = 5_000
+# A square matrix up to this size is factorised in a moment.
+_QUICKLY_FACTORISED = 1000
+# So few rows are held out in a moment by any square matrix.
+_QUICK_ROWS = 500
 
 
-def choose_solver(
-    requested: str,
-    *,
-    linear: bool,
-    reduced: bool,
-    n_rows: int,
-    n_features: int | None,
-    n_basis: int = 0,
-    fits: bool = True,
-    one_pass: bool = True,
-    workload: Workload | None = None,
-) -> str:
-    """Read the table, or check what was asked for against it.
+@dataclass(frozen=True)
+class Plan:
+    """What `plan` has chosen.
+
+    Attributes
+    ----------
+    solver : {"primal", "dual", "pairs", "cg"}
+        The route, as in the table of `routes`; with a reduced set "primal" or "cg".
+    found : RouteMap or None
+        The route with its cost and the others, where the table decided.
+    """
+
+    solver: str
+    found: RouteMap | None = None
+
+
+def plan(workload: Workload, solver: str = "auto", *, spread: Callable[[], float] | None = None) -> Plan:
+    """The route that a workload takes.
 
     Parameters
     ----------
-    requested : {"auto", "dual", "primal", "cg"}
-    linear : bool
-        Whether the kernel is the linear one.
-    reduced : bool
-        Whether a reduced set of basis vectors is used.
-    n_rows, n_features : int
-        m and n; n is None for objects.
-    n_basis : int
-        r, with a reduced set.
-    fits, one_pass : bool
-        With a reduced set: whether K_MR fits in memory, and whether its Gram matrix can be summed up in blocks instead.
-    workload : Workload, optional
-        What is to be done with the linear kernel; without it the smaller of the two square matrices is taken.
+    workload : Workload
+    solver : {"auto", "dual", "primal", "cg"}
+        What was asked for.
+    spread : callable, optional
+        Measures the spread of the spectrum, which says how many iterations it takes. A few passes over the data: asked
+        only where it may decide.
 
     Returns
     -------
-    {"dual", "primal", "cg"}
+    Plan
 
     Raises
     ------
     ValueError
-        If the solver asked for does not exist or cannot serve this kernel.
+        If the solver does not exist or cannot serve this kernel, or if nothing but hours of iterations is left.
+
+    Examples
+    --------
+    >>> plan(Workload("train", 3000, 50)).solver, plan(Workload("train", 3000, 50), "dual").solver
+    ('primal', 'dual')
     """
-    check_solver_options(requested, linear=linear, reduced=reduced)
-    if reduced:
-        if requested != "auto":
-            return requested
-        return "primal" if fits or (one_pass and n_basis <= BASIS_LIMIT) else "cg"
-    if not linear:
-        return "dual"
-    if requested != "auto":
-        return requested
-    assert n_features is not None
-    if workload is not None:
-        found = choose_route(workload).chosen.solver
-        return "dual" if found == "pairs" else found  # the kernel of the differences
-    return "primal" if n_features <= n_rows else "dual"
+    if workload.on_device or workload.n_basis is not None:
+        square = square_form(workload, solver)
+        return Plan("cg" if not workload.on_device and _must_iterate(workload, solver) else square)
+    check_solver_options(solver, linear=workload.linear, reduced=False)
+    if workload.purpose == "train":
+        return _plan_training(workload, solver, spread)
+    if workload.purpose == "preferences" and workload.pair_space:
+        return _plan_preferences(workload, solver, spread)
+    if solver != "auto" or workload.n_rows <= _QUICK_ROWS:
+        return Plan(_asked_for(workload, solver))
+    found = find_route(workload, spread)
+    refuse_if_hopeless(found)
+    return Plan(found.chosen.solver, found)
+
+
+def square_form(workload: Workload, solver: str = "auto") -> str:
+    """Which of the square matrices is taken where there is nothing else to choose: "primal" or "dual"."""
+    reduced = workload.n_basis is not None
+    check_solver_options(solver, linear=workload.linear, reduced=reduced)
+    return "primal" if reduced else _asked_for(workload, solver)
+
+
+def find_route(workload: Workload, spread: Callable[[], float] | None = None) -> RouteMap:
+    """The cheapest route; how many iterations it will be is measured where they are chosen."""
+    found = choose_route(workload)
+    if found.chosen.solver == "cg" and spread is not None:
+        found = choose_route(replace(workload, spread=spread()))
+    return found
+
+
+def _asked_for(workload: Workload, solver: str) -> str:
+    return solver if workload.linear and solver != "auto" else workload.smaller_square
+
+
+def _must_iterate(workload: Workload, solver: str) -> bool:
+    """With a reduced set: K_MR fits, or its Gram matrix is summed up in blocks, or it is iterated."""
+    assert workload.n_basis is not None
+    in_blocks = workload.closed_half and workload.n_basis <= BASIS_LIMIT
+    return solver == "cg" or (solver == "auto" and not workload.block_fits and not in_blocks)
+
+
+def _plan_training(workload: Workload, solver: str, spread: Callable[[], float] | None) -> Plan:
+    chosen, found = _asked_for(workload, solver), None
+    if workload.linear and solver == "auto":
+        m, n = workload.n_rows, workload.n_features
+        assert n is not None
+        if min(m, n) <= _QUICKLY_FACTORISED:
+            chosen = choose_route(Workload("train", m, n, tol=workload.tol)).chosen.solver
+        else:
+            found = choose_route(workload if spread is None else replace(workload, spread=spread()))
+            chosen = found.chosen.solver
+    # Of two kernel matrices the smaller one.
+    by_differences = chosen == "dual" and workload.pair_space and 0 < workload.n_pairs <= workload.n_rows
+    return Plan("pairs" if by_differences else chosen, found)
+
+
+def _plan_preferences(workload: Workload, solver: str, spread: Callable[[], float] | None) -> Plan:
+    """The space of the pairs is the kernel's as well: for solver "dual" it is taken where it is the cheapest."""
+    found = find_route(workload, spread)
+    if solver == "auto":
+        refuse_if_hopeless(found)
+        return Plan(found.chosen.solver, found)
+    if solver == "dual" and found.chosen.solver == "pairs":
+        return Plan("pairs", found)
+    return Plan(_asked_for(workload, solver))
 
 
 def check_solver_options(
@@ -75,7 +138,7 @@ def check_solver_options(
     Parameters
     ----------
     requested, linear, reduced
-        As in `choose_solver`.
+        As in `plan`, and whether the kernel is the linear one, and whether there are basis vectors.
     tol, max_iter : optional
         Of conjugate gradients; refused for another solver that was asked for by name.
     """

@@ -38,6 +38,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ..core.representations.iterated import HELD_OUT_TOLERANCE, TRAINING_TOLERANCE
 from ..loops.threads import n_threads
 from ..numerics import memory as system
 
@@ -54,8 +55,6 @@ REFUSED = 3600.0
 FEW_SETS = 20
 # Condition of the system at the smallest alpha where it is not known.
 TYPICAL_SPREAD = 1e6
-# Relative errors at which iterations stop by default: of a training, and of held-out predictions.
-TRAINING_TOLERANCE, HELD_OUT_TOLERANCE = 1e-8, 1e-6
 _HEADROOM = 0.9
 
 
@@ -117,6 +116,13 @@ class Workload:
         Largest eigenvalue beside the smallest alpha, for the number of iterations.
     tol : float or None
         At which iterations stop.
+    pair_space : bool
+        Whether one matrix can hold the differences of the preferences.
+    n_basis : int or None
+        Basis vectors of a reduced set; None without one.
+    block_fits : bool
+        With a reduced set, whether K_MR fits in memory.
+    on_device : bool
     """
 
     purpose: str
@@ -133,6 +139,10 @@ class Workload:
     closed_half: bool = True
     spread: float = TYPICAL_SPREAD
     tol: float | None = None
+    pair_space: bool = True
+    n_basis: int | None = None
+    block_fits: bool = True
+    on_device: bool = False
 
     @classmethod
     def of(cls, X: Any, purpose: str, *, linear: bool = True, **sizes: Any) -> Workload:
@@ -154,6 +164,12 @@ class Workload:
     @property
     def holds_out(self) -> bool:
         return self.purpose in ("folds", "queries", "pairs", "preferences")
+
+    @property
+    def smaller_square(self) -> str:
+        """The route of the smaller of the two square matrices: "primal" is n × n, "dual" m × m."""
+        features = self.linear and self.n_features is not None and self.n_features <= self.n_rows
+        return "primal" if features else "dual"
 
     @property
     def fold_rows(self) -> float:
@@ -464,15 +480,16 @@ def refuse_if_hopeless(found: RouteMap) -> None:
 def _routes(workload: Workload, rates: Rates) -> list[Route]:
     if workload.purpose == "preferences" or workload.n_pairs:
         routes = [_pair_route(workload, rates), _dual_route(workload, rates)]
-        if workload.purpose == "train":  # of the two square kernel matrices the smaller one
+        if not workload.pair_space:
+            routes = routes[1:]
+        elif workload.purpose == "train":  # of the two square kernel matrices the smaller one
             routes = routes[:1] if workload.n_pairs <= workload.n_rows else routes[1:]
         if workload.linear and workload.n_features is not None:
             routes += [_primal_route(workload, rates), _iterations_route(workload, rates)]
         return routes
     if not workload.linear or workload.n_features is None:
         return [_dual_route(workload, rates)]
-    # Of the two square matrices the smaller one.
-    square = _primal_route if workload.n_features <= workload.n_rows else _dual_route
+    square = _primal_route if workload.smaller_square == "primal" else _dual_route
     return [square(workload, rates), _iterations_route(workload, rates)]
 
 
