@@ -109,18 +109,6 @@ CASES = {
 SEES_OFFSETS = ("regression",)
 
 
-# A fold that is wider than the features, with an offset: the offset of each alpha is added along the wrong axis.
-_BY_MOMENTS = "FeatureHoldOut._predict_by_moments adds offset @ weights, (a, v), to f, (a, h, v)"
-_LINEAR, _KERNEL = "Linear, linear, tall offset", "FullKernel, linear, tall offset"
-OFFSET_BY_MOMENTS = {
-    "magnitude": (_LINEAR,),
-    "unit": (_LINEAR,),
-    "relative": (_LINEAR, _KERNEL),
-    "several outputs": (_LINEAR,),
-    "an L for each output": (_LINEAR,),
-}
-
-
 def cases(*kinds: type[Representation]) -> list[str]:
     return [name for name in CASES if name.startswith(tuple(f"{kind.__name__}," for kind in kinds))]
 
@@ -145,10 +133,8 @@ def test_solutions_in_the_space_of_pairs(name, with_mean):
 
 @pytest.mark.parametrize("name", cases(Linear, Iterated, FullKernel, ReducedSet))
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "preferences"])
-def test_rows_held_out(name, kind, request):
+def test_rows_held_out(name, kind):
     skip_what_offsets_drown(name, kind)
-    if name in OFFSET_BY_MOMENTS.get(kind, ()):
-        request.applymarker(pytest.mark.xfail(raises=ValueError, strict=True, reason=_BY_MOMENTS))
     check_rows_held_out(CASES[name](), kind)
 
 

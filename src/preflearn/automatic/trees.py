@@ -94,7 +94,10 @@ def _between(edges: np.ndarray, ordered: np.ndarray) -> np.ndarray:
     below = ordered[np.searchsorted(ordered, edges, side="right") - 1]
     last = np.searchsorted(ordered, below + np.maximum(_ROUNDED * np.abs(below), floor), side="right") - 1
     following = ordered[np.minimum(last + 1, ordered.shape[0] - 1)]
-    return np.maximum(ordered[last] / 2 + following / 2, ordered[last])
+    edges = np.maximum(ordered[last] / 2 + following / 2, ordered[last])
+    # No value follows the largest one: an edge there stands clear of its rounding.
+    beyond = high + max(_ROUNDED * abs(high), floor)
+    return np.where(last == ordered.shape[0] - 1, beyond, edges)
 
 
 class TreeSum(BaseEstimator):
