@@ -613,7 +613,7 @@ def test_models_of_the_command_line_are_exported(tmp_path: Path, ranking, capsys
     )
     weights = json.loads((tmp_path / "a.json").read_text())["params"]["weights"]
     assert set(weights) == {"bm25", "price", "age", "stars"}
-    assert run([*common, "--within-queries", "-o", str(tmp_path / "b.preflearn")]) == 0
+    assert run([*common, "--set", "within_queries=yes", "-o", str(tmp_path / "b.preflearn")]) == 0
     capsys.readouterr()
     for to, message in (("onnx", "--one-query"), ("solr", "QueryRelative cannot be folded")):
         command = ["export", str(tmp_path / "b.preflearn"), "--to", to, "-o", str(tmp_path / "b"), "-q"]

@@ -213,9 +213,9 @@ def shop(seed=0, n_queries=30, size=8):
 
 
 WAYS_TO_TRAIN = {
-    "automatic": ["--time-limit", "8"],
+    "automatic": ["--set", "time_limit=8"],
     "linear": ["--kernel", "linear"],
-    "relative": ["--kernel", "rbf", "--within-queries"],
+    "relative": ["--kernel", "rbf", "--set", "within_queries=yes"],
     "words": ["--kernel", "linear", "--encode", "colour=words:8"],
 }
 

@@ -17,7 +17,6 @@ from preflearn.io import RankingData, load_model, read_scores
 from preflearn.metrics import concordance, concordance_scorer
 from preflearn.metrics.predictions import predict_scores, wants_qid
 from preflearn.model_selection.baselines import best_feature_scores
-from preflearn.training.automatic import train_automatically
 from preflearn.training.options import Learner, TrainingOptions
 from preflearn.training.ranking import RankingProblem
 from preflearn.training.train import train
@@ -87,7 +86,7 @@ def test_figures_are_those_of_the_library():
     X, y, qid, names = shop()
     options = TrainingOptions(learner=Learner.auto, seed=3)
     problem = RankingProblem(RankingData(X, y, qid, names), options)
-    report = train(problem, options).report
+    report = train(problem).report
     model = AutoRanker(random_state=3).fit(X, y, qid=qid)
     assert (
         report.estimate.value
@@ -135,12 +134,12 @@ def test_a_single_feature_is_the_model_where_it_orders_best():
 def test_one_ranking_of_all_rows():
     X, y, _, names = shop(10)
     options = TrainingOptions(learner=Learner.auto)
-    report = train(RankingProblem(RankingData(X, y, None, names), options), options).report
+    report = train(RankingProblem(RankingData(X, y, None, names), options)).report
     assert report.unit == "fold" and report.values.shape == (5,)
     low, high = report.estimate.interval
     assert low < report.estimate.value < high and not report.leaderboard.is_tested
     two = RankingProblem(RankingData(X, (y > 2).astype(float), None, names), options)
-    report = train(two, options).report
+    report = train(two).report
     assert report.estimate.measure == "AUC" and report.roc is not None
 
 
@@ -151,7 +150,7 @@ def test_a_sample_of_many_rows(monkeypatch, with_queries):
     X, y, qid, names = shop()
     options = TrainingOptions(learner=Learner.auto, time_limit=1e-9)
     problem = RankingProblem(RankingData(X, y, qid if with_queries else None, names), options)
-    report = train(problem, options).report
+    report = train(problem).report
     assert any("rows" in note and "Learned from" in note for note in report.notes)
     assert np.isnan(report.values).any() and not np.isnan(report.values).all()
     assert report.labels.shape == report.values.shape == report.sizes.shape
@@ -176,22 +175,22 @@ def test_one_learner_where_candidates_make_no_sense(change, says):
     if "n_queries" in change:
         rows = np.isin(qid, np.unique(qid)[: change["n_queries"]])
     options = TrainingOptions(learner=Learner.auto, **change.get("options", {}))
-    found = train(RankingProblem(RankingData(X[rows], y[rows], qid[rows], names), options), options)
+    found = train(RankingProblem(RankingData(X[rows], y[rows], qid[rows], names), options))
     learner = next(one for one in found.report.choices if one.name == "learner")
     assert learner.value == "RankRLS" and says in learner.why and found.report.leaderboard is None
 
 
 def test_a_time_limit_without_candidates_is_refused(files, capsys):
     data = str(files / "shop.csv")
-    for options in (["--kernel", "rbf"], ["--learner", "ranksvm"], ["--alphas", "1,2"]):
-        assert run(["train", data, "-o", str(files / "x.preflearn"), "--time-limit", "5", *options]) == 2
-        assert "--time-limit is for the candidates" in capsys.readouterr().err
-    assert run(["train", data, "-o", str(files / "x.preflearn"), "--time-limit", "-1"]) == 2
+    for options in (["--kernel", "rbf"], ["--learner", "ranksvm"], ["--set", "alphas=1,2"]):
+        assert run(["train", data, "-o", str(files / "x.preflearn"), "--set", "time_limit=5", *options]) == 2
+        assert "--set time_limit is for the candidates" in capsys.readouterr().err
+    assert run(["train", data, "-o", str(files / "x.preflearn"), "--set", "time_limit=-1"]) == 2
     assert "positive number of seconds" in capsys.readouterr().err
 
 
 def test_a_time_limit_leaves_candidates_out_and_says_so(files, capsys):
-    out = ask(capsys, "train", files / "shop.csv", "-o", files / "x.preflearn", "--time-limit", "0.001")
+    out = ask(capsys, "train", files / "shop.csv", "-o", files / "x.preflearn", "--set", "time_limit=0.001")
     assert "no time" in out and "Give it more time" in out and "What was tried" in out
 
 
@@ -199,7 +198,7 @@ def test_without_a_problem_of_rows_a_time_limit_is_refused():
     X, y, qid, names = shop()
     options = TrainingOptions(learner=Learner.auto, n_basis=5, time_limit=3.0)
     with pytest.raises(ValueError, match="time limit would be ignored"):
-        train_automatically(RankingProblem(RankingData(X, y, qid, names), options), options)
+        RankingProblem(RankingData(X, y, qid, names), options)
 
 
 def test_queries_reach_the_model_wherever_it_predicts():

@@ -18,6 +18,7 @@ from .output import (
     print_notes,
     progress,
 )
+from .settings import ReadOption
 
 if TYPE_CHECKING:
     from ..model_selection import Evaluation
@@ -42,10 +43,7 @@ def evaluate(
     query: files.QueryOption = None,
     no_query: files.NoQueryOption = False,
     drop: files.DropOption = None,
-    missing: files.MissingOption = None,
-    delimiter: files.DelimiterOption = None,
-    columns: files.ColumnsOption = None,
-    format: files.FormatOption = None,
+    read: ReadOption = None,
     preferences: of_pairs.PreferencesOption = None,
     chosen: of_pairs.ChosenOption = None,
     rejected: of_pairs.RejectedOption = None,
@@ -55,14 +53,7 @@ def evaluate(
     """Measure a model, or a file of scores, on rows with known targets, with 95 % intervals over queries."""
     metrics = files.split_names(metric, "--metric")
     reading = files.Reading.from_options(
-        format=format,
-        target=target,
-        query=query,
-        no_query=no_query,
-        drop=drop,
-        missing=missing,
-        delimiter=delimiter,
-        columns=columns,
+        read, target=target, query=query, no_query=no_query, drop=drop, unused=["item", "weight"]
     )
     source = of_pairs.Source.from_options(preferences, chosen, rejected, judge)
     if source:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .settings import READING, read_settings
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -26,11 +28,7 @@ DataPaths = Annotated[
         help="LETOR / svmlight, CSV, TSV, JSON lines or Parquet, each also compressed; several are read as one.",
     ),
 ]
-OptionalDataPaths = Annotated[list[Path] | None, *DataPaths.__metadata__]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A file that `preflearn train` wrote.")]
-FormatOption = Annotated[
-    str | None, typer.Option("--format", help="letor, csv, tsv, jsonl or parquet; by the name otherwise.")
-]
 TargetOption = Annotated[
     str | None, typer.Option("--target", help="Column of the targets, higher is better. Default: target.")
 ]
@@ -41,10 +39,6 @@ QueryOption = Annotated[
 NoQueryOption = Annotated[
     bool, typer.Option("--no-query", help="All rows form one ranking, whatever the columns.")
 ]
-ItemOption = Annotated[
-    str | None, typer.Option("--item", help="Column that names the rows. Default: item, if there is one.")
-]
-WeightOption = Annotated[str | None, typer.Option("--weight", help="Column of row weights, 0 or more.")]
 FeaturesOption = Annotated[
     list[str] | None,
     typer.Option("--features", help="Columns to learn from (repeat, or commas). Default: all others."),
@@ -61,19 +55,8 @@ EncodeOption = Annotated[
         "words, words:N, drop.",
     ),
 ]
-MissingOption = Annotated[
-    float | None, typer.Option("--missing", help="LETOR: number that stands for a missing feature.")
-]
 ForceOption = Annotated[
     bool, typer.Option("--force", help="Replace existing files that preflearn did not write.")
-]
-DelimiterOption = Annotated[
-    str | None, typer.Option("--delimiter", help="Separator of the cells of a table.")
-]
-
-ColumnsOption = Annotated[
-    list[str] | None,
-    typer.Option("--columns", help="Names of the columns of a table without a header (repeat, or commas)."),
 ]
 
 _FEW = 8
@@ -100,37 +83,27 @@ class Reading:
     @classmethod
     def from_options(
         cls,
+        read: Sequence[str] | None = None,
         *,
-        format: str | None = None,
         target: str | None = None,
         query: str | None = None,
         no_query: bool = False,
-        item: str | None = None,
         features: Sequence[str] | None = None,
         drop: Sequence[str] | None = None,
         encode: Sequence[str] | None = None,
-        missing: float | None = None,
-        delimiter: str | None = None,
-        columns: Sequence[str] | None = None,
-        weight: str | None = None,
+        unused: Sequence[str] = (),
     ) -> Reading:
-        """Check what was typed."""
+        """Check what was typed; settings that the command would ignore are ``unused``, and refused."""
         if no_query and query is not None:
             raise ValueError("--query names a column and --no-query does without: give one of them.")
-        if missing is not None and missing - missing != 0:
-            raise ValueError(f"--missing must be a finite number: found {missing}.")
+        names = [name for name in READING if name not in unused]
         return cls(
-            format=format,
             target=target or "auto",
             query=None if no_query else query or "auto",
-            item=item or "auto",
             features=split_names(features, "--features"),
             drop=split_names(drop, "--drop"),
             kinds=_kinds(encode),
-            missing=missing,
-            delimiter="\t" if delimiter == r"\t" else delimiter,
-            columns=split_names(columns, "--columns"),
-            weight=weight,
+            **read_settings("--read", read, READING, names),
         )
 
     def is_table(self, path: Path) -> bool:
@@ -140,13 +113,13 @@ class Reading:
         table = ReadOptions(format=self.format).format_of(str(path)) != "letor"
         if table and self.missing is not None:
             raise ValueError(
-                f"{path}: --missing is for LETOR files. Holes of a table are filled by their column's median and "
-                "marked: leave it out."
+                f"{path}: --read missing is for LETOR files. Missing values of a table are replaced by the median of "
+                "their column and marked: leave it out."
             )
         if not table and self.kinds:
             raise ValueError(f"{path}: --encode names columns, and LETOR files have none.")
         if not table and self.weight is not None:
-            raise ValueError(f"{path}: --weight names a column, and LETOR files have none.")
+            raise ValueError(f"{path}: --read weight names a column, and LETOR files have none.")
         return table
 
     def of_letor(self, **more: Any) -> dict[str, Any]:

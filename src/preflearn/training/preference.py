@@ -20,9 +20,8 @@ from ..model_selection.baselines import best_feature_of_preferences
 from ..model_selection.intervals import wilson_interval
 from ..report.contents import AlphaPath, Baseline, Calibration, Choice, Estimate, Roc
 from .options import TrainingOptions
-from .preparation import Preparation
-from .ranking import BASELINE_FEATURES
-from .train import Chosen
+from .preparation import Preparation, choose_learner
+from .problem import BASELINE_FEATURES, Chosen
 
 # Folds that the scale of the probabilities is fitted over, and preferences from which on it is worth it.
 _CALIBRATION_FOLDS, _CALIBRATED_FROM = 5, 50
@@ -50,7 +49,8 @@ class PreferenceProblem:
         source: str = "memory",
         lengths: np.ndarray | None = None,
     ):
-        self.data, self.options, self.lengths = data, options, lengths
+        self.data, self.lengths = data, lengths
+        self.options, self.why_single = choose_learner(options)
         self.X, self.feature_names = data.X, data.feature_names
         first = "table" if lengths is None else "texts"
         self.steps: list[tuple[str, Any]] = [] if data.encoder is None else [(first, data.encoder)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from sklearn.metrics import pairwise_distances
 from sklearn.preprocessing import StandardScaler
 
 from ..errors import InputError, Remedy
+from ..io import RankingData
 from ..kernels import NystromMap
 from ..preprocessing import QueryRelative
 from ..report.contents import Choice
@@ -24,7 +25,9 @@ BASIS_SIZE = 500
 LINEAR_FEATURES = 1000
 # Rows that the median distance is taken over.
 _SAMPLE = 1000
-
+# With fewer there is not enough held out to tell candidates apart.
+_LEAST_ROWS = 50
+_LEAST_QUERIES = 5
 
 _LEARNERS = {
     Learner.rankrls: ("RankRLS", "least squares over the pairs of a ranking: only differences are learned"),
@@ -67,6 +70,48 @@ class Preparation:
     title: str
     is_linear: bool
     choices: tuple[Choice, ...]
+
+
+def choose_learner(options: TrainingOptions, data: RankingData | None = None) -> tuple[TrainingOptions, str]:
+    """Settle ``learner="auto"`` before anything is fitted.
+
+    Parameters
+    ----------
+    options : TrainingOptions
+    data : RankingData or None
+        None for preferences, which only RankRLS learns from.
+
+    Returns
+    -------
+    options : TrainingOptions
+        With ``learner="auto"`` only where candidates of different kinds can be compared.
+    reason : str
+        Why there are no candidates; empty where that goes without saying.
+    """
+    if options.learner is not Learner.auto:
+        return options, ""
+    single = replace(options, learner=Learner.rankrls, time_limit=None)
+    if data is None or options.asks_for_a_kernel:
+        if options.time_limit is not None:
+            raise ValueError("a time limit would be ignored by a single learner: leave it out")
+        return single, ""
+    reason = _reason_against_candidates(data)
+    return (options, "") if reason is None else (single, reason)
+
+
+def _reason_against_candidates(data: RankingData) -> str | None:
+    n_rows, n_features = data.X.shape
+    if data.weight is not None:
+        return "the candidates of auto do not take row weights"
+    if n_rows < _LEAST_ROWS:
+        return f"{n_rows} rows are too few to choose among candidates of different kinds"
+    if data.qid is not None and data.n_queries < _LEAST_QUERIES:
+        return f"{data.n_queries} queries are too few to choose among candidates of different kinds"
+    if n_features > LINEAR_FEATURES:
+        return f"with {n_features:,} features a linear function is rich enough, and fast"
+    if sp.issparse(data.X) and data.X.nnz < 0.1 * n_rows * n_features:
+        return "the data are sparse: a linear function of many features is rich enough, and fast"
+    return None
 
 
 def prepare(

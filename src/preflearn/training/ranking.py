@@ -28,8 +28,8 @@ from ..report.displays import QueryRocDisplay
 from ..solvers.routes import Workload, choose_route
 from .checks import check_ranking, check_weights
 from .options import Learner, TrainingOptions
-from .preparation import Preparation, relative_to_query
-from .train import SHUFFLED_ROWS, Chosen
+from .preparation import Preparation, choose_learner, relative_to_query
+from .problem import BASELINE_FEATURES, SHUFFLED_ROWS, Chosen
 
 _FOLDS = 10
 _REFIT_FOLDS = 5
@@ -38,7 +38,6 @@ _FACTOR_SECONDS, _FACTOR_BYTES = 30.0, 4e9
 _AUTOMATIC_ALPHAS = 31
 # Leave-pair-out with its ten divisions into halves takes seconds up to here.
 _LEAVE_PAIR_OUT_ROWS = 500
-BASELINE_FEATURES = 2000
 _LEARNERS = {Learner.rankrls: RankRLS, Learner.rls: RLS, Learner.ranksvm: RankSVM}
 
 
@@ -132,7 +131,8 @@ class RankingProblem:
 
     def __init__(self, data: RankingData, options: TrainingOptions):
         assert data.y is not None
-        self.data, self.options = data, options
+        self.data = data
+        self.options, self.why_single = choose_learner(options, data)
         self.y, self.X, self.feature_names = data.y, data.X, data.feature_names
         self.steps: list[tuple[str, Any]] = [] if data.encoder is None else [("table", data.encoder)]
         self.ready: Choice | None = None
@@ -158,9 +158,7 @@ class RankingProblem:
             codes = np.empty(m, dtype=np.int64)
             for fold, (_, test) in enumerate(cv.split(np.empty((m, 0)))):
                 codes[test] = fold
-            method = (
-                f"{n_folds} folds of rows, dealt at random (seed {seed}); rows are compared inside a fold"
-            )
+            method = f"{n_folds} random folds of rows (seed {seed}); rows are compared within a fold"
             self.division = Division(Groups(codes, n_folds), cv, "fold", method, exact)
         elif exact:
             units = encode_queries(qid, m)
@@ -169,9 +167,24 @@ class RankingProblem:
             units = encode_queries(qid, m)
             n_folds = min(_REFIT_FOLDS, units.n_groups)
             cv = QueryKFold(n_folds, shuffle=True, random_state=seed)
-            method = f"{n_folds} folds of whole queries, dealt at random (seed {seed}) and refitted"
+            method = f"{n_folds} random folds of whole queries (seed {seed}), refitted"
             self.division = Division(units, cv, "query", method, exact)
         return self.division.method
+
+    def hold_out_folds(self, folds: np.ndarray) -> np.ndarray:
+        """Settle the division by the folds that a search drew; return which rows it has seen (fold -1: not seen).
+
+        Without queries the rows that were not seen form a fold of their own.
+        """
+        seen, n_folds = folds >= 0, int(folds.max()) + 1
+        if self.data.qid is None:
+            codes = np.where(seen, folds, n_folds)
+            units, unit, what = Groups(codes, int(codes.max()) + 1), "fold", "rows"
+        else:
+            units, unit, what = encode_queries(self.data.qid, folds.shape[0]), "query", "whole queries"
+        method = f"{n_folds} random folds of {what}, all choices made without the held-out fold"
+        self.division = Division(units, None, unit, method, False)
+        return seen
 
     # ------------------------------------------------------------------------------------------ the search
 
