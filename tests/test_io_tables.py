@@ -631,5 +631,5 @@ def test_cells_come_back_as_they_are(tmp_path_factory, columns):
         if found.dtype == object:
             assert found.tolist() == cells
         else:
-            expected = [float(cell) if cell else np.nan for cell in cells]
+            expected = [np.nan if cell in ("", "-") else float(cell) for cell in cells]
             np.testing.assert_array_equal(found, expected)

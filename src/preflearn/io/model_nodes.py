@@ -29,7 +29,6 @@ from .fitted import check_arrays, check_foreign
 from .model_archive import ModelArchive, ModelRefusedError
 from .model_types import (
     RECORDS,
-    added_attributes,
     full_name,
     function_at,
     is_ours,
@@ -377,7 +376,6 @@ def _refuse_value(kind: type, name: str, part: Plan, place: str) -> None:
 
 def _as_object(kind: Any, attributes: dict[str, Any], place: str) -> Any:
     instance = kind.__new__(kind)
-    attributes = {**added_attributes(kind), **attributes}
     if is_dataclass(instance) and set(attributes) != _stored_fields(kind):
         raise ModelRefusedError(f"a {type(instance).__name__} that is not complete (at {place})")
     with _refusing_misfits(kind, place):

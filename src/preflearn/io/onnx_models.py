@@ -5,6 +5,10 @@ Steps of scikit-learn are converted by skl2onnx; those of preflearn record what 
 computed in float64, so that scores are those of ``predict``. Inputs are float64 as well unless float32 is asked for:
 4.1 is not the same number in float32, and a model that has learned what happens at 4.1 would not recognise it. Where
 inputs are float32, what they are compared with is rounded in the same way (`Graph.to_recognise`).
+
+The records are not skl2onnx's own operator algebra (`skl2onnx.algebra`): that package is an extra, which kernels and
+encoders must not import, and its operators take the version of the operator set at every call where a record reads as the
+formula (`(X - centre) @ weights`).
 """
 
 from __future__ import annotations
