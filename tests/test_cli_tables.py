@@ -82,7 +82,7 @@ def test_types_are_found_and_told_once(call, tmp_path, name):
     assert (status, err) == (0, "")
     model = load_model(tmp_path / "m.preflearn")
     assert model[0].kinds_ == KINDS
-    assert out.count("Columns") == 1 and "set aside" in out and "holes in price" in out
+    assert out.count("Columns") == 1 and "set aside" in out and "missing values in price" in out
 
 
 def test_the_saved_model_takes_a_data_frame(trained, call):
@@ -120,7 +120,7 @@ def test_the_query_column_is_suggested(call, tmp_path):
     path = write(tmp_path / "v.csv", messy())
     arguments = ("train", path, "--target", "grade", "--kernel", "linear", "-o", tmp_path / "m.preflearn")
     _, out, _ = call(*arguments)
-    assert "'session' looks like the queries: --query session" in " ".join(out.split())
+    assert "'session' looks like the query column: --query session" in " ".join(out.split())
     assert "session" not in load_model(tmp_path / "m.preflearn")[0].encoders_  # and never one-hot
     _, out, _ = call(*arguments, "--no-query")
     assert "looks like the queries" not in " ".join(out.split())
@@ -174,7 +174,7 @@ def test_weights_of_rows_are_a_column(tmp_path):
     table = read_table(path, weight="w")
     assert table.weight.tolist() == [0.5, 2.0] and list(table.columns) == ["x"]
     path.write_text("target,x,w\n1,2,-1\n0,3,\n")
-    with pytest.raises(ValueError, match="2 values that are no weights .line 2, line 3."):
+    with pytest.raises(ValueError, match="2 values that are not weights .line 2, line 3."):
         read_table(path, weight="w")
     with pytest.raises(ValueError, match="weight asks for column 'v'"):
         read_table(path, weight="v")
@@ -206,7 +206,7 @@ def test_a_column_of_weights_reaches_the_learner(call, tmp_path, name, learner):
     [
         (("--target", "grade", "--no-query", *SHARE), "weights of rows are for rows in queries.*--query"),
         (("--preferences", "pairs.csv", *SHARE), "preferences have weights of their own"),
-        ((*ROLES, "--read", "weight=colour"), "values that are no weights"),
+        ((*ROLES, "--read", "weight=colour"), "values that are not weights"),
     ],
 )
 def test_weights_that_would_be_ignored_are_refused(call, tmp_path, options, message):

@@ -315,7 +315,7 @@ def test_columns_that_the_model_needs_are_named():
         lambda X: explain(model, X, qid=qid, row=0),
         lambda X: feature_influence(model, X, y, qid=qid),
     ):
-        with pytest.raises(ValueError, match="column 'price' of the training is not there"):
+        with pytest.raises(ValueError, match="column 'price' of the training data is missing"):
             ask(frame.drop(columns="price"))
 
 

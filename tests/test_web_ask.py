@@ -961,7 +961,7 @@ def test_names_that_are_no_text_are_refused(tmp_path, capsys):
     except OSError:
         pytest.skip("this file system takes UTF-8 alone")
     assert run(["ask", str(folder), "--no-open"]) == 2
-    assert "no UTF-8" in capsys.readouterr().err
+    assert "name is not UTF-8" in capsys.readouterr().err
 
 
 def test_thousands_of_judges(tmp_path):

@@ -20,17 +20,17 @@ def ask(
         Path,
         typer.Argument(
             metavar="ITEMS",
-            help="CSV, TSV, Parquet or JSON lines; a folder of texts or pictures; a text of one item a line.",
+            help="CSV, TSV, Parquet or JSON lines; a folder of texts or pictures; a text file with one item per line.",
         ),
     ],
     answers: Annotated[
         Path | None,
-        typer.Option("--answers", help="File of the answers, continued. Default: ITEMS.answers.jsonl."),
+        typer.Option("--answers", help="File to append the answers to. Default: ITEMS.answers.jsonl."),
     ] = None,
     judge: Annotated[
         list[str] | None,
         typer.Option(
-            "--judge", help="Name of the judge; repeat for a link for each. Default: your user name."
+            "--judge", help="Name of the judge; repeat to print a link for each. Default: your user name."
         ),
     ] = None,
     goal: Annotated[
@@ -39,10 +39,11 @@ def ask(
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option("--port", help=f"Port, 0 for any. Default: the first free from {_FIRST_PORT} on."),
+        typer.Option("--port", help=f"Port, 0 for any. Default: the first free port from {_FIRST_PORT}."),
     ] = None,
     host: Annotated[
-        str, typer.Option("--host", help="Address to listen on; others than this machine can reach 0.0.0.0.")
+        str,
+        typer.Option("--host", help="Address to listen on; 0.0.0.0 makes it reachable from other machines."),
     ] = "127.0.0.1",
     output: Annotated[
         Path | None,
@@ -99,7 +100,7 @@ def ask(
                 tell(f"{name}: {outside or here}&{urlencode({'judge': name})}")
             tell(
                 f"{len(found):,} items, {len(session.answers()):,} answers so far in {path}. Every answer is kept as "
-                "it is given. Ctrl-C stops; the same command goes on."
+                "it is given. Ctrl-C stops; the same command resumes."
             )
             if open_page:
                 webbrowser.open(here)
@@ -112,7 +113,7 @@ def ask(
                 tell("Wrote " + ", ".join(str(one) for one in write_results(session, output)) + ".")
             else:
                 tell(
-                    "With -o FOLDER it writes the order, a model for unseen items and a report when it stops."
+                    "With -o FOLDER, the order, a model for unseen items and a report are written when it stops."
                 )
         finally:
             session.close()
@@ -121,17 +122,17 @@ def ask(
 def _warn_of_others(outside: str) -> None:
     told = f" For others: {outside}" if outside else ""
     typer.echo(
-        "Warning: every machine that can reach this one can open the page with its address, which holds the key; what "
-        f"is sent is not encrypted.{told}",
+        "Warning: every machine that can reach this one can open the page with its address, which contains the key; "
+        f"traffic is not encrypted.{told}",
         err=True,
     )
 
 
 def _where_answers_are(session: Session) -> str:
-    """Where to find the answers; those of a file that was taken away are written beside it."""
+    """Where to find the answers; if the file was removed, they are written beside it."""
     path, n_answers = session.journal.path, len(session.answers())
     if session.journal.is_there:
-        return f"{n_answers:,} answers are in {path}. The same command goes on from there."
+        return f"{n_answers:,} answers are in {path}. The same command resumes from there."
     from ..io.atomic import atomic_write
     from ..web.results import answers_lines
 
@@ -139,8 +140,8 @@ def _where_answers_are(session: Session) -> str:
     with atomic_write(rescued) as file:
         file.write(answers_lines(session))
     return (
-        f"{path} was removed, replaced or cut while it was in use. The {n_answers:,} answers that were kept until then "
-        f"are in {rescued}: go on with --answers {rescued}."
+        f"{path} was removed, replaced or truncated while it was in use. The {n_answers:,} answers saved until then "
+        f"are in {rescued}: resume with --answers {rescued}."
     )
 
 

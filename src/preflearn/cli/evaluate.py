@@ -30,7 +30,7 @@ MetricsOption = Annotated[
     list[str] | None,
     typer.Option(
         "--metric",
-        help="concordance, kendall_tau, ndcg@10, map, mrr, precision@5, err, ... (repeat, or commas).",
+        help="concordance, kendall_tau, ndcg@10, map, mrr, precision@5, err, ... (repeat, or separate by commas).",
     ),
 ]
 
@@ -59,7 +59,8 @@ def evaluate(
     if source:
         if metrics is not None:
             raise ValueError(
-                "--metric would be ignored with preferences: the share in the right order is told."
+                "--metric would be ignored with preferences, where the share in the right order is reported: leave it "
+                "out."
             )
         _evaluate_pairs(model, source, data, reading, as_json)
         return
@@ -105,7 +106,7 @@ def _evaluate_pairs(
 def read_known(ranker: Path, paths: list[Path], reading: files.Reading) -> files.Rows:
     """The targets and queries of a file, read as the model's training data were where there is a model."""
     if files.is_model(ranker):
-        with collected_warnings():  # told when the rows are scored
+        with collected_warnings():  # reported when the rows are scored
             return files.read_for(ranker, files.load(ranker), paths, reading, with_target=True)
     return files.read_known(paths, reading)
 

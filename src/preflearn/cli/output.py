@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 VerboseOption = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Log progress to stderr, also without a terminal.")
+    bool, typer.Option("--verbose", "-v", help="Log progress to stderr, even without a terminal.")
 ]
 
 Tell = Callable[[str], None]

@@ -203,7 +203,9 @@ def read_problem(
         pairs = found.encode(source.text_features())
         notes = []
         if found.n_equal:
-            notes.append(f"{found.n_equal:,} rows with twice the same text say nothing and were left out.")
+            notes.append(
+                f"{found.n_equal:,} rows with the same text twice carry no information and were left out."
+            )
         problem = PreferenceProblem(pairs, options, data[0].name, lengths=found.lengths)
         memory = {"kind": "texts", "chosen": source.chosen, "rejected": source.rejected}
         return problem, memory, pairs.encoder, notes

@@ -19,25 +19,26 @@ def serve(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file.")],
     port: Annotated[
         int | None,
-        typer.Option("--port", help=f"Port, 0 for any. Default: the first free from {_FIRST_PORT} on."),
+        typer.Option("--port", help=f"Port, 0 for any. Default: the first free port from {_FIRST_PORT}."),
     ] = None,
     host: Annotated[
-        str, typer.Option("--host", help="Address to listen on; others than this machine can reach 0.0.0.0.")
+        str,
+        typer.Option("--host", help="Address to listen on; 0.0.0.0 makes it reachable from other machines."),
     ] = "127.0.0.1",
     allow_host: Annotated[
         list[str] | None,
         typer.Option(
             "--allow-host",
             metavar="NAME",
-            help="Answer requests to this name, too, such as a proxy passes on (repeat). On 127.0.0.1 only its own "
-            "names are answered.",
+            help="Also answer requests to this name, such as one that a proxy passes on (repeat). On 127.0.0.1 only "
+            "its own names are answered.",
         ),
     ] = None,
     unreadable_as_missing: Annotated[
         bool,
         typer.Option(
             "--unreadable-as-missing",
-            help="Score dates and truth values that cannot be read as missing ones, instead of refusing them.",
+            help="Treat dates and booleans that cannot be read as missing values instead of refusing them.",
         ),
     ] = False,
     quiet: QuietOption = False,

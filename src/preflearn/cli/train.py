@@ -207,7 +207,7 @@ def _write(
     from ..io.atomic import atomic_write
     from ..report.html import render_for
 
-    with collected_warnings():  # of Matplotlib, about letters that its fonts lack
+    with collected_warnings():  # from Matplotlib, about characters that its fonts lack
         page = None if report is None else render_for(report, found).encode()
     save_model(model, output, metadata=metadata)
     if report is not None and page is not None:
@@ -321,7 +321,7 @@ def _show_leaderboard(console: Console, board: LeaderboardTable) -> None:
 
 
 def _show_next_steps(console: Console, steps: Sequence[str]) -> None:
-    """What to do next, a line each."""
+    """Print what to do next, one line per step."""
     from rich.text import Text
 
     if steps:

@@ -79,7 +79,7 @@ def how_to_convert(start: bytes = b"") -> str:
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "It is UTF-16: convert the file with iconv -f UTF-16 -t UTF-8"
     if b"\x00" in start:
-        return "It may be no text file at all"
+        return "It may not be a text file at all"
     return "It may be Latin-1, as spreadsheets write it: convert the file with iconv -f WINDOWS-1252 -t UTF-8"
 
 

@@ -1,8 +1,8 @@
 """What a model file may name: classes to fill with values, a few functions, a few plain types.
 
-A name alone allows nothing. Each kind of node in a file has its own list: the classes whose instances hold values
+A name alone permits nothing. Each kind of node in a file has its own list: the classes whose instances hold values
 (`object_class`), the functions that a scorer or a transformer may refer to (`function_at`), the types that a parameter
-may be set to (`plain_type`). What is on no list is refused before anything is built.
+may be set to (`plain_type`). Everything else is refused before anything is built.
 
 To let models hold a new estimator, put its package into `OUR_PACKAGES`; a new record (a dataclass inside a model) goes
 into `RECORDS` with the shapes of its arrays. See `preflearn.io.fitted` for what is checked.

@@ -341,8 +341,7 @@ class QueryScoresDisplay(_Display):
 
         Returns
         -------
-        QueryScoresDisplay
-            Itself.
+        self
         """
         ax = self._axes(ax)
         n = self.values.shape[0]
@@ -516,8 +515,7 @@ class CoefficientsDisplay(_Display):
 
         Returns
         -------
-        CoefficientsDisplay
-            Itself.
+        self
         """
         ax = self._axes(ax)
         names, values = self.names[:n_features], self.values[:n_features]
@@ -547,7 +545,7 @@ def _last_step(estimator: Any) -> Any:
 
 
 def _legend_above(ax: Any, n_columns: int) -> None:
-    """Over the axes: inside there is no corner that every curve leaves free."""
+    """Put the legend above the axes: no corner inside is free of every curve."""
     ax.legend(
         loc="lower center",
         bbox_to_anchor=(0.5, 1.0),

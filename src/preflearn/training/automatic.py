@@ -180,7 +180,7 @@ class Candidates:
         model = board.model
         left_out = [row.name for row in board.rows if row.score is None]
         if left_out:
-            steps.append(f"Give it more time: there was none for {' and '.join(left_out)}.")
+            steps.append(f"Allow more time: there was none for {' and '.join(left_out)}.")
         if model.name == board.simplest or (model.pvalue is not None and model.pvalue > _LEVEL):
             steps.append(
                 f"The {board.simplest} model is as good as anything that was tried, as far as these data can tell: "
@@ -198,7 +198,7 @@ class Candidates:
                 f"Look at the queries that come out worst, {worst} first: preflearn.inspection.explain shows which "
                 "features put an item where it is."
             )
-        steps.append("Measure the model on data that played no part here: preflearn evaluate.")
+        steps.append("Evaluate the model on data that played no part here: preflearn evaluate.")
         return tuple(steps)
 
 

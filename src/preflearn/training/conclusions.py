@@ -83,21 +83,22 @@ def _against(other: Baseline, estimate: Estimate) -> str:
     share = f"{other.name} ({100 * other.value:.1f} %)"
     if other.pvalue is not None:
         if other.pvalue > _LEVEL:
-            return f"that is not clearly different from {share}"
-        return f"that is {'better' if estimate.value > other.value else 'worse'} than {share}, beyond chance"
+            return f"that is not significantly different from {share}"
+        direction = "better" if estimate.value > other.value else "worse"
+        return f"that is significantly {direction} than {share}"
     low, high = estimate.interval
     if other.value < low:
         return f"that is better than {share}, which lies below the interval"
     if other.value > high:
         return f"that is worse than {share}, which lies above the interval"
-    return f"that is not clearly different from {share}"
+    return f"that is not clearly different from {share}, which lies within the interval"
 
 
 def _what_next(report: TrainingReport) -> str:
     curve = report.curve
     low, high = report.estimate.interval
     if high < 0.5 or low <= 0.5 <= high:
-        return "what to do next: it is no better than chance, so look for other features before anything else"
+        return "what to do next: it is no better than chance, so look for other features first"
     if curve is not None:
         gain = curve.scores[-1] - curve.scores[-2] if curve.scores.size > 1 else 0.0
         if curve.rises:
@@ -141,7 +142,7 @@ def _to_refit(problem: RankingProblem, learned: Any) -> tuple[Any, Any, str]:
         return RankRLS(**same).set_params(alpha=last.alpha_), Z, "This learner with its alpha"
     Z = StandardScaler().fit_transform(problem.X)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # the edge of the grid is no concern here
+        warnings.simplefilter("ignore", UserWarning)  # the edge of the grid does not matter here
         alpha = RankRLSCV().fit(Z, problem.y, qid=problem.data.qid).alpha_
     return RankRLS(alpha), Z, "A linear RankRLS"
 
@@ -184,7 +185,7 @@ def _shown(
 
 
 def _reasons(problem: RankingProblem, why: Explanation, row: int) -> tuple[str, ...]:
-    """The largest contributions; features of one column of a table are told together, with its value."""
+    """The largest contributions; features of one column of a table are summed and shown with its value."""
     data = problem.data
     if data.encoder is None or data.columns is None:
         shown = [

@@ -156,7 +156,7 @@ def relative_to_query(X: Any, qid: Any) -> tuple[QueryRelative, np.ndarray]:
         )
     if qid is None:
         raise InputError(
-            "standardising within queries needs queries, and there are none",
+            "standardising within queries needs queries, and the data have none",
             Remedy("query", purpose="and the column of the queries"),
         )
     step = QueryRelative(keep=False)

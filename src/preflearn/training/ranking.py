@@ -345,7 +345,7 @@ class RankingProblem:
         if not prepared.is_linear:
             others["RankRLS, linear kernel"] = (Learner.rankrls, prepared.scaled, {"kernel": "linear"})
         with warnings.catch_warnings():
-            # The edge of a baseline's grid of alphas is no concern of the user's.
+            # The edge of a baseline's grid of alphas does not concern the user.
             warnings.simplefilter("ignore", UserWarning)
             return {name: (one, *self._search(*one, "auto")) for name, one in others.items()}
 

@@ -1,4 +1,4 @@
-"""The items that people compare: a table, a folder of texts or pictures, or a list of one item a line.
+"""The items that people compare: a table, a folder of texts or pictures, or a list with one item per line.
 
 Every item gets a name, by which the answers file knows it, and a list of fields to show. Columns that a model can learn
 from are kept as a table. Items with the same content are one item.
@@ -85,7 +85,7 @@ class Items:
     --------
     >>> items = from_records([{"name": "tea"}, {"name": "coffee"}, {"name": "tea"}], Path("."), "drinks")
     >>> items.names, items.notes
-    (['tea', 'coffee'], ["1 item is there twice and is asked about once: 'tea'."])
+    (['tea', 'coffee'], ["1 item appears twice and is asked about once: 'tea'."])
     """
 
     names: list[str]
@@ -100,7 +100,7 @@ class Items:
 
 
 def read_items(path: Path) -> Items:
-    """Read a table, a folder, or a text of one item a line.
+    """Read a table, a folder, or a text file with one item per line.
 
     Parameters
     ----------
@@ -159,7 +159,9 @@ def _from_folder(folder: Path) -> Items:
     paths = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
     strange = [path.name for path in paths if _HALF_CHARACTER.search(path.name)]
     if strange:
-        raise ValueError(f"{_shown(folder)} holds a file whose name is no UTF-8, {strange[0]!r}: rename it.")
+        raise ValueError(
+            f"{_shown(folder)} contains a file whose name is not UTF-8, {strange[0]!r}: rename it."
+        )
     pictures = [path for path in paths if path.suffix.lower() in PICTURES]
     texts = [path for path in paths if path.suffix.lower() in _TEXTS]
     others = len(paths) - len(pictures) - len(texts)
@@ -247,9 +249,7 @@ def _json_lines(path: Path, text: str) -> list[dict[str, Any]]:
                 f"{path}, line {number}: values are nested more than {_DEEPEST} levels deep, which no page can show."
             )
         if _HALF_CHARACTER.search(json.dumps(record, ensure_ascii=False)):
-            raise ValueError(
-                f"{path}, line {number}: holds half a character (a lone surrogate): save it as UTF-8."
-            )
+            raise ValueError(f"{path}, line {number}: contains a lone surrogate: save it as UTF-8.")
         if isinstance(record, str):
             record = {"": record}
         if not isinstance(record, dict):
@@ -259,7 +259,7 @@ def _json_lines(path: Path, text: str) -> list[dict[str, Any]]:
 
 
 def _is_deeper(value: Any, most: int) -> bool:
-    """Whether objects and lists are inside of each other more than so many times."""
+    """Whether objects and lists are nested more than ``most`` levels deep."""
     if not isinstance(value, (dict, list)):
         return False
     inner = value.values() if isinstance(value, dict) else value
@@ -293,9 +293,9 @@ def _distinct(
     shown = [clip(labels[place] if labels else _first_text(rows[place])) for place in sorted(again)]
     listed = ", ".join(shown[:_EXAMPLES]) + (", ..." if len(shown) > _EXAMPLES else "")
     times = "twice" if max(counts.values()) == 2 else "several times"
-    many = f"{len(again)} items are" if len(again) > 1 else "1 item is"
+    many = f"{len(again)} items appear" if len(again) > 1 else "1 item appears"
     verb = "are" if len(again) > 1 else "is"
-    return kept, [f"{many} there {times} and {verb} asked about once: {listed}."]
+    return kept, [f"{many} {times} and {verb} asked about once: {listed}."]
 
 
 def _naming_column(table: Mapping[str, list[Any]], columns: Sequence[str]) -> str | None:

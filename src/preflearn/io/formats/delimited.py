@@ -29,7 +29,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LOOK_AT_BYTES, _LOOK_AT_ROWS = 1 << 18, 1000
 # Rows for each distinct text of a column from which on only the distinct ones are made Python objects.
 _REPETITIONS = 4
-# Digits that are no number: "007".
+# Digits that are a label rather than a number: "007".
 _LABEL = re.compile(r"0[0-9]+")
 
 
