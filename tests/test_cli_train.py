@@ -15,6 +15,7 @@ import sklearn
 from sklearn.model_selection import KFold
 from sklearn.preprocessing import StandardScaler
 
+from demo_rows import shop
 from preflearn import RankRLS, RankRLSCV
 from preflearn.cli.app import run
 from preflearn.datasets import load_demo
@@ -36,12 +37,6 @@ from preflearn.model_selection import (
     leave_preference_out,
 )
 from preflearn.training import preparation
-
-
-def shop(n_queries: int = 15):
-    X, y, qid, names = load_demo()
-    rows = np.isin(qid, np.unique(qid)[:n_queries])
-    return X[rows].round(4), y[rows], qid[rows], list(names)
 
 
 def write_csv(path: Path, columns: dict) -> Path:

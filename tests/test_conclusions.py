@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from demo_rows import shop
 from preflearn import RankRLS
-from preflearn.datasets import load_demo
 from preflearn.io import RankingData, TableData
 from preflearn.metrics import concordance, ndcg
 from preflearn.model_selection import LearningCurve, cross_val_predict, learning_curve
@@ -16,12 +16,6 @@ from preflearn.training.ranking import RankingProblem
 from preflearn.training.train import train
 
 LINEAR = TrainingOptions(kernel=KernelName.linear)
-
-
-def shop(n_queries: int = 15):
-    X, y, qid, names = load_demo()
-    rows = np.isin(qid, np.unique(qid)[:n_queries])
-    return X[rows], y[rows], qid[rows], list(names)
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .output import QuietOption
+from .settings import HostOption, port_option
 
 if TYPE_CHECKING:
     from ..web.session import Session
@@ -37,14 +38,8 @@ def ask(
         str | None,
         typer.Option("--goal", help="everything, top:K for the K best, or 'A > B' for two items by name."),
     ] = None,
-    port: Annotated[
-        int | None,
-        typer.Option("--port", help=f"Port, 0 for any. Default: the first free port from {_FIRST_PORT}."),
-    ] = None,
-    host: Annotated[
-        str,
-        typer.Option("--host", help="Address to listen on; 0.0.0.0 makes it reachable from other machines."),
-    ] = "127.0.0.1",
+    port: Annotated[int | None, port_option(_FIRST_PORT)] = None,
+    host: HostOption = "127.0.0.1",
     output: Annotated[
         Path | None,
         typer.Option(

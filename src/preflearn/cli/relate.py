@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..training.options import KernelName
 from . import files
 from .output import (
     JsonOption,
@@ -43,15 +44,6 @@ class HoldOut(StrEnum):
     both = "both"
 
 
-class RelationKernel(StrEnum):
-    """Kernels for the objects of both sides."""
-
-    rbf = "rbf"
-    linear = "linear"
-    laplacian = "laplacian"
-    poly = "poly"
-
-
 def relate(
     context: typer.Context,
     rows: Annotated[
@@ -76,8 +68,8 @@ def relate(
         HoldOut, typer.Option("--hold-out", help="What will be new when the model is used.")
     ] = HoldOut.entries,
     kernel: Annotated[
-        RelationKernel, typer.Option("--kernel", help="Kernel for both kinds of objects.")
-    ] = RelationKernel.rbf,
+        KernelName, typer.Option("--kernel", help="Kernel for both kinds of objects; auto: RBF.")
+    ] = KernelName.auto,
     settings: SetOption = None,
     force: files.ForceOption = False,
     as_json: JsonOption = False,
@@ -93,9 +85,8 @@ def relate(
     files.check_outputs([output, report], sources, force)
     with progress(4, quiet=quiet, verbose=verbose) as tell, collected_warnings() as warned:
         tell("reading " + ", ".join(path.name for path in sources))
-        work = _Relation(
-            sources, kernel.value, given.get("gamma"), given.get("alphas", "auto"), hold_out.value
-        )
+        name = "rbf" if kernel is KernelName.auto else kernel.value
+        work = _Relation(sources, name, given.get("gamma"), given.get("alphas", "auto"), hold_out.value)
         tell("held-out predictions in four settings")
         found = work.settings()
         tell("training")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .output import QuietOption
+from .settings import HostOption, port_option
 
 if TYPE_CHECKING:
     from ..web.serving import Scorer
@@ -17,14 +18,8 @@ _FIRST_PORT = 8000
 
 def serve(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file.")],
-    port: Annotated[
-        int | None,
-        typer.Option("--port", help=f"Port, 0 for any. Default: the first free port from {_FIRST_PORT}."),
-    ] = None,
-    host: Annotated[
-        str,
-        typer.Option("--host", help="Address to listen on; 0.0.0.0 makes it reachable from other machines."),
-    ] = "127.0.0.1",
+    port: Annotated[int | None, port_option(_FIRST_PORT)] = None,
+    host: HostOption = "127.0.0.1",
     allow_host: Annotated[
         list[str] | None,
         typer.Option(

@@ -119,6 +119,15 @@ ReadOption = Annotated[
     ),
 ]
 
+HostOption = Annotated[
+    str, typer.Option("--host", help="Address to listen on; 0.0.0.0 makes it reachable from other machines.")
+]
+
+
+def port_option(first: int) -> Any:
+    """The option --port of a server that looks for a free port from ``first`` on."""
+    return typer.Option("--port", help=f"Port, 0 for any. Default: the first free port from {first}.")
+
 
 def read_settings(
     option: str, given: Sequence[str] | None, readers: Mapping[str, Reader], only: Iterable[str] | None = None
