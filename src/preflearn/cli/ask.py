@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .output import QuietOption
+from .output import QuietOption, Tell
 from .settings import HostOption, port_option
 
 if TYPE_CHECKING:
+    from socket import socket
+
     from ..web.session import Session
 
 _FIRST_PORT = 8765
@@ -51,19 +53,16 @@ def ask(
 ) -> None:
     """Compare items two at a time in the browser; the order builds up with its uncertainty."""
     try:
-        from ..web.server import addresses, bind, is_loopback, serve
+        from ..web.server import bind, is_loopback, serve
     except ImportError as error:
         raise ImportError(
             f"`preflearn ask` needs {error.name}: install preflearn with its extra 'web'."
         ) from None
     import secrets
-    import webbrowser
-    from urllib.parse import urlencode
 
     from ..web.answers import Journal
     from ..web.app import ask_app
     from ..web.items import read_items
-    from ..web.results import write_results
     from ..web.session import Session, read_judge
 
     if output is not None and output.exists() and not output.is_dir():
@@ -83,35 +82,46 @@ def ask(
         listener = bind(host, port, _FIRST_PORT)
         session = Session(found, journal, goal=goal)
         token = secrets.token_urlsafe(16)
-        here, outside = (
-            f"{one}/?{urlencode({'token': token})}" if one else "" for one in addresses(listener)
-        )
-
-        def ready() -> None:
-            print(here, flush=True)
-            if not is_loopback(host):
-                _warn_of_others(outside)
-            for name in judges[1:]:
-                tell(f"{name}: {outside or here}&{urlencode({'judge': name})}")
-            tell(
-                f"{len(found):,} items, {len(session.answers()):,} answers so far in {path}. Every answer is kept as "
-                "it is given. Ctrl-C stops; the same command resumes."
-            )
-            if open_page:
-                webbrowser.open(here)
-
         app = ask_app(session, token, judge=judges[0], loopback=is_loopback(host))
         try:
-            serve(app, listener, ready)
-            tell(_where_answers_are(session))
-            if output is not None:
-                tell("Wrote " + ", ".join(str(one) for one in write_results(session, output)) + ".")
-            else:
-                tell(
-                    "With -o FOLDER, the order, a model for unseen items and a report are written when it stops."
-                )
+            serve(app, listener, lambda: _welcome(session, listener, token, judges, open_page, tell))
+            _conclude(session, output, tell)
         finally:
             session.close()
+
+
+def _welcome(
+    session: Session, listener: socket, token: str, judges: list[str], open_page: bool, tell: Tell
+) -> None:
+    """Print the address, the links of further judges and where the answers go; open the page."""
+    import webbrowser
+    from urllib.parse import urlencode
+
+    from ..web.server import addresses, is_loopback
+
+    here, outside = (f"{one}/?{urlencode({'token': token})}" if one else "" for one in addresses(listener))
+    print(here, flush=True)
+    if not is_loopback(listener.getsockname()[0]):
+        _warn_of_others(outside)
+    for name in judges[1:]:
+        tell(f"{name}: {outside or here}&{urlencode({'judge': name})}")
+    tell(
+        f"{len(session.items):,} items, {len(session.answers()):,} answers so far in {session.journal.path}. Every "
+        "answer is kept as it is given. Ctrl-C stops; the same command resumes."
+    )
+    if open_page:
+        webbrowser.open(here)
+
+
+def _conclude(session: Session, output: Path | None, tell: Tell) -> None:
+    """Say where the answers are, and write the results if a folder was given."""
+    from ..web.results import write_results
+
+    tell(_where_answers_are(session))
+    if output is None:
+        tell("With -o FOLDER, the order, a model for unseen items and a report are written when it stops.")
+    else:
+        tell("Wrote " + ", ".join(str(one) for one in write_results(session, output)) + ".")
 
 
 def _warn_of_others(outside: str) -> None:
