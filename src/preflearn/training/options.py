@@ -1,4 +1,4 @@
-"""What may be asked of a training."""
+"""The options of a training."""
 
 from __future__ import annotations
 

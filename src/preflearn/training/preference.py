@@ -23,7 +23,7 @@ from .options import TrainingOptions
 from .preparation import Preparation, choose_learner
 from .problem import BASELINE_FEATURES, Chosen
 
-# Folds that the scale of the probabilities is fitted over, and preferences from which on it is worth it.
+# Folds that the scale of the probabilities is fitted on, and the least number of preferences for that.
 _CALIBRATION_FOLDS, _CALIBRATED_FROM = 5, 50
 
 
@@ -37,7 +37,7 @@ class PreferenceProblem:
     source : str
         Names of the files, for the report.
     lengths : ndarray of shape (m,), optional
-        Of texts: how far "the longer one" gets is then a baseline.
+        Lengths of texts: preferring the longer one is then a baseline.
     """
 
     rows_leave = False
@@ -161,7 +161,7 @@ class PreferenceProblem:
             found.weight,
             found.expected_calibration_error,
             f"Each of {n:,} held-out differences became a probability by one slope, fitted on four fifths of the other "
-            "preferences. A point on the diagonal is as certain as it says.",
+            "preferences. A point on the diagonal is perfectly calibrated.",
         )
 
     def baselines(self, name: str, prepared: Preparation, chosen: Chosen) -> tuple[list[Baseline], str]:

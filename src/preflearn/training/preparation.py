@@ -1,4 +1,4 @@
-"""What is done before the learner: scaling, kernel, width, reduced set; what is left open is chosen, with a reason."""
+"""What is settled before fitting: learner, scaling, kernel, width, reduced set, each with the reason for the choice."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .options import KernelName, Learner, TrainingOptions
 FULL_KERNEL_ROWS = 2000
 # 500 basis vectors order OHSUMED (16,140 rows) as well as 1,000 do, in a third of the time.
 BASIS_SIZE = 500
-# With this many features a linear function is rich enough, and distances tell little.
+# With this many features a linear function is flexible enough, and distances carry little information.
 LINEAR_FEATURES = 1000
 # Rows that the median distance is taken over.
 _SAMPLE = 1000
@@ -45,7 +45,7 @@ _KERNELS_WITH = {
 
 @dataclass(frozen=True, eq=False)
 class Preparation:
-    """Features as the learner gets them, its kernel, and what to say about them.
+    """The features that the learner gets, its kernel, and the choices for the report.
 
     Attributes
     ----------
@@ -108,9 +108,9 @@ def _reason_against_candidates(data: RankingData) -> str | None:
     if data.qid is not None and data.n_queries < _LEAST_QUERIES:
         return f"{data.n_queries} queries are too few to choose among candidates of different kinds"
     if n_features > LINEAR_FEATURES:
-        return f"with {n_features:,} features a linear function is rich enough, and fast"
+        return f"with {n_features:,} features a linear function is flexible enough, and fast"
     if sp.issparse(data.X) and data.X.nnz < 0.1 * n_rows * n_features:
-        return "the data are sparse: a linear function of many features is rich enough, and fast"
+        return "the data are sparse: a linear function of many features is flexible enough, and fast"
     return None
 
 
@@ -119,7 +119,7 @@ def prepare(
 ) -> Preparation:
     """Scale the features, settle the kernel, and make the reduced set.
 
-    None of it looks at the targets, so that cross-validation after it is fair to them. Where rows are held out
+    None of it uses the targets, so that cross-validation after it is unbiased. Where rows are held out
     (``rows_leave``), the learner draws the reduced set itself, and held-out basis vectors leave the model too; where
     only preferences are held out all rows stay, and the features of the reduced set are made once. Features that are
     ``ready`` are not scaled; it says why.
@@ -171,12 +171,15 @@ def _choose_kernel(X: Any, options: TrainingOptions) -> tuple[str, str]:
     elif sp.issparse(X):
         name, why = (
             "linear",
-            "the data are sparse: a linear function of many features is rich enough, and fast",
+            "the data are sparse: a linear function of many features is flexible enough, and fast",
         )
     elif X.shape[1] > LINEAR_FEATURES:
-        name, why = "linear", f"{X.shape[1]:,} features: a linear function of them is rich enough, and fast"
+        name, why = (
+            "linear",
+            f"{X.shape[1]:,} features: a linear function of them is flexible enough, and fast",
+        )
     else:
-        name, why = "rbf", "learns what is not linear as well"
+        name, why = "rbf", "also learns what is not linear"
     for argument, kernels in _KERNELS_WITH.items():
         if getattr(options, argument) is not None and name not in kernels:
             chosen = " (chosen for these data)" if asked is KernelName.auto else ""

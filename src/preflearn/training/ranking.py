@@ -33,7 +33,7 @@ from .problem import BASELINE_FEATURES, SHUFFLED_ROWS, Chosen
 
 _FOLDS = 10
 _REFIT_FOLDS = 5
-# Queries are held out exactly where a factorisation of this time and size can do it, also where iterations are faster.
+# Queries are held out exactly where a factorisation within this time and size can do it, even if iterations are faster.
 _FACTOR_SECONDS, _FACTOR_BYTES = 30.0, 4e9
 _AUTOMATIC_ALPHAS = 31
 # Leave-pair-out with its ten divisions into halves takes seconds up to here.
@@ -217,7 +217,7 @@ class RankingProblem:
 
     @property
     def _cv_to_keep(self) -> Any:
-        """What the saved model says of its folds: scikit-learn's splitters are no part of a model file."""
+        """What the saved model says of its folds: scikit-learn's splitters are not part of a model file."""
         return self.division.cv if self.division.unit == "query" else None
 
     def by_unit(self, scores: np.ndarray) -> np.ndarray:
@@ -416,7 +416,7 @@ def _checks_of_interval(values: np.ndarray, seed: int) -> tuple[Choice, ...]:
             "bootstrap over queries",
             "{:.4f} to {:.4f}".format(*found.bootstrap),
             f"{found.n_draws:,} resamples of the queries, without assuming a normal distribution; its width "
-            f"is {found.width_ratio:.2f} times that of Student's interval (1 is agreement)",
+            f"is {found.width_ratio:.2f} times that of Student's interval (1: they agree)",
         ),
         Choice(
             "halves of the queries",
