@@ -51,6 +51,8 @@ def test_help_loads_nothing_heavy() -> None:
     ("arguments", "message"),
     [
         (["nonsense"], "nonsense"),
+        (["trian"], "Did you mean 'train'"),
+        (["train"], "Missing argument 'DATA..."),
         (["demo", "--nonsense"], "--nonsense"),
         (["demo", "--seed", "-1"], "seed"),
         (["demo", "--seed", "many"], "seed"),

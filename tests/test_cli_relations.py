@@ -49,8 +49,18 @@ def arguments(tables: dict[str, Path]) -> list[str]:
 
 def test_train_predict_and_report(tables, tmp_path, capsys) -> None:
     model, page = tmp_path / "model.preflearn", tmp_path / "page.html"
-    options = ["-o", str(model), "--report", str(page), "--alphas", "0.1,1", "--kernel", "linear", "--json"]
-    assert run(["train", *arguments(tables), *options]) == 0
+    options = [
+        "-o",
+        str(model),
+        "--report",
+        str(page),
+        "--kernel",
+        "linear",
+        "--set",
+        "alphas=0.1,1",
+        "--json",
+    ]
+    assert run(["relate", *arguments(tables), *options]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [row["new"] for row in found["settings"]] == [
         "the pair",
@@ -88,34 +98,41 @@ def test_train_predict_and_report(tables, tmp_path, capsys) -> None:
 
 
 def test_the_setting_is_chosen(tables, tmp_path, capsys) -> None:
-    options = ["-o", str(tmp_path / "model"), "--hold-out", "both", "--alphas", "1,10"]
-    assert run(["train", *arguments(tables), *options]) == 0
+    options = ["-o", str(tmp_path / "model"), "--hold-out", "both", "--set", "alphas=1,10"]
+    assert run(["relate", *arguments(tables), *options]) == 0
     assert "both objects" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (["--hold-out", "cells"], "--hold-out must be one of"),
-        (["--learner", "rls"], "--learner would be ignored"),
-        (["--n-basis", "5"], "--n-basis would be ignored"),
-        (["--kernel", "linear", "--gamma", "1"], "--gamma would be ignored"),
+        (["--hold-out", "cells"], "'cells' is not one of 'entries'"),
+        (["--learner", "rls"], "No such option: --learner"),
+        (["--set", "n_basis=5"], "NAME is gamma or alphas"),
+        (["--kernel", "linear", "--set", "gamma=1"], "--set gamma would be ignored"),
     ],
 )
 def test_options_that_make_no_sense(change, message, tables, tmp_path, capsys) -> None:
-    assert run(["train", *arguments(tables), "-o", str(tmp_path / "model"), *change]) == 2
+    assert run(["relate", *arguments(tables), "-o", str(tmp_path / "model"), *change]) == 2
     assert message in capsys.readouterr().err
 
 
 def test_tables_that_do_not_match(tables, tmp_path, capsys) -> None:
     output = ["-o", str(tmp_path / "model")]
-    assert run(["train", "--rows", str(tables["rows"]), "--pairs", str(tables["pairs"]), *output]) == 2
-    assert "A relation needs three tables" in capsys.readouterr().err
+    assert run(["relate", "--rows", str(tables["rows"]), "--pairs", str(tables["pairs"]), *output]) == 2
+    assert "Missing option '--columns'" in capsys.readouterr().err
     write(tables["pairs"], ["drug", "target", "affinity"], [("d1", "t1", 1.0), ("d99", "t1", 2.0)])
-    assert run(["train", *arguments(tables), *output]) == 2
+    assert run(["relate", *arguments(tables), *output]) == 2
     assert "'d99' is not an object of" in capsys.readouterr().err
     write(tables["pairs"], ["drug", "target"], [("d1", "t1")])
-    assert run(["train", *arguments(tables), *output]) == 2
+    assert run(["relate", *arguments(tables), *output]) == 2
     assert "expected three: row object, column object, label" in capsys.readouterr().err
-    assert run(["train", *output]) == 2
-    assert "Missing argument" in capsys.readouterr().err
+
+
+def test_train_names_the_command_for_relations(tables, tmp_path, capsys) -> None:
+    typed = arguments(tables)
+    for words in (typed, typed[2:] + typed[:2], [*typed, "--hold-out", "both"]):
+        assert run(["train", *words, "-o", str(tmp_path / "model")]) == 2
+        err = capsys.readouterr().err
+        assert "preflearn relate --rows FILE --columns FILE --pairs FILE" in err and err.count("\n") == 1
+    assert not (tmp_path / "model").exists()

@@ -57,6 +57,7 @@ def write(path, columns: dict[str, list]):
 
 
 ROLES = ("--target", "grade", "--query", "session", "--kernel", "linear")
+SHARE = ("--read", "weight=share")
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +82,7 @@ def test_types_are_found_and_told_once(call, tmp_path, name):
     assert (status, err) == (0, "")
     model = load_model(tmp_path / "m.preflearn")
     assert model[0].kinds_ == KINDS
-    assert out.count("Columns") == 1 and "set aside" in out and "holes in price" in out
+    assert out.count("Columns") == 1 and "set aside" in out and "missing values in price" in out
 
 
 def test_the_saved_model_takes_a_data_frame(trained, call):
@@ -119,7 +120,7 @@ def test_the_query_column_is_suggested(call, tmp_path):
     path = write(tmp_path / "v.csv", messy())
     arguments = ("train", path, "--target", "grade", "--kernel", "linear", "-o", tmp_path / "m.preflearn")
     _, out, _ = call(*arguments)
-    assert "'session' looks like the queries: --query session" in " ".join(out.split())
+    assert "'session' looks like the query column: --query session" in " ".join(out.split())
     assert "session" not in load_model(tmp_path / "m.preflearn")[0].encoders_  # and never one-hot
     _, out, _ = call(*arguments, "--no-query")
     assert "looks like the queries" not in " ".join(out.split())
@@ -173,7 +174,7 @@ def test_weights_of_rows_are_a_column(tmp_path):
     table = read_table(path, weight="w")
     assert table.weight.tolist() == [0.5, 2.0] and list(table.columns) == ["x"]
     path.write_text("target,x,w\n1,2,-1\n0,3,\n")
-    with pytest.raises(ValueError, match="2 values that are no weights .line 2, line 3."):
+    with pytest.raises(ValueError, match="2 values that are not weights .line 2, line 3."):
         read_table(path, weight="w")
     with pytest.raises(ValueError, match="weight asks for column 'v'"):
         read_table(path, weight="v")
@@ -188,7 +189,7 @@ def weighted(path):
 @pytest.mark.parametrize(("name", "learner"), [("rankrls", RankRLS(1.0)), ("ranksvm", RankSVM(1.0))])
 def test_a_column_of_weights_reaches_the_learner(call, tmp_path, name, learner):
     path = weighted(tmp_path / "visits.csv")
-    told = (*ROLES, "--weight", "share", "--learner", name, "--alphas", "1", "-o", tmp_path / "m.preflearn")
+    told = (*ROLES, *SHARE, "--learner", name, "--set", "alphas=1", "-o", tmp_path / "m.preflearn")
     assert call("train", path, *told, "-q")[0] == 0
     model = load_model(tmp_path / "m.preflearn")
     table = read_table(path, target="grade", query="session", weight="share")
@@ -203,23 +204,23 @@ def test_a_column_of_weights_reaches_the_learner(call, tmp_path, name, learner):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--target", "grade", "--no-query"), "weights of rows are for rows in queries.*--query"),
-        (("--preferences", "pairs.csv"), "preferences have weights of their own"),
-        ((*ROLES, "--weight", "colour"), "values that are no weights"),
+        (("--target", "grade", "--no-query", *SHARE), "weights of rows are for rows in queries.*--query"),
+        (("--preferences", "pairs.csv", *SHARE), "preferences have weights of their own"),
+        ((*ROLES, "--read", "weight=colour"), "values that are not weights"),
     ],
 )
 def test_weights_that_would_be_ignored_are_refused(call, tmp_path, options, message):
     path = weighted(tmp_path / "visits.csv")
     (tmp_path / "pairs.csv").write_text("winner,loser\nP0000,P0001\n")
     options = [str(tmp_path / one) if one.endswith(".csv") else one for one in options]
-    status, _, err = call("train", path, "--weight", "share", *options, "-o", tmp_path / "m.preflearn")
+    status, _, err = call("train", path, *options, "-o", tmp_path / "m.preflearn")
     assert status == 2 and re.search(message, err), err
     assert not (tmp_path / "m.preflearn").exists()
 
 
 def test_a_letor_file_has_no_column_of_weights(call, tmp_path):
     (tmp_path / "a.letor").write_text("1 qid:1 1:0.5\n0 qid:1 1:0.1\n")
-    status, _, err = call("train", tmp_path / "a.letor", "--weight", "share", "-o", tmp_path / "m.preflearn")
+    status, _, err = call("train", tmp_path / "a.letor", *SHARE, "-o", tmp_path / "m.preflearn")
     assert status == 2 and "LETOR files have none" in err
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from demo_rows import shop
 from preflearn import RankRLS
-from preflearn.datasets import load_demo
 from preflearn.io import RankingData, TableData
 from preflearn.metrics import concordance, ndcg
 from preflearn.model_selection import LearningCurve, cross_val_predict, learning_curve
@@ -18,16 +18,10 @@ from preflearn.training.train import train
 LINEAR = TrainingOptions(kernel=KernelName.linear)
 
 
-def shop(n_queries: int = 15):
-    X, y, qid, names = load_demo()
-    rows = np.isin(qid, np.unique(qid)[:n_queries])
-    return X[rows], y[rows], qid[rows], list(names)
-
-
 @pytest.fixture(scope="module")
 def found():
     X, y, qid, names = shop()
-    return train(RankingProblem(RankingData(X, y, qid, names), LINEAR), LINEAR)
+    return train(RankingProblem(RankingData(X, y, qid, names), LINEAR))
 
 
 def test_the_verdict_has_the_figures(found):
@@ -42,7 +36,7 @@ def test_the_verdict_has_the_figures(found):
 def test_noise_is_called_noise():
     rng = np.random.default_rng(0)
     X, y, qid = rng.normal(size=(120, 3)), rng.integers(0, 3, 120), np.repeat(np.arange(12), 10)
-    report = train(RankingProblem(RankingData(X, y, qid, ["a", "b", "c"]), LINEAR), LINEAR).report
+    report = train(RankingProblem(RankingData(X, y, qid, ["a", "b", "c"]), LINEAR)).report
     assert "no better than chance" in report.verdict
 
 
@@ -79,7 +73,7 @@ def test_columns_of_a_table_are_told_together_with_their_values():
     y = np.round(2.0 * (colour == "red") + columns["size"] + 3).clip(0, None)
     qid = np.repeat(np.arange(12), 10)
     data = TableData(columns, y, qid).encode()
-    report = train(RankingProblem(data, LINEAR), LINEAR).report
+    report = train(RankingProblem(data, LINEAR)).report
     reasons = [reason for query in report.queries for item in query.items for reason in item.reasons]
     assert any(reason.startswith("colour = red (+") for reason in reasons)
     assert not any("colour=red" in reason for reason in reasons)
@@ -133,6 +127,6 @@ def test_a_learning_curve_is_drawn():
 def test_one_figure_for_one_model_without_queries(two_classes):
     X, y, _, names = shop(8)
     y = (y > 1).astype(float) if two_classes else y
-    report = train(RankingProblem(RankingData(X, y, None, names), LINEAR), LINEAR).report
+    report = train(RankingProblem(RankingData(X, y, None, names), LINEAR)).report
     (model,) = [one for one in report.baselines if one.is_model]
     assert model.value == report.estimate.value

@@ -570,10 +570,10 @@ def test_export_command_for_onnx(model_file: Path, ranking, capsys) -> None:
         (["--to", "onnx", "-o", "{dir}/model.preflearn"], "is the model itself"),
         (["--to", "onnx", "-o", "{dir}"], "is a folder"),
         (["--to", "onnx", "-o", "{dir}/no/m.onnx"], "no folder"),
-        (["--to", "onnx", "-o", "{dir}/notes.txt"], "is no export for onnx"),
-        (["--to", "solr", "-o", "{dir}/notes.txt"], "is no export for solr"),
-        (["--to", "solr", "-o", "{dir}/other.json"], "is no export for solr"),
-        (["--to", "elasticsearch", "-o", "{dir}/other.json"], "is no export for elasticsearch"),
+        (["--to", "onnx", "-o", "{dir}/notes.txt"], "is not an export for onnx"),
+        (["--to", "solr", "-o", "{dir}/notes.txt"], "is not an export for solr"),
+        (["--to", "solr", "-o", "{dir}/other.json"], "is not an export for solr"),
+        (["--to", "elasticsearch", "-o", "{dir}/other.json"], "is not an export for elasticsearch"),
         (["--to", "onnx", "-o", "{dir}/m.onnx", "--name", "x"], "--name would be ignored"),
         (["--to", "onnx", "-o", "{dir}/m.onnx", "--one-query"], "would be ignored"),
         (["--to", "solr", "-o", "{dir}/m.json", "--dtype", "float64"], "--dtype would be ignored"),
@@ -613,7 +613,7 @@ def test_models_of_the_command_line_are_exported(tmp_path: Path, ranking, capsys
     )
     weights = json.loads((tmp_path / "a.json").read_text())["params"]["weights"]
     assert set(weights) == {"bm25", "price", "age", "stars"}
-    assert run([*common, "--within-queries", "-o", str(tmp_path / "b.preflearn")]) == 0
+    assert run([*common, "--set", "within_queries=yes", "-o", str(tmp_path / "b.preflearn")]) == 0
     capsys.readouterr()
     for to, message in (("onnx", "--one-query"), ("solr", "QueryRelative cannot be folded")):
         command = ["export", str(tmp_path / "b.preflearn"), "--to", to, "-o", str(tmp_path / "b"), "-q"]

@@ -213,9 +213,9 @@ def shop(seed=0, n_queries=30, size=8):
 
 
 WAYS_TO_TRAIN = {
-    "automatic": ["--time-limit", "8"],
+    "automatic": ["--set", "time_limit=8"],
     "linear": ["--kernel", "linear"],
-    "relative": ["--kernel", "rbf", "--within-queries"],
+    "relative": ["--kernel", "rbf", "--set", "within_queries=yes"],
     "words": ["--kernel", "linear", "--encode", "colour=words:8"],
 }
 
@@ -315,7 +315,7 @@ def test_columns_that_the_model_needs_are_named():
         lambda X: explain(model, X, qid=qid, row=0),
         lambda X: feature_influence(model, X, y, qid=qid),
     ):
-        with pytest.raises(ValueError, match="column 'price' of the training is not there"):
+        with pytest.raises(ValueError, match="column 'price' of the training data is missing"):
             ask(frame.drop(columns="price"))
 
 

@@ -669,7 +669,7 @@ def test_a_random_generator_reads_inside_of_its_key(linear, tmp_path, position, 
     if good:
         load_model(path).random_state.uniform(size=2000)
     else:
-        refused(path, "a random generator that is none")
+        refused(path, "an invalid random generator")
 
 
 def test_generators_come_back_and_strange_ones_do_not(linear, tmp_path):
@@ -684,7 +684,7 @@ def test_generators_come_back_and_strange_ones_do_not(linear, tmp_path):
             if one["__loader__"] == "DictNode" and set(change) <= set(one["content"]):
                 one["content"].update(change)
         (tmp_path / "model").write_bytes(pack(forged, members))
-        refused(tmp_path / "model", "a random generator that is none")
+        refused(tmp_path / "model", "an invalid random generator")
 
 
 @pytest.mark.parametrize(

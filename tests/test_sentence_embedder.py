@@ -144,8 +144,8 @@ def test_on_the_command_line(stand_in, call, tmp_path):
         "chosen",
         "--rejected",
         "rejected",
-        "--embed",
-        "letters",
+        "--set",
+        "embed=letters",
         "-o",
         tmp_path / "m.preflearn",
     )
@@ -155,9 +155,9 @@ def test_on_the_command_line(stand_in, call, tmp_path):
     assert model[0].model_name == "letters"
     assert model.predict(["a good thing", "a bad thing"]) @ [1, -1] > 0
     status, _, err = call(
-        "train", tmp_path / "prefs.jsonl", "--embed", "letters", "-o", tmp_path / "n.preflearn"
+        "train", tmp_path / "prefs.jsonl", "--set", "embed=letters", "-o", tmp_path / "n.preflearn"
     )
-    assert status == 2 and "--embed makes features of texts: give --chosen" in err
+    assert status == 2 and "--set embed makes features of texts: give --chosen" in err
     assert not (tmp_path / "n.preflearn").exists()
 
 

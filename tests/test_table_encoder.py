@@ -287,7 +287,7 @@ def test_stray_words_among_numbers_are_missing_and_told():
     texts = [str(k) + ".5" for k in range(40)] + ["broken", "NA"]
     encoder, found = one(texts)
     assert found[-2:, 1].tolist() == [1.0, 1.0] and found[:-2, 1].sum() == 0
-    assert "1 values that are no number are missing ('broken')" in str(encoder.summary_)
+    assert "1 values that cannot be read as number are treated as missing ('broken')" in str(encoder.summary_)
     with pytest.warns(TableWarning, match=r"column 'a': 2 rows with a value that cannot be read.*'many'"):
         encoder.transform({"a": ["many", "3", "many"]})
     with warnings.catch_warnings():
@@ -547,7 +547,7 @@ def test_all_problems_in_one_message():
     assert "4 reasons" in message
     for part in ("'nope'", "'numbers'", "'b' holds a list in row 0", "'c' appears 2 times"):
         assert part in message
-    with pytest.raises(ValueError, match=r"'a' is to be a number, and 2 values are none \('x', 'y'\)"):
+    with pytest.raises(ValueError, match=r"'a' is to be read as number, and 2 values cannot be \('x', 'y'\)"):
         one(["x", "y", "1"], "number")
     assert TableEncoder(kinds={"b": "drop"}).fit(frame.iloc[:, :3]).kinds_["b"] == "drop"
 

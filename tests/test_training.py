@@ -78,10 +78,10 @@ def test_both_problems_take_one_path():
     y = X[:, 0] ** 3 + 0.1 * rng.normal(size=60)
     names, options = ["a", "b", "c"], TrainingOptions(kernel=KernelName.rbf, alphas=[0.1, 1.0])
     stages: list[str] = []
-    ranking = train(RankingProblem(RankingData(X, y, qid, names), options), options, tell=stages.append)
+    ranking = train(RankingProblem(RankingData(X, y, qid, names), options), tell=stages.append)
     pairs = np.array([(i, j) for i in range(60) for j in range(0, 60, 4) if y[i] > y[j]])
     items = PreferenceData(X, pairs, np.arange(60).astype(str), names)
-    preference = train(PreferenceProblem(items, options), options, tell=stages.append)
+    preference = train(PreferenceProblem(items, options), tell=stages.append)
     assert len(stages) == 12 and stages[0] == stages[6]
     for found in (ranking, preference):
         report = found.report
@@ -107,13 +107,13 @@ def test_an_option_that_the_kernel_would_ignore_is_refused():
     [
         (Remedy("encode", {"a": "words"}, "for text"), "encode={'a': 'words'} for text", "--encode a=words for text"),
         (Remedy("drop", ["a"]), "drop=['a']", "--drop a"),
-        (Remedy("missing", 0.0, "to fill it in"), "missing=0.0 to fill it in", "--missing 0 to fill it in"),
+        (Remedy("missing", 0.0, "to fill it in"), "missing=0.0 to fill it in", "--read missing=0 to fill it in"),
         (Remedy("missing", float("nan")), "missing=nan", None),
-        (Remedy("delimiter", ";"), "delimiter=';'", "--delimiter ';'"),
+        (Remedy("delimiter", ";"), "delimiter=';'", "--read delimiter=';'"),
         (Remedy("query", None), "query=None", "--no-query"),
         (Remedy("target", None), "target=None", None),
-        (Remedy("n_basis", 5, "or fewer"), "n_basis=5 or fewer", "--n-basis 5 or fewer"),
-        (Remedy("item", purpose="with a column"), "item=... with a column", "--item with a column"),
+        (Remedy("n_basis", 5, "or fewer"), "n_basis=5 or fewer", "--set n_basis=5 or fewer"),
+        (Remedy("item", purpose="with a column"), "item=... with a column", "--read item=... with a column"),
         (Remedy("allow_unknown", True), "allow_unknown=True", None),
     ],
 )  # fmt: skip
@@ -123,6 +123,6 @@ def test_remedies_as_arguments_and_as_options(remedy, python, option):
 
 def test_an_error_survives_another_process():
     error = InputError("{argument}: 'x' is no number", Remedy("drop", ["a"]), argument="n_basis")
-    assert error.worded(as_option, option_name) == "--n-basis: 'x' is no number. Pass --drop a."
+    assert error.worded(as_option, option_name) == "--set n_basis: 'x' is no number. Pass --drop a."
     again = pickle.loads(pickle.dumps(error))
     assert str(again) == str(error) and again.remedies == error.remedies

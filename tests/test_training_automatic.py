@@ -7,17 +7,16 @@ import json
 import numpy as np
 import pytest
 
+from demo_rows import shop
 from preflearn import AutoRanker
 from preflearn.automatic import ranker
 from preflearn.cli.app import run
 from preflearn.comparisons import encode_queries
-from preflearn.datasets import load_demo
 from preflearn.inspection import feature_influence
 from preflearn.io import RankingData, load_model, read_scores
 from preflearn.metrics import concordance, concordance_scorer
 from preflearn.metrics.predictions import predict_scores, wants_qid
 from preflearn.model_selection.baselines import best_feature_scores
-from preflearn.training.automatic import train_automatically
 from preflearn.training.options import Learner, TrainingOptions
 from preflearn.training.ranking import RankingProblem
 from preflearn.training.train import train
@@ -31,17 +30,11 @@ def without_refitting():
         yield
 
 
-def shop(n_queries=20):
-    X, y, qid, names = load_demo()
-    rows = np.isin(qid, np.unique(qid)[:n_queries])
-    return X[rows].round(4), y[rows].astype(float), qid[rows], list(names)
-
-
 @pytest.fixture(scope="module")
 def files(tmp_path_factory, without_refitting):
     """A table, and what training on it wrote and printed."""
     folder = tmp_path_factory.mktemp("auto")
-    X, y, qid, names = shop()
+    X, y, qid, names = shop(20)
     lines = [",".join(["target", "qid", *names])] + [
         ",".join(map(str, (t, q, *x))) for t, q, x in zip(y, qid, X)
     ]
@@ -62,7 +55,7 @@ def ask(capsys, *arguments):
 def test_the_model_is_an_automatic_ranker_and_predicts_with_queries(files, capsys):
     model = load_model(files / "m.preflearn")
     assert isinstance(model[-1], AutoRanker) and not hasattr(model[-1], "cv_predictions_")
-    X, y, qid, _ = shop()
+    X, y, qid, _ = shop(20)
     expected = model.predict(X, qid=qid)
     ask(capsys, "predict", files / "m.preflearn", files / "shop.csv", "-o", files / "s.txt")
     np.testing.assert_allclose(read_scores(files / "s.txt"), expected, rtol=1e-12)
@@ -84,10 +77,10 @@ def test_the_page_shows_candidates_importances_and_what_to_do_next(files):
 
 
 def test_figures_are_those_of_the_library():
-    X, y, qid, names = shop()
+    X, y, qid, names = shop(20)
     options = TrainingOptions(learner=Learner.auto, seed=3)
     problem = RankingProblem(RankingData(X, y, qid, names), options)
-    report = train(problem, options).report
+    report = train(problem).report
     model = AutoRanker(random_state=3).fit(X, y, qid=qid)
     assert (
         report.estimate.value
@@ -145,12 +138,12 @@ def test_a_single_feature_is_the_model_where_it_orders_best():
 def test_one_ranking_of_all_rows():
     X, y, _, names = shop(10)
     options = TrainingOptions(learner=Learner.auto)
-    report = train(RankingProblem(RankingData(X, y, None, names), options), options).report
+    report = train(RankingProblem(RankingData(X, y, None, names), options)).report
     assert report.unit == "fold" and report.values.shape == (5,)
     low, high = report.estimate.interval
     assert low < report.estimate.value < high and not report.leaderboard.is_tested
     two = RankingProblem(RankingData(X, (y > 2).astype(float), None, names), options)
-    report = train(two, options).report
+    report = train(two).report
     assert report.estimate.measure == "AUC" and report.roc is not None
 
 
@@ -158,10 +151,10 @@ def test_one_ranking_of_all_rows():
 def test_a_sample_of_many_rows(monkeypatch, with_queries):
     """What was not looked at has no held-out value, and the queries that are shown are those of the table."""
     monkeypatch.setattr(ranker, "_MOST_ROWS", 150)
-    X, y, qid, names = shop()
+    X, y, qid, names = shop(20)
     options = TrainingOptions(learner=Learner.auto, time_limit=1e-9)
     problem = RankingProblem(RankingData(X, y, qid if with_queries else None, names), options)
-    report = train(problem, options).report
+    report = train(problem).report
     assert any("rows" in note and "Learned from" in note for note in report.notes)
     assert np.isnan(report.values).any() and not np.isnan(report.values).all()
     assert report.labels.shape == report.values.shape == report.sizes.shape
@@ -181,39 +174,39 @@ def test_a_sample_of_many_rows(monkeypatch, with_queries):
     ],
 )
 def test_one_learner_where_candidates_make_no_sense(change, says):
-    X, y, qid, names = shop()
+    X, y, qid, names = shop(20)
     rows = slice(change.get("n_rows"))
     if "n_queries" in change:
         rows = np.isin(qid, np.unique(qid)[: change["n_queries"]])
     options = TrainingOptions(learner=Learner.auto, **change.get("options", {}))
-    found = train(RankingProblem(RankingData(X[rows], y[rows], qid[rows], names), options), options)
+    found = train(RankingProblem(RankingData(X[rows], y[rows], qid[rows], names), options))
     learner = next(one for one in found.report.choices if one.name == "learner")
     assert learner.value == "RankRLS" and says in learner.why and found.report.leaderboard is None
 
 
 def test_a_time_limit_without_candidates_is_refused(files, capsys):
     data = str(files / "shop.csv")
-    for options in (["--kernel", "rbf"], ["--learner", "ranksvm"], ["--alphas", "1,2"]):
-        assert run(["train", data, "-o", str(files / "x.preflearn"), "--time-limit", "5", *options]) == 2
-        assert "--time-limit is for the candidates" in capsys.readouterr().err
-    assert run(["train", data, "-o", str(files / "x.preflearn"), "--time-limit", "-1"]) == 2
+    for options in (["--kernel", "rbf"], ["--learner", "ranksvm"], ["--set", "alphas=1,2"]):
+        assert run(["train", data, "-o", str(files / "x.preflearn"), "--set", "time_limit=5", *options]) == 2
+        assert "--set time_limit is for the candidates" in capsys.readouterr().err
+    assert run(["train", data, "-o", str(files / "x.preflearn"), "--set", "time_limit=-1"]) == 2
     assert "positive number of seconds" in capsys.readouterr().err
 
 
 def test_a_time_limit_leaves_candidates_out_and_says_so(files, capsys):
-    out = ask(capsys, "train", files / "shop.csv", "-o", files / "x.preflearn", "--time-limit", "0.001")
-    assert "no time" in out and "Give it more time" in out and "What was tried" in out
+    out = ask(capsys, "train", files / "shop.csv", "-o", files / "x.preflearn", "--set", "time_limit=0.001")
+    assert "no time" in out and "Allow more time" in out and "What was tried" in out
 
 
 def test_without_a_problem_of_rows_a_time_limit_is_refused():
-    X, y, qid, names = shop()
+    X, y, qid, names = shop(20)
     options = TrainingOptions(learner=Learner.auto, n_basis=5, time_limit=3.0)
     with pytest.raises(ValueError, match="time limit would be ignored"):
-        train_automatically(RankingProblem(RankingData(X, y, qid, names), options), options)
+        RankingProblem(RankingData(X, y, qid, names), options)
 
 
 def test_queries_reach_the_model_wherever_it_predicts():
-    X, y, qid, _ = shop()
+    X, y, qid, _ = shop(20)
     model = AutoRanker(random_state=0, time_limit=1e-9).fit(X, y, qid=qid)
     assert wants_qid(model)
     scores = model.predict(X, qid=qid)
@@ -236,6 +229,6 @@ def test_one_query_to_order_is_left_to_one_learner():
     options = TrainingOptions(learner=Learner.auto)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ranker, "_REFITTED_CELLS", 50_000)
-        found = train_automatically(RankingProblem(RankingData(X, y, qid, ["a", "b", "c"]), options), options)
+        found = train(RankingProblem(RankingData(X, y, qid, ["a", "b", "c"]), options))
     assert found.report.leaderboard is None
     assert any("too few rows can be compared" in one.why for one in found.report.choices)

@@ -170,13 +170,13 @@ def test_pictures_outside_of_the_folder_or_missing_are_told(tmp_path):
     ("name", "content", "message"),
     [
         ("empty.csv", "", "holds no items"),
-        ("header.csv", "name\n", "holds no items"),
+        ("header.csv", "name\n", "there are no rows in it"),
         ("one.txt", "tea\n", "one item, 'tea'"),
         ("same.txt", "tea\ntea\n", "one item, 'tea'"),
-        ("ragged.csv", "a,b\n1,2\n3\n", "record 3: found 1 cells for 2 columns"),
-        ("twice.csv", "a,a\n1,2\n", "column 'a' is there twice"),
+        ("ragged.csv", "a,b\n1,2\n3\n", "line 3: found 1 cell, expected 2 as in the header"),
+        ("twice.csv", "a,a\n1,2\n", "column 'a' appears twice in the header"),
         ("bad.jsonl", '{"a": 1}\n{"a"\n', "line 2: not JSON"),
-        ("latin.txt", b"caf\xe9\nb\n", "is no UTF-8 text"),
+        ("latin.txt", b"caf\xe9\nb\n", "is not UTF-8 text (byte 3). It may be Latin-1"),
         ("none.csv", None, "no file or folder"),
     ],
 )
@@ -622,7 +622,7 @@ def test_a_model_in_another_process_is_the_same_model(tmp_path):
             np.testing.assert_array_equal(here.questions(2, closed), there.questions(2, closed))
         there.learn(said)
         there._process.kill()
-        there._process.wait()
+        there._process.join()
         there.learn(said)  # it is started again, and told everything
         assert there.standing().n_answers == 8
         (tmp_path / "m.preflearn").write_bytes(there.saved({}))
@@ -961,7 +961,7 @@ def test_names_that_are_no_text_are_refused(tmp_path, capsys):
     except OSError:
         pytest.skip("this file system takes UTF-8 alone")
     assert run(["ask", str(folder), "--no-open"]) == 2
-    assert "no UTF-8" in capsys.readouterr().err
+    assert "name is not UTF-8" in capsys.readouterr().err
 
 
 def test_thousands_of_judges(tmp_path):

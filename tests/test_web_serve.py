@@ -104,7 +104,7 @@ def test_schema_health_and_metrics(client):
 @pytest.mark.parametrize(
     ("body", "status", "named"),
     [
-        (b"{", 400, "no JSON"),
+        (b"{", 400, "is not JSON"),
         (b"[1]", 400, "JSON object"),
         (b'{"items": [{"x0": NaN, "x1": 1, "x2": 1}]}', 400, "NaN"),
         (b"{}", 422, "items"),
@@ -118,7 +118,7 @@ def test_schema_health_and_metrics(client):
         (b'{"items": [{"x0": 1, "x1": [1], "x2": 1}]}', 422, "items[0].x1: found a list"),
         (b'{"items": [{"x0": 1, "x1": 1e999, "x2": 1}]}', 422, "items[0].x1"),
         (b'{"items": [{"x0": 1, "x1": 1, "x2": 1, "x3": 1}]}', 422, "items[0].x3"),
-        (b"[" * 100_000, 400, "no JSON"),
+        (b"[" * 100_000, 400, "is not readable JSON"),
     ],
 )
 def test_malformed_requests_are_answered_with_the_field(client, body, status, named):

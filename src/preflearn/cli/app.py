@@ -1,7 +1,7 @@
 """The list of commands, and what happens when one of them fails.
 
-To add a command, write a module with one function and add it to the list below; to add a group of commands
-(``preflearn ppi ...``), give the module a ``typer.Typer`` of its own and use ``app.add_typer``.
+To add a command, write a module with one function of the same name and add its name to the list below; for a group of
+commands (``preflearn ppi ...``) the module has a ``typer.Typer`` called ``app`` instead.
 """
 
 from __future__ import annotations
@@ -9,40 +9,45 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from ..errors import InputError
-from .ask import ask
-from .compare import compare
-from .demo import demo
-from .evaluate import evaluate
-from .export import export
 from .output import as_option, option_name
-from .parses import app as parses
-from .ppi import app as ppi
-from .predict import predict
-from .reproduce import reproduce
-from .serve import serve
-from .train import train
+
+COMMANDS = (
+    "train", "relate", "predict", "evaluate", "compare", "ask", "serve", "export", "demo", "reproduce", "ppi", "parses",
+)  # fmt: skip
+
+
+class _Commands(TyperGroup):
+    """Commands whose modules are imported when they are asked for."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f".{cmd_name}", __package__)
+        group = getattr(module, "app", None)
+        if group is None:
+            group = typer.Typer(add_completion=False)
+            group.command(cmd_name)(getattr(module, cmd_name))
+        command = typer.main.get_command(group)
+        command.name = cmd_name
+        return command
+
 
 app = typer.Typer(
     name="preflearn",
+    cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-app.command()(train)
-app.command()(predict)
-app.command()(evaluate)
-app.command()(compare)
-app.command()(ask)
-app.command()(serve)
-app.command()(export)
-app.command()(demo)
-app.command()(reproduce)
-app.add_typer(ppi)
-app.add_typer(parses)
 
 # What a command raises when the caller gave it something it cannot use.
 _BAD_INPUT = (ValueError, TypeError, OSError, MemoryError, ImportError)
@@ -93,11 +98,27 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         # Wrong usage: Typer's errors share this method, whichever version raised them.
         if hasattr(error, "format_message"):
-            return _fail(f"{error.format_message()} (preflearn --help tells more)", 2)
+            return _fail(f"{error.format_message()} ({_hint(error, arguments)})", 2)
         return _fail(
             f"internal error: {type(error).__name__}: {error} (PREFLEARN_TRACEBACK=1 shows where; please report it)",
             1,
         )
+
+
+def _hint(error: Any, arguments: Sequence[str]) -> str:
+    """Where to look after wrong usage; an option that is spelled differently in this command is named."""
+    option = getattr(error, "option_name", None)
+    if option is None:
+        return "see preflearn --help"
+    command = arguments[0]
+    typed = {one.partition("=")[0] for one in arguments}
+    if command == "train" and typed & {"--rows", "--pairs", "--hold-out"}:
+        return "relations are learned by preflearn relate --rows FILE --columns FILE --pairs FILE"
+    spelled = option_name(option.removeprefix("--").replace("-", "_"))
+    known = {name for one in error.ctx.command.params for name in one.opts}
+    if " " in spelled and spelled.split()[0] in known:
+        return f"write {spelled}=VALUE"
+    return f"see preflearn {command} --help"
 
 
 def _call(arguments: Sequence[str]) -> int:

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .output import QuietOption
+from .output import QuietOption, Tell
+from .settings import HostOption, port_option
 
 if TYPE_CHECKING:
+    from socket import socket
+
     from ..web.session import Session
 
 _FIRST_PORT = 8765
@@ -20,30 +23,25 @@ def ask(
         Path,
         typer.Argument(
             metavar="ITEMS",
-            help="CSV, TSV, Parquet or JSON lines; a folder of texts or pictures; a text of one item a line.",
+            help="CSV, TSV, Parquet or JSON lines; a folder of texts or pictures; a text file with one item per line.",
         ),
     ],
     answers: Annotated[
         Path | None,
-        typer.Option("--answers", help="File of the answers, continued. Default: ITEMS.answers.jsonl."),
+        typer.Option("--answers", help="File to append the answers to. Default: ITEMS.answers.jsonl."),
     ] = None,
     judge: Annotated[
         list[str] | None,
         typer.Option(
-            "--judge", help="Name of the judge; repeat for a link for each. Default: your user name."
+            "--judge", help="Name of the judge; repeat to print a link for each. Default: your user name."
         ),
     ] = None,
     goal: Annotated[
         str | None,
         typer.Option("--goal", help="everything, top:K for the K best, or 'A > B' for two items by name."),
     ] = None,
-    port: Annotated[
-        int | None,
-        typer.Option("--port", help=f"Port, 0 for any. Default: the first free from {_FIRST_PORT} on."),
-    ] = None,
-    host: Annotated[
-        str, typer.Option("--host", help="Address to listen on; others than this machine can reach 0.0.0.0.")
-    ] = "127.0.0.1",
+    port: Annotated[int | None, port_option(_FIRST_PORT)] = None,
+    host: HostOption = "127.0.0.1",
     output: Annotated[
         Path | None,
         typer.Option(
@@ -55,19 +53,16 @@ def ask(
 ) -> None:
     """Compare items two at a time in the browser; the order builds up with its uncertainty."""
     try:
-        from ..web.server import addresses, bind, is_loopback, serve
+        from ..web.server import bind, is_loopback, serve
     except ImportError as error:
         raise ImportError(
             f"`preflearn ask` needs {error.name}: install preflearn with its extra 'web'."
         ) from None
     import secrets
-    import webbrowser
-    from urllib.parse import urlencode
 
     from ..web.answers import Journal
     from ..web.app import ask_app
     from ..web.items import read_items
-    from ..web.results import write_results
     from ..web.session import Session, read_judge
 
     if output is not None and output.exists() and not output.is_dir():
@@ -87,51 +82,62 @@ def ask(
         listener = bind(host, port, _FIRST_PORT)
         session = Session(found, journal, goal=goal)
         token = secrets.token_urlsafe(16)
-        here, outside = (
-            f"{one}/?{urlencode({'token': token})}" if one else "" for one in addresses(listener)
-        )
-
-        def ready() -> None:
-            print(here, flush=True)
-            if not is_loopback(host):
-                _warn_of_others(outside)
-            for name in judges[1:]:
-                tell(f"{name}: {outside or here}&{urlencode({'judge': name})}")
-            tell(
-                f"{len(found):,} items, {len(session.answers()):,} answers so far in {path}. Every answer is kept as "
-                "it is given. Ctrl-C stops; the same command goes on."
-            )
-            if open_page:
-                webbrowser.open(here)
-
         app = ask_app(session, token, judge=judges[0], loopback=is_loopback(host))
         try:
-            serve(app, listener, ready)
-            tell(_where_answers_are(session))
-            if output is not None:
-                tell("Wrote " + ", ".join(str(one) for one in write_results(session, output)) + ".")
-            else:
-                tell(
-                    "With -o FOLDER it writes the order, a model for unseen items and a report when it stops."
-                )
+            serve(app, listener, lambda: _welcome(session, listener, token, judges, open_page, tell))
+            _conclude(session, output, tell)
         finally:
             session.close()
+
+
+def _welcome(
+    session: Session, listener: socket, token: str, judges: list[str], open_page: bool, tell: Tell
+) -> None:
+    """Print the address, the links of further judges and where the answers go; open the page."""
+    import webbrowser
+    from urllib.parse import urlencode
+
+    from ..web.server import addresses, is_loopback
+
+    here, outside = (f"{one}/?{urlencode({'token': token})}" if one else "" for one in addresses(listener))
+    print(here, flush=True)
+    if not is_loopback(listener.getsockname()[0]):
+        _warn_of_others(outside)
+    for name in judges[1:]:
+        tell(f"{name}: {outside or here}&{urlencode({'judge': name})}")
+    tell(
+        f"{len(session.items):,} items, {len(session.answers()):,} answers so far in {session.journal.path}. Every "
+        "answer is kept as it is given. Ctrl-C stops; the same command resumes."
+    )
+    if open_page:
+        webbrowser.open(here)
+
+
+def _conclude(session: Session, output: Path | None, tell: Tell) -> None:
+    """Say where the answers are, and write the results if a folder was given."""
+    from ..web.results import write_results
+
+    tell(_where_answers_are(session))
+    if output is None:
+        tell("With -o FOLDER, the order, a model for unseen items and a report are written when it stops.")
+    else:
+        tell("Wrote " + ", ".join(str(one) for one in write_results(session, output)) + ".")
 
 
 def _warn_of_others(outside: str) -> None:
     told = f" For others: {outside}" if outside else ""
     typer.echo(
-        "Warning: every machine that can reach this one can open the page with its address, which holds the key; what "
-        f"is sent is not encrypted.{told}",
+        "Warning: every machine that can reach this one can open the page with its address, which contains the key; "
+        f"traffic is not encrypted.{told}",
         err=True,
     )
 
 
 def _where_answers_are(session: Session) -> str:
-    """Where to find the answers; those of a file that was taken away are written beside it."""
+    """Where to find the answers; if the file was removed, they are written beside it."""
     path, n_answers = session.journal.path, len(session.answers())
     if session.journal.is_there:
-        return f"{n_answers:,} answers are in {path}. The same command goes on from there."
+        return f"{n_answers:,} answers are in {path}. The same command resumes from there."
     from ..io.atomic import atomic_write
     from ..web.results import answers_lines
 
@@ -139,8 +145,8 @@ def _where_answers_are(session: Session) -> str:
     with atomic_write(rescued) as file:
         file.write(answers_lines(session))
     return (
-        f"{path} was removed, replaced or cut while it was in use. The {n_answers:,} answers that were kept until then "
-        f"are in {rescued}: go on with --answers {rescued}."
+        f"{path} was removed, replaced or truncated while it was in use. The {n_answers:,} answers saved until then "
+        f"are in {rescued}: resume with --answers {rescued}."
     )
 
 

@@ -19,6 +19,7 @@ from .output import (
     print_notes,
     progress,
 )
+from .settings import ReadOption
 
 if TYPE_CHECKING:
     from ..model_selection import RankerTable
@@ -41,10 +42,7 @@ def compare(
     target: files.TargetOption = None,
     query: files.QueryOption = None,
     drop: files.DropOption = None,
-    missing: files.MissingOption = None,
-    delimiter: files.DelimiterOption = None,
-    columns: files.ColumnsOption = None,
-    format: files.FormatOption = None,
+    read: ReadOption = None,
     preferences: of_pairs.PreferencesOption = None,
     chosen: of_pairs.ChosenOption = None,
     rejected: of_pairs.RejectedOption = None,
@@ -61,13 +59,7 @@ def compare(
             f"--baseline must be one of the rankers ({', '.join(map(str, rankers))}): found {baseline}."
         )
     reading = files.Reading.from_options(
-        format=format,
-        target=target,
-        query=query,
-        drop=drop,
-        missing=missing,
-        delimiter=delimiter,
-        columns=columns,
+        read, target=target, query=query, drop=drop, unused=["item", "weight"]
     )
     from ..model_selection import compare_several_rankers
 
@@ -75,8 +67,8 @@ def compare(
     source = of_pairs.Source.from_options(preferences, chosen, rejected, None)
     with progress(1 + len(rankers)) as tell, collected_warnings() as warned:
         tell(f"reading {data.name}")
-        read = _scores_of_pairs if source else _scores_of_rows
-        y, qid, scores, notes = read(paths, names, reading, source, tell)
+        score = _scores_of_pairs if source else _scores_of_rows
+        y, qid, scores, notes = score(paths, names, reading, source, tell)
         against = None if baseline is None else names[baseline]
         table = compare_several_rankers(y, scores, qid, metric=metric, baseline=against)
     notes += warned

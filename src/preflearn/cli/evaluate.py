@@ -18,6 +18,7 @@ from .output import (
     print_notes,
     progress,
 )
+from .settings import ReadOption
 
 if TYPE_CHECKING:
     from ..model_selection import Evaluation
@@ -29,7 +30,7 @@ MetricsOption = Annotated[
     list[str] | None,
     typer.Option(
         "--metric",
-        help="concordance, kendall_tau, ndcg@10, map, mrr, precision@5, err, ... (repeat, or commas).",
+        help="concordance, kendall_tau, ndcg@10, map, mrr, precision@5, err, ... (repeat, or separate by commas).",
     ),
 ]
 
@@ -42,10 +43,7 @@ def evaluate(
     query: files.QueryOption = None,
     no_query: files.NoQueryOption = False,
     drop: files.DropOption = None,
-    missing: files.MissingOption = None,
-    delimiter: files.DelimiterOption = None,
-    columns: files.ColumnsOption = None,
-    format: files.FormatOption = None,
+    read: ReadOption = None,
     preferences: of_pairs.PreferencesOption = None,
     chosen: of_pairs.ChosenOption = None,
     rejected: of_pairs.RejectedOption = None,
@@ -55,20 +53,14 @@ def evaluate(
     """Measure a model, or a file of scores, on rows with known targets, with 95 % intervals over queries."""
     metrics = files.split_names(metric, "--metric")
     reading = files.Reading.from_options(
-        format=format,
-        target=target,
-        query=query,
-        no_query=no_query,
-        drop=drop,
-        missing=missing,
-        delimiter=delimiter,
-        columns=columns,
+        read, target=target, query=query, no_query=no_query, drop=drop, unused=["item", "weight"]
     )
     source = of_pairs.Source.from_options(preferences, chosen, rejected, judge)
     if source:
         if metrics is not None:
             raise ValueError(
-                "--metric would be ignored with preferences: the share in the right order is told."
+                "--metric would be ignored with preferences, where the share in the right order is reported: leave it "
+                "out."
             )
         _evaluate_pairs(model, source, data, reading, as_json)
         return
@@ -114,7 +106,7 @@ def _evaluate_pairs(
 def read_known(ranker: Path, paths: list[Path], reading: files.Reading) -> files.Rows:
     """The targets and queries of a file, read as the model's training data were where there is a model."""
     if files.is_model(ranker):
-        with collected_warnings():  # told when the rows are scored
+        with collected_warnings():  # reported when the rows are scored
             return files.read_for(ranker, files.load(ranker), paths, reading, with_target=True)
     return files.read_known(paths, reading)
 

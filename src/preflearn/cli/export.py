@@ -104,7 +104,7 @@ def _check_output(path: Path, model: Path, to: Target, force: bool) -> None:
         raise FileNotFoundError(f"There is no folder {path.parent} to write {path.name} to: create it first.")
     if path.is_file() and not force and not _RECOGNISED[to](path.read_bytes()):
         raise ValueError(
-            f"{path} is there and is no export for {to}: give another name, or --force to replace it."
+            f"{path} exists and is not an export for {to}: give another name, or --force to replace it."
         )
 
 
@@ -115,7 +115,7 @@ def _is_our_onnx(content: bytes) -> bool:
         import onnx
 
         return onnx.ModelProto.FromString(content).producer_name == PRODUCER
-    except Exception:  # a message of another kind, or the extra is missing, which is told later
+    except Exception:  # another protobuf message, or the extra is missing, which is reported later
         return False
 
 

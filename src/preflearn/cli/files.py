@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .settings import READING, read_settings
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -26,11 +28,7 @@ DataPaths = Annotated[
         help="LETOR / svmlight, CSV, TSV, JSON lines or Parquet, each also compressed; several are read as one.",
     ),
 ]
-OptionalDataPaths = Annotated[list[Path] | None, *DataPaths.__metadata__]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A file that `preflearn train` wrote.")]
-FormatOption = Annotated[
-    str | None, typer.Option("--format", help="letor, csv, tsv, jsonl or parquet; by the name otherwise.")
-]
 TargetOption = Annotated[
     str | None, typer.Option("--target", help="Column of the targets, higher is better. Default: target.")
 ]
@@ -41,39 +39,26 @@ QueryOption = Annotated[
 NoQueryOption = Annotated[
     bool, typer.Option("--no-query", help="All rows form one ranking, whatever the columns.")
 ]
-ItemOption = Annotated[
-    str | None, typer.Option("--item", help="Column that names the rows. Default: item, if there is one.")
-]
-WeightOption = Annotated[str | None, typer.Option("--weight", help="Column of row weights, 0 or more.")]
 FeaturesOption = Annotated[
     list[str] | None,
-    typer.Option("--features", help="Columns to learn from (repeat, or commas). Default: all others."),
+    typer.Option(
+        "--features", help="Columns to learn from (repeat, or separate by commas). Default: all others."
+    ),
 ]
 DropOption = Annotated[
-    list[str] | None, typer.Option("--drop", help="Columns to leave out (repeat, or commas).")
+    list[str] | None, typer.Option("--drop", help="Columns to leave out (repeat, or separate by commas).")
 ]
 EncodeOption = Annotated[
     list[str] | None,
     typer.Option(
         "--encode",
         metavar="COL=KIND",
-        help="Kinds of columns (repeat, or commas) where what is found is wrong: number, boolean, onehot, date, text, "
-        "words, words:N, drop.",
+        help="Kinds of columns (repeat, or separate by commas) where the detected kind is wrong: number, boolean, "
+        "onehot, date, text, words, words:N, drop.",
     ),
-]
-MissingOption = Annotated[
-    float | None, typer.Option("--missing", help="LETOR: number that stands for a missing feature.")
 ]
 ForceOption = Annotated[
     bool, typer.Option("--force", help="Replace existing files that preflearn did not write.")
-]
-DelimiterOption = Annotated[
-    str | None, typer.Option("--delimiter", help="Separator of the cells of a table.")
-]
-
-ColumnsOption = Annotated[
-    list[str] | None,
-    typer.Option("--columns", help="Names of the columns of a table without a header (repeat, or commas)."),
 ]
 
 _FEW = 8
@@ -100,37 +85,27 @@ class Reading:
     @classmethod
     def from_options(
         cls,
+        read: Sequence[str] | None = None,
         *,
-        format: str | None = None,
         target: str | None = None,
         query: str | None = None,
         no_query: bool = False,
-        item: str | None = None,
         features: Sequence[str] | None = None,
         drop: Sequence[str] | None = None,
         encode: Sequence[str] | None = None,
-        missing: float | None = None,
-        delimiter: str | None = None,
-        columns: Sequence[str] | None = None,
-        weight: str | None = None,
+        unused: Sequence[str] = (),
     ) -> Reading:
-        """Check what was typed."""
+        """Check what was typed; settings that the command would ignore are ``unused``, and refused."""
         if no_query and query is not None:
-            raise ValueError("--query names a column and --no-query does without: give one of them.")
-        if missing is not None and missing - missing != 0:
-            raise ValueError(f"--missing must be a finite number: found {missing}.")
+            raise ValueError("--query names a column and --no-query ignores any: give one of them.")
+        names = [name for name in READING if name not in unused]
         return cls(
-            format=format,
             target=target or "auto",
             query=None if no_query else query or "auto",
-            item=item or "auto",
             features=split_names(features, "--features"),
             drop=split_names(drop, "--drop"),
             kinds=_kinds(encode),
-            missing=missing,
-            delimiter="\t" if delimiter == r"\t" else delimiter,
-            columns=split_names(columns, "--columns"),
-            weight=weight,
+            **read_settings("--read", read, READING, names),
         )
 
     def is_table(self, path: Path) -> bool:
@@ -140,13 +115,13 @@ class Reading:
         table = ReadOptions(format=self.format).format_of(str(path)) != "letor"
         if table and self.missing is not None:
             raise ValueError(
-                f"{path}: --missing is for LETOR files. Holes of a table are filled by their column's median and "
-                "marked: leave it out."
+                f"{path}: --read missing is for LETOR files. Missing values of a table are replaced by the median of "
+                "their column and marked: leave it out."
             )
         if not table and self.kinds:
             raise ValueError(f"{path}: --encode names columns, and LETOR files have none.")
         if not table and self.weight is not None:
-            raise ValueError(f"{path}: --weight names a column, and LETOR files have none.")
+            raise ValueError(f"{path}: --read weight names a column, and LETOR files have none.")
         return table
 
     def of_letor(self, **more: Any) -> dict[str, Any]:
@@ -262,8 +237,8 @@ def _query_note(table: TableData, reading: Reading) -> list[str]:
     if found is None:
         return []
     return [
-        f"Column {found!r} looks like the queries: --query {shlex.quote(found)} compares rows within it (--no-query: "
-        "one ranking of all rows, and no such note)."
+        f"Column {found!r} looks like the query column: --query {shlex.quote(found)} compares rows within it "
+        "(--no-query: one ranking of all rows, without this note)."
     ]
 
 
@@ -329,7 +304,7 @@ def read_for(
     if table != (memory["kind"] == "table"):
         trained_on = "a table with named columns" if not table else "a LETOR file with numbered features"
         raise ValueError(
-            f"{paths[0]}: {model_file} was trained on {trained_on}, and this is the other kind: give a file "
+            f"{paths[0]}: {model_file} was trained on {trained_on}, and this is of the other kind: give a file "
             "like the one it was trained on."
         )
     unknown: dict[str, Any] = {} if with_target else {"target": None}
@@ -357,14 +332,16 @@ def _as_in_training(
         if name not in names:
             raise ValueError(f"{path}: --drop asks for column {name!r}, found {_listed(names)}.")
         if name in needed:
-            raise ValueError(f"{path}: --drop {name} would take away what {model_file.name} predicts from.")
+            raise ValueError(
+                f"{path}: --drop {name} would remove a column that {model_file.name} predicts from."
+            )
     if roles["query"] == "auto" and not {"qid", "query"} & {*names}:
         roles["query"] = None
     new = [name for name in names if name not in {*memory["columns"], *roles.values(), *(reading.drop or ())}]
     usual_labels = {"target", "qid", "query", "item"}
     new = [name for name in new if name not in usual_labels and name not in needed]
     if new:
-        warnings.warn(f"{path}: not in the training, and ignored: {_listed(new)}.", stacklevel=2)
+        warnings.warn(f"{path}: not in the training data, and ignored: {_listed(new)}.", stacklevel=2)
     texts = [name for name, kind in encoder.kinds_.items() if kind in ("category", "text", "words")]
     more = {**roles, "features": tuple(needed), "drop": None, "texts": [one for one in texts if one in names]}
     return reading.of_table(**more)
@@ -494,10 +471,10 @@ def default_output(data: Path, inputs: Sequence[Path], force: bool = False) -> P
     found = Path(Path(name).stem + ".preflearn")
     if any(found.resolve() == path.resolve() for path in inputs):
         raise ValueError(f"{found} is a file to learn from: name the model with -o.")
-    # A file that cannot be read is told of first.
+    # A file that cannot be read is reported first.
     if found.is_file() and not force and all(path.is_file() for path in inputs):
         raise FileExistsError(
-            f"{found} is there already, perhaps from an earlier training: -o {found} replaces it, or give another name."
+            f"{found} already exists, perhaps from an earlier run: -o {found} replaces it, or give another name."
         )
     return found
 
@@ -521,7 +498,7 @@ def check_outputs(outputs: Sequence[Path | None], inputs: Sequence[Path], force:
             )
         if path.is_file() and not force and not _is_ours(path):
             raise FileExistsError(
-                f"{path} is there and was not written by preflearn: give another name, or --force to replace it."
+                f"{path} exists and was not written by preflearn: give another name, or --force to replace it."
             )
 
 
@@ -581,8 +558,8 @@ def same_as_training(metadata: dict[str, Any], paths: Sequence[Path]) -> str | N
     if not found:
         return None
     return (
-        f"{', '.join(found)} is what the model was trained on: these figures are too good. The held-out "
-        f"{metadata['estimate']['measure']} of the training is {metadata['estimate']['value']:.4f}."
+        f"{', '.join(found)} is what the model was trained on: these figures are too optimistic. The held-out "
+        f"{metadata['estimate']['measure']} from training is {metadata['estimate']['value']:.4f}."
     )
 
 

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .settings import LEARNING, READING
+
 if TYPE_CHECKING:
     from ..errors import Remedy
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 VerboseOption = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Log progress to stderr, also without a terminal.")
+    bool, typer.Option("--verbose", "-v", help="Log progress to stderr, even without a terminal.")
 ]
 
 Tell = Callable[[str], None]
@@ -111,6 +113,23 @@ def new_console() -> Any:
     return console if console.is_terminal else Console(highlight=False, width=120)
 
 
+def typed(context: typer.Context) -> str:
+    """The command line that was typed, from what the parser made of it."""
+    words = ["preflearn", str(context.info_name)]
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        if getattr(context.get_parameter_source(name), "name", "") != "COMMANDLINE":
+            continue
+        value = context.params[name]
+        values = value if isinstance(value, (list, tuple)) else [value]
+        for one in values:
+            if parameter.param_type_name == "option":
+                words.append(parameter.opts[0])
+            if not isinstance(one, bool):
+                words.append(str(getattr(one, "value", one)))
+    return shlex.join(words)
+
+
 def as_option(remedy: Remedy) -> str | None:
     """A remedy as it is typed on the command line; None where there is no option for it.
 
@@ -133,21 +152,25 @@ def as_option(remedy: Remedy) -> str | None:
         value = ",".join(map(str, value))
     elif isinstance(value, float):
         value = f"{value:g}"
-    words = (
-        option_name(remedy.argument),
-        shlex.quote(str(value)) if value != "" else "",
-        remedy.purpose,
-    )
-    return " ".join(word for word in words if word)
+    name, text = option_name(remedy.argument), shlex.quote(str(value)) if value != "" else ""
+    if remedy.argument in _SETTINGS:
+        return f"{name}={text or '...'} {remedy.purpose}".rstrip()
+    return " ".join(word for word in (name, text, remedy.purpose) if word)
 
 
 def option_name(argument: str) -> str:
-    """The option for an argument of the library; its name where there is none."""
+    """The option for an argument of the library; its name where there is none.
+
+    Examples
+    --------
+    >>> option_name("target"), option_name("n_basis"), option_name("allow_unknown")
+    ('--target', '--set n_basis', 'allow_unknown')
+    """
+    if argument in _SETTINGS:
+        return f"{_SETTINGS[argument]} {argument}"
     return "--" + argument.replace("_", "-") if argument in _OPTIONS else argument
 
 
-# Arguments of the library that have an option of the same name.
-_OPTIONS = {
-    "alphas", "columns", "delimiter", "degree", "drop", "encode", "features", "format", "gamma", "item", "kernel",
-    "learner", "missing", "n_basis", "query", "target", "weight",
-}  # fmt: skip
+# Arguments of the library that have an option or a setting of the same name.
+_SETTINGS = {**dict.fromkeys(LEARNING, "--set"), **dict.fromkeys(READING, "--read")}
+_OPTIONS = {"drop", "encode", "features", "kernel", "learner", "query", "target", *_SETTINGS}

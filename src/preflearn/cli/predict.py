@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from . import files, relations
+from . import files, relate
 from . import preferences as of_pairs
 from .output import QuietOption, collected_warnings, new_console, progress, tell_notes, write_stdout
+from .settings import ReadOption
 
 _PLAIN = (".txt", ".scores", ".pred", "")
 
@@ -28,12 +29,8 @@ def predict(
     ] = None,
     query: files.QueryOption = None,
     no_query: files.NoQueryOption = False,
-    item: files.ItemOption = None,
     drop: files.DropOption = None,
-    missing: files.MissingOption = None,
-    delimiter: files.DelimiterOption = None,
-    columns: files.ColumnsOption = None,
-    format: files.FormatOption = None,
+    read: ReadOption = None,
     preferences: of_pairs.PreferencesOption = None,
     chosen: of_pairs.ChosenOption = None,
     rejected: of_pairs.RejectedOption = None,
@@ -44,16 +41,7 @@ def predict(
     """Score and rank the rows of a file that has the columns of the training; higher is better within a query."""
     if as_json and output is not None:
         raise ValueError("--json prints to stdout: with -o give a name that ends with .jsonl instead.")
-    reading = files.Reading.from_options(
-        format=format,
-        query=query,
-        no_query=no_query,
-        item=item,
-        drop=drop,
-        missing=missing,
-        delimiter=delimiter,
-        columns=columns,
-    )
+    reading = files.Reading.from_options(read, query=query, no_query=no_query, drop=drop, unused=["weight"])
     source = of_pairs.Source.from_options(preferences, chosen, rejected, None)
     files.check_outputs([output], [model, *source.all_files(data)], force)
     if source:
@@ -64,8 +52,8 @@ def predict(
         return
     with progress(3, quiet=quiet) as tell, collected_warnings() as warned:
         tell(f"loading {model.name}")
-        if relations.is_relation(model):
-            relations.predict_relation(model, data, output, quiet)
+        if relate.is_relation(model):
+            relate.predict_relation(model, data, output, quiet)
             return
         saved = files.load(model)
         tell(f"reading {data[0].name}")

@@ -27,13 +27,6 @@ RejectedOption = Annotated[
 JudgeOption = Annotated[
     str | None, typer.Option("--judge", help="Preferences: column that says who compared.")
 ]
-EmbedOption = Annotated[
-    str | None,
-    typer.Option(
-        "--embed",
-        help="Preferences between texts: name or folder of a sentence-transformers model. Default: words by tf-idf.",
-    ),
-]
 
 
 @dataclass(frozen=True)
@@ -63,7 +56,9 @@ class Source:
                 "--preferences pairs items of a table and --chosen pairs texts: give one of them."
             )
         if embed is not None and chosen is None:
-            raise ValueError("--embed makes features of texts: give --chosen COLUMN and --rejected COLUMN.")
+            raise ValueError(
+                "--set embed makes features of texts: give --chosen COLUMN and --rejected COLUMN."
+            )
         found = cls(preferences, chosen, rejected, judge, embed)
         if judge is not None and not found:
             raise ValueError(
@@ -87,7 +82,7 @@ class Source:
         if self.preferences is not None and len(data) != 1:
             raise ValueError(f"--preferences goes with one table of items: found {len(data)} files.")
         of_items = (
-            ("--item", reading.item != "auto"),
+            ("--read item", reading.item != "auto"),
             ("--features", reading.features),
             ("--drop", reading.drop),
             ("--encode", reading.kinds),
@@ -95,9 +90,9 @@ class Source:
         ignored = [
             ("--target", reading.target != "auto"),
             ("--query", reading.query not in ("auto", None)),
-            ("--missing", reading.missing is not None),
-            ("--columns", reading.columns is not None),
-            ("--delimiter", reading.delimiter is not None and not self.of_texts),
+            ("--read missing", reading.missing is not None),
+            ("--read columns", reading.columns is not None),
+            ("--read delimiter", reading.delimiter is not None and not self.of_texts),
             *(of_items if self.of_texts else ()),
         ]
         for option, given in ignored:
@@ -208,7 +203,9 @@ def read_problem(
         pairs = found.encode(source.text_features())
         notes = []
         if found.n_equal:
-            notes.append(f"{found.n_equal:,} rows with twice the same text say nothing and were left out.")
+            notes.append(
+                f"{found.n_equal:,} rows with the same text twice carry no information and were left out."
+            )
         problem = PreferenceProblem(pairs, options, data[0].name, lengths=found.lengths)
         memory = {"kind": "texts", "chosen": source.chosen, "rejected": source.rejected}
         return problem, memory, pairs.encoder, notes

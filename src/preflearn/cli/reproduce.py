@@ -125,7 +125,7 @@ def _print_list(experiments: Mapping[str, Experiment], as_json: bool) -> None:
 
 
 def _with_data(experiments: list[Experiment], data: Path | None) -> list[Experiment]:
-    """Those whose data are there; the others are named on standard error."""
+    """Return the experiments whose data exist; name the others on standard error."""
     _refuse_no_folder(data)
     runnable = []
     for experiment in experiments:

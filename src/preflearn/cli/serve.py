@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .output import QuietOption
+from .settings import HostOption, port_option
 
 if TYPE_CHECKING:
     from ..web.serving import Scorer
@@ -17,27 +18,22 @@ _FIRST_PORT = 8000
 
 def serve(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file.")],
-    port: Annotated[
-        int | None,
-        typer.Option("--port", help=f"Port, 0 for any. Default: the first free from {_FIRST_PORT} on."),
-    ] = None,
-    host: Annotated[
-        str, typer.Option("--host", help="Address to listen on; others than this machine can reach 0.0.0.0.")
-    ] = "127.0.0.1",
+    port: Annotated[int | None, port_option(_FIRST_PORT)] = None,
+    host: HostOption = "127.0.0.1",
     allow_host: Annotated[
         list[str] | None,
         typer.Option(
             "--allow-host",
             metavar="NAME",
-            help="Answer requests to this name, too, such as a proxy passes on (repeat). On 127.0.0.1 only its own "
-            "names are answered.",
+            help="Also answer requests to this name, such as one that a proxy passes on (repeat). On 127.0.0.1 only "
+            "its own names are answered.",
         ),
     ] = None,
     unreadable_as_missing: Annotated[
         bool,
         typer.Option(
             "--unreadable-as-missing",
-            help="Score dates and truth values that cannot be read as missing ones, instead of refusing them.",
+            help="Treat dates and booleans that cannot be read as missing values instead of refusing them.",
         ),
     ] = False,
     quiet: QuietOption = False,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -13,7 +13,6 @@ import typer
 from ..training.options import KernelName, Learner, TrainingOptions
 from . import files
 from . import preferences as of_pairs
-from .leaderboard import print_leaderboard, print_next_steps
 from .output import (
     JsonOption,
     QuietOption,
@@ -24,94 +23,59 @@ from .output import (
     print_notes,
     progress,
     refuse_both,
+    typed,
 )
-from .relations import train_relation
+from .settings import LEARNING, ReadOption, SetOption, read_settings
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from ..preprocessing import TableSummary
     from ..report import TrainingReport
-    from ..training.train import Problem
+    from ..report.leaderboard import LeaderboardRow, LeaderboardTable
+    from ..training.problem import Problem
+
+OutputOption = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", help="File for the model. Default: the name of DATA with .preflearn."),
+]
+ReportOption = Annotated[
+    Path | None,
+    typer.Option("--report", help="Write an HTML report to this file, or a model card if it ends with .md."),
+]
+LearnerOption = Annotated[
+    Learner,
+    typer.Option(
+        "--learner",
+        help="auto: candidates of different kinds, combined; RankRLS where a kernel or its settings are given.",
+    ),
+]
+KernelOption = Annotated[
+    KernelName, typer.Option("--kernel", help="auto: RBF, or linear for sparse and very wide data.")
+]
 
 _SHOWN_COLUMNS = 12
 
 
 def train(
     context: typer.Context,
-    data: files.OptionalDataPaths = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="File for the model. Default: the name of DATA (of --pairs for a relation) with .preflearn.",
-        ),
-    ] = None,
-    report: Annotated[
-        Path | None,
-        typer.Option("--report", help="Write an HTML report to this file, or a model card for .md."),
-    ] = None,
+    data: files.DataPaths,
+    output: OutputOption = None,
+    report: ReportOption = None,
     target: files.TargetOption = None,
     query: files.QueryOption = None,
     no_query: files.NoQueryOption = False,
-    item: files.ItemOption = None,
-    weight: files.WeightOption = None,
     features: files.FeaturesOption = None,
     drop: files.DropOption = None,
     encode: files.EncodeOption = None,
-    missing: files.MissingOption = None,
-    delimiter: files.DelimiterOption = None,
-    columns: files.ColumnsOption = None,
-    format: files.FormatOption = None,
+    read: ReadOption = None,
     preferences: of_pairs.PreferencesOption = None,
     chosen: of_pairs.ChosenOption = None,
     rejected: of_pairs.RejectedOption = None,
     judge: of_pairs.JudgeOption = None,
-    embed: of_pairs.EmbedOption = None,
-    rows: Annotated[
-        Path | None,
-        typer.Option(
-            "--rows", help="Learn a relation: table of row objects; --columns is that of the column objects."
-        ),
-    ] = None,
-    pairs: Annotated[
-        Path | None, typer.Option("--pairs", help="Relation: table of row object, column object, label.")
-    ] = None,
-    hold_out: Annotated[
-        str | None,
-        typer.Option("--hold-out", help="Relation: what will be new: entries, rows, columns or both."),
-    ] = None,
-    learner: Annotated[
-        Learner,
-        typer.Option(
-            "--learner",
-            help="auto: candidates of different kinds, combined; RankRLS where a kernel option is given.",
-        ),
-    ] = Learner.auto,
-    time_limit: Annotated[
-        float | None, typer.Option("--time-limit", help="Seconds for the candidates of --learner auto.")
-    ] = None,
-    kernel: Annotated[
-        KernelName, typer.Option("--kernel", help="auto: RBF, or linear for sparse and very wide data.")
-    ] = KernelName.auto,
-    gamma: Annotated[
-        float | None, typer.Option("--gamma", help="Kernel width gamma. Default: from the median distance.")
-    ] = None,
-    degree: Annotated[
-        int | None, typer.Option("--degree", min=1, help="Degree of the polynomial kernel. Default: 3.")
-    ] = None,
-    n_basis: Annotated[
-        int | None,
-        typer.Option("--n-basis", min=1, help="Number of basis vectors. Default: 500 over 2,000 rows."),
-    ] = None,
-    alphas: Annotated[
-        str, typer.Option("--alphas", help="auto, or positive numbers separated by commas.")
-    ] = "auto",
-    within_queries: Annotated[
-        bool, typer.Option("--within-queries", help="Standardise the features within each query.")
-    ] = False,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed for basis vectors and folds.")] = 0,
+    learner: LearnerOption = Learner.auto,
+    kernel: KernelOption = KernelName.auto,
+    settings: SetOption = None,
     force: files.ForceOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -122,60 +86,28 @@ def train(
     refuse_both(quiet, as_json, "--json")
     refuse_both(quiet, verbose, "--verbose")
     reading = files.Reading.from_options(
-        format=format, target=target, query=query, no_query=no_query, item=item, features=features, drop=drop,
-        encode=encode, missing=missing, delimiter=delimiter, columns=columns, weight=weight,
-    )  # fmt: skip
-    if gamma is not None and not 0 < gamma < float("inf"):
-        raise ValueError(f"--gamma must be a positive number: found {gamma:g}.")
-    if rows is not None or pairs is not None or hold_out is not None:
-        _refuse_with_relation(context)
-        train_relation(
-            rows, columns, pairs, output, report, hold_out=hold_out, gamma=gamma, alphas=_read_alphas(alphas),
-            kernel="rbf" if kernel is KernelName.auto else kernel.value, command=_typed(context),
-            as_json=as_json, quiet=quiet, verbose=verbose, force=force,
-        )  # fmt: skip
-        return
-    if not data:
-        raise ValueError(
-            "Missing argument 'DATA...': a file to learn from (preflearn train --help tells more)."
-        )
-    options = TrainingOptions(
-        learner,
-        kernel,
-        gamma,
-        degree,
-        n_basis,
-        _read_alphas(alphas),
-        within_queries,
-        seed,
-        verbose,
-        time_limit,
+        read, target=target, query=query, no_query=no_query, features=features, drop=drop, encode=encode
     )
-    pairs_from = of_pairs.Source.from_options(preferences, chosen, rejected, judge, embed)
-    _check_time_limit(options, bool(pairs_from))
+    given = read_settings("--set", settings, LEARNING)
+    pairs_from = of_pairs.Source.from_options(preferences, chosen, rejected, judge, given.pop("embed", None))
+    options = TrainingOptions(learner, kernel, verbose=verbose, **given)
     inputs = pairs_from.all_files(data)
-    if output is None:
-        output = files.default_output(data[0], inputs, force)
+    output = output or files.default_output(data[0], inputs, force)
     files.check_outputs([output, report], inputs, force)
-    if pairs_from:
-        pairs_from.check(data, reading)
-        _refuse_with_preferences(options, reading)
-    if report is not None:
-        from ..report.html import require_parts
-
-        require_parts()
+    _refuse_unused(options, reading, pairs_from, data)
+    _require_parts(report)
     with progress(7, quiet=quiet, verbose=verbose) as tell, collected_warnings() as warned:
         tell("reading " + ", ".join(path.name for path in inputs))
         source = _read(data, pairs_from, reading, options)
 
         from ..training.train import train as train_model
 
-        model, found = train_model(source.problem, options, tell=tell)
+        model, found = train_model(source.problem, tell=tell)
     found = replace(
         found,
         files=files.describe_files(inputs),
         columns=source.columns,
-        command=_typed(context),
+        command=typed(context),
         model_file=output.name,
         notes=(*source.notes, *found.notes, *warned),
         seconds=time.perf_counter() - start,
@@ -215,26 +147,27 @@ def _columns(encoder: Any) -> TableSummary | None:
     return getattr(encoder, "summary_", None)
 
 
-def _refuse_with_relation(context: typer.Context) -> None:
-    """Options that a relation would ignore."""
-    used = {"output", "report", "rows", "columns", "pairs", "hold_out", "kernel", "gamma", "alphas"}
-    used |= {"as_json", "quiet", "verbose", "force"}
-    for parameter in context.command.params:
-        name = str(parameter.name)
-        given = getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
-        if given and name not in used:
-            what = parameter.opts[0] if parameter.param_type_name == "option" else "DATA"
-            raise ValueError(f"{what} would be ignored with --rows and --pairs: leave it out.")
-
-
-def _refuse_with_preferences(options: TrainingOptions, reading: files.Reading) -> None:
+def _refuse_unused(
+    options: TrainingOptions, reading: files.Reading, pairs_from: of_pairs.Source, data: list[Path]
+) -> None:
+    """Raise ValueError for options that would be ignored."""
+    single = options.learner is not Learner.auto or options.asks_for_a_kernel or bool(pairs_from)
+    if options.time_limit is not None and single:
+        raise ValueError(
+            "--set time_limit is for the candidates of --learner auto, and a single learner was asked for: leave it "
+            "out."
+        )
+    if not pairs_from:
+        return
+    pairs_from.check(data, reading)
     if reading.weight is not None:
         raise ValueError(
-            "--weight weighs rows, and preferences have weights of their own, a column of their file: leave it out."
+            "--read weight is for rows, and preferences have weights of their own, a column of their file: leave it "
+            "out."
         )
     if options.within_queries:
         raise ValueError(
-            "--within-queries would be ignored with preferences, which compare directly: leave it out."
+            "--set within_queries would be ignored with preferences, which compare directly: leave it out."
         )
     if options.learner not in (Learner.auto, Learner.rankrls):
         raise ValueError(
@@ -242,29 +175,12 @@ def _refuse_with_preferences(options: TrainingOptions, reading: files.Reading) -
         )
 
 
-def _check_time_limit(options: TrainingOptions, of_preferences: bool) -> None:
-    if options.time_limit is None:
-        return
-    if not options.time_limit > 0:
-        raise ValueError(f"--time-limit must be a positive number of seconds: found {options.time_limit:g}.")
-    if options.learner is not Learner.auto or options.asks_for_a_kernel or of_preferences:
-        raise ValueError(
-            "--time-limit is for the candidates of --learner auto, and a single learner was asked for: leave it out."
-        )
+def _require_parts(report: Path | None) -> None:
+    """Raise ImportError before any work if the report could not be drawn."""
+    if report is not None:
+        from ..report.html import require_parts
 
-
-def _read_alphas(text: str) -> Any:
-    if text == "auto":
-        return text
-    try:
-        grid = [float(one) for one in text.split(",")]
-    except ValueError:
-        grid = []
-    if not grid or not all(0 < alpha < float("inf") for alpha in grid):
-        raise ValueError(
-            f"--alphas must be auto or positive numbers separated by commas, as 0.1,1,10: found {text!r}."
-        )
-    return sorted(set(grid))
+        require_parts()
 
 
 def _metadata(report: TrainingReport, memory: dict[str, Any]) -> dict[str, Any]:
@@ -283,23 +199,6 @@ def _together(paths: list[Path]) -> str:
     return paths[0].name if len(paths) == 1 else f"{paths[0].name} and {len(paths) - 1} more"
 
 
-def _typed(context: typer.Context) -> str:
-    """The command line that was typed, from what the parser made of it."""
-    words = ["preflearn", str(context.info_name)]
-    for parameter in context.command.params:
-        name = str(parameter.name)
-        if getattr(context.get_parameter_source(name), "name", "") != "COMMANDLINE":
-            continue
-        value = context.params[name]
-        values = value if isinstance(value, (list, tuple)) else [value]
-        for one in values:
-            if parameter.param_type_name == "option":
-                words.append(parameter.opts[0])
-            if not isinstance(one, bool):
-                words.append(str(getattr(one, "value", one)))
-    return shlex.join(words)
-
-
 def _write(
     model: Any, found: TrainingReport, metadata: dict[str, Any], output: Path, report: Path | None
 ) -> None:
@@ -308,7 +207,7 @@ def _write(
     from ..io.atomic import atomic_write
     from ..report.html import render_for
 
-    with collected_warnings():  # of Matplotlib, about letters that its fonts lack
+    with collected_warnings():  # from Matplotlib, about characters that its fonts lack
         page = None if report is None else render_for(report, found).encode()
     save_model(model, output, metadata=metadata)
     if report is not None and page is not None:
@@ -345,11 +244,11 @@ def _show(report: TrainingReport, output: Path, report_file: Path | None) -> Non
         for check in found.checks:
             console.print(Text(f"{check.name.capitalize()} {check.value}: {check.why}."))
     if report.leaderboard is not None:
-        print_leaderboard(console, report.leaderboard)
+        _show_leaderboard(console, report.leaderboard)
     else:
         _show_baselines(console, report)
     print_notes(console, report.notes)
-    print_next_steps(console, report.next_steps)
+    _show_next_steps(console, report.next_steps)
     wrote = f"{output}" + ("" if report_file is None else f" and {report_file}")
     console.print(Text(f"Wrote {wrote} in {report.seconds:.1f} s."))
 
@@ -397,3 +296,46 @@ def _columns_table(columns: TableSummary) -> Any:
             Text(kind, style="cyan"), Text(shown + told), str(n_features) if n_features else "set aside"
         )
     return table
+
+
+def _show_leaderboard(console: Console, board: LeaderboardTable) -> None:
+    """The candidates, best first, with the model above them."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE, title="What was tried", title_justify="left", title_style="bold")
+    table.add_column("candidate")
+    for title in (
+        board.scoring,
+        f"against {board.simplest}",
+        *(["p (Holm)"] if board.is_tested else []),
+        "share",
+    ):
+        table.add_column(title, justify="right")
+    for row in board.rows:
+        name, *cells = _leaderboard_cells(row, board.is_tested)
+        table.add_row(Text(name), *cells, style="bold" if row.is_model else "")
+    console.print(table)
+    console.print(Text(board.note))
+
+
+def _show_next_steps(console: Console, steps: Sequence[str]) -> None:
+    """Print what to do next, one line per step."""
+    from rich.text import Text
+
+    if steps:
+        console.print(Text("What to do next", style="bold"))
+    for step in steps:
+        console.print(Text(f"  - {step}"))
+
+
+def _leaderboard_cells(row: LeaderboardRow, tested: bool) -> list[str]:
+    share = "" if row.is_model or row.share == 0 else f"{100 * row.share:.0f} %"
+    return [
+        f"{row.name} (this model)" if row.is_model else row.name,
+        "no time" if row.score is None else f"{row.score:.4f}",
+        "" if row.difference is None else f"{row.difference:+.4f}",
+        *(["" if row.pvalue is None else f"{row.pvalue:.2g}"] if tested else []),
+        share,
+    ]

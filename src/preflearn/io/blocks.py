@@ -22,7 +22,7 @@ from .compression import DAMAGED, compression_of, open_plain
 BLOCK_BYTES = 4 << 20
 # Decompressors are asked for this much at a time, so that little is lost in front of damaged data.
 _PIECE_BYTES = 1 << 17
-# A row longer than this is taken for a file that is no table.
+# A row longer than this is taken as a sign that the file is not a table.
 LONGEST_ROW = 64 << 20
 
 In = TypeVar("In")
@@ -111,7 +111,7 @@ def read_records(path: str, progress: Callable[[int], None], *, quoted: bool = F
     ----------
     path : str
     progress : callable
-        Told how many bytes of the file (as it lies on the disk) have been read.
+        Called with the number of bytes of the file (as stored) that have been read.
     quoted : bool
         Whether a line end between double quotes belongs to its row.
 

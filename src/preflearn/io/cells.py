@@ -8,10 +8,10 @@ from functools import partial
 from typing import Any, NoReturn
 
 from ..errors import InputError, Remedy
+from ..preprocessing.values import is_missing
 
 _NUMBER = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
-_MISSING = {b"", b"na", b"n/a", b"nan", b"null", b"none"}
 _INFINITE = {b"inf", b"+inf", b"-inf", b"infinity", b"+infinity", b"-infinity"}
 
 
@@ -32,10 +32,6 @@ def clip(text: str | bytes, longest: int = 40) -> str:
     return repr(shown if len(shown) <= longest else shown[: longest - 3] + "...")
 
 
-def is_missing(text: bytes) -> bool:
-    return text.lower() in _MISSING
-
-
 def number(text: bytes) -> float:
     """The float64 nearest to a decimal number; NaN for a missing value.
 
@@ -54,7 +50,7 @@ def number(text: bytes) -> float:
         if math.isinf(value):
             raise CellError(f"{clip(text)} is too large for a 64-bit float")
         return value
-    if is_missing(text):
+    if is_missing(text.decode("utf-8", "replace"), among_values=True):
         return math.nan
     if text.lower() in _INFINITE:
         raise CellError(f"{clip(text)} is infinite, expected a finite number")
@@ -83,7 +79,7 @@ def how_to_convert(start: bytes = b"") -> str:
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "It is UTF-16: convert the file with iconv -f UTF-16 -t UTF-8"
     if b"\x00" in start:
-        return "It may be no text file at all"
+        return "It may not be a text file at all"
     return "It may be Latin-1, as spreadsheets write it: convert the file with iconv -f WINDOWS-1252 -t UTF-8"
 
 

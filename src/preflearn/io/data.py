@@ -1,4 +1,4 @@
-"""Data as a learner takes them, with a memory of where they came from."""
+"""Data in the form that learners take, with a record of where they came from."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ n - 1 (``r <``: from 0 on; ``r < 12``: below 12), ``= k`` is the number k itself
 attribute that is named must be there, as an array of numbers; those that are not whole are finite. A model that is not
 fitted names none.
 
-Values that are no numbers: ``labels m`` is an array of m labels of any type, ``texts`` a list of texts, ``truth`` True
+Values that are not numbers: ``labels m`` is an array of m labels of any type, ``texts`` a list of texts, ``truth`` True
 or False, ``a RankRLS`` an object of that class or one derived from it. A dot reaches into a record. What the grammar
 cannot say, ``_fitted_arrays`` checks itself: whatever it raises is the reason of the refusal.
 """
@@ -107,7 +107,7 @@ def _check_one_hot(encoder: Any) -> None:
 
 
 def _check_other(name: str, value: Any, kind: str, lengths: dict[str, int | None]) -> None:
-    """Values that are no numbers."""
+    """Check values that are not numbers."""
     if kind.startswith("labels"):
         if not isinstance(value, np.ndarray):
             raise ValueError(f"{name} is {_shown(value)}, expected an array of labels")

@@ -22,7 +22,7 @@ def folded_weights(model: Any) -> tuple[np.ndarray, float]:
     ----------
     model : fitted estimator or Pipeline
         Scalers (standard, min-max, max-abs, robust), selectors of features, and a `TableEncoder` of numbers without
-        holes may come before a learner of preflearn with a linear kernel.
+        missing values may come before a learner of preflearn with a linear kernel.
 
     Returns
     -------
@@ -32,7 +32,7 @@ def folded_weights(model: Any) -> tuple[np.ndarray, float]:
     Raises
     ------
     ExportError
-        Naming the step that is not linear, or the columns of a table that are no numbers.
+        Naming the step that is not linear, or the columns of a table that are not numbers.
 
     Examples
     --------
@@ -87,8 +87,8 @@ def _refuse_unless_numbers(encoder: Any) -> None:
     unlike = [name for name, one in encoder.encoders_.items() if one.names(name) != [name]]
     if unlike:
         raise ExportError(
-            f"Column(s) {', '.join(map(repr, unlike))} of the table are not single numbers without holes (categories, "
-            "dates and texts become several features): train without them, or on features that are numbers."
+            f"Column(s) {', '.join(map(repr, unlike))} of the table are not single numbers without missing values "
+            "(categories, dates and texts become several features): train without them, or on numeric features."
         )
 
 

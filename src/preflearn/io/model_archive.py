@@ -17,7 +17,7 @@ from typing import IO, Any
 import numpy as np
 
 MAX_MEMBERS = 10_000
-# A file may unpack to so many times its size; small files to so many bytes.
+# Limits on the unpacked size: a multiple of the size of the file, and a floor in bytes for small files.
 UNPACKED_RATIO = 50
 UNPACKED_FLOOR = 1 << 26
 # Booleans, numbers, texts and times. No objects (they would be pickles) and no records.

@@ -29,7 +29,6 @@ from .fitted import check_arrays, check_foreign
 from .model_archive import ModelArchive, ModelRefusedError
 from .model_types import (
     RECORDS,
-    added_attributes,
     full_name,
     function_at,
     is_ours,
@@ -175,7 +174,7 @@ class _Reader:
         _require_name(state, place, "builtins.slice")
         ends = [state["content"][key] for key in ("start", "stop", "step")]
         if any(end is not None and type(end) is not int for end in ends):
-            raise ModelRefusedError(f"a slice with ends that are no whole numbers (at {place})")
+            raise ModelRefusedError(f"a slice whose ends are not whole numbers (at {place})")
         return Plan("", "", value=slice(*ends))
 
     # Containers.
@@ -280,7 +279,7 @@ class _Reader:
         arguments = self.read(state["__reduce__"]["args"], place, depth)
         rest = self.read(state["content"], place, depth)
         if arguments.kind != "TupleNode" or not all(part.kind == "JsonNode" for part in arguments.parts):
-            raise ModelRefusedError(f"a loss with arguments that are no numbers (at {place})")
+            raise ModelRefusedError(f"a loss with arguments that are not numbers (at {place})")
         if rest.parts:
             raise ModelRefusedError(f"a loss with attributes (at {place})")
         return Plan("", "", [arguments], lambda values: loss(*map(float, values[0])))
@@ -297,7 +296,7 @@ class _Reader:
         if content is None or content.get("__loader__") == "JsonNode":
             return [], []
         if content.get("__loader__") != "DictNode":
-            raise ModelRefusedError(f"a {kind.__name__} whose attributes are no dict (at {place})")
+            raise ModelRefusedError(f"a {kind.__name__} whose attributes are not a dict (at {place})")
         names = self._keys(content, place)
         for name in names:
             if not _may_have(kind, name):
@@ -377,7 +376,6 @@ def _refuse_value(kind: type, name: str, part: Plan, place: str) -> None:
 
 def _as_object(kind: Any, attributes: dict[str, Any], place: str) -> Any:
     instance = kind.__new__(kind)
-    attributes = {**added_attributes(kind), **attributes}
     if is_dataclass(instance) and set(attributes) != _stored_fields(kind):
         raise ModelRefusedError(f"a {type(instance).__name__} that is not complete (at {place})")
     with _refusing_misfits(kind, place):
@@ -425,12 +423,12 @@ def _as_masked(data: Any, mask: Any, place: str) -> Any:
 
 
 def _as_sparse(parts: dict[str, np.ndarray], form: str, what: str, place: str) -> Any:
-    """A sparse array whose indices are all inside of it."""
+    """Build a sparse array whose indices are all within its shape."""
     data, shape = parts["data"], parts["shape"]
     if shape.shape != (2,) or shape.dtype.kind not in "iu" or (shape < 0).any():
         raise ModelRefusedError(f"a sparse array of shape {shape!r} (at {place})")
     if data.ndim != 1 or data.dtype.kind not in "biufc" or parts["format"].item() != form.encode():
-        raise ModelRefusedError(f"a sparse array that is no {form} array of numbers (at {place})")
+        raise ModelRefusedError(f"a sparse array that is not a {form} array of numbers (at {place})")
     n_rows, n_columns = map(int, shape)
     make = getattr(sp, f"{form}_{what}")
     if form == "coo":
@@ -454,7 +452,7 @@ def _refuse_indices(indices: np.ndarray, data: np.ndarray, bound: int, place: st
             f"a sparse array with {indices.shape} indices of {data.shape} values (at {place})"
         )
     if indices.size and (indices.min() < 0 or indices.max() >= bound):
-        raise ModelRefusedError(f"a sparse array with indices outside of 0 to {bound - 1} (at {place})")
+        raise ModelRefusedError(f"a sparse array with indices outside 0 to {bound - 1} (at {place})")
 
 
 def _as_random_state(state: Any, place: str) -> np.random.RandomState:
@@ -465,7 +463,7 @@ def _as_random_state(state: Any, place: str) -> np.random.RandomState:
         generator = np.random.RandomState(0)
         generator.set_state(state)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise ModelRefusedError(f"a random generator that is none: {error} (at {place})") from None
+        raise ModelRefusedError(f"an invalid random generator: {error} (at {place})") from None
     return generator
 
 
@@ -480,7 +478,7 @@ def _as_generator(state: Any, seed: Any, place: str) -> np.random.Generator:
         bits = type(bits)(np.random.SeedSequence(**seed))
         bits.state = state
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise ModelRefusedError(f"a random generator that is none: {error} (at {place})") from None
+        raise ModelRefusedError(f"an invalid random generator: {error} (at {place})") from None
     return np.random.Generator(bits)
 
 
@@ -490,4 +488,4 @@ def _refuse_position(state: Any, place: str) -> None:
     if not isinstance(key, np.ndarray) or key.shape != (624,) or key.dtype != np.uint32:
         raise ValueError("the key is not 624 words")
     if isinstance(position, bool) or not isinstance(position, int) or not 0 <= position <= 624:
-        raise ValueError(f"position {position!r} is not inside of the key")
+        raise ValueError(f"position {position!r} is not within the key")

@@ -1,12 +1,11 @@
 """What a model file may name: classes to fill with values, a few functions, a few plain types.
 
-A name alone allows nothing. Each kind of node in a file has its own list: the classes whose instances hold values
+A name alone permits nothing. Each kind of node in a file has its own list: the classes whose instances hold values
 (`object_class`), the functions that a scorer or a transformer may refer to (`function_at`), the types that a parameter
-may be set to (`plain_type`). What is on no list is refused before anything is built.
+may be set to (`plain_type`). Everything else is refused before anything is built.
 
 To let models hold a new estimator, put its package into `OUR_PACKAGES`; a new record (a dataclass inside a model) goes
-into `RECORDS` with the shapes of its arrays. See `preflearn.io.fitted` for what is checked. Files outlive the code that
-wrote them: a class that moves gets a line in `_MOVED`, a parameter that is new one in `_ADDED`.
+into `RECORDS` with the shapes of its arrays. See `preflearn.io.fitted` for what is checked.
 """
 
 from __future__ import annotations
@@ -127,23 +126,6 @@ _FUNCTION_PLACES = {
     ("sklearn.compose._target.TransformedTargetRegressor", "func"): "elementwise",
     ("sklearn.compose._target.TransformedTargetRegressor", "inverse_func"): "elementwise",
 }
-# Classes that have moved since files were written with them, by the name in such a file. A class that a model may hold
-# gets a line here when its module changes.
-_MOVED = {
-    "preflearn.model_selection.search.RLSCV": "preflearn.estimators.search",
-    "preflearn.model_selection.search.RankRLSCV": "preflearn.estimators.search",
-    "preflearn.model_selection.splitters.LeavePairOut": "preflearn.selection.splitters",
-    "preflearn.model_selection.splitters.LeaveQueryOut": "preflearn.selection.splitters",
-    "preflearn.model_selection.splitters.QueryKFold": "preflearn.selection.splitters",
-}
-# Attributes that classes have got since files were written without them, with what those files mean.
-_ADDED: Mapping[str, Mapping[str, Any]] = {
-    "preflearn.estimators.order_preference.OrderPreferenceRegressorCV": {"keep_predictions": False},
-    "preflearn.estimators.ranksvm.RankSVMCV": {"keep_predictions": False},
-    "preflearn.estimators.search.RLSCV": {"keep_predictions": False},
-    "preflearn.estimators.search.RankRLSCV": {"keep_predictions": False},
-    "preflearn.metrics.scorers.RankingScorer": {"compares_rows": True},
-}
 _MODULE = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z0-9_]+)*")
 
 
@@ -156,7 +138,6 @@ def object_class(module: str, name: str) -> type | None:
     """The class whose instances a file may fill with values, or None."""
     if not _MODULE.fullmatch(module) or not name.isidentifier():
         return None
-    module = _MOVED.get(f"{module}.{name}", module)
     full, parts = f"{module}.{name}", module.split(".")
     listed = full in RECORDS or full in _SKLEARN_OBJECTS
     in_packages = len(parts) > 1 and (
@@ -171,11 +152,6 @@ def object_class(module: str, name: str) -> type | None:
     if not isinstance(found, type) or found.__module__ != module or found.__name__ != name:
         return None
     return found if listed or _is_estimator(found) else None
-
-
-def added_attributes(kind: type) -> Mapping[str, Any]:
-    """What an instance has that is missing in a file written before its class had it."""
-    return _ADDED.get(full_name(kind), {})
 
 
 def is_ours(kind: type) -> bool:

@@ -97,7 +97,7 @@ def load_model(path: str | os.PathLike[str], *, max_bytes: int | None = None) ->
     Raises
     ------
     ValueError
-        If the file is damaged, cut short, of a later format version, no model of preflearn, asks for something that is
+        If the file is damaged, cut short, of a later format version, not a preflearn model, asks for something that is
         not allowed, or holds arrays that do not fit together.
     """
     from .model_nodes import read_plan

@@ -5,6 +5,10 @@ Steps of scikit-learn are converted by skl2onnx; those of preflearn record what 
 computed in float64, so that scores are those of ``predict``. Inputs are float64 as well unless float32 is asked for:
 4.1 is not the same number in float32, and a model that has learned what happens at 4.1 would not recognise it. Where
 inputs are float32, what they are compared with is rounded in the same way (`Graph.to_recognise`).
+
+The records are not skl2onnx's own operator algebra (`skl2onnx.algebra`): that package is an extra, which kernels and
+encoders must not import, and its operators take the version of the operator set at every call, where a record reads
+as the formula (`(X - centre) @ weights`).
 """
 
 from __future__ import annotations
@@ -52,8 +56,8 @@ def to_onnx(
         `TableEncoder` without free text, and what skl2onnx converts itself.
     dtype : {"float64", "float32"}, default="float64"
         Type of the numbers that the exported model takes. Scores are float64. Numbers are rounded on their way into
-        float32: whole numbers above 2²⁴ and time stamps in seconds lose their last digits, and rows that differ in
-        these alone come out in another order. Pass ``check`` to be sure.
+        float32: whole numbers above 2²⁴ and time stamps in seconds lose precision, and rows that differ
+        only beyond it come out in another order. Pass ``check`` to be sure.
     one_query : bool, default=False
         Needed for models with features relative to their query: all rows of a call are then the items of one query.
         Refused for other models, which it would not change.
@@ -82,7 +86,7 @@ def to_onnx(
 
     Notes
     -----
-    Columns of a table: numbers and truth values are numbers, NaN for a hole; categories are texts, "" for a hole, and
+    Columns of a table: numbers and truth values are numbers, NaN if missing; categories are texts, "" if missing, and
     numbers that are categories are written without a decimal point; dates are seconds since 1970-01-01.
 
     Examples
@@ -154,7 +158,7 @@ def _unwrapped(model: Any) -> Any:
 
 
 def _parts(model: Any) -> Iterator[Any]:
-    """The model and the fitted estimators inside of it, outer ones first."""
+    """The model and the fitted estimators inside it, outer ones first."""
     if isinstance(model, str) or model is None:
         return
     yield model

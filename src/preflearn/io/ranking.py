@@ -51,8 +51,8 @@ def read_ranking(
     """Read rows to rank from a file, or several files one after the other.
 
     Every number becomes exactly the float64 that ``float(text)`` gives. A file that cannot be read faithfully is
-    refused with the line and the reason; nothing is guessed or skipped. For tables with words, dates and holes there
-    is :func:`read_table`.
+    refused with the line and the reason; nothing is guessed or skipped. For tables with words, dates and missing
+    values there is :func:`read_table`.
 
     Parameters
     ----------

@@ -98,7 +98,7 @@ def read_relation(
     Raises
     ------
     ValueError
-        If a pair names an object that is in neither table; the message gives the line.
+        If a pair names an object that is not in its table; the message gives the line.
     """
     row_table, column_table = read_objects(rows), read_objects(columns)
     path = as_paths(pairs)[0]

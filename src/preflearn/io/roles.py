@@ -61,7 +61,7 @@ def choose_columns(path: str, names: Sequence[str], options: ReadOptions) -> Rol
 def find_columns(
     path: str, names: Sequence[str], options: ReadOptions, aside: Sequence[str] = ()
 ) -> tuple[Roles, list[InputError]]:
-    """The role of every column as far as they are there, and what is wrong; columns ``aside`` are no features."""
+    """Find the role of every column that exists, and what is wrong; columns ``aside`` are not features."""
     problems: list[InputError] = []
     targets, many = _targets(path, names, options, problems)
     query = _label(path, names, "query", options.query, problems)
@@ -103,7 +103,7 @@ def _targets(
             return [name], False
     problems.append(
         InputError(
-            f"{path}: which column is the target? There is none named 'target'",
+            f"{path}: which column is the target? No column is named 'target'",
             Remedy("target", purpose=f"with one of {_listed(names)}"),
             Remedy("target", None, "for a file without targets"),
         )
@@ -124,7 +124,7 @@ def _label(
 def _require(
     path: str, names: Sequence[str], wanted: Sequence[str], role: str, problems: list[InputError]
 ) -> list[str]:
-    """Those that are there; a problem for those that are not."""
+    """Keep the names that exist; add a problem for each of the others."""
     absent = [name for name in wanted if name not in names]
     if absent:
         columns = "column" if len(absent) == 1 else "columns"

@@ -1,8 +1,8 @@
-"""Reading tables as they come: numbers, yes/no, categories, dates, texts and holes, without a word about types.
+"""Read tables with numbers, yes/no, categories, dates, texts and missing values, without declaring types.
 
 Every column is read as numbers where its first rows look like numbers, and again as texts where a later row disagrees;
 what the columns mean is for `preflearn.preprocessing.TableEncoder` to find. Everything that is wrong with a file is
-told in one message.
+reported in one message.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ class _TableReader:
         weight, _ = _numbers(rows.columns[name])
         wrong = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
         if wrong.size:
-            self._fault(rows, name, wrong, "values that are no weights", "expected numbers, 0 or more")
+            self._fault(rows, name, wrong, "values that are not weights", "expected numbers, 0 or more")
         return weight
 
     def _queries(self, rows: _Rows, name: str) -> np.ndarray:

@@ -38,7 +38,7 @@ def write_scores(
 
     ``.csv``, ``.tsv``, ``.jsonl`` and ``.parquet`` files have the columns ``qid`` and ``item`` (where given),
     ``score``, and ``rank`` (where given). ``.txt`` files hold one score a line, as SVMrank and LightGBM write them.
-    Scores are written with as many digits as give back the same float64.
+    Scores are written with enough precision to read back the same float64.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ _DAY = 86400.0
 _FIRST_MOMENT, _LAST_MOMENT = -62135596800.0, 253402300800.0
 _DATE_PARTS = ("days", "year", "month", "day", "weekday", "hour")
 _OTHER, _MISSING = "(other)", "(missing)"
-# Buckets of the words before they are reduced to a few directions, and texts that the directions are learned from.
+# Buckets of the words before they are reduced to a few directions, and texts from which the directions are learned.
 TEXT_BUCKETS = 4096
 _LEARN_FROM = 2000
 # Values from which on the median is looked for near that of a sample, and the sample.
@@ -60,9 +60,9 @@ class Oddities:
 
 @dataclass
 class NumberColumn:
-    """A number, or a truth value as 0 and 1: the value with holes filled, and where the holes were.
+    """A number, or a truth value as 0 and 1: the value with missing ones imputed, and where they were missing.
 
-    Holes are filled with the median, infinite values are moved to the smallest or largest finite one.
+    Missing values are imputed by the median, infinite values replaced by the smallest or largest finite one.
     """
 
     style: str
@@ -243,7 +243,7 @@ def _label(value: float, form: str) -> str:
 class DateColumn:
     """Year, month, day of the month, day of the week (Monday is 0), hour, and days since the oldest date in training.
 
-    Parts that were constant in training are left out; holes are filled with the median date.
+    Parts that were constant in training are left out; missing dates are imputed by the median date.
     """
 
     day_first: bool
@@ -324,7 +324,7 @@ def _read_times(column: Column, day_first: bool) -> tuple[np.ndarray, Oddities]:
     else:
         seconds = _times_of_numbers(column.array)
         n_stray = int((np.isnan(seconds) & ~np.isnan(column.array)).sum())
-        stray = {"numbers that are no date": n_stray} if n_stray else {}
+        stray = {"numbers that are not dates": n_stray} if n_stray else {}
     return seconds, Oddities(stray=stray, n_missing=int(np.count_nonzero(np.isnan(seconds))))
 
 
@@ -343,7 +343,7 @@ def _times_of_numbers(values: np.ndarray) -> np.ndarray:
 
 
 def _all_date_parts(column: Column, day_first: bool, oldest: float) -> dict[str, np.ndarray]:
-    """The parts of a column without holes."""
+    """The parts of a column without missing values."""
     seconds, _ = _times(column, day_first)
     return column.once(("date parts", day_first, oldest), lambda: _date_parts(seconds, oldest))
 

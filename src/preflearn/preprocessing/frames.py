@@ -31,7 +31,7 @@ class Texts:
     size : int
         Number of rows.
     to_list : function
-        The texts, None (or anything that is no text) where one is missing.
+        The texts, None (or anything else that is not text) where one is missing.
     every : function, default=None
         Every n-th text, where the frame need not make all of them Python objects for that.
     factorise : function, default=None
@@ -108,7 +108,7 @@ class Texts:
 
 
 def count_codes(codes: np.ndarray, n: int) -> np.ndarray:
-    """How often each of the codes 0 ... n - 1 occurs; -1 is no code."""
+    """How often each of the codes 0 ... n - 1 occurs; -1 is not a code."""
     return np.bincount(codes + 1, minlength=n + 1)[1:]
 
 
@@ -175,7 +175,7 @@ def read_table(X: Any, what: str = "The table") -> Table:
     Raises
     ------
     TypeError
-        For sparse matrices and things that are no table.
+        For sparse matrices and objects that are not tables.
     ValueError
         For arrays that are not two-dimensional, and empty tables.
     """
@@ -250,7 +250,7 @@ def _from_frame(X: Any, what: str) -> Table:
 
     names = [str(name) for name in getattr(X, "columns", [])] if hasattr(X, "iloc") else []
     doubled = _name_problems(names)
-    if doubled:  # narwhals refuses such a frame; everything else that is wrong with it is still told
+    if doubled:  # narwhals refuses such a frame; everything else that is wrong with it is still reported
         columns = [_from_vector(name, _objects(X.iloc[:, j].tolist())) for j, name in enumerate(names)]
         return Table(columns, len(X), True, doubled + _problems(columns))
     try:

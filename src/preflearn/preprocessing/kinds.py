@@ -2,11 +2,11 @@
 
 The rules, in their order; m counts the rows with a value, d the distinct values, c is ``max_categories``.
 
-1. No value: ``empty``. One value and no hole: ``constant``. Both are set aside.
+1. No value: ``empty``. One value, never missing: ``constant``. Both are set aside.
 2. A category of the frame's own (pandas, polars): ``category``. A column of dates: ``date``. Of booleans: ``boolean``.
 3. Texts at least nine tenths of which are numbers, none with a leading zero ("007"): as numbers, see 5. Texts that are
    yes/no, true/false, y/n, t/f, on/off: ``boolean``. Texts at least nine tenths of which are dates: ``date``. The
-   others of such a column count as missing and are told.
+   others of such a column count as missing and are reported.
 4. Other texts. Three words or more and hardly a repetition (d > m / 5 and d > c), or six words or more and d > c:
    ``text``. Hardly a repetition of something shorter (d > 9 m / 10 with d >= 10, or d > m / 2 with d > c), or an
    identifier by its name with d > c: ``identifier``, set aside. The rest: ``category``, of which the c most frequent

@@ -2,9 +2,9 @@
 
 An exported table has one input for each column that the encoder uses, of shape (m, 1):
 
-    number, boolean   a number; NaN is a hole
-    category          a text; "" is a hole
-    date              seconds since 1970-01-01, a number; NaN is a hole
+    number, boolean   a number; NaN if missing
+    category          a text; "" if missing
+    date              seconds since 1970-01-01, a number; NaN if missing
 
 What the encoder reads off texts on its own ("1,234", "yes", "31.1.2024") is up to the program that fills the inputs.
 """
@@ -75,9 +75,9 @@ def _category(graph: Graph, encoder: CategoryColumn, column: Value) -> list[Valu
     """The place of each label among the features, compared with the places."""
     width = len(encoder.names(""))
     places = {label: place for place, label in enumerate(encoder.categories)}
-    hole = width - 1 if encoder.has_missing else width
+    missing = width - 1 if encoder.has_missing else width
     spellings = {spelling for word in MISSING for spelling in (word, word.upper(), word.capitalize())}
-    places |= dict.fromkeys(sorted(spellings | {"NaN"}), hole)
+    places |= dict.fromkeys(sorted(spellings | {"NaN"}), missing)
     code = graph.apply(
         "LabelEncoder",
         column,

@@ -22,7 +22,7 @@ from ..comparisons.grouping import Groups, encode_queries
 from ..numerics.graph import Graph, Value
 from .onnx_nodes import ranked_nodes, standardised_nodes
 
-# Differences inside a query that are this many rounding errors of its largest value are no differences.
+# Differences within a query below this many rounding errors of its largest value count as zero.
 _ROUNDING = 10
 _SUFFIX = {"standardise": "in_query", "rank": "rank_in_query"}
 

@@ -46,7 +46,7 @@ class SentenceEmbedder(TransformerMixin, BaseEstimator):
     Each distinct text is read once: those of ``fit`` are remembered, so that ``transform`` of the same texts costs
     nothing. What is remembered is neither pickled nor saved; nor is the sentence model, of which a model file
     holds the name alone. A missing text (None or NaN) counts as an empty one. The model cuts texts that are longer than
-    it can read, often after some 256 words. Code that comes with a model is not run.
+    it can read, often after about 256 words. Code that comes with a model is not run.
 
     Needs ``sentence-transformers``, the extra "embeddings".
 

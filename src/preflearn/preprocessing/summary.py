@@ -1,4 +1,4 @@
-"""What was found in a table, told once: the kind of each column, its holes, and what is set aside and why."""
+"""What was found in a table: the kind of each column, its missing values, and what is set aside and why."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _LONGEST_NAME = 28
 
 
 class TableWarning(UserWarning):
-    """Something in a table that a prediction survives, and that its owner should know."""
+    """Something in a table that does not prevent a prediction, but that its owner should know."""
 
 
 @dataclass
@@ -59,7 +59,7 @@ class TableSummary:
     def _fitted_arrays(self) -> dict[str, str]:
         """What a loaded summary is checked for (`preflearn.io.fitted`)."""
         if not all(isinstance(column, ColumnSummary) for column in self.columns):
-            raise ValueError("columns are no summaries of columns")
+            raise ValueError("columns are not summaries of columns")
         return {"columns": "a list"}
 
     def __getitem__(self, name: str) -> ColumnSummary:
@@ -85,9 +85,11 @@ class TableSummary:
         for kind in dict.fromkeys(self.kinds.values()):
             columns = [column for column in self.columns if column.kind == kind]
             notes = [f"{column.name}: {note}" for column in columns for note in column.notes]
-            holes = [column.name for column in columns if column.n_missing and column.n_features]
-            if holes:
-                notes.append(f"holes in {', '.join(holes[:6])}{', ...' if len(holes) > 6 else ''}")
+            missing = [column.name for column in columns if column.n_missing and column.n_features]
+            if missing:
+                notes.append(
+                    f"missing values in {', '.join(missing[:6])}{', ...' if len(missing) > 6 else ''}"
+                )
             names = [column.name for column in columns]
             found.append((kind, names, sum(column.n_features for column in columns), notes))
         return found

@@ -25,14 +25,14 @@ _COLUMNS = (CategoryColumn, DateColumn, NumberColumn, TextColumn)
 _ALIASES = {"onehot": "category"}
 _DEFAULT_BUCKETS = 1024
 _EXAMPLES = 3
-# From so many labels on, what looks like the query column is no feature either.
+# With at least this many labels, what looks like the query column is not used as a feature.
 _MANY_QUERIES = 10
-# Rows of the output that are filled at a time take about so much.
+# Bytes of the output that are filled at a time.
 _CACHE_BYTES = 4 << 20
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
-    """Turn a table with numbers, yes/no, categories, dates, texts and holes into a numeric matrix.
+    """Turn a table with numbers, yes/no, categories, dates, texts and missing values into a numeric matrix.
 
     The kind of each column is found from its values and its name; ``summary_`` tells what was found and what became of
     it. As a step of a pipeline the encoder is saved with the model, which then takes data frames.
@@ -75,18 +75,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     ============  ==================================================================================================
     kind          features
     ============  ==================================================================================================
-    number        the value, holes filled with the median, infinite values moved to the nearest finite one
-    boolean       0 or 1, holes filled with the more frequent one
+    number        the value, missing ones imputed by the median, infinite ones by the nearest finite value
+    boolean       0 or 1, missing ones imputed by the more frequent value
     category      one per category; one for rarer ones together; a category not seen before counts as rare
     date          days since the oldest date, year, month, day, weekday, hour; those that vary
     text          ``text_features`` leading directions of tf-idf weighted words
     words         the tf-idf weighted words themselves, hashed
     ============  ==================================================================================================
 
-    A column with holes in training has one more feature that says where they are. ``transform`` finds columns by name:
+    A column with missing values in training has one more feature that marks them. ``transform`` finds columns by name:
     their order does not matter, further columns are ignored, and those that are not there are all named in one error.
-    What is odd but can be predicted for (categories never seen, words in a column of numbers) is told by a
-    `TableWarning`, once for each column.
+    What is odd but does not prevent a prediction (categories never seen, words in a column of numbers) is reported
+    by a `TableWarning`, once for each column.
 
     O(cells), with no Python loop over rows for numbers; each distinct text of a column is looked at once.
 
@@ -214,10 +214,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             return {}
         self._check_parameters()
         if not isinstance(self.summary_, TableSummary) or len(self.kinds_) != self.n_features_in_:
-            raise ValueError("summary_ does not tell of each column")
+            raise ValueError("summary_ does not describe each column")
         for name, encoder in self.encoders_.items():
             if not isinstance(encoder, _COLUMNS) or self.kinds_.get(name) not in FEATURES:
-                raise ValueError(f"encoders_[{name!r}] is no encoder of a column")
+                raise ValueError(f"encoders_[{name!r}] is not an encoder of a column")
         categories = {name for name, one in self.encoders_.items() if isinstance(one, CategoryColumn)}
         if set(self.unseen_) != categories or not all(isinstance(n, int) for n in self.unseen_.values()):
             raise ValueError("unseen_ does not count the rows of each column of categories")
@@ -286,7 +286,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def _set_aside_query(
         self, table: Table, query: str | None, decisions: dict[str, Decision], wanted: Mapping[str, Decision]
     ) -> None:
-        """Labels of queries are no feature: nothing that was learned about one helps with the next."""
+        """Query labels are not features: what was learned about one query says nothing about the next."""
         if query is None or query in wanted or decisions[query].kind not in FEATURES:
             return
         (column,) = (column for column in table.columns if column.name == query)
@@ -324,13 +324,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             extra = [name for name in found if name not in self.kinds_]
         needed = list(self.encoders_)
         absent = [name for name in needed if name not in found]
-        problems = [f"column {name!r} of the training is not there" for name in absent]
+        problems = [f"column {name!r} of the training data is missing" for name in absent]
         if absent and extra:
             problems.append(f"found instead: {', '.join(map(repr, extra[:12]))}")
         problems += [found[name].problem for name in needed if name in found and found[name].problem]
         names = [column.name for column in table.columns]
         problems += [
-            f"column {name!r} is there twice" for name in needed if names.count(name) > 1 and table.named
+            f"column {name!r} appears twice" for name in needed if names.count(name) > 1 and table.named
         ]
         if problems:
             raise ValueError(_one_message(problems))
@@ -418,7 +418,7 @@ def table_encoder(model: Any) -> TableEncoder | None:
 
 
 def _hash_texts(columns: Iterable[tuple[Column, int]]) -> None:
-    """Hash columns of text into so many buckets, before threads take a column each: all share the rows of a text."""
+    """Hash columns of text before threads take a column each: all threads share the rows of one text column."""
     for column, n_buckets in columns:
         words_of(column, n_buckets)
 
@@ -479,7 +479,7 @@ def _unreadable(column: Column, kind: str, odd: Oddities) -> list[str]:
     if n_stray <= n_read:
         return []
     return [
-        f"column {column.name!r} is to be a {kind}, and {n_stray:,} values are none ({_examples(odd.stray)})"
+        f"column {column.name!r} is to be read as {kind}, and {n_stray:,} values cannot be ({_examples(odd.stray)})"
     ]
 
 
@@ -501,7 +501,8 @@ def _summarise(
             if odd.stray:
                 count = sum(odd.stray.values())
                 entry.notes.append(
-                    f"{count:,} values that are no {decision.kind} are missing ({_examples(odd.stray)})"
+                    f"{count:,} values that cannot be read as {decision.kind} are treated as missing "
+                    f"({_examples(odd.stray)})"
                 )
             if odd.n_infinite:
                 entry.notes.append(f"{odd.n_infinite:,} infinite values")

@@ -10,7 +10,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Utf8:
-    """Texts in UTF-8, one behind the other.
+    """Texts in UTF-8, concatenated.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a text may stand for: a missing value, a number, a truth value, a date.
+"""What a text may stand for: a missing value, a number, a boolean, a date.
 
 Every rule here looks at one text, or at a whole column where one text alone would be ambiguous ("1,234" or
 "03/04/2024").
@@ -135,7 +135,7 @@ def day_comes_first(texts: Sequence[str]) -> tuple[bool, bool]:
 
 
 def parse_times(texts: Sequence[str], day_first: bool) -> np.ndarray:
-    """Seconds since 1970 (UTC; a time without a zone is taken as it stands), NaN for what is no date.
+    """Seconds since 1970 (UTC; a time without a zone is taken as it stands), NaN for anything that is not a date.
 
     Texts of one length that have one layout, such as all of "2024-05-01 12:30:00", are read by array arithmetic.
 

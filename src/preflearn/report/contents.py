@@ -165,7 +165,7 @@ class Curve:
     ----------
     n_queries, scores, errors : ndarray of shape (s,)
     rises : bool
-        Whether its last step up is more than chance.
+        Whether its last step up is statistically significant.
     explanation : str
     """
 
@@ -335,7 +335,7 @@ class TrainingReport:
 
 
 def plain(value: Any) -> Any:
-    """Arrays, NumPy numbers and NaN as what JSON can hold."""
+    """Convert arrays, NumPy numbers and NaN to JSON values."""
     if isinstance(value, dict):
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):

@@ -7,7 +7,7 @@ eighth of Matplotlib's cycle, so that a style changes them all.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -15,12 +15,30 @@ _MAIN, _ACCENT, _MUTED = "C0", "C1", "C7"
 
 
 class _Display:
-    """What every display shares: the axes that it draws on."""
+    """What every display shares: `plot`, and the axes that it has drawn on."""
 
     ax_: Any
     figure_: Any
 
-    def _draw_on(self, ax: Any) -> Any:
+    def plot(self, ax=None) -> Self:
+        """Draw the display.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            New axes by default.
+
+        Returns
+        -------
+        self
+        """
+        self._draw(self._axes(ax))
+        return self
+
+    def _draw(self, ax: Any) -> None:
+        raise NotImplementedError
+
+    def _axes(self, ax: Any) -> Any:
         if ax is None:
             ax = _new_axes()
         self.ax_, self.figure_ = ax, ax.figure
@@ -87,19 +105,7 @@ class AlphaPathDisplay(_Display):
         default = getattr(search, "_default_scoring", "concordance") if scoring is None else str(scoring)
         return cls(search.alphas_, search.cv_scores_, search.alpha_, **{"score_name": default, **options})
 
-    def plot(self, ax=None) -> AlphaPathDisplay:
-        """Draw it.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        AlphaPathDisplay
-            Itself.
-        """
-        ax = self._draw_on(ax)
+    def _draw(self, ax: Any) -> None:
         ax.plot(self.alphas, self.scores, marker=".", color=_MAIN, label="cross-validated")
         ax.axvline(self.chosen, linestyle="--", color=_ACCENT, label=f"chosen: {self.chosen:.4g}")
         if self.errors is not None:
@@ -109,7 +115,6 @@ class AlphaPathDisplay(_Display):
             )
         ax.set(xscale="log", xlabel="alpha", ylabel=self.score_name)
         _legend_above(ax, 3)
-        return self
 
 
 class LearningCurveDisplay(_Display):
@@ -155,25 +160,12 @@ class LearningCurveDisplay(_Display):
         """
         return cls(curve.n_queries, curve.scores, curve.errors, score_name=f"held-out {curve.scoring}")
 
-    def plot(self, ax=None) -> LearningCurveDisplay:
-        """Draw it.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        LearningCurveDisplay
-            Itself.
-        """
-        ax = self._draw_on(ax)
+    def _draw(self, ax: Any) -> None:
         ax.plot(self.n_queries, self.scores, marker="o", markersize=4, color=_MAIN)
         if self.errors is not None:
             low, high = self.scores - self.errors, self.scores + self.errors
             ax.fill_between(self.n_queries, low, high, color=_MAIN, alpha=0.18, linewidth=0)
         ax.set(xlabel="training queries", ylabel=self.score_name, xlim=(0, None))
-        return self
 
 
 class CalibrationDisplay(_Display):
@@ -245,25 +237,12 @@ class CalibrationDisplay(_Display):
 
         return cls.from_calibration(calibration_of_preferences(probability, outcome, **options))
 
-    def plot(self, ax=None) -> CalibrationDisplay:
-        """Draw it.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        CalibrationDisplay
-            Itself.
-        """
-        ax = self._draw_on(ax)
+    def _draw(self, ax: Any) -> None:
         ax.plot([0.5, 1.0], [0.5, 1.0], linestyle="--", color=_MUTED, label="as sure as it should be")
         ax.plot(self.confidence, self.won, color=_MAIN, label=f"calibration error {self.error:.3f}")
         ax.scatter(self.confidence, self.won, s=80.0 * self.weight / self.weight.max(), color=_MAIN)
         ax.set(xlabel="predicted probability of the favourite", ylabel="share of wins of the favourite")
         _legend_above(ax, 2)
-        return self
 
 
 class QueryScoresDisplay(_Display):
@@ -351,8 +330,8 @@ class QueryScoresDisplay(_Display):
 
         return cls.from_predictions(y, predict_scores(estimator, X, qid), qid, **options)
 
-    def plot(self, ax=None, *, n_named=1) -> QueryScoresDisplay:
-        """Draw it.
+    def plot(self, ax=None, *, n_named=1) -> Self:
+        """Draw the display.
 
         Parameters
         ----------
@@ -362,10 +341,9 @@ class QueryScoresDisplay(_Display):
 
         Returns
         -------
-        QueryScoresDisplay
-            Itself.
+        self
         """
-        ax = self._draw_on(ax)
+        ax = self._axes(ax)
         n = self.values.shape[0]
         place = np.arange(1, n + 1)
         if self.interval is not None:
@@ -453,25 +431,12 @@ class QueryRocDisplay(_Display):
         fpr, tpr = np.repeat(grid, 2), np.stack([low, high], axis=1).ravel()
         return cls(fpr, tpr, np.trapezoid(tpr, fpr), len(curves))
 
-    def plot(self, ax=None) -> QueryRocDisplay:
-        """Draw it.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        QueryRocDisplay
-            Itself.
-        """
-        ax = self._draw_on(ax)
+    def _draw(self, ax: Any) -> None:
         ax.plot([0, 1], [0, 1], color=_MUTED, linewidth=0.9, linestyle="--", label="random order")
         label = f"AUC {self.auc:.3f}" + (f", mean of {self.n_queries} queries" if self.n_queries > 1 else "")
         ax.plot(self.fpr, self.tpr, color=_MAIN, label=label)
         ax.set(xlabel="false positive rate", ylabel="true positive rate", aspect="equal")
         ax.legend(loc="lower right")
-        return self
 
 
 class CoefficientsDisplay(_Display):
@@ -539,8 +504,8 @@ class CoefficientsDisplay(_Display):
             feature_names = getattr(estimator, "feature_names_in_", np.arange(len(coef)))
         return cls([str(name) for name in feature_names], coef, **options)
 
-    def plot(self, ax=None, *, n_features=15) -> CoefficientsDisplay:
-        """Draw it.
+    def plot(self, ax=None, *, n_features=15) -> Self:
+        """Draw the display.
 
         Parameters
         ----------
@@ -550,10 +515,9 @@ class CoefficientsDisplay(_Display):
 
         Returns
         -------
-        CoefficientsDisplay
-            Itself.
+        self
         """
-        ax = self._draw_on(ax)
+        ax = self._axes(ax)
         names, values = self.names[:n_features], self.values[:n_features]
         place = np.arange(len(names))[::-1]
         colors = [_MAIN if value >= 0 else _ACCENT for value in values]
@@ -581,7 +545,7 @@ def _last_step(estimator: Any) -> Any:
 
 
 def _legend_above(ax: Any, n_columns: int) -> None:
-    """Over the axes: inside there is no corner that every curve leaves free."""
+    """Put the legend above the axes: no corner inside is free of every curve."""
     ax.legend(
         loc="lower center",
         bbox_to_anchor=(0.5, 1.0),

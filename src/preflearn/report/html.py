@@ -57,7 +57,7 @@ def render_for(path: str | os.PathLike[str], report: TrainingReport) -> str:
 
 
 def require_parts() -> None:
-    """Refuse before any work where the packages that a report needs are not installed."""
+    """Raise ImportError if the packages that a report needs are not installed."""
     try:
         import jinja2  # noqa: F401
         import matplotlib  # noqa: F401
@@ -77,7 +77,7 @@ def render_report(report: TrainingReport) -> str:
     Returns
     -------
     str
-        HTML without references to anything outside of it.
+        HTML without references to other files.
     """
     require_parts()
     from jinja2 import Environment, PackageLoader, StrictUndefined

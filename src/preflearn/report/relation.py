@@ -43,7 +43,7 @@ class SettingRow:
 def render_relation_report(
     title: str, summary: str, settings: Sequence[SettingRow], Y: np.ndarray, F: np.ndarray, *, command: str
 ) -> str:
-    """The page as text, without references to anything outside of it.
+    """Render the page, without references to other files.
 
     Parameters
     ----------
@@ -90,12 +90,12 @@ def _heat_maps(Y: np.ndarray, F: np.ndarray) -> str:
         text = io.StringIO()
         figure.savefig(text, format="svg")
         plt.close(figure)
-    # Neither the head of the file nor the metadata with their addresses belong into the page.
+    # Neither the XML header nor the metadata, which contain addresses, belong in the page.
     return re.sub(r"^.*?(?=<svg)|<metadata>.*?</metadata>", "", text.getvalue(), flags=re.DOTALL)
 
 
 def _shrunk(values: np.ndarray) -> np.ndarray:
-    """At most so many rows and columns, each the mean of neighbours; NaN where none is known."""
+    """Average neighbouring rows and columns down to at most ``most`` of each; NaN where no label is known."""
     for axis in (0, 1):
         n = values.shape[axis]
         if n > _MOST:

@@ -1,6 +1,7 @@
 """From data to a model, an honest estimate and a comparison: what ``preflearn train`` does, for programs.
 
-``train`` is the algorithm, one path for rankings and preferences; ``ranking`` and ``preference`` say what differs
-between them, ``preparation`` what is done before the learner, ``checks`` what is refused, ``options`` what may be
-asked.
+``train`` is the algorithm, one sequence for all; ``ranking`` and ``preference`` answer what it asks of the data
+(``problem`` lists the questions), ``automatic`` what it asks of several candidates instead of one learner.
+``preparation`` settles the learner, the scaling and the kernel, ``checks`` refuses unusable data, ``conclusions``
+sums up, and ``options`` lists the options.
 """

@@ -11,7 +11,7 @@ from ..io import RankingData
 
 
 def check_ranking(data: RankingData) -> list[str]:
-    """Refuse data that nothing can be learned from; what is only worth knowing comes back as notes."""
+    """Refuse data that nothing can be learned from; return notes about the rest."""
     y, notes = data.y, []
     assert y is not None
     if len(data) < 4:

@@ -1,4 +1,4 @@
-"""What a training comes to: one sentence, a few queries as the model orders them, and whether more data would help."""
+"""What a model uses, and what a training comes to: a verdict, example queries, and whether more data would help."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from sklearn.preprocessing import StandardScaler
 from .. import RankRLS, RankRLSCV
 from ..comparisons import one_group
 from ..comparisons.grouping import positions_in_groups
-from ..inspection import Explanation, explain
+from ..inspection import Explanation, explain, feature_influence
 from ..metrics.predictions import predict_scores
 from ..model_selection import learning_curve
-from ..report.contents import Baseline, Curve, Estimate, ShownItem, ShownQuery, TrainingReport
+from ..report.contents import Baseline, Curve, Estimate, Influence, ShownItem, ShownQuery, TrainingReport
+from .preparation import Preparation
+from .problem import Problem
 from .ranking import RankingProblem
 
 # An explanation takes predictions of every row of the query for every feature.
@@ -26,28 +28,25 @@ _SHOWN_ITEMS, _REASONS, _LONGEST_VALUE = 4, 3, 32
 # The curve trains fifteen models.
 _CURVE_QUERIES, _CURVE_ROWS, _CURVE_FEATURES = 10, 2000, 500
 _LEVEL = 0.05
+# Each of these features takes as many predictions of the sampled rows as there are shuffles.
+_SHUFFLED_FEATURES, _SHUFFLES = 100, 5
+SHOWN_FEATURES = 15
 
 
-def concluded(found: Any, problem: Any, learned: Any, seed: int) -> Any:
-    """A training with its conclusions in the report.
+def conclude(report: TrainingReport, problem: Problem, learned: Any) -> TrainingReport:
+    """Add the conclusions to a report.
 
     Parameters
     ----------
-    found : Trained
+    report : TrainingReport
     problem : RankingProblem or PreferenceProblem
     learned : fitted estimator
         The model without the steps that make ``problem.X``.
-    seed : int
     """
-    report: TrainingReport = found.report
-    if report.verdict:
-        return found
-    curve = queries = None
     if isinstance(problem, RankingProblem) and problem.data.qid is not None:
-        curve = _curve(problem, learned, seed)
-        queries = _queries(problem, learned, report)
-    whole = replace(report, curve=curve, queries=queries or ())
-    return found._replace(report=replace(whole, verdict=_verdict(whole)))
+        curve, queries = _curve(problem, learned), _queries(problem, learned, report)
+        report = replace(report, curve=curve, queries=queries)
+    return replace(report, verdict=_verdict(report))
 
 
 # ------------------------------------------------------------------------------------------------ the sentence
@@ -84,21 +83,22 @@ def _against(other: Baseline, estimate: Estimate) -> str:
     share = f"{other.name} ({100 * other.value:.1f} %)"
     if other.pvalue is not None:
         if other.pvalue > _LEVEL:
-            return f"that is not clearly different from {share}"
-        return f"that is {'better' if estimate.value > other.value else 'worse'} than {share}, beyond chance"
+            return f"that is not significantly different from {share}"
+        direction = "better" if estimate.value > other.value else "worse"
+        return f"that is significantly {direction} than {share}"
     low, high = estimate.interval
     if other.value < low:
         return f"that is better than {share}, which lies below the interval"
     if other.value > high:
         return f"that is worse than {share}, which lies above the interval"
-    return f"that is not clearly different from {share}"
+    return f"that is not clearly different from {share}, which lies within the interval"
 
 
 def _what_next(report: TrainingReport) -> str:
     curve = report.curve
     low, high = report.estimate.interval
     if high < 0.5 or low <= 0.5 <= high:
-        return "what to do next: it is no better than chance, so look for other features before anything else"
+        return "what to do next: it is no better than chance, so look for other features first"
     if curve is not None:
         gain = curve.scores[-1] - curve.scores[-2] if curve.scores.size > 1 else 0.0
         if curve.rises:
@@ -112,14 +112,14 @@ def _what_next(report: TrainingReport) -> str:
 # --------------------------------------------------------------------------------------------------- the curve
 
 
-def _curve(problem: RankingProblem, learned: Any, seed: int) -> Curve | None:
+def _curve(problem: RankingProblem, learned: Any) -> Curve | None:
     X, data = problem.X, problem.data
     m, n = X.shape
     if data.n_queries < _CURVE_QUERIES or m > _CURVE_ROWS or n > _CURVE_FEATURES or sp.issparse(X):
         return None
     learner, Z, name = _to_refit(problem, learned)
     try:
-        found = learning_curve(learner, Z, problem.y, qid=data.qid, random_state=seed)
+        found = learning_curve(learner, Z, problem.y, qid=data.qid, random_state=problem.options.seed)
     except ValueError:  # too few queries with pairs to order
         return None
     low, high = found.gain_interval
@@ -142,7 +142,7 @@ def _to_refit(problem: RankingProblem, learned: Any) -> tuple[Any, Any, str]:
         return RankRLS(**same).set_params(alpha=last.alpha_), Z, "This learner with its alpha"
     Z = StandardScaler().fit_transform(problem.X)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # the edge of the grid is no concern here
+        warnings.simplefilter("ignore", UserWarning)  # the edge of the grid does not matter here
         alpha = RankRLSCV().fit(Z, problem.y, qid=problem.data.qid).alpha_
     return RankRLS(alpha), Z, "A linear RankRLS"
 
@@ -185,7 +185,7 @@ def _shown(
 
 
 def _reasons(problem: RankingProblem, why: Explanation, row: int) -> tuple[str, ...]:
-    """The largest contributions; features of one column of a table are told together, with its value."""
+    """The largest contributions; features of one column of a table are summed and shown with its value."""
     data = problem.data
     if data.encoder is None or data.columns is None:
         shown = [
@@ -203,3 +203,73 @@ def _reasons(problem: RankingProblem, why: Explanation, row: int) -> tuple[str, 
             first = last
     shown.sort(key=lambda pair: -abs(pair[1]))
     return tuple(f"{text} ({one:+.3g})" for text, one in shown[:_REASONS] if one != 0)
+
+
+# ----------------------------------------------------------------------------------------------- the influence
+
+
+def influence_of(model: Pipeline, prepared: Preparation, problem: Problem) -> tuple[Influence | None, str]:
+    """Coefficients of a linear model; for other kernels the loss of concordance when a feature is shuffled."""
+    names = problem.feature_names
+    shown = (
+        f"The {SHOWN_FEATURES} largest of {len(names):,} features are shown."
+        if len(names) > SHOWN_FEATURES
+        else ""
+    )
+    coef = getattr(model[-1], "coef_", None)
+    if prepared.is_linear and coef is not None:
+        return _coefficients(list(names), np.asarray(coef), scaled=bool(prepared.steps)), shown
+    if len(names) > _SHUFFLED_FEATURES:
+        return None, (
+            f"Left out: the kernel is not linear, and shuffling each of {len(names):,} features in turn would "
+            "take long. A linear kernel shows coefficients."
+        )
+    return shuffled_influence(model, problem, "The kernel is not linear"), shown
+
+
+def shuffled_influence(
+    model: Any, problem: Problem, because: str, *, features: list[int] | None = None
+) -> Influence:
+    """Measure how much concordance falls when a feature is shuffled.
+
+    Parameters
+    ----------
+    because : str
+        Why there are no coefficients, as the beginning of a sentence.
+    features : list of int or None
+        Only these columns.
+    """
+    names = problem.feature_names
+    found = feature_influence(
+        model,
+        problem.X,
+        n_repeats=_SHUFFLES,
+        features=features,
+        feature_names=names,
+        random_state=problem.options.seed,
+        **problem.comparisons(),
+    )
+    among = "rows of a query" if found.over == "queries" else "rows"
+    text = (
+        f"{because}, so there are no coefficients. A bar shows how much concordance falls when the "
+        f"values of that feature are shuffled among the {among} (mean of {found.n_repeats} shuffles; line: 95 % "
+        f"interval over {found.over}). It is measured on {found.n_rows:,} rows of the training data: it says what "
+        "the model uses, not what is worth collecting. Features that stand in for each other both look small."
+    )
+    errors = found.intervals[:, 1] - found.values
+    return Influence(found.names, found.values, "loss of concordance when shuffled", text, errors)
+
+
+def _coefficients(names: list[str], coef: np.ndarray, scaled: bool) -> Influence:
+    if scaled:
+        text = (
+            "The score is a weighted sum of the scaled features: a bar to the right means that higher values "
+            "rank higher. Bars can be compared with each other, since every feature has variance 1; "
+            "correlated features share their influence."
+        )
+        return Influence(names, coef, "coefficient of the scaled feature", text)
+    text = (
+        "The score is a weighted sum of the features: a bar to the right means that higher values rank higher. "
+        "Features that occur together share their influence."
+    )
+    return Influence(names, coef, "coefficient of the feature", text)

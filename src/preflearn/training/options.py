@@ -1,4 +1,4 @@
-"""What may be asked of a training."""
+"""The options of a training."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class KernelName(StrEnum):
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """Options of :func:`preflearn.training.train`; what is None is chosen by the data.
+    """Options of :func:`preflearn.training.train`; None lets the data decide.
 
     Attributes
     ----------

@@ -20,11 +20,10 @@ from ..model_selection.baselines import best_feature_of_preferences
 from ..model_selection.intervals import wilson_interval
 from ..report.contents import AlphaPath, Baseline, Calibration, Choice, Estimate, Roc
 from .options import TrainingOptions
-from .preparation import Preparation
-from .ranking import BASELINE_FEATURES
-from .train import Chosen
+from .preparation import Preparation, choose_learner
+from .problem import BASELINE_FEATURES, Chosen
 
-# Folds that the scale of the probabilities is fitted over, and preferences from which on it is worth it.
+# Folds that the scale of the probabilities is fitted on, and the least number of preferences for that.
 _CALIBRATION_FOLDS, _CALIBRATED_FROM = 5, 50
 
 
@@ -38,7 +37,7 @@ class PreferenceProblem:
     source : str
         Names of the files, for the report.
     lengths : ndarray of shape (m,), optional
-        Of texts: how far "the longer one" gets is then a baseline.
+        Lengths of texts: preferring the longer one is then a baseline.
     """
 
     rows_leave = False
@@ -50,7 +49,8 @@ class PreferenceProblem:
         source: str = "memory",
         lengths: np.ndarray | None = None,
     ):
-        self.data, self.options, self.lengths = data, options, lengths
+        self.data, self.lengths = data, lengths
+        self.options, self.why_single = choose_learner(options)
         self.X, self.feature_names = data.X, data.feature_names
         first = "table" if lengths is None else "texts"
         self.steps: list[tuple[str, Any]] = [] if data.encoder is None else [(first, data.encoder)]
@@ -161,7 +161,7 @@ class PreferenceProblem:
             found.weight,
             found.expected_calibration_error,
             f"Each of {n:,} held-out differences became a probability by one slope, fitted on four fifths of the other "
-            "preferences. A point on the diagonal is as certain as it says.",
+            "preferences. A point on the diagonal is perfectly calibrated.",
         )
 
     def baselines(self, name: str, prepared: Preparation, chosen: Chosen) -> tuple[list[Baseline], str]:

@@ -1,8 +1,8 @@
-"""What is done before the learner: scaling, kernel, width, reduced set; what is left open is chosen, with a reason."""
+"""What is settled before fitting: learner, scaling, kernel, width, reduced set, each with the reason for the choice."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from sklearn.metrics import pairwise_distances
 from sklearn.preprocessing import StandardScaler
 
 from ..errors import InputError, Remedy
+from ..io import RankingData
 from ..kernels import NystromMap
 from ..preprocessing import QueryRelative
 from ..report.contents import Choice
@@ -20,11 +21,13 @@ from .options import KernelName, Learner, TrainingOptions
 FULL_KERNEL_ROWS = 2000
 # 500 basis vectors order OHSUMED (16,140 rows) as well as 1,000 do, in a third of the time.
 BASIS_SIZE = 500
-# With this many features a linear function is rich enough, and distances tell little.
+# With this many features a linear function is flexible enough, and distances carry little information.
 LINEAR_FEATURES = 1000
 # Rows that the median distance is taken over.
 _SAMPLE = 1000
-
+# With fewer there is not enough held out to tell candidates apart.
+_LEAST_ROWS = 50
+_LEAST_QUERIES = 5
 
 _LEARNERS = {
     Learner.rankrls: ("RankRLS", "least squares over the pairs of a ranking: only differences are learned"),
@@ -42,7 +45,7 @@ _KERNELS_WITH = {
 
 @dataclass(frozen=True, eq=False)
 class Preparation:
-    """Features as the learner gets them, its kernel, and what to say about them.
+    """The features that the learner gets, its kernel, and the choices for the report.
 
     Attributes
     ----------
@@ -69,12 +72,54 @@ class Preparation:
     choices: tuple[Choice, ...]
 
 
+def choose_learner(options: TrainingOptions, data: RankingData | None = None) -> tuple[TrainingOptions, str]:
+    """Settle ``learner="auto"`` before anything is fitted.
+
+    Parameters
+    ----------
+    options : TrainingOptions
+    data : RankingData or None
+        None for preferences, which only RankRLS learns from.
+
+    Returns
+    -------
+    options : TrainingOptions
+        With ``learner="auto"`` only where candidates of different kinds can be compared.
+    reason : str
+        Why there are no candidates; empty where that goes without saying.
+    """
+    if options.learner is not Learner.auto:
+        return options, ""
+    single = replace(options, learner=Learner.rankrls, time_limit=None)
+    if data is None or options.asks_for_a_kernel:
+        if options.time_limit is not None:
+            raise ValueError("a time limit would be ignored by a single learner: leave it out")
+        return single, ""
+    reason = _reason_against_candidates(data)
+    return (options, "") if reason is None else (single, reason)
+
+
+def _reason_against_candidates(data: RankingData) -> str | None:
+    n_rows, n_features = data.X.shape
+    if data.weight is not None:
+        return "the candidates of auto do not take row weights"
+    if n_rows < _LEAST_ROWS:
+        return f"{n_rows} rows are too few to choose among candidates of different kinds"
+    if data.qid is not None and data.n_queries < _LEAST_QUERIES:
+        return f"{data.n_queries} queries are too few to choose among candidates of different kinds"
+    if n_features > LINEAR_FEATURES:
+        return f"with {n_features:,} features a linear function is flexible enough, and fast"
+    if sp.issparse(data.X) and data.X.nnz < 0.1 * n_rows * n_features:
+        return "the data are sparse: a linear function of many features is flexible enough, and fast"
+    return None
+
+
 def prepare(
     X: Any, options: TrainingOptions, *, rows_leave: bool, ready: Choice | None = None
 ) -> Preparation:
     """Scale the features, settle the kernel, and make the reduced set.
 
-    None of it looks at the targets, so that cross-validation after it is fair to them. Where rows are held out
+    None of it uses the targets, so that cross-validation after it is unbiased. Where rows are held out
     (``rows_leave``), the learner draws the reduced set itself, and held-out basis vectors leave the model too; where
     only preferences are held out all rows stay, and the features of the reduced set are made once. Features that are
     ``ready`` are not scaled; it says why.
@@ -111,7 +156,7 @@ def relative_to_query(X: Any, qid: Any) -> tuple[QueryRelative, np.ndarray]:
         )
     if qid is None:
         raise InputError(
-            "standardising within queries needs queries, and there are none",
+            "standardising within queries needs queries, and the data have none",
             Remedy("query", purpose="and the column of the queries"),
         )
     step = QueryRelative(keep=False)
@@ -126,12 +171,15 @@ def _choose_kernel(X: Any, options: TrainingOptions) -> tuple[str, str]:
     elif sp.issparse(X):
         name, why = (
             "linear",
-            "the data are sparse: a linear function of many features is rich enough, and fast",
+            "the data are sparse: a linear function of many features is flexible enough, and fast",
         )
     elif X.shape[1] > LINEAR_FEATURES:
-        name, why = "linear", f"{X.shape[1]:,} features: a linear function of them is rich enough, and fast"
+        name, why = (
+            "linear",
+            f"{X.shape[1]:,} features: a linear function of them is flexible enough, and fast",
+        )
     else:
-        name, why = "rbf", "learns what is not linear as well"
+        name, why = "rbf", "also learns what is not linear"
     for argument, kernels in _KERNELS_WITH.items():
         if getattr(options, argument) is not None and name not in kernels:
             chosen = " (chosen for these data)" if asked is KernelName.auto else ""

@@ -28,17 +28,16 @@ from ..report.displays import QueryRocDisplay
 from ..solvers.routes import Workload, choose_route
 from .checks import check_ranking, check_weights
 from .options import Learner, TrainingOptions
-from .preparation import Preparation, relative_to_query
-from .train import SHUFFLED_ROWS, Chosen
+from .preparation import Preparation, choose_learner, relative_to_query
+from .problem import BASELINE_FEATURES, SHUFFLED_ROWS, Chosen
 
 _FOLDS = 10
 _REFIT_FOLDS = 5
-# Queries are held out exactly where a factorisation of this time and size can do it, also where iterations are faster.
+# Queries are held out exactly where a factorisation within this time and size can do it, even if iterations are faster.
 _FACTOR_SECONDS, _FACTOR_BYTES = 30.0, 4e9
 _AUTOMATIC_ALPHAS = 31
 # Leave-pair-out with its ten divisions into halves takes seconds up to here.
 _LEAVE_PAIR_OUT_ROWS = 500
-BASELINE_FEATURES = 2000
 _LEARNERS = {Learner.rankrls: RankRLS, Learner.rls: RLS, Learner.ranksvm: RankSVM}
 
 
@@ -132,7 +131,8 @@ class RankingProblem:
 
     def __init__(self, data: RankingData, options: TrainingOptions):
         assert data.y is not None
-        self.data, self.options = data, options
+        self.data = data
+        self.options, self.why_single = choose_learner(options, data)
         self.y, self.X, self.feature_names = data.y, data.X, data.feature_names
         self.steps: list[tuple[str, Any]] = [] if data.encoder is None else [("table", data.encoder)]
         self.ready: Choice | None = None
@@ -158,9 +158,7 @@ class RankingProblem:
             codes = np.empty(m, dtype=np.int64)
             for fold, (_, test) in enumerate(cv.split(np.empty((m, 0)))):
                 codes[test] = fold
-            method = (
-                f"{n_folds} folds of rows, dealt at random (seed {seed}); rows are compared inside a fold"
-            )
+            method = f"{n_folds} random folds of rows (seed {seed}); rows are compared within a fold"
             self.division = Division(Groups(codes, n_folds), cv, "fold", method, exact)
         elif exact:
             units = encode_queries(qid, m)
@@ -169,9 +167,23 @@ class RankingProblem:
             units = encode_queries(qid, m)
             n_folds = min(_REFIT_FOLDS, units.n_groups)
             cv = QueryKFold(n_folds, shuffle=True, random_state=seed)
-            method = f"{n_folds} folds of whole queries, dealt at random (seed {seed}) and refitted"
+            method = f"{n_folds} random folds of whole queries (seed {seed}), refitted"
             self.division = Division(units, cv, "query", method, exact)
         return self.division.method
+
+    def hold_out_folds(self, folds: np.ndarray, seen: np.ndarray) -> None:
+        """Settle the division by the folds that a search drew, some rows of which it has seen.
+
+        Without queries the rows that were not seen form a fold of their own.
+        """
+        n_folds = int(folds.max()) + 1
+        if self.data.qid is None:
+            codes = np.where(seen, folds, n_folds)
+            units, unit, what = Groups(codes, int(codes.max()) + 1), "fold", "rows"
+        else:
+            units, unit, what = encode_queries(self.data.qid, folds.shape[0]), "query", "whole queries"
+        method = f"{n_folds} random folds of {what}, all choices made without the held-out fold"
+        self.division = Division(units, None, unit, method, False)
 
     # ------------------------------------------------------------------------------------------ the search
 
@@ -204,7 +216,7 @@ class RankingProblem:
 
     @property
     def _cv_to_keep(self) -> Any:
-        """What the saved model says of its folds: scikit-learn's splitters are no part of a model file."""
+        """What the saved model says of its folds: scikit-learn's splitters are not part of a model file."""
         return self.division.cv if self.division.unit == "query" else None
 
     def by_unit(self, scores: np.ndarray) -> np.ndarray:
@@ -333,7 +345,7 @@ class RankingProblem:
         if not prepared.is_linear:
             others["RankRLS, linear kernel"] = (Learner.rankrls, prepared.scaled, {"kernel": "linear"})
         with warnings.catch_warnings():
-            # The edge of a baseline's grid of alphas is no concern of the user's.
+            # The edge of a baseline's grid of alphas does not concern the user.
             warnings.simplefilter("ignore", UserWarning)
             return {name: (one, *self._search(*one, "auto")) for name, one in others.items()}
 
@@ -404,7 +416,7 @@ def _checks_of_interval(values: np.ndarray, seed: int) -> tuple[Choice, ...]:
             "bootstrap over queries",
             "{:.4f} to {:.4f}".format(*found.bootstrap),
             f"{found.n_draws:,} resamples of the queries, without assuming a normal distribution; its width "
-            f"is {found.width_ratio:.2f} times that of Student's interval (1 is agreement)",
+            f"is {found.width_ratio:.2f} times that of Student's interval (1: they agree)",
         ),
         Choice(
             "halves of the queries",

@@ -2,14 +2,14 @@ r"""The answers file: JSON lines that only ever grow, on the disk before they co
 
     {"winner": "tea", "loser": "coffee", "judge": "ann", "time": "2026-01-05T10:12:00+00:00", "question": "8d0c", ...}
 
-An entry is one line, written by one ``write`` and forced to the disk (``fsync``) before anybody is told. Taking an
-answer back is an entry too (``{"undo": question, ...}``), and so is a skipped question (``{"skip": question, ...}``).
+An entry is one line, written by one ``write`` and forced to the disk (``fsync``) before it is acknowledged. Undoing an
+answer is an entry too (``{"undo": question, ...}``), and so is a skipped question (``{"skip": question, ...}``).
 Each names the question it belongs to, so that an answer that is sent again after a lost connection counts once.
 
 One process at a time holds the file (an advisory lock that ends with the process, however it ends). A last line that a
 crash cut short is moved to ``FILE.damaged``.
 
-The file may be taken away all the same: deleted, or replaced by an editor that saves under another name and renames.
+The file may disappear all the same: deleted, or replaced by an editor that saves under another name and renames.
 What is written then goes to a file that nobody finds again, so every entry is preceded and followed by a look whether
 the name still leads to the file that is held; where it does not, the entry is refused.
 """
@@ -142,7 +142,7 @@ class Journal:
         return True
 
     def _require_file(self, least: int) -> int:
-        """The size of the file, if its name still leads to it and it has at least so many bytes."""
+        """The size of the file, if its name still leads to it and it has at least this many bytes."""
         held = os.fstat(self._descriptor)
         try:
             named = os.stat(self.path)
@@ -162,7 +162,7 @@ class Journal:
         return held.st_size
 
     def close(self) -> None:
-        """Let the file go."""
+        """Release the file."""
         with self._writing:
             if self._descriptor >= 0:
                 os.close(self._descriptor)
@@ -224,7 +224,7 @@ class Journal:
 
 
 def parse_entry(line: bytes) -> dict[str, Any] | None:
-    """An entry of the file, or None for what is none; half characters (lone surrogates) cannot be shown to anybody."""
+    """Parse an entry of the file; None for anything else. Lone surrogates are refused, since no page can show them."""
     try:
         entry = json.loads(line.decode("utf-8-sig"))  # some editors put a mark before the first line
         json.dumps(entry, ensure_ascii=False).encode()

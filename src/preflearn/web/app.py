@@ -153,7 +153,7 @@ def _refuse(reason: str) -> Response:
 def _page(judge: str, session: Session) -> Response:
     nonce = secrets.token_urlsafe(16)
     static = files("preflearn.web") / "static"
-    # As JSON inside of a script element: no text of anybody's may end it.
+    # As JSON inside a script element: no text of a user may end it.
     settings = json.dumps({"judge": judge, "source": session.items.source, "file": session.journal.path.name})
     text = (static / "ask.html").read_text(encoding="utf-8")
     for mark, value in {

@@ -1,8 +1,8 @@
-"""How consistent a judge is with himself and with others: repeated answers, circles, disagreement.
+"""How consistent a judge is with themselves and with others: repeated answers, circles, disagreement.
 
 A circle is three items of which a judge prefers the first to the second, the second to the third and the third to the
-first. With A the 0/1 matrix of preferences, trace(A³) / 3 of them are there, among as many triangles as the undirected
-graph of comparisons has.
+first. With A the 0/1 matrix of preferences, there are trace(A³) / 3 of them, among the triangles of the undirected
+graph of comparisons.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .answers import Answer
 # Answers in a row after which "always equal" and "always the same side" are remarked on.
 _RUN = 15
 _MOST_EXAMPLES = 5
-# Judges, and pairs of them, that are told about.
+# Judges, and pairs of them, that are shown.
 _MOST_JUDGES = 50
 
 

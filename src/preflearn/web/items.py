@@ -1,4 +1,4 @@
-"""The items that people compare: a table, a folder of texts or pictures, or a list of one item a line.
+"""The items that people compare: a table, a folder of texts or pictures, or a list with one item per line.
 
 Every item gets a name, by which the answers file knows it, and a list of fields to show. Columns that a model can learn
 from are kept as a table. Items with the same content are one item.
@@ -6,9 +6,7 @@ from are kept as a table. Items with the same content are one item.
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 import re
 from collections import Counter
@@ -18,6 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
+from ..io import read_table
+from ..io.cells import clip, how_to_convert
+from ..io.formats import open_file
+from ..io.options import ReadOptions
 
 PICTURES = {
     ".png": "image/png",
@@ -83,7 +85,7 @@ class Items:
     --------
     >>> items = from_records([{"name": "tea"}, {"name": "coffee"}, {"name": "tea"}], Path("."), "drinks")
     >>> items.names, items.notes
-    (['tea', 'coffee'], ["1 item is there twice and is asked about once: 'tea'."])
+    (['tea', 'coffee'], ["1 item appears twice and is asked about once: 'tea'."])
     """
 
     names: list[str]
@@ -98,7 +100,7 @@ class Items:
 
 
 def read_items(path: Path) -> Items:
-    """Read a table, a folder, or a text of one item a line.
+    """Read a table, a folder, or a text file with one item per line.
 
     Parameters
     ----------
@@ -118,8 +120,7 @@ def read_items(path: Path) -> Items:
     if suffix in (".parquet", ".pq"):
         records = _parquet(path)
     elif suffix in _TABLES:
-        text = _decoded(path)
-        records = _json_lines(path, text) if suffix in (".jsonl", ".ndjson") else _delimited(path, text)
+        records = _json_lines(path, _decoded(path)) if suffix in (".jsonl", ".ndjson") else _delimited(path)
     else:
         records = [{"": line.strip()} for line in _decoded(path).split("\n") if line.strip()]
     return _require_two(from_records(records, path.parent, _shown(path)))
@@ -158,7 +159,9 @@ def _from_folder(folder: Path) -> Items:
     paths = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
     strange = [path.name for path in paths if _HALF_CHARACTER.search(path.name)]
     if strange:
-        raise ValueError(f"{_shown(folder)} holds a file whose name is no UTF-8, {strange[0]!r}: rename it.")
+        raise ValueError(
+            f"{_shown(folder)} contains a file whose name is not UTF-8, {strange[0]!r}: rename it."
+        )
     pictures = [path for path in paths if path.suffix.lower() in PICTURES]
     texts = [path for path in paths if path.suffix.lower() in _TEXTS]
     others = len(paths) - len(pictures) - len(texts)
@@ -209,34 +212,25 @@ def _decoded(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is no UTF-8 text (byte {error.start}): save it as UTF-8.") from None
+        raise ValueError(
+            f"{path} is not UTF-8 text (byte {error.start}). {how_to_convert(error.object[:4096])}."
+        ) from None
 
 
-def _delimited(path: Path, text: str) -> list[dict[str, Any]]:
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
-    first = text.partition("\n")[0]
-    if delimiter not in first:
-        delimiter = next((mark for mark in (";", "\t") if mark in first), delimiter)
-    limit = csv.field_size_limit(1 << 27)
-    try:
-        rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row]
-    except csv.Error as error:
-        raise ValueError(f"{path} cannot be read as a table: {error}.") from None
-    finally:
-        csv.field_size_limit(limit)
-    if not rows:
+def _delimited(path: Path) -> list[dict[str, Any]]:
+    """The rows of a CSV or TSV table, every cell as its text."""
+    with path.open("rb") as file:
+        first = file.readline()
+    if not first.strip():
         return []
-    header = rows[0]
-    repeated = [name for name, count in Counter(header).items() if count > 1]
-    if repeated:
-        raise ValueError(f"{path}, line 1: column {repeated[0]!r} is there twice.")
-    for number, row in enumerate(rows[1:], start=2):
-        if len(row) != len(header):
-            raise ValueError(
-                f"{path}, record {number}: found {len(row)} cells for {len(header)} columns. Put cells that hold the "
-                "separator in double quotes."
-            )
-    return [dict(zip(header, row)) for row in rows[1:]]
+    usual = "\t" if path.suffix.lower() == ".tsv" else ","
+    marks = [mark for mark in (usual, ";", "\t") if mark.encode() in first]
+    options = ReadOptions(format="csv", delimiter=(marks or [usual])[0])
+    names = open_file(str(path), options).names or []
+    table = read_table(
+        path, format="csv", target=None, query=None, item=None, texts=names, delimiter=options.delimiter
+    )
+    return [dict(zip(names, row)) for row in zip(*(table.columns[name].tolist() for name in names))]
 
 
 def _json_lines(path: Path, text: str) -> list[dict[str, Any]]:
@@ -255,9 +249,7 @@ def _json_lines(path: Path, text: str) -> list[dict[str, Any]]:
                 f"{path}, line {number}: values are nested more than {_DEEPEST} levels deep, which no page can show."
             )
         if _HALF_CHARACTER.search(json.dumps(record, ensure_ascii=False)):
-            raise ValueError(
-                f"{path}, line {number}: holds half a character (a lone surrogate): save it as UTF-8."
-            )
+            raise ValueError(f"{path}, line {number}: contains a lone surrogate: save it as UTF-8.")
         if isinstance(record, str):
             record = {"": record}
         if not isinstance(record, dict):
@@ -267,7 +259,7 @@ def _json_lines(path: Path, text: str) -> list[dict[str, Any]]:
 
 
 def _is_deeper(value: Any, most: int) -> bool:
-    """Whether objects and lists are inside of each other more than so many times."""
+    """Whether objects and lists are nested more than ``most`` levels deep."""
     if not isinstance(value, (dict, list)):
         return False
     inner = value.values() if isinstance(value, dict) else value
@@ -298,12 +290,12 @@ def _distinct(
     again = [place for key, place in first.items() if counts[key] > 1]
     if not again:
         return kept, []
-    shown = [_clip(labels[place] if labels else _first_text(rows[place])) for place in sorted(again)]
-    listed = ", ".join(map(repr, shown[:_EXAMPLES])) + (", ..." if len(shown) > _EXAMPLES else "")
+    shown = [clip(labels[place] if labels else _first_text(rows[place])) for place in sorted(again)]
+    listed = ", ".join(shown[:_EXAMPLES]) + (", ..." if len(shown) > _EXAMPLES else "")
     times = "twice" if max(counts.values()) == 2 else "several times"
-    many = f"{len(again)} items are" if len(again) > 1 else "1 item is"
+    many = f"{len(again)} items appear" if len(again) > 1 else "1 item appears"
     verb = "are" if len(again) > 1 else "is"
-    return kept, [f"{many} there {times} and {verb} asked about once: {listed}."]
+    return kept, [f"{many} {times} and {verb} asked about once: {listed}."]
 
 
 def _naming_column(table: Mapping[str, list[Any]], columns: Sequence[str]) -> str | None:
@@ -369,7 +361,7 @@ def check_names(items: Items, names: Sequence[str], path: Path) -> None:
     known = set(items.names)
     strange = [name for name in dict.fromkeys(names) if name not in known]
     if strange:
-        listed = ", ".join(repr(_clip(name)) for name in strange[:_EXAMPLES])
+        listed = ", ".join(clip(name) for name in strange[:_EXAMPLES])
         raise InputError(
             f"{path} holds answers about other items: {listed}{', ...' if len(strange) > _EXAMPLES else ''} "
             f"{'are' if len(strange) > 1 else 'is'} not in {items.source}. Give the items it was written for, or name "
@@ -391,10 +383,6 @@ def _as_text(value: Any) -> str:
 
 def _first_text(row: Sequence[Any]) -> str:
     return next((text for text in map(_as_text, row) if text), "")
-
-
-def _clip(text: str) -> str:
-    return text if len(text) <= 40 else text[:37] + "..."
 
 
 def _is_number(text: str) -> bool:

@@ -27,7 +27,7 @@ from ..solvers.questions import read_goal
 from .answers import Answer
 from .items import Items
 
-# Before the first choice: prior variance of a latent score (differences of some three in log odds are usual), and the
+# Before the first choice: prior variance of a latent score (differences of about three in log odds are usual), and the
 # share of an item's own beside its features.
 _FIRST_VARIANCE, _FIRST_OFFSETS = 8.0, 0.3
 # The number of answers at the first choice, and the most items that may have been asked about, since a choice takes
@@ -35,7 +35,7 @@ _FIRST_VARIANCE, _FIRST_OFFSETS = 8.0, 0.3
 _FIRST_CHOICE, _MOST_ITEMS_TO_CHOOSE = 6, 300
 # Pairs that the expected share is averaged over.
 _MOST_PAIRS = 100_000
-# Distinct values of so many words on average are texts rather than names.
+# Distinct values with this many words on average are texts rather than names.
 _WORDS_OF_A_TEXT = 3
 _NORMAL_95 = 1.959963984540054
 
@@ -110,7 +110,7 @@ class Learner:
         return self.encoder is not None
 
     def learn(self, answers: Sequence[Answer]) -> None:
-        """Take these answers for all there are; cheap where they are those of before and a few more."""
+        """Learn from these answers alone; cheap where they are the previous ones and a few more."""
         n_known = len(self._learned)
         judged = len({answer.judge for answer in answers}) > 1
         goes_on = (
@@ -133,7 +133,7 @@ class Learner:
     def standing(self) -> Standing:
         """Scores, how sure they are, and the expected share in the right order."""
         mean, covariance = self.model.posterior(self.X)
-        # Relative to the average item: what all scores have in common is no part of an order.
+        # Relative to the average item: a constant added to all scores does not change their order.
         deviations = np.sqrt(
             np.maximum(np.diagonal(covariance) - 2.0 * covariance.mean(axis=0) + covariance.mean(), 0.0)
         )
@@ -182,7 +182,7 @@ class Learner:
         """alpha and offsets by the evidence, which stays fair when questions depend on the answers before.
 
         Chosen from the answers up to the last number at which a choice is due, so that a session that is resumed, or
-        that learns several answers at once, has the settings of one that went on.
+        that learns several answers at once, has the settings of one that was never interrupted.
         """
         due = []
         while self._next_choice <= len(answers):
@@ -250,7 +250,7 @@ def _kinds_of_names(table: dict[str, list[Any]], found: dict[str, str]) -> dict[
 
 
 def _told_apart(X: np.ndarray) -> np.ndarray:
-    """Rows that are equal, moved apart by next to nothing: the model takes equal rows for one item."""
+    """Equal rows, moved apart by a negligible amount: the model takes equal rows for one item."""
     X = X.copy()
     _, first, group = np.unique(X, axis=0, return_index=True, return_inverse=True)
     again = np.flatnonzero(first[group.ravel()] != np.arange(X.shape[0]))

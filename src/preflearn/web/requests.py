@@ -33,7 +33,7 @@ class RefusedError(ValueError):
         self.status = status
 
     def response(self) -> JSONResponse:
-        """What is sent back; whoever is too slow or sends too much is not listened to any longer."""
+        """What is sent back; a client that is too slow or sends too much is disconnected."""
         headers = {"Connection": "close"} if self.status in (408, 413) else None
         return JSONResponse({"error": str(self)}, self.status, headers)
 
@@ -72,8 +72,8 @@ async def read_json(request: Request, most_bytes: int, within: float = ARRIVAL) 
     Raises
     ------
     RefusedError
-        408 for what has not arrived ``within`` so many seconds; 413 for more than ``most_bytes``, whatever the headers
-        say; 415 and 400 for what is no JSON object.
+        408 if the body does not arrive ``within`` this many seconds; 413 for more than ``most_bytes``, whatever the
+        headers say; 415 and 400 for anything but a JSON object.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise RefusedError("Send JSON, with the content type application/json.", 415)
@@ -85,9 +85,9 @@ async def read_json(request: Request, most_bytes: int, within: float = ARRIVAL) 
     try:
         found = json.loads(body, parse_constant=_refuse_constant)
     except RecursionError:
-        raise RefusedError("The request is no JSON that can be read: it is nested too deeply.") from None
+        raise RefusedError("The request is not readable JSON: it is nested too deeply.") from None
     except ValueError as error:
-        raise RefusedError(f"The request is no JSON: {error}.") from None
+        raise RefusedError(f"The request is not JSON: {error}.") from None
     if not isinstance(found, dict):
         raise RefusedError(f"The request must be a JSON object: found {type(found).__name__}.")
     return found
@@ -107,11 +107,11 @@ async def _body(request: Request, most_bytes: int) -> bytearray:
 
 
 def described(value: Any) -> str:
-    """A value of a request in an answer; what is in an object or a list, however deep, is left alone."""
+    """A value of a request in an answer; the contents of objects and lists are left out."""
     if isinstance(value, (dict, list)):
         return "an object" if isinstance(value, dict) else "a list"
     return repr(value)[:60]
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number that JSON has")
+    raise ValueError(f"{name} is not a JSON number")

@@ -1,6 +1,6 @@
-"""uvicorn with a socket that is bound beforehand, a word when it is ready, and a stop that lets the caller tidy up.
+"""uvicorn with a socket bound beforehand, a callback when it is ready, and a stop after which the caller can clean up.
 
-uvicorn waits for ever for a request that has begun. Here its headers have to arrive in time, and where too many
+uvicorn waits forever for a request that has begun. Here its headers have to arrive in time, and where too many
 connections are open, the one that has waited longest without a request makes room for a new one.
 """
 
@@ -104,7 +104,7 @@ class Connection(_Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request has arrived that is not answered."""
+        """Whether every request that has arrived is answered."""
         return self.cycle is None or self.cycle.response_complete
 
     def data_received(self, data: bytes) -> None:
@@ -116,7 +116,7 @@ class Connection(_Protocol):
         super().connection_lost(exc)
 
     def _watch(self) -> None:
-        """Begin to count when something arrives that is no whole request yet; go on where it is counted already."""
+        """Start the clock when part of a request arrives; leave it running where it has started."""
         if not self.is_idle:
             self._forget()
         elif self._timer is None and not self.transport.is_closing():

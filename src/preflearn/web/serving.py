@@ -7,7 +7,7 @@
 
 The items of one request are one list to rank. A malformed request is answered with what was found, where and what was
 expected, and changes nothing: values of another type, dates and truth values that cannot be read, numbers so large that
-the score is no number. A category that training did not have is no such thing: the model has a place for it.
+the score is not finite. A category that training did not have is accepted: the model has a place for it.
 
 Listening on this machine alone, it answers requests to this machine's own names alone, so that no page of another site
 can ask by making a name of its own point here.
@@ -38,7 +38,7 @@ from .requests import LOOPBACK, RefusedError, check_host, described, read_json
 
 _MOST_BYTES = 16 * 1024 * 1024
 _MOST_ITEMS = 100_000
-# Up to so many items are scored at once, without the detour of a thread.
+# Up to this many items are scored directly, without handing them to a thread.
 _FEW = 200
 _BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
@@ -150,7 +150,7 @@ def _as_label(value: float) -> str:
 
 
 def _check_texts(feature: Feature, values: Sequence[Any]) -> None:
-    """Half a character (a lone surrogate) is no text."""
+    """Refuse lone surrogates, which are not text."""
     try:
         "".join([value for value in values if type(value) is str]).encode()
     except UnicodeEncodeError:
@@ -301,7 +301,7 @@ def serve_app(scorer: Scorer, *, hosts: Collection[str] | None = LOOPBACK) -> St
 
 
 def _check_scores(scores: np.ndarray, columns: Mapping[str, list[Any]]) -> None:
-    """Refuse numbers that are too large to be reckoned with: their score is infinite, or no number."""
+    """Refuse numbers so large that their score is infinite or NaN."""
     wrong = np.flatnonzero(~np.isfinite(scores))
     if not wrong.size:
         return
@@ -312,10 +312,10 @@ def _check_scores(scores: np.ndarray, columns: Mapping[str, list[Any]]) -> None:
         if type(values[row]) in (int, float)
     }
     if not sizes:
-        raise RefusedError(f"items[{int(wrong[0])}]: the score is no finite number.", 422)
+        raise RefusedError(f"items[{int(wrong[0])}]: the score is not finite.", 422)
     _, row, name = max(sizes)
     raise RefusedError(
-        f"items[{row}].{name}: found {described(columns[name][row])}, so large that the score is no finite number.",
+        f"items[{row}].{name}: found {described(columns[name][row])}, so large that the score is not finite.",
         422,
     )
 
@@ -335,7 +335,7 @@ def table_scorer(
     ignored : iterable of str
         Further columns that items may have.
     unreadable_as_missing : bool, default=False
-        Score dates and truth values that cannot be read as missing ones, instead of refusing them.
+        Treat dates and booleans that cannot be read as missing values instead of refusing them.
     """
     used = []
     for name, column in encoder.encoders_.items():

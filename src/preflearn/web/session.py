@@ -32,12 +32,12 @@ from .worker import RemoteLearner, start_learner
 
 # Seconds to wait for questions that know the last answer.
 _PATIENCE = 0.06
-# A question that nobody answers for so long may be asked of somebody else.
+# Seconds after which an unanswered question may be asked of somebody else.
 _LEASE = 600.0
 # Prepared questions beside one for each window.
 _SPARE = 3
-# Every so many answers a judge is asked something again, after so many others at least; with several judges every so
-# many answers something that another one has answered.
+# How often a judge is asked a question again, and after how many others at least; with several judges, how often a
+# question that another judge has answered.
 _REPEAT_EVERY, _REPEAT_AFTER, _SHARE_EVERY = 15, 8, 6
 # Latest answers among which those to share are looked for.
 _LATEST = 200
@@ -154,7 +154,7 @@ class Session:
     ) -> dict[str, Any]:
         """Keep an answer and give the next question.
 
-        An answer that is there already (sent again after a lost connection) is acknowledged and not counted again.
+        An answer that was received before (sent again after a lost connection) is acknowledged and not counted again.
         """
         judge = read_judge(judge)
         rows = self._rows_of(left, right)
@@ -170,7 +170,7 @@ class Session:
         return {"counted": new, **self.question(judge, client)}
 
     def undo(self, judge: str, client: str = "") -> dict[str, Any]:
-        """Take this judge's last answer back and ask it again."""
+        """Undo this judge's last answer and ask the question again."""
         judge = read_judge(judge)
         with self._changed:
             given = self._by_judge.get(judge, [])
@@ -221,7 +221,7 @@ class Session:
             yield self.learner, self.standing, self._panel
 
     def close(self) -> None:
-        """Stop the thread and let the file go."""
+        """Stop the thread and release the file."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -297,7 +297,7 @@ class Session:
                 del self._open[key]
 
     def _open_pairs(self) -> set[tuple[int, int]]:
-        """Pairs that somebody has before him."""
+        """Pairs that are on somebody's screen."""
         latest = time.monotonic() - _LEASE
         self._open = {key: one for key, one in self._open.items() if one.since >= latest}
         return {question.pair for question in self._open.values()}
@@ -364,7 +364,7 @@ class Session:
                 try:
                     self._learn_once()
                 except Exception:
-                    # Answers are safe in their file; the page goes on with questions between neighbours.
+                    # Answers are safe in their file; the page continues with questions between neighbours.
                     _log.exception("the model could not learn from the answers")
                     with self._changed:
                         self._learned_version = self._version
@@ -411,7 +411,7 @@ class Session:
     def _publish_panel(self, answers: list[Answer]) -> None:
         standing = self.learner.standing()
         if not self._history or self._history[-1][0] != standing.n_answers:
-            # What was taken back leaves the curve too.
+            # Answers that were undone leave the curve too.
             self._history = [one for one in self._history if one[0] < standing.n_answers]
             self._history.append((standing.n_answers, standing.share))
         worth = answers_worth_giving(self._history, len(self.items), _SETTLED)
@@ -474,7 +474,7 @@ def read_judge(judge: Any) -> str:
     Raises
     ------
     RefusedError
-        If it is no text, empty, or too long.
+        If it is not text, empty, or too long.
     """
     name = " ".join(judge.split()) if isinstance(judge, str) else ""
     if not name or len(name) > _LONGEST_JUDGE or not name.isprintable():
@@ -487,6 +487,6 @@ def _pair(h: int, j: int) -> tuple[int, int]:
 
 
 def _thinned(history: list[tuple[int, float]], most: int = 200) -> list[tuple[int, float]]:
-    """So many points of a curve, the last one among them."""
+    """At most ``most`` points of a curve, the last one among them."""
     step = -(-len(history) // most)
     return [(n, round(share, 5)) for n, share in history[::-1][::step][::-1]]

@@ -17,8 +17,9 @@ from itertools import islice
 import numpy as np
 
 from ...errors import InputError, Remedy
+from ...preprocessing.values import is_missing
 from ..blocks import Block, map_ahead, parsing_threads, read_records
-from ..cells import CellError, how_to_convert, is_missing, number, refuse
+from ..cells import CellError, how_to_convert, number, refuse
 from ..options import ReadOptions
 from ..queries import QueryLabels
 from ..roles import Roles, check_names
@@ -28,7 +29,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LOOK_AT_BYTES, _LOOK_AT_ROWS = 1 << 18, 1000
 # Rows for each distinct text of a column from which on only the distinct ones are made Python objects.
 _REPETITIONS = 4
-# Digits that are no number: "007".
+# Digits that are a label rather than a number: "007".
 _LABEL = re.compile(r"0[0-9]+")
 
 
@@ -81,7 +82,8 @@ class DelimitedFile:
                 f"{self.path}, line 1: a carriage return inside the line, expected it only at its end."
             )
         names = rows[0]
-        if all(_is_number(name) for name in names):
+        there = [name for name in names if not is_missing(name, among_values=True)]
+        if there and all(map(_is_number, there)):
             raise InputError(
                 f"{self.path}, line 1: expected a header of column names, found only numbers",
                 Remedy("columns", purpose="to name the columns of a file without a header"),
@@ -319,7 +321,7 @@ def _first_record_end(data: bytes) -> int:
 
 
 def _are_numbers(cells: Sequence[str]) -> bool:
-    there = [cell.strip() for cell in cells if not is_missing(cell.strip().encode())]
+    there = [cell.strip() for cell in cells if not is_missing(cell, among_values=True)]
     return bool(there) and all(_is_number(cell) and not _LABEL.fullmatch(cell) for cell in there)
 
 

@@ -100,7 +100,7 @@ class JsonLinesFile:
                 lines.append(n_lines)
                 rows.append(row)
             if data.endswith(b"\n"):
-                n_lines -= 1  # what split() finds behind the last line end is no line
+                n_lines -= 1  # what split() finds after the last line end is not a line
             if rows:
                 yield lines, rows
 

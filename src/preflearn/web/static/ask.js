@@ -12,7 +12,7 @@
   // What was answered and not acknowledged yet, by window: two of them must not overwrite each other's.
   const PENDING = "preflearn-pending " + settings.source;
   const MINE = PENDING + " " + client;
-  // No acknowledgement, but no refusal either: the disk is full, the file was taken away, the server is busy.
+  // No acknowledgement, but no refusal either: the disk is full, the file was removed, the server is busy.
   const TRY_AGAIN = [408, 503, 507];
   let asked = null;
   let busy = false;

@@ -1,14 +1,30 @@
-"""``preflearn train --rows R --columns C --pairs P``: a relation from three tables; ``predict`` for its models."""
+"""``preflearn relate``: a relation between two kinds of objects from three tables; ``predict`` for its models."""
 
 from __future__ import annotations
 
 import csv
 import sys
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
+
+from ..training.options import KernelName
 from . import files
-from .output import collected_warnings, new_console, print_json, print_notes, progress
+from .output import (
+    JsonOption,
+    QuietOption,
+    VerboseOption,
+    collected_warnings,
+    new_console,
+    print_json,
+    print_notes,
+    progress,
+    refuse_both,
+    typed,
+)
+from .settings import LEARNING, SetOption, read_settings
 
 SETTINGS = {
     "entries": ("the pair", "single labels"),
@@ -16,71 +32,108 @@ SETTINGS = {
     "columns": ("the column object", "all labels of a column"),
     "both": ("both objects", "a row and a column"),
 }
-COMMAND = "train relation"
+COMMAND = "train relation"  # as model files have it
 
 
-def train_relation(
-    rows: Path | None,
-    columns: list[str] | None,
-    pairs: Path | None,
-    output: Path | None,
-    report: Path | None,
-    *,
-    hold_out: str | None,
-    kernel: str,
-    gamma: float | None,
-    alphas: Any,
-    command: str,
-    as_json: bool,
-    quiet: bool,
-    verbose: bool,
-    force: bool = False,
+class HoldOut(StrEnum):
+    """What will be new when the model is used."""
+
+    entries = "entries"
+    rows = "rows"
+    columns = "columns"
+    both = "both"
+
+
+def relate(
+    context: typer.Context,
+    rows: Annotated[
+        Path, typer.Option("--rows", metavar="FILE", help="Table of row objects: name and features.")
+    ],
+    columns: Annotated[
+        Path, typer.Option("--columns", metavar="FILE", help="Table of column objects: name and features.")
+    ],
+    pairs: Annotated[
+        Path, typer.Option("--pairs", metavar="FILE", help="Table of row object, column object, label.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="File for the model. Default: the name of --pairs with .preflearn."
+        ),
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", help="Write an HTML report to this file.")
+    ] = None,
+    hold_out: Annotated[
+        HoldOut, typer.Option("--hold-out", help="What will be new when the model is used.")
+    ] = HoldOut.entries,
+    kernel: Annotated[
+        KernelName, typer.Option("--kernel", help="Kernel for both kinds of objects; auto: RBF.")
+    ] = KernelName.auto,
+    settings: SetOption = None,
+    force: files.ForceOption = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
 ) -> None:
-    """Learn a relation, choose alpha for one setting, and show all four."""
-    if rows is None or pairs is None or not columns:
-        raise ValueError("A relation needs three tables: --rows FILE --columns FILE --pairs FILE.")
-    if len(columns) != 1:
-        raise ValueError(f"With --rows, --columns names one table of column objects: found {len(columns)}.")
-    setting = "entries" if hold_out is None else hold_out
-    if setting not in SETTINGS:
-        raise ValueError(f"--hold-out must be one of {', '.join(SETTINGS)}: found {setting!r}.")
-    sources = [rows, Path(columns[0]), pairs]
-    if output is None:
-        output = files.default_output(pairs, sources, force)
+    """Learn the labels of pairs of objects; choose alpha for what will be new, and show all four cases."""
+    refuse_both(quiet, as_json, "--json")
+    refuse_both(quiet, verbose, "--verbose")
+    given = read_settings("--set", settings, LEARNING, ["gamma", "alphas"])
+    sources = [rows, columns, pairs]
+    output = output or files.default_output(pairs, sources, force)
     files.check_outputs([output, report], sources, force)
     with progress(4, quiet=quiet, verbose=verbose) as tell, collected_warnings() as warned:
         tell("reading " + ", ".join(path.name for path in sources))
-        work = _Relation(sources, kernel, gamma, alphas, setting)
+        name = "rbf" if kernel is KernelName.auto else kernel.value
+        work = _Relation(sources, name, given.get("gamma"), given.get("alphas", "auto"), hold_out.value)
         tell("held-out predictions in four settings")
-        settings = work.settings()
+        found = work.settings()
         tell("training")
         model, metadata = work.train()
-        page = None
-        if report is not None:
-            tell("writing the report")
-            page = work.page(settings, model, command)
+        tell("writing")
+        _write(work, model, found, metadata, output, report, typed(context))
+    if as_json:
+        print_json(_as_object(work, model, found, warned, output, report))
+    elif not quiet:
+        _show(work.summary, found, warned, output, report)
+
+
+def _write(
+    work: _Relation,
+    model: Any,
+    settings: list[Any],
+    metadata: dict[str, Any],
+    output: Path,
+    report: Path | None,
+    command: str,
+) -> None:
+    """The page is made before anything is written, so that a failure leaves nothing behind."""
     from ..io import save_model
     from ..io.atomic import atomic_write
     from ..report.relation import to_dict
 
+    page = None if report is None else work.page(settings, model, command).encode()
     save_model(model, output, metadata={**metadata, "settings": [to_dict(row) for row in settings]})
     if report is not None and page is not None:
         with atomic_write(report) as file:
-            file.write(page.encode())
-    if as_json:
-        print_json(
-            {
-                "data": work.summary,
-                "alpha": model.alpha_,
-                "hold_out": setting,
-                "settings": [to_dict(row) for row in settings],
-                "notes": warned,
-                "model": str(output),
-                "report": None if report is None else str(report),
-            }
-        )
-    elif not quiet:
-        _show(work.summary, settings, warned, output, report)
+            file.write(page)
+
+
+def _as_object(
+    work: _Relation, model: Any, settings: list[Any], notes: list[str], output: Path, report: Path | None
+) -> dict[str, Any]:
+    from ..report.relation import to_dict
+
+    return {
+        "data": work.summary,
+        "alpha": model.alpha_,
+        "hold_out": work.setting,
+        "settings": [to_dict(row) for row in settings],
+        "notes": notes,
+        "model": str(output),
+        "report": None if report is None else str(report),
+    }
 
 
 class _Relation:
@@ -100,7 +153,7 @@ class _Relation:
             for side, X in zip(("row", "column"), self.objects, strict=True):
                 self.kernels[f"{side}_params"] = {"gamma": _median_gamma(X) if gamma is None else gamma}
         elif gamma is not None:
-            raise ValueError(f"--gamma would be ignored by --kernel {kernel}: leave it out.")
+            raise ValueError(f"--set gamma would be ignored by --kernel {kernel}: leave it out.")
         p, q = len(tables.rows.names), len(tables.columns.names)
         self.Y = np.full((p, q), np.nan)
         share = tables.y.shape[0] / (p * q)
