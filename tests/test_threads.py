@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
+import preflearn
 from preflearn import RankSVM
 from preflearn.loops.threads import blas_at_rest, in_turns, limit_blas
 
@@ -97,3 +100,29 @@ def test_nobody_takes_another_turn_after_an_error():
     assert len(begun) < 10_000
     assert in_turns(turn, [(3,), (4,), (5,)], 7) == [3, 4, 5]
     assert in_turns(turn, []) == []
+
+
+SOURCE = Path(preflearn.__file__).parent
+
+
+def code_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def test_threads_are_decided_in_one_place():
+    """Two places that set the threads of BLAS would undo each other's settings."""
+    guilty = [
+        path
+        for path in SOURCE.rglob("*.py")
+        if re.search(r"^\s*(from|import) threadpoolctl", code_of(path), re.M)
+    ]
+    assert [path.relative_to(SOURCE).as_posix() for path in guilty] == ["loops/threads.py"]
+
+
+def test_routines_that_crash_on_large_matrices_are_called_by_tiles_only():
+    """OpenBLAS's threaded ``syrk``, and ``potrf`` and ``potri`` which call it, end the interpreter at 17,000 rows."""
+    direct = re.compile(r"\b[sd]?(syrk|potrf|potri|lauum)\b\"?\s*[(,]")
+    guilty = {
+        path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py") if direct.search(code_of(path))
+    }
+    assert guilty <= {"numerics/linalg.py", "numerics/tiles.py"}, guilty

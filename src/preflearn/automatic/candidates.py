@@ -15,13 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from ..comparisons import Groups
 from ..core.holdout import rows_outside
 from ..estimators.rankrfm import RankRFM, TrainedRound
 from ..estimators.rankrls import RankRLS
-from ..loops.threads import in_turns
+from ..loops.threads import in_turns, threads_limited
 from ..selection.alphas import choose
 from ..selection.held_out import HeldOut
 from .combination import FoldScores, centred, nested
@@ -269,7 +268,7 @@ def _trees(
 
     def grow_without(fold: int, part: int) -> TreeSum:
         rest = rows_outside(task.n_rows, tests[fold])
-        with threadpool_limits(1, user_api="openmp"):
+        with threads_limited(1, "openmp"):
             return grow(grown_on[rest], t[rest], task.seed + n_parts * fold + part)
 
     calls = [(fold, part) for fold in range(len(tests)) for part in range(n_parts)]

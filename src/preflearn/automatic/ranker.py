@@ -16,12 +16,12 @@ from scipy import sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
-from threadpoolctl import threadpool_limits
 
 from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import read_scores
 from ..core.holdout import rows_outside
 from ..estimators.base import RankerMixin
+from ..loops.threads import threads_limited
 from ..metrics import concordance
 from ..numerics.graph import Graph, Value
 from ..numerics.namespace import is_device_array
@@ -173,7 +173,7 @@ class AutoRanker(RankerMixin, BaseEstimator):
         sample = order[taken]
         rows, y = rows[sample], y[sample]
         part = encode_queries(queries.codes[taken], sample.shape[0])
-        with nullcontext() if self.n_jobs is None else threadpool_limits(self.n_jobs):
+        with nullcontext() if self.n_jobs is None else threads_limited(self.n_jobs):
             trial = self._fit_rows(rows, y, part, scoring, seed, start, limit)
             spent = time.perf_counter() - start
             if rows.size <= _REFITTED_CELLS and (1 + len(trial.folds.tests)) * spent <= limit:

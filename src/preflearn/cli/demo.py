@@ -41,10 +41,10 @@ def demo(
 def _learn(seed: int) -> dict[str, Any]:
     """Split the queries, fit each model with its best alpha, measure on the held-out queries."""
     import numpy as np
-    from threadpoolctl import threadpool_limits
 
     from .. import RLS, RankRLS
     from ..datasets import load_demo
+    from ..loops.threads import blas_at_rest
 
     start = time.perf_counter()
     data = load_demo(random_state=seed)
@@ -56,7 +56,7 @@ def _learn(seed: int) -> dict[str, Any]:
         "RLS, RBF kernel (regression)": RLS(kernel="rbf"),
     }
     # Matrices this small gain nothing from threads, which would wait for each other on a busy machine.
-    with threadpool_limits(1, user_api="blas"):
+    with blas_at_rest():
         fitted = {name: _search(model, data, ~held_out) for name, model in models.items()}
     rows = [
         {"model": name, "alpha": alpha, **_measure(model.predict(data.X[held_out]), data, held_out)}

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 import scipy.linalg as la
-from scipy.linalg import get_blas_funcs, get_lapack_funcs
+from scipy.linalg import get_lapack_funcs
 
-from ..numerics.linalg import mirror_lower, tridiagonalise_in_place
+from ..numerics.linalg import add_gram, mirror_lower, tridiagonalise_in_place
 from .problem import refuse_indefinite, rounding_of_sums
 
 # Columns that are solved for at once where all are needed.
@@ -122,5 +122,5 @@ class _Substitution:
 
 def product_with_itself(W: np.ndarray) -> np.ndarray:
     """Wᵀ W of a C-contiguous W as a full symmetric matrix in Fortran order: half of the work of a product."""
-    syrk = get_blas_funcs("syrk", (W,))
-    return mirror_lower(syrk(1.0, W.T, lower=True))
+    n = W.shape[1]
+    return mirror_lower(add_gram(np.zeros((n, n), dtype=W.dtype, order="F"), W, W))

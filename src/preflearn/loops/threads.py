@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 
 @lru_cache(maxsize=1)
@@ -109,6 +109,11 @@ if hasattr(os, "register_at_fork"):
     # Threads do not survive a fork.
     for forget in (_pool.cache_clear, n_threads.cache_clear, _shared_limit.restart):
         os.register_at_fork(after_in_child=forget)
+
+
+def threads_limited(n: int, library: str | None = None) -> Any:
+    """A context in which libraries have at most so many threads: "openmp" (scikit-learn's trees), "blas", or all."""
+    return threadpool_limits(n, user_api=library)
 
 
 def blas_at_rest(when: bool = True) -> Any:

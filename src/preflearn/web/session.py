@@ -21,8 +21,8 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
+from ..loops.threads import blas_at_rest
 from .answers import Answer, Journal, now, standing_answers
 from .consistency import agreement, answers_worth_giving, self_consistency
 from .items import Items, check_names
@@ -359,7 +359,7 @@ class Session:
 
     def _work(self) -> None:
         # One thread for linear algebra: matrices this small gain little from more, and pages want to be served.
-        with threadpool_limits(1, user_api="blas"):
+        with blas_at_rest():
             while self._wait_for_work():
                 try:
                     self._learn_once()

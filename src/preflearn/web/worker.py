@@ -15,8 +15,8 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
+from ..loops.threads import blas_at_rest
 from .answers import Answer
 from .items import Items
 from .learner import Learner, Standing
@@ -129,7 +129,7 @@ def _work(pipe: Connection) -> None:
     # Ctrl-C in the terminal is for the server, which ends this process when it is done.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     worker = _Worker()
-    with threadpool_limits(1, user_api="blas"):
+    with blas_at_rest():
         while True:
             try:
                 name, arguments = pipe.recv()
