@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 
 from ..errors import InputError
 from .output import as_option, option_name
+from .settings import spelled_out
 
 COMMANDS = (
     "train", "relate", "predict", "evaluate", "compare", "ask", "serve", "export", "demo", "reproduce", "ppi", "parses",
@@ -123,7 +124,7 @@ def _hint(error: Any, arguments: Sequence[str]) -> str:
 
 def _call(arguments: Sequence[str]) -> int:
     """Commands return None; a requested exit returns its status."""
-    returned = app(list(arguments), prog_name="preflearn", standalone_mode=False)
+    returned = app(spelled_out(arguments), prog_name="preflearn", standalone_mode=False)
     return returned if isinstance(returned, int) else 0
 
 

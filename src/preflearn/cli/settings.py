@@ -98,12 +98,45 @@ READING: Mapping[str, Reader] = {
     "missing": _number,
 }
 
+# The settings of the commands that have any.
+OF_COMMANDS: Mapping[str, dict[str, Mapping[str, Reader]]] = {
+    "train": {"--set": LEARNING, "--read": READING},
+    **{name: {"--read": READING} for name in ("predict", "evaluate", "compare")},
+}
+
+
+def spelled_out(arguments: Sequence[str]) -> list[str]:
+    """The same command line with settings that were written as options of their own, such as ``--n-basis 100``.
+
+    Examples
+    --------
+    >>> spelled_out(["train", "shop.csv", "--n-basis", "100", "--within-queries"])
+    ['train', 'shop.csv', '--set', 'n_basis=100', '--set', 'within_queries=yes']
+    """
+    settings = OF_COMMANDS.get(arguments[0], {}) if arguments else {}
+    out, rest = [], iter(arguments)
+    for one in rest:
+        name, equals, value = one.partition("=")
+        key = name.removeprefix("--").replace("-", "_")
+        option = next((option for option, readers in settings.items() if key in readers), None)
+        if option is None or not name.startswith("--"):
+            out.append(one)
+            continue
+        if key == "within_queries":
+            value = value or "yes"
+        elif not equals:
+            value = next(rest, "")
+        out += [option, f"{key}={value}"]
+    return out
+
+
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="How to learn (repeat): gamma; degree of the poly kernel; n_basis, the number of basis vectors; alphas, "
+        help="How to learn (repeat; `--gamma VALUE` works too): gamma; degree of the poly kernel; n_basis, the number of "
+        "basis vectors; alphas, "
         "numbers separated by commas; within_queries=yes to standardise within each query; time_limit, seconds for "
         "--learner auto; seed; embed, a sentence-transformers model for --chosen.",
     ),
