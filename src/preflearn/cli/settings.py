@@ -135,8 +135,8 @@ SetOption = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="How to learn (repeat; `--gamma VALUE` works too): gamma; degree of the poly kernel; n_basis, the number of "
-        "basis vectors; alphas, "
+        help="How to learn (repeat; `--gamma VALUE` works too): gamma; degree of the poly kernel; n_basis, the number "
+        "of basis vectors; alphas, "
         "numbers separated by commas; within_queries=yes to standardise within each query; time_limit, seconds for "
         "--learner auto; seed; embed, a sentence-transformers model for --chosen.",
     ),
