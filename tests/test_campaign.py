@@ -605,3 +605,21 @@ def test_the_same_problem_in_other_units(power, learner) -> None:
     np.testing.assert_allclose(
         found[seen], expected[seen], rtol=0, atol=TOLERANCE * np.abs(expected[seen]).max()
     )
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"cost": "unit"}, {"cost": "relative", "ties": "exclude"}, {"ties": "exclude"}]
+)
+@pytest.mark.parametrize("targets", ["grades", "numbers"])
+@pytest.mark.parametrize("column", ["constant inside queries", "time stamps"])
+@pytest.mark.parametrize("alpha", [1.0, 2.0**-15, 2.0**-30])
+def test_large_numbers_that_a_query_shares(options, column, targets, alpha) -> None:
+    """A column that comparisons hardly see, or not at all, beside others; every cost and way to treat ties."""
+    rng = np.random.default_rng(1)
+    qid = np.repeat(np.arange(4), 12)
+    within = 86400.1 * qid if column == "constant inside queries" else rng.normal(size=48)
+    X = np.column_stack([1.7e9 + within, rng.normal(size=(48, 2))])
+    y = rng.normal(size=48) if targets == "numbers" else rng.integers(0, 3, size=48).astype(float)
+    found = RankRLS(alpha, **options).fit(X, y, qid=qid).predict(X)
+    exact = ExactLearner("rank", alpha, **options).fitted(X, y, qid)
+    assert relative_error(found, exact) <= TOLERANCE

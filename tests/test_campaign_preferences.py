@@ -194,6 +194,20 @@ def test_answers_that_come_later(kernel, shape) -> None:
     check(kernel, shape, answer, lambda case: [case.exact().scores()])
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_answers_that_cancel_are_no_reason_to_warn(kernel, alpha) -> None:
+    """The exact scores are 0: rounding is all there is of them, and no alpha changes that."""
+    X = np.arange(KNOWN) if kernel == "items" else make_data("mixed", 0)[0][:KNOWN]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        for pairs, ties in (([[0, 1]], [True]), ([[0, 1], [1, 0]], None), ([[0, 1], [1, 2], [2, 0]], None)):
+            model = BradleyTerry(alpha, **KERNELS[kernel]).fit_pairs(X, pairs, ties=ties)
+            np.testing.assert_allclose(model.predict(X), 0.0, atol=1e-12)
+        model.partial_fit_pairs(X, [[3, 4]]).partial_fit_pairs(X, [[4, 3]])
+        np.testing.assert_allclose(model.predict(X), 0.0, atol=1e-12)
+
+
 @pytest.mark.parametrize("kernel", ["linear", "offsets", "rbf", "items"])
 def test_judges(kernel) -> None:
     """The scores are the mode at the reliabilities that the model has found."""

@@ -665,3 +665,22 @@ def test_hold_outs_take_the_solver_that_is_asked_for(shape, solver, many_alphas,
         )
     HeldOut(RankRLS(solver=solver), X, y).pairs(alphas)
     assert {name == "feature_pair_system" for name in used} == {solver == "primal"}
+
+
+@pytest.mark.parametrize("solver", ["primal", "dual"])
+@pytest.mark.parametrize("options", [{}, {"cost": "unit", "ties": "exclude"}, {"weighting": "item"}])
+@pytest.mark.parametrize("cv", [3, "leave-one-out"])
+def test_columns_that_are_constant_inside_queries_say_nothing(solver, options, cv):
+    """Parts of queries at a small alpha, which makes much of a rounding error of a column that is not compared."""
+    rng = np.random.default_rng(1)
+    qid = np.repeat(np.arange(4), 12)
+    X = np.column_stack([1e4 + 0.1 * qid, rng.normal(size=(48, 2))])
+    y = rng.integers(0, 3, size=48).astype(float)
+    model = RankRLS(2.0**-27, solver=solver, **options)
+    order = rng.permutation(48)
+    folds = np.array_split(order, 3) if cv == 3 else [np.array([row]) for row in order]
+    found = cross_val_predict(
+        model, X, y, qid=qid, cv=[(np.setdiff1d(order, fold), fold) for fold in map(np.sort, folds)]
+    )
+    expected = oracles.refit_folds(model, X, y, qid, map(np.sort, folds))
+    np.testing.assert_allclose(found, expected, atol=1e-6 * np.abs(expected).max())

@@ -34,6 +34,13 @@ def positive_definite(n: int, dtype) -> np.ndarray:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_eigenvalues_of_nothing(dtype, capfd):
+    values, vectors = linalg.eigh_in_place(np.zeros((0, 0), dtype, order="F"))
+    assert values.shape == (0,) and vectors.shape == (0, 0)
+    assert capfd.readouterr() == ("", "")  # LAPACK prints its complaints
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n", [2, 3, 4, 5, 7, 8, 9, 16, 17, 23, 40, 61])
 class TestFactorisations:
     def test_cholesky(self, small_tiles, n, dtype):

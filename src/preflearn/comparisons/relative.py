@@ -72,7 +72,7 @@ class RelativeComparisons(Comparisons):
     def laplacian(self, V: np.ndarray) -> np.ndarray:
         out = np.empty_like(V)
         for members, block in zip(self._members, self._blocks, strict=True):
-            out[members] = block @ V[members]
+            out[members] = block @ (V[members] - V[members[0]])
         return out
 
     def blocks(self, V: np.ndarray, n_rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -84,6 +84,8 @@ class RelativeComparisons(Comparisons):
             start = 0
             for block in self._blocks[first:last]:
                 rows = slice(start, start + block.shape[0])
+                # What the rows of a query have in common goes first: products would leave its rounding.
+                part[rows] -= part[start].copy()
                 image[rows] = block @ part[rows]
                 start = rows.stop
             yield part, image

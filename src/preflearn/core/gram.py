@@ -136,12 +136,16 @@ def gram_times(features, comparisons: Comparisons, w: np.ndarray) -> np.ndarray:
 def target_moment(features, comparisons: Comparisons) -> np.ndarray:
     """Φᵀ b as a dense array, shape (n, v).
 
-    Where b sums to zero the means of dense columns are left out, so that their size does not matter.
+    Where b sums to zero dense rows are taken relative to a typical one, or in queries to the first one of their query,
+    so that the size of what they share does not matter.
     """
     b = comparisons.target
     if sp.issparse(features) or not comparisons.ignores_constants:
         return feature_moment(features, b)
     b = b.astype(features.dtype, copy=False)
+    queries, first_rows = comparisons.queries, None
+    if queries is not None and queries.n_groups > 1:
+        first_rows = queries.order[queries.starts[:-1]][queries.codes]
     # Any row that is typical of them will do for the mean.
     typical = features[:: max(1, features.shape[0] // _SAMPLE)].mean(axis=0)
     single = b.shape[1] == 1  # several outputs are worth the threads of BLAS
@@ -152,7 +156,8 @@ def target_moment(features, comparisons: Comparisons) -> np.ndarray:
         room = np.empty((min(step, last - first), features.shape[1]), dtype=features.dtype)
         for start in range(first, last, step):
             rows = slice(start, min(start + step, last))
-            shifted = np.subtract(features[rows], typical, out=room[: rows.stop - rows.start])
+            origin = typical if first_rows is None else features[first_rows[rows]]
+            shifted = np.subtract(features[rows], origin, out=room[: rows.stop - rows.start])
             total += np.dot(shifted.T, b[rows])
         return total
 

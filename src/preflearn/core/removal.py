@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import qr, svd
 
-from ..comparisons import Comparisons
+from ..comparisons import Comparisons, centred, encode_queries
 from ..numerics.linalg import KernelFactor
 from .holdout import intercept_of_rest
 
@@ -69,10 +69,19 @@ class RemovedRows:
             Y = self._half_rows(fold).T
             return Y, np.ones(fold.shape[0]), Y @ self._half_target[fold], 1.0
         removal = self.comparisons.drop(fold)
-        Z = self._Z[removal.rows]
-        if removal.centred:
-            Z = self.centred_rows(removal.rows)
+        Z = self.centred_rows(removal.rows) if removal.centred else self._rows_within_queries(removal.rows)
         return Z.T @ removal.columns, removal.signs, Z.T @ removal.change, removal.scale
+
+    def _rows_within_queries(self, rows: np.ndarray) -> np.ndarray:
+        """Rows of Z less what those of a query have in common.
+
+        Neither N nor d sees that; their rounding does, and a small λ makes much of the rounding of a column that is
+        constant inside queries.
+        """
+        queries = self.comparisons.queries
+        if queries is None:
+            return self._Z[rows]
+        return centred(self._Z[rows], encode_queries(queries.codes[rows], rows.shape[0]))[0]
 
     def centred_rows(self, rows: np.ndarray) -> np.ndarray:
         """Rows of a global ranking less the mean row: from S Z, which has lost no digits to it, where it is at hand."""

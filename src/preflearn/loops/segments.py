@@ -43,7 +43,8 @@ def centre_queries(V, order, starts, scale, out) -> None:
     """Rows grouped by query, centred and scaled, in one pass: out[k] = scale[k] (V[order[k]] - mean of its query).
 
     Query q owns the places ``starts[q]`` to ``starts[q + 1]`` of ``order``. A query is read twice in a row, the second
-    time from the cache, so that a matrix too large for it is fetched once. O(m v).
+    time from the cache, so that a matrix too large for it is fetched once. Rows are taken relative to the first one of
+    their query, so that a column that is constant there is exactly zero. O(m v).
     """
     least = _least_queries(order.shape[0], V.shape[1], starts.shape[0] - 1)
     over_ranges(_centre_queries, starts.shape[0] - 1, V, order, starts, scale, out, least=least)
@@ -132,19 +133,22 @@ def _centre_queries(V, order, starts, scale, out, first, last):
     mean = np.empty(width)
     for q in range(first, last):
         a, b = starts[q], starts[q + 1]
+        if a == b:
+            continue
+        origin = V[order[a]]
         mean[:] = 0.0
         for k in range(a, b):
             i = order[k]
             for j in range(width):
-                mean[j] += V[i, j]
-        share = 1.0 / max(1, b - a)
+                mean[j] += V[i, j] - origin[j]
+        share = 1.0 / (b - a)
         for j in range(width):
             mean[j] *= share
         for k in range(a, b):
             i = order[k]
             s = scale[k]
             for j in range(width):
-                out[k, j] = s * (V[i, j] - mean[j])
+                out[k, j] = s * ((V[i, j] - origin[j]) - mean[j])
 
 
 @njit(cache=True, nogil=True)
@@ -153,11 +157,14 @@ def _centre_queries_with_ties(V, order, starts, tie_starts, first_tie, inner, ou
     mean = np.empty(width)
     tie_mean = np.empty(width)
     for q in range(first, last):
+        if starts[q] == starts[q + 1]:
+            continue
+        origin = V[order[starts[q]]]
         mean[:] = 0.0
         for k in range(starts[q], starts[q + 1]):
             for j in range(width):
-                mean[j] += V[order[k], j]
-        share = 1.0 / max(1, starts[q + 1] - starts[q])
+                mean[j] += V[order[k], j] - origin[j]
+        share = 1.0 / (starts[q + 1] - starts[q])
         for j in range(width):
             mean[j] *= share
         for t in range(first_tie[q], first_tie[q + 1]):
@@ -165,14 +172,14 @@ def _centre_queries_with_ties(V, order, starts, tie_starts, first_tie, inner, ou
             tie_mean[:] = 0.0
             for k in range(a, b):
                 for j in range(width):
-                    tie_mean[j] += V[order[k], j]
+                    tie_mean[j] += V[order[k], j] - origin[j]
             for j in range(width):
                 tie_mean[j] /= b - a
             for k in range(a, b):
                 i = order[k]
                 x, z = inner[k], outer[k]
                 for j in range(width):
-                    out[k, j] = x * (V[i, j] - tie_mean[j]) + z * (tie_mean[j] - mean[j])
+                    out[k, j] = x * ((V[i, j] - origin[j]) - tie_mean[j]) + z * (tie_mean[j] - mean[j])
 
 
 @njit(cache=True, nogil=True)

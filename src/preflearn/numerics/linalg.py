@@ -149,7 +149,9 @@ def eigh_in_place(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         np.empty(3 + 5 * n, np.intc),
     )
     with _in_one_thread(n):  # and without the interpreter lock: many small ones go side by side
-        info = lapack("syevd", A.dtype, "V", "L", n, A, n, values, work, work.size, integers, integers.size)
+        info = lapack(
+            "syevd", A.dtype, "V", "L", n, A, max(n, 1), values, work, work.size, integers, integers.size
+        )
     if info != 0:
         raise np.linalg.LinAlgError(spectrum.NOT_CONVERGED)
     return values, A

@@ -50,7 +50,7 @@ from ..numerics.linalg import (
 from ..numerics.memory import require_memory
 from .labels import LabelPosterior
 from .newton import Features, PairLossFit, PairObjective, Preconditioner, Report, minimise_logistic
-from .row_span import Root, RowSpan, random_signs, refine, relative
+from .row_span import Root, RowSpan, random_signs, refine, relative, score_of_one_answer
 
 # How far the curvature of an answer may move, relative to its own size plus a hundredth of the largest it can have,
 # before the covariance is corrected for it.
@@ -589,7 +589,9 @@ def _error(
     noise = objective.rounding(fit.weights, loss, alpha)
     size = float(np.abs(predictions).max(initial=0.0))
     bound = (fit.gradient_norm + float(np.linalg.norm(noise))) / (2.0 * alpha)
-    bound = relative(objective.longest_row() * bound, size)
+    longest = objective.longest_row()
+    least = score_of_one_answer(answers, longest, alpha)
+    bound = relative(longest * bound, size, least)
     n = objective.n_features
     if bound <= _PRECISE or is_small(space, answers, loss.curvatures, alpha):
         return bound
@@ -607,7 +609,7 @@ def _error(
         step = LabelPosterior(answers, alpha, fit.weights).solve(off[:, None], 1e-6)[:, 0]
     else:
         return bound
-    return min(bound, relative(float(np.abs(objective.forward(step)).max(initial=0.0)), size))
+    return min(bound, relative(float(np.abs(objective.forward(step)).max(initial=0.0)), size, least))
 
 
 def posterior_at(

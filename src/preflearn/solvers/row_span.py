@@ -167,7 +167,8 @@ def refine(
     moved = design @ (span.basis @ span.root(loss.curvatures, alpha).solve(off))
     fit.weights = span.basis @ z
     size = float(np.abs(design @ fit.weights).max(initial=0.0))
-    return fit, relative(float(np.abs(moved).max(initial=0.0)), size)
+    least = score_of_one_answer(span.answers, objective.longest_row(), alpha)
+    return fit, relative(float(np.abs(moved).max(initial=0.0)), size, least)
 
 
 def _rounding(rows: np.ndarray, z: np.ndarray, loss: LogisticLoss) -> np.ndarray:
@@ -181,8 +182,19 @@ def random_signs(n: int) -> np.ndarray:
     return np.random.default_rng(0).choice([-1.0, 1.0], n)
 
 
-def relative(error: float, size: float) -> float:
-    """error / size, 0 for no error at all."""
-    if error == 0:
+def score_of_one_answer(answers: Answers, longest_row: float, alpha: float) -> float:
+    """About the score that the answer of the least weight would give alone, 1 at most: what scores are measured by.
+
+    Answers that contradict each other give none, and then rounding is all there is.
+    """
+    weights = answers.weight * answers.scale
+    with np.errstate(over="ignore"):
+        alone = float(weights.min(initial=np.inf)) * longest_row * longest_row / (4.0 * alpha)
+    return min(1.0, alone)
+
+
+def relative(error: float, size: float, least: float) -> float:
+    """error / size; 0 where scores of this size are nothing but rounding beside ``least``, as those of a tie are."""
+    if error == 0 or (error <= 64.0 * np.finfo(float).eps * least and size <= 1000.0 * error):
         return 0.0
     return error / size if size > 0 else np.inf

@@ -68,7 +68,7 @@ class FullKernel(Representation):
         X = self.inputs.double()
         seen = centred(X, one_group(X.shape[0]))[0] if task.ignores_constants else X
         warn_if_collinear(np.linalg.svd(seen, compute_uv=False), np.sqrt(asked.least_alpha()))
-        return feature_hold_out(in_row_span(X)[0], task, asked)
+        return feature_hold_out(X if X.shape[1] <= X.shape[0] else in_row_span(X)[0], task, asked)
 
     def pair_systems(
         self, task: Comparisons, alphas: Sequence[float], asked: Asked, routine: Callable[[bool], Any]
