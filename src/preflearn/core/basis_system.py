@@ -97,6 +97,10 @@ class BasisEquation:
             w = result.weights
             if not result.residual <= (tol if max_iter else enough):
                 raise np.linalg.LinAlgError("rounding prevents a solution on sums of kernel values")
+        # The energy hardly sees a direction that the comparisons do not see, such as the constant of a ranking: there λ
+        # alone divides the rounding of c, and may make of it a share of the solution.
+        if eps * np.linalg.norm(c) > np.cbrt(eps) * self.alpha * np.linalg.norm(w):
+            raise np.linalg.LinAlgError("rounding of sums of kernel values is large beside alpha")
         return self._solve_C(w, "T")
 
     def _solve_C(self, V: np.ndarray, trans: str = "N") -> np.ndarray:
