@@ -21,17 +21,17 @@ from scipy.stats import norm
 
 from _harness import arguments, coverage_of, write_results
 from preflearn import RankRLS
+from preflearn._engine.core import dual_problem
+from preflearn._engine.core.pair_holdout import dual_pair_system
 from preflearn.comparisons import compare_scores, one_group
-from preflearn.core import dual_problem
-from preflearn.core.pair_holdout import dual_pair_system
 from preflearn.model_selection import estimate_concordance
+from preflearn.model_selection._tally import tally_pairs, tally_scores
 from preflearn.model_selection.intervals import (
     most_effective,
     optimism,
     placement_variance,
     wilson_interval,
 )
-from preflearn.selection.tally import tally_pairs, tally_scores
 
 ALPHA = 1.0
 TEST_ROWS = 2000

@@ -19,8 +19,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from _harness import best_of, peak_memory, report, write_results
 from preflearn import RankRLS
+from preflearn._engine.core import dual_problem, solve_conjugate_gradients
 from preflearn.comparisons import compare_scores, encode_queries, one_group
-from preflearn.core import dual_problem, solve_conjugate_gradients
 
 
 def random_data(m: int, n: int, n_queries: int, seed: int = 0):

@@ -15,7 +15,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from _harness import best_of, peak_memory, report, write_results
 from preflearn import RankRLS, RankRLSCV
-from preflearn.core.pair_holdout import dual_pair_system
+from preflearn._engine.core.pair_holdout import dual_pair_system
 from preflearn.model_selection import (
     HeldOut,
     cross_val_predict,
@@ -23,7 +23,7 @@ from preflearn.model_selection import (
     leave_pair_out_tally,
     permutation_test,
 )
-from preflearn.selection.folds import read_folds
+from preflearn.model_selection._folds import read_folds
 
 
 def random_data(m: int, n: int, n_queries: int):

@@ -23,8 +23,8 @@ from sklearn.preprocessing import StandardScaler
 
 from _harness import best_of, peak_memory, report, write_results
 from preflearn import AutoRanker, RankRFM, RankRLSCV
+from preflearn._engine.core.learned_metric import TrainingSet
 from preflearn.comparisons import compare_scores, encode_queries
-from preflearn.core.learned_metric import TrainingSet
 from preflearn.kernels.functions import Kernel
 
 

@@ -1,6 +1,6 @@
 """Does the table of routes choose well, and without a jump? Rates of its cost model, and five figures.
 
-python benchmarks/routes.py --part rates        the constants of `preflearn.solvers.routes.Rates`, per processor
+python benchmarks/routes.py --part rates        the constants of `solvers.routes.Rates`, per processor
 python benchmarks/routes.py --part queries      leave-query-out over 15 alphas on sparse rows, beside one dsyevd
 python benchmarks/routes.py --part preferences  leave-preference-out on sparse text, beside logistic regression
 python benchmarks/routes.py --part few          600 preferences among more and more rows: training and searches
@@ -25,18 +25,18 @@ import scipy.sparse as sp
 
 from _harness import RESULTS, best_of, report, write_results
 from preflearn import BradleyTerryCV, RankRLS, RankRLSCV
-from preflearn.kernels.sparse import sparse_products
-from preflearn.loops.sparse import times_columns
-from preflearn.loops.threads import n_threads
-from preflearn.model_selection import HeldOut, leave_preference_out
-from preflearn.numerics.linalg import (
+from preflearn._engine.loops.sparse import times_columns
+from preflearn._engine.loops.threads import n_threads
+from preflearn._engine.numerics.linalg import (
     cholesky_in_place,
     eigh_in_place,
     inverse_in_place,
     tridiagonalise_in_place,
 )
-from preflearn.selection.problem import LearningProblem
-from preflearn.solvers.routes import Rates, Workload, choose_route
+from preflearn._engine.solvers.routes import Rates, Workload, choose_route
+from preflearn.kernels.sparse import sparse_products
+from preflearn.model_selection import HeldOut, leave_preference_out
+from preflearn.model_selection._problem import LearningProblem
 
 PARTS = ("rates", "queries", "preferences", "few", "large", "walk")
 # Columns that the features of parses are hashed to.

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def forget_stale_loops() -> None:
     """Delete compiled loops that are older than the modules they call: Numba looks at the file of a loop only."""
-    loops = ROOT / "src" / "preflearn" / "loops"
+    loops = ROOT / "src" / "preflearn" / "_engine" / "loops"
     called = max((loops / name).stat().st_mtime for name in ("vectors.py", "running_sums.py"))
     for cached in loops.glob("__pycache__/*.nb[ci]"):
         with suppress(FileNotFoundError):  # another worker was faster

@@ -21,12 +21,12 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from preflearn import RLS, RLSCV, AutoRanker, RankRFM, RankRLS, RankRLSCV
-from preflearn.arrays import pairs as device_pairs
-from preflearn.core import pair_holdout
+from preflearn._engine.arrays import pairs as device_pairs
+from preflearn._engine.core import pair_holdout
+from preflearn._engine.numerics import namespace
+from preflearn._engine.numerics.namespace import Home, as_host
 from preflearn.model_selection import cross_val_predict, leave_pair_out
 from preflearn.model_selection.pairs import leave_pair_out_tally
-from preflearn.numerics import namespace
-from preflearn.numerics.namespace import Home, as_host
 from strategies import ranking_problems
 
 RNG = np.random.default_rng(0)

@@ -19,17 +19,17 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import oracles
 from preflearn import AutoRanker, RankRLSCV
+from preflearn._engine.loops.quantiles import shares_below
 from preflearn.automatic import candidates, ranker
 from preflearn.automatic.combination import FoldScores, choose_combination, combine, nested
 from preflearn.automatic.features import PARTS, Features
 from preflearn.automatic.trees import Bins, TreeSum
 from preflearn.comparisons import encode_queries
 from preflearn.io import load_model, save_model
-from preflearn.loops.quantiles import shares_below
 from preflearn.metrics import concordance
 from preflearn.model_selection import QueryKFold
-from preflearn.selection.row_order import order_by_content
-from preflearn.selection.scoring import read_scoring
+from preflearn.model_selection._row_order import order_by_content
+from preflearn.model_selection._scoring import read_scoring
 
 
 def make_data(m=120, n=5, size=10, seed=0):

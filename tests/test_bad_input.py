@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from preflearn import RLS, RankRLS
-from preflearn.numerics import memory
+from preflearn._engine.numerics import memory
 
 X = np.random.default_rng(0).normal(size=(6, 2))
 Y = np.arange(6.0)

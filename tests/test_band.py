@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflearn.core import band
-from preflearn.core.band import BandForm
-from preflearn.core.tridiagonal import TridiagonalForm
+from preflearn._engine.core import band
+from preflearn._engine.core.band import BandForm
+from preflearn._engine.core.tridiagonal import TridiagonalForm
 
 
 @settings(max_examples=60)

@@ -16,12 +16,12 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 import oracles
 from preflearn import BradleyTerry, BradleyTerryCV, RankRLS
+from preflearn._engine.losses.logistic import LogisticLoss
+from preflearn._engine.solvers.questions import choose_pairs, information
 from preflearn.comparisons.answers import Answers
 from preflearn.io import load_model, save_model
-from preflearn.losses.logistic import LogisticLoss
 from preflearn.metrics import calibration_of_preferences
 from preflearn.model_selection import leave_preference_out
-from preflearn.solvers.questions import choose_pairs, information
 
 
 def simulated(m=24, n=4, n_pairs=80, seed=0, spread=2.0):

@@ -7,13 +7,13 @@ import pytest
 
 from demo_rows import shop
 from preflearn import RankRLS
+from preflearn._training.options import KernelName, TrainingOptions
+from preflearn._training.ranking import RankingProblem
+from preflearn._training.train import train
 from preflearn.io import RankingData, TableData
 from preflearn.metrics import concordance, ndcg
 from preflearn.model_selection import LearningCurve, cross_val_predict, learning_curve
 from preflearn.report import LearningCurveDisplay
-from preflearn.training.options import KernelName, TrainingOptions
-from preflearn.training.ranking import RankingProblem
-from preflearn.training.train import train
 
 LINEAR = TrainingOptions(kernel=KernelName.linear)
 

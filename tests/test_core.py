@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oracles
-from preflearn.comparisons import compare_scores, encode_queries, one_group
-from preflearn.core import (
+from preflearn._engine.core import (
     GlobalMoments,
     QueryMoments,
     dual_problem,
@@ -20,15 +19,16 @@ from preflearn.core import (
     solve_conjugate_gradients,
     solve_on_basis,
 )
-from preflearn.kernels import Kernel
-from preflearn.numerics import memory
-from preflearn.numerics.linalg import (
+from preflearn._engine.numerics import memory
+from preflearn._engine.numerics.linalg import (
     factor_kernel,
     first_equal_items,
     first_equal_rows,
     independent_items,
     mirror_lower,
 )
+from preflearn.comparisons import compare_scores, encode_queries, one_group
+from preflearn.kernels import Kernel
 from strategies import ranking_problems
 
 OPTIONS = st.fixed_dictionaries(

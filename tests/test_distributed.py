@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preflearn import RLS, RLSCV, RankRLS, RankRLSCV, RankSVM
-from preflearn.solvers.newton import PairObjective
+from preflearn._engine.solvers.newton import PairObjective
 from strategies import ranking_problems
 
 dask = pytest.importorskip("dask")

@@ -21,6 +21,7 @@ from preflearn import RLS, RankRLS
 from preflearn.comparisons import encode_queries, one_group
 from preflearn.metrics import auc, concordance
 from preflearn.model_selection import cross_val_predict, leave_pair_out
+from preflearn.model_selection._tally import tally_pairs, tally_scores
 from preflearn.model_selection.estimates import _Data, _deal, estimate_auc, estimate_concordance
 from preflearn.model_selection.intervals import (
     mean_interval,
@@ -31,7 +32,6 @@ from preflearn.model_selection.intervals import (
     wilson_interval,
     worth_of_queries,
 )
-from preflearn.selection.tally import tally_pairs, tally_scores
 
 
 def two_classes(m=24, n_positive=10, n_features=4, shift=0.8, seed=0):

@@ -16,8 +16,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 import oracles
 from preflearn import RLS, RankRLS
+from preflearn._engine.numerics import memory
 from preflearn.kernels import NystromMap
-from preflearn.numerics import memory
 from strategies import ranking_problems
 
 OPTIONS = st.fixed_dictionaries(

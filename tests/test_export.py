@@ -27,6 +27,7 @@ from sklearn.preprocessing import (
 from tests.model_files import fitted_models
 
 import preflearn as pl
+from preflearn._engine.numerics.graph import ExportError
 from preflearn.automatic.candidates import Task, candidates
 from preflearn.automatic.trees import Bins
 from preflearn.cli.app import run
@@ -37,9 +38,8 @@ from preflearn.io.linear_weights import folded_weights
 from preflearn.io.onnx_checks import onnx_inputs
 from preflearn.kernels import NystromMap
 from preflearn.metrics.predictions import predict_scores
-from preflearn.numerics.graph import ExportError
+from preflearn.model_selection._scoring import read_scoring
 from preflearn.preprocessing import QueryRelative, TableEncoder
-from preflearn.selection.scoring import read_scoring
 
 pytest.importorskip("onnx", reason="the extra onnx is not installed")
 pytest.importorskip("skl2onnx", reason="the extra onnx is not installed")

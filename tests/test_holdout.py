@@ -20,18 +20,18 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import oracles
 from preflearn import RLS, RLSCV, RankRLS, RankRLSCV
-from preflearn.core.dual_holdout import DualHoldOut
-from preflearn.core.feature_holdout import FeatureHoldOut
-from preflearn.core.removal import RemovedBasis, span_of_rows
-from preflearn.core.representations import kernel, linear
+from preflearn._engine.core.dual_holdout import DualHoldOut
+from preflearn._engine.core.feature_holdout import FeatureHoldOut
+from preflearn._engine.core.removal import RemovedBasis, span_of_rows
+from preflearn._engine.core.representations import kernel, linear
 from preflearn.model_selection import (
     HeldOut,
     QueryKFold,
     cross_val_predict,
     leave_pair_out_tally,
     permutation_test,
+    problem,
 )
-from preflearn.selection import problem
 from strategies import ranking_problems
 
 ALPHAS = st.sampled_from([2.0**-15, 2.0**-6, 1.0, 2.0**15])

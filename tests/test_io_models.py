@@ -374,3 +374,13 @@ def test_places_that_cannot_be_written_are_named(tmp_path):
     with atomic_write("/dev/null") as file:
         file.write(b"gone")
     assert not Path("/dev/null").is_file()
+
+
+def test_classes_are_found_by_the_names_that_older_files_have():
+    from preflearn._engine.core.moments import QueryMoments
+    from preflearn.io.model_types import object_class
+    from preflearn.model_selection import QueryKFold
+
+    assert object_class("preflearn.core.moments", "QueryMoments") is QueryMoments
+    assert object_class("preflearn.selection.splitters", "QueryKFold") is QueryKFold
+    assert object_class("preflearn.selection.learner", "os") is None

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from preflearn._engine.numerics.linalg import factor_kernel
 from preflearn.kernels import EmpiricalKernelMap, Kernel, NystromMap, choose_basis
-from preflearn.numerics.linalg import factor_kernel
 from strategies import ranking_problems
 
 RNG = np.random.default_rng(0)

@@ -11,12 +11,12 @@ from sklearn.exceptions import ConvergenceWarning
 
 import oracles
 from preflearn import RLS, RankRLS, RankRLSCV
-from preflearn.core.dual_holdout import DualHoldOut
-from preflearn.core.krylov_holdout import KrylovHoldOut
-from preflearn.loops.sparse import products_of_rows, times_columns
+from preflearn._engine.core.dual_holdout import DualHoldOut
+from preflearn._engine.core.krylov_holdout import KrylovHoldOut
+from preflearn._engine.loops.sparse import products_of_rows, times_columns
+from preflearn._engine.numerics import memory
 from preflearn.model_selection import HeldOut, cross_val_predict, leave_preference_out
-from preflearn.numerics import memory
-from preflearn.selection.problem import LearningProblem
+from preflearn.model_selection._problem import LearningProblem
 from strategies import ranking_problems
 
 ALPHAS = [1e-2, 1.0, 30.0]

@@ -11,8 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 import oracles
 from preflearn import BradleyTerry, BradleyTerryCV
+from preflearn._engine.solvers import labels, laplace
 from preflearn.estimators import bradley_terry, bradley_terry_cv
-from preflearn.solvers import labels, laplace
 
 
 def matches(m=40, n_pairs=150, seed=0):
@@ -122,7 +122,7 @@ def test_random_questions_among_many_labels(sparse):
 def test_a_covariance_that_does_not_fit_is_refused(sparse, monkeypatch):
     items, pairs = matches()
     model = BradleyTerry(kernel="items").fit_pairs(items, pairs)
-    monkeypatch.setattr("preflearn.numerics.memory.fits_in_memory", lambda n_bytes: n_bytes < 1000)
+    monkeypatch.setattr("preflearn._engine.numerics.memory.fits_in_memory", lambda n_bytes: n_bytes < 1000)
     with pytest.raises(MemoryError, match="variances_only=True"):
         model.posterior(items)
 

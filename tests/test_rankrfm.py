@@ -14,10 +14,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import oracles
 from preflearn import RankRFM, RankRLS
-from preflearn.core.learned_metric import average_gradient_metric
+from preflearn._engine.core.learned_metric import average_gradient_metric
 from preflearn.metrics import concordance
 from preflearn.model_selection import QueryKFold
-from preflearn.selection.scoring import read_scoring
+from preflearn.model_selection._scoring import read_scoring
 
 pytestmark = pytest.mark.filterwarnings("ignore:The best alpha")
 

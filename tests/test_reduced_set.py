@@ -13,22 +13,22 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 import oracles
 from preflearn import RLS, RankRLS
+from preflearn._engine.core import feature_gram, reduced_set, solve_on_basis
+from preflearn._engine.core.basis_system import BasisEquation
+from preflearn._engine.core.gram import gram_times, target_moment
+from preflearn._engine.core.problem import solve_primal
+from preflearn._engine.core.reduced_set import sample_rows
+from preflearn._engine.core.representations import reduced
+from preflearn._engine.core.row_blocks import HalfBlocks
+from preflearn._engine.numerics import memory
+from preflearn._engine.numerics.linalg import cholesky_in_place, factor_kernel
+from preflearn._engine.solvers.choice import plan
+from preflearn._engine.solvers.routes import Workload
 from preflearn.comparisons import compare_scores, encode_queries
-from preflearn.core import feature_gram, reduced_set, solve_on_basis
-from preflearn.core.basis_system import BasisEquation
-from preflearn.core.gram import gram_times, target_moment
-from preflearn.core.problem import solve_primal
-from preflearn.core.reduced_set import sample_rows
-from preflearn.core.representations import reduced
-from preflearn.core.row_blocks import HalfBlocks
 from preflearn.kernels import NystromMap
 from preflearn.kernels.blocks import KernelBlocks
 from preflearn.kernels.functions import Kernel
 from preflearn.model_selection import cross_val_predict
-from preflearn.numerics import memory
-from preflearn.numerics.linalg import cholesky_in_place, factor_kernel
-from preflearn.solvers.choice import plan
-from preflearn.solvers.routes import Workload
 from strategies import ranking_problems
 
 COMPARISONS = [

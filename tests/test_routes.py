@@ -9,12 +9,12 @@ import pytest
 import scipy.sparse as sp
 
 from preflearn import RankRLS, RankRLSCV
+from preflearn._engine.numerics import memory
+from preflearn._engine.solvers import explain, routes
+from preflearn._engine.solvers.routes import PURPOSES, Workload, choose_route
 from preflearn.kernels import sparse
 from preflearn.model_selection import HeldOut, cross_val_predict
-from preflearn.numerics import memory
-from preflearn.selection.problem import LearningProblem
-from preflearn.solvers import explain, routes
-from preflearn.solvers.routes import PURPOSES, Workload, choose_route
+from preflearn.model_selection._problem import LearningProblem
 
 RNG = np.random.default_rng(7)
 GENEROUS = 64e9

@@ -28,8 +28,8 @@ from preflearn import (
     TransductiveRankRLS,
     metrics,
 )
-from preflearn.core.dual_holdout import DualHoldOut
-from preflearn.core.feature_holdout import FeatureHoldOut
+from preflearn._engine.core.dual_holdout import DualHoldOut
+from preflearn._engine.core.feature_holdout import FeatureHoldOut
 from preflearn.metrics import concordance
 from preflearn.model_selection import (
     HeldOut,
@@ -39,7 +39,7 @@ from preflearn.model_selection import (
     leave_preference_out,
     permutation_test,
 )
-from preflearn.selection.alphas import choose, read_grid
+from preflearn.model_selection._alphas import choose, read_grid
 
 pytestmark = pytest.mark.filterwarnings("ignore:The best alpha")
 

@@ -480,8 +480,8 @@ def test_a_whole_table_in_arrow_form_and_as_objects_agree(monkeypatch, threads):
     for name in ("colour", "day", "text"):
         table[name] = [None if rng.random() < 0.05 else value for value in table[name]]
     expected = TableEncoder().fit_transform({name: list(column) for name, column in table.items()})
-    monkeypatch.setattr("preflearn.loops.threads.n_threads", lambda: threads)
-    monkeypatch.setattr("preflearn.loops.words._WORTH_A_THREAD", 100)
+    monkeypatch.setattr("preflearn._engine.loops.threads.n_threads", lambda: threads)
+    monkeypatch.setattr("preflearn._engine.loops.words._WORTH_A_THREAD", 100)
     monkeypatch.setattr("preflearn.preprocessing.columns._MANY", 100)
     monkeypatch.setattr("preflearn.preprocessing.table._CACHE_BYTES", 5000)
     for frame in (pd.DataFrame(table), pl.DataFrame(table), pa.table(table), table):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from preflearn.numerics import linalg, spectrum, tiles
-from preflearn.numerics.memory import fits_in_memory
+from preflearn._engine.numerics import linalg, spectrum, tiles
+from preflearn._engine.numerics.memory import fits_in_memory
 
 
 @pytest.fixture

@@ -10,6 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse as sp
 
+from preflearn._training.options import KernelName, Learner, TrainingOptions
+from preflearn._training.preference import PreferenceProblem
+from preflearn._training.preparation import prepare
+from preflearn._training.ranking import HeldOutScores, RankingProblem
+from preflearn._training.train import train
 from preflearn.cli.output import as_option, option_name
 from preflearn.comparisons import encode_queries
 from preflearn.errors import InputError, Remedy
@@ -17,11 +22,6 @@ from preflearn.io import PreferenceData, RankingData
 from preflearn.metrics import concordance
 from preflearn.model_selection.baselines import best_feature_of_preferences, best_feature_scores
 from preflearn.model_selection.interval_checks import check_mean_interval
-from preflearn.training.options import KernelName, Learner, TrainingOptions
-from preflearn.training.preference import PreferenceProblem
-from preflearn.training.preparation import prepare
-from preflearn.training.ranking import HeldOutScores, RankingProblem
-from preflearn.training.train import train
 
 
 @given(seed=st.integers(0, 2**31), sparse=st.booleans())

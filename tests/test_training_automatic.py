@@ -9,6 +9,9 @@ import pytest
 
 from demo_rows import shop
 from preflearn import AutoRanker
+from preflearn._training.options import Learner, TrainingOptions
+from preflearn._training.ranking import RankingProblem
+from preflearn._training.train import train
 from preflearn.automatic import ranker
 from preflearn.cli.app import run
 from preflearn.comparisons import encode_queries
@@ -17,9 +20,6 @@ from preflearn.io import RankingData, load_model, read_scores
 from preflearn.metrics import concordance, concordance_scorer
 from preflearn.metrics.predictions import predict_scores, wants_qid
 from preflearn.model_selection.baselines import best_feature_scores
-from preflearn.training.options import Learner, TrainingOptions
-from preflearn.training.ranking import RankingProblem
-from preflearn.training.train import train
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -17,8 +17,8 @@ from tests.oracles import (
     transduce,
 )
 
+from preflearn._engine.core.transduction import DualTransduction, PrimalTransduction
 from preflearn.comparisons import QueryComparisons, encode_queries
-from preflearn.core.transduction import DualTransduction, PrimalTransduction
 from preflearn.estimators.rankrls import RankRLS
 from preflearn.estimators.transductive import TransductiveRankRLS
 from preflearn.metrics import concordance

@@ -45,6 +45,7 @@ _MODULES = (
     "preprocessing",
     "relations",
     "report",
+    "solvers",
 )
 
 __all__ = [

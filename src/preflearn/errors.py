@@ -133,3 +133,18 @@ def refuse_all(source: str, errors: Sequence[InputError]) -> None:
 
 def _listed(texts: Sequence[str]) -> str:
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])}, or {texts[-1]}"
+
+
+class SplitQueryError(ValueError):
+    """Rows of one query came in two parts, and pairs between the parts would be missing."""
+
+    def __init__(self, key: int):
+        super().__init__(
+            f"Rows of one query are in two chunks or partitions (label {key}, or a text with this hash): the pairs "
+            "between them would be missing. Sort the rows by query and read them with preflearn.io.iter_ranking, or "
+            "use preflearn.distributed.align_queries."
+        )
+        self.key = key
+
+    def __reduce__(self):
+        return type(self), (self.key,)

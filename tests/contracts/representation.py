@@ -14,6 +14,10 @@ import numpy as np
 import scipy.sparse as sp
 
 import oracles
+from preflearn._engine.core.pair_holdout import has_pair_form
+from preflearn._engine.core.problem import SquaredLossFit
+from preflearn._engine.core.representations import Asked, Inputs, Representation
+from preflearn._engine.numerics.namespace import as_host
 from preflearn.comparisons import (
     Comparisons,
     PointwiseComparisons,
@@ -23,11 +27,7 @@ from preflearn.comparisons import (
     encode_queries,
     one_group,
 )
-from preflearn.core.pair_holdout import has_pair_form
-from preflearn.core.problem import SquaredLossFit
-from preflearn.core.representations import Asked, Inputs, Representation
 from preflearn.kernels.functions import Kernel
-from preflearn.numerics.namespace import as_host
 
 M = 24
 RANDOM = np.random.default_rng(5)

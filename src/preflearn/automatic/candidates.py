@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from .._engine.core.holdout import rows_outside
+from .._engine.loops.threads import in_turns, threads_limited
 from ..comparisons import Groups
-from ..core.holdout import rows_outside
 from ..estimators.rankrfm import RankRFM, TrainedRound
 from ..estimators.rankrls import RankRLS
-from ..loops.threads import in_turns, threads_limited
-from ..selection.alphas import choose
-from ..selection.held_out import HeldOut
+from ..model_selection._alphas import choose
+from ..model_selection._held_out import HeldOut
 from .combination import FoldScores, centred, nested
 from .features import Views
 from .trees import Bins, TreeSum

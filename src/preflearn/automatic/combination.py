@@ -19,10 +19,10 @@ from functools import cached_property
 import numpy as np
 from scipy.optimize import nnls
 
+from .._engine.loops.segments import centre_rows, segment_sums
 from ..comparisons import Groups, encode_queries
-from ..loops.segments import centre_rows, segment_sums
 from ..metrics import concordance
-from ..selection.scoring import Scoring
+from ..model_selection._scoring import Scoring
 
 SHRINKAGES = (0.01, 0.1, 1.0, 10.0)
 # Predictions of targets of unit size that differ by no more than this differ by rounding.

@@ -24,9 +24,9 @@ from scipy.special import ndtri
 from sklearn.base import BaseEstimator
 from sklearn.preprocessing import QuantileTransformer, StandardScaler
 
+from .._engine.loops.quantiles import shares_below
+from .._engine.numerics.graph import Graph, Value
 from ..comparisons import Groups
-from ..loops.quantiles import shares_below
-from ..numerics.graph import Graph, Value
 from ..preprocessing.query_relative import QueryRelative
 from .onnx_nodes import quantile_nodes
 
@@ -84,7 +84,7 @@ class Features(BaseEstimator):
     def record(
         self, graph: Graph, X: Value, views: Sequence[tuple[str, ...]]
     ) -> dict[tuple[str, ...], Value]:
-        """The views of all rows of a call as one query, recorded (`preflearn.numerics.graph`)."""
+        """The views of all rows of a call as one query, recorded (`numerics.graph`)."""
         rows = graph.columns(X, self.kept_)
         names, parts = {name for view in views for name in view}, {"plain": rows}
         if "standardised" in names:

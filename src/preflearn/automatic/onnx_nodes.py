@@ -8,7 +8,7 @@ import numpy as np
 from numpy.polynomial import Chebyshev
 from scipy.special import ndtr, ndtri
 
-from ..numerics.graph import Graph, Value
+from .._engine.numerics.graph import Graph, Value
 
 # Terms of the series for normal quantiles; the error is below 1e-12.
 _TERMS = 28

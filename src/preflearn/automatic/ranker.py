@@ -17,20 +17,20 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._engine.core.holdout import rows_outside
+from .._engine.loops.threads import threads_limited
+from .._engine.numerics.graph import Graph, Value
+from .._engine.numerics.namespace import is_device_array
+from .._engine.solvers.progress import Stages
 from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import read_scores
-from ..core.holdout import rows_outside
 from ..estimators.base import RankerMixin
-from ..loops.threads import threads_limited
 from ..metrics import concordance
-from ..numerics.graph import Graph, Value
-from ..numerics.namespace import is_device_array
+from ..model_selection._folds import read_folds, shuffled_folds
+from ..model_selection._row_order import order_by_content
+from ..model_selection._scoring import Scoring, read_scoring
+from ..model_selection._splitters import QueryKFold
 from ..preprocessing import TableEncoder
-from ..selection.folds import read_folds, shuffled_folds
-from ..selection.row_order import order_by_content
-from ..selection.scoring import Scoring, read_scoring
-from ..selection.splitters import QueryKFold
-from ..solvers.progress import Stages
 from .candidates import Task, candidates
 from .combination import FoldScores, choose_combination, nested
 from .features import OF_QUERY, PARTS, Features
@@ -509,7 +509,7 @@ class AutoRanker(RankerMixin, BaseEstimator):
         return None if self.encoder_ is None else self.encoder_._onnx_inputs()
 
     def _onnx_nodes(self, graph: Graph, X: Any) -> Value:
-        """What `predict` computes, recorded (`preflearn.numerics.graph`)."""
+        """What `predict` computes, recorded (`numerics.graph`)."""
         rows = X if self.encoder_ is None else self.encoder_._onnx_nodes(graph, X)
         views = self.features_.record(graph, rows, self.views_)
         parts = zip(self.members_, self.views_, self.weights_, strict=True)

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from ..loops.trees import add_up_trees
-from ..numerics.graph import Graph, Value
+from .._engine.loops.trees import add_up_trees
+from .._engine.numerics.graph import Graph, Value
 from .onnx_nodes import tree_nodes
 
 # Edges of bins are quantiles of at least so many rows, or of all.
@@ -194,7 +194,7 @@ class TreeSum(BaseEstimator):
         return add_up_trees(np.ascontiguousarray(X, dtype=np.float32), self.roots_, *arrays)
 
     def _onnx_nodes(self, graph: Graph, X: Value) -> Value:
-        """What `predict` computes, recorded (`preflearn.numerics.graph`)."""
+        """What `predict` computes, recorded (`numerics.graph`)."""
         return tree_nodes(graph, X, self)
 
     def _fitted_arrays(self) -> dict[str, str]:

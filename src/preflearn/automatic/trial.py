@@ -12,8 +12,8 @@ from math import nan
 import numpy as np
 
 from ..comparisons import Groups
+from ..model_selection._scoring import Scoring
 from ..model_selection.significance import holm, signed_rank_test
-from ..selection.scoring import Scoring
 from .candidates import Candidate, Member
 from .combination import FoldScores
 from .leaderboard import Entry, Leaderboard

@@ -43,8 +43,8 @@ def _learn(seed: int) -> dict[str, Any]:
     import numpy as np
 
     from .. import RLS, RankRLS
+    from .._engine.loops.threads import blas_at_rest
     from ..datasets import load_demo
-    from ..loops.threads import blas_at_rest
 
     start = time.perf_counter()
     data = load_demo(random_state=seed)

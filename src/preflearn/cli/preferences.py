@@ -195,7 +195,7 @@ def read_problem(
     source: Source, data: Sequence[Path], reading: files.Reading, options: Any
 ) -> tuple[Any, dict[str, Any], Any, list[str]]:
     """What is to be learned, what the model must remember, the encoder, and notes."""
-    from ..training.preference import PreferenceProblem
+    from .._training.preference import PreferenceProblem
 
     source.check(data, reading)
     if source.of_texts:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from ..training.options import KernelName, Learner, TrainingOptions
+from .._training.options import KernelName, Learner, TrainingOptions
 from . import files
 from . import preferences as of_pairs
 from .output import (
@@ -30,10 +30,10 @@ from .settings import LEARNING, ReadOption, SetOption, read_settings
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from .._training.problem import Problem
     from ..preprocessing import TableSummary
     from ..report import TrainingReport
     from ..report.leaderboard import LeaderboardRow, LeaderboardTable
-    from ..training.problem import Problem
 
 OutputOption = Annotated[
     Path | None,
@@ -100,7 +100,7 @@ def train(
         tell("reading " + ", ".join(path.name for path in inputs))
         source = _read(data, pairs_from, reading, options)
 
-        from ..training.train import train as train_model
+        from .._training.train import train as train_model
 
         model, found = train_model(source.problem, tell=tell)
     found = replace(
@@ -135,7 +135,7 @@ def _read(
     if pairs_from:
         problem, memory, encoder, notes = of_pairs.read_problem(pairs_from, paths, reading, options)
         return _Source(problem, memory, _columns(encoder), notes)
-    from ..training.ranking import RankingProblem
+    from .._training.ranking import RankingProblem
 
     found = files.read_training(paths, reading)
     ranking = RankingProblem(found.data, options)

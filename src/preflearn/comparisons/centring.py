@@ -44,7 +44,7 @@ def centred(X: np.ndarray, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
         rest = Z.mean(axis=0, keepdims=True)
         Z -= rest
         return Z, means + rest
-    from ..loops.segments import centre_rows, segment_sums
+    from .._engine.loops.segments import centre_rows, segment_sums
 
     X = np.ascontiguousarray(X)
     Z, unit, counts = np.empty_like(X), np.ones(X.shape[0]), groups.counts[:, None]

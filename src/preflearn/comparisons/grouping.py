@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..numerics.namespace import as_host
+from .._engine.numerics.namespace import as_host
 
 # A lookup table over the whole range of integer labels is used while it is at most this many times longer
 # than the labels themselves; it replaces a sort by two passes.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_array, column_or_1d
 
-from ..numerics.namespace import as_host, is_device_array
+from .._engine.numerics.namespace import as_host, is_device_array
 
 
 def read_alpha(alpha: Any) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 import scipy.sparse as sp
 
-from ..numerics.memory import require_memory
+from .._engine.numerics.memory import require_memory
 from .base import Comparisons, Removal
 from .blockwise import drop_from_blocks, parts_change_weight
 from .grouping import Groups

@@ -11,25 +11,25 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from .._engine.core.problem import SquaredLossFit
+from .._engine.core.representations import Inputs
+from .._engine.loops.threads import with_small_matrices
+from .._engine.numerics.graph import Graph, Value
+from .._engine.numerics.namespace import Home, as_host, check_same_home, is_device_array
+from .._engine.solvers.choice import check_solver_options
+from .._engine.solvers.progress import Stages
+from .._engine.solvers.squared_loss import SquaredLossProblem
 from ..comparisons import Comparisons, encode_queries
 from ..comparisons.grouping import positions_in_groups
 from ..comparisons.inputs import read_pairs
-from ..core.problem import SquaredLossFit
-from ..core.representations import Inputs
 from ..kernels.blocks import DIRECT_KERNELS, KernelBlocks
 from ..kernels.functions import Kernel, n_items
 from ..kernels.gradients import expansion_gradient, refuse_without_gradient
 from ..kernels.inputs import KernelParametersMixin, read_items
 from ..kernels.maps import NystromMap
 from ..kernels.onnx_nodes import kernel_nodes, linear_nodes
-from ..loops.threads import with_small_matrices
-from ..numerics.graph import Graph, Value
-from ..numerics.namespace import Home, as_host, check_same_home, is_device_array
-from ..selection.learner import KernelLearner, SquaredLossLearner
-from ..selection.tally import share_in_order
-from ..solvers.choice import check_solver_options
-from ..solvers.progress import Stages
-from ..solvers.squared_loss import SquaredLossProblem
+from ..model_selection._learner import KernelLearner, SquaredLossLearner
+from ..model_selection._tally import share_in_order
 
 # One block of the kernel between new rows and basis vectors during prediction.
 _PREDICTION_BLOCK_BYTES = 1 << 26
@@ -57,7 +57,7 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
         if not self._wants_reduced_set():
             return None
         if is_device_array(X):
-            from ..arrays.kernels import DeviceBasis, refuse_unless_served
+            from .._engine.arrays.kernels import DeviceBasis, refuse_unless_served
 
             refuse_unless_served(kernel, self.solver, [])
             return DeviceBasis.choose(X, kernel, self.n_basis, self.basis, self.random_state)
@@ -125,7 +125,7 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
     def _expand(self, X: Any, kernel: Kernel) -> Any:
         """k(X, basis) β, in blocks of rows so that no large kernel block is formed."""
         if is_device_array(X):
-            from ..arrays.prediction import expand_on_device
+            from .._engine.arrays.prediction import expand_on_device
 
             return expand_on_device(X, kernel, self.basis_, self.dual_coef_)
         if kernel.is_precomputed:
@@ -206,7 +206,7 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
         return expansion_gradient(kernel, X, self.basis_, self.dual_coef_)
 
     def _onnx_nodes(self, graph: Graph, X: Value) -> Value:
-        """What `predict` computes, recorded (`preflearn.numerics.graph`)."""
+        """What `predict` computes, recorded (`numerics.graph`)."""
         if hasattr(self, "coef_"):
             scores = linear_nodes(X, as_host(self.coef_))
         else:
@@ -268,7 +268,7 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
         return fit
 
     def __sklearn_tags__(self):
-        from ..arrays.kernels import why_not_on_device
+        from .._engine.arrays.kernels import why_not_on_device
 
         tags = super().__sklearn_tags__()
         reason = why_not_on_device(self.kernel, self.solver, getattr(self, "cost", None))

@@ -20,16 +20,11 @@ from scipy.linalg import solve_triangular
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils import check_random_state
 
-from ..comparisons.answers import Answers
-from ..comparisons.inputs import read_alpha, read_pairs, read_per_pair
-from ..kernels.functions import Kernel, n_items, take_items
-from ..kernels.inputs import read_items
-from ..kernels.items import ItemKernel, item_keys, number_items, read_labels
-from ..losses.logistic import LogisticLoss, averaged_probability
-from ..numerics.memory import require_memory
-from ..solvers.judges import estimate_reliability
-from ..solvers.labels import MOST_SOLVED, N_DRAWS, LabelPosterior
-from ..solvers.laplace import (
+from .._engine.losses.logistic import LogisticLoss, averaged_probability
+from .._engine.numerics.memory import require_memory
+from .._engine.solvers.judges import estimate_reliability
+from .._engine.solvers.labels import MOST_SOLVED, N_DRAWS, LabelPosterior
+from .._engine.solvers.laplace import (
     MOST_DENSE_LABELS,
     WORTH_A_WARNING,
     LaplacePosterior,
@@ -40,14 +35,19 @@ from ..solvers.laplace import (
     posterior_at,
     without_each,
 )
-from ..solvers.newton import Features, PairLossFit
-from ..solvers.questions import (
+from .._engine.solvers.newton import Features, PairLossFit
+from .._engine.solvers.questions import (
     MOST_CANDIDATES,
     candidates,
     choose_pairs,
     random_open_pairs,
     read_goal,
 )
+from ..comparisons.answers import Answers
+from ..comparisons.inputs import read_alpha, read_pairs, read_per_pair
+from ..kernels.functions import Kernel, n_items, take_items
+from ..kernels.inputs import read_items
+from ..kernels.items import ItemKernel, item_keys, number_items, read_labels
 from .base import KernelModel, RankerMixin
 
 _STRATEGIES = ("information", "random")

@@ -2,7 +2,7 @@
 
 Leave-preference-out costs nothing beyond the posterior of each candidate: with c the posterior variance of a difference
 and v the curvature of its answer, the model without the answer has the variance c / (1 - v c) and a difference that is
-lower by c g / (1 - v c), to second order (`preflearn.solvers.laplace.without_each`). Folds and judges are held out by
+lower by c g / (1 - v c), to second order (`solvers.laplace.without_each`). Folds and judges are held out by
 refitting, each path of alphas from the largest down.
 """
 
@@ -18,12 +18,9 @@ import numpy as np
 from sklearn.metrics.pairwise import euclidean_distances, manhattan_distances
 from sklearn.model_selection import KFold
 
-from ..comparisons.answers import Answers
-from ..comparisons.inputs import read_alpha
-from ..kernels.functions import n_items, take_items
-from ..losses.logistic import averaged_probability
-from ..solvers.labels import LabelPosterior
-from ..solvers.laplace import (
+from .._engine.losses.logistic import averaged_probability
+from .._engine.solvers.labels import LabelPosterior
+from .._engine.solvers.laplace import (
     MOST_DENSE_LABELS,
     LaplacePosterior,
     LatentSpace,
@@ -31,6 +28,9 @@ from ..solvers.laplace import (
     posterior_at,
     without_each,
 )
+from ..comparisons.answers import Answers
+from ..comparisons.inputs import read_alpha
+from ..kernels.functions import n_items, take_items
 from .bradley_terry import BradleyTerry, BradleyTerryModel
 
 # Prior variances of an average item's latent score that alphas="auto" looks through.
@@ -110,7 +110,7 @@ class BradleyTerryCV(BradleyTerryModel):
     Notes
     -----
     O(r³) for each candidate; with ``kernel="items"`` and more than 3,000 compared labels 16 draws of the posterior
-    instead, from which the variances of held-out differences are estimated (`preflearn.solvers.labels`). With judges,
+    instead, from which the variances of held-out differences are estimated (`solvers.labels`). With judges,
     their reliabilities are estimated once for each kernel, at the middle alpha, for the choice, and again with the
     chosen model.
 

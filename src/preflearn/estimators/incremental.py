@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from .._engine.core.statistics import recipe_of
 from ..comparisons import encode_queries
 from ..comparisons.scores import depends_on_scores
-from ..core.statistics import recipe_of
 from ..kernels.functions import Kernel, n_items
 from ..kernels.maps import NystromMap
 

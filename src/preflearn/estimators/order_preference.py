@@ -14,16 +14,16 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import RegressorMixin
 
+from .._engine.solvers.order_design import OrderDesign, Statements
+from .._engine.solvers.order_program import OrderSolution, order_program_path, solve_order_program
 from ..comparisons import one_group
 from ..kernels.basis import choose_basis
 from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.inputs import read_items
+from ..model_selection._alphas import choose, read_grid, warn_at_edge
+from ..model_selection._folds import Folds, read_folds
+from ..model_selection._scoring import Comparable, read_scoring
 from ..preferences.statements import read_statements
-from ..selection.alphas import choose, read_grid, warn_at_edge
-from ..selection.folds import Folds, read_folds
-from ..selection.scoring import Comparable, read_scoring
-from ..solvers.order_design import OrderDesign, Statements
-from ..solvers.order_program import OrderSolution, order_program_path, solve_order_program
 from .base import KernelModel
 from .partial_targets import read_partial_targets
 

@@ -11,21 +11,21 @@ from typing import Any, Self
 
 import numpy as np
 
+from .._engine.core.holdout import rows_outside
+from .._engine.core.learned_metric import MetricModel, TrainingSet
+from .._engine.core.removal import refuse_without_basis
+from .._engine.loops.threads import with_small_matrices
+from .._engine.numerics.namespace import is_device_array
 from ..comparisons import Comparisons, Groups, PreferenceComparisons, compare_scores, encode_queries
 from ..comparisons.inputs import read_pairs, read_per_pair, read_scores
-from ..core.holdout import rows_outside
-from ..core.learned_metric import MetricModel, TrainingSet
-from ..core.removal import refuse_without_basis
 from ..kernels.basis import choose_basis
 from ..kernels.functions import DISTANCE_KERNELS, Kernel, n_items, take_items
 from ..kernels.inputs import read_items
-from ..loops.threads import with_small_matrices
-from ..numerics.namespace import is_device_array
-from ..selection.alphas import auto_grid, choose, read_grid, warn_at_edge
-from ..selection.folds import Folds, encode_groups, read_folds, read_preference_folds, shuffled_folds
-from ..selection.row_order import order_by_content
-from ..selection.scoring import Comparable, read_scoring
-from ..selection.tally import share_in_order
+from ..model_selection._alphas import auto_grid, choose, read_grid, warn_at_edge
+from ..model_selection._folds import Folds, encode_groups, read_folds, read_preference_folds, shuffled_folds
+from ..model_selection._row_order import order_by_content
+from ..model_selection._scoring import Comparable, read_scoring
+from ..model_selection._tally import share_in_order
 from .base import KernelModel, RankerMixin
 from .rankrls import RankRLS
 

@@ -45,7 +45,7 @@ class RankRLS(RankerMixin, SquaredLossModel):
     weighting : {"pair", "item", "query"}, default="pair"
         Every pair once; blocks of queries scaled by 1 / n_q; or every query the same total.
     solver : {"auto", "dual", "primal", "cg"}, default="auto"
-        The automatic choice is the table in `preflearn.solvers.routes`; `solver_` says what was taken.
+        The automatic choice is the table in `solvers.routes`; `solver_` says what was taken.
     tol, max_iter : optional
         Relative residual (1e-8; 1e-6 with a reduced set) and iteration limit of solver "cg".
     verbose : int, default=0
@@ -290,7 +290,7 @@ class RankRLS(RankerMixin, SquaredLossModel):
         >>> np.allclose(streamed.coef_, RankRLS(alpha=0.1).fit(X, y, qid=qid).coef_)
         True
         """
-        from ..streaming.models import fit_stream
+        from .._engine.streaming.models import fit_stream
 
         alpha = read_alpha(self.alpha)
         options = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "verbose": verbose}

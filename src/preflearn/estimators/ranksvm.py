@@ -14,16 +14,16 @@ from typing import Any, Self
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from .._engine.losses.pairs import ListedPairs, PairSet, ScoredPairs
+from .._engine.numerics.namespace import as_host
+from .._engine.solvers.newton import MINIMISERS, Features, PairLossFit, PairObjective
 from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import read_alpha, read_pairs, read_per_pair, read_row_weights, read_scores
 from ..kernels.functions import Kernel, n_items
 from ..kernels.inputs import read_items
 from ..kernels.maps import NystromMap
-from ..losses.pairs import ListedPairs, PairSet, ScoredPairs
-from ..numerics.namespace import as_host
-from ..selection.folds import shuffled_folds
-from ..selection.learner import PathLearner
-from ..solvers.newton import MINIMISERS, Features, PairLossFit, PairObjective
+from ..model_selection._folds import shuffled_folds
+from ..model_selection._learner import PathLearner
 from .base import KernelModel, RankerMixin
 from .search import AlphaSearch
 
@@ -235,7 +235,7 @@ class RankSVM(_PairLossModel):
     With weights of rows the losses take two to three times as long to evaluate, products with their Hessian no longer.
 
     The order-statistic structure over the scores that makes an evaluation linearithmic for any number of distinct
-    scores is described in ``preflearn.loops.pairstats``, the method in ``preflearn.solvers.newton``.
+    scores is described in ``loops.pairstats``, the method in ``solvers.newton``.
 
     References
     ----------

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.metrics import r2_score
 
+from .._engine.numerics.namespace import Home, as_host, is_device_array
 from ..comparisons import (
     Comparisons,
     Groups,
@@ -20,7 +21,6 @@ from ..comparisons import (
 from ..comparisons.inputs import read_alpha, read_row_weights, read_scores
 from ..kernels.functions import n_items, take_items
 from ..kernels.inputs import read_items
-from ..numerics.namespace import Home, as_host, is_device_array
 from .base import SquaredLossModel
 from .combined import read_scores_and_pairs, refuse_weights_of_rows, refuse_without_pairs
 
@@ -47,7 +47,7 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
     fit_intercept : bool, default=True
         Whether a constant that is not regularised is added.
     solver : {"auto", "dual", "primal", "cg"}, default="auto"
-        The automatic choice is the table in `preflearn.solvers.routes`; `solver_` says what was taken.
+        The automatic choice is the table in `solvers.routes`; `solver_` says what was taken.
     tol, max_iter : optional
         Relative residual (1e-8; 1e-6 with a reduced set) and iteration limit of solver "cg".
     verbose : int, default=0
@@ -179,7 +179,7 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
         >>> model.predict([[10.0]]).round(3)
         array([21.])
         """
-        from ..streaming.models import fit_stream
+        from .._engine.streaming.models import fit_stream
 
         alpha = read_alpha(self.alpha)
         options = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "verbose": verbose}

@@ -12,12 +12,12 @@ from typing import Any, Self
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.model_selection import ParameterGrid
 
+from .._engine.numerics.namespace import Home, is_device_array
 from ..kernels.functions import Kernel, n_items
-from ..numerics.namespace import Home, is_device_array
-from ..selection.alphas import choose, warn_at_edge
-from ..selection.folds import is_pairs
-from ..selection.held_out import HeldOut, HeldOutPreferences, SearchScores
-from ..selection.learner import SearchingLearner
+from ..model_selection._alphas import choose, warn_at_edge
+from ..model_selection._folds import is_pairs
+from ..model_selection._held_out import HeldOut, HeldOutPreferences, SearchScores
+from ..model_selection._learner import SearchingLearner
 from .base import KernelModel, RankerMixin, SquaredLossModel
 from .rankrls import RankRLS
 from .rls import RLS
@@ -334,7 +334,7 @@ class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):
         >>> model.scoring_, model.fold_scores_.shape
         ('neg_mean_squared_pair_error', (5, 5))
         """
-        from ..streaming.models import search_stream
+        from .._engine.streaming.models import search_stream
 
         options = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "verbose": verbose}
         search_stream(self, chunks, **options, reading=reading)

@@ -18,20 +18,20 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import null_space, solve_triangular
 
+from .._engine.core.representations import Inputs
+from .._engine.core.transduction import DualTransduction, PrimalTransduction
+from .._engine.numerics.memory import require_memory
+from .._engine.solvers.choice import square_form
+from .._engine.solvers.squared_loss import SquaredLossProblem
 from ..comparisons import Groups, compare_scores, encode_queries
 from ..comparisons.inputs import read_alpha
 from ..comparisons.queries import QueryComparisons
-from ..core.representations import Inputs
-from ..core.transduction import DualTransduction, PrimalTransduction
 from ..kernels.functions import Kernel, n_items
 from ..kernels.inputs import read_items
 from ..kernels.maps import NystromMap
-from ..numerics.memory import require_memory
-from ..selection.alphas import choose, read_grid, warn_at_edge
-from ..selection.folds import read_folds
-from ..selection.scoring import Scoring, read_scoring
-from ..solvers.choice import square_form
-from ..solvers.squared_loss import SquaredLossProblem
+from ..model_selection._alphas import choose, read_grid, warn_at_edge
+from ..model_selection._folds import read_folds
+from ..model_selection._scoring import Scoring, read_scoring
 from .base import KernelModel, RankerMixin
 from .partial_targets import read_partial_targets
 

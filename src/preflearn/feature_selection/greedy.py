@@ -11,17 +11,17 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._engine.loops.threads import blas_at_rest
+from .._engine.numerics.graph import Graph, Value
+from .._engine.solvers.progress import Counter
 from ..comparisons import encode_queries
 from ..comparisons.inputs import read_alpha
 from ..estimators.rankrls import RankRLS
 from ..estimators.rls import RLS
-from ..loops.threads import blas_at_rest
-from ..numerics.graph import Graph, Value
-from ..selection.folds import Folds, read_folds
-from ..selection.problem import LearningProblem
-from ..selection.scoring import compared_within, read_scoring
-from ..selection.tally import without_rounding
-from ..solvers.progress import Counter
+from ..model_selection._folds import Folds, read_folds
+from ..model_selection._problem import LearningProblem
+from ..model_selection._scoring import compared_within, read_scoring
+from ..model_selection._tally import without_rounding
 from .rounds import Rounds
 
 # Numbers in the held-out predictions of candidates that are scored in one go.
@@ -191,7 +191,7 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         return self.scoring
 
     def _onnx_nodes(self, graph: Graph, X: Value) -> Value:
-        """What `transform` computes, recorded (`preflearn.numerics.graph`)."""
+        """What `transform` computes, recorded (`numerics.graph`)."""
         return graph.columns(X, np.flatnonzero(self.support_))
 
     def _get_support_mask(self) -> np.ndarray:

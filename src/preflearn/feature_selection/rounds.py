@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..loops.threads import n_threads, over_ranges, transposed_product_in_threads
-from ..numerics.memory import require_memory
+from .._engine.loops.threads import n_threads, over_ranges, transposed_product_in_threads
+from .._engine.numerics.memory import require_memory
 
 # Products with X are taken for so many promising candidates at once.
 _AHEAD = 16
@@ -117,13 +117,13 @@ class _SingleRows:
         require_memory(8 * m * n, f"greedy selection from {n} features of {m} rows")
         self._d = np.full(m, (1 - 1 / m if intercept else 1.0) / alpha)
         self._base, self._unit, self._written = rounds.X, 1 / alpha, 0
-        from ..loops.greedy import squares_of_folds
+        from .._engine.loops.greedy import squares_of_folds
 
         blocks = np.linspace(0, m, min(m, n_threads()) + 1).astype(np.int64)  # one for each thread
         self.squares = squares_of_folds(rounds.X, rounds._means, np.arange(m), blocks)[0].sum(axis=0)
 
     def errors(self, rounds: Rounds, step: np.ndarray, scale: np.ndarray) -> np.ndarray:
-        from ..loops.greedy import PENDING, score_single_rows
+        from .._engine.loops.greedy import PENDING, score_single_rows
 
         m, n = rounds.X.shape
         pending = rounds._vectors.shape[0] - self._written
@@ -161,7 +161,7 @@ class _SeveralRows:
     """Folds of any size, by numbers of each fold and candidate."""
 
     def __init__(self, rounds: Rounds, folds: list[np.ndarray], alpha: float, intercept: bool):
-        from ..loops.greedy import squares_of_folds
+        from .._engine.loops.greedy import squares_of_folds
 
         m, n = rounds.X.shape
         require_memory(2 * 8 * len(folds) * n, f"greedy selection from {n} features with {len(folds)} folds")
@@ -185,7 +185,7 @@ class _SeveralRows:
 
     def _times(self, q: np.ndarray) -> np.ndarray:
         """N q."""
-        from ..loops.greedy import times_folds
+        from .._engine.loops.greedy import times_folds
 
         return times_folds(self._alpha, self._terms, self._weights, self._rows, self._starts, q)
 
@@ -194,7 +194,7 @@ class _SeveralRows:
         return np.add.reduceat(values[self._rows], self._starts[:-1])
 
     def errors(self, rounds: Rounds, step: np.ndarray, scale: np.ndarray) -> np.ndarray:
-        from ..loops.greedy import products_of_folds, score_folds
+        from .._engine.loops.greedy import products_of_folds, score_folds
 
         queue = np.stack([self._w, self._Nw, self._Na, self._times(self._Na)], axis=1)
         vectors, shares = rounds._vectors, rounds._shares

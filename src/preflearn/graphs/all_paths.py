@@ -250,7 +250,7 @@ class AllPathsFeatures(TransformerMixin, BaseEstimator):
         return _Block(starts, pairs, places.astype(np.int32), values.astype(self.dtype, copy=False))
 
     def _small_rows(self, graphs: list[LabeledGraph], encoded: list[np.ndarray]) -> _Rows:
-        from ..loops.graphs import label_pairs
+        from .._engine.loops.graphs import label_pairs
 
         while True:
             converged, *rows = label_pairs(  # type: ignore[call-arg]

@@ -31,7 +31,7 @@ def gram(X: sparse.csr_array, Y: sparse.csr_array | None = None) -> np.ndarray:
     array([[ 1.,  2.],
            [ 2., 13.]])
     """
-    from ..loops.graphs import sparse_products
+    from .._engine.loops.graphs import sparse_products
 
     rows = sparse.csr_array(X)
     columns = sparse.csc_array(rows if Y is None else Y)

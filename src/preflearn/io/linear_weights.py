@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
-from ..numerics.graph import ExportError
+from .._engine.numerics.graph import ExportError
 from .model_types import is_ours
 
 

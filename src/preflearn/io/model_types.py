@@ -22,8 +22,15 @@ import numpy as np
 # list leaves out whatever does something on import, such as the command line.
 OUR_PACKAGES = (
     "automatic", "estimators", "feature_selection", "graphs", "kernels", "model_selection", "multiple_kernels",
-    "parses", "ppi", "preprocessing", "relations", "selection",
+    "parses", "ppi", "preprocessing", "relations",
 )  # fmt: skip
+
+# Where classes that models hold were at home when version 0.2 wrote files, and where they are now.
+_FORMER_HOMES = {
+    "preflearn.core.": "preflearn._engine.core.",
+    "preflearn.numerics.": "preflearn._engine.numerics.",
+    "preflearn.selection.": "preflearn.model_selection._",
+}
 
 # Records that models hold, and the shapes of their arrays (the grammar is that of `preflearn.io.fitted`); a record may
 # also have a method ``_fitted_arrays`` as a learner has, whose shapes join these.
@@ -31,16 +38,16 @@ RECORDS: Mapping[str, Mapping[str, str]] = {
     "preflearn.automatic.leaderboard.Entry": {},
     "preflearn.automatic.leaderboard.Leaderboard": {},
     "preflearn.comparisons.answers.Answers": {},
-    "preflearn.core.moments.GlobalMoments": {
+    "preflearn._engine.core.moments.GlobalMoments": {
         "scatter": "n n", "cross": "n v", "mean": "n", "score_mean": "v", "score_scatter": "v",
     },
-    "preflearn.core.moments.QueryMoments": {"gram": "n n", "cross": "n v", "squares": "v"},
+    "preflearn._engine.core.moments.QueryMoments": {"gram": "n n", "cross": "n v", "squares": "v"},
     "preflearn.estimators.incremental.IncrementalState": {},
     "preflearn.estimators.rankrfm.Round": {},
     "preflearn.estimators.rankrfm.Rounds": {},
     "preflearn.kernels.functions.Kernel": {},
     "preflearn.metrics.scorers.RankingScorer": {},
-    "preflearn.numerics.linalg.KernelFactor": {"F": "r k", "pivots": "k < r", "C": "k k", "pivot_of": "r < k"},
+    "preflearn._engine.numerics.linalg.KernelFactor": {"F": "r k", "pivots": "k < r", "C": "k k", "pivot_of": "r < k"},
     "preflearn.multiple_kernels.weights.KernelSum": {"names": "texts"},
     "preflearn.preprocessing.columns.CategoryColumn": {
         "categories": "texts", "rare": "texts", "has_missing": "truth",
@@ -138,6 +145,7 @@ def object_class(module: str, name: str) -> type | None:
     """The class whose instances a file may fill with values, or None."""
     if not _MODULE.fullmatch(module) or not name.isidentifier():
         return None
+    module = _present_home(module)
     full, parts = f"{module}.{name}", module.split(".")
     listed = full in RECORDS or full in _SKLEARN_OBJECTS
     in_packages = len(parts) > 1 and (
@@ -152,6 +160,13 @@ def object_class(module: str, name: str) -> type | None:
     if not isinstance(found, type) or found.__module__ != module or found.__name__ != name:
         return None
     return found if listed or _is_estimator(found) else None
+
+
+def _present_home(module: str) -> str:
+    for former, present in _FORMER_HOMES.items():
+        if module.startswith(former):
+            return present + module.removeprefix(former)
+    return module
 
 
 def is_ours(kind: type) -> bool:

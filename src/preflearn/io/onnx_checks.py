@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._engine.numerics.graph import ExportError
 from ..comparisons import Groups, encode_queries
 from ..metrics.predictions import predict_scores
-from ..numerics.graph import ExportError
 from ..preprocessing.table import table_encoder
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..numerics.graph import ExportError
+from .._engine.numerics.graph import ExportError
 from .linear_weights import folded_weights
 
 SOLR_LINEAR = "org.apache.solr.ltr.model.LinearModel"

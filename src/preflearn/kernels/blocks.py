@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..loops.threads import blas_at_rest, over_small_ranges
+from .._engine.loops.threads import blas_at_rest, over_small_ranges
 from .functions import Kernel, n_items
 from .offsets import middle_row
 

@@ -15,10 +15,10 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.metrics.pairwise import KERNEL_PARAMS, PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 
-from ..loops.threads import blas_at_rest, in_turns
-from ..numerics.linalg import mirror_lower
-from ..numerics.memory import require_memory
-from ..numerics.namespace import Home, as_host, is_device_array
+from .._engine.loops.threads import blas_at_rest, in_turns
+from .._engine.numerics.linalg import mirror_lower
+from .._engine.numerics.memory import require_memory
+from .._engine.numerics.namespace import Home, as_host, is_device_array
 from .matern import check_smoothness, matern_kernel
 from .offsets import large_offset
 from .sparse import sparse_products

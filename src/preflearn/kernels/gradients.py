@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..numerics.memory import require_memory
+from .._engine.numerics.memory import require_memory
 from .functions import Kernel, n_items
 from .matern import matern_slopes
 

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import validate_data
 
-from ..numerics.namespace import Home, is_device_array, refuse_undispatched
+from .._engine.numerics.namespace import Home, is_device_array, refuse_undispatched
 from .functions import Kernel
 
 # How far a precomputed kernel may be from symmetric, relative to its largest entry.

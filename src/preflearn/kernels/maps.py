@@ -12,8 +12,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ..numerics.graph import Graph, Value
-from ..numerics.linalg import KernelFactor, factor_kernel, solve_triangular_in_place
+from .._engine.numerics.graph import Graph, Value
+from .._engine.numerics.linalg import KernelFactor, factor_kernel, solve_triangular_in_place
 from .basis import select_basis
 from .functions import Kernel, n_items, take_items
 from .inputs import KernelParametersMixin, read_items
@@ -157,7 +157,7 @@ class NystromMap(KernelParametersMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         return kernel.matrix(X, take_items(self.basis_, pivots))
 
     def _onnx_nodes(self, graph: Graph, X: Value) -> Value:
-        """What `transform` computes, recorded (`preflearn.numerics.graph`)."""
+        """What `transform` computes, recorded (`numerics.graph`)."""
         pivots = self.factor_.pivots
         basis = None if self.basis_ is None else take_items(self.basis_, pivots)
         K = kernel_nodes(graph, self._read_kernel(), X, basis, self.basis_indices_[pivots])

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..numerics.namespace import is_device_array
+from .._engine.numerics.namespace import is_device_array
 
 # Rows from which the middle is taken.
 _SAMPLE = 65

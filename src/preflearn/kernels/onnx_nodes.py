@@ -1,4 +1,4 @@
-"""Kernels and expansions of them as recorded operators (`preflearn.numerics.graph`), for `preflearn.io.to_onnx`."""
+"""Kernels and expansions of them as recorded operators (`numerics.graph`), for `preflearn.io.to_onnx`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..numerics.graph import ExportError, Graph, Value
+from .._engine.numerics.graph import ExportError, Graph, Value
 from .functions import Kernel
 from .offsets import middle_row
 

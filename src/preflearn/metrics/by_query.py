@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._engine.loops.threads import in_threads, n_threads
 from ..comparisons.grouping import Groups, encode_queries
-from ..loops.threads import in_threads, n_threads
 
 # A thread that gets fewer rows than this costs more than it saves.
 _ROWS_PER_THREAD = 25_000
@@ -60,7 +60,7 @@ class Rows:
 
     def grouped(self, *columns: np.ndarray) -> list[np.ndarray]:
         """Copies of some columns with the rows of each query side by side."""
-        from ..loops.ranking import group_rows
+        from .._engine.loops.ranking import group_rows
 
         def group(column: np.ndarray) -> np.ndarray:
             return group_rows(codes, self.queries.starts, _writable(column))

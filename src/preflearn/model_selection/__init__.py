@@ -1,31 +1,58 @@
-"""Exact cross-validation, honest performance estimates, and splitters that know of queries."""
+"""Exact cross-validation, honest performance estimates, and splitters that know of queries.
 
-from ..estimators.search import RLSCV, RankRLSCV
-from ..selection.held_out import HeldOut, HeldOutPreferences
-from ..selection.splitters import LeavePairOut, LeaveQueryOut, QueryKFold
-from ..selection.tally import PairTally
-from .cross_validation import cross_val_predict
-from .estimates import estimate_auc, estimate_concordance
-from .evaluation import Evaluation, MeasuredMetric, evaluate_preference_scores, evaluate_scores
-from .learning_curves import LearningCurve, learning_curve
-from .pairs import leave_pair_out, leave_pair_out_tally, leave_preference_out
-from .performance import PerformanceEstimate, RocCurve
-from .permutation import PermutationTest, permutation_test
-from .preference_evaluation import (
-    LengthBias,
-    PreferenceEvaluation,
-    ShareRight,
-    evaluate_preferences,
-    length_bias,
-)
-from .significance import (
-    RankerComparison,
-    RankerTable,
-    SignedRanks,
-    compare_rankers,
-    compare_several_rankers,
-    signed_rank_test,
-)
+Choosing by held-out predictions has one grammar for everything that takes ``cv``, ``scoring`` or ``alphas``:
+
+    cv ──► folds (_folds.py) ─────┐
+    alphas ──► grid (_alphas.py) ─┼─► held-out predictions (_held_out.py) ─► score (_scoring.py) ─► choice (_alphas.py)
+    estimator ──► problem ────────┘        one factorisation
+
+The learners are made of the modules with a leading underscore, and what users call is made of the learners; hence the
+public names are imported on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+# Where each public name lives.
+_HOMES = {
+    "Evaluation": ".evaluation",
+    "HeldOut": "._held_out",
+    "HeldOutPreferences": "._held_out",
+    "LearningCurve": ".learning_curves",
+    "LeavePairOut": "._splitters",
+    "LeaveQueryOut": "._splitters",
+    "LengthBias": ".preference_evaluation",
+    "MeasuredMetric": ".evaluation",
+    "PairTally": "._tally",
+    "PerformanceEstimate": ".performance",
+    "PermutationTest": ".permutation",
+    "PreferenceEvaluation": ".preference_evaluation",
+    "QueryKFold": "._splitters",
+    "RLSCV": "..estimators.search",
+    "RankRLSCV": "..estimators.search",
+    "RankerComparison": ".significance",
+    "RankerTable": ".significance",
+    "RocCurve": ".performance",
+    "ShareRight": ".preference_evaluation",
+    "SignedRanks": ".significance",
+    "compare_rankers": ".significance",
+    "compare_several_rankers": ".significance",
+    "cross_val_predict": ".cross_validation",
+    "estimate_auc": ".estimates",
+    "estimate_concordance": ".estimates",
+    "evaluate_preference_scores": ".evaluation",
+    "evaluate_preferences": ".preference_evaluation",
+    "evaluate_scores": ".evaluation",
+    "learning_curve": ".learning_curves",
+    "leave_pair_out": ".pairs",
+    "leave_pair_out_tally": ".pairs",
+    "leave_preference_out": ".pairs",
+    "length_bias": ".preference_evaluation",
+    "permutation_test": ".permutation",
+    "signed_rank_test": ".significance",
+}
 
 __all__ = [
     "Evaluation",
@@ -64,3 +91,41 @@ __all__ = [
     "permutation_test",
     "signed_rank_test",
 ]
+
+if TYPE_CHECKING:
+    from ..estimators.search import RLSCV, RankRLSCV
+    from ._held_out import HeldOut, HeldOutPreferences
+    from ._splitters import LeavePairOut, LeaveQueryOut, QueryKFold
+    from ._tally import PairTally
+    from .cross_validation import cross_val_predict
+    from .estimates import estimate_auc, estimate_concordance
+    from .evaluation import Evaluation, MeasuredMetric, evaluate_preference_scores, evaluate_scores
+    from .learning_curves import LearningCurve, learning_curve
+    from .pairs import leave_pair_out, leave_pair_out_tally, leave_preference_out
+    from .performance import PerformanceEstimate, RocCurve
+    from .permutation import PermutationTest, permutation_test
+    from .preference_evaluation import (
+        LengthBias,
+        PreferenceEvaluation,
+        ShareRight,
+        evaluate_preferences,
+        length_bias,
+    )
+    from .significance import (
+        RankerComparison,
+        RankerTable,
+        SignedRanks,
+        compare_rankers,
+        compare_several_rankers,
+        signed_rank_test,
+    )
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name], __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..selection.folds import read_folds
-from ..selection.held_out import read_problem
-from ..solvers.progress import Counter
+from .._engine.solvers.progress import Counter
+from ._folds import read_folds
+from ._held_out import read_problem
 
 
 def cross_val_predict(

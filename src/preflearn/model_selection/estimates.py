@@ -29,13 +29,13 @@ from sklearn.metrics import roc_curve
 from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.utils import check_random_state
 
+from .._engine.numerics.namespace import as_host
 from ..comparisons import Groups, encode_queries, one_group
 from ..kernels.functions import n_items
-from ..numerics.namespace import as_host
-from ..selection.held_out import HeldOut
-from ..selection.refitting import refit_and_predict
-from ..selection.splitters import QueryKFold
-from ..selection.tally import PairTally, tally_pairs, tally_scores, winners
+from ._held_out import HeldOut
+from ._refitting import refit_and_predict
+from ._splitters import QueryKFold
+from ._tally import PairTally, tally_pairs, tally_scores, winners
 from .intervals import (
     TRAINED_TOGETHER,
     interval_over_queries,

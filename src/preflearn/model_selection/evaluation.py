@@ -19,7 +19,7 @@ from ..comparisons.inputs import read_pairs
 from ..metrics import PerQuery, get_scorer
 from ..metrics.by_query import check_rows
 from ..metrics.scorers import full_name
-from ..selection.tally import tally_scores
+from ._tally import tally_scores
 from .intervals import mean_interval, placement_variance, wilson_interval
 from .text_tables import align_columns
 

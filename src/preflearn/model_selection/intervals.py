@@ -51,7 +51,7 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 from ..comparisons import Groups
-from ..selection.tally import PairTally
+from ._tally import PairTally
 
 LEVEL = 0.95
 TRAINED_TOGETHER = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..selection.held_out import HeldOut
-from ..selection.tally import PairTally
+from ._held_out import HeldOut
+from ._tally import PairTally
 
 
 def leave_pair_out(estimator, X, y, *, pairs=None, groups=None, verbose=0) -> tuple[np.ndarray, np.ndarray]:

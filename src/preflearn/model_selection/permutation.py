@@ -9,17 +9,17 @@ from numbers import Integral
 import numpy as np
 from sklearn.utils import check_random_state
 
+from .._engine.loops.threads import blas_at_rest
+from .._engine.solvers.progress import Counter
 from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import read_scores
 from ..kernels.functions import n_items
-from ..loops.threads import blas_at_rest
 from ..metrics import concordance
 from ..metrics.pairwise import columns_of
-from ..selection.folds import Folds, default_cv, read_folds
-from ..selection.held_out import HeldOut
-from ..selection.problem import has_closed_form
-from ..selection.scoring import compared_within
-from ..solvers.progress import Counter
+from ._folds import Folds, default_cv, read_folds
+from ._held_out import HeldOut
+from ._problem import has_closed_form
+from ._scoring import compared_within
 
 # Numbers of permuted scores that are worked on together: enough for the matrix products, a bound on the memory.
 _NUMBERS = 1 << 20

@@ -15,14 +15,14 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
+from .._engine.core.holdout import rows_outside
+from .._engine.solvers.progress import Counter
 from ..comparisons import Groups
 from ..comparisons.inputs import read_pairs, read_per_pair
-from ..core.holdout import rows_outside
 from ..kernels.functions import n_items, take_items
 from ..metrics import PreferenceCalibration, calibration_of_preferences
-from ..selection.folds import Folds, encode_groups, read_preference_folds, shuffled_folds
-from ..selection.held_out import HeldOut
-from ..solvers.progress import Counter
+from ._folds import Folds, encode_groups, read_preference_folds, shuffled_folds
+from ._held_out import HeldOut
 from .intervals import mean_interval, wilson_interval
 from .text_tables import align_columns
 

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ..estimators.search import RankRLSCV
-from ..selection.splitters import QueryKFold
+from ..model_selection._splitters import QueryKFold
 from .features import LinkFeatures
 from .linkages import Linkage, Sentence, as_ranking
 

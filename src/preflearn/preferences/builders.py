@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial import cKDTree
 
-from ..numerics.memory import require_memory
+from .._engine.numerics.memory import require_memory
 from .statements import Preferences
 
 # Candidate pairs are kept within this relative distance of a tolerance, then checked in the caller's units.

@@ -32,8 +32,8 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from .._engine.numerics.memory import require_memory
 from ..comparisons import encode_queries
-from ..numerics.memory import require_memory
 from .statements import Preferences
 
 _AGAINST = ("unclicked", "all")

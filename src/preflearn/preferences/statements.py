@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from .._engine.solvers.order_design import Statements
 from ..comparisons.inputs import read_pairs, read_per_pair
-from ..solvers.order_design import Statements
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..numerics.graph import ExportError, Graph, Value
+from .._engine.numerics.graph import ExportError, Graph, Value
 from .columns import CategoryColumn, DateColumn, NumberColumn
 from .values import MISSING
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from .._engine.loops.threads import in_turns
 from ..comparisons.grouping import Groups
-from ..loops.threads import in_turns
 from .frames import NUMBER, TEXT, Column, Table, read_table
 from .kinds import name_words
 

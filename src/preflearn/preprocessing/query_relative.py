@@ -18,8 +18,8 @@ from scipy import sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
+from .._engine.numerics.graph import Graph, Value
 from ..comparisons.grouping import Groups, encode_queries
-from ..numerics.graph import Graph, Value
 from .onnx_nodes import ranked_nodes, standardised_nodes
 
 # Differences within a query below this many rounding errors of its largest value count as zero.
@@ -158,7 +158,7 @@ class QueryRelative(TransformerMixin, BaseEstimator):
     _looks_at_query = True
 
     def _onnx_nodes(self, graph: Graph, X: Value) -> Value:
-        """What `transform` computes when all rows are one query, recorded (`preflearn.numerics.graph`)."""
+        """What `transform` computes when all rows are one query, recorded (`numerics.graph`)."""
         if self.method == "rank":
             relative = ranked_nodes(graph, X)
         else:

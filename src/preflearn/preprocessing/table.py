@@ -11,9 +11,9 @@ from scipy import sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ..loops.threads import in_turns, over_small_ranges
-from ..numerics.graph import Graph, Value
-from ..numerics.memory import require_memory
+from .._engine.loops.threads import in_turns, over_small_ranges
+from .._engine.numerics.graph import Graph, Value
+from .._engine.numerics.memory import require_memory
 from .columns import TEXT_BUCKETS, CategoryColumn, DateColumn, NumberColumn, Oddities, TextColumn, words_of
 from .frames import TEXT, Column, Table, read_table
 from .kinds import FEATURES, Decision, decide
@@ -205,7 +205,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         }
 
     def _onnx_nodes(self, graph: Graph, columns: Mapping[str, Value]) -> Value:
-        """What `transform` computes, recorded (`preflearn.numerics.graph`)."""
+        """What `transform` computes, recorded (`numerics.graph`)."""
         return table_nodes(graph, self.encoders_, columns)
 
     def _fitted_arrays(self) -> dict[str, str]:

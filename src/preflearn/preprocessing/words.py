@@ -18,7 +18,7 @@ from functools import lru_cache, partial
 import numpy as np
 from scipy import sparse as sp
 
-from ..loops.threads import blas_at_rest
+from .._engine.loops.threads import blas_at_rest
 from .utf8 import Utf8
 
 # Characters that are hashed at a time: what is needed for them fits a cache.
@@ -72,7 +72,7 @@ def hashed_words_of_bytes(texts: Utf8, n_buckets: int) -> sp.csr_array | None:
 
 
 def _counted_words(signs: np.ndarray, starts: np.ndarray, n_buckets: int) -> sp.csr_array:
-    from ..loops.words import count_words
+    from .._engine.loops.words import count_words
 
     values, buckets, ends, in_order = count_words(signs, starts, _letters(), n_buckets, _BASE, _MIX)
     Z = sp.csr_array((values, buckets, ends), shape=(starts.shape[0] - 1, n_buckets))
@@ -101,7 +101,7 @@ def rows_in_directions(
 ) -> Callable[[int, int, np.ndarray], None]:
     """A function of (first, last, out) that sets out to some of the `weighted` rows times the directions."""
     if Z.nnz * directions.shape[1] >= _WORTH_COMPILING:
-        from ..loops.words import write_directions
+        from .._engine.loops.words import write_directions
 
         return partial(write_directions, Z.indptr, Z.indices, Z.data, idf, np.ascontiguousarray(directions))
     found = weighted(Z, idf) @ directions

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import KFold
 
-from ..selection.alphas import auto_grid, choose, read_grid
-from ..selection.folds import Folds, read_folds
-from ..selection.scoring import read_scoring
-from ..selection.tally import without_rounding
+from ..model_selection._alphas import auto_grid, choose, read_grid
+from ..model_selection._folds import Folds, read_folds
+from ..model_selection._scoring import read_scoring
+from ..model_selection._tally import without_rounding
 
 __all__ = [
     "Folds",

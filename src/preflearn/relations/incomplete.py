@@ -21,9 +21,9 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
-from ..core.conjugate_gradients import ConjugateGradientResult, iterate
-from ..numerics.memory import fits_in_memory
-from ..solvers.progress import Stages
+from .._engine.core.conjugate_gradients import ConjugateGradientResult, iterate
+from .._engine.numerics.memory import fits_in_memory
+from .._engine.solvers.progress import Stages
 from .grammar import HoldOut
 from .pairwise import PairwiseKernel, Term
 from .sides import Side
@@ -108,7 +108,7 @@ class KnownPairs:
             return (self.K @ np.bincount(rows, weights=a, minlength=p))[self.row]
         if self.is_dense:
             return self._dense_term(term, a, rows, columns)
-        from ..loops.sampled import SampledProduct, same_column_product
+        from .._engine.loops.sampled import SampledProduct, same_column_product
 
         if term.column == "identity":
             return same_column_product(self.K, self.row, self.column, a, q)

@@ -7,9 +7,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from .._engine.core.conjugate_gradients import ConjugateGradientResult
+from .._engine.numerics.memory import require_memory
 from ..comparisons.inputs import read_alpha
-from ..core.conjugate_gradients import ConjugateGradientResult
-from ..numerics.memory import require_memory
 from .complete import CompleteRelation
 from .grammar import HoldOut
 from .incomplete import KnownPairs, warn_unless_converged

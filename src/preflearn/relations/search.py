@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..solvers.progress import Counter
+from .._engine.solvers.progress import Counter
 from .grammar import (
     HoldOut,
     choose,

@@ -16,11 +16,11 @@ from functools import partial
 
 import numpy as np
 
-from ..core.holdout import rows_outside
-from ..core.problem import refuse_indefinite
-from ..loops.threads import blas_at_rest, in_threads
-from ..numerics.linalg import eigh_in_place, unit_of
-from ..numerics.memory import require_memory
+from .._engine.core.holdout import rows_outside
+from .._engine.core.problem import refuse_indefinite
+from .._engine.loops.threads import blas_at_rest, in_threads
+from .._engine.numerics.linalg import eigh_in_place, unit_of
+from .._engine.numerics.memory import require_memory
 
 # Decompositions are made beside each other if one is at least this share of the work of the other.
 _ALIKE = 0.5

@@ -19,11 +19,11 @@ from scipy.special import ndtr
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
+from .._engine.solvers.questions import read_goal
 from ..estimators.bradley_terry import BradleyTerry
 from ..estimators.bradley_terry_cv import BradleyTerryCV
 from ..io import save_model
 from ..preprocessing import TableEncoder
-from ..solvers.questions import read_goal
 from .answers import Answer
 from .items import Items
 

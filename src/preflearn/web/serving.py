@@ -29,9 +29,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from .._engine.numerics.graph import ExportError
 from ..io.linear_weights import folded_weights
 from ..metrics.predictions import predict_scores
-from ..numerics.graph import ExportError
 from ..preprocessing.frames import read_table
 from ..preprocessing.values import is_missing
 from .requests import LOOPBACK, RefusedError, check_host, described, read_json

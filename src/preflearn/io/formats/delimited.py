@@ -165,8 +165,8 @@ class DelimitedFile:
         yield from records
 
     def _parse(self, data: bytes, layout: _Layout) -> _Parsed:
-        from ...loops import delimited as loop
-        from ...loops.text_numbers import LF, count_bytes
+        from ..._engine.loops import delimited as loop
+        from ..._engine.loops.text_numbers import LF, count_bytes
 
         if not data.endswith(b"\n"):
             data += b"\n"
@@ -212,7 +212,7 @@ class DelimitedFile:
         return None
 
     def _explain(self, fault: int, column: int) -> str:
-        from ...loops import delimited as loop
+        from ..._engine.loops import delimited as loop
 
         expected = len(self.names)
         if fault == loop.TOO_FEW_CELLS:
@@ -266,7 +266,7 @@ def _cells(
     data: bytes, whole: str | None, text: np.ndarray, spans: np.ndarray, lines: np.ndarray
 ) -> np.ndarray:
     """The cells of a column of texts; where they repeat, equal ones share one object."""
-    from ...loops.delimited import find_distinct
+    from ..._engine.loops.delimited import find_distinct
 
     rows = spans.shape[0]
     codes, firsts = np.empty(rows, np.int64), np.empty(rows // _REPETITIONS, np.int64)

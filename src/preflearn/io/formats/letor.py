@@ -84,8 +84,8 @@ class LetorFile:
                 yield replace(block, qid=block.qid if whole.has_qid else None)
 
     def _parse(self, data: bytes) -> _Parsed:
-        from ...loops import letor as loop
-        from ...loops.text_numbers import LF, count_bytes
+        from ..._engine.loops import letor as loop
+        from ..._engine.loops.text_numbers import LF, count_bytes
 
         ends_in_line_end = data.endswith(b"\n")
         if not ends_in_line_end:
@@ -227,7 +227,7 @@ def _part(data: bytes, start: int, slot: int) -> str:
 
 def _explain(fault: int, data: bytes, at: int) -> str:
     """The sentence for a fault that the loop found."""
-    from ...loops import letor as loop
+    from ..._engine.loops import letor as loop
 
     token = _token(data, at)
     index = token.partition(b":")[0]

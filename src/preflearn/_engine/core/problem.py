@@ -1,0 +1,384 @@
+r"""Every squared-loss learner as one ridge system (B + λ I) x = c.
+
+* dual, when L = S S with S in closed form: B = S K S, c = t with S t = b, and the kernel coefficients are a = S x;
+* primal, for features Φ: B = Φᵀ L Φ, c = Φᵀ b, and the weights are w = x.
+
+One λ costs a Cholesky factorisation; a path of λ, and cross-validation, one symmetric eigen decomposition.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.linalg as la
+import scipy.sparse as sp
+
+from ...comparisons import Comparisons
+from ..numerics.linalg import (
+    cholesky_in_place,
+    cholesky_solve,
+    eigh_in_place,
+    reciprocal_condition,
+    restore_lower,
+)
+from .centred_kernel import centred_form, fill_null_space
+from .gram import feature_moments
+from .holdout import LEAST_CONDITION
+
+# Error of predictions, relative to the targets, from which on another way is taken.
+_LEAST_DIGITS = 1e-7
+# Differences of features are stored up to so many numbers.
+_MOST_ENTRIES = 1 << 22
+# Rows of a least-squares problem that are smaller than the largest by this factor lose digits to its rounding.
+_GRADED_ROWS = 1e-7
+
+
+@dataclass
+class SquaredLossFit:
+    """What training returns.
+
+    Attributes
+    ----------
+    solver : {"dual", "primal", "cg"}
+    weights : ndarray of shape (n, v) or None
+        Of the features of X, for the linear kernel without a reduced set.
+    dual_coef : ndarray of shape (r, v) or None
+        Of the basis vectors otherwise.
+    basis_indices : ndarray of shape (r,) or None
+    mean_prediction : ndarray of shape (v,) or None
+        Mean of f over the training rows where it was asked for; an intercept follows from it.
+    n_iter : int or None
+    residual : float or None
+        What conjugate gradients reached.
+    converged : bool
+    """
+
+    solver: str
+    weights: np.ndarray | None
+    dual_coef: np.ndarray | None
+    basis_indices: np.ndarray | None
+    mean_prediction: np.ndarray | None
+    n_iter: int | None = None
+    residual: float | None = None
+    converged: bool = True
+
+
+@dataclass
+class RidgeProblem:
+    """(B + λ I) x = c for v right-hand sides.
+
+    Attributes
+    ----------
+    matrix : ndarray of shape (n, n), Fortran order
+        B, symmetric positive semidefinite, both triangles filled. `solve` and `spectrum` use its memory: a problem
+        can be solved once.
+    rhs : ndarray of shape (n, v)
+        c.
+    recover : callable
+        Takes x to the coefficients of the learner (a = S x, or w = x).
+    unit : float
+        What B has been divided by, a power of two; x is given for the B before.
+    guarded : bool
+        Whether c may lie outside of the range of B. There x is c / λ, which at a small λ drowns the rest of x.
+    """
+
+    matrix: np.ndarray | None
+    rhs: np.ndarray
+    recover: Callable[[np.ndarray], np.ndarray]
+    unit: float = 1.0
+    guarded: bool = False
+
+    def solve(self, alpha: float, *, strict: bool = False) -> np.ndarray:
+        """The coefficients at one λ = alpha, shape (n, v). n³/3 operations, in the memory of B.
+
+        A system that is singular up to rounding is solved by its eigen decomposition, or refused with ``strict``.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            With ``guarded`` or ``strict``, if fewer than six digits of the predictions would be right.
+        """
+        B = self.matrix
+        trace = 0.0 if B is None else float(np.trace(B))
+        x = self._solve_ridge(alpha / self.unit, strict)
+        if self.guarded and x.dtype == np.float64:
+            with np.errstate(over="ignore", invalid="ignore"):
+                error = np.finfo(float).eps * trace * np.abs(x).max(axis=0)
+            if not (error <= _LEAST_DIGITS * np.abs(self.rhs).max(axis=0)).all():
+                raise np.linalg.LinAlgError("the kernel is too ill-conditioned for this alpha")
+        return self.recover(x / self.unit if self.unit != 1.0 else x)
+
+    def _solve_ridge(self, alpha: float, strict: bool) -> np.ndarray:
+        B = self._take_matrix()
+        diagonal = np.diagonal(B).copy()
+        np.fill_diagonal(B, diagonal + B.dtype.type(alpha))
+        strict = strict and B.dtype == np.float64
+        least = LEAST_CONDITION if strict else float(np.finfo(B.dtype).eps)
+        in_doubt = alpha <= 10 * B.shape[0] * least * float(diagonal.max())
+        norm = _scaled_norm(B) if in_doubt else 0.0
+        try:
+            factor = cholesky_in_place(B)
+            if in_doubt:
+                # Cholesky is as accurate as if every diagonal entry were one: features of other scales do no harm.
+                _refuse_below(least, factor / np.sqrt(diagonal + alpha)[:, None], norm)
+            return cholesky_solve(factor, self.rhs)
+        except np.linalg.LinAlgError:
+            if strict:
+                raise
+            # alpha is lost in the rounding of B. Cholesky has used the lower triangle; the upper one still holds B.
+            restore_lower(B, diagonal)
+            return _spectrum(B, self.rhs, self.recover).solve_ridge(alpha)
+
+    def spectrum(self) -> Spectrum:
+        """The eigen decomposition of B, from which every λ costs O(n²) per output."""
+        found = _spectrum(self._take_matrix(), self.rhs, self.recover)
+        return found if self.unit == 1.0 else replace(found, values=found.values * self.unit)
+
+    def _take_matrix(self) -> np.ndarray:
+        B, self.matrix = self.matrix, None
+        if B is None:
+            raise RuntimeError(
+                "This RidgeProblem has been solved already: its matrix was used up. Build it again."
+            )
+        return B
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """B = V diag(Λ) Vᵀ together with Vᵀ c.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n,)
+        Λ, ascending and not negative.
+    vectors : ndarray of shape (n, n)
+        V.
+    projected : ndarray of shape (n, v)
+        Vᵀ c.
+    recover : callable
+        As in `RidgeProblem`.
+    """
+
+    values: np.ndarray
+    vectors: np.ndarray
+    projected: np.ndarray
+    recover: Callable[[np.ndarray], np.ndarray]
+
+    def solve_ridge(self, alpha: float) -> np.ndarray:
+        """x = V (Λ + λ)⁻¹ Vᵀ c, shape (n, v)."""
+        return self.vectors @ self._shrink(alpha)
+
+    def _shrink(self, alpha: float) -> np.ndarray:
+        """(Λ + λ)⁻¹ Vᵀ c. Where λ itself is below rounding, so is what lies outside of the range of B: left out."""
+        largest = float(self.values[-1])
+        rounding = rounding_of_sums(1, self.values.dtype, largest)
+        inverse = 1.0 / np.maximum(self.values + alpha, np.finfo(self.values.dtype).tiny)
+        if alpha <= rounding:
+            inverse[self.values <= rounding * np.sqrt(self.values.shape[0])] = 0.0
+        return self.projected * inverse[:, None]
+
+    def path(self, alphas: Sequence[float]) -> np.ndarray:
+        """The coefficients at every alpha, shape (len(alphas), n, v), by one matrix product."""
+        shrunk = [self._shrink(alpha) for alpha in alphas]
+        n_outputs = self.projected.shape[1]
+        x = self.recover(self.vectors @ np.concatenate(shrunk, axis=1))
+        return np.stack([x[:, i * n_outputs : (i + 1) * n_outputs] for i in range(len(alphas))])
+
+
+def dual_problem(K: np.ndarray, comparisons: Comparisons, alpha: float = 0.0) -> RidgeProblem:
+    """The dual system in the memory of K, to be solved for this alpha.
+
+    At a small alpha what the comparisons do not see is moved out of its way; ``inf`` leaves the spectrum as it is.
+
+    Parameters
+    ----------
+    K : ndarray of shape (m, m), C-contiguous
+        The kernel matrix; overwritten.
+    comparisons : Comparisons
+        With a symmetric half in closed form.
+    """
+    unit, G = centred_form(K, comparisons)
+    trace = float(np.trace(G))
+    if alpha / unit < _LIFTED_BELOW * trace:
+        fill_null_space(G, comparisons.anchors(), trace)
+    rhs = comparisons.half_target.astype(K.dtype, copy=False)
+    return RidgeProblem(G.T, rhs, comparisons.half, unit, guarded=True)
+
+
+# Up to this share of the trace alpha is small beside the kernel.
+_LIFTED_BELOW = 1e-4
+
+
+def primal_problem(features, comparisons: Comparisons) -> RidgeProblem:
+    """The primal system of features Φ, dense or sparse; Φ is not modified."""
+    return RidgeProblem(*feature_moments(features, comparisons), unchanged)
+
+
+def solve_primal(features, comparisons: Comparisons, alpha: float) -> np.ndarray:
+    """The weights of features Φ at one λ, shape (n, v).
+
+    By the primal system, whose condition is the square of that of S Φ; where that leaves too few digits, and S Φ can be
+    formed, by the singular values of S Φ.
+    """
+    return solve_primal_path(features, comparisons, [alpha])[0]
+
+
+def solve_primal_path(
+    features, comparisons: Comparisons, alphas: Sequence[float], span: np.ndarray | None = None
+) -> list[np.ndarray]:
+    """The weights of `solve_primal` at several λ: one pass over Φ, one Cholesky factorisation each.
+
+    As accurate at every λ as if it were the only one, which an eigen decomposition is not where features differ in
+    scale.
+
+    Parameters
+    ----------
+    span : ndarray of shape (n, k), optional
+        Orthonormal columns; only weights that they span are allowed.
+    """
+    A, c = feature_moments(features, comparisons)
+    if span is not None:
+        A, c = np.asfortranarray(span.T @ A @ span), span.T @ c
+    double = features.dtype == np.float64
+    strict = not sp.issparse(features) and double
+    smallest = _least_alpha(A, features, comparisons) if double else 0.0
+
+    def by_least_squares(alpha: float) -> np.ndarray:
+        seen = features if span is None else features @ span
+        seen = seen.toarray() if sp.issparse(seen) else seen
+        return _solve_least_squares(*comparisons.least_squares(seen), alpha)
+
+    solutions = []
+    for number, alpha in enumerate(alphas):
+        if alpha < smallest:
+            solutions.append(by_least_squares(alpha))
+            continue
+        is_last = number == len(alphas) - 1
+        problem = RidgeProblem(A if is_last else A.copy(order="F"), c, unchanged)
+        try:
+            solutions.append(problem.solve(alpha, strict=strict))
+        except np.linalg.LinAlgError:
+            if not strict:
+                raise
+            solutions.append(by_least_squares(alpha))
+    return solutions if span is None else [span @ w for w in solutions]
+
+
+def _least_alpha(A: np.ndarray, features: Any, comparisons: Comparisons) -> float:
+    """The λ below which the rounding of Φᵀ b is no longer small beside λ w in directions that are hardly compared.
+
+    With T and t, which a closed half or factor gives, these directions are small in the product as well. Only a matrix
+    T of moderate size is worth it.
+    """
+    dense = not sp.issparse(features)
+    if comparisons.has_half or (dense and comparisons.has_factor):
+        return 0.0
+    n_rows = comparisons.n_rows if comparisons.has_factor else comparisons.n_comparisons
+    if n_rows * features.shape[1] > _MOST_ENTRIES:
+        return 0.0
+    return LEAST_CONDITION * float(np.diagonal(A).max(initial=0.0))
+
+
+def _solve_least_squares(T: np.ndarray, t: np.ndarray, alpha: float) -> np.ndarray:
+    """The w of least ‖T w - t‖² + λ ‖w‖², without squares of T.
+
+    By singular values, or, where some rows are so much larger than others that these would drown, by `_solve_graded`.
+    """
+    if _is_graded(T, alpha):
+        return _solve_graded(T, t, alpha)
+    U, sigma, Vt = la.svd(T, full_matrices=False, lapack_driver="gesvd")
+    seen = sigma > 32 * max(T.shape) * np.finfo(float).eps * sigma.max(initial=0.0)
+    root = np.sqrt(alpha)
+    warn_if_collinear(sigma, root)
+    size = np.maximum(sigma[seen], root)  # no square overflows or vanishes
+    shrunk = (sigma[seen] / size) / ((sigma[seen] / size) ** 2 + (root / size) ** 2) / size
+    return Vt[seen].T @ (shrunk[:, None] * (U[:, seen].T @ t))
+
+
+def warn_if_collinear(sigma: np.ndarray, root: float) -> None:
+    """Warn of a direction that √λ does not decide, and of which too few digits are above the rounding of the others.
+
+    ``sigma`` are the singular values of the features; one that is no more than the last bits of the largest is none.
+    """
+    decided = sigma[sigma > max(root, 2 * np.finfo(float).eps * sigma.max(initial=0.0))]
+    if decided.size and decided.min() * _LEAST_DIGITS < np.finfo(float).eps * decided.max():
+        warnings.warn(
+            f"Features are collinear up to {decided.min() / decided.max():.1g} of their size, and alpha is too small "
+            "beside them to matter: predictions may have fewer than six digits. Use a larger alpha, or leave out one "
+            "of the columns.",
+            UserWarning,
+            stacklevel=2,
+        )
+
+
+def _is_graded(T: np.ndarray, alpha: float) -> bool:
+    """Whether rows of T differ so much in size, by weights of comparisons, that rounding of large ones hides others.
+
+    Not where sqrt(λ) is below the rounding of the smaller half of the rows: directions that these rows do not see would
+    then be made of rounding.
+    """
+    sizes = np.sort(np.abs(T).max(axis=1, initial=0.0))
+    sizes = sizes[sizes > 0]
+    if not sizes.size or sizes[0] > _GRADED_ROWS * sizes[-1]:
+        return False
+    return bool(np.sqrt(alpha) > 32 * max(T.shape) * np.finfo(float).eps * sizes[sizes.shape[0] // 2])
+
+
+def _solve_graded(T: np.ndarray, t: np.ndarray, alpha: float) -> np.ndarray:
+    """By a QR factorisation of T over √λ I with pivoting, the largest rows first: each row is right to its own size.
+
+    Reference: Cox and Higham, "Stability of Householder QR factorization for weighted least squares problems",
+    Numerical Analysis 1997.
+    """
+    n = T.shape[1]
+    rows = np.concatenate([T, np.sqrt(alpha) * np.eye(n)])
+    order = np.argsort(-np.abs(rows).max(axis=1), kind="stable")
+    targets = np.concatenate([t, np.zeros((n, t.shape[1]))])[order]
+    Q, R, pivots = la.qr(rows[order], mode="economic", pivoting=True)
+    w = np.empty((n, t.shape[1]))
+    w[pivots] = la.solve_triangular(R, Q.T @ targets)
+    return w
+
+
+def unchanged(x: np.ndarray) -> np.ndarray:
+    return x
+
+
+def _spectrum(B: np.ndarray, rhs: np.ndarray, recover) -> Spectrum:
+    values, vectors = eigh_in_place(B)
+    refuse_indefinite(float(values[0]), float(values[-1]), float(np.finfo(values.dtype).eps))
+    return Spectrum(np.maximum(values, 0), vectors, vectors.T @ rhs, recover)
+
+
+def refuse_indefinite(smallest: float, largest: float, eps: float = float(np.finfo(float).eps)) -> None:
+    """Refuse a kernel with an eigenvalue that is negative beyond rounding, ``eps`` in its type."""
+    if smallest < -np.sqrt(eps) * max(abs(largest), abs(smallest)):
+        raise ValueError(
+            f"The kernel is not positive semidefinite: an eigenvalue is {smallest:.3g}, the largest {largest:.3g}. "
+            "Check a precomputed or callable kernel, for example with np.linalg.eigvalsh."
+        )
+
+
+def rounding_of_sums(n: int, dtype: np.dtype, largest: float) -> float:
+    """Size of the rounding errors in n sums of numbers up to ``largest``."""
+    return 10 * n * float(np.finfo(dtype).eps) * largest
+
+
+def _scaled_norm(B: np.ndarray) -> float:
+    """‖B‖₁ with rows and columns scaled so that the diagonal is one."""
+    scale = 1.0 / np.sqrt(np.diagonal(B))
+    step = max(1, (1 << 20) // B.shape[0])
+    sums = [
+        (np.abs(B.T[k : k + step]) * scale).sum(axis=1) * scale[k : k + step]
+        for k in range(0, B.shape[0], step)
+    ]
+    return float(np.concatenate(sums).max())
+
+
+def _refuse_below(least: float, factor: np.ndarray, norm: float) -> None:
+    if reciprocal_condition(factor, norm) < least:
+        raise np.linalg.LinAlgError("the system is too ill-conditioned for Cholesky factorisation")

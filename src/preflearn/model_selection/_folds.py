@@ -1,0 +1,270 @@
+"""What ``cv`` may be: from ``cv``, ``qid`` and ``groups`` to sets of rows, those predicted and those that leave.
+
+| cv | meaning |
+|---|---|
+| int | folds of whole queries with qid, of whole groups with groups, of rows without |
+| "leave-one-out", "leave-query-out", "leave-group-out" | each row, query or group by itself |
+| "leave-pair-out" | each pair of rows with different y; where a score of pairs is asked for |
+| splitter | any object with ``split``, of scikit-learn or of this library |
+| arrays | test index arrays (or masks), or (train, test) pairs of them; train must be all rows that do not leave |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import KFold
+
+from .._engine.core.holdout import check_folds
+from ..comparisons import Groups, encode_queries
+from ._splitters import QueryKFold, QuerySplitter
+
+NAMED = ("leave-one-out", "leave-query-out", "leave-group-out")
+PAIRS = "leave-pair-out"
+_EXPECTED = (
+    f"cv must be one of {', '.join(map(repr, NAMED))}, an int, a splitter, an iterable of test index arrays, or one of "
+    "(train, test) pairs that are complements: found {!r}."
+)
+
+# Folds of fewer rows are put together before they are put in their places.
+_SMALL_FOLD = 16
+
+
+@dataclass(frozen=True)
+class Folds:
+    """Sets of rows to predict and to leave out.
+
+    Attributes
+    ----------
+    tests : list of int arrays
+        The rows that each fold predicts.
+    leaving : list of int arrays
+        The rows that leave the training: the test rows, and with groups every row that shares a group with one of them.
+    """
+
+    tests: list[np.ndarray]
+    leaving: list[np.ndarray]
+
+    def collect(self, predictions: list[np.ndarray], n_rows: int) -> np.ndarray:
+        """One prediction per row, shape (n_alphas, m, v): the mean where a row is in several folds, NaN in none.
+
+        Parameters
+        ----------
+        predictions : list of ndarray of shape (n_alphas, n_test, v)
+        """
+        n_alphas, _, n_outputs = predictions[0].shape
+        rows = np.concatenate(self.tests)
+        count = np.bincount(rows, minlength=n_rows)
+        if rows.shape[0] == n_rows and count.min() == 1:
+            out = np.empty((n_alphas, n_rows, n_outputs), predictions[0].dtype)
+            if _SMALL_FOLD * len(self.tests) > n_rows:
+                out[:, rows] = np.concatenate(predictions, axis=1)
+                return out
+            for test, values in zip(self.tests, predictions, strict=True):
+                out[:, test] = values
+            return out
+        values = np.concatenate(predictions, axis=1)
+        total = np.zeros((n_alphas, n_rows, n_outputs))
+        np.add.at(total.transpose(1, 0, 2), rows, values.transpose(1, 0, 2))
+        total[:, count > 1] /= count[count > 1, None]
+        total[:, count == 0] = np.nan
+        return total
+
+    def of_tests(self, predictions: list[np.ndarray], n_rows: int) -> list[np.ndarray]:
+        """The predictions of the test rows, (n_alphas, n_test, v), out of those of all rows that leave."""
+        kept = []
+        place = np.empty(n_rows, dtype=np.int64)
+        for test, left, values in zip(self.tests, self.leaving, predictions, strict=True):
+            if left is not test:
+                place[left] = np.arange(left.shape[0])
+                values = values[:, place[test]]
+            kept.append(values)
+        return kept
+
+
+def is_pairs(cv: Any) -> bool:
+    """Whether cv asks for every pair of rows by itself."""
+    return isinstance(cv, str) and cv == PAIRS
+
+
+def read_folds(cv: Any, X: Any, y: Any, n_rows: int, *, qid: Any = None, groups: Any = None) -> Folds:
+    """Read ``cv``.
+
+    Parameters
+    ----------
+    cv : str, int, splitter, or iterable of test index arrays or of (train, test) pairs
+        As in the table of this module, but for ``"leave-pair-out"``, which is no set of folds.
+    X, y : what a splitter is shown
+    n_rows : int
+        m.
+    qid, groups : array-like of shape (m,), optional
+        With groups, all rows that share a group with a test row leave the training too.
+
+    Raises
+    ------
+    ValueError
+        If cv is none of these, needs labels that are not there, or trains on fewer rows than those that stay.
+    """
+    owners = None if groups is None else encode_groups(groups, n_rows)
+    tests, trains = _split_sets(cv, X, y, n_rows, qid, owners)
+    tests = check_folds(tests, n_rows)
+    if not tests:
+        raise ValueError("cv gave no fold: pass at least one set of test rows.")
+    leaving = tests
+    if owners is not None:
+        leaving = [np.flatnonzero(np.isin(owners.codes, owners.codes[test])) for test in tests]
+    for number, rows in enumerate(leaving):
+        if rows.shape[0] == n_rows:
+            raise ValueError(
+                f"Fold {number} shares a group with every row: nothing is left to train on. Use "
+                "smaller folds or check groups."
+            )
+    for number, (train, left) in enumerate(zip(trains, leaving, strict=False)):
+        _refuse_other_training_rows(number, train, left, n_rows)
+    return Folds(tests, leaving)
+
+
+def read_preference_folds(cv: Any, n_pairs: int, *, groups: Any = None) -> Folds:
+    """Sets of preferences to hold out together.
+
+    Parameters
+    ----------
+    cv : as in read_folds, with preferences in place of rows, or None
+        None and ``"leave-preference-out"`` hold out each by itself, or with groups each group.
+    n_pairs : int
+    groups : array-like of shape (l,), optional
+        Label of each preference (a judge, a session): all preferences of a group leave together.
+    """
+    if n_pairs < 2:
+        raise ValueError(
+            "Holding out preferences needs at least two preferences: nothing would be left to train on."
+        )
+    if groups is not None and encode_groups(groups, n_pairs).n_groups < 2:
+        raise ValueError("All preferences are in one group: nothing would be left to train on.")
+    if cv is None or (isinstance(cv, str) and cv == "leave-preference-out"):
+        cv = "leave-one-out" if groups is None else "leave-group-out"
+    if isinstance(cv, str) and cv in ("leave-query-out", PAIRS):
+        raise ValueError(
+            f"cv={cv!r} holds out rows, and preferences are held out here: use 'leave-preference-out', "
+            "'leave-group-out' with groups, or a number of folds."
+        )
+    return read_folds(cv, None, None, n_pairs, groups=groups)
+
+
+def default_cv(n_rows: int, *, qid: Any, groups: Any, regression: bool = False) -> Any:
+    """What ``cv=None`` stands for: whole queries, whole groups, else ten folds (single rows for a regression)."""
+    if regression:
+        return "leave-one-out" if groups is None else "leave-group-out"
+    if qid is not None and encode_queries(qid, n_rows).n_groups > 1:
+        return "leave-query-out"
+    return shuffled_folds(n_rows) if groups is None else "leave-group-out"
+
+
+def shuffled_folds(n_rows: int, n_folds: int = 10) -> list[np.ndarray]:
+    """Folds in random order, always the same, each of at least two rows so that something can be compared."""
+    n_folds = max(2, min(n_folds, n_rows // 2))
+    return [test for _, test in KFold(n_folds, shuffle=True, random_state=0).split(np.empty((n_rows, 0)))]
+
+
+def encode_groups(groups: Any, n_rows: int) -> Groups:
+    """As `preflearn.comparisons.encode_queries`, speaking of groups."""
+    try:
+        return encode_queries(groups, n_rows)
+    except ValueError as error:
+        raise ValueError(str(error).replace("qid", "groups").replace("query label", "group label")) from None
+
+
+def _split_sets(
+    cv: Any, X: Any, y: Any, n_rows: int, qid: Any, owners: Groups | None
+) -> tuple[list[np.ndarray], list[Any]]:
+    """Test sets, and the training sets where cv names them (otherwise an empty list)."""
+    if isinstance(cv, str):
+        return _named(cv, n_rows, qid, owners), []
+    if isinstance(cv, Integral) and not isinstance(cv, bool):
+        blank = np.empty((n_rows, 0))
+        if qid is not None or owners is not None:
+            labels = qid if qid is not None else owners.codes  # type: ignore[union-attr]
+            return [test for _, test in QueryKFold(int(cv)).split(blank, qid=labels)], []
+        return [test for _, test in KFold(int(cv)).split(blank)], []
+    if hasattr(cv, "split") and not isinstance(cv, type):
+        return _of_splitter(cv, X, y, n_rows, qid, owners)
+    if isinstance(cv, Iterable):
+        return _of_iterable(list(cv))
+    raise ValueError(_EXPECTED.format(cv))
+
+
+def _named(cv: str, n_rows: int, qid: Any, owners: Groups | None) -> list[np.ndarray]:
+    if cv == "leave-one-out":
+        return list(np.arange(n_rows)[:, None])
+    if cv == "leave-query-out":
+        if qid is None:
+            raise ValueError(
+                "cv='leave-query-out' holds out one query after the other and needs their labels: pass qid=..., or "
+                "cv='leave-one-out' or an int for a global ranking."
+            )
+        queries = encode_queries(qid, n_rows)
+        if queries.n_groups < 2:
+            raise ValueError(
+                "cv='leave-query-out' needs at least two queries: found one. Use an int or 'leave-pair-out' for a "
+                "global ranking."
+            )
+        return [queries.rows(query) for query in range(queries.n_groups)]
+    if cv == "leave-group-out":
+        if owners is None:
+            raise ValueError("cv='leave-group-out' needs the label of each row's group: pass groups=...")
+        return [owners.rows(group) for group in range(owners.n_groups)]
+    if cv == PAIRS:
+        raise ValueError(
+            "cv='leave-pair-out' predicts every row once for each pair, which is no set of folds: it is for choosing "
+            "by a score of pairs (RankRLSCV, HeldOut.score). For the predictions use leave_pair_out or HeldOut.pairs."
+        )
+    raise ValueError(_EXPECTED.format(cv))
+
+
+def _of_splitter(
+    cv: Any, X: Any, y: Any, n_rows: int, qid: Any, owners: Groups | None
+) -> tuple[list[np.ndarray], list[Any]]:
+    rows = X if hasattr(X, "shape") else np.empty((n_rows, 0))
+    groups = None if owners is None else owners.codes
+    if isinstance(cv, QuerySplitter):
+        return [test for _, test in cv.split(rows, y, qid=groups if qid is None else qid)], []
+    labels = groups if groups is not None or qid is None else encode_queries(qid, n_rows).codes
+    sets = list(cv.split(rows, y, labels))
+    # Training sets of a splitter that knows nothing of groups are smaller by the rows that leave with a test set.
+    return [test for _, test in sets], [train for train, _ in sets] if owners is None else []
+
+
+def _of_iterable(folds: list[Any]) -> tuple[list[np.ndarray], list[Any]]:
+    """Test index arrays, or (train, test) pairs as scikit-learn gives them."""
+    pairs = [_is_train_and_test(fold) for fold in folds]
+    if any(pairs) and not all(pairs):
+        raise ValueError(
+            "cv mixes (train, test) pairs with test index arrays: pass all folds in one of the two forms."
+        )
+    if folds and all(pairs):
+        return [np.asarray(test) for _, test in folds], [np.asarray(train) for train, _ in folds]
+    return [np.asarray(fold) for fold in folds], []
+
+
+def _is_train_and_test(fold: Any) -> bool:
+    return isinstance(fold, (tuple, list)) and len(fold) == 2 and all(np.ndim(part) == 1 for part in fold)
+
+
+def _refuse_other_training_rows(number: int, train: Any, left: np.ndarray, n_rows: int) -> None:
+    """A fold is trained on all rows that do not leave; a smaller training set would be another estimate."""
+    train = np.asarray(train)
+    train = np.flatnonzero(train) if train.dtype == bool and train.shape == (n_rows,) else train
+    stays = np.ones(n_rows, dtype=bool)
+    stays[left] = False
+    inside = train.dtype.kind in "iu" and train.size and train.min() >= 0 and train.max() < n_rows
+    if inside and np.array_equal(np.unique(train), np.flatnonzero(stays)):
+        return
+    raise ValueError(
+        f"Fold {number} of cv trains on {train.size} rows, and {int(stays.sum())} of the {n_rows} rows do not leave "
+        "with its test set: training always uses all of those. Pass test index arrays, or a splitter whose training "
+        "sets are the complements of its test sets."
+    )

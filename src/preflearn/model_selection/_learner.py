@@ -1,0 +1,143 @@
+"""What learners supply to the parts of the library that train, hold out and search in their place.
+
+The learners of `preflearn.estimators` inherit from these classes; `selection`, `streaming` and `distributed` ask for
+nothing else of them. The names are private because they are no part of what users call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._engine.core.problem import SquaredLossFit
+from .._engine.solvers.progress import Stages
+from ..comparisons import Comparisons, Groups
+from ..kernels.functions import Kernel
+from ..kernels.maps import NystromMap
+
+if TYPE_CHECKING:  # learners without pairwise losses start without them
+    from .._engine.losses.pairs import PairSet
+    from .._engine.solvers.newton import PairLossFit
+
+
+class KernelLearner:
+    """A learner of functions of a kernel, on all rows or on a reduced set: what training in parts sets in it."""
+
+    def _read_kernel(self) -> Kernel:
+        """The kernel with its parameters, checked."""
+        raise NotImplementedError
+
+    def _wants_reduced_set(self) -> bool:
+        """Whether n_basis or basis asks for a reduced set."""
+        raise NotImplementedError
+
+    def _set_function(
+        self,
+        weights: np.ndarray | None,
+        dual_coef: np.ndarray | None,
+        basis_indices: np.ndarray | None,
+        basis: Any,
+        single: bool,
+    ) -> None:
+        """Store the learned function; ``single`` says that y came as one column."""
+        raise NotImplementedError
+
+    def _more_stages(self) -> Stages:
+        """The progress of a fit, shown if the learner is verbose."""
+        raise NotImplementedError
+
+
+class SquaredLossLearner(KernelLearner):
+    """A learner whose loss is a sum of squares over comparisons: held out by algebra."""
+
+    solver: Any
+
+    def _reduced_set(self, X: Any, kernel: Kernel) -> Any:
+        """The feature map of the reduced set, or None for the full kernel."""
+        raise NotImplementedError
+
+    def _compare(
+        self, scores: np.ndarray, queries: Groups, row_weights: np.ndarray | None = None
+    ) -> list[Comparisons]:
+        """One set of comparisons for all outputs, or one per output where they depend on the scores."""
+        raise NotImplementedError
+
+    def _comparisons_depend_on_scores(self) -> bool:
+        """Whether other scores of the same rows are other comparisons, and not only other targets."""
+        return False
+
+    def _fit_tasks(
+        self,
+        X: Any,
+        kernel: Kernel,
+        tasks: list[Comparisons],
+        alpha: float,
+        single: bool,
+        with_mean: bool = True,
+    ) -> SquaredLossFit:
+        """Train on validated items and comparisons, and keep the function that was learned."""
+        raise NotImplementedError
+
+    def _evaluate(self, X: Any, kernel: Kernel) -> Any:
+        """The learned function on validated items, without an intercept."""
+        raise NotImplementedError
+
+    def _refuse_score_options(self) -> None:
+        """Refuse options that learning from preferences alone would ignore."""
+        raise NotImplementedError
+
+    def _set_intercept(self, intercept: np.ndarray | None) -> None:
+        """Store the intercept of a regression; None for none."""
+        raise NotImplementedError
+
+
+class PathLearner(KernelLearner):
+    """A learner that trains faster along a path of alphas, each solution the start of the next."""
+
+    def _read_options(self) -> None:
+        """Refuse what is no option."""
+        raise NotImplementedError
+
+    def _represent(self, X: Any, kernel: Kernel) -> Any:
+        """Features of validated items, made once for all alphas."""
+        raise NotImplementedError
+
+    def _score_pairs(
+        self, scores: np.ndarray, queries: Groups, row_weights: np.ndarray | None = None
+    ) -> list[PairSet]:
+        """The pairs of each output."""
+        raise NotImplementedError
+
+    def _automatic_alphas(self, representation: Any, pairs: Sequence[PairSet]) -> np.ndarray:
+        """The grid that "auto" stands for."""
+        raise NotImplementedError
+
+    def _predict_path(
+        self, X: Any, kernel: Kernel, pairs: Sequence[PairSet], new: Any, alphas: np.ndarray
+    ) -> np.ndarray:
+        """Predictions for new items by models trained on X at every alpha, shape (n_alphas, n_new, v)."""
+        raise NotImplementedError
+
+    def _function_path(self, representation: Any, pairs: PairSet, alphas: np.ndarray) -> np.ndarray:
+        """Predictions for the represented items by models trained on pairs of them, shape (n_alphas, m)."""
+        raise NotImplementedError
+
+    def _set_fits(
+        self, fits: Sequence[PairLossFit], feature_map: NystromMap | None, alpha: float, single: bool
+    ) -> None:
+        """The attributes of a solution, one fit per output."""
+        raise NotImplementedError
+
+
+class SearchingLearner:
+    """A learner that chooses its alpha: one pass over a stream or a cluster searches in its place."""
+
+    def _plain(self, setting: dict[str, Any], alpha: float = 1.0) -> Any:
+        """The learner that is searched over, with one alpha."""
+        raise NotImplementedError
+
+    def _adopt(self, model: Any) -> None:
+        """Take over what the learner has learned at the chosen alpha."""
+        raise NotImplementedError

@@ -1,0 +1,192 @@
+"""Every pair of rows held out by itself, for several alphas from one factorisation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .._engine.core.feature_holdout import FeatureHoldOut
+from .._engine.core.holdout import HoldOut, intercept_of_rest
+from .._engine.core.pair_holdout import (
+    PairSystem,
+    has_pair_form,
+    reduced_pair_predictions,
+    tie_twins,
+)
+from .._engine.solvers.progress import Counter
+from ..comparisons import Comparisons, encode_queries
+from ._problem import LearningProblem
+from ._tally import PairTally, rounding_of, tally_pairs
+
+
+def predict_pairs(
+    problem: LearningProblem, pairs: np.ndarray, alphas: Sequence[float], groups: Any = None, verbose: int = 0
+) -> np.ndarray:
+    """Predictions for both rows of each pair by the model trained without the two, shape (n_alphas, p, 2).
+
+    Parameters
+    ----------
+    problem : LearningProblem
+        Of one output; rows are one global ranking, or a regression.
+    pairs : int array of shape (p, 2)
+    alphas : sequence of float
+    groups : array-like of shape (m,), optional
+        All rows that share a group with one of the two leave the training with them.
+    verbose : int, default=0
+        Count the training sets where they are held out one by one.
+    """
+    systems = _closed_forms(problem, alphas, groups)
+    return np.stack(
+        [
+            _predictions(problem, pairs, alpha, system, groups, verbose)
+            for alpha, system in zip(alphas, systems, strict=True)
+        ]
+    )
+
+
+def tally_all_pairs(
+    problem: LearningProblem, alphas: Sequence[float], groups: Any = None, verbose: int = 0
+) -> list[PairTally]:
+    """For each alpha the held-out pairs of rows with different y, and how many are ordered as y is.
+
+    ``problem`` predicts what is to be compared.
+    """
+    y = problem.scores[:, 0]
+    tallies = []
+    for alpha, system in zip(alphas, _closed_forms(problem, alphas, groups), strict=True):
+        if system is None:
+            pairs = untied_pairs(y)
+            tallies.append(tally_pairs(y, pairs, _predictions(problem, pairs, alpha, None, groups, verbose)))
+            continue
+        counts = system.counts(
+            y,
+            rounding_of(y, system.size, system.alpha),
+            problem.twins,
+            partial(_hold_out_each, problem, alpha=alpha),
+        )
+        tallies.append(_tally(counts))
+    return tallies
+
+
+def untied_pairs(y: np.ndarray) -> np.ndarray:
+    """All pairs i < j of rows with different y, shape (p, 2)."""
+    i, j = np.nonzero(np.triu(y[:, None] != y[None, :], 1))
+    if i.size == 0:
+        raise ValueError("All y are equal: there is no pair with different scores to hold out.")
+    return np.stack([i, j], axis=1)
+
+
+def rows_leaving(pairs: np.ndarray, n_rows: int, groups: Any) -> list[np.ndarray]:
+    """The rows that leave with each pair, ascending."""
+    if groups is None:
+        return list(np.sort(pairs, axis=1))
+    owners = encode_queries(groups, n_rows)
+    sets = []
+    for pair in pairs:
+        sets.append(np.flatnonzero(np.isin(owners.codes, owners.codes[pair])))
+        if sets[-1].shape[0] >= n_rows - 1:
+            raise ValueError(
+                f"The groups of the pair {pair.tolist()} hold all rows but one: nothing is left to train on."
+            )
+    return sets
+
+
+def _predictions(
+    problem: LearningProblem,
+    pairs: np.ndarray,
+    alpha: float,
+    system: PairSystem | None,
+    groups: Any,
+    verbose: int,
+) -> np.ndarray:
+    """The predictions at one alpha, shape (p, 2)."""
+    if system is not None:
+        f = _with_intercept(problem, pairs, system.predictions(pairs))
+        bad = system.unstable(pairs) | np.isnan(f).any(axis=1)
+        if bad.any():
+            f[bad] = _hold_out_each(problem, pairs[bad], alpha)
+        return _tied(problem, f, pairs, system.size, system.alpha)
+    if groups is None:
+        task, source = _routine(problem)
+        reduced = isinstance(source, FeatureHoldOut) and source.basis_leaves
+        if has_pair_form(task) and reduced and source.is_well_determined(alpha):  # type: ignore[union-attr]
+            f = _with_intercept(problem, pairs, reduced_pair_predictions(source, pairs, alpha))  # type: ignore[arg-type]
+            return _tied(problem, f, pairs, source.size, alpha)  # type: ignore[union-attr]
+    return _hold_out_each(problem, pairs, alpha, groups, verbose)
+
+
+def _routine(problem: LearningProblem, *, many_alphas: bool = False) -> tuple[Comparisons, HoldOut | None]:
+    (found,) = problem.routines(many_alphas=many_alphas)
+    return found
+
+
+def _closed_forms(
+    problem: LearningProblem, alphas: Sequence[float], groups: Any
+) -> Iterator[PairSystem | None]:
+    """The closed form of all pairs at each alpha; None where basis vectors or groups may have to leave with them, or
+    where it has too few digits."""
+    (task,) = problem.tasks()
+    if groups is not None or problem.feature_map() is not None or not has_pair_form(task):
+        return iter([None] * len(alphas))
+    asked = problem.asked(many_alphas=len(alphas) > 1 or problem.has_path)
+
+    def routine(many_alphas: bool) -> HoldOut | None:
+        return _routine(problem, many_alphas=many_alphas)[1]
+
+    return problem.representation(task).pair_systems(task, alphas, asked, routine)
+
+
+def _with_intercept(problem: LearningProblem, pairs: np.ndarray, found: np.ndarray) -> np.ndarray:
+    f = found[:, :2]
+    if not problem.intercept:
+        return f - found[:, 2:] if problem.to_compare else f
+    y = problem.scores[:, 0]
+    return (
+        f
+        + intercept_of_rest(y.shape[0], y.sum() - y[pairs].sum(axis=1), found[:, 2], f.sum(axis=1), 2)[
+            :, None
+        ]
+    )
+
+
+def _tied(
+    problem: LearningProblem, f: np.ndarray, pairs: np.ndarray, size: float, alpha: float
+) -> np.ndarray:
+    """Predictions of pairs, those that only rounding tells apart made equal where they are to be compared."""
+    if not problem.to_compare:
+        return f
+    f = tie_twins(f, problem.twins[pairs])
+    close = np.abs(f[:, 0] - f[:, 1]) <= rounding_of(problem.scores, size, alpha)
+    f[close] = f[close].mean(axis=1, keepdims=True)
+    return f
+
+
+def _tally(counts: np.ndarray) -> PairTally:
+    """Of right, tied and all pairs with lower y, and the same with higher y."""
+    return PairTally(
+        counts[:, 0] + counts[:, 3] + 0.5 * (counts[:, 1] + counts[:, 4]),
+        (counts[:, 2] + counts[:, 5]) * 1.0,
+    )
+
+
+def _hold_out_each(
+    problem: LearningProblem, pairs: np.ndarray, alpha: float, groups: Any = None, verbose: int = 0
+) -> np.ndarray:
+    """Pair by pair through the general hold-out; pairs of the same two groups share a training set."""
+    leaving = rows_leaving(pairs, problem.n_rows, groups)
+    distinct: dict[bytes, int] = {}
+    which = np.array([distinct.setdefault(left.tobytes(), len(distinct)) for left in leaving])
+    folds = [np.frombuffer(key, dtype=np.int64) for key in distinct]
+    task, routine = _routine(problem)
+    counter = Counter("leave_pair_out", len(folds), "training sets", verbose)
+    predictions = problem.predict_task(task, routine, folds, [alpha], counter)
+    out = np.empty((pairs.shape[0], 2))
+    place = np.empty(problem.n_rows, dtype=np.int64)
+    for number, fold in enumerate(folds):
+        mine = np.flatnonzero(which == number)
+        place[fold] = np.arange(fold.shape[0])
+        out[mine] = predictions[number][0, :, 0][place[pairs[mine]]]
+    return out if routine is None else _tied(problem, out, pairs, routine.size, alpha)

@@ -1,0 +1,315 @@
+"""Held-out predictions of any estimator: a clone is fitted on the rows that stay, for every fold and alpha."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from copy import copy
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn import get_config
+from sklearn.base import clone
+from sklearn.utils.metadata_routing import get_routing_for_object
+
+from .._engine.core.holdout import rows_outside
+from .._engine.core.problem import solve_primal_path
+from .._engine.core.removal import refuse_without_basis
+from .._engine.losses.pairs import PairSet
+from .._engine.numerics.namespace import as_host
+from ..comparisons import Comparisons, Groups, encode_queries
+from ..comparisons.inputs import read_alpha, read_row_weights, read_scores
+from ..kernels.functions import Kernel, n_items, take_items, take_training_items
+from ..kernels.inputs import read_items
+from ._alphas import BLIND_GRID
+from ._folds import Folds
+
+if TYPE_CHECKING:
+    from ._problem import LearningProblem
+
+
+class _ExactOrder:
+    """Refitted predictions are those of one model: their order is right as it is."""
+
+    comparable_across_folds = True
+
+    def for_order(self, *, across_folds: bool = False) -> Any:
+        return self
+
+
+class RefittedProblem(_ExactOrder):
+    """Any estimator with its data; the counterpart of `LearningProblem`.
+
+    Attributes
+    ----------
+    estimator : estimator
+    X, qid : as given
+    scores : ndarray of shape (m, v)
+    single : bool
+        Whether y came as one column.
+    queries : Groups
+    """
+
+    row_weights = None
+
+    def __init__(self, estimator: Any, X: Any, y: Any, qid: Any) -> None:
+        self.estimator, self.X, self.qid = estimator, X, qid
+        self._y = y
+        self.n_rows = n_items(X)
+        self.single = np.ndim(as_host(y)) == 1
+        self.queries: Groups = encode_queries(qid, self.n_rows)
+        if n_items(as_host(y)) != self.n_rows:
+            raise ValueError(
+                f"X has {self.n_rows} rows, y has {n_items(as_host(y))}: expected one target per row."
+            )
+
+    @cached_property
+    def scores(self) -> np.ndarray:
+        targets = np.asarray(as_host(self._y), dtype=float)
+        return targets[:, None] if self.single else targets
+
+    def at_home(self, values: np.ndarray) -> np.ndarray:
+        return values
+
+    def own_alpha(self) -> float | None:
+        """None stands for the estimator as it is."""
+        return None
+
+    def automatic_alphas(self) -> np.ndarray:
+        return BLIND_GRID
+
+    def predict_folds(self, folds: Folds, alphas: Sequence[Any], on_fold: Any = None) -> list[np.ndarray]:
+        """Predictions of the test rows of each fold, shape (n_alphas, n_test, v)."""
+        predictions = []
+        for number, (test, left) in enumerate(zip(folds.tests, folds.leaving, strict=True)):
+            rest = rows_outside(self.n_rows, left)
+            values = [self._at(alpha, rest, test) for alpha in alphas]
+            predictions.append(np.stack(values))
+            if on_fold is not None:
+                on_fold(number + 1)
+        return predictions
+
+    def _at(self, alpha: float | None, rest: np.ndarray, test: np.ndarray) -> np.ndarray:
+        model = with_alpha(self.estimator, alpha)
+        values = refit_and_predict(model, self.X, self._y, self.qid, rest, test)
+        return np.asarray(values, dtype=float).reshape(test.shape[0], -1)
+
+    def with_targets(self, y: Any) -> RefittedProblem:
+        return RefittedProblem(self.estimator, self.X, y, self.qid)
+
+
+class PathProblem(_ExactOrder):
+    """A learner that is trained along a path of alphas, with its validated data.
+
+    Attributes
+    ----------
+    estimator : PathLearner
+    kernel : Kernel
+    X, scores, single, queries, row_weights : as in LearningProblem
+    """
+
+    def __init__(self, estimator: Any, X: Any, y: Any, qid: Any, sample_weight: Any = None) -> None:
+        self.estimator = clone(estimator)
+        self.estimator._read_options()
+        self.kernel: Kernel = self.estimator._read_kernel()
+        self.X = read_items(self.estimator, X, self.kernel, reset=True)
+        self.scores, self.single = read_scores(y, n_items(self.X), estimator=self.estimator)
+        self.queries: Groups = encode_queries(qid, n_items(self.X))
+        self.row_weights = read_row_weights(sample_weight, n_items(self.X))
+
+    @property
+    def n_rows(self) -> int:
+        return self.scores.shape[0]
+
+    def at_home(self, values: np.ndarray) -> np.ndarray:
+        return values
+
+    def own_alpha(self) -> float:
+        return read_alpha(self.estimator.alpha)
+
+    @cached_property
+    def representation(self) -> Any:
+        """The features of all rows, made once for the grid and the final training."""
+        return self.estimator._represent(self.X, self.kernel)
+
+    def automatic_alphas(self) -> np.ndarray:
+        return self.estimator._automatic_alphas(self.representation, self.pairs())
+
+    def pairs(self, rows: np.ndarray | None = None) -> list[PairSet]:
+        """The pairs of all rows, or of some by themselves, of each output."""
+        if rows is None:
+            return self.estimator._score_pairs(self.scores, self.queries, self.row_weights)
+        queries = encode_queries(self.queries.codes[rows], rows.shape[0])
+        weights = None if self.row_weights is None else self.row_weights[rows]
+        return self.estimator._score_pairs(self.scores[rows], queries, weights)
+
+    def predict_folds(self, folds: Folds, alphas: Sequence[Any], on_fold: Any = None) -> list[np.ndarray]:
+        """Predictions of the test rows of each fold, shape (n_alphas, n_test, v)."""
+        predictions = []
+        for number, (test, left) in enumerate(zip(folds.tests, folds.leaving, strict=True)):
+            rest = rows_outside(self.n_rows, left)
+            training, held_out = take_items(self.X, rest), take_items(self.X, test)
+            if self.kernel.is_precomputed:
+                training, held_out = training[:, rest], held_out[:, rest]
+            predictions.append(
+                self.estimator._predict_path(
+                    training, self.kernel, self.pairs(rest), held_out, np.asarray(alphas)
+                )
+            )
+            if on_fold is not None:
+                on_fold(number + 1)
+        return predictions
+
+    def with_targets(self, y: Any) -> PathProblem:
+        other = copy(self)
+        other.scores, other.single = read_scores(y, self.n_rows, estimator=self.estimator)
+        return other
+
+
+def with_alpha(estimator: Any, alpha: float | None) -> Any:
+    """The estimator with another alpha; None leaves it as it is."""
+    if alpha is None:
+        return estimator
+    if "alpha" not in estimator.get_params(deep=False):
+        raise ValueError(
+            f"{type(estimator).__name__} has no parameter alpha: leave alphas out, or search over its parameters with "
+            "GridSearchCV."
+        )
+    return clone(estimator).set_params(alpha=alpha)
+
+
+def refit_and_predict(
+    estimator, X, y, qid, train: np.ndarray, test: np.ndarray, row_weights: np.ndarray | None = None
+) -> np.ndarray:
+    """Predictions for test rows by a clone of any estimator fitted on the training rows, with their weights if any.
+
+    Scores come from ``decision_function`` or the second column of ``predict_proba`` for classifiers, else ``predict``.
+    """
+    model = clone(estimator)
+    pairwise = bool(getattr(getattr(model, "__sklearn_tags__", lambda: None)(), "input_tags", None)) and (
+        model.__sklearn_tags__().input_tags.pairwise
+    )
+    rows = _rows(X, train)
+    new = _rows(X, test)
+    if pairwise:
+        rows, new = rows[:, train], new[:, train]
+    name = None if qid is None else _qid_argument(model)
+    extra = {} if name is None else {name: _rows(qid, train)}
+    if row_weights is not None:
+        extra["sample_weight"] = row_weights[train]
+    model.fit(rows, _rows(y, train), **extra)
+    return scores_of(model, new)
+
+
+def scores_of(model, X) -> np.ndarray:
+    """A number per row that orders the rows: decision values, probabilities of the second class, or predictions."""
+    if hasattr(model, "decision_function"):
+        return np.asarray(model.decision_function(X))
+    if hasattr(model, "predict_proba"):
+        probabilities = np.asarray(model.predict_proba(X))
+        if probabilities.ndim == 2 and probabilities.shape[1] == 2:
+            return probabilities[:, 1]
+    return np.asarray(model.predict(X))
+
+
+def _qid_argument(model) -> str | None:
+    """The name under which fit takes qid, by its signature, by metadata routing or as an inner learner's; or None."""
+    from sklearn.model_selection._search import BaseSearchCV
+    from sklearn.pipeline import Pipeline
+
+    if "qid" in inspect.signature(model.fit).parameters:
+        return "qid"
+    if get_config()["enable_metadata_routing"]:
+        routed = hasattr(model, "get_metadata_routing") and get_routing_for_object(model).consumes(
+            "fit", ["qid"]
+        )
+        return "qid" if routed else None
+    if isinstance(model, Pipeline):
+        step, learner = model.steps[-1]
+        inner = _qid_argument(learner) if hasattr(learner, "fit") else None
+        return None if inner is None else f"{step}__{inner}"
+    return _qid_argument(model.estimator) if isinstance(model, BaseSearchCV) else None
+
+
+def _rows(values: Any, rows: np.ndarray) -> Any:
+    """Some rows of an array, a data frame, a sparse matrix or a list."""
+    from sklearn.utils import _safe_indexing
+
+    return _safe_indexing(values, rows)
+
+
+def refit_task(
+    problem: LearningProblem,
+    task: Comparisons,
+    folds: Sequence[np.ndarray],
+    alphas: Sequence[float],
+    on_fold: Any,
+) -> list[np.ndarray]:
+    """Predictions of each fold by a squared-loss learner trained on the other rows, fold by fold and alpha by alpha.
+
+    Returns
+    -------
+    list of ndarray of shape (n_alphas, n_fold, v)
+    """
+    predictions = []
+    for number, left in enumerate(folds):
+        rest = rows_outside(problem.n_rows, left)
+        kept = task.take(rest)
+        if problem.feature_map() is not None and len(alphas) > 1:
+            predictions.append(_refit_path(problem, kept, rest, left, alphas))
+        else:
+            values = [_refit_one(problem, kept, rest, left, alpha) for alpha in alphas]
+            predictions.append(np.stack(values))
+        if on_fold is not None:
+            on_fold(number + 1)
+    return predictions
+
+
+def _refit_path(
+    problem: LearningProblem, task: Comparisons, rest: np.ndarray, left: np.ndarray, alphas: Sequence[float]
+) -> np.ndarray:
+    """Every alpha of a reduced set trained on the rows that stay, from one pass over them."""
+    # All rows are mapped by the basis vectors that stay: the columns of a precomputed kernel keep their numbers.
+    X, kernel = problem.X, problem.kernel
+    feature_map = clone(problem.feature_map()).set_params(
+        basis=rest[_kept_basis(problem, rest)], n_basis=None
+    )
+    every = feature_map.fit_items(X, kernel).map_items(X, kernel)
+    features = every[rest].astype(np.float64, copy=False)
+    weights = np.stack(solve_primal_path(features, task, alphas))
+    f = every[left] @ weights
+    if problem.intercept:
+        f = f + _mean_over(problem, rest, problem.scores[rest] - features @ weights)[:, None, :]
+    return f
+
+
+def _refit_one(
+    problem: LearningProblem, task: Comparisons, rest: np.ndarray, left: np.ndarray, alpha: float
+) -> np.ndarray:
+    model, kernel, scores = clone(problem.estimator), problem.kernel, problem.scores
+    X = take_training_items(problem.X, rest, kernel)
+    if problem.feature_map() is not None:
+        model.set_params(basis=_kept_basis(problem, rest), n_basis=None)
+    fit = model._fit_tasks(X, kernel, [task], alpha, single=False)
+    f = as_host(model._evaluate(take_training_items(problem.X, left, kernel, among=rest), kernel))
+    if not problem.intercept:
+        return f
+    if problem.row_weights is None:
+        return f + scores[rest].mean(axis=0) - fit.mean_prediction
+    return f + _mean_over(problem, rest, scores[rest] - as_host(model._evaluate(X, kernel)))
+
+
+def _mean_over(problem: LearningProblem, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The mean of values of some rows, shape (..., len(rows), v) to (..., v), by their weights."""
+    if problem.row_weights is None:
+        return values.mean(axis=-2)
+    w = problem.row_weights[rows]
+    return np.einsum("i,...iv->...v", w, values) / w.sum()
+
+
+def _kept_basis(problem: LearningProblem, rest: np.ndarray) -> np.ndarray:
+    """Which of the rows that stay are basis vectors."""
+    kept = np.flatnonzero(np.isin(rest, problem.feature_map().basis_indices_))
+    refuse_without_basis(kept.size)
+    return kept

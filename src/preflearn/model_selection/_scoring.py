@@ -1,0 +1,245 @@
+"""Scores of held-out predictions: what ``scoring`` may be, and which predictions may be compared.
+
+``scoring`` is a name of the registry (`preflearn.metrics.get_scorer`), one of its scorers, a scorer of scikit-learn, or
+a function. Greater is better for all of them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.metadata_routing import get_routing_for_object
+
+from ..comparisons import Groups, encode_queries
+from ..metrics.scorers import RankingScorer, get_scorer, scorer_names
+from ._folds import Folds
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """How held-out predictions are scored.
+
+    Attributes
+    ----------
+    name : str
+        As it was given, for messages.
+    measure : callable
+        Takes y and predictions of shape (m, v) and Groups of rows that may be compared, gives a float.
+    compares_rows : bool
+        Whether it is known to compare rows with each other, so that one row by itself has no score.
+    scorer : RankingScorer or None
+        The entry of the registry.
+    """
+
+    name: str
+    measure: Callable[[np.ndarray, np.ndarray, Groups], float]
+    compares_rows: bool
+    scorer: RankingScorer | None = None
+
+    def __call__(self, y: np.ndarray, predictions: np.ndarray, within: Any) -> float:
+        return self.measure(y, predictions, encode_queries(within, y.shape[0]))
+
+
+def read_scoring(scoring: Any, default: Any = "concordance") -> Scoring:
+    """Read ``scoring``; None is the default.
+
+    Parameters
+    ----------
+    scoring : str, scorer, callable or None
+        A name of `preflearn.metrics.get_scorer`, with its parameter where it has one ("ndcg@10"); a scorer of
+        `preflearn.metrics`; a scorer of scikit-learn, which takes no queries and is applied to each set of rows that
+        may be compared, then averaged; or a function of (y, scores, qid), or (y, scores), where greater is better.
+    default : as scoring
+
+    Raises
+    ------
+    ValueError
+        If the name is not known.
+    """
+    given = default if scoring is None else scoring
+    if isinstance(given, RankingScorer):
+        return Scoring(repr(given), given.measure_within, given.compares_rows, given)
+    if isinstance(given, str):
+        scorer = _named(given)
+        return Scoring(repr(given), scorer.measure_within, scorer.compares_rows, scorer)
+    if hasattr(given, "get_metadata_routing"):
+        return Scoring(repr(given), _of_scorer(given), compares_rows=False)
+    if callable(given):
+        return Scoring(repr(given), _of_function(given), compares_rows=False)
+    raise ValueError(_expected(given))
+
+
+def _named(name: str) -> RankingScorer:
+    try:
+        return get_scorer(name)
+    except TypeError as error:
+        raise ValueError(f"scoring={name!r}: {error}") from None
+    except ValueError as error:
+        if "unknown metric" in str(error):
+            raise ValueError(_expected(name)) from None
+        raise
+
+
+def _expected(found: Any) -> str:
+    known = ", ".join(repr(name) for name in scorer_names())
+    return (
+        f"scoring must be one of {known}, one with a number of positions such as 'ndcg@10', a scorer, or a callable "
+        f"of (y, scores, qid): found {found!r}."
+    )
+
+
+def _of_function(function: Callable[..., float]) -> Callable[[np.ndarray, np.ndarray, Groups], float]:
+    takes_queries = _n_positional(function) >= 3
+
+    def measure(y: np.ndarray, f: np.ndarray, within: Groups) -> float:
+        labels = (within.codes,) if takes_queries else ()
+        return float(function(_one_column(y), _one_column(f), *labels))
+
+    return measure
+
+
+def _n_positional(function: Callable[..., Any]) -> int:
+    """How many positional arguments a function takes; three where it does not say."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return 3
+    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
+        return 3
+    return sum(one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) for one in parameters)
+
+
+def _of_scorer(scorer: Any) -> Callable[[np.ndarray, np.ndarray, Groups], float]:
+    """A scorer of scikit-learn, shown the held-out predictions as those of a fitted model."""
+    takes_queries = get_routing_for_object(scorer).consumes("score", ["qid"])
+
+    def measure(y: np.ndarray, f: np.ndarray, within: Groups) -> float:
+        y, f = _one_column(y), _one_column(f)
+        if takes_queries:
+            return _apply(scorer, y, f, {"qid": within.codes})
+        sets = [within.rows(group) for group in range(within.n_groups)]
+        values = [_apply(scorer, y[rows], f[rows], {}) for rows in sets]
+        return float(np.nanmean(values)) if not np.isnan(values).all() else float("nan")
+
+    return measure
+
+
+def _apply(scorer: Any, y: np.ndarray, f: np.ndarray, metadata: dict[str, Any]) -> float:
+    rows = np.arange(f.shape[0])[:, None]
+    try:
+        return float(scorer(_HeldOutValues(f), rows, y, **metadata))
+    except (AttributeError, ValueError):
+        if np.ndim(y) != 1 or np.unique(y).shape[0] != 2:
+            raise
+        # A scorer of a classifier reads decision values.
+        return float(scorer(_HeldOutDecisions(f, np.unique(y)), rows, y, **metadata))
+
+
+class _HeldOutValues(RegressorMixin, BaseEstimator):
+    """A fitted regressor whose predictions are there already; X holds row numbers."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
+        self.fitted_ = True
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        return self.values[X[:, 0]]
+
+
+class _HeldOutDecisions(ClassifierMixin, BaseEstimator):
+    """The same for a classifier of two classes."""
+
+    def __init__(self, values: np.ndarray, classes: np.ndarray) -> None:
+        self.values = values
+        self.classes = classes
+        self.classes_ = classes
+
+    def decision_function(self, X: np.ndarray) -> np.ndarray:
+        return self.values[X[:, 0]]
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        return self.classes_[(self.values[X[:, 0]] > 0).astype(int)]
+
+
+def compared_within(folds: Folds, queries: Groups) -> np.ndarray:
+    """Labels of rows whose held-out predictions come from one model: the query, and the fold inside it.
+
+    Predictions of different models are not on one scale; pooling them is what biases pooled cross-validation.
+    """
+    n_rows = queries.n_rows
+    fold_of = np.full(n_rows, -1)
+    for number, test in enumerate(folds.tests):
+        if (fold_of[test] >= 0).any():
+            raise ValueError("The folds overlap: each row must be predicted once.")
+        fold_of[test] = number
+    return queries.codes * (len(folds.tests) + 1) + fold_of + 1
+
+
+@dataclass(frozen=True)
+class Comparable:
+    """Which held-out predictions may be compared.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n,)
+        The rows that are predicted, fold after fold; a row in several folds counts in each of them.
+    order : ndarray of shape (n,)
+        That sorts them by row.
+    within : Groups
+        Of the sorted predictions.
+    """
+
+    rows: np.ndarray
+    order: np.ndarray
+    within: Groups
+
+    @classmethod
+    def of(cls, scoring: Scoring, folds: Folds, queries: Groups, *, pooled: bool) -> Comparable:
+        """Rows are compared inside a query, and inside a fold unless predictions may be pooled.
+
+        Parameters
+        ----------
+        pooled : bool
+            Whether predictions of different folds may be compared, as those of a regression on the scale of y may.
+
+        Raises
+        ------
+        ValueError
+            If a ranking measure would have no two rows to compare.
+        """
+        rows = np.concatenate(folds.tests)
+        labels = queries.codes[rows]
+        if not pooled:
+            fold_of = np.repeat(np.arange(len(folds.tests)), [test.shape[0] for test in folds.tests])
+            labels = labels * len(folds.tests) + fold_of
+        order = np.argsort(rows, kind="stable")
+        within = encode_queries(labels[order], rows.shape[0])
+        if scoring.compares_rows and within.n_groups == rows.shape[0]:
+            raise ValueError(
+                f"scoring={scoring.name} compares rows of a query that one model predicts, and no two are held out "
+                "together. Use cv='leave-query-out' with qid, cv='leave-pair-out' or a number of folds without, or "
+                "scoring='neg_mean_squared_error'."
+            )
+        return cls(rows, order, within)
+
+    def score(self, scoring: Scoring, y: np.ndarray, predictions: list[np.ndarray]) -> np.ndarray:
+        """The score of every alpha, shape (a,).
+
+        Parameters
+        ----------
+        y : ndarray of shape (m, v)
+        predictions : list of ndarray of shape (a, n_test, v)
+            Of each fold.
+        """
+        truth = y[self.rows[self.order]]
+        values = np.concatenate(predictions, axis=1)
+        return np.array([scoring.measure(truth, f[self.order], self.within) for f in values])
+
+
+def _one_column(values: np.ndarray) -> np.ndarray:
+    return values[:, 0] if values.shape[1] == 1 else values
