@@ -79,9 +79,20 @@ def render_report(report: TrainingReport) -> str:
     str
         HTML without references to other files.
     """
+    environment = page_environment()
+    from markupsafe import Markup
+
+    best, worst = report.extremes()
+    plots = {name: Markup(svg) for name, svg in _plots(report).items()}
+    return environment.get_template("page.html.j2").render(
+        report=report, plots=plots, best=best, worst=worst, units=_plural(report.unit)
+    )
+
+
+def page_environment() -> Any:
+    """Where the templates of pages are rendered, with filters for numbers and p-values."""
     require_parts()
     from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup
 
     environment = Environment(
         loader=PackageLoader("preflearn.report", "."),
@@ -92,11 +103,7 @@ def render_report(report: TrainingReport) -> str:
     )
     environment.filters["number"] = _number
     environment.filters["p"] = _p
-    best, worst = report.extremes()
-    plots = {name: Markup(svg) for name, svg in _plots(report).items()}
-    return environment.get_template("page.html.j2").render(
-        report=report, plots=plots, best=best, worst=worst, units=_plural(report.unit)
-    )
+    return environment
 
 
 def _plots(report: TrainingReport) -> dict[str, str]:
@@ -135,10 +142,10 @@ def _plots(report: TrainingReport) -> dict[str, str]:
             bars = CoefficientsDisplay(one.names, one.values, xlabel=one.meaning, errors=one.errors)
             n_bars = min(15, len(one.names))
             drawings[name] = (bars.plot, _say_influence(bars), (4.8, 0.9 + 0.26 * n_bars))
-    return {name: _svg(name, *drawing) for name, drawing in drawings.items()}
+    return {name: svg_of(name, *drawing) for name, drawing in drawings.items()}
 
 
-def _svg(name: str, draw: Callable[[Any], Any], text: str, size: tuple[float, float]) -> str:
+def svg_of(name: str, draw: Callable[[Any], Any], text: str, size: tuple[float, float]) -> str:
     """A drawing as inline SVG that takes its colours from the page and says in words what it shows."""
     from cycler import cycler
     from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -219,6 +226,6 @@ def _number(value: float | None, digits: int = 3) -> str:
 
 
 def _p(value: float | None) -> str:
-    if value is None:
+    if value is None or value != value:
         return "–"
     return f"{value:.3f}" if value >= 0.001 else f"{value:.0e}"
