@@ -629,3 +629,47 @@ def test_command(tmp_path, capsys):
     assert "is no column" in capsys.readouterr().err
     assert run(["rate", str(path), "--anchor", "m00"]) == 2
     assert run(["rate", str(path), "-o", str(tmp_path / "b.pdf")]) == 2
+
+
+# Features of the items, scores
+
+
+def test_features_are_the_prior_of_bradley_terry():
+    from preflearn import BradleyTerry
+
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(12, 2))
+    f = 1.5 * X[:, 0]
+    a = rng.integers(0, 9, 150)
+    b = (a + rng.integers(1, 9, 150)) % 9
+    won = rng.random(150) < 1 / (1 + np.exp(-(f[a] - f[b])))
+    table = {"a": a, "b": b, "winner": won.astype(float)}
+    features = {"item": np.arange(12), "u": X[:, 0], "v": 100 + 7 * X[:, 1]}
+    found = rate(table, features=features, kernel="rbf", item_offsets=0.5, alpha=0.3)
+    Z = np.stack([features["u"], features["v"]], axis=1)
+    Z = (Z - Z.mean(axis=0)) / Z.std(axis=0)
+    model = BradleyTerry(0.3, kernel="rbf", item_offsets=0.5)
+    pairs = np.where(won[:, None], np.stack([a, b], axis=1), np.stack([b, a], axis=1))
+    mean, C = model.fit_pairs(Z, pairs).posterior(Z)
+    np.testing.assert_allclose(found.strengths.scores, mean - mean.mean(), atol=1e-6)
+    centre = np.eye(12) - 1 / 12
+    np.testing.assert_allclose(found.covariance, centre @ C @ centre, atol=1e-6)
+    plain = rate(table, features=features)
+    assert np.corrcoef(plain.strengths.scores[9:], f[9:])[0, 1] > 0.9  # these have not played
+    assert dict(zip(found.columns["item"], found.columns["battles"]))[11] == 0 and not found.notes
+    auto = rate(table, features=features, covariates=["position"])
+    assert set(auto.scores) == set(range(12)) and len(auto.held_out) == 3
+    with pytest.raises(ValueError, match="items have battles and no features"):
+        rate(table, features={"item": [0, 1], "u": [1.0, 2.0]})
+    with pytest.raises(ValueError, match="holds texts"):
+        rate(table, features={"item": np.arange(12), "u": ["x"] * 12})
+    with pytest.raises(ValueError, match="there are none"):
+        rate(table, kernel="rbf")
+
+
+def test_scores_say_who_won():
+    table = {"home": ["x", "y", "z"], "away": ["y", "z", "x"], "score_a": [3, 1, 2], "score_b": [1, 1, 4]}
+    assert (
+        rate(table).scores
+        == rate({"home": table["home"], "away": table["away"], "winner": ["home", "tie", "away"]}).scores
+    )

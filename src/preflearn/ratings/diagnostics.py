@@ -24,7 +24,12 @@ def components(battles: Battles) -> list[list[Hashable]]:
     a, b = battles.pairs[battles.weight > 0].T
     n = battles.n_items
     _, labels = connected_components(sp.coo_array((np.ones(a.size), (a, b)), shape=(n, n)), directed=False)
-    return _by_label(battles.items, labels)
+    found = _by_label(battles.items, labels)
+    if battles.similarity is None:
+        return found
+    # Features connect the items that have not played.
+    played = {battles.items[k] for k in np.unique(battles.pairs)}
+    return [component for component in found if component[0] in played]
 
 
 def mutually_beaten(battles: Battles) -> list[list[Hashable]]:

@@ -51,12 +51,14 @@ _SOLVED = 1e-5
 class _Hessian(Preconditioner):
     """The Hessian itself: a step of conjugate gradients is then a step of Newton's method."""
 
-    def __init__(self, answers: Answers, alpha: float):
-        self._answers, self._ridge = answers, 2.0 * alpha
+    def __init__(self, answers: Answers, alpha: float, root: np.ndarray | None = None):
+        self._answers, self._ridge, self._root = answers, 2.0 * alpha, root
         self._exact: np.ndarray | None = None
 
     def prepare(self, loss: Any) -> None:
         H = self._answers.dense_hessian(loss.curvatures)
+        if self._root is not None:
+            H = np.asfortranarray(self._root.T @ H @ self._root)
         # Rounding must not make the direction in which nothing is known look negative.
         H[np.diag_indices_from(H)] += self._ridge + 1e-13 * float(H.diagonal().max(initial=0.0))
         self._exact = cholesky_in_place(H)
@@ -70,7 +72,7 @@ class _Hessian(Preconditioner):
 
 
 class _ManyItems(PairObjective):
-    """Battles of very many items: products with the Hessian by a sparse matrix whose pattern is found once."""
+    """Distinct pairs of very many items: products with the Hessian by a sparse matrix whose pattern is found once."""
 
     def __init__(self, answers: Answers):
         super().__init__(Features(sp.eye_array(answers.n_rows, format="csr")), answers)
@@ -152,10 +154,20 @@ class Strengths:
     def inverse_hessian(self) -> np.ndarray:
         """H⁻¹, dense; what is common to all strengths, which nothing depends on, is held at 0."""
         H = self.counted.dense_hessian(self.curvatures)
-        H[np.diag_indices_from(H)] += 2.0 * self.alpha
         n = self.battles.n_items
-        H[:n, :n] += max(float(np.median(H.diagonal()[:n])), 2.0 * self.alpha) / n
+        if self.battles.similarity is None:
+            H[np.diag_indices_from(H)] += 2.0 * self.alpha
+            H[:n, :n] += max(float(np.median(H.diagonal()[:n])), 2.0 * self.alpha) / n
+        else:
+            H += self.prior_precision()
         return inverse_in_place(H)
+
+    def prior_precision(self) -> np.ndarray:
+        """2 alpha times the inverse of the prior covariance, shape (m + p, m + p)."""
+        P, K = np.eye(self.theta.shape[0]), self.battles.similarity
+        if K is not None:
+            P[: K.shape[0], : K.shape[0]] = inverse_in_place(np.array(K, order="F"))
+        return 2.0 * self.alpha * P
 
     @property
     def is_dense(self) -> bool:
@@ -213,19 +225,30 @@ def fit_strengths(
     else:
         scale = covariate_scale(battles)
         answers = scaled(battles, scale).counted()
-    theta = minimise(answers, max(alpha, _NO_ALPHA), start, tol)
+    root = None
+    if battles.similarity is not None:
+        root = np.eye(answers.n_rows)
+        root[: battles.n_items, : battles.n_items] = np.linalg.cholesky(battles.similarity)
+    theta = minimise(answers, max(alpha, _NO_ALPHA), start, tol, root)
     theta[: battles.n_items] -= theta[: battles.n_items].mean()
     return Strengths(battles, max(alpha, _NO_ALPHA), theta, scale, answers)
 
 
 def minimise(
-    answers: Answers, alpha: float, start: np.ndarray | None = None, tol: float = 1e-14
+    answers: Answers,
+    alpha: float,
+    start: np.ndarray | None = None,
+    tol: float = 1e-14,
+    root: np.ndarray | None = None,
 ) -> np.ndarray:
-    """θ by Newton's method; coordinates are the items and the covariates."""
+    """θ by Newton's method; coordinates are the items and the covariates, or weights w with θ = root w."""
     size = answers.n_rows
-    exact = _Hessian(answers, alpha) if size <= _MOST_FACTORED else None
-    if exact is None and not isinstance(answers, AdjustedAnswers):
-        objective: PairObjective = _ManyItems(answers)
+    exact = _Hessian(answers, alpha, root) if size <= _MOST_FACTORED else None
+    if root is not None:
+        objective: PairObjective = PairObjective(Features(root), answers)
+        start = None if start is None else np.linalg.solve(root, start)
+    elif exact is None and not isinstance(answers, AdjustedAnswers):
+        objective = _ManyItems(answers)
     else:
         objective = PairObjective(Features(sp.eye_array(size, format="csr")), answers)
     fit = minimise_logistic(objective, alpha, tol=tol, start=start, preconditioner=exact)
@@ -235,7 +258,7 @@ def minimise(
             ConvergenceWarning,
             stacklevel=2,
         )
-    return fit.weights.copy()
+    return fit.weights.copy() if root is None else root @ fit.weights
 
 
 def centred(C: np.ndarray, n_items: int) -> np.ndarray:
@@ -255,7 +278,7 @@ def dense_covariance(strengths: Strengths, cluster: np.ndarray | None) -> np.nda
     n_clusters = g.shape[0]
     meat = g.T @ g
     meat = (meat.toarray() if sp.issparse(meat) else meat) * (n_clusters / (n_clusters - 1.0))
-    meat[np.diag_indices_from(meat)] += 2.0 * strengths.alpha
+    meat += strengths.prior_precision()
     return centred(inverse @ meat @ inverse, n)
 
 
