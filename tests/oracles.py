@@ -1060,3 +1060,14 @@ def elo_by_hand(games, k=32.0):
         p = 1.0 / (1.0 + 10.0 ** ((r_b - r_a) / 400.0))
         ratings[a], ratings[b] = r_a + k * (share - p), r_b - k * (share - p)
     return ratings
+
+
+def plackett_luce_loss(f, rankings):
+    """-log P of rankings given as lists of tiers, stage by stage; the last tier has no order."""
+    total = 0.0
+    for tiers in rankings:
+        rest = [item for tier in tiers for item in tier]
+        for tier in tiers[:-1]:
+            total += np.log(np.sum(np.exp(f[rest]))) - f[tier[0]]
+            rest.remove(tier[0])
+    return total

@@ -625,6 +625,10 @@ def test_command(tmp_path, capsys):
     assert [row["item"] for row in found["table"]] == expected["item"]
     np.testing.assert_allclose([row["rating"] for row in found["table"]], expected["rating"])
     assert (tmp_path / "b.html").stat().st_size > 10_000
+    path_of_rankings = tmp_path / "rankings.csv"
+    path_of_rankings.write_text('r\n"x > y > z"\n"y > x, z"\n"x > z"\n"z > y"\n')
+    assert run(["rate", str(path_of_rankings), "--ranking", "r"]) == 0
+    assert "Plackett-Luce" in capsys.readouterr().out
     assert run(["rate", str(path), "--winner", "nobody"]) == 2
     assert "is no column" in capsys.readouterr().err
     assert run(["rate", str(path), "--anchor", "m00"]) == 2
@@ -673,3 +677,102 @@ def test_scores_say_who_won():
         rate(table).scores
         == rate({"home": table["home"], "away": table["away"], "winner": ["home", "tie", "away"]}).scores
     )
+
+
+# Rankings of more than two
+
+
+def draw_rankings(n_rankings=80, seed=0):
+    """Rankings of 3 to 5 of 7 items, a third of them choices of one among all; and the strengths."""
+    rng = np.random.default_rng(seed)
+    f = rng.normal(size=7)
+    rankings = []
+    for number in range(n_rankings):
+        some = rng.choice(7, rng.integers(3, 6), replace=False)
+        order = some[np.argsort(-(f[some] + rng.gumbel(size=some.size)))].tolist()
+        rankings.append([[order[0]], order[1:]] if number % 3 == 0 else [[one] for one in order])
+    return rankings, f - f.mean()
+
+
+def as_lists(rankings):
+    return [
+        [*(tier[0] for tier in one[:-1]), one[-1] if len(one[-1]) > 1 else one[-1][0]] for one in rankings
+    ]
+
+
+def test_rankings_are_fitted_by_plackett_and_luces_likelihood():
+    from scipy.optimize import approx_fprime, minimize
+
+    rankings, truth = draw_rankings()
+    judges = np.arange(80) % 9
+    found = rate(
+        {"ranking": as_lists(rankings), "judge": judges}, ranking="ranking", judge="judge", alpha=0.2
+    )
+
+    def objective(f, some=rankings, alpha=0.2):
+        return oracles.plackett_luce_loss(f, some) + alpha * f @ f
+
+    best = minimize(objective, np.zeros(7), tol=1e-12).x
+    np.testing.assert_allclose(found.strengths.scores, best, atol=1e-4)
+    f, loss = found.strengths.scores, found.strengths.loss
+    np.testing.assert_allclose(loss.value, oracles.plackett_luce_loss(f, rankings))
+    numeric = approx_fprime(f, lambda f: oracles.plackett_luce_loss(f, rankings), 1e-7)
+    np.testing.assert_allclose(loss.gradient, numeric, atol=1e-4)
+    H = loss.hessian()
+    np.testing.assert_allclose(np.stack([loss.curvature(e) for e in np.eye(7)]), H, atol=1e-12)
+    step = 1e-5
+    for k in range(7):
+        e = step * np.eye(7)[k]
+        ahead, back = (type(loss)(found.raw.rankings, np.ones(80), f + s * e).gradient for s in (1, -1))
+        np.testing.assert_allclose((ahead - back) / (2 * step), H[k], atol=1e-6)
+    meat = 0.4 * np.eye(7)
+    for judge in range(9):
+        some = [one for one, who in zip(rankings, judges) if who == judge]
+        g = approx_fprime(f, lambda f, some=some: oracles.plackett_luce_loss(f, some), 1e-7)
+        meat += 9 / 8 * np.outer(g, g)
+    inverse, centre = np.linalg.inv(H + 0.4 * np.eye(7)), np.eye(7) - 1 / 7
+    np.testing.assert_allclose(found.covariance, centre @ inverse @ meat @ inverse @ centre, atol=1e-4)
+    assert np.corrcoef(f, truth)[0, 1] > 0.8
+
+
+def test_rankings_of_two_are_battles():
+    battles = {"winner": ["x", "y", "z", "x", "x"], "loser": ["y", "z", "x", "z", "y"]}
+    texts = [f"{a} > {b}" for a, b in zip(battles["winner"], battles["loser"])]
+    found, expected = rate({"r": texts}, ranking="r", alpha=0.3), rate(battles, alpha=0.3)
+    assert found.scores == pytest.approx(expected.scores, abs=1e-8)
+    np.testing.assert_allclose(found.covariance, expected.covariance, atol=1e-8)
+
+
+def test_rankings_are_held_out_as_a_whole(tmp_path):
+    rankings, _ = draw_rankings(60, 1)
+    found = rate(pd.DataFrame({"ranking": as_lists(rankings)}), ranking="ranking")
+    assert list(found.held_out["held_out"]) == ["ranking"] * 3 and "Plackett-Luce" in list(
+        found.held_out["method"]
+    )
+    for training, test in held_out_folds(found.raw, "battle"):
+        of_pair = found.raw.rankings.of_pair
+        assert not set(of_pair[training]) & set(of_pair[test])
+        part = found.raw.take(test).rankings
+        expected = [rankings[k] for k in np.unique(of_pair[test])]
+        f = np.arange(7) / 3
+        loss = type(found.strengths.loss)(part, np.ones(part.n_rankings), f)
+        assert loss.value == pytest.approx(oracles.plackett_luce_loss(f, expected))
+    found.report(tmp_path / "r.html")
+    assert "Plackett-Luce" in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("ranking", "message"),
+    [
+        ("a > b > a", "twice"),
+        ("a", "no ranking"),
+        ("a, b > c", "no ranking"),
+        ("a > ", "no ranking"),
+        (3, "no ranking"),
+    ],
+)
+def test_bad_rankings(ranking, message):
+    with pytest.raises(ValueError, match=message):
+        rate({"r": ["a > b", ranking]}, ranking="r")
+    with pytest.raises(ValueError, match="would be ignored"):
+        rate({"r": ["a > b"]}, ranking="r", winner="r")

@@ -51,6 +51,9 @@ Covariates = Annotated[
 Cluster = Annotated[
     str | None, _column("--cluster", "Column of what battles have in common, such as a prompt.")
 ]
+Ranking = Annotated[
+    str | None, _column("--ranking", "Column of rankings such as 'a > b > c', in place of battles.")
+]
 HalfLife = Annotated[
     str | None, typer.Option("--half-life", help="Days after which a battle counts half, or auto.")
 ]
@@ -84,6 +87,7 @@ def rate(
     weight: Weight = None,
     covariate: Covariates = None,
     cluster: Cluster = None,
+    ranking: Ranking = None,
     half_life: HalfLife = None,
     anchor: Anchor = None,
     alpha: Alpha = "auto",
@@ -104,7 +108,7 @@ def rate(
 
     options: dict[str, Any] = {
         "a": a, "b": b, "winner": winner, "loser": loser, "judge": judge, "time": time, "weight": weight,
-        "covariates": tuple(split_names(covariate, "--covariate") or ()), "cluster": cluster,
+        "covariates": tuple(split_names(covariate, "--covariate") or ()), "cluster": cluster, "ranking": ranking,
         "half_life": _read_number(half_life, "--half-life"), "anchor": _read_anchor(anchor),
         "alpha": _read_number(alpha, "--alpha"), "level": level,
     }  # fmt: skip
@@ -134,7 +138,7 @@ def _read(paths: list[Path], options: dict[str, Any]) -> dict[str, Any]:
     from .files import Reading, column_names
 
     names = column_names(paths[0], Reading())
-    given = [options[name] for name in ("a", "b", "loser", "judge", "cluster")]
+    given = [options[name] for name in ("a", "b", "loser", "judge", "cluster", "ranking")]
     texts = [name for name in (*given, *NAME_COLUMNS) if name in names]
     if options["winner"] is None or options["loser"] is not None:
         texts += [name for name in (options["winner"] or "winner",) if name in names]

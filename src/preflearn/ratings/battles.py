@@ -8,7 +8,7 @@ known of a battle, so that a file of any size shrinks to its distinct pairs (`Ba
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 from ..comparisons.answers import AdjustedAnswers, Answers
 from ..preprocessing.frames import BOOLEAN, NUMBER, TEXT, TIME, Column, read_table
 from ..preprocessing.values import day_comes_first, parse_times, times_of_digits
+from .rankings import Rankings, read_rankings
 
 _SIDES = (
     ("model_a", "model_b"),
@@ -75,6 +76,8 @@ class Battles:
         How many battles had each outcome.
     similarity : ndarray of shape (m, m) or None
         Prior covariance of the strengths, but for a factor, where it is not the identity.
+    rankings : Rankings or None
+        What the battles are the pairs of.
     """
 
     items: list[Hashable]
@@ -89,6 +92,7 @@ class Battles:
     ordered: bool = True
     outcomes: dict[str, int] = field(default_factory=dict)
     similarity: np.ndarray | None = None
+    rankings: Rankings | None = None
 
     @property
     def n_items(self) -> int:
@@ -112,6 +116,7 @@ class Battles:
             cluster=coded(self.cluster),
             time=None if self.time is None else self.time[kept],
             covariates=self.covariates[kept],
+            rankings=None if self.rankings is None else self.rankings.take(kept),
         )
 
     def answers(self) -> Answers:
@@ -482,6 +487,46 @@ def _read_covariate(columns: dict[str, Column], name: str, sides: _Sides, n: int
             "Leave it out, or control for the side with covariates=['position']."
         )
     return z
+
+
+def read_ranked(
+    table: Any, ranking: str, *, judge: str | None = None, time: str | None = None, weight: str | None = None
+) -> Battles:
+    """Read rankings as the battles that they imply."""
+    items, pairs, rankings = read_rankings(table, ranking)
+    names = [name for name in (judge, time, weight) if name is not None]
+    of_row: Any = {"n": np.zeros(rankings.n_rankings)}
+    if names:
+        of_row = _other_columns(table, names)
+    columns = {column.name: column for column in read_table(of_row, "The table of rankings").columns}
+    judges = _read_labels(columns, judge, "judge")
+    days = None if time is None else read_days(columns[_known(columns, time, "time")])
+    w = np.ones(rankings.n_rankings) if weight is None else read_numbers(columns[weight], "weight")
+    if not (w >= 0).all():
+        raise ValueError(f"Column {weight!r} holds weights, which must not be negative: found {w.min():g}.")
+    each = rankings.of_pair
+    return Battles(
+        items,
+        pairs,
+        np.ones(len(pairs)),
+        w[each],
+        None if judges is None else (judges[0][each], judges[1]),
+        time=None if days is None else days[each],
+        covariates=np.empty((len(pairs), 0)),
+        ordered=False,
+        outcomes={"rankings": rankings.n_rankings},
+        rankings=rankings,
+    )
+
+
+def _other_columns(table: Any, names: list[str]) -> Any:
+    """Some columns of a table: that of the rankings may hold lists, which are no column of a table."""
+    import narwhals as nw
+
+    if isinstance(table, Mapping):
+        return {name: table[name] for name in names if name in table}
+    frame = nw.from_native(table, eager_only=True)
+    return frame.select([name for name in names if name in frame.columns]).to_native()
 
 
 def refuse_hopeless(battles: Battles) -> None:

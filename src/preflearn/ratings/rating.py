@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..comparisons.inputs import read_alpha
-from .battles import Battles, read_battles, refuse_hopeless
+from .battles import Battles, read_battles, read_ranked, refuse_hopeless
 from .choice import PRIOR_WIDTHS, alpha_of, choose_alpha, choose_half_life, decayed
 from .diagnostics import components, describe_components, mutually_beaten
 from .features import with_features
@@ -41,6 +41,7 @@ def rate(
     features: Any = None,
     kernel: Any = "linear",
     item_offsets: float = 1.0,
+    ranking: str | None = None,
 ) -> Ratings:
     """Rate items by battles between them: a leaderboard with intervals of ratings and of ranks.
 
@@ -91,6 +92,10 @@ def rate(
         On the standardised features, as in `preflearn.BradleyTerry`.
     item_offsets : float, default=1.0
         Variance of what features do not say, relative to that of what they say.
+    ranking : str, optional
+        Column of rankings of two items or more in place of battles, by Plackett and Luce's model: lists with the best
+        first, or texts such as "a > b > c"; the last place may hold several without an order ("a > b, c, d" is a
+        choice of one among four). The pairs that a ranking implies count as ``battles`` in the table.
 
     Returns
     -------
@@ -124,7 +129,11 @@ def rate(
         "covariates": covariates, "cluster": cluster if isinstance(cluster, str) else None,
     }  # fmt: skip
     _check(half_life, alpha, level, time, cluster)
-    read = read_battles(battles, **options)
+    if ranking is None:
+        read = read_battles(battles, **options)
+    else:
+        read = _read_rankings(battles, ranking, options, features)
+    options["ranking"] = ranking
     if features is not None:
         if alpha == 0:
             raise ValueError("features are a prior, which alpha=0 ignores: let alpha be 'auto' or positive.")
@@ -135,6 +144,15 @@ def rate(
         )
     options |= {"wants_cluster": cluster, "anchor": anchor}
     return _rated(read, options, half_life, alpha, float(level), backend_of(battles))
+
+
+def _read_rankings(table: Any, ranking: str, options: dict[str, Any], features: Any) -> Battles:
+    ignored = [name for name in ("a", "b", "winner", "loser", "covariates", "cluster") if options[name]]
+    if features is not None:
+        ignored.append("features")
+    if ignored:
+        raise ValueError(f"{ignored[0]} would be ignored with ranking={ranking!r}: leave it out.")
+    return read_ranked(table, ranking, **{name: options[name] for name in ("judge", "time", "weight")})
 
 
 def _check(half_life: Any, alpha: Any, level: Any, time: str | None, cluster: Any) -> None:
@@ -193,8 +211,8 @@ def _rated(
 
 def rerate(ratings: Ratings, battles: Any) -> Ratings:
     """The ratings of old and new battles."""
-    if ratings.raw.similarity is not None:
-        raise ValueError("Ratings with features are not updated: rate all battles together.")
+    if ratings.raw.similarity is not None or ratings.raw.rankings is not None:
+        raise ValueError("Ratings with features, or of rankings, are not updated: rate everything together.")
     asked = dict(ratings.options)
     names = ("a", "b", "winner", "loser", "judge", "time", "weight", "covariates", "cluster")
     new = read_battles(battles, **{name: asked[name] for name in names})

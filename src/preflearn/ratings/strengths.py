@@ -28,11 +28,13 @@ from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
 from .._engine.losses.logistic import LogisticLoss
-from .._engine.numerics.linalg import cholesky_in_place, cholesky_solve, inverse_in_place
+from .._engine.numerics.linalg import inverse_in_place
 from .._engine.solvers.labels import MOST_SOLVED, LabelPosterior
-from .._engine.solvers.newton import Features, PairObjective, Preconditioner, minimise_logistic
+from .._engine.solvers.newton import Features, PairObjective, minimise_logistic
 from ..comparisons.answers import AdjustedAnswers, Answers
 from .battles import Battles
+from .preconditioner import ExactHessian
+from .rankings import ChoiceLoss, fit_rankings
 
 # Coordinates up to which Newton's method factorises the Hessian, and up to which covariances are a dense matrix.
 _MOST_FACTORED = 1500
@@ -46,29 +48,6 @@ _NO_ALPHA = 1e-10
 _MOST_IN_GRADIENTS = 20_000_000
 # Relative residual of columns of the inverse Hessian; their diagonal entries are right to its square.
 _SOLVED = 1e-5
-
-
-class _Hessian(Preconditioner):
-    """The Hessian itself: a step of conjugate gradients is then a step of Newton's method."""
-
-    def __init__(self, answers: Answers, alpha: float, root: np.ndarray | None = None):
-        self._answers, self._ridge, self._root = answers, 2.0 * alpha, root
-        self._exact: np.ndarray | None = None
-
-    def prepare(self, loss: Any) -> None:
-        H = self._answers.dense_hessian(loss.curvatures)
-        if self._root is not None:
-            H = np.asfortranarray(self._root.T @ H @ self._root)
-        # Rounding must not make the direction in which nothing is known look negative.
-        H[np.diag_indices_from(H)] += self._ridge + 1e-13 * float(H.diagonal().max(initial=0.0))
-        self._exact = cholesky_in_place(H)
-
-    def spend(self, n_products: int) -> None:
-        pass
-
-    def solve(self, r: np.ndarray) -> np.ndarray:
-        assert self._exact is not None
-        return cholesky_solve(self._exact, r)
 
 
 class _ManyItems(PairObjective):
@@ -220,6 +199,8 @@ def fit_strengths(
     -----
     O(distinct pairs) for each product with the Hessian; with covariates O(battles).
     """
+    if battles.rankings is not None:
+        return _fit_rankings(battles, max(alpha, _NO_ALPHA), start if like is None else like.theta, tol)
     if like is not None:
         scale, answers, start = like.scale, like.counted, like.theta
     else:
@@ -234,6 +215,32 @@ def fit_strengths(
     return Strengths(battles, max(alpha, _NO_ALPHA), theta, scale, answers)
 
 
+class RankingStrengths(Strengths):
+    """The same of Plackett and Luce's model."""
+
+    @cached_property
+    def loss(self) -> ChoiceLoss:
+        """At the strengths."""
+        rankings, weight = self.battles.rankings, self.battles.weight
+        assert rankings is not None
+        return ChoiceLoss(rankings, rankings.of_rankings(weight), self.theta)
+
+    @cached_property
+    def inverse_hessian(self) -> np.ndarray:
+        H, n = self.loss.hessian(), self.battles.n_items
+        H += self.prior_precision()
+        H += max(float(np.median(H.diagonal())), 2.0 * self.alpha) / n
+        return inverse_in_place(H)
+
+
+def _fit_rankings(battles: Battles, alpha: float, start: np.ndarray | None, tol: float) -> RankingStrengths:
+    rankings = battles.rankings
+    assert rankings is not None
+    weight = rankings.of_rankings(battles.weight)
+    theta = fit_rankings(rankings, weight, battles.n_items, alpha, start, tol)
+    return RankingStrengths(battles, alpha, theta - theta.mean(), np.empty(0), battles.counted())
+
+
 def minimise(
     answers: Answers,
     alpha: float,
@@ -243,7 +250,9 @@ def minimise(
 ) -> np.ndarray:
     """θ by Newton's method; coordinates are the items and the covariates, or weights w with θ = root w."""
     size = answers.n_rows
-    exact = _Hessian(answers, alpha, root) if size <= _MOST_FACTORED else None
+    exact = None
+    if size <= _MOST_FACTORED:
+        exact = ExactHessian(lambda loss: _hessian_of(answers, loss.curvatures, root), alpha)
     if root is not None:
         objective: PairObjective = PairObjective(Features(root), answers)
         start = None if start is None else np.linalg.solve(root, start)
@@ -259,6 +268,11 @@ def minimise(
             stacklevel=2,
         )
     return fit.weights.copy() if root is None else root @ fit.weights
+
+
+def _hessian_of(answers: Answers, curvatures: np.ndarray, root: np.ndarray | None) -> np.ndarray:
+    H = answers.dense_hessian(curvatures)
+    return H if root is None else np.asfortranarray(root.T @ H @ root)
 
 
 def centred(C: np.ndarray, n_items: int) -> np.ndarray:
@@ -284,6 +298,9 @@ def dense_covariance(strengths: Strengths, cluster: np.ndarray | None) -> np.nda
 
 def cluster_gradients(strengths: Strengths, cluster: np.ndarray) -> Any:
     """g_c as rows, shape (G, m + p); sparse unless few enough."""
+    if isinstance(strengths, RankingStrengths):
+        assert strengths.battles.rankings is not None
+        return strengths.loss.cluster_gradients(strengths.battles.rankings.of_rankings(cluster))
     each, n_clusters, size = strengths.each, int(cluster.max()) + 1, strengths.theta.shape[0]
     pulls = each.weight * (each.share - expit(each.differences(strengths.theta)))
     a, b = each.pairs.T
