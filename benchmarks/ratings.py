@@ -1,17 +1,16 @@
 """Ratings: same scores as other packages, how quickly, and do intervals hold?
 
-Parts, each of them a key of benchmarks/results/ratings.json:
+Parts, each of them an entry of benchmarks/results/ratings.json:
 
-* ``peers``: the largest difference of maximum-likelihood strengths from evalica, arena-rank and choix on the battles
-of language models
-  of LLMFAO, and seconds. The peers may live in an environment of their own: ``--peers PYTHON`` names its interpreter.
-* ``coverage``: intervals of ratings, and of all ranks together, on simulated battles; with judges whose tastes differ
-also those of the model. * ``planning``: battles until the top 5 are settled, chosen by `next_battles` and at random.
-* ``covariates``: a million battles of 200 items with 5 covariates and 10,000 judges, beside scikit-learn's logistic
-regression. * ``matches``: 900,000 tennis matches: seconds of ratings and intervals, and peak of memory. * ``tennis``:
-log loss of tour matches of 2023, month by month from the past; half-life, shrinkage and the weight of tour matches
-are chosen on
-  2021 and 2022. Data: Jeff Sackmann, Tennis Abstract (CC BY-NC-SA 4.0).
+* ``peers``: the largest difference of maximum-likelihood strengths from evalica, arena-rank and choix on LLMFAO, and
+  seconds. The peers may live in an environment of their own: ``--peers PYTHON`` names its interpreter.
+* ``coverage``: intervals of ratings, and of all ranks together, on simulated battles, some of them of equal items; with
+  judges whose tastes differ, the sandwich beside standard errors of the model.
+* ``planning``: battles until the top 5 are settled, chosen by `next_battles` and at random.
+* ``covariates``: a million battles of 200 items, 5 covariates, 10,000 judges, beside a logistic regression.
+* ``matches``: 900,000 tennis matches: CPU seconds of ratings and intervals, and peak of memory.
+* ``tennis``: log loss of tour matches of 2023, month by month from the past; half-life, shrinkage and the weight of
+  tour matches are chosen on 2021 and 2022. Data: Jeff Sackmann, Tennis Abstract (CC BY-NC-SA 4.0).
 
 Real data are looked for in the folder that PREFLEARN_DATA names.
 
@@ -123,33 +122,31 @@ def compare_peers(python: str) -> dict[str, Any]:
     return out
 
 
-def simulated(n: int, per_item: int, seed: int, judges: int = 0) -> tuple[dict[str, Any], np.ndarray]:
-    """Battles and true strengths; judges have tastes of their own, which cancel on average."""
+def simulated(n: int, per_item: int, seed: int, spread: float) -> tuple[dict[str, Any], np.ndarray]:
+    """Battles and true strengths."""
     rng = np.random.default_rng(seed)
-    f = rng.normal(size=n)
+    f = spread * rng.normal(size=n)
     a = rng.integers(0, n, n * per_item // 2)
     b = (a + rng.integers(1, n, a.size)) % n
-    d = f[a] - f[b]
-    table: dict[str, Any] = {"a": a, "b": b}
-    if judges:
-        judge = rng.integers(0, judges, a.size)
-        # Half of the judges are good, and half follow a taste that has nothing to do with strength.
-        taste = rng.normal(size=(judges, n)) * np.where(np.arange(judges) % 2, 2.0, 0.0)[:, None]
-        d = np.where(judge % 2, 0.3, 1.0) * d + taste[judge, a] - taste[judge, b]
-        table["judge"] = judge
-    table["winner"] = (rng.random(a.size) < 1 / (1 + np.exp(-d))).astype(float)
-    return table, f - f.mean()
+    won = rng.random(a.size) < 1 / (1 + np.exp(-(f[a] - f[b])))
+    return {"a": a, "b": b, "winner": won.astype(float)}, f - f.mean()
 
 
 def check_coverage(quick: bool) -> list[dict[str, Any]]:
     """Share of intervals that hold the truth, and of boards all of whose rank intervals do."""
-    sizes = [(20, 10, 500), (20, 50, 500), (50, 40, 200), (200, 50, 40)]
+    sizes = [
+        (20, 10, 500, 1.0),
+        (20, 50, 500, 1.0),
+        (50, 40, 200, 1.0),
+        (200, 50, 40, 1.0),
+        (20, 50, 500, 0.0),
+    ]
     out = []
-    for n, per_item, seeds in sizes:
+    for n, per_item, seeds, spread in sizes:
         seeds = max(4, seeds // 20) if quick else seeds
         covered, together = [], []
         for seed in range(seeds):
-            table, f = simulated(n, per_item, seed)
+            table, f = simulated(n, per_item, seed, spread)
             found = rate(table)
             board = found.columns
             if len(board["item"]) < n:
@@ -157,10 +154,13 @@ def check_coverage(quick: bool) -> list[dict[str, Any]]:
             order = np.array(board["item"])
             truth = 1000 + POINTS * f[order]
             covered.append(np.mean((board["lower"] <= truth) & (truth <= board["upper"])))
-            true_rank = 1 + (f[order][:, None] < f[order][None, :]).sum(axis=1)
-            together.append(np.all((board["rank_lower"] <= true_rank) & (true_rank <= board["rank_upper"])))
+            # Of equal items every rank is right, and every sure difference wrong.
+            best = 1 + (f[order][:, None] < f[order][None, :]).sum(axis=1)
+            worst = n - (f[order][:, None] > f[order][None, :]).sum(axis=1)
+            together.append(np.all((board["rank_lower"] <= best) & (worst <= board["rank_upper"])))
         out.append(
-            {"items": n, "battles of each": per_item, "seeds": len(covered), "intervals": float(np.mean(covered)),
+            {"items": n, "battles of each": per_item, "spread": spread, "seeds": len(covered),
+             "intervals": float(np.mean(covered)),
              "all ranks": float(np.mean(together))}
         )  # fmt: skip
         print(out[-1], flush=True)
@@ -284,21 +284,21 @@ def rate_matches(frame: pd.DataFrame) -> None:
 
 
 def check_matches() -> dict[str, Any]:
-    """Seconds of ratings (alpha given and chosen), of intervals of the best 100 and of all; megabytes."""
+    """CPU seconds of ratings (alpha given and chosen), of intervals of the best 100 and of all; megabytes."""
     warnings.simplefilter("ignore")
     (frame,) = prepare_matches()
     out: dict[str, Any] = {"matches": len(frame)}
     for alpha in (0.25, "auto"):
-        start = time.perf_counter()
+        start = time.process_time()
         found = rate(frame, alpha=alpha)
-        out[f"ratings, alpha {alpha}"] = time.perf_counter() - start
+        out[f"ratings, alpha {alpha}"] = time.process_time() - start
     out["players"] = len(found.items)
-    start = time.perf_counter()
+    start = time.process_time()
     found.top(100)
-    out["intervals of the best 100"] = time.perf_counter() - start
-    start = time.perf_counter()
+    out["intervals of the best 100"] = time.process_time() - start
+    start = time.process_time()
     _ = found.standard_errors
-    out["intervals of all"] = time.perf_counter() - start
+    out["intervals of all"] = time.process_time() - start
     out["megabytes"] = peak_memory(prepare_matches, rate_matches) / 1e6
     return out
 

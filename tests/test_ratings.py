@@ -536,6 +536,15 @@ def test_bad_input_gets_one_clear_message(change, options, message):
         rate({**GOOD, **change}, **options)
 
 
+def test_dates_in_many_forms():
+    expected = [-33774.0, 0.0, 19723.0]
+    for days in (
+        [18770713, 19700101, 20240101], ["1877-07-13", "1970-01-01", "2024-01-01"], expected,
+        np.array(["1877-07-13", "1970-01-01", "2024-01-01"], dtype="datetime64[D]"),
+    ):  # fmt: skip
+        np.testing.assert_allclose(read_battles({**GOOD, "day": days}, time="day").time, expected)
+
+
 def test_more_bad_input():
     with pytest.raises(ValueError, match="No columns of two sides"):
         rate({"x": [1], "y": [2]})
@@ -629,6 +638,18 @@ def test_command(tmp_path, capsys):
     path_of_rankings.write_text('r\n"x > y > z"\n"y > x, z"\n"x > z"\n"z > y"\n')
     assert run(["rate", str(path_of_rankings), "--ranking", "r"]) == 0
     assert "Plackett-Luce" in capsys.readouterr().out
+    said = [
+        {"winner": "x", "loser": "y", "judge": "ann", "question": "1"},
+        {"winner": "y", "loser": "z", "judge": "ann", "question": "2", "tie": True},
+        {"winner": "z", "loser": "x", "judge": "ann", "question": "3"},
+        {"undo": "3", "judge": "ann"},
+    ]
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text("".join(json.dumps(entry) + "\n" for entry in said))
+    assert run(["rate", str(answers), "--alpha", "0.1", "--json"]) == 0
+    found = {row["item"]: row["rating"] for row in json.loads(capsys.readouterr().out)["table"]}
+    expected = rate({"winner": ["x", "y"], "loser": ["y", "z"], "tie": [False, True]}, alpha=0.1).columns
+    assert found == pytest.approx(dict(zip(expected["item"], expected["rating"])))
     assert run(["rate", str(path), "--winner", "nobody"]) == 2
     assert "is no column" in capsys.readouterr().err
     assert run(["rate", str(path), "--anchor", "m00"]) == 2

@@ -135,6 +135,10 @@ def _read(paths: list[Path], options: dict[str, Any]) -> dict[str, Any]:
     """The columns of the files; names are read as texts also where they look like numbers."""
     from ..io import read_table
     from ..ratings.battles import NAME_COLUMNS
+
+    asked = _read_answers(paths) if options["winner"] is None and options["a"] is None else None
+    if asked is not None:
+        return asked
     from .files import Reading, column_names
 
     names = column_names(paths[0], Reading())
@@ -146,6 +150,21 @@ def _read(paths: list[Path], options: dict[str, Any]) -> dict[str, Any]:
         [str(path) for path in paths], target=None, query=None, item=None, texts=list(dict.fromkeys(texts))
     )
     return dict(found.columns)
+
+
+def _read_answers(paths: list[Path]) -> dict[str, Any] | None:
+    """The answers of `preflearn ask` that stand, without those that were taken back; None for other files."""
+    if any(path.suffix not in (".jsonl", ".ndjson") for path in paths):
+        return None
+    from ..web.answers import parse_entry, standing_answers
+
+    entries = [parse_entry(line) for path in paths for line in path.read_bytes().splitlines() if line.strip()]
+    known = [entry for entry in entries if entry is not None]
+    if len(known) < len(entries) or not any("question" in entry for entry in known):
+        return None
+    answers = standing_answers(known)
+    names = ("winner", "loser", "judge", "time", "tie")
+    return {name: [getattr(answer, name) for answer in answers] for name in names}
 
 
 def _read_number(text: str | None, option: str) -> float | str | None:

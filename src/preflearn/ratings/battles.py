@@ -16,7 +16,7 @@ import numpy as np
 
 from ..comparisons.answers import AdjustedAnswers, Answers
 from ..preprocessing.frames import BOOLEAN, NUMBER, TEXT, TIME, Column, read_table
-from ..preprocessing.values import day_comes_first, parse_times, times_of_digits
+from ..preprocessing.values import day_comes_first, parse_times
 from .rankings import Rankings, read_rankings
 
 _SIDES = (
@@ -446,7 +446,10 @@ def read_days(column: Column) -> np.ndarray:
         days = np.append(times, np.nan)[codes] / _SECONDS_A_DAY
     elif days.size and ((days >= 18000101) & (days <= 21001231) & (days % 1 == 0)).all():
         distinct, which = np.unique(days, return_inverse=True)
-        days = (times_of_digits(distinct) / _SECONDS_A_DAY)[which.ravel()]
+        texts = [
+            f"{n // 10000:04d}-{n // 100 % 100:02d}-{n % 100:02d}" for n in distinct.astype(int).tolist()
+        ]
+        days = (parse_times(texts, False) / _SECONDS_A_DAY)[which.ravel()]
     bad = np.flatnonzero(~np.isfinite(days))
     if bad.size:
         raise ValueError(
