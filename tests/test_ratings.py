@@ -18,6 +18,7 @@ from preflearn import rate
 from preflearn.cli.app import run
 from preflearn.ratings import Ratings, count_battles
 from preflearn.ratings.battles import read_battles
+from preflearn.ratings.boards import category_boards
 from preflearn.ratings.choice import leave_battle_out
 from preflearn.ratings.diagnostics import strongest_circle, transitivity_test
 from preflearn.ratings.held_out import by_elo, by_win_rate, held_out_folds
@@ -368,6 +369,28 @@ def test_boards_by_category_find_the_item_that_differs():
     truth = POINTS * np.where(np.arange(n) == 4, 1.2, -0.3)
     np.testing.assert_allclose(boards.loc["code"]["difference"].sort_index(), truth, atol=45)
     assert boards["battles"].groupby("category").sum().sum() == 3000
+    quick = pd.DataFrame(rate(table).by(category, intervals=False)).set_index(["category", "item"])
+    pd.testing.assert_series_equal(quick["rating"], boards["rating"], rtol=1e-6)
+
+
+def test_boards_by_category_are_one_model_of_items_and_differences():
+    battles = read_battles(simulate(4, 60, 14)[0])
+    codes = np.arange(len(battles)) % 3
+    found = category_boards(battles, codes, 3, 0.2, 0.5)
+    X = np.zeros((len(battles), 4 + 12))
+    for row, ((a, b), c) in enumerate(zip(battles.pairs, codes)):
+        X[row, [a, b]] = 1, -1
+        X[row, [4 + 3 * a + c, 4 + 3 * b + c]] = 0.5, -0.5
+    w, H = oracles.rating_mode(X, battles.share, battles.weight, np.full(16, 0.2))
+    rows = {(i, c): np.eye(16)[i] + 0.5 * np.eye(16)[4 + 3 * i + c] for i in range(4) for c in range(3)}
+    for (i, c), x in rows.items():
+        x = x - np.mean([rows[j, c] for j in range(4)], axis=0)
+        assert found.scores[i, c] == pytest.approx(x @ w, abs=1e-6)
+        assert found.errors[i, c] == pytest.approx(np.sqrt(x @ np.linalg.solve(H, x)), rel=1e-6)
+        mean = np.mean(
+            [rows[i, d] - np.mean([rows[j, d] for j in range(4)], axis=0) for d in range(3)], axis=0
+        )
+        assert found.differences[i, c] == pytest.approx((x - mean) @ w, abs=1e-6)
 
 
 def test_half_life_is_found_where_strengths_drift():
@@ -480,6 +503,12 @@ def test_more_battles_give_the_ratings_of_all():
     expected = rate(frame, judge="judge", alpha=0.2)
     assert found.scores == pytest.approx(expected.scores, abs=1e-9)
     np.testing.assert_allclose(found.columns["upper"], expected.columns["upper"])
+
+
+def test_columns_that_were_not_used_are_named():
+    battles, _ = simulate(judges=3)
+    assert rate(battles).notes[0].startswith("Not used: judge.")
+    assert not rate(battles, judge="judge").notes
 
 
 def test_an_anchor_moves_every_rating():

@@ -43,6 +43,18 @@ _TIES = {
 }
 _BOTH_BAD = {"bothbad", "both bad", "both_bad", "tie (bothbad)", "tie (both bad)", "neither"}
 _SCORES = ("score_a", "score_b")
+_TELLING = (
+    "judge",
+    "worker",
+    "annotator",
+    "rater",
+    "prompt",
+    "question_id",
+    "time",
+    "date",
+    "timestamp",
+    "tstamp",
+)
 _MOST_SHOWN = 10
 # Columns that hold names, also where these look like numbers.
 NAME_COLUMNS = tuple(name for pair in _SIDES for name in pair) + ("loser",)
@@ -78,6 +90,8 @@ class Battles:
         Prior covariance of the strengths, but for a factor, where it is not the identity.
     rankings : Rankings or None
         What the battles are the pairs of.
+    unused : tuple of str
+        Columns that look like a judge, a prompt or a time and were not asked for.
     """
 
     items: list[Hashable]
@@ -93,6 +107,7 @@ class Battles:
     outcomes: dict[str, int] = field(default_factory=dict)
     similarity: np.ndarray | None = None
     rankings: Rankings | None = None
+    unused: tuple[str, ...] = ()
 
     @property
     def n_items(self) -> int:
@@ -223,6 +238,9 @@ def read_battles(
         tuple(map(str, covariates)),
         not sides.winner_first,
         outcomes,
+        unused=tuple(
+            name for name in _TELLING if name in columns and name not in (judge, time, cluster, weight)
+        ),
     )
 
 

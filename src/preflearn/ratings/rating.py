@@ -283,9 +283,13 @@ def _notes(battles: Battles, alpha: Any) -> list[str]:
         if len(found) > 1:
             raise ValueError(
                 f"Maximum likelihood (alpha=0) has no finite answer: {describe_components(found[1:])} won or lost "
-                "everything against the others. Let alpha be "
-                "'auto'."
+                "everything against the others. Let alpha be 'auto'."
             )
+    if battles.unused:
+        notes.append(
+            f"Not used: {', '.join(battles.unused)}. Name a judge, a cluster or a time for standard errors that allow "
+            "for them, biases of judges, and boards that follow time."
+        )
     if battles.outcomes.get("both bad"):
         notes.append(f"{battles.outcomes['both bad']:,} battles ended with both bad and count as ties.")
     return notes

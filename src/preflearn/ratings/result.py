@@ -266,13 +266,15 @@ class Ratings:
     # Boards of parts
     # --------------------------------------------------------------------------------------------------
 
-    def by(self, categories: Any) -> Any:
+    def by(self, categories: Any, *, intervals: bool = True) -> Any:
         """Boards by category that borrow strength from each other.
 
         Parameters
         ----------
         categories : sequence of l labels
             The category of each battle, in the order of the rows.
+        intervals : bool, default=True
+            False gives ratings alone, of any number of items.
 
         Returns
         -------
@@ -292,12 +294,25 @@ class Ratings:
         distinct = list(dict.fromkeys(labels))
         place = {label: k for k, label in enumerate(distinct)}
         codes = np.array([place[label] for label in labels])
+        if not intervals:
+            return self._frame(self._category_ratings(codes, distinct))
         found = boards.category_boards(self.strengths.battles, codes, len(distinct), self.alpha)
         return self._frame(self._category_columns(found, codes, distinct))
 
+    def _category_ratings(self, codes: np.ndarray, names: list[Hashable]) -> dict[str, list[Any]]:
+        battles, k = self.strengths.battles, len(names)
+        ratio = boards.choose_ratio(battles, codes, k, self.alpha)
+        scores = boards.category_scores(battles, codes, k, self.alpha, ratio)
+        order = np.argsort(-scores, axis=0, kind="stable")
+        return {
+            "category": [name for name in names for _ in self.items],
+            "item": [self.items[i] for c in range(k) for i in order[:, c]],
+            "rating": self._points(np.take_along_axis(scores, order, axis=0).T.ravel()).tolist(),
+        }
+
     def _category_columns(self, found: Any, codes: np.ndarray, names: list[Hashable]) -> dict[str, list[Any]]:
         n, k = found.scores.shape
-        width = ranks.quantile_of(self.level, np.inf) * np.sqrt(found.covariance.diagonal()).reshape(n, k)
+        width = ranks.quantile_of(self.level, np.inf) * found.errors
         with np.errstate(invalid="ignore", divide="ignore"):
             z = np.abs(found.differences / found.difference_errors)
         p = judges.corrected(2.0 * ndtr(-np.where(np.isfinite(z), z, 0.0)).ravel()).reshape(n, k)
