@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 # Rows of the board that are drawn, and items of the matrix of win probabilities.
-_MOST_DRAWN, _MOST_IN_MATRIX = 40, 20
+_MOST_DRAWN, _MOST_IN_MATRIX = 30, 20
 # Rows of the board on the page.
 _MOST_ROWS = 1000
 # Characters of letters of groups up to which they say something at a glance.
@@ -124,10 +124,10 @@ def _draw_matrix(values: np.ndarray, board: Columns, ax: Any, label: str, **opti
     n = values.shape[0]
     names = [f"{_short(item, 18)} {k}" for k, item in enumerate(board["item"][:n], start=1)]
     ax.set_yticks(range(n), names, fontsize=8)
-    ax.set_xticks(range(n), range(1, n + 1), fontsize=8)
+    ax.set_xticks(range(n), range(1, n + 1), fontsize=6)
     ax.xaxis.tick_top()
     ax.grid(False)
-    ax.figure.colorbar(picture, ax=ax, label=label, shrink=0.8)
+    ax.figure.colorbar(picture, ax=ax, label=label, location="bottom", shrink=0.8)
     return ax
 
 
@@ -196,7 +196,7 @@ def _drawings(page: RatingsPage) -> dict[str, tuple[Any, str, tuple[float, float
     n = len(board["item"])
     best = f"The best is {board['item'][0]} with {board['rating'][0]:.0f}."
     size = (4.8, 1.0 + 0.2 * min(n, _MOST_DRAWN))
-    square = (4.8, 1.2 + 0.16 * min(n, _MOST_IN_MATRIX))
+    square = (4.8, 1.6 + 0.17 * min(n, _MOST_IN_MATRIX))
     found: dict[str, tuple[Any, str, tuple[float, float]]] = {
         "ranks": (lambda ax: draw_board(board, ax, "ranks", page.level), f"Intervals of ranks. {best}", size),
         "wins": (lambda ax: draw_wins(board, ax), f"Matrix of win probabilities, best first. {best}", square),
