@@ -594,7 +594,7 @@ def count_battles(tables: Iterable[Any], **columns: Any) -> dict[str, list[Any]]
     --------
     >>> parts = [{"winner": ["x", "x"], "loser": ["y", "z"]}, {"winner": ["y", "x"], "loser": ["x", "y"]}]
     >>> count_battles(parts)["count"]
-    [1.0, 2.0, 1.0]
+    [2.0, 1.0, 1.0]
     """
     counts: Counter[tuple[Any, Any, str]] = Counter()
     names = {1.0: "model_a", 0.0: "model_b", 0.5: "tie"}

@@ -15,8 +15,9 @@ from .choice import PRIOR_WIDTHS, alpha_of, choose_alpha, choose_half_life, deca
 from .diagnostics import components, describe_components, mutually_beaten
 from .features import with_features
 from .frames import backend_of
-from .result import MEAN_RATING, POINTS, Ratings
+from .result import Ratings
 from .strengths import Strengths, fit_strengths
+from .tables import MEAN_RATING, POINTS
 
 # Alphas among which half_life="auto" chooses.
 _FEW_WIDTHS = PRIOR_WIDTHS[::2]
