@@ -232,6 +232,30 @@ def battles_until_settled(n: int, seed: int, informed: bool, k: int = 5, most: i
     return share.size
 
 
+def check_battles_needed(seeds: int) -> dict[str, float]:
+    """How often as many battles as `battles_needed` says do settle which of two neighbours is better."""
+    settled, needed_battles = [], []
+    for seed in range(seeds):
+        table, f = simulated(8, 60, seed, 1.0)
+        found = rate(table, alpha=1 / 32)
+        one, other = found.columns["item"][:2]
+        needed = found.battles_needed((one, other))
+        if not needed or needed > 5000:
+            continue
+        rng = np.random.default_rng(10_000 + seed)
+        # As strong as estimated: that is what the number is about.
+        won = rng.random(needed) < found.win_probability(one, other)
+        more = {"a": np.full(needed, one), "b": np.full(needed, other), "winner": won.astype(float)}
+        later = found.update(more)
+        settled.append(later.battles_needed((one, other)) == 0)
+        needed_battles.append(needed)
+    return {
+        "boards": len(settled),
+        "median needed": float(np.median(needed_battles)),
+        "settled": float(np.mean(settled)),
+    }
+
+
 def check_planning(quick: bool) -> list[dict[str, Any]]:
     """Battles that settle the top 5, chosen and at random."""
     out = []
@@ -242,7 +266,7 @@ def check_planning(quick: bool) -> list[dict[str, Any]]:
             {"items": n, "seeds": len(seeds), "chosen": chosen, "random": random, "ratio": chosen / random}
         )
         print(out[-1], flush=True)
-    return out
+    return [*out, check_battles_needed(10 if quick else 100)]
 
 
 def check_covariates(quick: bool) -> dict[str, Any]:

@@ -300,6 +300,33 @@ def test_agreement_is_krippendorffs_alpha():
     assert krippendorff_alpha(read) == pytest.approx(oracles.krippendorff_by_pairs(both_ways))
 
 
+def test_groups_of_judges_are_compared_judgement_by_judgement():
+    rng = np.random.default_rng(8)
+    a = rng.integers(0, 4, 80)
+    b = (a + rng.integers(1, 4, 80)) % 4
+    judge = rng.choice(["p", "q", "lm"], 80)
+    table = {"a": a, "b": b, "winner": rng.choice([0.0, 0.5, 1.0], 80), "judge": judge}
+    found = rate(table, judge="judge", cluster=False).compare_judges(["p", "q"], "lm")
+    who = [("one" if j != "lm" else "other", (min(x, y), max(x, y)), w if x < y else 1 - w)
+           for x, y, w, j in zip(a, b, table["winner"], judge)]  # fmt: skip
+    shared = {unit for group, unit, _ in who if group == "one"} & {
+        unit for group, unit, _ in who if group == "other"
+    }
+    between, inside = [], {"one": [], "other": []}
+    for k, (group, unit, won) in enumerate(who):
+        for j, (group_2, unit_2, won_2) in enumerate(who):
+            if unit == unit_2 and unit in shared and j != k:
+                (inside[group] if group == group_2 else between).append(won == won_2)
+    assert found == pytest.approx(
+        {"shared": len(shared), "agreement": np.mean(between), "within_one": np.mean(inside["one"]),
+         "within_other": np.mean(inside["other"])}
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="No judges of these names: nobody"):
+        rate(table, judge="judge").compare_judges("nobody", "lm")
+    with pytest.raises(ValueError, match="in both groups"):
+        rate(table, judge="judge").compare_judges(["p", "lm"], "lm")
+
+
 def test_corrected_pvalues_are_those_of_holm():
     p = np.array([0.01, np.nan, 0.04, 0.03, 0.2])
     found = corrected(p)

@@ -180,6 +180,34 @@ class Ratings:
             raise ValueError("Agreement needs judges: name their column with judge=...")
         return judges.krippendorff_alpha(self.raw)
 
+    def compare_judges(self, one: Any, other: Any) -> dict[str, float]:
+        """How far two groups of judges agree, such as language models and people.
+
+        Parameters
+        ----------
+        one, other : judge or list of judges
+
+        Returns
+        -------
+        dict
+            ``shared``: pairs (of the same cluster) that both have judged; on these ``agreement``, the share of pairs of
+            judgements, one of each group, that are the same, and for comparison ``within_one`` and ``within_other``,
+            those of two judgements of one group.
+        """
+        if self.raw.judge is None:
+            raise ValueError("Judges are compared where they are known: name their column with judge=...")
+        codes, labels = self.raw.judge
+        masks = []
+        for group in (one, other):
+            wanted = set(group) if isinstance(group, (list, tuple, set)) else {group}
+            if not wanted or not wanted <= set(labels):
+                unknown = sorted(map(str, wanted - set(labels)))
+                raise ValueError(f"No judges of these names: {', '.join(unknown) or 'an empty list'}.")
+            masks.append(np.isin(codes, [k for k, label in enumerate(labels) if label in wanted]))
+        if (masks[0] & masks[1]).any():
+            raise ValueError("A judge is in both groups: compare different ones.")
+        return judges.compare_groups(self.raw, *masks)
+
     # Held-out battles and what looks wrong
     # ----------------------------------------------------------------------------
 
@@ -274,7 +302,8 @@ class Ratings:
         """How many more battles, well chosen, settle a goal if the strengths are as estimated; None if too many to
         say.
 
-        Settled means: every difference that the goal is about is told apart at the ratings' ``level``.
+        Settled means: every difference that the goal is about is told apart at the ratings' ``level``. Results
+        differ from what is expected: after that many battles somewhat more than half of the questions are settled.
         """
         self._refuse_many()
         C = self.covariance[: len(self.items), : len(self.items)]
