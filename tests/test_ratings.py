@@ -91,7 +91,7 @@ def test_strengths_are_those_of_the_dense_problem(n, per_item, seed, alpha):
 
 def test_covariates_and_sandwich_are_those_of_the_dense_problem():
     battles, _ = simulate(6, 40, 1, judges=7, covariate=0.7)
-    found = rate(battles, judge="judge", covariates=["length"], alpha=0.2)
+    found = rate(battles, cluster="judge", covariates=["length"], alpha=0.2)
     X, y = dense(battles, found.items), shares(battles)
     scale = found.strengths.scale[0]
     penalty = np.r_[np.full(6, 0.2), 0.2 / scale**2]
@@ -535,7 +535,11 @@ def test_more_battles_give_the_ratings_of_all():
 def test_columns_that_were_not_used_are_named():
     battles, _ = simulate(judges=3)
     assert rate(battles).notes[0].startswith("Not used: judge.")
-    assert not rate(battles, judge="judge").notes
+    few = rate(battles, judge="judge")
+    assert few.notes[0].startswith("3 judges are too few") and few.cluster is None
+    asked = rate(battles, judge="judge", cluster="judge")
+    assert not asked.notes and asked.degrees_of_freedom == 2
+    assert not rate(battles, judge="judge", cluster=False).notes
 
 
 def test_an_anchor_moves_every_rating():
@@ -781,7 +785,7 @@ def test_rankings_are_fitted_by_plackett_and_luces_likelihood():
     from scipy.optimize import approx_fprime, minimize
 
     rankings, truth = draw_rankings()
-    judges = np.arange(80) % 9
+    judges = np.arange(80) % 11
     found = rate(
         {"ranking": as_lists(rankings), "judge": judges}, ranking="ranking", judge="judge", alpha=0.2
     )
@@ -803,10 +807,10 @@ def test_rankings_are_fitted_by_plackett_and_luces_likelihood():
         ahead, back = (type(loss)(found.raw.rankings, np.ones(80), f + s * e).gradient for s in (1, -1))
         np.testing.assert_allclose((ahead - back) / (2 * step), H[k], atol=1e-6)
     meat = 0.4 * np.eye(7)
-    for judge in range(9):
+    for judge in range(11):
         some = [one for one, who in zip(rankings, judges) if who == judge]
         g = approx_fprime(f, lambda f, some=some: oracles.plackett_luce_loss(f, some), 1e-7)
-        meat += 9 / 8 * np.outer(g, g)
+        meat += 11 / 10 * np.outer(g, g)
     inverse, centre = np.linalg.inv(H + 0.4 * np.eye(7)), np.eye(7) - 1 / 7
     np.testing.assert_allclose(found.covariance, centre @ inverse @ meat @ inverse @ centre, atol=1e-4)
     assert np.corrcoef(f, truth)[0, 1] > 0.8
