@@ -542,6 +542,21 @@ def test_columns_that_were_not_used_are_named():
     assert not rate(battles, judge="judge", cluster=False).notes
 
 
+def test_covariates_of_winners_and_losers():
+    battles, _ = simulate(5, 40, 15, ties=0.0, covariate=0.6)
+    first = np.array(battles["winner"]) == "model_a"
+    listed = {}
+    for name, (a, b) in {"": ("model_a", "model_b"), "_length": ("length_a", "length_b")}.items():
+        one, other = np.array(battles[a]), np.array(battles[b])
+        listed["winner" + name], listed["loser" + name] = (
+            np.where(first, one, other),
+            np.where(first, other, one),
+        )
+    found, expected = rate(listed, covariates=["length"]), rate(battles, covariates=["length"])
+    assert found.scores == pytest.approx(expected.scores, abs=1e-8)
+    assert found.covariates["coefficient"][0] == pytest.approx(expected.covariates["coefficient"][0])
+
+
 def test_an_anchor_moves_every_rating():
     battles, _ = simulate()
     plain, moved = rate(battles), rate(battles, anchor={"m03": 1200})
@@ -610,8 +625,8 @@ def test_more_bad_input():
         rate({"x": [1], "y": [2]})
     with pytest.raises(ValueError, match="none says who won"):
         rate({"model_a": ["x"], "model_b": ["y"]})
-    with pytest.raises(ValueError, match="would say who won"):
-        rate({"winner": ["x"], "loser": ["y"], "long": [1.0]}, covariates=["long"])
+    with pytest.raises(ValueError, match="position of winners and losers"):
+        rate({"winner": ["x"], "loser": ["y"]}, covariates=["position"])
     with pytest.raises(ValueError, match="Several pairs of columns"):
         rate({"model_a": ["x"], "model_b": ["y"], "left": ["x"], "right": ["y"], "winner": ["x"]})
     with pytest.raises(ValueError, match="won or lost everything"):

@@ -481,17 +481,19 @@ def read_days(column: Column) -> np.ndarray:
 
 def _read_covariate(columns: dict[str, Column], name: str, sides: _Sides, n: int) -> np.ndarray:
     """What side a has more of than side b."""
-    if sides.winner_first:
-        raise ValueError(
-            f"Covariate {name!r} needs battles as they were shown, columns of two sides and a winner: of winners and "
-            "losers it would say who won."
-        )
     if name == POSITION and name not in columns:
+        if sides.winner_first:
+            raise ValueError(
+                "The position of winners and losers is not known, only who won: give the battles as two sides with a "
+                "winner column to control for it."
+            )
         return np.ones(n)
-    endings = (("_a", "_b"), (f"_{sides.a}", f"_{sides.b}"))
-    pair = next(
-        ((name + one, name + two) for one, two in endings if {name + one, name + two} <= {*columns}), None
-    )
+    written = [
+        (name + "_a", name + "_b"),
+        (f"{name}_{sides.a}", f"{name}_{sides.b}"),
+        (f"{sides.a}_{name}", f"{sides.b}_{name}"),
+    ]
+    pair = next((pair for pair in written if {*pair} <= {*columns}), None)
     if pair is not None:
         z = read_numbers(columns[pair[0]], "covariate") - read_numbers(columns[pair[1]], "covariate")
     elif name in columns:

@@ -71,8 +71,8 @@ def rate(
         Column of how often a battle counts, such as the counts of `preflearn.ratings.count_battles`.
     covariates : sequence of str
         What should not count, such as the length of an answer: ``"length"`` is the column ``length_a`` minus
-        ``length_b``, or a column ``length`` that holds the difference. ``"position"`` without such a column is the
-        advantage of side a.
+        ``length_b`` (``winner_length`` minus ``loser_length``), or a column ``length`` that holds the difference.
+        ``"position"`` without such a column is the advantage of side a.
     cluster : str or False, optional
         Column of what battles may have in common, such as a prompt: standard errors are then those of the sandwich
         with these clusters. By default ten judges or more are clusters, and otherwise standard errors are those of
