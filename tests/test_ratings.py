@@ -627,6 +627,11 @@ def test_more_bad_input():
         rate({"model_a": ["x"], "model_b": ["y"]})
     with pytest.raises(ValueError, match="position of winners and losers"):
         rate({"winner": ["x"], "loser": ["y"]}, covariates=["position"])
+    with pytest.raises(ValueError, match="items as well as shares"):
+        rate({"a": [0, 1, 0], "b": [1, 0, 1], "winner": [1, 1, 0]})
+    assert (
+        rate({"a": [0, 2, 1], "b": [1, 0, 2], "winner": [1, 1, 0]}).scores[1] < 0
+    )  # 1 has not played in row 2
     with pytest.raises(ValueError, match="Several pairs of columns"):
         rate({"model_a": ["x"], "model_b": ["y"], "left": ["x"], "right": ["y"], "winner": ["x"]})
     with pytest.raises(ValueError, match="won or lost everything"):

@@ -390,10 +390,14 @@ def _read_outcomes(
         share = np.where(tie, 0.5, 1.0)
         return share, {"won": int((~tie).sum()), "tie": int(tie.sum())}
     codes, labels = factorised(columns[sides.winner])
-    meanings = [_meaning(label, labels, sides, items) for label in labels]
+    place = {item: k for k, item in enumerate(items)}
+    are_shares = set(labels) <= {0, 0.5, 1}
+    if are_shares:
+        _refuse_ambiguous(sides, codes, labels, place, pairs)
+    meanings = [_meaning(label, are_shares, sides, place) for label in labels]
     table = np.array([m if isinstance(m, float) else np.nan for m in meanings] + [np.nan])
     share = table[codes]
-    named = np.array([items.index(m[0]) if isinstance(m, tuple) else -1 for m in meanings] + [-1])[codes]
+    named = np.array([place[m[0]] if isinstance(m, tuple) else -1 for m in meanings] + [-1])[codes]
     share = np.where(
         named >= 0, np.where(named == pairs[:, 0], 1.0, np.where(named == pairs[:, 1], 0.0, np.nan)), share
     )
@@ -408,7 +412,21 @@ def _read_outcomes(
     return share, {**counts, "tie": counts["tie"] - both_bad, "both bad": both_bad}
 
 
-def _meaning(label: Hashable, labels: list[Hashable], sides: _Sides, items: list[Hashable]) -> Any:
+def _refuse_ambiguous(
+    sides: _Sides, codes: np.ndarray, labels: list[Hashable], place: dict[Hashable, int], pairs: np.ndarray
+) -> None:
+    """Items called 0 and 1 must not be taken for shares, nor shares for items."""
+    found = [place.get(label, place.get(str(label), -1)) for label in labels]
+    named = np.array([*found, -1])[codes]
+    if ((named == pairs[:, 0]) | (named == pairs[:, 1])).all() and not {type(x) for x in labels} <= {bool}:
+        raise ValueError(
+            f"Column {sides.winner!r} holds {_listed(labels)}, which are items as well as shares (1 for "
+            f"{sides.a!r}, 0 for "
+            f"{sides.b!r}): write the names of the columns, or other names of the items."
+        )
+
+
+def _meaning(label: Hashable, are_shares: bool, sides: _Sides, items: dict[Hashable, int]) -> Any:
     """The share of side a that a label stands for, (item,) for the name of an item, or None."""
     if isinstance(label, str):
         word = label.strip().lower()
@@ -420,11 +438,11 @@ def _meaning(label: Hashable, labels: list[Hashable], sides: _Sides, items: list
         return 0.5 if word in _TIES | _BOTH_BAD else None
     if isinstance(label, bool):
         return float(label)
-    if label in items and not set(labels) <= {0, 0.5, 1}:
+    if label in items and not are_shares:
         return (label,)
-    if str(label) in items:
-        return (str(label),)
-    return float(label) if label in (0, 0.5, 1) and set(labels) <= {0, 0.5, 1} else None  # type: ignore[arg-type]
+    if are_shares:
+        return float(label)  # type: ignore[arg-type]
+    return (str(label),) if str(label) in items else None
 
 
 def _refuse_labels(sides: _Sides, codes: np.ndarray, labels: list[Hashable], n: int) -> None:
