@@ -44,13 +44,16 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
     Subclasses set either ``coef_`` or ``dual_coef_``, ``basis_`` and ``basis_indices_`` in fit.
     """
 
-    n_basis: Any
-    basis: Any
-    random_state: Any
-    verbose: Any
     coef_: np.ndarray
     dual_coef_: np.ndarray
     basis_indices_: np.ndarray
+
+    def __init__(
+        self, kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, verbose
+    ) -> None:
+        self.kernel, self.gamma, self.degree, self.coef0 = kernel, gamma, degree, coef0
+        self.kernel_params, self.n_basis, self.basis = kernel_params, n_basis, basis
+        self.random_state, self.verbose = random_state, verbose
 
     def _reduced_set(self, X: Any, kernel: Kernel) -> Any:
         """The feature map of the reduced set, or None for the full kernel."""

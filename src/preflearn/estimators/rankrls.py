@@ -95,41 +95,13 @@ class RankRLS(RankerMixin, SquaredLossModel):
     _incremental: IncrementalState | None
 
     def __init__(
-        self,
-        alpha=1.0,
-        *,
-        kernel="linear",
-        gamma=None,
-        degree=3,
-        coef0=1,
-        kernel_params=None,
-        n_basis=None,
-        basis="uniform",
-        random_state=None,
-        cost="magnitude",
-        ties="include",
-        weighting="pair",
-        solver="auto",
-        tol=None,
-        max_iter=None,
-        verbose=0,
-    ) -> None:
-        self.alpha = alpha
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.n_basis = n_basis
-        self.basis = basis
-        self.random_state = random_state
-        self.cost = cost
-        self.ties = ties
-        self.weighting = weighting
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.verbose = verbose
+        self, alpha=1.0, *, kernel="linear", gamma=None, degree=3, coef0=1, kernel_params=None, n_basis=None,
+        basis="uniform", random_state=None, cost="magnitude", ties="include", weighting="pair", solver="auto",
+        tol=None, max_iter=None, verbose=0,
+    ) -> None:  # fmt: skip
+        super().__init__(kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, verbose)
+        self.alpha, self.cost, self.ties, self.weighting, self.solver = alpha, cost, ties, weighting, solver
+        self.tol, self.max_iter = tol, max_iter
 
     def fit(self, X, y, *, qid=None, sample_weight=None, pairs=None, magnitude=None, weight=None) -> Self:
         """Learn from scores inside queries, and from preferences beside them.

@@ -87,37 +87,13 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
     __metadata_request__score = {"qid": False}
 
     def __init__(
-        self,
-        alpha=1.0,
-        *,
-        kernel="linear",
-        gamma=None,
-        degree=3,
-        coef0=1,
-        kernel_params=None,
-        n_basis=None,
-        basis="uniform",
-        random_state=None,
-        fit_intercept=True,
-        solver="auto",
-        tol=None,
-        max_iter=None,
+        self, alpha=1.0, *, kernel="linear", gamma=None, degree=3, coef0=1, kernel_params=None, n_basis=None,
+        basis="uniform", random_state=None, fit_intercept=True, solver="auto", tol=None, max_iter=None,
         verbose=0,
-    ) -> None:
-        self.alpha = alpha
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.n_basis = n_basis
-        self.basis = basis
-        self.random_state = random_state
-        self.fit_intercept = fit_intercept
-        self.solver = solver
-        self.tol = tol
+    ) -> None:  # fmt: skip
+        super().__init__(kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, verbose)
+        self.alpha, self.fit_intercept, self.solver, self.tol = alpha, fit_intercept, solver, tol
         self.max_iter = max_iter
-        self.verbose = verbose
 
     def fit(self, X, y, *, sample_weight=None, pairs=None, magnitude=None, weight=None) -> Self:
         """Learn from one target per row, and from preferences beside them.

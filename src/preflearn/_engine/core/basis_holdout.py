@@ -70,13 +70,7 @@ class BasisHoldOut(HoldOut):
         self._fallback = fallback
         self._instead: HoldOut | None = None
 
-    def predict(
-        self,
-        folds: Sequence[np.ndarray],
-        alphas: Sequence[float],
-        *,
-        on_fold: Callable[[int], None] | None = None,
-    ) -> list[np.ndarray]:
+    def predict(self, folds, alphas, *, on_fold=None) -> list[np.ndarray]:
         if self._instead is not None:
             return self._instead.predict(folds, alphas, on_fold=on_fold)
         predictions = []

@@ -248,11 +248,6 @@ class Mode:
     error: float
     span: RowSpan | None = None
 
-    @property
-    def is_precise(self) -> bool:
-        """Whether there is nothing to warn of."""
-        return self.error <= WORTH_A_WARNING
-
 
 class _Covariance(Preconditioner):
     """The covariance of nearby curvatures as an approximate inverse of the Hessian."""
