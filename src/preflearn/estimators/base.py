@@ -16,9 +16,8 @@ from .._engine.core.representations import Inputs
 from .._engine.loops.threads import with_small_matrices
 from .._engine.numerics.graph import Graph, Value
 from .._engine.numerics.namespace import Home, as_host, check_same_home, is_device_array
-from .._engine.solvers.choice import check_solver_options
 from .._engine.solvers.progress import Stages
-from .._engine.solvers.squared_loss import SquaredLossProblem
+from .._engine.solvers.squared_loss import SquaredLossProblem, check_solver_options
 from ..comparisons import Comparisons, encode_queries
 from ..comparisons.grouping import positions_in_groups
 from ..comparisons.inputs import read_pairs
@@ -271,7 +270,7 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
         return fit
 
     def __sklearn_tags__(self):
-        from .._engine.arrays.kernels import why_not_on_device
+        from ..kernels.inputs import why_not_on_device
 
         tags = super().__sklearn_tags__()
         reason = why_not_on_device(self.kernel, self.solver, getattr(self, "cost", None))

@@ -7,12 +7,20 @@ from typing import Any, Self
 import numpy as np
 
 from ..comparisons import Comparisons, Groups, PreferenceComparisons, compare_scores, encode_queries
-from ..comparisons.inputs import read_alpha, read_pairs, read_per_pair, read_row_weights, read_scores
-from ..comparisons.scores import depends_on_scores
+from ..comparisons.inputs import (
+    depends_on_scores,
+    read_alpha,
+    read_pairs,
+    read_per_pair,
+    read_row_weights,
+    read_scores,
+    refuse_weights_of_rows,
+    refuse_without_pairs,
+)
 from ..kernels.functions import n_items
 from ..kernels.inputs import read_items
 from .base import RankerMixin, SquaredLossModel
-from .combined import read_scores_and_pairs, refuse_weights_of_rows, refuse_without_pairs
+from .combined import read_scores_and_pairs
 from .incremental import AvailableUnless, IncrementalState, why_no_partial_fit
 
 

@@ -18,11 +18,17 @@ from ..comparisons import (
     WeightedRows,
     one_group,
 )
-from ..comparisons.inputs import read_alpha, read_row_weights, read_scores
+from ..comparisons.inputs import (
+    read_alpha,
+    read_row_weights,
+    read_scores,
+    refuse_weights_of_rows,
+    refuse_without_pairs,
+)
 from ..kernels.functions import n_items, take_items
 from ..kernels.inputs import read_items
 from .base import SquaredLossModel
-from .combined import read_scores_and_pairs, refuse_weights_of_rows, refuse_without_pairs
+from .combined import read_scores_and_pairs
 
 
 class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):

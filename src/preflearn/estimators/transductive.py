@@ -21,8 +21,7 @@ from scipy.linalg import null_space, solve_triangular
 from .._engine.core.representations import Inputs
 from .._engine.core.transduction import DualTransduction, PrimalTransduction
 from .._engine.numerics.memory import require_memory
-from .._engine.solvers.choice import square_form
-from .._engine.solvers.squared_loss import SquaredLossProblem
+from .._engine.solvers.squared_loss import SquaredLossProblem, square_form
 from ..comparisons import Groups, compare_scores, encode_queries
 from ..comparisons.inputs import read_alpha
 from ..comparisons.queries import QueryComparisons

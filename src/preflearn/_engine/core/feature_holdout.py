@@ -31,10 +31,9 @@ import scipy.sparse as sp
 from ...comparisons import Comparisons, PreferenceComparisons
 from ..loops.threads import blas_at_rest, over_small_ranges, product_in_threads
 from ..numerics.linalg import KernelFactor, add_gram, eigh_in_place, inverses_checked, mirror_lower
-from .gram import block_rows, feature_gram, feature_moment, target_moment
 from .holdout import LEAST_CONDITION, STABLE, HoldOut, OnFold, each_fold, intercept_of_rest, rows_outside
 from .moment_holdout import Moments, predict_whole_queries, weights_without
-from .problem import solve_primal, solve_primal_path
+from .problem import block_rows, feature_gram, feature_moment, solve_primal, solve_primal_path, target_moment
 from .removal import (
     RemovedBasis,
     RemovedRows,

@@ -33,8 +33,8 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 
 from ...comparisons.answers import Answers
-from ...comparisons.centring import offset_is_large
-from ..core.gram import feature_gram
+from ...comparisons.grouping import offset_is_large
+from ..core.problem import feature_gram
 from ..losses.logistic import LogisticLoss
 from ..numerics.linalg import (
     KernelFactor,
