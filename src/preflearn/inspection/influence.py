@@ -23,7 +23,7 @@ from sklearn.utils import check_random_state
 
 from ..comparisons import Groups, encode_queries
 from ..metrics import concordance
-from ..metrics.predictions import wants_qid
+from ..metrics.by_query import wants_qid
 from ..model_selection.text_tables import align_columns
 from .rows import ModelRows, count_rows, model_rows, take_rows
 
