@@ -20,8 +20,8 @@ from ..comparisons.inputs import (
 from ..kernels.functions import n_items
 from ..kernels.inputs import read_items
 from .base import RankerMixin, SquaredLossModel
-from .combined import read_scores_and_pairs
 from .incremental import AvailableUnless, IncrementalState, why_no_partial_fit
+from .partial_targets import read_scores_and_pairs
 
 
 class RankRLS(RankerMixin, SquaredLossModel):

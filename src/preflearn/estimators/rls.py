@@ -28,7 +28,7 @@ from ..comparisons.inputs import (
 from ..kernels.functions import n_items, take_items
 from ..kernels.inputs import read_items
 from .base import SquaredLossModel
-from .combined import read_scores_and_pairs
+from .partial_targets import read_scores_and_pairs
 
 
 class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):

@@ -22,7 +22,7 @@ import threading
 from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.linalg as la
@@ -62,8 +62,8 @@ _making_features = threading.Lock()
 _REFINEMENTS = 3
 
 
-class FeatureHoldOut(HoldOut):
-    """Exact hold-out in the space of the features.
+class FeatureSpace(HoldOut):
+    """The features turned so that Φᵀ L Φ is diagonal, and what leaves it with rows, comparisons or basis vectors.
 
     Parameters
     ----------
@@ -91,11 +91,6 @@ class FeatureHoldOut(HoldOut):
     E : ndarray of shape (r, n)
         For each basis vector the direction that leaves with it; of a reduced set.
     removed_basis : RemovedBasis or None
-
-    Notes
-    -----
-    O(m n²) once, then O(n k²) for a fold of k lost comparisons and an alpha, or O(k n² + n³) for all alphas where that
-    is less. Two arrays of the size of Φ, one where all folds are whole queries that are small or larger than n.
     """
 
     def __init__(
@@ -212,7 +207,7 @@ class FeatureHoldOut(HoldOut):
         E = la.solve_triangular(factor.C, self._U, lower=True, trans="T")
         self.E = E / np.linalg.norm(E, axis=1, keepdims=True)
 
-    def with_targets(self, comparisons: Comparisons) -> FeatureHoldOut:
+    def with_targets(self, comparisons: Comparisons) -> Self:
         removed_rows = self._removed_rows.with_targets(comparisons)
         other = copy(self)
         other.comparisons = comparisons
@@ -233,80 +228,32 @@ class FeatureHoldOut(HoldOut):
     def largest_eigenvalue(self) -> float:
         return float(self.s[-1])
 
-    def predict(self, folds, alphas, *, on_fold=None) -> list[np.ndarray]:
-        with blas_at_rest():  # every product that is worth threads has some of ours
-            return self._predict(folds, alphas, on_fold)
+    def _solve_with(self, comparisons: Comparisons, alpha: float) -> np.ndarray:
+        """Train on other comparisons of the same rows, in the coordinates of Z."""
+        return solve_primal(self.Z, comparisons, alpha)
 
-    def _predict(self, folds, alphas, on_fold) -> list[np.ndarray]:
-        determined = np.array([self.is_well_determined(alpha) for alpha in alphas])
-        if not determined.all():
-            return self._with_refits(folds, np.asarray(alphas), determined, on_fold)
-        if (
-            all(fold.shape[0] == 1 for fold in folds)
-            and self.removed_basis is None
-            and self._has_single_form()
-        ):
-            return self._predict_singles(folds, alphas)
-        if self._suits_the_compiled_loop(folds):
-            return self._predict_small_queries(folds, alphas)
-        return self._predict_folds(folds, alphas, on_fold)
+    def _weights_without(self, alphas, Y, signs, change, E) -> tuple[np.ndarray, np.ndarray]:
+        """w' = P (c - Zᵀ d) under Eᵀ w' = 0 for each alpha, shape (a, n, v), and where that is stable.
 
-    def _predict_folds(self, folds, alphas, on_fold) -> list[np.ndarray]:
-        """Each fold by a small system of its own, or by subtracting its moments."""
-        large = np.array([self._subtracts_moments(fold, alphas) for fold in folds])
-        if not large.all():
-            _ = self._removed_rows  # made once, before threads ask for it
-        moments = self._moments() if large.any() else None
-        if moments is not None and large.all() and self._suits_batches(moments, folds):
-            return self._predict_in_batches(moments, folds, alphas)
+        Elsewhere the small system is too ill conditioned.
+        """
+        D = np.stack([self.shrink(alpha) for alpha in alphas])[:, :, None]
+        DY = D * Y
+        v = self.c.shape[1]
+        rhs = np.concatenate([self.c - change, E], axis=1)
+        small = np.diag(signs) - Y.T @ DY
+        with np.errstate(over="ignore", invalid="ignore"):
+            inverse, condition = inverses_checked(small)
+            # Beside the identity that Yᵀ D Y is taken from: where little is left of it, that is rounding.
+            size = np.abs(small).sum(axis=1).max(axis=1, initial=0.0)
+            stable = condition * np.minimum(1.0, size) >= self._least_condition if Y.size else condition > 0
+            image = D * rhs + DY @ (inverse @ (DY.transpose(0, 2, 1) @ rhs))
+            weights, constrained = _constrained(image[:, :, :v], image[:, :, v:], E)
+        return weights, stable & constrained
 
-        def predict(k: int) -> np.ndarray:
-            if large[k]:
-                assert moments is not None
-                return self._predict_by_moments(moments, folds[k], alphas)
-            return self._predict_fold(folds[k], alphas)
 
-        return each_fold(predict, [fold.shape[0] for fold in folds], self.s.shape[0], on_fold, len(alphas))
-
-    def _suits_batches(self, moments: Moments, folds: Sequence[np.ndarray]) -> bool:
-        """Whether the folds are many small whole queries that change nothing but the moments."""
-        return (
-            self.removed_basis is None
-            and self._offset is None
-            and not self.intercept
-            and self.s.shape[0] <= _NARROW
-            and moments.removed_rows.half_rows is not None
-            and are_whole(self.comparisons, folds)
-        )
-
-    def _predict_in_batches(self, moments: Moments, folds, alphas: Sequence[float]) -> list[np.ndarray]:
-        T = moments.removed_rows.half_rows
-        assert T is not None
-        predictions, settled = predict_whole_queries(moments, T, folds, alphas)
-        for fold, f, fine in zip(folds, predictions, settled, strict=True):
-            if not fine.all():
-                left = np.asarray(alphas)[~fine].tolist()
-                f[~fine] = self._predict_by_moments(moments, fold, left)
-        return predictions
-
-    def _with_refits(self, folds, alphas: np.ndarray, determined: np.ndarray, on_fold) -> list[np.ndarray]:
-        """At an alpha that the decomposition loses too much precision for, without it."""
-        out = [np.empty((alphas.shape[0], fold.shape[0], self.c.shape[1])) for fold in folds]
-        # First, while the features have the coordinates, and the scales, that they came with.
-        moments = self._moments()
-        small = alphas[~determined].tolist()
-
-        def refit(k: int) -> np.ndarray:
-            return self._predict_by_moments(moments, folds[k], small)
-
-        for both, found in zip(
-            out, each_fold(refit, [fold.shape[0] for fold in folds], self.s.shape[0], on_fold)
-        ):
-            both[~determined] = found
-        if determined.any():
-            for both, found in zip(out, self._predict(folds, alphas[determined].tolist(), None)):
-                both[determined] = found
-        return out
+class _WithoutPreferences(FeatureSpace):
+    """Preferences held out one by one or in sets; the rows stay."""
 
     def predict_without_preferences(
         self, sets: Sequence[np.ndarray], alphas: Sequence[float], *, on_fold: OnFold = None
@@ -395,9 +342,92 @@ class FeatureHoldOut(HoldOut):
                 on_fold(number + 1)
         return predictions
 
-    def _solve_with(self, comparisons: Comparisons, alpha: float) -> np.ndarray:
-        """Train on other comparisons of the same rows, in the coordinates of Z."""
-        return solve_primal(self.Z, comparisons, alpha)
+
+class FeatureHoldOut(_WithoutPreferences):
+    """Exact hold-out of rows in the space of the features.
+
+    Parameters and attributes are those of `FeatureSpace`.
+
+    Notes
+    -----
+    O(m n²) once, then O(n k²) for a fold of k lost comparisons and an alpha, or O(k n² + n³) for all alphas where that
+    is less. Two arrays of the size of Φ, one where all folds are whole queries that are small or larger than n.
+    """
+
+    def predict(self, folds, alphas, *, on_fold=None) -> list[np.ndarray]:
+        with blas_at_rest():  # every product that is worth threads has some of ours
+            return self._predict(folds, alphas, on_fold)
+
+    def _predict(self, folds, alphas, on_fold) -> list[np.ndarray]:
+        determined = np.array([self.is_well_determined(alpha) for alpha in alphas])
+        if not determined.all():
+            return self._with_refits(folds, np.asarray(alphas), determined, on_fold)
+        if (
+            all(fold.shape[0] == 1 for fold in folds)
+            and self.removed_basis is None
+            and self._has_single_form()
+        ):
+            return self._predict_singles(folds, alphas)
+        if self._suits_the_compiled_loop(folds):
+            return self._predict_small_queries(folds, alphas)
+        return self._predict_folds(folds, alphas, on_fold)
+
+    def _predict_folds(self, folds, alphas, on_fold) -> list[np.ndarray]:
+        """Each fold by a small system of its own, or by subtracting its moments."""
+        large = np.array([self._subtracts_moments(fold, alphas) for fold in folds])
+        if not large.all():
+            _ = self._removed_rows  # made once, before threads ask for it
+        moments = self._moments() if large.any() else None
+        if moments is not None and large.all() and self._suits_batches(moments, folds):
+            return self._predict_in_batches(moments, folds, alphas)
+
+        def predict(k: int) -> np.ndarray:
+            if large[k]:
+                assert moments is not None
+                return self._predict_by_moments(moments, folds[k], alphas)
+            return self._predict_fold(folds[k], alphas)
+
+        return each_fold(predict, [fold.shape[0] for fold in folds], self.s.shape[0], on_fold, len(alphas))
+
+    def _suits_batches(self, moments: Moments, folds: Sequence[np.ndarray]) -> bool:
+        """Whether the folds are many small whole queries that change nothing but the moments."""
+        return (
+            self.removed_basis is None
+            and self._offset is None
+            and not self.intercept
+            and self.s.shape[0] <= _NARROW
+            and moments.removed_rows.half_rows is not None
+            and are_whole(self.comparisons, folds)
+        )
+
+    def _predict_in_batches(self, moments: Moments, folds, alphas: Sequence[float]) -> list[np.ndarray]:
+        T = moments.removed_rows.half_rows
+        assert T is not None
+        predictions, settled = predict_whole_queries(moments, T, folds, alphas)
+        for fold, f, fine in zip(folds, predictions, settled, strict=True):
+            if not fine.all():
+                left = np.asarray(alphas)[~fine].tolist()
+                f[~fine] = self._predict_by_moments(moments, fold, left)
+        return predictions
+
+    def _with_refits(self, folds, alphas: np.ndarray, determined: np.ndarray, on_fold) -> list[np.ndarray]:
+        """At an alpha that the decomposition loses too much precision for, without it."""
+        out = [np.empty((alphas.shape[0], fold.shape[0], self.c.shape[1])) for fold in folds]
+        # First, while the features have the coordinates, and the scales, that they came with.
+        moments = self._moments()
+        small = alphas[~determined].tolist()
+
+        def refit(k: int) -> np.ndarray:
+            return self._predict_by_moments(moments, folds[k], small)
+
+        for both, found in zip(
+            out, each_fold(refit, [fold.shape[0] for fold in folds], self.s.shape[0], on_fold)
+        ):
+            both[~determined] = found
+        if determined.any():
+            for both, found in zip(out, self._predict(folds, alphas[determined].tolist(), None)):
+                both[determined] = found
+        return out
 
     # The moments of large folds subtracted
 
@@ -495,25 +525,6 @@ class FeatureHoldOut(HoldOut):
         """The independent basis vectors that leave, and the dependent ones that stay."""
         assert self.removed_basis is not None
         return self.removed_basis.numbers(fold), self.removed_basis.dependent_that_stay(fold)
-
-    def _weights_without(self, alphas, Y, signs, change, E) -> tuple[np.ndarray, np.ndarray]:
-        """w' = P (c - Zᵀ d) under Eᵀ w' = 0 for each alpha, shape (a, n, v), and where that is stable.
-
-        Elsewhere the small system is too ill conditioned.
-        """
-        D = np.stack([self.shrink(alpha) for alpha in alphas])[:, :, None]
-        DY = D * Y
-        v = self.c.shape[1]
-        rhs = np.concatenate([self.c - change, E], axis=1)
-        small = np.diag(signs) - Y.T @ DY
-        with np.errstate(over="ignore", invalid="ignore"):
-            inverse, condition = inverses_checked(small)
-            # Beside the identity that Yᵀ D Y is taken from: where little is left of it, that is rounding.
-            size = np.abs(small).sum(axis=1).max(axis=1, initial=0.0)
-            stable = condition * np.minimum(1.0, size) >= self._least_condition if Y.size else condition > 0
-            image = D * rhs + DY @ (inverse @ (DY.transpose(0, 2, 1) @ rhs))
-            weights, constrained = _constrained(image[:, :, :v], image[:, :, v:], E)
-        return weights, stable & constrained
 
     def _retrain(self, fold: np.ndarray, alphas: Sequence[float]) -> np.ndarray:
         """Train on the remaining rows, in the coordinates of Z."""

@@ -81,13 +81,13 @@ class SquaredLossFit:
 
 
 @dataclass
-class RidgeProblem:
+class RidgeSystem:
     """(B + λ I) x = c for v right-hand sides.
 
     Attributes
     ----------
     matrix : ndarray of shape (n, n), Fortran order
-        B, symmetric positive semidefinite, both triangles filled. `solve` and `spectrum` use its memory: a problem
+        B, symmetric positive semidefinite, both triangles filled. `solve` and `spectrum` use its memory: a system
         can be solved once.
     rhs : ndarray of shape (n, v)
         c.
@@ -155,7 +155,7 @@ class RidgeProblem:
         B, self.matrix = self.matrix, None
         if B is None:
             raise RuntimeError(
-                "This RidgeProblem has been solved already: its matrix was used up. Build it again."
+                "This RidgeSystem has been solved already: its matrix was used up. Build it again."
             )
         return B
 
@@ -173,7 +173,7 @@ class Spectrum:
     projected : ndarray of shape (n, v)
         Vᵀ c.
     recover : callable
-        As in `RidgeProblem`.
+        As in `RidgeSystem`.
     """
 
     values: np.ndarray
@@ -202,7 +202,7 @@ class Spectrum:
         return np.stack([x[:, i * n_outputs : (i + 1) * n_outputs] for i in range(len(alphas))])
 
 
-def dual_problem(K: np.ndarray, comparisons: Comparisons, alpha: float = 0.0) -> RidgeProblem:
+def dual_problem(K: np.ndarray, comparisons: Comparisons, alpha: float = 0.0) -> RidgeSystem:
     """The dual system in the memory of K, to be solved for this alpha.
 
     At a small alpha what the comparisons do not see is moved out of its way; ``inf`` leaves the spectrum as it is.
@@ -219,16 +219,16 @@ def dual_problem(K: np.ndarray, comparisons: Comparisons, alpha: float = 0.0) ->
     if alpha / unit < _LIFTED_BELOW * trace:
         fill_null_space(G, comparisons.anchors(), trace)
     rhs = comparisons.half_target.astype(K.dtype, copy=False)
-    return RidgeProblem(G.T, rhs, comparisons.half, unit, guarded=True)
+    return RidgeSystem(G.T, rhs, comparisons.half, unit, guarded=True)
 
 
 # Up to this share of the trace alpha is small beside the kernel.
 _LIFTED_BELOW = 1e-4
 
 
-def primal_problem(features, comparisons: Comparisons) -> RidgeProblem:
+def primal_problem(features, comparisons: Comparisons) -> RidgeSystem:
     """The primal system of features Φ, dense or sparse; Φ is not modified."""
-    return RidgeProblem(*feature_moments(features, comparisons), unchanged)
+    return RidgeSystem(*feature_moments(features, comparisons), unchanged)
 
 
 def solve_primal(features, comparisons: Comparisons, alpha: float) -> np.ndarray:
@@ -271,7 +271,7 @@ def solve_primal_path(
             solutions.append(by_least_squares(alpha))
             continue
         is_last = number == len(alphas) - 1
-        problem = RidgeProblem(A if is_last else A.copy(order="F"), c, unchanged)
+        problem = RidgeSystem(A if is_last else A.copy(order="F"), c, unchanged)
         try:
             solutions.append(problem.solve(alpha, strict=strict))
         except np.linalg.LinAlgError:

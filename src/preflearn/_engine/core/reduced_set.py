@@ -37,7 +37,7 @@ from ..numerics.linalg import (
 )
 from .basis_system import BasisEquation, solve_penalised, sums_may_do
 from .conjugate_gradients import ConjugateGradientResult, iterate
-from .problem import RidgeProblem, unchanged
+from .problem import RidgeSystem, unchanged
 from .row_blocks import HalfBlocks, RowBlock
 
 # Rows of a block of the kernel: enough for the matrix product, few enough for the cache.
@@ -114,7 +114,7 @@ def solve_streamed(rows: ReducedRows, comparisons: Comparisons, alpha: float) ->
         except np.linalg.LinAlgError:
             pass
     A, rhs = _moments(rows, comparisons, rows.features)
-    w = RidgeProblem(A, rhs, unchanged).solve(alpha)
+    w = RidgeSystem(A, rhs, unchanged).solve(alpha)
     return solve_triangular(rows.factor.C, w, lower=True, trans="T", check_finite=False)
 
 
