@@ -17,7 +17,7 @@ from ..comparisons import encode_queries
 from ..model_selection._tally import tally_scores
 from ..model_selection.intervals import most_effective, placement_variance, wilson_interval
 from ..report.contents import Baseline, Choice, Estimate, Influence, Roc
-from ..report.leaderboard import LeaderboardTable
+from ..report.leaderboard import BEST_FEATURE, LeaderboardTable
 from .conclusions import SHOWN_FEATURES, shuffled_influence
 from .problem import Chosen
 from .ranking import HeldOutScores, RankingProblem
@@ -122,7 +122,7 @@ class Candidates:
         board, model = self.board, self.board.model
         rows = [Baseline(f"{model.name} (this model)", model.score or np.nan, is_model=True)]
         for row in board.rows[1:]:
-            if row.name in (board.simplest, "best single feature") and row.score is not None:
+            if row.name in (board.simplest, BEST_FEATURE) and row.score is not None:
                 p = model.pvalue if row.name == board.simplest else None
                 rows.append(Baseline(row.name, row.score, pvalue=p))
         return rows, "Simple candidates, held out on the same folds."

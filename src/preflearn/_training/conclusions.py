@@ -17,7 +17,16 @@ from ..comparisons.grouping import positions_in_groups
 from ..inspection import Explanation, explain, feature_influence
 from ..metrics.predictions import predict_scores
 from ..model_selection import learning_curve
-from ..report.contents import Baseline, Curve, Estimate, Influence, ShownItem, ShownQuery, TrainingReport
+from ..report.contents import (
+    Baseline,
+    Curve,
+    Estimate,
+    Influence,
+    ShownItem,
+    ShownQuery,
+    TrainingReport,
+)
+from ..report.leaderboard import BEST_FEATURE
 from .preparation import Preparation
 from .problem import Problem
 from .ranking import RankingProblem
@@ -73,14 +82,14 @@ def _than_what(report: TrainingReport) -> str:
         return "random order gets 50 %"
     best = max(others, key=lambda row: row.value)
     text = _against(best, report.estimate)
-    single = next((row for row in others if row.name == "best single feature"), None)
+    single = next((row for row in others if row.name == BEST_FEATURE), None)
     if single is not None and single is not best:
-        text += f"; the best single feature gets {100 * single.value:.1f} %"
+        text += f"; the {single.label} gets {100 * single.value:.1f} %"
     return text
 
 
 def _against(other: Baseline, estimate: Estimate) -> str:
-    share = f"{other.name} ({100 * other.value:.1f} %)"
+    share = f"{other.label} ({100 * other.value:.1f} %)"
     if other.pvalue is not None:
         if other.pvalue > _LEVEL:
             return f"that is not significantly different from {share}"
@@ -95,6 +104,8 @@ def _against(other: Baseline, estimate: Estimate) -> str:
 
 
 def _what_next(report: TrainingReport) -> str:
+    if report.leaks:
+        return f"before anything else: {report.leaks[0].rstrip('.')}"
     curve = report.curve
     low, high = report.estimate.interval
     if high < 0.5 or low <= 0.5 <= high:

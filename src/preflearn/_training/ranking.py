@@ -26,6 +26,7 @@ from ..model_selection.interval_checks import check_mean_interval
 from ..model_selection.intervals import TRAINED_TOGETHER, interval_over_queries, mean_interval
 from ..report.contents import AlphaPath, Baseline, Choice, Estimate, Roc
 from ..report.displays import QueryRocDisplay
+from ..report.leaderboard import BEST_FEATURE
 from .checks import check_ranking, check_weights
 from .options import Learner, TrainingOptions
 from .preparation import Preparation, choose_learner, relative_to_query
@@ -315,7 +316,7 @@ class RankingProblem:
             others = self._other_learners(prepared)
             scores |= {one: held_out.scores for one, (_, _, held_out) in others.items()}
         if len(self.feature_names) <= BASELINE_FEATURES:
-            scores["best single feature"] = best_feature_scores(self.X, self.y, units)
+            scores[BEST_FEATURE] = best_feature_scores(self.X, self.y, units)
         else:
             notes.append(f"The best single feature was left out: there are more than {BASELINE_FEATURES:,}.")
         if len(scores) > 1:

@@ -242,6 +242,11 @@ def _query_note(table: TableData, reading: Reading) -> list[str]:
     ]
 
 
+def together(paths: Sequence[Path]) -> str:
+    """The name of one file, or of the first of several."""
+    return paths[0].name if len(paths) == 1 else f"{paths[0].name} and {len(paths) - 1} more"
+
+
 def column_names(path: Path, reading: Reading) -> list[str]:
     """The columns of a table."""
     from ..io.formats import open_file

@@ -101,7 +101,7 @@ READING: Mapping[str, Reader] = {
 # The settings of the commands that have any.
 OF_COMMANDS: Mapping[str, dict[str, Mapping[str, Reader]]] = {
     "train": {"--set": LEARNING, "--read": READING},
-    **{name: {"--read": READING} for name in ("predict", "evaluate", "compare")},
+    **{name: {"--read": READING} for name in ("look", "predict", "evaluate", "compare")},
 }
 
 
