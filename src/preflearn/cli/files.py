@@ -62,6 +62,8 @@ ForceOption = Annotated[
 ]
 
 _FEW = 8
+# What only CSV and TSV files have.
+_OF_TABLES = ("delimiter", "encoding", "columns")
 # Kinds that --encode takes.
 _KINDS = ("number", "boolean", "onehot", "category", "date", "text", "words", "drop")
 
@@ -79,6 +81,7 @@ class Reading:
     kinds: dict[str, str] | None = None
     missing: float | None = None
     delimiter: str | None = None
+    encoding: str | None = None
     columns: tuple[str, ...] | None = None
     weight: str | None = None
 
@@ -126,12 +129,12 @@ class Reading:
 
     def of_letor(self, **more: Any) -> dict[str, Any]:
         """Arguments of `preflearn.io.read_ranking`."""
-        names = ("format", "target", "query", "item", "features", "drop", "missing", "delimiter", "columns")
+        names = ("format", "target", "query", "item", "features", "drop", "missing", *_OF_TABLES)
         return {**{name: getattr(self, name) for name in names}, **more}
 
     def of_table(self, **more: Any) -> dict[str, Any]:
         """Arguments of `preflearn.io.read_table`."""
-        names = ("format", "target", "query", "item", "features", "drop", "delimiter", "columns", "weight")
+        names = ("format", "target", "query", "item", "features", "drop", "weight", *_OF_TABLES)
         texts = [] if self.kinds is None else [one for one, kind in self.kinds.items() if kind != "number"]
         return {**{name: getattr(self, name) for name in names}, "texts": texts, **more}
 
@@ -253,7 +256,9 @@ def column_names(path: Path, reading: Reading) -> list[str]:
     from ..io.options import ReadOptions, as_paths
 
     (name,) = as_paths(str(path))
-    options = ReadOptions(format=reading.format, delimiter=reading.delimiter, columns=reading.columns)
+    options = ReadOptions(
+        format=reading.format, delimiter=reading.delimiter, columns=reading.columns, encoding=reading.encoding
+    )
     return open_file(name, options).names or []
 
 
