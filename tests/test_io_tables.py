@@ -454,7 +454,7 @@ def test_without_pyarrow_tables_still_read_and_parquet_says_what_to_install(fold
     table, packed = write_table(folder, "csv", TABLE), write_table(folder, "parquet", TABLE)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert len(read_ranking(table)) == 4
-    with pytest.raises(ImportError, match="its extra 'arrow'"):
+    with pytest.raises(ImportError, match=r"pip install 'preflearn\[arrow\]'"):
         read_ranking(packed)
 
 

@@ -19,6 +19,7 @@ from ..model_selection.intervals import most_effective, placement_variance, wils
 from ..report.contents import Baseline, Choice, Estimate, Influence, Roc
 from ..report.leaderboard import BEST_FEATURE, LeaderboardTable
 from .conclusions import SHOWN_FEATURES, shuffled_influence
+from .input_columns import InputColumns
 from .problem import Chosen
 from .ranking import HeldOutScores, RankingProblem
 
@@ -128,12 +129,13 @@ class Candidates:
         return rows, "Simple candidates, held out on the same folds."
 
     def influence(self) -> tuple[Influence, str]:
-        model, names = self.model, self.problem.feature_names
-        largest = np.sort(np.argsort(-model.feature_importances_, kind="stable")[:SHOWN_FEATURES])
+        found = _importance(self.model, self.problem)
+        names = found.names
+        largest = np.sort(np.argsort(-found.values, kind="stable")[:SHOWN_FEATURES])
         because = "The model is not a weighted sum of the features"
-        found = shuffled_influence(model, self.problem, because, features=largest.tolist())
+        shuffled = shuffled_influence(self.model, self.problem, because, features=largest.tolist())
         note = f"The {SHOWN_FEATURES} most important of {len(names):,} features are shown."
-        return found, note if len(names) > SHOWN_FEATURES else ""
+        return shuffled, note if len(names) > SHOWN_FEATURES else ""
 
     def choices(self) -> tuple[Choice, ...]:
         board, time_limit = self.model.leaderboard_, self.problem.options.time_limit
@@ -177,7 +179,7 @@ class Candidates:
     def describe(self) -> dict[str, Any]:
         return {
             "alpha_path": None,
-            "importance": _importance(self.model, self.problem.feature_names),
+            "importance": _importance(self.model, self.problem),
             "leaderboard": self.board,
             "next_steps": self._next_steps(),
             **self.problem.describe(Chosen(None, None, self.held_out)),
@@ -211,10 +213,12 @@ class Candidates:
         return tuple(steps)
 
 
-def _importance(model: AutoRanker, names: list[str]) -> Influence:
+def _importance(model: AutoRanker, problem: RankingProblem) -> Influence:
+    columns = InputColumns.of(problem)
+    shares = model.feature_importances_
     return Influence(
-        list(names),
-        model.feature_importances_,
+        list(problem.feature_names) if columns is None else columns.names,
+        shares if columns is None else columns.sums(shares),
         "share of the importance",
         "Where the parts of the model put their weight, before anything is shuffled: coefficients, the learned metric "
         "of the kernels (how steeply the score changes with a feature) and the gain of the splits of the trees, each "

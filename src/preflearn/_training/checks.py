@@ -75,15 +75,30 @@ def _check_features(data: RankingData, groups: Groups) -> list[str]:
             Remedy("features", purpose="and other columns"),
         )
     notes = []
-    constant = [name for name, one in zip(data.feature_names, varies) if not one]
+    hashed = _hashed(data)  # most buckets of a few words are empty
+    constant = [name for name, one in zip(data.feature_names, varies) if not one and name not in hashed]
     if constant:
         notes.append(f"{_listed(constant)} constant, and without influence.")
-    same = [name for name, one, other in zip(data.feature_names, within, varies) if other and not one]
+    pairs = zip(data.feature_names, within, varies)
+    same = [name for name, one, other in pairs if other and not one and name not in hashed]
     if same:
         notes.append(
             f"{_listed(same)} constant within every query: alone it cannot order the rows of a query."
         )
     return notes
+
+
+def _hashed(data: RankingData) -> set[str]:
+    """Features that are buckets of hashed words."""
+    if data.encoder is None:
+        return set()
+    kinds = data.encoder.kinds_
+    return {
+        name
+        for column, encoder in data.encoder.encoders_.items()
+        if kinds[column] in ("text", "words")
+        for name in encoder.names(column)
+    }
 
 
 def _listed(names: list[str]) -> str:

@@ -26,14 +26,15 @@ _TRIED_ROWS = 50_000
 
 def single_columns(problem: Problem) -> list[SingleColumn]:
     """How well each input column orders the rows, or the preferences, alone; none where there are too many."""
-    if problem.X.shape[1] > BASELINE_FEATURES or sp.issparse(problem.X):
-        return []
+    too_many = problem.X.shape[1] > BASELINE_FEATURES or sp.issparse(problem.X)
     if isinstance(problem, PreferenceProblem):
-        return _of_preferences(problem)
+        return [] if too_many else _of_preferences(problem)
     assert isinstance(problem, RankingProblem)
     data = problem.data
     if data.columns is not None and data.encoder is not None:
         return columns_alone(data.columns, problem.y, data.qid, list(data.encoder.encoders_))
+    if too_many:
+        return []
     groups = encode_queries(data.qid, len(data))
     rows = groups.sample(_TRIED_ROWS)
     part = encode_queries(groups.codes[rows], rows.size)

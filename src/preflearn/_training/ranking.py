@@ -147,7 +147,20 @@ class RankingProblem:
     def check(self) -> list[str]:
         if self.data.weight is not None:
             check_weights(self.data)
-        return check_ranking(self.data)
+        return check_ranking(self.data) + self._about_words()
+
+    def _about_words(self) -> list[str]:
+        """Where columns of words took the place of the candidates, how to get these back."""
+        encoder = self.data.encoder
+        words = [] if encoder is None else [name for name, kind in encoder.kinds_.items() if kind == "words"]
+        if not words or not self.why_single:
+            return []
+        option = ",".join(f"{name}=text" for name in words)
+        return [
+            f"A linear RankRLS was trained instead of the candidates of AutoRanker: `{words[0]}` as words makes "
+            f"{self.X.shape[1]:,} features in all. --encode {option} keeps the candidates, with fewer features for the "
+            "text."
+        ]
 
     def hold_out(self, prepared: Preparation) -> str:
         """Whole queries one by one where algebra can do it, folds otherwise."""

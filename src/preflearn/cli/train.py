@@ -92,6 +92,9 @@ def train(
     pairs_from = of_pairs.Source.from_options(preferences, chosen, rejected, judge, given.pop("embed", None))
     options = TrainingOptions(learner, kernel, verbose=verbose, **given)
     inputs = pairs_from.all_files(data)
+    if not pairs_from:
+        with collected_warnings():  # reported when the rows are read
+            files.check_columns(data, reading)
     output = output or files.default_output(data[0], inputs, force)
     files.check_outputs([output, report], inputs, force)
     _refuse_unused(options, reading, pairs_from, data)

@@ -11,6 +11,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from ..errors import missing_extra
+
 _MAIN, _ACCENT, _MUTED = "C0", "C1", "C7"
 
 
@@ -533,7 +535,7 @@ def _new_axes() -> Any:
     try:
         import matplotlib.pyplot as plt
     except ImportError:
-        raise ImportError("Plots need Matplotlib: install preflearn with its extra 'plots'.") from None
+        raise missing_extra("A plot", "Matplotlib", "plots") from None
     return plt.subplots(figsize=(6, 4), layout="constrained")[1]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import missing_extra
 from .card import render_model_card
 from .contents import AlphaPath, Curve, TrainingReport
 from .displays import (
@@ -62,9 +63,7 @@ def require_parts() -> None:
         import jinja2  # noqa: F401
         import matplotlib  # noqa: F401
     except ImportError:
-        raise ImportError(
-            "A report needs Matplotlib and Jinja2. Install them with: pip install 'preflearn[plots]'"
-        ) from None
+        raise missing_extra("A report", "Matplotlib and Jinja2", "plots") from None
 
 
 def environment() -> Any:
