@@ -295,7 +295,7 @@ class RankingProblem:
         """The mean curve over units, where there are two classes."""
         if np.unique(self.y).shape[0] != 2:
             return None
-        display = QueryRocDisplay.from_predictions(self.y, held_out.scores, self.division.units.codes)
+        display = QueryRocDisplay.of_predictions(self.y, held_out.scores, self.division.units.codes)
         units = self.division.plural
         text = (
             f"The curve is the mean over the {display.n_queries} {units} that have rows of both classes, at "

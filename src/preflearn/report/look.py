@@ -18,6 +18,7 @@ from ..preprocessing.columns import CategoryColumn, DateColumn, NumberColumn
 from ..preprocessing.frames import TEXT, Column, Table, read_table
 from ..preprocessing.kinds import decide, name_words
 from ..preprocessing.queries import suggest
+from ..tables import ShownTable, align_columns, shows_itself
 from .contents import plain
 
 _MAX_CATEGORIES = 30
@@ -71,6 +72,7 @@ class ColumnLook:
     notes: tuple[str, ...] = ()
 
 
+@shows_itself
 @dataclass(frozen=True)
 class TableLook:
     """A table as `look` found it; prints itself, shows itself in a notebook, and writes itself as a page.
@@ -131,21 +133,14 @@ class TableLook:
         ]
 
     def __str__(self) -> str:
-        from ..tables import text_table
-
-        heading = ("column", "kind", "role", "missing", "distinct", "alone", "found")
-        lines = [f"{self.title}: {self.summary}", text_table(heading, self.rows(), "lllrrrl")]
-        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        from ..tables import html_table
-
-        heading = ("column", "kind", "role", "missing", "distinct", "alone", "found")
-        return html_table(
-            heading, self.rows(), "lllrrrl", caption=f"{self.title}: {self.summary}", notes=self.notes
+        (table,) = self.shown_tables()
+        return "\n".join(
+            [table.caption, *align_columns(table.rows, "lllrrrl"), *(f"note: {note}" for note in self.notes)]
         )
+
+    def shown_tables(self) -> list[ShownTable]:
+        heading = ("column", "kind", "role", "missing", "distinct", "alone", "found")
+        return [ShownTable([heading, *self.rows()], f"{self.title}: {self.summary}", self.notes)]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
