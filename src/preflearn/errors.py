@@ -123,6 +123,17 @@ class ManyInputError(InputError):
         return f"{self.source}: {len(texts)} problems. {told}"
 
 
+def missing_extra(what: str, needs: str, extra: str, more: str = "") -> ImportError:
+    """The error where an optional part is not installed, with the line that installs it.
+
+    Examples
+    --------
+    >>> missing_extra("A report", "Jinja2", "plots")
+    ImportError("A report needs Jinja2. Install it with: pip install 'preflearn[plots]'")
+    """
+    return ImportError(f"{what} needs {needs}. Install it with: pip install 'preflearn[{extra}]'{more}")
+
+
 def refuse_all(source: str, errors: Sequence[InputError]) -> None:
     """Raise what is wrong with an input, if anything, as one error."""
     if len(errors) == 1:

@@ -17,8 +17,9 @@ from ..comparisons import encode_queries
 from ..model_selection._tally import tally_scores
 from ..model_selection.intervals import most_effective, placement_variance, wilson_interval
 from ..report.contents import Baseline, Choice, Estimate, Influence, Roc
-from ..report.leaderboard import LeaderboardTable
+from ..report.leaderboard import BEST_FEATURE, LeaderboardTable
 from .conclusions import SHOWN_FEATURES, shuffled_influence
+from .input_columns import InputColumns
 from .problem import Chosen
 from .ranking import HeldOutScores, RankingProblem
 
@@ -122,18 +123,19 @@ class Candidates:
         board, model = self.board, self.board.model
         rows = [Baseline(f"{model.name} (this model)", model.score or np.nan, is_model=True)]
         for row in board.rows[1:]:
-            if row.name in (board.simplest, "best single feature") and row.score is not None:
+            if row.name in (board.simplest, BEST_FEATURE) and row.score is not None:
                 p = model.pvalue if row.name == board.simplest else None
                 rows.append(Baseline(row.name, row.score, pvalue=p))
         return rows, "Simple candidates, held out on the same folds."
 
     def influence(self) -> tuple[Influence, str]:
-        model, names = self.model, self.problem.feature_names
-        largest = np.sort(np.argsort(-model.feature_importances_, kind="stable")[:SHOWN_FEATURES])
+        found = _importance(self.model, self.problem)
+        names = found.names
+        largest = np.sort(np.argsort(-found.values, kind="stable")[:SHOWN_FEATURES])
         because = "The model is not a weighted sum of the features"
-        found = shuffled_influence(model, self.problem, because, features=largest.tolist())
+        shuffled = shuffled_influence(self.model, self.problem, because, features=largest.tolist())
         note = f"The {SHOWN_FEATURES} most important of {len(names):,} features are shown."
-        return found, note if len(names) > SHOWN_FEATURES else ""
+        return shuffled, note if len(names) > SHOWN_FEATURES else ""
 
     def choices(self) -> tuple[Choice, ...]:
         board, time_limit = self.model.leaderboard_, self.problem.options.time_limit
@@ -177,7 +179,7 @@ class Candidates:
     def describe(self) -> dict[str, Any]:
         return {
             "alpha_path": None,
-            "importance": _importance(self.model, self.problem.feature_names),
+            "importance": _importance(self.model, self.problem),
             "leaderboard": self.board,
             "next_steps": self._next_steps(),
             **self.problem.describe(Chosen(None, None, self.held_out)),
@@ -211,10 +213,12 @@ class Candidates:
         return tuple(steps)
 
 
-def _importance(model: AutoRanker, names: list[str]) -> Influence:
+def _importance(model: AutoRanker, problem: RankingProblem) -> Influence:
+    columns = InputColumns.of(problem)
+    shares = model.feature_importances_
     return Influence(
-        list(names),
-        model.feature_importances_,
+        list(problem.feature_names) if columns is None else columns.names,
+        shares if columns is None else columns.sums(shares),
         "share of the importance",
         "Where the parts of the model put their weight, before anything is shuffled: coefficients, the learned metric "
         "of the kernels (how steeply the score changes with a feature) and the gain of the splits of the trees, each "

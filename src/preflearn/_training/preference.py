@@ -19,6 +19,7 @@ from ..model_selection import HeldOut
 from ..model_selection.baselines import best_feature_of_preferences
 from ..model_selection.intervals import wilson_interval
 from ..report.contents import AlphaPath, Baseline, Calibration, Choice, Estimate, Roc
+from ..report.leaderboard import BEST_FEATURE
 from .preparation import Preparation, TrainingOptions, choose_learner
 from .problem import BASELINE_FEATURES, Chosen
 
@@ -171,7 +172,7 @@ class PreferenceProblem:
         if self.X.shape[1] > BASELINE_FEATURES:
             notes.append(f"The best single feature was left out: there are more than {BASELINE_FEATURES:,}.")
         else:
-            rows.append(Baseline("best single feature", best_feature_of_preferences(self.X, self.data.pairs)))
+            rows.append(Baseline(BEST_FEATURE, best_feature_of_preferences(self.X, self.data.pairs)))
             notes.append(
                 "The single feature and its direction were chosen for each preference by the others."
             )

@@ -28,6 +28,7 @@ from ..model_selection.interval_checks import check_mean_interval
 from ..model_selection.intervals import TRAINED_TOGETHER, interval_over_queries, mean_interval
 from ..report.contents import AlphaPath, Baseline, Choice, Estimate, Roc
 from ..report.displays import QueryRocDisplay
+from ..report.leaderboard import BEST_FEATURE
 from .preparation import Learner, Preparation, TrainingOptions, choose_learner, relative_to_query
 from .problem import BASELINE_FEATURES, SHUFFLED_ROWS, Chosen
 
@@ -146,7 +147,20 @@ class RankingProblem:
     def check(self) -> list[str]:
         if self.data.weight is not None:
             check_weights(self.data)
-        return check_ranking(self.data)
+        return check_ranking(self.data) + self._about_words()
+
+    def _about_words(self) -> list[str]:
+        """Where columns of words took the place of the candidates, how to get these back."""
+        encoder = self.data.encoder
+        words = [] if encoder is None else [name for name, kind in encoder.kinds_.items() if kind == "words"]
+        if not words or not self.why_single:
+            return []
+        option = ",".join(f"{name}=text" for name in words)
+        return [
+            f"A linear RankRLS was trained instead of the candidates of AutoRanker: `{words[0]}` as words makes "
+            f"{self.X.shape[1]:,} features in all. --encode {option} keeps the candidates, with fewer features for the "
+            "text."
+        ]
 
     def hold_out(self, prepared: Preparation) -> str:
         """Whole queries one by one where algebra can do it, folds otherwise."""
@@ -281,7 +295,7 @@ class RankingProblem:
         """The mean curve over units, where there are two classes."""
         if np.unique(self.y).shape[0] != 2:
             return None
-        display = QueryRocDisplay.from_predictions(self.y, held_out.scores, self.division.units.codes)
+        display = QueryRocDisplay.of_predictions(self.y, held_out.scores, self.division.units.codes)
         units = self.division.plural
         text = (
             f"The curve is the mean over the {display.n_queries} {units} that have rows of both classes, at "
@@ -315,7 +329,7 @@ class RankingProblem:
             others = self._other_learners(prepared)
             scores |= {one: held_out.scores for one, (_, _, held_out) in others.items()}
         if len(self.feature_names) <= BASELINE_FEATURES:
-            scores["best single feature"] = best_feature_scores(self.X, self.y, units)
+            scores[BEST_FEATURE] = best_feature_scores(self.X, self.y, units)
         else:
             notes.append(f"The best single feature was left out: there are more than {BASELINE_FEATURES:,}.")
         if len(scores) > 1:
@@ -492,15 +506,30 @@ def _check_features(data: RankingData, groups: Groups) -> list[str]:
             Remedy("features", purpose="and other columns"),
         )
     notes = []
-    constant = [name for name, one in zip(data.feature_names, varies) if not one]
+    hashed = _hashed(data)  # most buckets of a few words are empty
+    constant = [name for name, one in zip(data.feature_names, varies) if not one and name not in hashed]
     if constant:
         notes.append(f"{_features_are(constant)} constant, and without influence.")
-    same = [name for name, one, other in zip(data.feature_names, within, varies) if other and not one]
+    pairs = zip(data.feature_names, within, varies)
+    same = [name for name, one, other in pairs if other and not one and name not in hashed]
     if same:
         notes.append(
             f"{_features_are(same)} constant within every query: alone it cannot order the rows of a query."
         )
     return notes
+
+
+def _hashed(data: RankingData) -> set[str]:
+    """Features that are buckets of hashed words."""
+    if data.encoder is None:
+        return set()
+    kinds = data.encoder.kinds_
+    return {
+        name
+        for column, encoder in data.encoder.encoders_.items()
+        if kinds[column] in ("text", "words")
+        for name in encoder.names(column)
+    }
 
 
 def _features_are(names: list[str]) -> str:

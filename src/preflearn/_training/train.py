@@ -13,6 +13,7 @@ from sklearn.pipeline import Pipeline
 from .. import __version__
 from ..report.contents import AlphaPath, Baseline, Choice, Estimate, Influence, Roc, TrainingReport
 from .conclusions import conclude, influence_of
+from .leaks import single_columns, with_findings
 from .preparation import Learner, prepare
 from .problem import Problem
 
@@ -82,6 +83,7 @@ def train(problem: Problem, *, tell: Tell = lambda stage: None) -> Trained:
         **search.describe(),
     )
     tell("drawing conclusions")
+    report = with_findings(report, single_columns(problem))
     return Trained(_after(problem.steps, learned), conclude(report, problem, learned))
 
 

@@ -49,6 +49,7 @@ def compare(
     as_json: JsonOption = False,
 ) -> None:
     """Compare rankers on the same queries: Wilcoxon's signed ranks, corrected by Holm's method."""
+    data, rankers = _data_first(data, rankers)
     if len(rankers) < 2:
         raise ValueError(
             f"compare needs two rankers or more: found {len(rankers)}. Usage: preflearn compare DATA A B [C...]"
@@ -76,6 +77,28 @@ def compare(
         print_json({"data": [str(path) for path in paths], **table.to_dict(), "notes": notes})
     else:
         _show(table, notes)
+
+
+def _data_first(first: Path, others: list[Path]) -> tuple[Path, list[Path]]:
+    """The data and the rankers, whichever came first: a model in front of them is not data."""
+    if not first.is_file() or not files.is_model(first):
+        return first, others
+    data = [
+        path for path in others if path.is_file() and not files.is_model(path) and not _has_scores_alone(path)
+    ]
+    if len(data) != 1:
+        return first, others
+    return data[0], [first, *(path for path in others if path != data[0])]
+
+
+def _has_scores_alone(path: Path) -> bool:
+    """Whether a file looks like scores that preflearn, or another library, wrote, rather than rows with targets."""
+    from ..io.compression import split_name
+
+    if split_name(path)[0] not in (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".pq"):
+        return path.suffix not in (".letor", ".svm", ".svmlight", ".libsvm", ".dat")
+    names = files.column_names(path, files.Reading())
+    return {*names} <= {"score", "rank", "qid", "query", "item"} or {"score", "rank"} <= {*names}
 
 
 def _scores_of_rows(

@@ -62,6 +62,8 @@ ForceOption = Annotated[
 ]
 
 _FEW = 8
+# What only CSV and TSV files have.
+_OF_TABLES = ("delimiter", "encoding", "columns")
 # Kinds that --encode takes.
 _KINDS = ("number", "boolean", "onehot", "category", "date", "text", "words", "drop")
 
@@ -79,6 +81,7 @@ class Reading:
     kinds: dict[str, str] | None = None
     missing: float | None = None
     delimiter: str | None = None
+    encoding: str | None = None
     columns: tuple[str, ...] | None = None
     weight: str | None = None
 
@@ -126,12 +129,12 @@ class Reading:
 
     def of_letor(self, **more: Any) -> dict[str, Any]:
         """Arguments of `preflearn.io.read_ranking`."""
-        names = ("format", "target", "query", "item", "features", "drop", "missing", "delimiter", "columns")
+        names = ("format", "target", "query", "item", "features", "drop", "missing", *_OF_TABLES)
         return {**{name: getattr(self, name) for name in names}, **more}
 
     def of_table(self, **more: Any) -> dict[str, Any]:
         """Arguments of `preflearn.io.read_table`."""
-        names = ("format", "target", "query", "item", "features", "drop", "delimiter", "columns", "weight")
+        names = ("format", "target", "query", "item", "features", "drop", "weight", *_OF_TABLES)
         texts = [] if self.kinds is None else [one for one, kind in self.kinds.items() if kind != "number"]
         return {**{name: getattr(self, name) for name in names}, "texts": texts, **more}
 
@@ -242,13 +245,20 @@ def _query_note(table: TableData, reading: Reading) -> list[str]:
     ]
 
 
+def together(paths: Sequence[Path]) -> str:
+    """The name of one file, or of the first of several."""
+    return paths[0].name if len(paths) == 1 else f"{paths[0].name} and {len(paths) - 1} more"
+
+
 def column_names(path: Path, reading: Reading) -> list[str]:
     """The columns of a table."""
     from ..io.formats import open_file
     from ..io.options import ReadOptions, as_paths
 
     (name,) = as_paths(str(path))
-    options = ReadOptions(format=reading.format, delimiter=reading.delimiter, columns=reading.columns)
+    options = ReadOptions(
+        format=reading.format, delimiter=reading.delimiter, columns=reading.columns, encoding=reading.encoding
+    )
     return open_file(name, options).names or []
 
 
@@ -314,6 +324,16 @@ def read_for(
         return Rows(found.X, found.y, found.qid, found.item_names, None, None, found.in_brief())
     known = column_names(paths[0], reading)
     arguments = _as_in_training(paths[0], known, model_file, saved, reading)
+    if (
+        with_target
+        and arguments["target"] == "auto"
+        and memory["target"] is not None
+        and "target" not in known
+    ):
+        raise ValueError(
+            f"{paths[0]}: {model_file.name} was trained on the target {memory['target']!r}, which is not there; found "
+            f"{_listed(known)}. Pass --target and a column."
+        )
     if arguments["query"] is None and memory["query"] is not None and reading.query is not None:
         _require_queries(paths[0], known, model_file, saved, with_target)
     return _rows_of(read_table(names, **{**arguments, **unknown}))
@@ -472,11 +492,35 @@ def default_output(data: Path, inputs: Sequence[Path], force: bool = False) -> P
     if any(found.resolve() == path.resolve() for path in inputs):
         raise ValueError(f"{found} is a file to learn from: name the model with -o.")
     # A file that cannot be read is reported first.
-    if found.is_file() and not force and all(path.is_file() for path in inputs):
+    if found.is_file() and not force and all(path.is_file() for path in inputs) and not _is_of(found, data):
         raise FileExistsError(
-            f"{found} already exists, perhaps from an earlier run: -o {found} replaces it, or give another name."
+            f"{found} already exists and was not trained on {data.name}: -o {found} replaces it, or give another name."
         )
     return found
+
+
+def _is_of(model: Path, data: Path) -> bool:
+    """Whether a file is a model that `preflearn train` made of a file of this name: the same command replaces it."""
+    from ..io import model_info
+
+    try:
+        metadata = model_info(model)["metadata"]
+    except (ValueError, OSError):
+        return False
+    return metadata.get("command") == "train" and data.name in [
+        one["name"] for one in metadata.get("files", ())
+    ]
+
+
+def check_columns(paths: Sequence[Path], reading: Reading) -> None:
+    """Refuse names of columns that a table does not have, before anything else is looked at."""
+    from ..io.options import ReadOptions
+    from ..io.roles import choose_columns
+
+    if not paths[0].is_file() or not reading.is_table(paths[0]):
+        return
+    asked = {name: getattr(reading, name) for name in ("target", "query", "item", "features", "drop")}
+    choose_columns(str(paths[0]), column_names(paths[0], reading), ReadOptions(**asked))
 
 
 def check_outputs(outputs: Sequence[Path | None], inputs: Sequence[Path], force: bool = False) -> None:

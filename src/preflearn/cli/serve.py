@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..errors import missing_extra
 from .output import QuietOption
 from .settings import HostOption, port_option
 
@@ -45,9 +46,7 @@ def serve(
         from ..web.server import serve as serve_until_stopped
         from ..web.serving import serve_app
     except ImportError as error:
-        raise ImportError(
-            f"`preflearn serve` needs {error.name}: install preflearn with its extra 'web'."
-        ) from None
+        raise missing_extra("`preflearn serve`", str(error.name), "web") from None
 
     scorer = _scorer(model, unreadable_as_missing)
     listener = bind(host, port, _FIRST_PORT)

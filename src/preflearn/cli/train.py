@@ -92,6 +92,9 @@ def train(
     pairs_from = of_pairs.Source.from_options(preferences, chosen, rejected, judge, given.pop("embed", None))
     options = TrainingOptions(learner, kernel, verbose=verbose, **given)
     inputs = pairs_from.all_files(data)
+    if not pairs_from:
+        with collected_warnings():  # reported when the rows are read
+            files.check_columns(data, reading)
     output = output or files.default_output(data[0], inputs, force)
     files.check_outputs([output, report], inputs, force)
     _refuse_unused(options, reading, pairs_from, data)
@@ -139,7 +142,7 @@ def _read(
 
     found = files.read_training(paths, reading)
     ranking = RankingProblem(found.data, options)
-    ranking.title = f"Ranking model from {_together(paths)}"
+    ranking.title = f"Ranking model from {files.together(paths)}"
     return _Source(ranking, found.memory, _columns(found.data.encoder), found.notes)
 
 
@@ -193,10 +196,6 @@ def _metadata(report: TrainingReport, memory: dict[str, Any]) -> dict[str, Any]:
         "estimate": estimate,
         **kept,
     }
-
-
-def _together(paths: list[Path]) -> str:
-    return paths[0].name if len(paths) == 1 else f"{paths[0].name} and {len(paths) - 1} more"
 
 
 def _write(
@@ -270,7 +269,7 @@ def _show_baselines(console: Console, report: TrainingReport) -> None:
         table.add_column("p (Holm)", justify="right")
     for row in report.baselines:
         style = "bold" if row.is_model else ""
-        cells: list[Any] = [Text(row.name), f"{row.value:.4f}"]
+        cells: list[Any] = [Text(row.label), f"{row.value:.4f}"]
         if tested:
             counted = "" if row.wins is None else f"{row.wins} / {row.losses} / {row.ties}"
             cells += [counted, "" if row.pvalue is None else f"{row.pvalue:.2g}"]
@@ -333,7 +332,7 @@ def _show_next_steps(console: Console, steps: Sequence[str]) -> None:
 def _leaderboard_cells(row: LeaderboardRow, tested: bool) -> list[str]:
     share = "" if row.is_model or row.share == 0 else f"{100 * row.share:.0f} %"
     return [
-        f"{row.name} (this model)" if row.is_model else row.name,
+        f"{row.name} (this model)" if row.is_model else row.label,
         "no time" if row.score is None else f"{row.score:.4f}",
         "" if row.difference is None else f"{row.difference:+.4f}",
         *(["" if row.pvalue is None else f"{row.pvalue:.2g}"] if tested else []),

@@ -145,7 +145,7 @@ class AlphaSearch(KernelModel, SearchingLearner):
         """
         from ..report.displays import AlphaPathDisplay
 
-        return AlphaPathDisplay.from_estimator(self).plot(ax).ax_
+        return AlphaPathDisplay.from_estimator(self, ax=ax).ax_
 
 
 class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):

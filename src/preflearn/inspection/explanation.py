@@ -25,10 +25,12 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from ..comparisons import encode_queries
-from ..model_selection.text_tables import align_columns
+from ..plots import new_axes
+from ..tables import ShownTable, align_columns, shows_itself
 from .rows import count_rows, model_rows, rowwise, take_rows
 
 
+@shows_itself
 @dataclass(frozen=True, eq=False)
 class Explanation:
     """Contributions of the features to the place of one item; prints itself, the largest first.
@@ -62,13 +64,22 @@ class Explanation:
         return np.argsort(-np.abs(self.contributions), kind="stable")
 
     def __str__(self) -> str:
+        return "\n".join([self._head(), *align_columns(self.table())])
+
+    def shown_tables(self) -> list[ShownTable]:
+        return [ShownTable(self.table(), self._head())]
+
+    def _head(self) -> str:
         difference = self.score - self.query_mean
-        head = f"rank {self.rank} of {self.n_rows}: score {self.score:.4g}, {difference:+.4g} from the query's mean"
+        return f"rank {self.rank} of {self.n_rows}: score {self.score:.4g}, {difference:+.4g} from the query's mean"
+
+    def table(self) -> list[tuple[str, ...]]:
+        """Rows of text: heading, one per feature, the sum."""
         rows: list[tuple[str, ...]] = [("feature", "value", "contribution")]
         for k in self.order:
             rows.append((self.names[k], _shown(self.values[k]), f"{self.contributions[k]:+.4g}"))
         rows.append(("sum", "", f"{self.contributions.sum():+.4g}"))
-        return "\n".join([head, *align_columns(rows)])
+        return rows
 
     def plot(self, ax: Any = None, *, n_features: int = 15) -> Any:
         """Bars of the largest contributions.
@@ -82,10 +93,8 @@ class Explanation:
         -------
         matplotlib axes
         """
-        import matplotlib.pyplot as plt
-
         shown = self.order[:n_features][::-1]
-        ax = ax or plt.subplots(figsize=(6, 0.3 * len(shown) + 1))[1]
+        ax = new_axes((6, 0.3 * len(shown) + 1)) if ax is None else ax
         sizes = self.contributions[shown]
         labels = [f"{self.names[k]} = {_shown(self.values[k])}" for k in shown]
         ax.barh(labels, sizes, color=np.where(sizes >= 0, "C0", "C3"))

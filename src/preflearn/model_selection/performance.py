@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..plots import new_axes
+from ..tables import ShownTable, in_notebooks
+
 _POOLED = (
     "Pooling compares scores of different models. A model that was trained without some of the positive (higher) rows "
     "scores everything a little lower, and just those rows are scored by it: they lose against rows that other models "
@@ -29,6 +32,7 @@ class RocCurve(NamedTuple):
     tpr: np.ndarray
 
 
+@in_notebooks
 @dataclass(frozen=True)
 class PerformanceEstimate:
     """An AUC or concordance on rows that the models had not seen; print it, or plot it.
@@ -101,6 +105,15 @@ class PerformanceEstimate:
             lines.append(_item("beside it", f"pooled {folds}-fold would say {self.pooled:.3f}. {_POOLED}"))
         return "\n".join(lines)
 
+    def shown_tables(self) -> list[ShownTable]:
+        low, high = self.interval
+        rows = [
+            (self.measure, "95 % interval", "method", "pairs"),
+            (f"{self.value:.3f}", f"{low:.3f} to {high:.3f}", self.method, f"{self.n_pairs:,}"),
+        ]
+        lines = [" ".join(line.split()) for line in str(self).split("\n  ")[1:]]
+        return [ShownTable(rows, notes=[" ".join(lines)])]
+
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, text and lists, for JSON."""
         plain: dict[str, Any] = {
@@ -155,13 +168,6 @@ class PerformanceEstimate:
         what = "rows" if self.per_fold is None else "queries" if self.method == "leave-query-out" else "folds"
         ax.set_xlabel(f"{what}, in order of their value")
         ax.set_ylabel(self.measure)
-
-
-def new_axes() -> Any:
-    """One pair of axes in a figure of its own."""
-    import matplotlib.pyplot as plt
-
-    return plt.subplots(figsize=(5, 3.8), layout="constrained")[1]
 
 
 def _item(name: str, text: str) -> str:

@@ -14,6 +14,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from ..errors import missing_extra
+
 _DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 
 
@@ -193,10 +195,8 @@ def _load(name: str, revision: str | None, device: str | None) -> Any:
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
-        raise ImportError(
-            "SentenceEmbedder needs sentence-transformers: install preflearn with its extra 'embeddings'. Without it, "
-            f"TableEncoder(kinds={{...: 'text'}}) makes features of words. ({error})"
-        ) from None
+        more = f". Without it, TableEncoder(kinds={{...: 'text'}}) makes features of words. ({error})"
+        raise missing_extra("SentenceEmbedder", "sentence-transformers", "embeddings", more) from None
     try:
         return SentenceTransformer(name, revision=revision, device=device, trust_remote_code=False)
     except (OSError, ValueError) as error:

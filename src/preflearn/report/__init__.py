@@ -15,6 +15,7 @@ from .displays import (
     QueryScoresDisplay,
 )
 from .html import render_report, write_report
+from .look import ColumnLook, TableLook, look
 
 __all__ = [
     "AlphaPathDisplay",
@@ -22,12 +23,15 @@ __all__ = [
     "CalibrationDisplay",
     "Choice",
     "CoefficientsDisplay",
+    "ColumnLook",
     "DataFile",
     "Influence",
     "LearningCurveDisplay",
     "QueryRocDisplay",
     "QueryScoresDisplay",
+    "TableLook",
     "TrainingReport",
+    "look",
     "model_card",
     "render_report",
     "write_model_card",

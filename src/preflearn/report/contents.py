@@ -93,6 +93,8 @@ class Baseline:
         Wilcoxon signed ranks over queries, corrected by Holm's method.
     is_model : bool
         Whether this is the learned model itself.
+    detail : str
+        Which one, of the best single feature.
     """
 
     name: str
@@ -102,6 +104,12 @@ class Baseline:
     ties: int | None = None
     pvalue: float | None = None
     is_model: bool = False
+    detail: str = ""
+
+    @property
+    def label(self) -> str:
+        """The name as it is shown."""
+        return f"{self.name} ({self.detail})" if self.detail else self.name
 
 
 @dataclass(frozen=True)
@@ -246,6 +254,8 @@ class TrainingReport:
     baselines : tuple of Baseline
         The learned model among them.
     baselines_note : str
+    leaks : tuple of str
+        Questions about columns that may give the target away.
     influence : Influence or None
     influence_note : str
         Why there is none, or what was left out.
@@ -295,6 +305,7 @@ class TrainingReport:
     seed: int
     version: str
     baselines_note: str = ""
+    leaks: tuple[str, ...] = ()
     influence: Influence | None = None
     influence_note: str = ""
     roc: Roc | None = None

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import missing_extra
 from .card import render_model_card
 from .contents import AlphaPath, Curve, TrainingReport
 from .displays import (
@@ -62,9 +63,25 @@ def require_parts() -> None:
         import jinja2  # noqa: F401
         import matplotlib  # noqa: F401
     except ImportError:
-        raise ImportError(
-            "A report needs Matplotlib and Jinja2: install preflearn with its extra 'plots'."
-        ) from None
+        raise missing_extra("A report", "Matplotlib and Jinja2", "plots") from None
+
+
+def environment() -> Any:
+    """What renders the templates of this folder; refuses where Jinja2 or Matplotlib are not installed."""
+    require_parts()
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    found = Environment(
+        loader=PackageLoader("preflearn.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters["number"] = _number
+    found.filters["p"] = _p
+    found.filters["code"] = _code
+    return found
 
 
 def render_report(report: TrainingReport) -> str:
@@ -79,22 +96,12 @@ def render_report(report: TrainingReport) -> str:
     str
         HTML without references to other files.
     """
-    require_parts()
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(
-        loader=PackageLoader("preflearn.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["number"] = _number
-    environment.filters["p"] = _p
+    pages = environment()
     best, worst = report.extremes()
     plots = {name: Markup(svg) for name, svg in _plots(report).items()}
-    return environment.get_template("page.html.j2").render(
+    return pages.get_template("page.html.j2").render(
         report=report, plots=plots, best=best, worst=worst, units=_plural(report.unit)
     )
 
@@ -212,6 +219,13 @@ def _say_influence(bars: CoefficientsDisplay) -> str:
 
 def _plural(unit: str) -> str:
     return "queries" if unit == "query" else f"{unit}s"
+
+
+def _code(text: str) -> Any:
+    """A text in which `names` between backticks are set as code."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _number(value: float | None, digits: int = 3) -> str:

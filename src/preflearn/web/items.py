@@ -271,7 +271,7 @@ def _parquet(path: Path) -> list[dict[str, Any]]:
         import pyarrow.parquet as pq
     except ImportError:
         raise ImportError(
-            f"{path} is a Parquet file, which needs pyarrow: install preflearn with its extra 'arrow'."
+            f"{path} is a Parquet file, which needs pyarrow. Install it with: pip install 'preflearn[arrow]'"
         ) from None
     return pq.read_table(path).to_pylist()
 

@@ -29,7 +29,7 @@ class JsonLinesFile:
 
     def __init__(self, path: str, options: ReadOptions):
         options.refuse_given("table", "their columns have names", "n_features")
-        options.refuse_given("JSON lines", "their rows name the columns", "columns", "delimiter")
+        options.refuse_given("JSON lines", "their rows name the columns", "columns", "delimiter", "encoding")
         self.path = path
         self.options = options
         _, first = next(self._rows(_ignore), ([], []))

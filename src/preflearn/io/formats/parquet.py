@@ -32,7 +32,9 @@ class ParquetTable:
     def __init__(self, path: str, options: ReadOptions):
         require_arrow(f"{path}: reading Parquet")
         options.refuse_given("table", "their columns have names", "n_features")
-        options.refuse_given("Parquet", "they name their columns themselves", "columns", "delimiter")
+        options.refuse_given(
+            "Parquet", "they name their columns themselves", "columns", "delimiter", "encoding"
+        )
         self.path = path
         self.options = options
         with self._open() as file:
