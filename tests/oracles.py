@@ -1000,3 +1000,63 @@ def query_interval(y, held_out, fitted, qid) -> tuple[float, float]:
     variance = max(variance, share * (1 - share) / (trials + 2) * (1 + lost))
     half = student.ppf(0.975, n - 1) * variance**0.5
     return max(0.0, mean - half), min(1.0, mean + half)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Ratings
+# --------------------------------------------------------------------------------------------------------------
+
+
+def rating_design(n_items, pairs, covariates=None):
+    """x_k = e_a - e_b, followed by the covariates of the battle, one dense row for each battle."""
+    X = np.zeros((len(pairs), n_items))
+    for row, (a, b) in enumerate(pairs):
+        X[row, a] += 1.0
+        X[row, b] -= 1.0
+    return X if covariates is None else np.hstack([X, covariates])
+
+
+def rating_mode(X, share, weight, penalty):
+    """Minimum of the log loss plus Σ penalty_j θ_j², by plain Newton steps on dense matrices."""
+    theta = np.zeros(X.shape[1])
+    for _ in range(200):
+        p = 1.0 / (1.0 + np.exp(-X @ theta))
+        gradient = X.T @ (weight * (p - share)) + 2.0 * penalty * theta
+        H = (X * (weight * p * (1 - p))[:, None]).T @ X + 2.0 * np.diag(penalty)
+        theta = theta - np.linalg.solve(H, gradient)
+    return theta, H
+
+
+def rating_sandwich(X, share, weight, theta, H, penalty, cluster):
+    """H⁻¹ (G / (G - 1) Σ g gᵀ + 2 penalty) H⁻¹, cluster by cluster."""
+    p = 1.0 / (1.0 + np.exp(-X @ theta))
+    meat = 2.0 * np.diag(penalty)
+    labels = sorted(set(cluster))
+    for label in labels:
+        g = sum(weight[k] * (share[k] - p[k]) * X[k] for k in range(len(cluster)) if cluster[k] == label)
+        meat = meat + len(labels) / (len(labels) - 1) * np.outer(g, g)
+    inverse = np.linalg.inv(H)
+    return inverse @ meat @ inverse
+
+
+def krippendorff_by_pairs(units):
+    """Krippendorff's alpha of nominal values: observed over expected disagreement, pair by pair of values."""
+    units = [values for values in units if len(values) > 1]
+    values = [value for unit in units for value in unit]
+    n = len(values)
+    observed = sum(
+        sum(one != other for one, other in itertools.permutations(unit, 2)) / (len(unit) - 1)
+        for unit in units
+    )
+    expected = sum(one != other for one, other in itertools.permutations(values, 2)) / (n - 1)
+    return 1.0 - observed / expected
+
+
+def elo_by_hand(games, k=32.0):
+    """Ratings after games (a, b, share of a), one after the other."""
+    ratings = {}
+    for a, b, share in games:
+        r_a, r_b = ratings.get(a, 0.0), ratings.get(b, 0.0)
+        p = 1.0 / (1.0 + 10.0 ** ((r_b - r_a) / 400.0))
+        ratings[a], ratings[b] = r_a + k * (share - p), r_b - k * (share - p)
+    return ratings

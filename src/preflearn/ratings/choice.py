@@ -1,0 +1,141 @@
+"""How much shrinkage and how much past: chosen by battles that were held out.
+
+The held-out log loss of every battle is compared with that of the best candidate. Of all candidates that are within
+one standard error, the one that shrinks least is taken: ratings are published with intervals, and shrinkage is bias.
+Where battles are many this is next to maximum likelihood; where thousands of items have met a few times each it is
+not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from scipy.special import expit
+
+from .._engine.losses.logistic import averaged_probability
+from .._engine.solvers.laplace import without_each
+from .battles import Battles
+from .strengths import Strengths, fit_strengths, variances_of_battles
+
+# Prior standard deviations of a strength, in natural-log units (1 is 174 points on Elo's scale).
+PRIOR_WIDTHS = (4.0, 2.5, 1.6, 1.0, 0.63, 0.4, 0.25)
+# In days; the last is "the past counts as much as today".
+HALF_LIVES = (30.0, 60.0, 120.0, 240.0, 365.0, 730.0, 1460.0, np.inf)
+_BLOCKS, _LAST_PART = 4, 0.2
+_MOST_HELD_OUT = 50_000
+# Battles that weigh less than this are left out of the fits that choose.
+_FORGOTTEN = 1.0 / 256.0
+
+
+def alpha_of(width: float) -> float:
+    """The alpha that stands for a prior standard deviation."""
+    return 0.5 / width**2
+
+
+def log_losses(probability: np.ndarray, share: np.ndarray) -> np.ndarray:
+    """Of each battle."""
+    p = np.clip(probability, 1e-15, 1.0 - 1e-15)
+    return -(share * np.log(p) + (1.0 - share) * np.log1p(-p))
+
+
+def leave_battle_out(strengths: Strengths) -> np.ndarray:
+    """The probability that side a wins each battle, by the model without it, to second order.
+
+    Of a row that stands for many battles, one is left out.
+    """
+    each = strengths.each
+    single = replace(each, weight=np.minimum(each.weight, 1.0))
+    mean, variance = without_each(single, strengths.theta, variances_of_battles(strengths))
+    return averaged_probability(mean, variance)
+
+
+def choose_alpha(battles: Battles) -> float:
+    """The least shrinkage whose held-out log loss is within one standard error of the best."""
+    held_out = np.arange(len(battles))
+    training, losses = battles, []
+    first = fit_strengths(battles, alpha_of(PRIOR_WIDTHS[-1]))
+    by_formula = first.is_dense
+    if not by_formula:
+        rng = np.random.default_rng(0)
+        held_out = rng.permutation(len(battles))[: min(_MOST_HELD_OUT, len(battles) // 10 + 1)]
+        training = battles.take(np.delete(np.arange(len(battles)), held_out))
+    test = battles.take(held_out)
+    start = first.theta
+    for width in PRIOR_WIDTHS[::-1]:
+        strengths = fit_strengths(training, alpha_of(width), start=start, scale=first.scale)
+        start = strengths.theta
+        if by_formula:
+            p = leave_battle_out(strengths)
+        else:
+            p = expit(replace(strengths, battles=test).differences())
+        losses.append(log_losses(p, test.share))
+    return alpha_of(PRIOR_WIDTHS[::-1][_least_shrinkage(np.array(losses), test.weight)])
+
+
+def _least_shrinkage(losses: np.ndarray, weight: np.ndarray) -> int:
+    """The last row whose mean is within one standard error of the best; rows go from much shrinkage to little."""
+    means = losses @ weight / weight.sum()
+    excess = losses - losses[np.argmin(means)]
+    off = excess - (means - means.min())[:, None]
+    errors = np.sqrt(np.square(weight * off).sum(axis=1)) / weight.sum()
+    return int(np.flatnonzero(means - means.min() <= errors)[-1])
+
+
+def decayed(battles: Battles, half_life: float, now: float | None = None) -> Battles:
+    """The same battles, each weighing half as much for every half-life that has passed since."""
+    assert battles.time is not None
+    age = (battles.time.max() if now is None else now) - battles.time
+    return replace(battles, weight=battles.weight * np.exp2(-np.maximum(age, 0.0) / half_life))
+
+
+def future_blocks(battles: Battles) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(past, block) row numbers of the last battles in time; each block is predicted from all before it."""
+    assert battles.time is not None
+    edges = np.unique(np.quantile(battles.time, np.linspace(1.0 - _LAST_PART, 1.0, _BLOCKS + 1)))
+    edges[-1] = np.inf
+    found = []
+    for start, stop in zip(edges[:-1], edges[1:], strict=True):
+        past = np.flatnonzero(battles.time < start)
+        block = np.flatnonzero((battles.time >= start) & (battles.time < stop))
+        if past.size and block.size:
+            found.append((past, block))
+    return found
+
+
+def future_probabilities(
+    battles: Battles, blocks: Sequence[tuple[np.ndarray, np.ndarray]], alpha: float, half_life: float | None
+) -> np.ndarray:
+    """The probability that side a wins each battle of the blocks, from what was known before, in their order."""
+    out = []
+    for past, block in blocks:
+        training, test = battles.take(past), battles.take(block)
+        if half_life is not None and np.isfinite(half_life):
+            assert test.time is not None
+            training = decayed(training, half_life, float(test.time.min()))
+            training = training.take(np.flatnonzero(training.weight > _FORGOTTEN * training.weight.max()))
+        strengths = fit_strengths(training, alpha)
+        out.append(expit(replace(strengths, battles=test).differences()))
+    return np.concatenate(out)
+
+
+def choose_half_life(
+    battles: Battles, alphas: Sequence[float], half_lives: Sequence[float] = HALF_LIVES
+) -> tuple[float | None, float]:
+    """The half-life in days (None for no decay) and the alpha that predict the last battles in time best."""
+    if battles.time is None:
+        raise ValueError("half_life needs the time of every battle: name its column with time=...")
+    blocks = future_blocks(battles)
+    if not blocks:
+        raise ValueError("half_life='auto' predicts later battles from earlier ones: all have the same time.")
+    rows = np.concatenate([block for _, block in blocks])
+    share, weight = battles.share[rows], battles.weight[rows]
+    best: tuple[float, float | None, float] = (np.inf, None, alphas[0])
+    for half_life in half_lives:
+        for alpha in alphas:
+            p = future_probabilities(battles, blocks, alpha, half_life)
+            loss = float(np.average(log_losses(p, share), weights=weight))
+            if loss < best[0]:
+                best = (loss, half_life if np.isfinite(half_life) else None, alpha)
+    return best[1], best[2]

@@ -1,0 +1,270 @@
+r"""Strengths of items, by Newton's method, and how certain they are.
+
+With x_k = e_a - e_b, followed by the covariates z_k, and P(a wins) = σ(x_k · θ), θ = (f, β):
+
+    min  -Σ_k w_k [y_k log σ(x_k · θ) + (1 - y_k) log σ(-x_k · θ)] + alpha ‖θ‖²
+    H  =  Σ_k w_k p_k (1 - p_k) x_k x_kᵀ + 2 alpha I.
+
+Covariates are scaled so that the penalty hardly touches β. Covariances of θ:
+
+    model-based  C = H⁻¹
+    sandwich     C = H⁻¹ (G / (G - 1) Σ_c g_c g_cᵀ + 2 alpha I) H⁻¹,     g_c = Σ_{k in c} w_k (y_k - p_k) x_k
+
+for G clusters of battles that may depend on each other: those of a judge, of a prompt. The prior counts as
+information in both, or an item that won all of its battles, of which the data alone say nothing, would look certain.
+Strengths are relative to the mean of all items, and so are their variances.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import expit
+from sklearn.exceptions import ConvergenceWarning
+
+from .._engine.losses.logistic import LogisticLoss
+from .._engine.numerics.linalg import cholesky_in_place, cholesky_solve, inverse_in_place
+from .._engine.solvers.labels import MOST_SOLVED, LabelPosterior
+from .._engine.solvers.newton import Features, PairObjective, Preconditioner, minimise_logistic
+from ..comparisons.answers import Answers
+from .battles import Battles
+
+# Coordinates up to which Newton's method factorises the Hessian, and up to which covariances are a dense matrix.
+_MOST_FACTORED = 1500
+MOST_DENSE = 3000
+# Prior standard deviation of a covariate's effect (a difference of one standard deviation) in units of that of a
+# strength.
+_EFFECT_WIDTH = 4.0
+# What stands for alpha = 0: the mean of all strengths needs some value.
+_NO_ALPHA = 1e-10
+
+
+class _Hessian(Preconditioner):
+    """The Hessian itself: a step of conjugate gradients is then a step of Newton's method."""
+
+    def __init__(self, answers: Answers, alpha: float):
+        self._answers, self._ridge = answers, 2.0 * alpha
+        self._exact: np.ndarray | None = None
+
+    def prepare(self, loss: Any) -> None:
+        H = np.asfortranarray(self._answers.hessian(loss.curvatures).toarray())
+        # Rounding must not make the direction in which nothing is known look negative.
+        H[np.diag_indices_from(H)] += self._ridge + 1e-13 * float(H.diagonal().max(initial=0.0))
+        self._exact = cholesky_in_place(H)
+
+    def spend(self, n_products: int) -> None:
+        pass
+
+    def solve(self, r: np.ndarray) -> np.ndarray:
+        assert self._exact is not None
+        return cholesky_solve(self._exact, r)
+
+
+@dataclass(frozen=True)
+class Strengths:
+    """A fitted model.
+
+    Attributes
+    ----------
+    battles : Battles
+    alpha : float
+    theta : ndarray of shape (m + p,)
+        Strengths with mean 0, and coefficients of the scaled covariates.
+    scale : ndarray of shape (p,)
+        What the covariates were multiplied by.
+    counted : Answers
+        What the model was fitted to.
+    """
+
+    battles: Battles
+    alpha: float
+    theta: np.ndarray
+    scale: np.ndarray
+    counted: Answers
+
+    @property
+    def scores(self) -> np.ndarray:
+        """f, shape (m,)."""
+        return self.theta[: self.battles.n_items]
+
+    @property
+    def coefficients(self) -> np.ndarray:
+        """β of the covariates as given, shape (p,)."""
+        return self.theta[self.battles.n_items :] * self.scale
+
+    @cached_property
+    def each(self) -> Answers:
+        """One answer for each battle, with scaled covariates."""
+        return scaled(self.battles, self.scale).answers()
+
+    def differences(self) -> np.ndarray:
+        """x_k · θ of each battle."""
+        return self.each.differences(self.theta)
+
+    @cached_property
+    def curvatures(self) -> np.ndarray:
+        return LogisticLoss(self.counted, self.theta).curvatures
+
+    @cached_property
+    def inverse_hessian(self) -> np.ndarray:
+        """H⁻¹, dense; what is common to all strengths, which nothing depends on, is held at 0."""
+        H = np.asfortranarray(self.counted.hessian(self.curvatures).toarray())
+        H[np.diag_indices_from(H)] += 2.0 * self.alpha
+        n = self.battles.n_items
+        H[:n, :n] += max(float(np.median(H.diagonal()[:n])), 2.0 * self.alpha) / n
+        return inverse_in_place(H)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether covariances of all coordinates are a matrix."""
+        return self.theta.shape[0] <= MOST_DENSE
+
+    @cached_property
+    def posterior(self) -> LabelPosterior:
+        """Covariances of very many items, without a matrix of them."""
+        return LabelPosterior(self.counted, self.alpha, self.theta)
+
+
+def scaled(battles: Battles, scale: np.ndarray) -> Battles:
+    """The same battles with covariates multiplied by these numbers."""
+    if not scale.size:
+        return battles
+    return replace(battles, covariates=battles.covariates * scale)
+
+
+def covariate_scale(battles: Battles) -> np.ndarray:
+    """One over the standard deviation of each covariate (about 0, which means no difference), times a wide prior."""
+    if not battles.covariates.shape[1]:
+        return np.empty(0)
+    sizes = np.sqrt(np.average(np.square(battles.covariates), axis=0, weights=battles.weight))
+    return _EFFECT_WIDTH / sizes
+
+
+def fit_strengths(
+    battles: Battles, alpha: float, *, start: np.ndarray | None = None, scale: np.ndarray | None = None
+) -> Strengths:
+    """Minimise the penalised log loss.
+
+    Parameters
+    ----------
+    battles : Battles
+    alpha : float
+        0 for maximum likelihood, which the caller has checked to exist.
+    start : ndarray of shape (m + p,), optional
+    scale : ndarray of shape (p,), optional
+        Of the covariates, where it must be that of another fit.
+
+    Notes
+    -----
+    O(distinct pairs) for each product with the Hessian; with covariates O(battles).
+    """
+    scale = covariate_scale(battles) if scale is None else scale
+    answers = scaled(battles, scale).counted()
+    theta = minimise(answers, max(alpha, _NO_ALPHA), start)
+    theta[: battles.n_items] -= theta[: battles.n_items].mean()
+    return Strengths(battles, max(alpha, _NO_ALPHA), theta, scale, answers)
+
+
+def minimise(answers: Answers, alpha: float, start: np.ndarray | None = None) -> np.ndarray:
+    """θ by Newton's method; coordinates are the items and the covariates."""
+    size = answers.n_rows
+    objective = PairObjective(Features(sp.eye_array(size, format="csr")), answers)
+    exact = _Hessian(answers, alpha) if size <= _MOST_FACTORED else None
+    fit = minimise_logistic(objective, alpha, start=start, preconditioner=exact)
+    if not fit.converged:
+        warnings.warn(
+            f"The ratings have not converged after {fit.n_iter} Newton steps: raise alpha.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return fit.weights.copy()
+
+
+def centred(C: np.ndarray, n_items: int) -> np.ndarray:
+    """The covariance of strengths relative to their mean (coefficients stay), from that of strengths."""
+    C = C.copy()
+    C[:n_items] -= C[:n_items].mean(axis=0)
+    C[:, :n_items] -= C[:, :n_items].mean(axis=1)[:, None]
+    return C
+
+
+def dense_covariance(strengths: Strengths, cluster: np.ndarray | None) -> np.ndarray:
+    """C of shape (m + p, m + p), model-based or, with a code for each battle, by the sandwich."""
+    inverse, n = strengths.inverse_hessian, strengths.battles.n_items
+    if cluster is None:
+        return centred(inverse, n)
+    g = cluster_gradients(strengths, cluster)
+    n_clusters = g.shape[0]
+    meat = np.asarray((g.T @ g).todense()) * (n_clusters / (n_clusters - 1.0))
+    meat[np.diag_indices_from(meat)] += 2.0 * strengths.alpha
+    return centred(inverse @ meat @ inverse, n)
+
+
+def cluster_gradients(strengths: Strengths, cluster: np.ndarray) -> sp.csr_array:
+    """g_c as rows, shape (G, m + p)."""
+    each = strengths.each
+    pulls = each.weight * (each.share - expit(each.differences(strengths.theta)))
+    a, b = each.pairs.T
+    n_clusters, size = int(cluster.max()) + 1, strengths.theta.shape[0]
+    rows, columns, values = [cluster, cluster], [a, b], [pulls, -pulls]
+    for k, z in enumerate(strengths.battles.covariates.T * strengths.scale[:, None]):
+        rows.append(cluster)
+        columns.append(np.full(len(cluster), strengths.battles.n_items + k))
+        values.append(pulls * z)
+    where = (np.concatenate(rows), np.concatenate(columns))
+    return sp.csr_array(sp.coo_array((np.concatenate(values), where), shape=(n_clusters, size)))
+
+
+def many_standard_errors(strengths: Strengths, cluster: np.ndarray | None, exact: np.ndarray) -> np.ndarray:
+    """Standard errors of very many strengths: solved for the ``exact`` ones, estimated from draws for the others."""
+    n, posterior = strengths.battles.n_items, strengths.posterior
+    if cluster is None:
+        variances = posterior.variances(np.arange(n))
+    else:
+        variances = _drawn_sandwich(strengths, cluster)[:n]
+    some = exact[:MOST_SOLVED]
+    B = np.zeros((strengths.theta.shape[0], some.shape[0]))
+    B[some, np.arange(some.shape[0])] = 1.0
+    columns = posterior.solve(B)
+    if cluster is None:
+        variances[some] = columns[some, np.arange(some.shape[0])]
+    else:
+        g = cluster_gradients(strengths, cluster)
+        factor = g.shape[0] / (g.shape[0] - 1.0)
+        prior = 2.0 * strengths.alpha * np.square(columns).sum(axis=0)
+        variances[some] = factor * np.square(g @ columns).sum(axis=0) + prior
+    return np.sqrt(variances)
+
+
+def _drawn_sandwich(strengths: Strengths, cluster: np.ndarray) -> np.ndarray:
+    g = cluster_gradients(strengths, cluster)
+    rng, n_draws = np.random.default_rng(0), 64
+    draws = g.T @ rng.standard_normal((g.shape[0], n_draws))
+    draws = draws + np.sqrt(2.0 * strengths.alpha) * rng.standard_normal(draws.shape)
+    return np.square(strengths.posterior.solve(draws, 1e-4)).mean(axis=1)
+
+
+def variances_of_battles(strengths: Strengths) -> np.ndarray:
+    """Model-based variance of x_k · θ of each battle, shape (l,)."""
+    pairs, Z = strengths.each.pairs, strengths.battles.covariates * strengths.scale
+    if not strengths.is_dense:
+        if Z.shape[1]:
+            raise ValueError(
+                f"Held-out battles with covariates need a matrix of {strengths.theta.shape[0]:,} rows: found more "
+                f"than {MOST_DENSE:,} items."
+            )
+        return strengths.posterior.variances_of_differences(pairs)
+    C, (a, b), n = strengths.inverse_hessian, pairs.T, strengths.battles.n_items
+    diagonal = C.diagonal()
+    variance = diagonal[a] + diagonal[b] - 2.0 * C[a, b]
+    if Z.shape[1]:
+        cross = C[:n, n:]
+        variance += 2.0 * np.einsum("kp,kp->k", Z, cross[a] - cross[b]) + np.einsum(
+            "kp,pq,kq->k", Z, C[n:, n:], Z
+        )
+    return np.maximum(variance, 0.0)
