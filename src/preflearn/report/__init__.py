@@ -13,6 +13,7 @@ from .displays import (
     LearningCurveDisplay,
     QueryRocDisplay,
     QueryScoresDisplay,
+    SetSizeDisplay,
 )
 from .html import render_report, write_report
 
@@ -27,6 +28,7 @@ __all__ = [
     "LearningCurveDisplay",
     "QueryRocDisplay",
     "QueryScoresDisplay",
+    "SetSizeDisplay",
     "TrainingReport",
     "model_card",
     "render_report",
