@@ -1064,3 +1064,10 @@ def loss_of_shown(y, scores, shown, loss, k=None) -> float:
         1
         - sum((2 ** y[row] - 1) / np.log2(place + 2) for place, row in enumerate(order) if shown[row]) / ideal
     )
+
+
+def gaussian_process_variances(K, L, alpha, n_train):
+    """Variances of all items for unit noise, by inverting the precision: L of the training rows, K⁻¹ of the prior."""
+    precision = alpha * np.linalg.inv(K)
+    precision[:n_train, :n_train] += L
+    return np.linalg.inv(precision)

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.stats import beta
@@ -283,11 +284,12 @@ class SetChoice:
         shown = self.distances[cutoff.kind] <= cutoff.value
         return np.bincount(self.queries.codes, weights=shown, minlength=self.queries.n_groups)
 
-    def cutoff(self, coverage: float, kind: str) -> Cutoff:
-        need = self.needs[kind]
-        return Cutoff(kind, least_cutoff(need, np.ones(need.shape), need.shape[0], 1.0 - coverage))
+    def cutoff(self, coverage: float, kind: str, among: np.ndarray | None = None) -> Cutoff:
+        """Where a distance is cut off, by all queries that count or by those in a bool array of shape (n_counted,)."""
+        needs = self.needs[kind] if among is None else self.needs[kind][among]
+        return Cutoff(kind, least_cutoff(needs, np.ones(needs.shape), needs.shape[0], 1.0 - coverage))
 
-    def choose(self, coverage: float) -> str:
+    def choose(self, coverage: float, among: np.ndarray | None = None) -> str:
         """The distance with the smallest sets: "softmax", unless those of another are smaller by more than chance.
 
         Sizes are compared as a mean of their logarithms over all coverages from 1 - 2 (1 - c) on. What is smallest at
@@ -295,45 +297,39 @@ class SetChoice:
         """
         if len(self.needs) == 1:
             return next(iter(self.needs))
-        sizes = {kind: self._log_size(kind, 1.0 - 2.0 * (1.0 - coverage)) for kind in self.needs}
-        sizes["softmax"] -= _MARGIN / np.sqrt(self.n_counted)
+        sizes = {}
+        for kind in self.needs:
+            shown = np.sort(self.shown[kind] if among is None else self.shown[kind][among])
+            least = (1.0 - 2.0 * (1.0 - coverage)) * (shown.shape[0] + 1)
+            sizes[kind] = float(np.mean(np.log(shown[np.arange(1, shown.shape[0] + 1) >= least])))
+        sizes["softmax"] -= _MARGIN / np.sqrt(shown.shape[0])
         return min(sizes, key=lambda kind: sizes[kind])
 
-    def _log_size(self, kind: str, least: float) -> float:
-        """Mean logarithm of the rows shown over the cut-offs of all coverages from the least one on."""
-        needs = np.sort(self.needs[kind])
-        used = needs[np.arange(1, needs.shape[0] + 1) >= least * (needs.shape[0] + 1)]
-        shown = np.searchsorted(np.sort(self.distances[kind]), used, side="right")
-        return float(np.mean(np.log(shown)))
+    @cached_property
+    def shown(self) -> dict[str, np.ndarray]:
+        """For each distance, the rows of all queries that are shown at the cut-off that a query needs."""
+        return {
+            kind: np.searchsorted(np.sort(self.distances[kind]), needs, side="right")
+            for kind, needs in self.needs.items()
+        }
 
     def sizes_by_coverage(self, kind: str) -> tuple[np.ndarray, np.ndarray]:
         """Every coverage that the queries allow, and the mean size of the sets at it."""
-        needs = np.sort(self.needs[kind])
-        shown = np.searchsorted(np.sort(self.distances[kind]), needs, side="right")
-        return np.arange(1, needs.shape[0] + 1) / (needs.shape[0] + 1), shown / self.queries.n_groups
+        shown = np.sort(self.shown[kind])
+        return np.arange(1, shown.shape[0] + 1) / (shown.shape[0] + 1), shown / self.queries.n_groups
 
+    def covered(self, coverage: float) -> np.ndarray:
+        """Whether the set of each query that counts holds what it must, chosen and cut off by other queries.
 
-def held_out_coverage(
-    held_out: Calibration, target: str, k: int, coverage: float, kinds: Sequence[str] = DISTANCES
-) -> np.ndarray:
-    """Whether the set of each query that counts holds what it must, chosen and cut off by queries of other folds.
-
-    Ten folds of queries, or fewer where the others would not suffice for the coverage.
-    """
-    queries = held_out.queries
-    fold = np.zeros(queries.n_groups, dtype=np.int64)
-    counted = SetChoice(held_out, target, k, kinds).counted
-    n_folds = min(_FOLDS, int(counted.sum()))
-    fold[counted] = np.arange(counted.sum()) % n_folds
-    fold[~counted] = np.arange((~counted).sum()) % n_folds
-    covered = np.zeros(queries.n_groups, dtype=bool)
-    for number in range(n_folds):
-        inside = fold == number
-        others = SetChoice(held_out.take(~inside), target, k, kinds)
-        cutoff = others.cutoff(coverage, others.choose(coverage))
-        left = SetChoice(held_out.take(inside), target, k, [cutoff.kind])
-        covered[np.flatnonzero(inside)[left.counted]] = left.needs[cutoff.kind] <= cutoff.value
-    return covered[counted]
+        Shape (n_counted,). A tenth of the queries is left out at a time; single ones where there are fewer than ten.
+        """
+        fold = np.arange(self.n_counted) % min(_FOLDS, self.n_counted)
+        found = np.zeros(self.n_counted, dtype=bool)
+        for number in range(int(fold.max()) + 1):
+            others = fold != number
+            cutoff = self.cutoff(coverage, self.choose(coverage, others), others)
+            found[~others] = self.needs[cutoff.kind][~others] <= cutoff.value
+        return found
 
 
 def share_interval(n_right: int, n: int, level: float = 0.95) -> tuple[float, float]:

@@ -17,7 +17,8 @@ from ._calibration import Calibration
 
 _BINS = 40
 _QUERIES_OF_A_BIN = 3
-_PAIRS_OF_A_QUERY = 400
+_PAIRS_OF_A_QUERY = 200
+_MOST_QUERIES = 300
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class OrderProbability:
 
     @classmethod
     def fit(cls, held_out: Calibration) -> OrderProbability:
-        """From the pairs of held-out queries; up to 400 of each query, drawn at random."""
+        """From the pairs of held-out queries: of up to 300 queries, up to 200 each, drawn at random."""
         size, right, weight = _pairs(held_out)
         if not size.shape[0]:
             return cls(np.zeros(1), np.full(1, 0.5))
@@ -51,7 +52,9 @@ class OrderProbability:
         total = np.bincount(place, weights=weight, minlength=n_bins)
         kept = total > 0
         middle = np.bincount(place, weights=weight * size, minlength=n_bins)[kept] / total[kept]
-        row = n_queries / held_out.scores.shape[0]  # what one row is worth, where a query is worth 1
+        row = (
+            held_out.queries.n_groups / held_out.scores.shape[0]
+        )  # what one row is worth, where a query is worth 1
         won = (np.bincount(place, weights=weight * right, minlength=n_bins)[kept] + row / 2) / (
             total[kept] + row
         )
@@ -69,7 +72,7 @@ def _pairs(held_out: Calibration) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     queries: Groups = held_out.queries
     found = []
-    for query in range(queries.n_groups):
+    for query in range(0, queries.n_groups, 1 + queries.n_groups // _MOST_QUERIES):
         rows = queries.rows(query)
         i, j = _some_pairs(rows.shape[0], rng)
         dy = held_out.y[rows[i]] - held_out.y[rows[j]]

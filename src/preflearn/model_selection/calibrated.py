@@ -6,7 +6,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_regressor
 from sklearn.model_selection import KFold
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,7 +18,7 @@ from ..kernels.functions import n_items
 from ..metrics.predictions import predict_scores
 from ._calibration import Calibration, Cutoff, distances
 from ._held_out import HeldOut
-from ._learner import SearchingLearner, SelfValidatingLearner
+from ._learner import SearchingLearner, SelfValidatingLearner, SquaredLossLearner
 from ._refitting import fit_on_rows
 
 
@@ -147,14 +147,37 @@ def _train_and_hold_out(estimator: Any, X: Any, y: np.ndarray, qid: Any, cv: Any
         scores = HeldOut(model, X, y, qid=qid).predict(cv)[0]
         fit_on_rows(model, X, y, qid, None)
         return model, scores
-    fit_on_rows(model, X, y, qid, None)
     if isinstance(model, SearchingLearner):
-        # The alpha that all queries chose: a single number, which hardly depends on any one of them.
-        chosen = model._plain(getattr(model, "best_kernel_", {}), model.alpha_)  # type: ignore[attr-defined]
-        return model, HeldOut(chosen, X, y, qid=qid).predict(cv)[0]
+        return _search_and_hold_out(model, X, y, qid, cv)
+    fit_on_rows(model, X, y, qid, None)
     if cv == "leave-query-out":
         return model, model.cv_predictions_
     return model, HeldOut(clone(estimator), X, y, qid=qid).predict(cv)[0]
+
+
+def _search_and_hold_out(model: Any, X: Any, y: np.ndarray, qid: Any, cv: Any) -> tuple[Any, Any]:
+    """A search over alpha, and what its choice predicts for held-out queries.
+
+    The alpha is the one that all queries chose: a single number, which hardly depends on any one of them. Where the
+    search holds out single queries anyway, these predictions are used.
+    """
+    by_query = model.cv == cv or (model.cv is None and not is_regressor(model))
+    keeps = (
+        cv == "leave-query-out"
+        and by_query
+        and isinstance(model, SquaredLossLearner)
+        and not model.keep_predictions  # type: ignore[attr-defined]
+    )
+    if keeps:
+        model.set_params(keep_predictions=True)
+    fit_on_rows(model, X, y, qid, None)
+    if not keeps:
+        chosen = model._plain(getattr(model, "best_kernel_", {}), model.alpha_)
+        return model, HeldOut(chosen, X, y, qid=qid).predict(cv)[0]
+    scores = as_host(model.cv_predictions_)[int(np.flatnonzero(as_host(model.alphas_) == model.alpha_)[0])]
+    model.set_params(keep_predictions=False)
+    del model.cv_predictions_
+    return model, scores
 
 
 def read_share(value: Any, name: str) -> float:
