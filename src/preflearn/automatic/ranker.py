@@ -27,6 +27,7 @@ from ..comparisons.inputs import read_scores
 from ..estimators.base import RankerMixin
 from ..metrics import concordance
 from ..model_selection._folds import read_folds, shuffled_folds
+from ..model_selection._learner import SelfValidatingLearner
 from ..model_selection._row_order import order_by_content
 from ..model_selection._scoring import Scoring, read_scoring
 from ..model_selection._splitters import QueryKFold
@@ -55,7 +56,7 @@ _LEAST_SHARE = 0.01
 _LETTERS = dict(zip("xsqrp", PARTS, strict=True))
 
 
-class AutoRanker(RankerMixin, BaseEstimator):
+class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
     """Try rankers of different kinds, combine them by what they predict for unseen queries, and report that honestly.
 
     Linear rankers, kernels that learn their metric, boosted and random trees, on features that are standardised, turned

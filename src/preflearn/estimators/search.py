@@ -6,10 +6,11 @@ all of them share; a further one names its learner and its defaults.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
-from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.base import MultiOutputMixin, RegressorMixin, is_regressor
 from sklearn.model_selection import ParameterGrid
 
 from .._engine.numerics.namespace import Home, is_device_array
@@ -18,6 +19,7 @@ from ..model_selection._alphas import choose, warn_at_edge
 from ..model_selection._folds import is_pairs
 from ..model_selection._held_out import HeldOut, HeldOutPreferences, SearchScores
 from ..model_selection._learner import SearchingLearner
+from ..model_selection._scoring import read_scoring
 from .base import KernelModel, RankerMixin, SquaredLossModel
 from .rankrls import RankRLS
 from .rls import RLS
@@ -116,6 +118,20 @@ class AlphaSearch(KernelModel, SearchingLearner):
         params = {name: value for name, value in self.get_params(deep=False).items() if name in names}
         return self._learner(**{**params, **setting, "alpha": alpha})
 
+    def _check_scale(self) -> None:
+        default = "r2" if is_regressor(self) else "concordance"
+        if read_scoring(self.scoring, default).compares_rows:
+            warnings.warn(
+                "Standard deviations are those of the chosen alpha, and an alpha that was chosen by the order of rows "
+                "may shrink the scores a lot, which does not change their order: use "
+                "scoring='neg_mean_squared_error'.",
+                UserWarning,
+                stacklevel=5,
+            )
+
+    def _at_alpha(self, alpha: float) -> Any:
+        return self._plain(getattr(self, "best_kernel_", {}), alpha)
+
     def _read_kernel(self) -> Kernel:
         """The kernel with the parameters that the search chose, once there are any."""
         chosen = {**self.get_params(deep=False), **getattr(self, "best_kernel_", {})}
@@ -127,6 +143,9 @@ class AlphaSearch(KernelModel, SearchingLearner):
         for name, value in vars(model).items():
             if name.endswith("_") and not name.endswith("__"):
                 setattr(self, name, value)
+        self.__dict__.pop("_posterior", None)
+        if hasattr(model, "_trained_on"):
+            self._trained_on = model._trained_on
         learned = self.coef_ if hasattr(self, "coef_") else self.dual_coef_
         if is_device_array(learned):
             home = Home.of(learned)

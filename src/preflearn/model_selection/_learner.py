@@ -141,3 +141,9 @@ class SearchingLearner:
     def _adopt(self, model: Any) -> None:
         """Take over what the learner has learned at the chosen alpha."""
         raise NotImplementedError
+
+
+class SelfValidatingLearner:
+    """A learner whose fit holds out whole queries and keeps what its procedure predicts for them, row by row."""
+
+    cv_predictions_: np.ndarray
