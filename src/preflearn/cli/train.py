@@ -57,6 +57,7 @@ KernelOption = Annotated[
 _SHOWN_COLUMNS = 12
 
 
+# Long: a parameter for each option.
 def train(
     context: typer.Context,
     data: files.DataPaths,

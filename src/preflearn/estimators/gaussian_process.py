@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .._engine.core.gram import feature_moments
+from .._engine.core.problem import feature_moments
 from .._engine.numerics.linalg import cholesky_in_place, solve_triangular_in_place
 from .._engine.numerics.namespace import is_device_array
 from ..comparisons import Comparisons, Groups

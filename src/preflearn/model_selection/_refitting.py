@@ -22,7 +22,7 @@ from ..comparisons import Comparisons, Groups, encode_queries
 from ..comparisons.inputs import read_alpha, read_row_weights, read_scores
 from ..kernels.functions import Kernel, n_items, take_items, take_training_items
 from ..kernels.inputs import read_items
-from ..metrics.predictions import predict_scores, wants_qid
+from ..metrics.by_query import predict_scores, wants_qid
 from ._alphas import BLIND_GRID
 from ._folds import Folds
 

@@ -15,7 +15,7 @@ from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import read_scores
 from ..estimators.base import RankerMixin
 from ..kernels.functions import n_items
-from ..metrics.predictions import predict_scores
+from ..metrics.by_query import predict_scores
 from ._calibration import Calibration, Cutoff, distances
 from ._held_out import HeldOut
 from ._learner import SearchingLearner, SelfValidatingLearner, SquaredLossLearner
