@@ -133,7 +133,7 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
         if kernel.is_precomputed:
             every_row_in_order = np.array_equal(self.basis_indices_, np.arange(X.shape[1]))
             return (X if every_row_in_order else X[:, self.basis_indices_]) @ self.dual_coef_
-        # Single precision would lose digits in one product; functions of the user are not called from several threads.
+        # One product would lose too much in single precision; users' functions are not called from several threads.
         is_fast = (
             isinstance(kernel, Kernel)
             and kernel.kernel in DIRECT_KERNELS

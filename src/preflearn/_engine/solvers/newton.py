@@ -52,7 +52,7 @@ _SMALL = 1 << 16
 _ARMIJO = 1e-4
 # Steps after the one that promised little, for a duality gap that says so.
 _STEPS_FOR_GAP = 5
-# The narrowest rounding of the hinge: differences of two squared hinges lose their digits below.
+# The narrowest rounding of the hinge: below it, differences of two squared hinges lose their precision.
 _NARROWEST = 1e-7
 
 _OVERFLOW = "The objective overflows: the features are too large for this loss. Scale them to about 1."
