@@ -18,7 +18,7 @@ from .._engine.numerics.graph import Graph, Value
 from .._engine.numerics.namespace import Home, as_host, check_same_home, is_device_array
 from .._engine.solvers.progress import Stages
 from .._engine.solvers.squared_loss import SquaredLossProblem, check_solver_options
-from ..comparisons import Comparisons, encode_queries
+from ..comparisons import encode_queries
 from ..comparisons.grouping import positions_in_groups
 from ..comparisons.inputs import read_pairs
 from ..kernels.blocks import DIRECT_KERNELS, KernelBlocks
@@ -77,15 +77,7 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
     def _wants_reduced_set(self) -> bool:
         return self.n_basis is not None or not (isinstance(self.basis, str) and self.basis == "uniform")
 
-    def _set_function(
-        self,
-        weights: np.ndarray | None,
-        dual_coef: np.ndarray | None,
-        basis_indices: np.ndarray | None,
-        basis: Any,
-        single: bool,
-    ) -> None:
-        """Store the learned function; ``single`` says that y came as one column."""
+    def _set_function(self, weights, dual_coef, basis_indices, basis, single) -> None:
         for name in ("coef_", "dual_coef_", "basis_", "basis_indices_"):
             self.__dict__.pop(name, None)
         if weights is not None:
@@ -227,15 +219,7 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
     tol: Any
     max_iter: Any
 
-    def _fit_tasks(
-        self,
-        X: Any,
-        kernel: Kernel,
-        tasks: list[Comparisons],
-        alpha: float,
-        single: bool,
-        with_mean: bool = True,
-    ) -> SquaredLossFit:
+    def _fit_tasks(self, X, kernel, tasks, alpha, single, with_mean=True) -> SquaredLossFit:
         check_solver_options(
             self.solver,
             linear=kernel.is_linear,

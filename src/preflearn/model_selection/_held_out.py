@@ -544,16 +544,7 @@ class HeldOutPreferences:
         return self.evaluate(scoring, cv, alphas).scores
 
     def evaluate(self, scoring=None, cv=None, alphas=None) -> SearchScores:
-        """Scores and predicted differences from one pass over the sets.
-
-        Parameters
-        ----------
-        scoring, cv, alphas : as in score
-
-        Returns
-        -------
-        SearchScores
-        """
+        """Scores and predicted differences from one pass over the sets; the arguments are those of `score`."""
         measure = read_scoring(scoring)
         off = read_pair_scoring(scoring) if measure.compares_rows else None
         folds = read_preference_folds(cv, self.n_pairs, groups=self._groups)

@@ -466,14 +466,9 @@ class _Newton:
 
 
 def minimise_squared_hinge(
-    objective: PairObjective,
-    alpha: float,
-    *,
-    tol: float = 1e-4,
-    max_iter: int = 200,
-    start: np.ndarray | None = None,
-    report: Report | None = None,
-) -> PairLossFit:
+    objective: PairObjective, alpha: float, *, tol: float = 1e-4, max_iter: int = 200,
+    start: np.ndarray | None = None, report: Report | None = None,
+) -> PairLossFit:  # fmt: skip
     """Minimise the sum of squared hinges over pairs + alpha ‖w‖² to a relative accuracy of the objective.
 
     Parameters
@@ -495,15 +490,9 @@ def minimise_squared_hinge(
 
 
 def minimise_logistic(
-    objective: PairObjective,
-    alpha: float,
-    *,
-    tol: float = 1e-14,
-    max_iter: int = 100,
-    start: np.ndarray | None = None,
-    report: Report | None = None,
-    preconditioner: Preconditioner | None = None,
-) -> PairLossFit:
+    objective: PairObjective, alpha: float, *, tol: float = 1e-14, max_iter: int = 100,
+    start: np.ndarray | None = None, report: Report | None = None, preconditioner: Preconditioner | None = None,
+) -> PairLossFit:  # fmt: skip
     """Minimise the logistic loss of answers + alpha ‖w‖² to a relative accuracy of the objective.
 
     Parameters
@@ -569,14 +558,9 @@ def _minimise_smooth(
 
 
 def minimise_hinge(
-    objective: PairObjective,
-    alpha: float,
-    *,
-    tol: float = 1e-4,
-    max_iter: int = 200,
-    start: np.ndarray | None = None,
-    report: Report | None = None,
-) -> PairLossFit:
+    objective: PairObjective, alpha: float, *, tol: float = 1e-4, max_iter: int = 200,
+    start: np.ndarray | None = None, report: Report | None = None,
+) -> PairLossFit:  # fmt: skip
     """Minimise the sum of hinges over pairs + alpha ‖w‖² to a relative duality gap.
 
     Parameters
