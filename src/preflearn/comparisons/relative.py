@@ -14,7 +14,7 @@ from .._engine.numerics.memory import require_memory
 from .base import Comparisons, Removal, drop_from_blocks, parts_change_weight
 from .grouping import Groups, query_weights
 
-# Differences of features of all pairs are stored up to so many numbers.
+# Differences of features of all pairs are stored up to this many numbers.
 _MOST_DIFFERENCES = 1 << 24
 
 

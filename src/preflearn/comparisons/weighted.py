@@ -1,6 +1,6 @@
 r"""Rows that count more or less: a row i with weight w_i, a pair (i, j) with weight w_i w_j.
 
-With integer weights a row counts as so many copies of it. For plain regression L = diag(w) and b = w y. For the pairs
+With integer weights a row counts as that many copies of it. For plain regression L = diag(w) and b = w y. For the pairs
 of a query with weights w, total W, and totals W_g of its tie groups, times the factor κ of the query,
 
     (L f)_i = κ w_i [ (W - W_g) (f_i - m_g) + W (m_g - μ) ],      (L f)_i = κ w_i W (f_i - μ) with ties included,

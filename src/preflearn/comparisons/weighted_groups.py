@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from .grouping import Groups
 
-# Up to so many columns a bincount for each is faster than a compiled loop.
+# Up to this many columns a bincount for each is faster than a compiled loop.
 _FEW_COLUMNS = 4
 # A member with a larger share of the weight of its group than this is compared with the others pair by pair.
 _DOMINATES = 0.75

@@ -18,7 +18,7 @@ from .._engine.numerics.graph import Graph, Value
 from .._engine.numerics.namespace import Home, as_host, check_same_home, is_device_array
 from .._engine.solvers.progress import Stages
 from .._engine.solvers.squared_loss import SquaredLossProblem, check_solver_options
-from ..comparisons import Comparisons, encode_queries, one_group
+from ..comparisons import encode_queries, one_group
 from ..comparisons.grouping import positions_in_groups
 from ..comparisons.inputs import read_pairs
 from ..kernels.blocks import DIRECT_KERNELS, KernelBlocks
@@ -84,15 +84,7 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
     def _wants_reduced_set(self) -> bool:
         return self.n_basis is not None or not (isinstance(self.basis, str) and self.basis == "uniform")
 
-    def _set_function(
-        self,
-        weights: np.ndarray | None,
-        dual_coef: np.ndarray | None,
-        basis_indices: np.ndarray | None,
-        basis: Any,
-        single: bool,
-    ) -> None:
-        """Store the learned function; ``single`` says that y came as one column."""
+    def _set_function(self, weights, dual_coef, basis_indices, basis, single) -> None:
         for name in ("coef_", "dual_coef_", "basis_", "basis_indices_"):
             self.__dict__.pop(name, None)
         if weights is not None:
@@ -140,7 +132,7 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
         if kernel.is_precomputed:
             every_row_in_order = np.array_equal(self.basis_indices_, np.arange(X.shape[1]))
             return (X if every_row_in_order else X[:, self.basis_indices_]) @ self.dual_coef_
-        # Single precision would lose digits in one product; functions of the user are not called from several threads.
+        # One product would lose too much in single precision; users' functions are not called from several threads.
         is_fast = (
             isinstance(kernel, Kernel)
             and kernel.kernel in DIRECT_KERNELS
@@ -234,15 +226,7 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
     tol: Any
     max_iter: Any
 
-    def _fit_tasks(
-        self,
-        X: Any,
-        kernel: Kernel,
-        tasks: list[Comparisons],
-        alpha: float,
-        single: bool,
-        with_mean: bool = True,
-    ) -> SquaredLossFit:
+    def _fit_tasks(self, X, kernel, tasks, alpha, single, with_mean=True) -> SquaredLossFit:
         check_solver_options(
             self.solver,
             linear=kernel.is_linear,

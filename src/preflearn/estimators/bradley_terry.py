@@ -344,7 +344,7 @@ class BradleyTerryModel(PosteriorModel):
         if isinstance(goal, tuple):
             goal = int(position[goal[0]]), int(position[goal[1]])
         elif goal is not None:
-            # The k best of all are so many of the candidates.
+            # Of the k best of all, about this many are among the candidates.
             goal = rows.shape[0] // 2
         return rows[choose_pairs(mean, covariance, n, closed=closed, goal=goal)]
 

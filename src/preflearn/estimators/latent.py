@@ -49,7 +49,7 @@ class LatentModel(RankerMixin, KernelModel):
             raise ValueError(f"max_iter must be an int of at least 1: found {self.max_iter!r}.")
 
     def _read_item_offsets(self, item_offsets: Any) -> float:
-        """The variance ratio of the offsets; refused where it would be ignored or cannot be had."""
+        """The variance ratio of the offsets; refused where it would be ignored or is not available."""
         number = isinstance(item_offsets, Real) and not isinstance(item_offsets, bool)
         if not number or not 0 <= float(item_offsets) < np.inf:
             raise ValueError(

@@ -211,7 +211,7 @@ class PosteriorModel(LatentModel):
         n_a, n_b = n_items(X_a), n_items(X_b)
         if n_a != n_b and 1 not in (n_a, n_b):
             raise ValueError(
-                f"X_a has {n_a} items, X_b has {n_b}: pass as many of both, or one to compare with all of the other."
+                f"X_a has {n_a} items, X_b has {n_b}: pass equally many, or one item to compare with all of the other."
             )
         n = max(n_a, n_b)
         X_a, X_b = (take_items(X, np.zeros(n, dtype=np.int64)) if n_items(X) < n else X for X in (X_a, X_b))

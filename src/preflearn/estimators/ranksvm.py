@@ -184,16 +184,9 @@ class RankSVM(_PairLossModel):
     alpha : float, default=1.0
         Regularisation λ, positive. The loss is a sum over pairs: with weighting "pair" a query of n distinct scores
         counts n (n - 1) / 2.
-    kernel : str or callable, default="linear"
-        A name of ``sklearn.metrics.pairwise.pairwise_kernels``, ``"precomputed"``, or a function of two items.
-    gamma, degree, coef0, kernel_params
-        Parameters of the kernel; one that the kernel does not take is refused.
-    n_basis : None, int or float, default=None
-        Number of basis vectors of the reduced set, or their fraction of the rows; None for the full kernel.
+    kernel, gamma, degree, coef0, kernel_params, n_basis, random_state : as in RankRLS
     basis : "uniform" or array of int, default="uniform"
         How the basis vectors are chosen.
-    random_state : int, RandomState or None
-        For the draw of basis vectors.
     loss : {"squared_hinge", "hinge"}, default="squared_hinge"
         The squared hinge is smooth and takes a handful of Newton steps. The hinge takes two to three times as long.
     weighting : {"pair", "item", "query"}, default="pair"
@@ -208,12 +201,7 @@ class RankSVM(_PairLossModel):
 
     Attributes
     ----------
-    coef_ : ndarray of shape (n,) or (v, n)
-        Linear kernel without a reduced set.
-    dual_coef_ : ndarray of shape (r,) or (r, v)
-        Otherwise: coefficients of the basis vectors.
-    basis_, basis_indices_
-        The basis vectors (None for a precomputed kernel) and their rows in the training data.
+    coef_, dual_coef_, basis_, basis_indices_ : as in RankRLS
     objective_ : float or ndarray of shape (v,)
         Sum of the losses plus alpha ‖f‖² at the solution.
     duality_gap_ : float or ndarray of shape (v,)

@@ -4,7 +4,7 @@ The common kernels of dense rows are one matrix product and one function of its 
 
     exp(-γ |x - z|²) = exp([√(2γ) x, -γ |x|², 1] · [√(2γ) z, 1, -γ |z|²]),
 
-with x and z taken relative to the middle of the basis, so that large means lose no digits. What depends on the basis
+with x and z taken relative to the middle of the basis, so that large means cost no precision. What depends on the basis
 alone is prepared once; a block is then formed several times faster than by a call of ``pairwise_kernels``, and on any
 device that holds the rows. Every other kernel, sparse rows and objects are evaluated by `Kernel.matrix`.
 """

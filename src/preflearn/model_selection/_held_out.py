@@ -239,7 +239,7 @@ class HeldOut:
     ) -> list[np.ndarray]:
         """Predictions whose order is right: rows that only rounding tells apart are tied.
 
-        Where they differ by next to nothing beside what they have in common, they are worked out again without it.
+        Where they differ by next to nothing beside what they have in common, they are computed again without it.
         """
         if not isinstance(self.problem, LearningProblem):
             return predictions
@@ -447,7 +447,7 @@ class HeldOut:
 
 
 def _drowns(predictions: list[np.ndarray]) -> bool:
-    """Whether predictions of some alpha differ inside every fold by less than half of their digits."""
+    """Whether predictions of some alpha differ inside every fold by less than half of their precision."""
     low, high = (
         np.stack([getattr(f, end)(axis=1) for f in predictions]) for end in ("min", "max")
     )  # (f, a, v)
@@ -544,16 +544,7 @@ class HeldOutPreferences:
         return self.evaluate(scoring, cv, alphas).scores
 
     def evaluate(self, scoring=None, cv=None, alphas=None) -> SearchScores:
-        """Scores and predicted differences from one pass over the sets.
-
-        Parameters
-        ----------
-        scoring, cv, alphas : as in score
-
-        Returns
-        -------
-        SearchScores
-        """
+        """Scores and predicted differences from one pass over the sets; the arguments are those of `score`."""
         measure = read_scoring(scoring)
         off = read_pair_scoring(scoring) if measure.compares_rows else None
         folds = read_preference_folds(cv, self.n_pairs, groups=self._groups)

@@ -51,7 +51,7 @@ _METHODS = ("leave-pair-out", "averaged", "pooled")
 _QUERY_METHODS = ("leave-query-out", "averaged")
 # A tournament keeps two predictions of every pair of rows: beyond this many pairs (4,473 rows) there is none.
 _TOURNAMENT_PAIRS = 10_000_000
-# The optimism of so many rows is that of this many pairs.
+# Pairs that are drawn to estimate an optimism.
 _SAMPLE_PAIRS = 200_000
 
 _SCORES_AS_GIVEN = (

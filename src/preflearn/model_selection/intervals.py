@@ -159,7 +159,7 @@ def wilson_interval(
     max_effective : float
         The most independent pairs that the rows can be worth.
     optimism : float, default=0.0
-        ρ: so much less they are worth, the models being learned from them.
+        ρ: by how much less they are worth because the models were learned from them.
 
     References
     ----------

@@ -28,7 +28,7 @@ from .grammar import RelationFolds
 from .pairwise import PairwiseKernel, Term
 from .sides import Side
 
-# A dense product does about so many operations in the time of one of a sampled product.
+# Operations that a dense product does in the time of one operation of a sampled product.
 _DENSE_GAIN = 8
 # Objects of a side up to which its eigen decomposition, for the preconditioner, is soon done.
 _FEW_OBJECTS = 1500
@@ -128,7 +128,7 @@ class KnownPairs:
         return A[self.row, self.column]
 
     def largest_eigenvalue(self) -> float:
-        """Of L Q L, to about a digit: it says which alphas matter."""
+        """Of L Q L, to about one digit: it says which alphas matter."""
         vector: np.ndarray = np.random.default_rng(0).standard_normal(self.y.shape)
         size = 0.0
         for _ in range(_POWER_ROUNDS):

@@ -15,7 +15,7 @@ from .grammar import RelationFolds
 from .incomplete import KnownPairs, warn_unless_converged
 from .model import RelationData, RelationModel
 
-# Held-out predictions by conjugate gradients agree with refitting to more digits than anybody reads.
+# Held-out predictions by conjugate gradients agree with refitting to more digits than anyone reads.
 _HOLD_OUT_TOL = 1e-11
 
 
@@ -43,7 +43,7 @@ class KroneckerRLS(RelationModel):
     tol : float, default=1e-8
         Relative residual at which conjugate gradients stop (incomplete labels).
     max_iter : int, optional
-        At most so many iterations; 1000 by default.
+        Maximum number of iterations; 1000 by default.
     verbose : int, default=0
         Report stages and iterations on standard error.
 

@@ -1,4 +1,4 @@
-"""KroneckerRLSCV and TwoStepRLSCV: alpha chosen by exact held-out predictions of the setting met in use."""
+"""KroneckerRLSCV and TwoStepRLSCV: alpha chosen by exact held-out predictions of what will be new in use."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from .._engine.numerics.memory import require_memory
 
 # Decompositions are made beside each other if one is at least this share of the work of the other.
 _ALIKE = 0.5
-# Up to so many objects: Ctrl-C has to wait for the one in the other thread.
+# Up to this many objects: Ctrl-C has to wait for the one in the other thread.
 _SHORT = 3000
 
 

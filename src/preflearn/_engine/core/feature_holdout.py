@@ -51,14 +51,14 @@ _SMALL_FOLD = 64
 _NARROW = 128
 # Features of up to this many entries are worked on without the threads of BLAS, which would keep the loop waiting.
 _FEW_ENTRIES = 1 << 20
-# Weights of comparisons without a closed half have no bound; what a heavy one leaves behind needs more digits.
+# Weights of comparisons without a closed half have no bound; what a heavy one leaves behind needs more precision.
 _STABLE_WITHOUT_HALF = 1e-5
 # Features with a smaller share of the largest square than this may look like none beside it.
 _GRADED = 1e-8
 # The largest error to expect in the span of the directions that leave; a bound, usually far from reached.
 _DIGITS = 1e-6
 _making_features = threading.Lock()
-# Steps from 0 to a solution whose first approximation has five digits.
+# Steps from 0 to a solution whose first approximation has five correct digits.
 _REFINEMENTS = 3
 
 
@@ -180,7 +180,7 @@ class FeatureSpace(HoldOut):
         return 0.0 if self._offset is None else self._offset @ self._U
 
     def shrink(self, alpha: float) -> np.ndarray:
-        """D = 1 / (s + λ); directions that only rounding sees are none where λ is small, too."""
+        """D = 1 / (s + λ); where λ is small, directions within rounding of zero count as zero."""
         D = 1.0 / (self.s + alpha)
         if alpha < LEAST_CONDITION * self.size:
             D[self.s <= self._rounding] = 0.0
@@ -191,7 +191,7 @@ class FeatureSpace(HoldOut):
         return 16 * np.finfo(float).eps * np.sqrt(self.s.shape[0]) * self.size
 
     def is_well_determined(self, alpha: float) -> bool:
-        """Whether every direction is either known to six digits beside λ, or none."""
+        """Whether every direction is either known to six digits beside λ or within rounding of zero."""
         if alpha >= LEAST_CONDITION * self.size:
             return True
         null = self.s <= self._rounding
@@ -299,8 +299,8 @@ class _WithoutPreferences(FeatureSpace):
     def _without_lonely(self, which: np.ndarray, differences: np.ndarray, alpha: float) -> np.ndarray:
         """The same for preferences that alone decide what they say, with yᵀ D y ≈ 1, shape (len(which),).
 
-        The digits that 1 - yᵀ D y has lost are brought back by residuals of (A - y yᵀ + λ I) w' = c - t y: with λ above
-        the rounding of A a step takes away all but 1e-5 of the error. O(n) a preference.
+        The precision that 1 - yᵀ D y has lost is recovered from residuals of (A - y yᵀ + λ I) w' = c - t y: with λ
+        above the rounding of A a step removes all but 1e-5 of the error. O(n) a preference.
         """
         task = self.comparisons
         assert isinstance(task, PreferenceComparisons)

@@ -119,7 +119,7 @@ def solve_streamed(rows: ReducedRows, comparisons: Comparisons, alpha: float) ->
 
 
 def _solve_on_kernel(rows: ReducedRows, comparisons: Comparisons, alpha: float) -> np.ndarray:
-    """β from the sums of kernel values; a few passes more where digits are missing."""
+    """β from the sums of kernel values; with a few further passes where that lacks precision."""
     B, rhs = _moments(rows, comparisons, rows.kernel)
 
     def equation() -> BasisEquation:
@@ -261,7 +261,7 @@ def _preconditioner(
 
 
 def sample_rows(comparisons: Comparisons, n_rows: int, rng: np.random.Generator) -> np.ndarray:
-    """About so many rows that are compared with each other: whole queries in random order, ascending row numbers.
+    """About this many rows that are compared with each other: whole queries in random order, ascending row numbers.
 
     Rows of a query larger than the sample, and rows without queries, are drawn singly.
     """

@@ -127,7 +127,7 @@ def split_tree(group_starts, query_groups, fanout):
         first_bound[node] = n_bounds
         n_children[node] = 0
         if high - low > fanout:
-            # Children just small enough to be leaves, where so many children are allowed.
+            # Children just small enough to be leaves, where that many children are allowed.
             n_parts = min(fanout, -(-(group_starts[high] - group_starts[low]) // fanout))
             k = _cut_groups(group_starts, low, high, n_parts, cuts)
             if k < 0:

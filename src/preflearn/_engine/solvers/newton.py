@@ -52,7 +52,7 @@ _SMALL = 1 << 16
 _ARMIJO = 1e-4
 # Steps after the one that promised little, for a duality gap that says so.
 _STEPS_FOR_GAP = 5
-# The narrowest rounding of the hinge: differences of two squared hinges lose their digits below.
+# The narrowest rounding of the hinge: below it, differences of two squared hinges lose their precision.
 _NARROWEST = 1e-7
 
 _OVERFLOW = "The objective overflows: the features are too large for this loss. Scale them to about 1."
@@ -466,14 +466,9 @@ class _Newton:
 
 
 def minimise_squared_hinge(
-    objective: PairObjective,
-    alpha: float,
-    *,
-    tol: float = 1e-4,
-    max_iter: int = 200,
-    start: np.ndarray | None = None,
-    report: Report | None = None,
-) -> PairLossFit:
+    objective: PairObjective, alpha: float, *, tol: float = 1e-4, max_iter: int = 200,
+    start: np.ndarray | None = None, report: Report | None = None,
+) -> PairLossFit:  # fmt: skip
     """Minimise the sum of squared hinges over pairs + alpha ‖w‖² to a relative accuracy of the objective.
 
     Parameters
@@ -495,15 +490,9 @@ def minimise_squared_hinge(
 
 
 def minimise_logistic(
-    objective: PairObjective,
-    alpha: float,
-    *,
-    tol: float = 1e-14,
-    max_iter: int = 100,
-    start: np.ndarray | None = None,
-    report: Report | None = None,
-    preconditioner: Preconditioner | None = None,
-) -> PairLossFit:
+    objective: PairObjective, alpha: float, *, tol: float = 1e-14, max_iter: int = 100,
+    start: np.ndarray | None = None, report: Report | None = None, preconditioner: Preconditioner | None = None,
+) -> PairLossFit:  # fmt: skip
     """Minimise the logistic loss of answers + alpha ‖w‖² to a relative accuracy of the objective.
 
     Parameters
@@ -569,14 +558,9 @@ def _minimise_smooth(
 
 
 def minimise_hinge(
-    objective: PairObjective,
-    alpha: float,
-    *,
-    tol: float = 1e-4,
-    max_iter: int = 200,
-    start: np.ndarray | None = None,
-    report: Report | None = None,
-) -> PairLossFit:
+    objective: PairObjective, alpha: float, *, tol: float = 1e-4, max_iter: int = 200,
+    start: np.ndarray | None = None, report: Report | None = None,
+) -> PairLossFit:  # fmt: skip
     """Minimise the sum of hinges over pairs + alpha ‖w‖² to a relative duality gap.
 
     Parameters

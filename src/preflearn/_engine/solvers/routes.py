@@ -43,7 +43,7 @@ from ..loops.threads import n_threads
 from ..numerics import memory as system
 
 PURPOSES = ("train", "path", "folds", "queries", "pairs", "preferences")
-# Iterations are taken where a square matrix is expected to take so many times as long.
+# Iterations are taken where a square matrix is expected to take this many times as long.
 HANDICAP = 3.0
 # Nothing is gained by iterations where a square matrix takes no longer, in seconds.
 MOMENT = 1.0
@@ -51,7 +51,7 @@ MOMENT = 1.0
 LONG = 60.0
 # Iterations for single queries, rows or pairs that are expected to take longer, in seconds, are refused.
 REFUSED = 3600.0
-# Sets up to so many are folds, which are never refused.
+# Up to this many sets are folds, which are never refused.
 FEW_SETS = 20
 # Condition of the system at the smallest alpha where it is not known.
 TYPICAL_SPREAD = 1e6
