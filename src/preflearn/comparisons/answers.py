@@ -119,6 +119,15 @@ class Answers:
         """Σ_k curvature_k x_k x_kᵀ, x_k the gradient of the difference that answer k is about; sparse."""
         return sp.csr_array(self.laplacian(curvature).sparse())
 
+    def dense_hessian(self, curvature: np.ndarray) -> np.ndarray:
+        """The same as a Fortran-ordered array: quicker where answers are many and items few. O(l + m²)."""
+        n = self.n_rows
+        better, worse = self.pairs.T
+        W = np.bincount(better * n + worse, curvature, n * n).reshape(n, n)
+        H = -(W + W.T)
+        H[np.diag_indices(n)] -= H.sum(axis=0)
+        return np.asfortranarray(H)
+
     def take(self, kept: np.ndarray) -> Answers:
         """Some of the answers, about the same items."""
         judges = None if self.judges is None else self.judges[kept]
@@ -229,11 +238,22 @@ class AdjustedAnswers(Answers):
         return out
 
     def hessian(self, curvature: np.ndarray) -> sp.csr_array:
-        n, weighted = self._n_items, self.covariates * curvature[:, None]
+        n, (cross, own) = self._n_items, self._effects(curvature)
         laplacian = PreferenceComparisons(n, self.pairs, weight=curvature).sparse()
-        better, worse = self.pairs.T
-        cross = np.stack([np.bincount(better, z, n) - np.bincount(worse, z, n) for z in weighted.T], axis=1)
-        return sp.csr_array(sp.block_array([[laplacian, cross], [cross.T, self.covariates.T @ weighted]]))
+        return sp.csr_array(sp.block_array([[laplacian, cross], [cross.T, own]]))
+
+    def dense_hessian(self, curvature: np.ndarray) -> np.ndarray:
+        H, n = super().dense_hessian(curvature), self._n_items
+        H[:n, n:], H[n:, n:] = self._effects(curvature)
+        H[n:, :n] = H[:n, n:].T
+        return H
+
+    def _effects(self, curvature: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The columns of the Hessian that belong to β: rows of items, and of β."""
+        n, (better, worse) = self._n_items, self.pairs.T
+        weighted = (self.covariates.T * curvature).T
+        cross = [np.bincount(better, z, n) - np.bincount(worse, z, n) for z in weighted.T]
+        return np.stack(cross, axis=1), self.covariates.T @ weighted
 
     def take(self, kept: np.ndarray) -> AdjustedAnswers:
         n_effects = self.covariates.shape[1]

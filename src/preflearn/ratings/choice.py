@@ -17,7 +17,7 @@ from scipy.special import expit
 from .._engine.losses.logistic import averaged_probability
 from .._engine.solvers.laplace import without_each
 from .battles import Battles
-from .strengths import Strengths, fit_strengths, variances_of_battles
+from .strengths import MOST_DENSE, Strengths, fit_strengths, variances_of_battles
 
 # Prior standard deviations of a strength, in natural-log units (1 is 174 points on Elo's scale).
 PRIOR_WIDTHS = (4.0, 2.5, 1.6, 1.0, 0.63, 0.4, 0.25)
@@ -27,6 +27,10 @@ _BLOCKS, _LAST_PART = 4, 0.2
 _MOST_HELD_OUT = 50_000
 # Battles that weigh less than this are left out of the fits that choose.
 _FORGOTTEN = 1.0 / 256.0
+# Battles of the median item from which on the candidates hardly differ.
+_PLENTY = 2000
+# Relative accuracy of the objective in fits that choose.
+_ROUGH = 1e-9
 
 
 def alpha_of(width: float) -> float:
@@ -51,27 +55,34 @@ def leave_battle_out(strengths: Strengths) -> np.ndarray:
     return averaged_probability(mean, variance)
 
 
-def choose_alpha(battles: Battles) -> float:
-    """The least shrinkage whose held-out log loss is within one standard error of the best."""
-    held_out = np.arange(len(battles))
-    training, losses = battles, []
-    first = fit_strengths(battles, alpha_of(PRIOR_WIDTHS[-1]))
-    by_formula = first.is_dense
+def choose_alpha(battles: Battles) -> Strengths:
+    """The model with the least shrinkage whose held-out log loss is within one standard error of the best.
+
+    Every battle is held out by a formula where covariances are a matrix, a sample of them by refitting otherwise.
+    """
+    if np.median(battles.battles_of_items()) >= _PLENTY:
+        return fit_strengths(battles, alpha_of(PRIOR_WIDTHS[0]))
+    by_formula = battles.n_items + battles.covariates.shape[1] <= MOST_DENSE
+    widths = PRIOR_WIDTHS[::-1] if by_formula else PRIOR_WIDTHS[::-2]
+    training, test = battles, battles
     if not by_formula:
-        rng = np.random.default_rng(0)
-        held_out = rng.permutation(len(battles))[: min(_MOST_HELD_OUT, len(battles) // 10 + 1)]
-        training = battles.take(np.delete(np.arange(len(battles)), held_out))
-    test = battles.take(held_out)
-    start = first.theta
-    for width in PRIOR_WIDTHS[::-1]:
-        strengths = fit_strengths(training, alpha_of(width), start=start, scale=first.scale)
-        start = strengths.theta
-        if by_formula:
-            p = leave_battle_out(strengths)
-        else:
-            p = expit(replace(strengths, battles=test).differences())
+        drawn = np.random.default_rng(0).permutation(len(battles))
+        n_test = min(_MOST_HELD_OUT, len(battles) // 10 + 1)
+        test, training = battles.take(drawn[:n_test]), battles.take(drawn[n_test:])
+    losses, path = [], []
+    for width in widths:
+        like = path[-1] if path else None
+        path.append(fit_strengths(training, alpha_of(width), like=like, tol=_ROUGH))
+        p = leave_battle_out(path[-1]) if by_formula else _plain_probabilities(path[-1], test)
         losses.append(log_losses(p, test.share))
-    return alpha_of(PRIOR_WIDTHS[::-1][_least_shrinkage(np.array(losses), test.weight)])
+    chosen = path[_least_shrinkage(np.array(losses), test.weight)]
+    if by_formula:
+        return fit_strengths(battles, chosen.alpha, like=chosen)
+    return fit_strengths(battles, chosen.alpha, start=chosen.theta)
+
+
+def _plain_probabilities(strengths: Strengths, test: Battles) -> np.ndarray:
+    return expit(replace(strengths, battles=test).differences())
 
 
 def _least_shrinkage(losses: np.ndarray, weight: np.ndarray) -> int:
@@ -115,8 +126,8 @@ def future_probabilities(
             assert test.time is not None
             training = decayed(training, half_life, float(test.time.min()))
             training = training.take(np.flatnonzero(training.weight > _FORGOTTEN * training.weight.max()))
-        strengths = fit_strengths(training, alpha)
-        out.append(expit(replace(strengths, battles=test).differences()))
+        strengths = fit_strengths(training, alpha, tol=_ROUGH)
+        out.append(_plain_probabilities(strengths, test))
     return np.concatenate(out)
 
 

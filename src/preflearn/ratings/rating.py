@@ -153,15 +153,14 @@ def _rated(
         alphas = [alpha_of(width) for width in _FEW_WIDTHS] if alpha == "auto" else [float(alpha)]
         half_life, alpha = choose_half_life(battles, alphas)
     used = battles if half_life is None else decayed(battles, float(half_life))
-    chosen = choose_alpha(used) if alpha == "auto" else float(alpha)
-    strengths = fit_strengths(used, chosen, start=start)
+    strengths = choose_alpha(used) if alpha == "auto" else fit_strengths(used, float(alpha), start=start)
     _refuse_separation(strengths)
     where = strengths.scores[battles.items.index(shift[0])] if shift else 0.0
     offset = shift[1] - MEAN_RATING - POINTS * where if shift else 0.0
     return Ratings(
         strengths,
         battles,
-        chosen,
+        strengths.alpha,
         half_life,
         level,
         float(offset),

@@ -31,7 +31,7 @@ from .._engine.losses.logistic import LogisticLoss
 from .._engine.numerics.linalg import cholesky_in_place, cholesky_solve, inverse_in_place
 from .._engine.solvers.labels import MOST_SOLVED, LabelPosterior
 from .._engine.solvers.newton import Features, PairObjective, Preconditioner, minimise_logistic
-from ..comparisons.answers import Answers
+from ..comparisons.answers import AdjustedAnswers, Answers
 from .battles import Battles
 
 # Coordinates up to which Newton's method factorises the Hessian, and up to which covariances are a dense matrix.
@@ -42,6 +42,10 @@ MOST_DENSE = 3000
 _EFFECT_WIDTH = 4.0
 # What stands for alpha = 0: the mean of all strengths needs some value.
 _NO_ALPHA = 1e-10
+# Numbers of a dense matrix of gradients, clusters times coordinates.
+_MOST_IN_GRADIENTS = 20_000_000
+# Relative residual of columns of the inverse Hessian; their diagonal entries are right to its square.
+_SOLVED = 1e-5
 
 
 class _Hessian(Preconditioner):
@@ -52,7 +56,7 @@ class _Hessian(Preconditioner):
         self._exact: np.ndarray | None = None
 
     def prepare(self, loss: Any) -> None:
-        H = np.asfortranarray(self._answers.hessian(loss.curvatures).toarray())
+        H = self._answers.dense_hessian(loss.curvatures)
         # Rounding must not make the direction in which nothing is known look negative.
         H[np.diag_indices_from(H)] += self._ridge + 1e-13 * float(H.diagonal().max(initial=0.0))
         self._exact = cholesky_in_place(H)
@@ -63,6 +67,40 @@ class _Hessian(Preconditioner):
     def solve(self, r: np.ndarray) -> np.ndarray:
         assert self._exact is not None
         return cholesky_solve(self._exact, r)
+
+
+class _ManyItems(PairObjective):
+    """Battles of very many items: products with the Hessian by a sparse matrix whose pattern is found once."""
+
+    def __init__(self, answers: Answers):
+        super().__init__(Features(sp.eye_array(answers.n_rows, format="csr")), answers)
+        a, b = answers.pairs.T
+        which = np.arange(answers.n_pairs)
+        entries = (np.concatenate([which, which]), (np.concatenate([a, b]), np.concatenate([b, a])))
+        self._answers, self._pattern = answers, sp.csr_array(entries, shape=(answers.n_rows, answers.n_rows))
+
+    def logistic(self, p: np.ndarray) -> LogisticLoss:
+        return _SparseLoss(self._answers, p, self._pattern)
+
+
+class _SparseLoss(LogisticLoss):
+    """The loss with its Hessian D - W, W the curvatures of distinct pairs."""
+
+    def __init__(self, answers: Answers, f: np.ndarray, pattern: sp.csr_array):
+        super().__init__(answers, f)
+        self._pattern = pattern
+
+    @cached_property
+    def _parts(self) -> tuple[np.ndarray, sp.csr_array]:
+        pattern = self._pattern
+        W = sp.csr_array(
+            (self.curvatures[pattern.data], pattern.indices, pattern.indptr), shape=pattern.shape
+        )
+        return self.degrees, W
+
+    def curvature(self, v: np.ndarray) -> np.ndarray:
+        degrees, W = self._parts
+        return degrees * v - W @ v
 
 
 @dataclass(frozen=True)
@@ -113,7 +151,7 @@ class Strengths:
     @cached_property
     def inverse_hessian(self) -> np.ndarray:
         """H⁻¹, dense; what is common to all strengths, which nothing depends on, is held at 0."""
-        H = np.asfortranarray(self.counted.hessian(self.curvatures).toarray())
+        H = self.counted.dense_hessian(self.curvatures)
         H[np.diag_indices_from(H)] += 2.0 * self.alpha
         n = self.battles.n_items
         H[:n, :n] += max(float(np.median(H.diagonal()[:n])), 2.0 * self.alpha) / n
@@ -146,7 +184,12 @@ def covariate_scale(battles: Battles) -> np.ndarray:
 
 
 def fit_strengths(
-    battles: Battles, alpha: float, *, start: np.ndarray | None = None, scale: np.ndarray | None = None
+    battles: Battles,
+    alpha: float,
+    *,
+    start: np.ndarray | None = None,
+    like: Strengths | None = None,
+    tol: float = 1e-14,
 ) -> Strengths:
     """Minimise the penalised log loss.
 
@@ -156,26 +199,36 @@ def fit_strengths(
     alpha : float
         0 for maximum likelihood, which the caller has checked to exist.
     start : ndarray of shape (m + p,), optional
-    scale : ndarray of shape (p,), optional
-        Of the covariates, where it must be that of another fit.
+    like : Strengths, optional
+        Of the same battles at another alpha: what was counted is used again, and its strengths are the start.
+    tol : float
+        Relative accuracy of the objective.
 
     Notes
     -----
     O(distinct pairs) for each product with the Hessian; with covariates O(battles).
     """
-    scale = covariate_scale(battles) if scale is None else scale
-    answers = scaled(battles, scale).counted()
-    theta = minimise(answers, max(alpha, _NO_ALPHA), start)
+    if like is not None:
+        scale, answers, start = like.scale, like.counted, like.theta
+    else:
+        scale = covariate_scale(battles)
+        answers = scaled(battles, scale).counted()
+    theta = minimise(answers, max(alpha, _NO_ALPHA), start, tol)
     theta[: battles.n_items] -= theta[: battles.n_items].mean()
     return Strengths(battles, max(alpha, _NO_ALPHA), theta, scale, answers)
 
 
-def minimise(answers: Answers, alpha: float, start: np.ndarray | None = None) -> np.ndarray:
+def minimise(
+    answers: Answers, alpha: float, start: np.ndarray | None = None, tol: float = 1e-14
+) -> np.ndarray:
     """θ by Newton's method; coordinates are the items and the covariates."""
     size = answers.n_rows
-    objective = PairObjective(Features(sp.eye_array(size, format="csr")), answers)
     exact = _Hessian(answers, alpha) if size <= _MOST_FACTORED else None
-    fit = minimise_logistic(objective, alpha, start=start, preconditioner=exact)
+    if exact is None and not isinstance(answers, AdjustedAnswers):
+        objective: PairObjective = _ManyItems(answers)
+    else:
+        objective = PairObjective(Features(sp.eye_array(size, format="csr")), answers)
+    fit = minimise_logistic(objective, alpha, tol=tol, start=start, preconditioner=exact)
     if not fit.converged:
         warnings.warn(
             f"The ratings have not converged after {fit.n_iter} Newton steps: raise alpha.",
@@ -200,45 +253,57 @@ def dense_covariance(strengths: Strengths, cluster: np.ndarray | None) -> np.nda
         return centred(inverse, n)
     g = cluster_gradients(strengths, cluster)
     n_clusters = g.shape[0]
-    meat = np.asarray((g.T @ g).todense()) * (n_clusters / (n_clusters - 1.0))
+    meat = g.T @ g
+    meat = (meat.toarray() if sp.issparse(meat) else meat) * (n_clusters / (n_clusters - 1.0))
     meat[np.diag_indices_from(meat)] += 2.0 * strengths.alpha
     return centred(inverse @ meat @ inverse, n)
 
 
-def cluster_gradients(strengths: Strengths, cluster: np.ndarray) -> sp.csr_array:
-    """g_c as rows, shape (G, m + p)."""
-    each = strengths.each
+def cluster_gradients(strengths: Strengths, cluster: np.ndarray) -> Any:
+    """g_c as rows, shape (G, m + p); sparse unless few enough."""
+    each, n_clusters, size = strengths.each, int(cluster.max()) + 1, strengths.theta.shape[0]
     pulls = each.weight * (each.share - expit(each.differences(strengths.theta)))
     a, b = each.pairs.T
-    n_clusters, size = int(cluster.max()) + 1, strengths.theta.shape[0]
-    rows, columns, values = [cluster, cluster], [a, b], [pulls, -pulls]
-    for k, z in enumerate(strengths.battles.covariates.T * strengths.scale[:, None]):
-        rows.append(cluster)
-        columns.append(np.full(len(cluster), strengths.battles.n_items + k))
-        values.append(pulls * z)
-    where = (np.concatenate(rows), np.concatenate(columns))
-    return sp.csr_array(sp.coo_array((np.concatenate(values), where), shape=(n_clusters, size)))
+    effects = [
+        np.bincount(cluster, pulls * z, n_clusters)
+        for z in strengths.battles.covariates.T * strengths.scale[:, None]
+    ]
+    if n_clusters * size <= _MOST_IN_GRADIENTS:
+        g = np.bincount(cluster * size + a, pulls, n_clusters * size)
+        g -= np.bincount(cluster * size + b, pulls, n_clusters * size)
+        g = g.reshape(n_clusters, size)
+        if effects:
+            g[:, strengths.battles.n_items :] = np.stack(effects, axis=1)
+        return g
+    where = (np.concatenate([cluster, cluster]), np.concatenate([a, b]))
+    shape = (n_clusters, strengths.battles.n_items)
+    g = sp.csr_array(sp.coo_array((np.concatenate([pulls, -pulls]), where), shape=shape))
+    return sp.csr_array(sp.hstack([g, np.stack(effects, axis=1)])) if effects else g
 
 
 def many_standard_errors(strengths: Strengths, cluster: np.ndarray | None, exact: np.ndarray) -> np.ndarray:
     """Standard errors of very many strengths: solved for the ``exact`` ones, estimated from draws for the others."""
-    n, posterior = strengths.battles.n_items, strengths.posterior
     if cluster is None:
-        variances = posterior.variances(np.arange(n))
+        variances = strengths.posterior.variances(np.arange(strengths.battles.n_items))
     else:
-        variances = _drawn_sandwich(strengths, cluster)[:n]
+        variances = _drawn_sandwich(strengths, cluster)[: strengths.battles.n_items]
+    errors = np.sqrt(variances)
     some = exact[:MOST_SOLVED]
+    errors[some] = solved_standard_errors(strengths, cluster, some)
+    return errors
+
+
+def solved_standard_errors(strengths: Strengths, cluster: np.ndarray | None, some: np.ndarray) -> np.ndarray:
+    """Standard errors of some of very many strengths: a solve for each."""
     B = np.zeros((strengths.theta.shape[0], some.shape[0]))
     B[some, np.arange(some.shape[0])] = 1.0
-    columns = posterior.solve(B)
+    columns = strengths.posterior.solve(B, _SOLVED)
     if cluster is None:
-        variances[some] = columns[some, np.arange(some.shape[0])]
-    else:
-        g = cluster_gradients(strengths, cluster)
-        factor = g.shape[0] / (g.shape[0] - 1.0)
-        prior = 2.0 * strengths.alpha * np.square(columns).sum(axis=0)
-        variances[some] = factor * np.square(g @ columns).sum(axis=0) + prior
-    return np.sqrt(variances)
+        return np.sqrt(columns[some, np.arange(some.shape[0])])
+    g = cluster_gradients(strengths, cluster)
+    factor = g.shape[0] / (g.shape[0] - 1.0)
+    prior = 2.0 * strengths.alpha * np.square(columns).sum(axis=0)
+    return np.sqrt(factor * np.square(g @ columns).sum(axis=0) + prior)
 
 
 def _drawn_sandwich(strengths: Strengths, cluster: np.ndarray) -> np.ndarray:
