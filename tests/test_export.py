@@ -37,7 +37,7 @@ from preflearn.io import save_model, to_elasticsearch, to_onnx, to_solr
 from preflearn.io.linear_weights import folded_weights
 from preflearn.io.onnx_checks import onnx_inputs
 from preflearn.kernels import NystromMap
-from preflearn.metrics.predictions import predict_scores
+from preflearn.metrics.by_query import predict_scores
 from preflearn.model_selection._scoring import read_scoring
 from preflearn.preprocessing import QueryRelative, TableEncoder
 

@@ -9,7 +9,7 @@ import pytest
 
 from demo_rows import shop
 from preflearn import AutoRanker
-from preflearn._training.options import Learner, TrainingOptions
+from preflearn._training.preparation import Learner, TrainingOptions
 from preflearn._training.ranking import RankingProblem
 from preflearn._training.train import train
 from preflearn.automatic import ranker
@@ -18,7 +18,7 @@ from preflearn.comparisons import encode_queries
 from preflearn.inspection import feature_influence
 from preflearn.io import RankingData, load_model, read_scores
 from preflearn.metrics import concordance, concordance_scorer
-from preflearn.metrics.predictions import predict_scores, wants_qid
+from preflearn.metrics.by_query import predict_scores, wants_qid
 from preflearn.model_selection.baselines import best_feature_scores
 
 

@@ -31,18 +31,10 @@ _PUBLISHED = {
 
 
 def run(
-    *,
-    data: str | Path | None = None,
-    trials: int = 5,
-    folds: int = 10,
-    corpora: Sequence[str] = tuple(CORPORA),
-    summed: Sequence[str] = tuple(CORPORA),
-    summed_trials: int = 2,
-    n_basis: int = 4000,
-    seed: int = 0,
-    verbose: int = 0,
-    resume: str | Path | None = None,
-) -> ExperimentReport:
+    *, data: str | Path | None = None, trials: int = 5, folds: int = 10,
+    corpora: Sequence[str] = tuple(CORPORA), summed: Sequence[str] = tuple(CORPORA), summed_trials: int = 2,
+    n_basis: int = 4000, seed: int = 0, verbose: int = 0, resume: str | Path | None = None,
+) -> ExperimentReport:  # fmt: skip
     """F and AUC of the all-paths graph kernel, cross-validated by document.
 
     Parameters
@@ -65,10 +57,6 @@ def run(
     verbose : int, default=0
     resume : path, optional
         Where finished parts are kept; they serve for any choice of corpora.
-
-    Returns
-    -------
-    ExperimentReport
     """
     refuse_unknown([*corpora, *summed])
     splits = {"max": trials, "sum": min(trials, summed_trials)}

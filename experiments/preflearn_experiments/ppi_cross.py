@@ -56,21 +56,13 @@ _PUBLISHED = {
 
 
 def run(
-    *,
-    data: str | Path | None = None,
-    corpora: Sequence[str] = _ORDER,
-    training: Sequence[str] | None = None,
-    n_basis: int = N_BASIS,
-    seed: int = 0,
-    verbose: int = 0,
-    resume: str | Path | None = None,
-) -> ExperimentReport:
+    *, data: str | Path | None = None, corpora: Sequence[str] = _ORDER, training: Sequence[str] | None = None,
+    n_basis: int = N_BASIS, seed: int = 0, verbose: int = 0, resume: str | Path | None = None,
+) -> ExperimentReport:  # fmt: skip
     """AUC and F of extractors trained on one corpus and tested on others.
 
     Parameters
     ----------
-    data : path
-        A folder that holds ``ppi_corpora``.
     corpora : sequence of str
         Corpora to test on, at least two.
     training : sequence of str, optional
@@ -79,13 +71,7 @@ def run(
         The most basis vectors; corpora with fewer candidates use all.
     seed : int, default=0
         Of the basis vectors.
-    verbose : int, default=0
-    resume : path, optional
-        Where finished parts are kept.
-
-    Returns
-    -------
-    ExperimentReport
+    data, verbose, resume : as in every experiment (`preflearn_experiments.registry`)
     """
     trained_on = list(corpora if training is None else training)
     refuse_unknown([*corpora, *trained_on])

@@ -15,7 +15,7 @@ from .. import RankRLS, RankRLSCV
 from ..comparisons import one_group
 from ..comparisons.grouping import positions_in_groups
 from ..inspection import Explanation, explain, feature_influence
-from ..metrics.predictions import predict_scores
+from ..metrics.by_query import predict_scores
 from ..model_selection import learning_curve
 from ..report.contents import (
     Baseline,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Protocol
 
 from ..report.contents import Baseline, Choice, Estimate, Roc
-from .options import TrainingOptions
-from .preparation import Preparation
+from .preparation import Preparation, TrainingOptions
 
 # Shuffling a feature costs a prediction of the sampled rows.
 SHUFFLED_ROWS = 1000

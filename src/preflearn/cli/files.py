@@ -427,7 +427,7 @@ class Saved:
     @property
     def needs_queries(self) -> bool:
         """Whether the score of a row depends on the other rows of its query."""
-        from ..metrics.predictions import wants_qid
+        from ..metrics.by_query import wants_qid
 
         return wants_qid(self.model)
 
@@ -435,7 +435,7 @@ class Saved:
         """Scores of rows."""
         import numpy as np
 
-        from ..metrics.predictions import predict_scores
+        from ..metrics.by_query import predict_scores
 
         # Without queries all rows are one query to a model that looks at queries.
         qid = np.zeros(len(rows), dtype=np.int64) if rows.qid is None and self.needs_queries else rows.qid

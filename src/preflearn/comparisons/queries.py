@@ -19,10 +19,15 @@ import numpy as np
 import scipy.linalg as la
 import scipy.sparse as sp
 
-from .base import Comparisons, HalfRemoval, Removal
-from .blockwise import drop_from_blocks, drop_half_from_blocks, parts_change_weight
-from .grouping import Groups
-from .weighting import query_weights
+from .base import (
+    Comparisons,
+    HalfRemoval,
+    Removal,
+    drop_from_blocks,
+    drop_half_from_blocks,
+    parts_change_weight,
+)
+from .grouping import Groups, query_weights
 
 # Below this many columns a bincount per column beats compiling and starting a parallel loop.
 _FEW_COLUMNS = 4

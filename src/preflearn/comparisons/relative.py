@@ -11,10 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._engine.numerics.memory import require_memory
-from .base import Comparisons, Removal
-from .blockwise import drop_from_blocks, parts_change_weight
-from .grouping import Groups
-from .weighting import query_weights
+from .base import Comparisons, Removal, drop_from_blocks, parts_change_weight
+from .grouping import Groups, query_weights
 
 # Differences of features of all pairs are stored up to so many numbers.
 _MOST_DIFFERENCES = 1 << 24

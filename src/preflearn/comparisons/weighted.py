@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .base import Comparisons, Removal
-from .blockwise import drop_from_blocks, parts_change_weight
+from .base import Comparisons, Removal, drop_from_blocks, parts_change_weight
 from .grouping import Groups
 from .queries import tie_groups_of
 from .weighted_groups import WeightedGroups

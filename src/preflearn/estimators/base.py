@@ -16,9 +16,8 @@ from .._engine.core.representations import Inputs
 from .._engine.loops.threads import with_small_matrices
 from .._engine.numerics.graph import Graph, Value
 from .._engine.numerics.namespace import Home, as_host, check_same_home, is_device_array
-from .._engine.solvers.choice import check_solver_options
 from .._engine.solvers.progress import Stages
-from .._engine.solvers.squared_loss import SquaredLossProblem
+from .._engine.solvers.squared_loss import SquaredLossProblem, check_solver_options
 from ..comparisons import Comparisons, encode_queries
 from ..comparisons.grouping import positions_in_groups
 from ..comparisons.inputs import read_pairs
@@ -44,13 +43,16 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
     Subclasses set either ``coef_`` or ``dual_coef_``, ``basis_`` and ``basis_indices_`` in fit.
     """
 
-    n_basis: Any
-    basis: Any
-    random_state: Any
-    verbose: Any
     coef_: np.ndarray
     dual_coef_: np.ndarray
     basis_indices_: np.ndarray
+
+    def __init__(
+        self, kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, verbose
+    ) -> None:
+        self.kernel, self.gamma, self.degree, self.coef0 = kernel, gamma, degree, coef0
+        self.kernel_params, self.n_basis, self.basis = kernel_params, n_basis, basis
+        self.random_state, self.verbose = random_state, verbose
 
     def _reduced_set(self, X: Any, kernel: Kernel) -> Any:
         """The feature map of the reduced set, or None for the full kernel."""
@@ -268,7 +270,7 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
         return fit
 
     def __sklearn_tags__(self):
-        from .._engine.arrays.kernels import why_not_on_device
+        from ..kernels.inputs import why_not_on_device
 
         tags = super().__sklearn_tags__()
         reason = why_not_on_device(self.kernel, self.solver, getattr(self, "cost", None))

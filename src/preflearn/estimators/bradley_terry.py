@@ -1027,37 +1027,13 @@ class BradleyTerry(BradleyTerryModel):
     """
 
     def __init__(
-        self,
-        alpha=1.0,
-        *,
-        kernel="linear",
-        gamma=None,
-        degree=3,
-        coef0=1,
-        kernel_params=None,
-        item_offsets=0.0,
-        n_basis=None,
-        basis="uniform",
-        random_state=None,
-        link="logit",
-        tol=1e-14,
-        max_iter=100,
-        verbose=0,
-    ) -> None:
-        self.alpha = alpha
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.item_offsets = item_offsets
-        self.n_basis = n_basis
-        self.basis = basis
-        self.random_state = random_state
-        self.link = link
-        self.tol = tol
+        self, alpha=1.0, *, kernel="linear", gamma=None, degree=3, coef0=1, kernel_params=None,
+        item_offsets=0.0, n_basis=None, basis="uniform", random_state=None, link="logit", tol=1e-14,
+        max_iter=100, verbose=0,
+    ) -> None:  # fmt: skip
+        super().__init__(kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, verbose)
+        self.alpha, self.item_offsets, self.link, self.tol = alpha, item_offsets, link, tol
         self.max_iter = max_iter
-        self.verbose = verbose
 
     def _read_options(self) -> None:
         read_alpha(self.alpha)

@@ -57,20 +57,3 @@ def read_scores_and_pairs(
     )
     labelled = np.flatnonzero(~np.isnan(scores[:, 0]))
     return ScoresAndPairs(scores[labelled], labelled, single, preferences)
-
-
-def refuse_weights_of_rows(sample_weight: Any) -> None:
-    """Refuse weights of rows beside preferences, which have weights of their own."""
-    if sample_weight is not None:
-        raise ValueError(
-            "sample_weight weighs scores, and beside pairs it is not supported: use weight for the pairs, or leave out "
-            "sample_weight or pairs."
-        )
-
-
-def refuse_without_pairs(magnitude: Any, weight: Any) -> None:
-    """magnitude and weight say something about pairs."""
-    if magnitude is not None or weight is not None:
-        raise ValueError(
-            "magnitude and weight belong to pairs and would be ignored: pass pairs=..., or leave them out."
-        )

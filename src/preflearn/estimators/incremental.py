@@ -11,7 +11,7 @@ import numpy as np
 
 from .._engine.core.statistics import recipe_of
 from ..comparisons import encode_queries
-from ..comparisons.scores import depends_on_scores
+from ..comparisons.inputs import depends_on_scores
 from ..kernels.functions import Kernel, n_items
 from ..kernels.maps import NystromMap
 

@@ -7,12 +7,20 @@ from typing import Any, Self
 import numpy as np
 
 from ..comparisons import Comparisons, Groups, PreferenceComparisons, compare_scores, encode_queries
-from ..comparisons.inputs import read_alpha, read_pairs, read_per_pair, read_row_weights, read_scores
-from ..comparisons.scores import depends_on_scores
+from ..comparisons.inputs import (
+    depends_on_scores,
+    read_alpha,
+    read_pairs,
+    read_per_pair,
+    read_row_weights,
+    read_scores,
+    refuse_weights_of_rows,
+    refuse_without_pairs,
+)
 from ..kernels.functions import n_items
 from ..kernels.inputs import read_items
 from .base import RankerMixin, SquaredLossModel
-from .combined import read_scores_and_pairs, refuse_weights_of_rows, refuse_without_pairs
+from .combined import read_scores_and_pairs
 from .incremental import AvailableUnless, IncrementalState, why_no_partial_fit
 
 
@@ -95,41 +103,13 @@ class RankRLS(RankerMixin, SquaredLossModel):
     _incremental: IncrementalState | None
 
     def __init__(
-        self,
-        alpha=1.0,
-        *,
-        kernel="linear",
-        gamma=None,
-        degree=3,
-        coef0=1,
-        kernel_params=None,
-        n_basis=None,
-        basis="uniform",
-        random_state=None,
-        cost="magnitude",
-        ties="include",
-        weighting="pair",
-        solver="auto",
-        tol=None,
-        max_iter=None,
-        verbose=0,
-    ) -> None:
-        self.alpha = alpha
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.n_basis = n_basis
-        self.basis = basis
-        self.random_state = random_state
-        self.cost = cost
-        self.ties = ties
-        self.weighting = weighting
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.verbose = verbose
+        self, alpha=1.0, *, kernel="linear", gamma=None, degree=3, coef0=1, kernel_params=None, n_basis=None,
+        basis="uniform", random_state=None, cost="magnitude", ties="include", weighting="pair", solver="auto",
+        tol=None, max_iter=None, verbose=0,
+    ) -> None:  # fmt: skip
+        super().__init__(kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, verbose)
+        self.alpha, self.cost, self.ties, self.weighting, self.solver = alpha, cost, ties, weighting, solver
+        self.tol, self.max_iter = tol, max_iter
 
     def fit(self, X, y, *, qid=None, sample_weight=None, pairs=None, magnitude=None, weight=None) -> Self:
         """Learn from scores inside queries, and from preferences beside them.

@@ -255,37 +255,12 @@ class RankSVM(_PairLossModel):
     """
 
     def __init__(
-        self,
-        alpha=1.0,
-        *,
-        kernel="linear",
-        gamma=None,
-        degree=3,
-        coef0=1,
-        kernel_params=None,
-        n_basis=None,
-        basis="uniform",
-        random_state=None,
-        loss="squared_hinge",
-        weighting="pair",
-        tol=1e-4,
-        max_iter=200,
+        self, alpha=1.0, *, kernel="linear", gamma=None, degree=3, coef0=1, kernel_params=None, n_basis=None,
+        basis="uniform", random_state=None, loss="squared_hinge", weighting="pair", tol=1e-4, max_iter=200,
         verbose=0,
-    ) -> None:
-        self.alpha = alpha
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.n_basis = n_basis
-        self.basis = basis
-        self.random_state = random_state
-        self.loss = loss
-        self.weighting = weighting
-        self.tol = tol
-        self.max_iter = max_iter
-        self.verbose = verbose
+    ) -> None:  # fmt: skip
+        super().__init__(kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, verbose)
+        self.alpha, self.loss, self.weighting, self.tol, self.max_iter = alpha, loss, weighting, tol, max_iter
 
     def fit(self, X, y, *, qid=None, sample_weight=None) -> Self:
         """Learn from scores inside queries.
@@ -426,43 +401,13 @@ class RankSVMCV(AlphaSearch, _PairLossModel):
     """
 
     def __init__(
-        self,
-        alphas="auto",
-        *,
-        cv=None,
-        scoring=None,
-        keep_predictions=False,
-        kernel="linear",
-        gamma=None,
-        degree=3,
-        coef0=1,
-        kernel_params=None,
-        n_basis=None,
-        basis="uniform",
-        random_state=None,
-        loss="squared_hinge",
-        weighting="pair",
-        tol=1e-4,
-        max_iter=200,
-        verbose=0,
-    ) -> None:
-        self.alphas = alphas
-        self.cv = cv
-        self.scoring = scoring
-        self.keep_predictions = keep_predictions
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.n_basis = n_basis
-        self.basis = basis
-        self.random_state = random_state
-        self.loss = loss
-        self.weighting = weighting
-        self.tol = tol
-        self.max_iter = max_iter
-        self.verbose = verbose
+        self, alphas="auto", *, cv=None, scoring=None, keep_predictions=False, kernel="linear", gamma=None,
+        degree=3, coef0=1, kernel_params=None, n_basis=None, basis="uniform", random_state=None,
+        loss="squared_hinge", weighting="pair", tol=1e-4, max_iter=200, verbose=0,
+    ) -> None:  # fmt: skip
+        super().__init__(kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, verbose)
+        self.alphas, self.cv, self.scoring, self.keep_predictions = alphas, cv, scoring, keep_predictions
+        self.loss, self.weighting, self.tol, self.max_iter = loss, weighting, tol, max_iter
 
     _learner = RankSVM
 

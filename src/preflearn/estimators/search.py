@@ -37,7 +37,7 @@ _OPTIONAL = (
 class AlphaSearch(KernelModel, SearchingLearner):
     """What the searches over alpha share; subclasses name their learner."""
 
-    _learner: type[KernelModel]
+    _learner: type[Any]
     alphas: Any
     cv: Any
     scoring: Any
@@ -199,49 +199,15 @@ class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):
     _learner = RankRLS
 
     def __init__(
-        self,
-        alphas="auto",
-        *,
-        cv=None,
-        scoring=None,
-        keep_predictions=False,
-        kernel_grid=None,
-        kernel="linear",
-        gamma=None,
-        degree=3,
-        coef0=1,
-        kernel_params=None,
-        n_basis=None,
-        basis="uniform",
-        random_state=None,
-        cost="magnitude",
-        ties="include",
-        weighting="pair",
-        solver="auto",
-        tol=None,
-        max_iter=None,
-        verbose=0,
-    ) -> None:
-        self.alphas = alphas
-        self.cv = cv
-        self.scoring = scoring
-        self.keep_predictions = keep_predictions
-        self.kernel_grid = kernel_grid
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.n_basis = n_basis
-        self.basis = basis
-        self.random_state = random_state
-        self.cost = cost
-        self.ties = ties
-        self.weighting = weighting
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.verbose = verbose
+        self, alphas="auto", *, cv=None, scoring=None, keep_predictions=False, kernel_grid=None,
+        kernel="linear", gamma=None, degree=3, coef0=1, kernel_params=None, n_basis=None, basis="uniform",
+        random_state=None, cost="magnitude", ties="include", weighting="pair", solver="auto", tol=None,
+        max_iter=None, verbose=0,
+    ) -> None:  # fmt: skip
+        super().__init__(kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, verbose)
+        self.alphas, self.cv, self.scoring, self.keep_predictions = alphas, cv, scoring, keep_predictions
+        self.kernel_grid, self.cost, self.ties, self.weighting = kernel_grid, cost, ties, weighting
+        self.solver, self.tol, self.max_iter = solver, tol, max_iter
 
     def fit(self, X, y, *, qid=None, groups=None, sample_weight=None) -> Self:
         """Choose alpha by held-out predictions, then train on all rows.
@@ -377,45 +343,14 @@ class RLSCV(MultiOutputMixin, RegressorMixin, AlphaSearch, SquaredLossModel):
     _learner = RLS
 
     def __init__(
-        self,
-        alphas="auto",
-        *,
-        cv=None,
-        scoring=None,
-        keep_predictions=False,
-        kernel_grid=None,
-        kernel="linear",
-        gamma=None,
-        degree=3,
-        coef0=1,
-        kernel_params=None,
-        n_basis=None,
-        basis="uniform",
-        random_state=None,
-        fit_intercept=True,
-        solver="auto",
-        tol=None,
-        max_iter=None,
-        verbose=0,
-    ) -> None:
-        self.alphas = alphas
-        self.cv = cv
-        self.scoring = scoring
-        self.keep_predictions = keep_predictions
-        self.kernel_grid = kernel_grid
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.n_basis = n_basis
-        self.basis = basis
-        self.random_state = random_state
-        self.fit_intercept = fit_intercept
-        self.solver = solver
-        self.tol = tol
+        self, alphas="auto", *, cv=None, scoring=None, keep_predictions=False, kernel_grid=None,
+        kernel="linear", gamma=None, degree=3, coef0=1, kernel_params=None, n_basis=None, basis="uniform",
+        random_state=None, fit_intercept=True, solver="auto", tol=None, max_iter=None, verbose=0,
+    ) -> None:  # fmt: skip
+        super().__init__(kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, verbose)
+        self.alphas, self.cv, self.scoring, self.keep_predictions = alphas, cv, scoring, keep_predictions
+        self.kernel_grid, self.fit_intercept, self.solver, self.tol = kernel_grid, fit_intercept, solver, tol
         self.max_iter = max_iter
-        self.verbose = verbose
 
     # qid says which rows to hold out and to compare together, not what is learned.
     __metadata_request__fit = {"qid": True}

@@ -20,8 +20,7 @@ from ..estimators.rankrls import RankRLS
 from ..estimators.rls import RLS
 from ..model_selection._folds import Folds, read_folds
 from ..model_selection._problem import LearningProblem
-from ..model_selection._scoring import compared_within, read_scoring
-from ..model_selection._tally import without_rounding
+from ..model_selection._scoring import compared_within, read_scoring, without_rounding
 from .rounds import Rounds
 
 # Numbers in the held-out predictions of candidates that are scored in one go.

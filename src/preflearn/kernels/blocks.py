@@ -17,8 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._engine.loops.threads import blas_at_rest, over_small_ranges
-from .functions import Kernel, n_items
-from .offsets import middle_row
+from .functions import Kernel, middle_row, n_items
 
 # Kernels of dense rows that are formed here; the others go through scikit-learn, which needs NumPy arrays.
 DIRECT_KERNELS = ("linear", "poly", "polynomial", "rbf")

@@ -64,24 +64,11 @@ class NystromMap(KernelParametersMixin, ClassNamePrefixFeaturesOutMixin, Transfo
     """
 
     def __init__(
-        self,
-        kernel="rbf",
-        *,
-        gamma=None,
-        degree=3,
-        coef0=1,
-        kernel_params=None,
-        n_basis=None,
-        basis="uniform",
-        random_state=None,
-    ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.n_basis = n_basis
-        self.basis = basis
+        self, kernel="rbf", *, gamma=None, degree=3, coef0=1, kernel_params=None, n_basis=None,
+        basis="uniform", random_state=None,
+    ) -> None:  # fmt: skip
+        self.kernel, self.gamma, self.degree, self.coef0 = kernel, gamma, degree, coef0
+        self.kernel_params, self.n_basis, self.basis = kernel_params, n_basis, basis
         self.random_state = random_state
 
     def fit(self, X, y=None) -> Self:

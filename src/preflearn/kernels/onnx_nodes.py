@@ -8,8 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._engine.numerics.graph import ExportError, Graph, Value
-from .functions import Kernel
-from .offsets import middle_row
+from .functions import Kernel, middle_row
 
 
 def kernel_nodes(graph: Graph, kernel: Any, X: Value, basis: Any, basis_indices: np.ndarray) -> Value:

@@ -34,8 +34,8 @@ from ._learner import PathLearner
 from ._pair_holdout import predict_pairs, rows_leaving, tally_all_pairs, untied_pairs
 from ._problem import LearningProblem, has_closed_form, warn_unless_converged
 from ._refitting import PathProblem, RefittedProblem, refit_and_predict, with_alpha
-from ._scoring import Comparable, Scoring, read_scoring
-from ._tally import PairTally, rounding_of, share_in_order, tally_pairs
+from ._scoring import Comparable, Scoring, read_scoring, rounding_of
+from ._tally import PairTally, share_in_order, tally_pairs
 
 _HALF_OF_THE_DIGITS = 2.0**-26
 

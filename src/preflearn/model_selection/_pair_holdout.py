@@ -19,7 +19,8 @@ from .._engine.core.pair_holdout import (
 from .._engine.solvers.progress import Counter
 from ..comparisons import Comparisons, encode_queries
 from ._problem import LearningProblem
-from ._tally import PairTally, rounding_of, tally_pairs
+from ._scoring import rounding_of
+from ._tally import PairTally, tally_pairs
 
 
 def predict_pairs(

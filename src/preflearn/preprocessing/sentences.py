@@ -62,21 +62,11 @@ class SentenceEmbedder(TransformerMixin, BaseEstimator):
     """
 
     def __init__(
-        self,
-        model_name=_DEFAULT_MODEL,
-        *,
-        revision=None,
-        device=None,
-        batch_size=32,
-        normalise=True,
+        self, model_name=_DEFAULT_MODEL, *, revision=None, device=None, batch_size=32, normalise=True,
         verbose=0,
-    ):
-        self.model_name = model_name
-        self.revision = revision
-        self.device = device
-        self.batch_size = batch_size
-        self.normalise = normalise
-        self.verbose = verbose
+    ) -> None:  # fmt: skip
+        self.model_name, self.revision, self.device = model_name, revision, device
+        self.batch_size, self.normalise, self.verbose = batch_size, normalise, verbose
 
     def fit(self, X, y=None):
         """Read the texts and remember their vectors.

@@ -82,28 +82,11 @@ class KroneckerRLS(RelationModel):
     """
 
     def __init__(
-        self,
-        alpha=1.0,
-        *,
-        row_kernel="linear",
-        column_kernel="linear",
-        row_params=None,
-        column_params=None,
-        compare=None,
-        pairwise="kronecker",
-        tol=1e-8,
-        max_iter=None,
-        verbose=0,
-    ) -> None:
-        self.alpha = alpha
-        self.row_kernel = row_kernel
-        self.column_kernel = column_kernel
-        self.row_params = row_params
-        self.column_params = column_params
-        self.compare = compare
-        self.pairwise = pairwise
-        self.tol = tol
-        self.max_iter = max_iter
+        self, alpha=1.0, *, row_kernel="linear", column_kernel="linear", row_params=None, column_params=None,
+        compare=None, pairwise="kronecker", tol=1e-8, max_iter=None, verbose=0,
+    ) -> None:  # fmt: skip
+        super().__init__(row_kernel, column_kernel, row_params, column_params, compare)
+        self.alpha, self.pairwise, self.tol, self.max_iter = alpha, pairwise, tol, max_iter
         self.verbose = verbose
 
     def fit(self, rows, columns, Y) -> Self:

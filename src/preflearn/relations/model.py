@@ -170,6 +170,10 @@ class RelationModel(BaseEstimator):
 
     dual_coef_: Any
 
+    def __init__(self, row_kernel, column_kernel, row_params, column_params, compare) -> None:
+        self.row_kernel, self.column_kernel = row_kernel, column_kernel
+        self.row_params, self.column_params, self.compare = row_params, column_params, compare
+
     def _read(self, rows: Any, columns: Any, Y: Any) -> RelationData:
         return RelationData(self, rows, columns, read_labels(Y))
 

@@ -28,7 +28,6 @@ class _RelationSearch(RelationModel):
     scoring: Any
     keep_predictions: Any
     verbose: Any
-    compare: Any
 
     def _score(self, problem: Any, alphas: list[Any], row_groups: Any, column_groups: Any) -> np.ndarray:
         data: RelationData = problem.data
@@ -113,37 +112,14 @@ class KroneckerRLSCV(_RelationSearch, KroneckerRLS):
     """
 
     def __init__(
-        self,
-        alphas="auto",
-        *,
-        hold_out="entries",
-        cv=None,
-        scoring=None,
-        row_kernel="linear",
-        column_kernel="linear",
-        row_params=None,
-        column_params=None,
-        compare=None,
-        pairwise="kronecker",
-        tol=1e-8,
-        max_iter=None,
-        keep_predictions=False,
-        verbose=0,
-    ) -> None:
-        self.alphas = alphas
-        self.hold_out = hold_out
-        self.cv = cv
-        self.scoring = scoring
-        self.row_kernel = row_kernel
-        self.column_kernel = column_kernel
-        self.row_params = row_params
-        self.column_params = column_params
-        self.compare = compare
-        self.pairwise = pairwise
-        self.tol = tol
-        self.max_iter = max_iter
-        self.keep_predictions = keep_predictions
-        self.verbose = verbose
+        self, alphas="auto", *, hold_out="entries", cv=None, scoring=None, row_kernel="linear",
+        column_kernel="linear", row_params=None, column_params=None, compare=None, pairwise="kronecker",
+        tol=1e-8, max_iter=None, keep_predictions=False, verbose=0,
+    ) -> None:  # fmt: skip
+        RelationModel.__init__(self, row_kernel, column_kernel, row_params, column_params, compare)
+        self.alphas, self.hold_out, self.cv, self.scoring = alphas, hold_out, cv, scoring
+        self.pairwise, self.tol, self.max_iter = pairwise, tol, max_iter
+        self.keep_predictions, self.verbose = keep_predictions, verbose
 
     def fit(self, rows, columns, Y, *, row_groups=None, column_groups=None) -> Self:
         """Choose alpha by held-out predictions, then train on all known labels.
@@ -235,33 +211,13 @@ class TwoStepRLSCV(_RelationSearch, TwoStepRLS):
     """
 
     def __init__(
-        self,
-        alphas_rows="auto",
-        alphas_columns="auto",
-        *,
-        hold_out="entries",
-        cv=None,
-        scoring=None,
-        row_kernel="linear",
-        column_kernel="linear",
-        row_params=None,
-        column_params=None,
-        compare=None,
-        keep_predictions=False,
-        verbose=0,
-    ) -> None:
-        self.alphas_rows = alphas_rows
-        self.alphas_columns = alphas_columns
-        self.hold_out = hold_out
-        self.cv = cv
-        self.scoring = scoring
-        self.row_kernel = row_kernel
-        self.column_kernel = column_kernel
-        self.row_params = row_params
-        self.column_params = column_params
-        self.compare = compare
-        self.keep_predictions = keep_predictions
-        self.verbose = verbose
+        self, alphas_rows="auto", alphas_columns="auto", *, hold_out="entries", cv=None, scoring=None,
+        row_kernel="linear", column_kernel="linear", row_params=None, column_params=None, compare=None,
+        keep_predictions=False, verbose=0,
+    ) -> None:  # fmt: skip
+        RelationModel.__init__(self, row_kernel, column_kernel, row_params, column_params, compare)
+        self.alphas_rows, self.alphas_columns, self.hold_out = alphas_rows, alphas_columns, hold_out
+        self.cv, self.scoring, self.keep_predictions, self.verbose = cv, scoring, keep_predictions, verbose
 
     def fit(self, rows, columns, Y, *, row_groups=None, column_groups=None) -> Self:
         """Choose the alphas by held-out predictions, then train on all labels.

@@ -50,23 +50,11 @@ class TwoStepRLS(RelationModel):
     """
 
     def __init__(
-        self,
-        alpha_rows=1.0,
-        alpha_columns=1.0,
-        *,
-        row_kernel="linear",
-        column_kernel="linear",
-        row_params=None,
-        column_params=None,
-        compare=None,
-    ) -> None:
-        self.alpha_rows = alpha_rows
-        self.alpha_columns = alpha_columns
-        self.row_kernel = row_kernel
-        self.column_kernel = column_kernel
-        self.row_params = row_params
-        self.column_params = column_params
-        self.compare = compare
+        self, alpha_rows=1.0, alpha_columns=1.0, *, row_kernel="linear", column_kernel="linear",
+        row_params=None, column_params=None, compare=None,
+    ) -> None:  # fmt: skip
+        super().__init__(row_kernel, column_kernel, row_params, column_params, compare)
+        self.alpha_rows, self.alpha_columns = alpha_rows, alpha_columns
 
     def fit(self, rows, columns, Y) -> Self:
         """Learn from a complete matrix of labels.

@@ -335,7 +335,7 @@ class QueryScoresDisplay(_Display):
         -------
         QueryScoresDisplay
         """
-        from ..metrics.predictions import predict_scores
+        from ..metrics.by_query import predict_scores
 
         return cls.from_predictions(y, predict_scores(estimator, X, qid), qid, **options)
 

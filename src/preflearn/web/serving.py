@@ -31,7 +31,7 @@ from starlette.routing import Route
 
 from .._engine.numerics.graph import ExportError
 from ..io.linear_weights import folded_weights
-from ..metrics.predictions import predict_scores
+from ..metrics.by_query import predict_scores
 from ..preprocessing.frames import read_table
 from ..preprocessing.values import is_missing
 from .requests import LOOPBACK, RefusedError, check_host, described, read_json

@@ -24,8 +24,8 @@ from ..numerics.linalg import (
     reciprocal_condition,
 )
 from .conjugate_gradients import iterate
-from .gram import feature_gram, gram_times, target_moment
 from .holdout import LEAST_CONDITION
+from .problem import feature_gram, gram_times, target_moment
 
 # More iterations than this mean that rounding has the upper hand.
 _MAX_CORRECTIONS = 10

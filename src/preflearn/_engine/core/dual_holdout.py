@@ -170,13 +170,7 @@ class DualHoldOut(HoldOut):
         Qt = self._form.transposed
         return Qt.T @ self._form.multiply(self._form.inverse(alpha)(Qt))
 
-    def predict(
-        self,
-        folds: Sequence[np.ndarray],
-        alphas: Sequence[float],
-        *,
-        on_fold: Callable[[int], None] | None = None,
-    ) -> list[np.ndarray]:
+    def predict(self, folds, alphas, *, on_fold=None) -> list[np.ndarray]:
         singles = len(folds) > 1 and all(fold.shape[0] == 1 for fold in folds)
         without_anchors = singles and self.anchors is None and not self.intercept
         if without_anchors and self._form is None:

@@ -19,7 +19,7 @@ For a fold that is larger than the width of the features its moments are subtrac
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
 from typing import Any
@@ -31,10 +31,9 @@ import scipy.sparse as sp
 from ...comparisons import Comparisons, PreferenceComparisons
 from ..loops.threads import blas_at_rest, over_small_ranges, product_in_threads
 from ..numerics.linalg import KernelFactor, add_gram, eigh_in_place, inverses_checked, mirror_lower
-from .gram import block_rows, feature_gram, feature_moment, target_moment
-from .holdout import LEAST_CONDITION, STABLE, HoldOut, each_fold, intercept_of_rest, rows_outside
+from .holdout import LEAST_CONDITION, STABLE, HoldOut, OnFold, each_fold, intercept_of_rest, rows_outside
 from .moment_holdout import Moments, predict_whole_queries, weights_without
-from .problem import solve_primal, solve_primal_path
+from .problem import block_rows, feature_gram, feature_moment, solve_primal, solve_primal_path, target_moment
 from .removal import (
     RemovedBasis,
     RemovedRows,
@@ -234,13 +233,7 @@ class FeatureHoldOut(HoldOut):
     def largest_eigenvalue(self) -> float:
         return float(self.s[-1])
 
-    def predict(
-        self,
-        folds: Sequence[np.ndarray],
-        alphas: Sequence[float],
-        *,
-        on_fold: Callable[[int], None] | None = None,
-    ) -> list[np.ndarray]:
+    def predict(self, folds, alphas, *, on_fold=None) -> list[np.ndarray]:
         with blas_at_rest():  # every product that is worth threads has some of ours
             return self._predict(folds, alphas, on_fold)
 
@@ -316,11 +309,7 @@ class FeatureHoldOut(HoldOut):
         return out
 
     def predict_without_preferences(
-        self,
-        sets: Sequence[np.ndarray],
-        alphas: Sequence[float],
-        *,
-        on_fold: Callable[[int], None] | None = None,
+        self, sets: Sequence[np.ndarray], alphas: Sequence[float], *, on_fold: OnFold = None
     ) -> list[np.ndarray]:
         """For each set of preferences their predicted differences when the set leaves, shape (len(alphas), k).
 

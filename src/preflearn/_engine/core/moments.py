@@ -16,10 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...comparisons import Comparisons, one_group
+from ...comparisons.grouping import query_weights
 from ...comparisons.queries import QueryComparisons
-from ...comparisons.weighting import query_weights
-from .gram import feature_moments
-from .problem import RidgeProblem, unchanged
+from .problem import RidgeProblem, feature_moments, unchanged
 
 
 @dataclass

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...comparisons import Comparisons, Groups, PointwiseComparisons, compare_scores, encode_queries
-from ...comparisons.scores import depends_on_scores
+from ...comparisons.inputs import depends_on_scores
 from ...errors import SplitQueryError
 from ...kernels.functions import Kernel, n_items, take_items
 from ...kernels.maps import NystromMap

@@ -30,8 +30,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...comparisons.grouping import Groups, one_group
-from ...comparisons.weighting import WEIGHTINGS, query_weights
+from ...comparisons.grouping import WEIGHTINGS, Groups, one_group, query_weights
 from ..loops.threads import in_turns
 from ..loops.threads import n_threads as processors
 from ..numerics.linalg import dot_without_blas

@@ -33,8 +33,8 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 
 from ...comparisons.answers import Answers
-from ...comparisons.centring import offset_is_large
-from ..core.gram import feature_gram
+from ...comparisons.grouping import offset_is_large
+from ..core.problem import feature_gram
 from ..losses.logistic import LogisticLoss
 from ..numerics.linalg import (
     KernelFactor,
@@ -247,11 +247,6 @@ class Mode:
     fit: PairLossFit
     error: float
     span: RowSpan | None = None
-
-    @property
-    def is_precise(self) -> bool:
-        """Whether there is nothing to warn of."""
-        return self.error <= WORTH_A_WARNING
 
 
 class _Covariance(Preconditioner):

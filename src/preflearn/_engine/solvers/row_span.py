@@ -22,8 +22,7 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 
 from ...comparisons.answers import Answers, DifferenceAnswers
-from ...comparisons.centring import centred
-from ...comparisons.grouping import encode_queries
+from ...comparisons.grouping import centred, encode_queries
 from ..losses.logistic import LogisticLoss
 from ..numerics.linalg import cholesky_in_place, in_row_span
 from .newton import PairLossFit, PairObjective, Preconditioner, minimise_logistic

@@ -22,7 +22,7 @@ import numpy as np
 from ...comparisons import encode_queries
 from ...kernels.functions import take_items
 from ...metrics.scorers import RankingScorer
-from ...model_selection._tally import without_rounding
+from ...model_selection._scoring import without_rounding
 from ..core import RidgeProblem
 from ..core.query_keys import folds_of, label_keys
 from ..core.removal import span_of_rows

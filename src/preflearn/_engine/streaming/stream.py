@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from sklearn import config_context, get_config
 
-from ...comparisons.scores import depends_on_scores
+from ...comparisons.inputs import depends_on_scores
 from ...errors import SplitQueryError
 from ...kernels.functions import Kernel, n_items
 from ...kernels.inputs import read_items

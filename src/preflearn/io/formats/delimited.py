@@ -24,8 +24,7 @@ from ..blocks import Block, map_ahead, parsing_threads, read_records
 from ..cells import CellError, how_to_convert, number, refuse
 from ..encodings import UTF8, detect_encoding, read_encoding, spoken
 from ..options import ReadOptions
-from ..queries import QueryLabels
-from ..roles import Roles, check_names
+from ..roles import QueryLabels, Roles, check_names
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # What is looked at to see which columns hold numbers.

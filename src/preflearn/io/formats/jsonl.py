@@ -15,8 +15,7 @@ import numpy as np
 from ..blocks import Block, read_records
 from ..cells import CellError, clip, refuse
 from ..options import ReadOptions
-from ..queries import QueryLabels
-from ..roles import Roles, check_names
+from ..roles import QueryLabels, Roles, check_names
 from .delimited import remedies_for_words
 
 # Rows that are looked at to see which columns hold numbers.

@@ -16,8 +16,7 @@ from ..blocks import Block, map_ahead, parsing_threads
 from ..cells import CellError, refuse
 from ..compression import DAMAGED, compression_of, open_plain, require_arrow
 from ..options import ReadOptions
-from ..queries import QueryLabels
-from ..roles import Roles, check_names
+from ..roles import QueryLabels, Roles, check_names
 from .delimited import remedies_for_words
 
 _BATCH_ROWS = 1 << 16
