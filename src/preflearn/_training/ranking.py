@@ -487,19 +487,6 @@ def check_weights(data: RankingData) -> None:
         )
 
 
-def _hashed(data: RankingData) -> set[str]:
-    """Features that are buckets of hashed words."""
-    if data.encoder is None:
-        return set()
-    kinds = data.encoder.kinds_
-    return {
-        name
-        for column, encoder in data.encoder.encoders_.items()
-        if kinds[column] in ("text", "words")
-        for name in encoder.names(column)
-    }
-
-
 def _check_features(data: RankingData, groups: Groups) -> list[str]:
     X = data.X
     if sp.issparse(X):

@@ -69,7 +69,8 @@ def choose_alpha(battles: Battles) -> Strengths:
         drawn = np.random.default_rng(0).permutation(len(battles))
         n_test = min(_MOST_HELD_OUT, len(battles) // 10 + 1)
         test, training = battles.take(drawn[:n_test]), battles.take(drawn[n_test:])
-    losses, path = [], []
+    losses: list[np.ndarray] = []
+    path: list[Strengths] = []
     for width in widths:
         like = path[-1] if path else None
         path.append(fit_strengths(training, alpha_of(width), like=like, tol=_ROUGH))
