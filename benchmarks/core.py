@@ -10,14 +10,12 @@ cannot be avoided.
 
 from __future__ import annotations
 
-import argparse
-
 import numpy as np
 import scipy.linalg as la
 import scipy.sparse as sp
 from sklearn.metrics.pairwise import rbf_kernel
 
-from _harness import best_of, peak_memory, report, write_results
+from _harness import best_of, peak_memory, report, run_questions
 from preflearn import RankRLS
 from preflearn._engine.core import dual_problem, solve_conjugate_gradients
 from preflearn.comparisons import compare_scores, encode_queries, one_group
@@ -186,10 +184,4 @@ QUESTIONS = {
 }
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", choices=QUESTIONS, action="append")
-    parser.add_argument("--repeats", type=int, default=5)
-    options = parser.parse_args()
-    results = {name: QUESTIONS[name](options.repeats) for name in options.only or QUESTIONS}
-    if not options.only:
-        write_results("core", *results.values())
+    run_questions("core", __doc__, QUESTIONS, repeats=5)
