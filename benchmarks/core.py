@@ -174,14 +174,8 @@ def iteration(repeats: int) -> dict:
     )
 
 
-QUESTIONS = {
-    "one_alpha": one_alpha,
-    "path": path,
-    "reduced_set": reduced_set,
-    "ill_conditioned_reduced_set": ill_conditioned_reduced_set,
-    "million_rows": million_rows,
-    "iteration": iteration,
-}
+_ASKED = (one_alpha, path, reduced_set, ill_conditioned_reduced_set, million_rows, iteration)
+QUESTIONS = {question.__name__: question for question in _ASKED}
 
 if __name__ == "__main__":
     run_questions("core", __doc__, QUESTIONS, repeats=5)

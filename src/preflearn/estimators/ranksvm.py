@@ -405,10 +405,7 @@ class RankSVMCV(AlphaSearch, _PairLossModel):
         Parameters
         ----------
         X, y, qid : as in RankSVM.fit; y of shape (m,)
-        groups : array-like of shape (m,), optional
-            Rows that share a group are never split between training and test.
-        sample_weight : as in RankSVM.fit
-            For training; the held-out scores do not use it.
+        groups, sample_weight : as in RankRLSCV.fit
 
         Returns
         -------
@@ -443,8 +440,7 @@ class RankSVMCV(AlphaSearch, _PairLossModel):
         X, pairs, weight : as in RankSVM.fit_pairs
         magnitude : None
             The margin of a hinge is 1: magnitudes would be ignored and are refused.
-        groups : array-like of shape (l,), optional
-            Label of each preference (a judge, a session): all preferences of a group leave together.
+        groups : as in RankRLSCV.fit_pairs
 
         Returns
         -------
