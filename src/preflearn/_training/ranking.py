@@ -24,8 +24,12 @@ from ..model_selection import (
     estimate_concordance,
 )
 from ..model_selection.baselines import best_feature_scores
-from ..model_selection.interval_checks import check_mean_interval
-from ..model_selection.intervals import TRAINED_TOGETHER, interval_over_queries, mean_interval
+from ..model_selection.intervals import (
+    TRAINED_TOGETHER,
+    check_mean_interval,
+    interval_over_queries,
+    mean_interval,
+)
 from ..report.contents import AlphaPath, Baseline, Choice, Estimate, Roc
 from ..report.displays import QueryRocDisplay
 from ..report.leaderboard import BEST_FEATURE

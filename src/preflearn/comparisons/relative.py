@@ -33,13 +33,9 @@ class RelativeComparisons(Comparisons):
     queries: Groups
 
     def __init__(
-        self,
-        scores: np.ndarray,
-        queries: Groups,
-        *,
-        weighting: str = "pair",
+        self, scores: np.ndarray, queries: Groups, *, weighting: str = "pair",
         row_weights: np.ndarray | None = None,
-    ):
+    ):  # fmt: skip
         if scores.shape[1] != 1:
             raise ValueError("Cost 'relative' depends on the scores: one output at a time.")
         _require_memory_for_blocks(queries)

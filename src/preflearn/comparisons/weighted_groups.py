@@ -25,13 +25,6 @@ _DOMINATES = 0.75
 class WeightedGroups:
     """Members of groups with their weights.
 
-    Attributes
-    ----------
-    groups : Groups
-        Of the m members.
-    weights : ndarray of shape (m,)
-        w, not negative.
-
     Examples
     --------
     >>> import numpy as np
@@ -40,8 +33,8 @@ class WeightedGroups:
     [3.0, 1e+20, 1e+20]
     """
 
-    groups: Groups
-    weights: np.ndarray
+    groups: Groups  # of the m members
+    weights: np.ndarray  # w, not negative, shape (m,)
 
     @cached_property
     def total(self) -> np.ndarray:

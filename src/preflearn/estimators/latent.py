@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from .._engine.solvers.laplace import (
     Mode,
     find_mode,
 )
+from .._engine.solvers.newton import check_newton_options
 from ..comparisons.answers import Answers
 from ..comparisons.inputs import read_pairs, read_per_pair
 from ..kernels.functions import Kernel, n_items
@@ -41,12 +42,7 @@ class LatentModel(RankerMixin, KernelModel):
     def _read_options(self) -> None:
         if self.link != "logit":
             raise ValueError(f"link must be 'logit', the Bradley-Terry model: found {self.link!r}.")
-        if isinstance(self.tol, bool) or not isinstance(self.tol, Real) or not 0 < float(self.tol) < 1:
-            raise ValueError(
-                f"tol is the relative accuracy of the objective, between 0 and 1: found {self.tol!r}."
-            )
-        if isinstance(self.max_iter, bool) or not isinstance(self.max_iter, Integral) or self.max_iter < 1:
-            raise ValueError(f"max_iter must be an int of at least 1: found {self.max_iter!r}.")
+        check_newton_options(self.tol, self.max_iter)
 
     def _read_item_offsets(self, item_offsets: Any) -> float:
         """The variance ratio of the offsets; refused where it would be ignored or is not available."""

@@ -134,9 +134,9 @@ class AlphaSearch(KernelModel, SearchingLearner):
 
     def _read_kernel(self) -> Kernel:
         """The kernel with the parameters that the search chose, once there are any."""
-        chosen = {**self.get_params(deep=False), **getattr(self, "best_kernel_", {})}
         names = ("kernel", "gamma", "degree", "coef0", "kernel_params")
-        return self._with_width(Kernel(*(chosen[name] for name in names)))
+        chosen = getattr(self, "best_kernel_", {})
+        return self._with_width(Kernel(*(chosen.get(name, getattr(self, name)) for name in names)))
 
     def _adopt(self, model: KernelModel) -> None:
         """Take over what the learner has learned at the chosen alpha."""
@@ -382,10 +382,7 @@ class RLSCV(MultiOutputMixin, RegressorMixin, AlphaSearch, SquaredLossModel):
         X, y : as in RLS.fit
         qid : array-like of shape (m,), optional
             Query labels, for folds of whole queries and ranking measures.
-        groups : array-like of shape (m,), optional
-            Rows that share a group are never split between training and test.
-        sample_weight : as in RLS.fit
-            For training; the held-out scores do not use it.
+        groups, sample_weight : as in RankRLSCV.fit
 
         Returns
         -------

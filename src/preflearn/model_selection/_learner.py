@@ -97,7 +97,7 @@ class PathLearner(KernelLearner):
     """A learner that trains faster along a path of alphas, each solution the start of the next."""
 
     def _read_options(self) -> None:
-        """Refuse what is no option."""
+        """Refuse invalid options."""
         raise NotImplementedError
 
     def _represent(self, X: Any, kernel: Kernel) -> Any:

@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from numbers import Integral, Real
 from typing import Any, Protocol
 
 import numpy as np
@@ -463,6 +464,14 @@ class _Newton:
         self.n_evaluations += n_products
         self.preconditioner.spend(n_products)
         return s, change, 0.5 * dot_without_blas(s, residual - at.gradient)
+
+
+def check_newton_options(tol: Any, max_iter: Any) -> None:
+    """Refuse what is not an accuracy of the objective, or not a number of steps."""
+    if isinstance(tol, bool) or not isinstance(tol, Real) or not 0 < float(tol) < 1:
+        raise ValueError(f"tol is the relative accuracy of the objective, between 0 and 1: found {tol!r}.")
+    if isinstance(max_iter, bool) or not isinstance(max_iter, Integral) or max_iter < 1:
+        raise ValueError(f"max_iter must be an int of at least 1: found {max_iter!r}.")
 
 
 def minimise_squared_hinge(

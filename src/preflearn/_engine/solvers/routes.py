@@ -60,30 +60,20 @@ _HEADROOM = 0.9
 
 @dataclass(frozen=True)
 class Rates:
-    """What one processor does in a second; measured by ``python benchmarks/routes.py --part rates``.
+    """What one processor does in a second; measured by ``python benchmarks/routes.py --part rates``."""
 
-    Attributes
-    ----------
-    product, cholesky, inverse : float
-        Operations of a matrix product (2 n³), a Cholesky factorisation (n³ / 3) and an inverse by it (n³).
-    tridiagonal, eigen : float
-        n³ of a reduction to tridiagonal form with its orthogonal matrix, and of an eigen decomposition. Half of both
-        waits for memory.
-    values : float
-        Stored values of a sparse matrix times one column.
-    sparse_products : float
-        Products of two stored values in a sparse matrix times its transpose.
-    numbers : float
-        Numbers of an array that are read, changed and written.
-    """
-
+    # Operations of a matrix product (2 n³), a Cholesky factorisation (n³ / 3) and an inverse by it (n³).
     product: float = 3.5e10
     cholesky: float = 3.0e10
     inverse: float = 3.0e10
+    # n³ of a reduction to tridiagonal form with its orthogonal matrix, and of an eigen decomposition. Half of both
+    # waits for memory.
     tridiagonal: float = 7.5e9
     eigen: float = 5.0e9
+    # Stored values of a sparse matrix times one column, and products of two of them in it times its transpose.
     values: float = 3e8
     sparse_products: float = 2.5e8
+    # Numbers of an array that are read, changed and written.
     numbers: float = 1e9
     # Seconds that a fold costs at one alpha whatever its size.
     call: float = 5e-5
