@@ -1062,6 +1062,17 @@ def elo_by_hand(games, k=32.0):
     return ratings
 
 
+def plackett_luce_loss(f, rankings):
+    """-log P of rankings given as lists of tiers, stage by stage; the last tier has no order."""
+    total = 0.0
+    for tiers in rankings:
+        rest = [item for tier in tiers for item in tier]
+        for tier in tiers[:-1]:
+            total += np.log(np.sum(np.exp(f[rest]))) - f[tier[0]]
+            rest.remove(tier[0])
+    return total
+
+
 # --------------------------------------------------------------------------------------------------------------
 # Sets and ranks with a guarantee
 # --------------------------------------------------------------------------------------------------------------

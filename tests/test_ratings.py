@@ -536,6 +536,15 @@ def test_bad_input_gets_one_clear_message(change, options, message):
         rate({**GOOD, **change}, **options)
 
 
+def test_dates_in_many_forms():
+    expected = [-33774.0, 0.0, 19723.0]
+    for days in (
+        [18770713, 19700101, 20240101], ["1877-07-13", "1970-01-01", "2024-01-01"], expected,
+        np.array(["1877-07-13", "1970-01-01", "2024-01-01"], dtype="datetime64[D]"),
+    ):  # fmt: skip
+        np.testing.assert_allclose(read_battles({**GOOD, "day": days}, time="day").time, expected)
+
+
 def test_more_bad_input():
     with pytest.raises(ValueError, match="No columns of two sides"):
         rate({"x": [1], "y": [2]})
@@ -625,7 +634,166 @@ def test_command(tmp_path, capsys):
     assert [row["item"] for row in found["table"]] == expected["item"]
     np.testing.assert_allclose([row["rating"] for row in found["table"]], expected["rating"])
     assert (tmp_path / "b.html").stat().st_size > 10_000
+    path_of_rankings = tmp_path / "rankings.csv"
+    path_of_rankings.write_text('r\n"x > y > z"\n"y > x, z"\n"x > z"\n"z > y"\n')
+    assert run(["rate", str(path_of_rankings), "--ranking", "r"]) == 0
+    assert "Plackett-Luce" in capsys.readouterr().out
+    said = [
+        {"winner": "x", "loser": "y", "judge": "ann", "question": "1"},
+        {"winner": "y", "loser": "z", "judge": "ann", "question": "2", "tie": True},
+        {"winner": "z", "loser": "x", "judge": "ann", "question": "3"},
+        {"undo": "3", "judge": "ann"},
+    ]
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text("".join(json.dumps(entry) + "\n" for entry in said))
+    assert run(["rate", str(answers), "--alpha", "0.1", "--json"]) == 0
+    found = {row["item"]: row["rating"] for row in json.loads(capsys.readouterr().out)["table"]}
+    expected = rate({"winner": ["x", "y"], "loser": ["y", "z"], "tie": [False, True]}, alpha=0.1).columns
+    assert found == pytest.approx(dict(zip(expected["item"], expected["rating"])))
     assert run(["rate", str(path), "--winner", "nobody"]) == 2
     assert "is no column" in capsys.readouterr().err
     assert run(["rate", str(path), "--anchor", "m00"]) == 2
     assert run(["rate", str(path), "-o", str(tmp_path / "b.pdf")]) == 2
+
+
+# Features of the items, scores
+
+
+def test_features_are_the_prior_of_bradley_terry():
+    from preflearn import BradleyTerry
+
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(12, 2))
+    f = 1.5 * X[:, 0]
+    a = rng.integers(0, 9, 150)
+    b = (a + rng.integers(1, 9, 150)) % 9
+    won = rng.random(150) < 1 / (1 + np.exp(-(f[a] - f[b])))
+    table = {"a": a, "b": b, "winner": won.astype(float)}
+    features = {"item": np.arange(12), "u": X[:, 0], "v": 100 + 7 * X[:, 1]}
+    found = rate(table, features=features, kernel="rbf", item_offsets=0.5, alpha=0.3)
+    Z = np.stack([features["u"], features["v"]], axis=1)
+    Z = (Z - Z.mean(axis=0)) / Z.std(axis=0)
+    model = BradleyTerry(0.3, kernel="rbf", item_offsets=0.5)
+    pairs = np.where(won[:, None], np.stack([a, b], axis=1), np.stack([b, a], axis=1))
+    mean, C = model.fit_pairs(Z, pairs).posterior(Z)
+    np.testing.assert_allclose(found.strengths.scores, mean - mean.mean(), atol=1e-6)
+    centre = np.eye(12) - 1 / 12
+    np.testing.assert_allclose(found.covariance, centre @ C @ centre, atol=1e-6)
+    plain = rate(table, features=features)
+    assert np.corrcoef(plain.strengths.scores[9:], f[9:])[0, 1] > 0.9  # these have not played
+    assert dict(zip(found.columns["item"], found.columns["battles"]))[11] == 0 and not found.notes
+    auto = rate(table, features=features, covariates=["position"])
+    assert set(auto.scores) == set(range(12)) and len(auto.held_out) == 3
+    with pytest.raises(ValueError, match="items have battles and no features"):
+        rate(table, features={"item": [0, 1], "u": [1.0, 2.0]})
+    with pytest.raises(ValueError, match="holds texts"):
+        rate(table, features={"item": np.arange(12), "u": ["x"] * 12})
+    with pytest.raises(ValueError, match="there are none"):
+        rate(table, kernel="rbf")
+
+
+def test_scores_say_who_won():
+    table = {"home": ["x", "y", "z"], "away": ["y", "z", "x"], "score_a": [3, 1, 2], "score_b": [1, 1, 4]}
+    assert (
+        rate(table).scores
+        == rate({"home": table["home"], "away": table["away"], "winner": ["home", "tie", "away"]}).scores
+    )
+
+
+# Rankings of more than two
+
+
+def draw_rankings(n_rankings=80, seed=0):
+    """Rankings of 3 to 5 of 7 items, a third of them choices of one among all; and the strengths."""
+    rng = np.random.default_rng(seed)
+    f = rng.normal(size=7)
+    rankings = []
+    for number in range(n_rankings):
+        some = rng.choice(7, rng.integers(3, 6), replace=False)
+        order = some[np.argsort(-(f[some] + rng.gumbel(size=some.size)))].tolist()
+        rankings.append([[order[0]], order[1:]] if number % 3 == 0 else [[one] for one in order])
+    return rankings, f - f.mean()
+
+
+def as_lists(rankings):
+    return [
+        [*(tier[0] for tier in one[:-1]), one[-1] if len(one[-1]) > 1 else one[-1][0]] for one in rankings
+    ]
+
+
+def test_rankings_are_fitted_by_plackett_and_luces_likelihood():
+    from scipy.optimize import approx_fprime, minimize
+
+    rankings, truth = draw_rankings()
+    judges = np.arange(80) % 9
+    found = rate(
+        {"ranking": as_lists(rankings), "judge": judges}, ranking="ranking", judge="judge", alpha=0.2
+    )
+
+    def objective(f, some=rankings, alpha=0.2):
+        return oracles.plackett_luce_loss(f, some) + alpha * f @ f
+
+    best = minimize(objective, np.zeros(7), tol=1e-12).x
+    np.testing.assert_allclose(found.strengths.scores, best, atol=1e-4)
+    f, loss = found.strengths.scores, found.strengths.loss
+    np.testing.assert_allclose(loss.value, oracles.plackett_luce_loss(f, rankings))
+    numeric = approx_fprime(f, lambda f: oracles.plackett_luce_loss(f, rankings), 1e-7)
+    np.testing.assert_allclose(loss.gradient, numeric, atol=1e-4)
+    H = loss.hessian()
+    np.testing.assert_allclose(np.stack([loss.curvature(e) for e in np.eye(7)]), H, atol=1e-12)
+    step = 1e-5
+    for k in range(7):
+        e = step * np.eye(7)[k]
+        ahead, back = (type(loss)(found.raw.rankings, np.ones(80), f + s * e).gradient for s in (1, -1))
+        np.testing.assert_allclose((ahead - back) / (2 * step), H[k], atol=1e-6)
+    meat = 0.4 * np.eye(7)
+    for judge in range(9):
+        some = [one for one, who in zip(rankings, judges) if who == judge]
+        g = approx_fprime(f, lambda f, some=some: oracles.plackett_luce_loss(f, some), 1e-7)
+        meat += 9 / 8 * np.outer(g, g)
+    inverse, centre = np.linalg.inv(H + 0.4 * np.eye(7)), np.eye(7) - 1 / 7
+    np.testing.assert_allclose(found.covariance, centre @ inverse @ meat @ inverse @ centre, atol=1e-4)
+    assert np.corrcoef(f, truth)[0, 1] > 0.8
+
+
+def test_rankings_of_two_are_battles():
+    battles = {"winner": ["x", "y", "z", "x", "x"], "loser": ["y", "z", "x", "z", "y"]}
+    texts = [f"{a} > {b}" for a, b in zip(battles["winner"], battles["loser"])]
+    found, expected = rate({"r": texts}, ranking="r", alpha=0.3), rate(battles, alpha=0.3)
+    assert found.scores == pytest.approx(expected.scores, abs=1e-8)
+    np.testing.assert_allclose(found.covariance, expected.covariance, atol=1e-8)
+
+
+def test_rankings_are_held_out_as_a_whole(tmp_path):
+    rankings, _ = draw_rankings(60, 1)
+    found = rate(pd.DataFrame({"ranking": as_lists(rankings)}), ranking="ranking")
+    assert list(found.held_out["held_out"]) == ["ranking"] * 3 and "Plackett-Luce" in list(
+        found.held_out["method"]
+    )
+    for training, test in held_out_folds(found.raw, "battle"):
+        of_pair = found.raw.rankings.of_pair
+        assert not set(of_pair[training]) & set(of_pair[test])
+        part = found.raw.take(test).rankings
+        expected = [rankings[k] for k in np.unique(of_pair[test])]
+        f = np.arange(7) / 3
+        loss = type(found.strengths.loss)(part, np.ones(part.n_rankings), f)
+        assert loss.value == pytest.approx(oracles.plackett_luce_loss(f, expected))
+    found.report(tmp_path / "r.html")
+    assert "Plackett-Luce" in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("ranking", "message"),
+    [
+        ("a > b > a", "twice"),
+        ("a", "no ranking"),
+        ("a, b > c", "no ranking"),
+        ("a > ", "no ranking"),
+        (3, "no ranking"),
+    ],
+)
+def test_bad_rankings(ranking, message):
+    with pytest.raises(ValueError, match=message):
+        rate({"r": ["a > b", ranking]}, ranking="r")
+    with pytest.raises(ValueError, match="would be ignored"):
+        rate({"r": ["a > b"]}, ranking="r", winner="r")

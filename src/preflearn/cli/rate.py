@@ -51,6 +51,9 @@ Covariates = Annotated[
 Cluster = Annotated[
     str | None, _column("--cluster", "Column of what battles have in common, such as a prompt.")
 ]
+Ranking = Annotated[
+    str | None, _column("--ranking", "Column of rankings such as 'a > b > c', in place of battles.")
+]
 HalfLife = Annotated[
     str | None, typer.Option("--half-life", help="Days after which a battle counts half, or auto.")
 ]
@@ -84,6 +87,7 @@ def rate(
     weight: Weight = None,
     covariate: Covariates = None,
     cluster: Cluster = None,
+    ranking: Ranking = None,
     half_life: HalfLife = None,
     anchor: Anchor = None,
     alpha: Alpha = "auto",
@@ -104,7 +108,7 @@ def rate(
 
     options: dict[str, Any] = {
         "a": a, "b": b, "winner": winner, "loser": loser, "judge": judge, "time": time, "weight": weight,
-        "covariates": tuple(split_names(covariate, "--covariate") or ()), "cluster": cluster,
+        "covariates": tuple(split_names(covariate, "--covariate") or ()), "cluster": cluster, "ranking": ranking,
         "half_life": _read_number(half_life, "--half-life"), "anchor": _read_anchor(anchor),
         "alpha": _read_number(alpha, "--alpha"), "level": level,
     }  # fmt: skip
@@ -131,10 +135,14 @@ def _read(paths: list[Path], options: dict[str, Any]) -> dict[str, Any]:
     """The columns of the files; names are read as texts also where they look like numbers."""
     from ..io import read_table
     from ..ratings.battles import NAME_COLUMNS
+
+    asked = _read_answers(paths) if options["winner"] is None and options["a"] is None else None
+    if asked is not None:
+        return asked
     from .files import Reading, column_names
 
     names = column_names(paths[0], Reading())
-    given = [options[name] for name in ("a", "b", "loser", "judge", "cluster")]
+    given = [options[name] for name in ("a", "b", "loser", "judge", "cluster", "ranking")]
     texts = [name for name in (*given, *NAME_COLUMNS) if name in names]
     if options["winner"] is None or options["loser"] is not None:
         texts += [name for name in (options["winner"] or "winner",) if name in names]
@@ -142,6 +150,21 @@ def _read(paths: list[Path], options: dict[str, Any]) -> dict[str, Any]:
         [str(path) for path in paths], target=None, query=None, item=None, texts=list(dict.fromkeys(texts))
     )
     return dict(found.columns)
+
+
+def _read_answers(paths: list[Path]) -> dict[str, Any] | None:
+    """The answers of `preflearn ask` that stand, without those that were taken back; None for other files."""
+    if any(path.suffix not in (".jsonl", ".ndjson") for path in paths):
+        return None
+    from ..web.answers import parse_entry, standing_answers
+
+    entries = [parse_entry(line) for path in paths for line in path.read_bytes().splitlines() if line.strip()]
+    known = [entry for entry in entries if entry is not None]
+    if len(known) < len(entries) or not any("question" in entry for entry in known):
+        return None
+    answers = standing_answers(known)
+    names = ("winner", "loser", "judge", "time", "tie")
+    return {name: [getattr(answer, name) for answer in answers] for name in names}
 
 
 def _read_number(text: str | None, option: str) -> float | str | None:

@@ -8,7 +8,7 @@ known of a battle, so that a file of any size shrinks to its distinct pairs (`Ba
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +16,8 @@ import numpy as np
 
 from ..comparisons.answers import AdjustedAnswers, Answers
 from ..preprocessing.frames import BOOLEAN, NUMBER, TEXT, TIME, Column, read_table
-from ..preprocessing.values import day_comes_first, parse_times, times_of_digits
+from ..preprocessing.values import day_comes_first, parse_times
+from .rankings import Rankings, read_rankings
 
 _SIDES = (
     ("model_a", "model_b"),
@@ -41,10 +42,12 @@ _TIES = {
     "tie (bothgood)",
 }
 _BOTH_BAD = {"bothbad", "both bad", "both_bad", "tie (bothbad)", "tie (both bad)", "neither"}
+_SCORES = ("score_a", "score_b")
 _MOST_SHOWN = 10
 # Columns that hold names, also where these look like numbers.
 NAME_COLUMNS = tuple(name for pair in _SIDES for name in pair) + ("loser",)
 POSITION = "position"
+_OUTCOMES = {"a won": 1.0, "b won": 0.0, "tie": 0.5}
 _SECONDS_A_DAY = 86400.0
 
 
@@ -71,6 +74,10 @@ class Battles:
         Whether the sides say something about the presentation; not if side a is the winner by definition.
     outcomes : dict
         How many battles had each outcome.
+    similarity : ndarray of shape (m, m) or None
+        Prior covariance of the strengths, but for a factor, where it is not the identity.
+    rankings : Rankings or None
+        What the battles are the pairs of.
     """
 
     items: list[Hashable]
@@ -84,6 +91,8 @@ class Battles:
     covariate_names: tuple[str, ...] = ()
     ordered: bool = True
     outcomes: dict[str, int] = field(default_factory=dict)
+    similarity: np.ndarray | None = None
+    rankings: Rankings | None = None
 
     @property
     def n_items(self) -> int:
@@ -107,6 +116,7 @@ class Battles:
             cluster=coded(self.cluster),
             time=None if self.time is None else self.time[kept],
             covariates=self.covariates[kept],
+            rankings=None if self.rankings is None else self.rankings.take(kept),
         )
 
     def answers(self) -> Answers:
@@ -195,7 +205,7 @@ def read_battles(
     sides = _find_sides(columns, a, b, winner, loser)
     items, pairs = _read_items(columns, sides.a, sides.b)
     share, outcomes = _read_outcomes(columns, sides, items, pairs)
-    values = _read_numbers(columns[_known(columns, weight, "weight")], "weight") if weight else None
+    values = read_numbers(columns[_known(columns, weight, "weight")], "weight") if weight else None
     if values is not None and not (values >= 0).all():
         raise ValueError(
             f"Column {weight!r} holds weights, which must not be negative: found {values.min():g}."
@@ -224,10 +234,11 @@ class _Sides:
     b: str
     winner: str | None
     tie: str | None = None
+    by_score: bool = False
 
     @property
     def winner_first(self) -> bool:
-        return self.winner is None
+        return self.winner is None and not self.by_score
 
 
 def _find_sides(
@@ -257,6 +268,8 @@ def _find_sides(
             )
         a, b = usual[0]
     _known(columns, a, "a"), _known(columns, b, "b")
+    if winner is None and "winner" not in columns and {*_SCORES} <= {*columns}:
+        return _Sides(a, b, None, None, by_score=True)
     if winner is None and "winner" not in columns:
         raise ValueError(
             f"The columns {a!r} and {b!r} say who met, and none says who won (found {_listed(list(columns))}): "
@@ -276,8 +289,8 @@ def _listed(names: Sequence[Any]) -> str:
     return shown if len(names) <= _MOST_SHOWN else f"{shown} and {len(names) - _MOST_SHOWN} more"
 
 
-def _factorised(column: Column) -> tuple[np.ndarray, list[Hashable]]:
-    """(codes, -1 where missing; labels); whole numbers are labels as they are."""
+def factorised(column: Column) -> tuple[np.ndarray, list[Hashable]]:
+    """(codes, -1 where missing; labels) of a column; whole numbers are labels as they are."""
     if column.problem:
         raise ValueError(f"{column.problem}.")
     if column.form == TEXT and column.texts is not None:
@@ -297,7 +310,7 @@ def _read_labels(
 ) -> tuple[np.ndarray, list[Hashable]] | None:
     if name is None:
         return None
-    codes, labels = _factorised(columns[_known(columns, name, argument)])
+    codes, labels = factorised(columns[_known(columns, name, argument)])
     _refuse_missing(codes < 0, name, f"a {argument}")
     return codes, labels
 
@@ -321,7 +334,7 @@ def _read_items(columns: dict[str, Column], a: str, b: str) -> tuple[list[Hashab
         raise ValueError(f"The two sides are the same column, {a!r}: name two.")
     read = []
     for name in (a, b):
-        codes, labels = _factorised(columns[name])
+        codes, labels = factorised(columns[name])
         _refuse_missing(codes < 0, name, "an item")
         read.append((codes, labels))
     if len({isinstance(label, str) for _, labels in read for label in labels}) > 1:
@@ -348,13 +361,17 @@ def _read_outcomes(
 ) -> tuple[np.ndarray, dict[str, int]]:
     """The share of side a, and how many battles had each outcome."""
     n = pairs.shape[0]
+    if sides.by_score:
+        margin = np.subtract(*(read_numbers(columns[name], "score") for name in _SCORES))
+        share = 0.5 + 0.5 * np.sign(margin)
+        return share, {name: int((share == y).sum()) for name, y in _OUTCOMES.items()}
     if sides.winner is None:
         tie = np.zeros(n, dtype=bool)
         if sides.tie is not None and columns[sides.tie].form in (BOOLEAN, NUMBER):
             tie = np.nan_to_num(columns[sides.tie].array) == 1.0
         share = np.where(tie, 0.5, 1.0)
         return share, {"won": int((~tie).sum()), "tie": int(tie.sum())}
-    codes, labels = _factorised(columns[sides.winner])
+    codes, labels = factorised(columns[sides.winner])
     meanings = [_meaning(label, labels, sides, items) for label in labels]
     table = np.array([m if isinstance(m, float) else np.nan for m in meanings] + [np.nan])
     share = table[codes]
@@ -369,13 +386,8 @@ def _read_outcomes(
         k for k, label in enumerate(labels) if isinstance(label, str) and label.strip().lower() in _BOTH_BAD
     ]
     both_bad = int(np.isin(codes, bad).sum())
-    counts = {
-        "a won": int((share == 1.0).sum()),
-        "b won": int((share == 0.0).sum()),
-        "tie": int(((share > 0) & (share < 1)).sum()) - both_bad,
-        "both bad": both_bad,
-    }
-    return share, counts
+    counts = {name: int((share == y).sum()) for name, y in _OUTCOMES.items()}
+    return share, {**counts, "tie": counts["tie"] - both_bad, "both bad": both_bad}
 
 
 def _meaning(label: Hashable, labels: list[Hashable], sides: _Sides, items: list[Hashable]) -> Any:
@@ -410,7 +422,8 @@ def _refuse_labels(sides: _Sides, codes: np.ndarray, labels: list[Hashable], n: 
     )
 
 
-def _read_numbers(column: Column, what: str) -> np.ndarray:
+def read_numbers(column: Column, what: str) -> np.ndarray:
+    """The numbers of a column that must have one in every row."""
     if column.form not in (NUMBER, BOOLEAN):
         raise ValueError(f"Column {column.name!r} must hold numbers to be a {what}: found {column.form}s.")
     bad = np.flatnonzero(~np.isfinite(column.array))
@@ -433,7 +446,10 @@ def read_days(column: Column) -> np.ndarray:
         days = np.append(times, np.nan)[codes] / _SECONDS_A_DAY
     elif days.size and ((days >= 18000101) & (days <= 21001231) & (days % 1 == 0)).all():
         distinct, which = np.unique(days, return_inverse=True)
-        days = (times_of_digits(distinct) / _SECONDS_A_DAY)[which.ravel()]
+        texts = [
+            f"{n // 10000:04d}-{n // 100 % 100:02d}-{n % 100:02d}" for n in distinct.astype(int).tolist()
+        ]
+        days = (parse_times(texts, False) / _SECONDS_A_DAY)[which.ravel()]
     bad = np.flatnonzero(~np.isfinite(days))
     if bad.size:
         raise ValueError(
@@ -459,9 +475,9 @@ def _read_covariate(columns: dict[str, Column], name: str, sides: _Sides, n: int
         ((name + one, name + two) for one, two in endings if {name + one, name + two} <= {*columns}), None
     )
     if pair is not None:
-        z = _read_numbers(columns[pair[0]], "covariate") - _read_numbers(columns[pair[1]], "covariate")
+        z = read_numbers(columns[pair[0]], "covariate") - read_numbers(columns[pair[1]], "covariate")
     elif name in columns:
-        z = _read_numbers(columns[name], "covariate")
+        z = read_numbers(columns[name], "covariate")
     else:
         raise ValueError(
             f"Covariate {name!r}: neither {name}_a and {name}_b nor {name} (the difference, a minus b) is a "
@@ -474,6 +490,46 @@ def _read_covariate(columns: dict[str, Column], name: str, sides: _Sides, n: int
             "Leave it out, or control for the side with covariates=['position']."
         )
     return z
+
+
+def read_ranked(
+    table: Any, ranking: str, *, judge: str | None = None, time: str | None = None, weight: str | None = None
+) -> Battles:
+    """Read rankings as the battles that they imply."""
+    items, pairs, rankings = read_rankings(table, ranking)
+    names = [name for name in (judge, time, weight) if name is not None]
+    of_row: Any = {"n": np.zeros(rankings.n_rankings)}
+    if names:
+        of_row = _other_columns(table, names)
+    columns = {column.name: column for column in read_table(of_row, "The table of rankings").columns}
+    judges = _read_labels(columns, judge, "judge")
+    days = None if time is None else read_days(columns[_known(columns, time, "time")])
+    w = np.ones(rankings.n_rankings) if weight is None else read_numbers(columns[weight], "weight")
+    if not (w >= 0).all():
+        raise ValueError(f"Column {weight!r} holds weights, which must not be negative: found {w.min():g}.")
+    each = rankings.of_pair
+    return Battles(
+        items,
+        pairs,
+        np.ones(len(pairs)),
+        w[each],
+        None if judges is None else (judges[0][each], judges[1]),
+        time=None if days is None else days[each],
+        covariates=np.empty((len(pairs), 0)),
+        ordered=False,
+        outcomes={"rankings": rankings.n_rankings},
+        rankings=rankings,
+    )
+
+
+def _other_columns(table: Any, names: list[str]) -> Any:
+    """Some columns of a table: that of the rankings may hold lists, which are no column of a table."""
+    import narwhals as nw
+
+    if isinstance(table, Mapping):
+        return {name: table[name] for name in names if name in table}
+    frame = nw.from_native(table, eager_only=True)
+    return frame.select([name for name in names if name in frame.columns]).to_native()
 
 
 def refuse_hopeless(battles: Battles) -> None:

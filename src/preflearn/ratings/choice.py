@@ -50,6 +50,8 @@ def leave_battle_out(strengths: Strengths) -> np.ndarray:
     Of a row that stands for many battles, one is left out.
     """
     each = strengths.each
+    if strengths.battles.rankings is not None:
+        raise ValueError("Rankings are held out as a whole.")
     single = replace(each, weight=np.minimum(each.weight, 1.0))
     mean, variance = without_each(single, strengths.theta, variances_of_battles(strengths))
     return averaged_probability(mean, variance)
@@ -62,13 +64,16 @@ def choose_alpha(battles: Battles) -> Strengths:
     """
     if np.median(battles.battles_of_items()) >= _PLENTY:
         return fit_strengths(battles, alpha_of(PRIOR_WIDTHS[0]))
-    by_formula = battles.n_items + battles.covariates.shape[1] <= MOST_DENSE
-    widths = PRIOR_WIDTHS[::-1] if by_formula else PRIOR_WIDTHS[::-2]
+    few = battles.n_items + battles.covariates.shape[1] <= MOST_DENSE
+    by_formula = few and battles.rankings is None
+    widths = PRIOR_WIDTHS[::-1] if few else PRIOR_WIDTHS[::-2]
     training, test = battles, battles
     if not by_formula:
-        drawn = np.random.default_rng(0).permutation(len(battles))
-        n_test = min(_MOST_HELD_OUT, len(battles) // 10 + 1)
-        test, training = battles.take(drawn[:n_test]), battles.take(drawn[n_test:])
+        units = np.arange(len(battles)) if battles.rankings is None else battles.rankings.of_pair
+        n_units = int(units.max()) + 1
+        n_test = min(_MOST_HELD_OUT, n_units // (10 if battles.rankings is None else 4) + 1)
+        is_test = np.random.default_rng(0).permutation(n_units)[units] < n_test
+        test, training = battles.take(np.flatnonzero(is_test)), battles.take(np.flatnonzero(~is_test))
     losses: list[np.ndarray] = []
     path: list[Strengths] = []
     for width in widths:

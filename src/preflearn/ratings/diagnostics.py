@@ -24,7 +24,12 @@ def components(battles: Battles) -> list[list[Hashable]]:
     a, b = battles.pairs[battles.weight > 0].T
     n = battles.n_items
     _, labels = connected_components(sp.coo_array((np.ones(a.size), (a, b)), shape=(n, n)), directed=False)
-    return _by_label(battles.items, labels)
+    found = _by_label(battles.items, labels)
+    if battles.similarity is None:
+        return found
+    # Features connect the items that have not played.
+    played = {battles.items[k] for k in np.unique(battles.pairs)}
+    return [component for component in found if component[0] in played]
 
 
 def mutually_beaten(battles: Battles) -> list[list[Hashable]]:
@@ -62,7 +67,7 @@ def transitivity_test(strengths: Strengths) -> dict[str, Any]:
     pooled.
     """
     battles = strengths.battles
-    if battles.covariates.shape[1]:
+    if battles.covariates.shape[1] or battles.rankings is not None:
         return {"pvalue": float("nan"), "pairs": 0}
     from .._engine.losses.logistic import LogisticLoss
 
@@ -116,7 +121,7 @@ def _without_covariates(battles: Battles) -> Battles:
 def surprises(strengths: Strengths, n: int) -> dict[str, list[Any]]:
     """The battles that the model without them found least likely."""
     battles = strengths.battles
-    p = leave_battle_out(strengths)
+    p = leave_battle_out(strengths) if battles.rankings is None else expit(strengths.differences())
     loss = np.where(battles.share == 0.5, 0.0, log_losses(p, battles.share))
     rows = np.argsort(-loss, kind="stable")[:n]
     rows = rows[loss[rows] > 0]

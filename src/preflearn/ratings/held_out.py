@@ -17,7 +17,8 @@ from .strengths import fit_strengths, variances_of_battles
 
 _FOLDS = 10
 _ELO_K = 32.0
-OURS, WIN_RATE, ELO = "Bradley-Terry", "win rate", f"Elo (K = {_ELO_K:.0f})"
+OURS, PLACKETT_LUCE = "Bradley-Terry", "Plackett-Luce"
+WIN_RATE, ELO = "win rate", f"Elo (K = {_ELO_K:.0f})"
 
 
 def held_out_folds(battles: Battles, scheme: str) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -26,7 +27,7 @@ def held_out_folds(battles: Battles, scheme: str) -> list[tuple[np.ndarray, np.n
         return future_blocks(battles)
     rng = np.random.default_rng(0)
     if scheme == "battle":
-        codes = np.arange(len(battles))
+        codes = np.arange(len(battles)) if battles.rankings is None else battles.rankings.of_pair
     else:
         found = battles.judge if scheme == "judge" else battles.cluster
         assert found is not None
@@ -88,7 +89,7 @@ def held_out_table(
     battles: Battles, alpha: float, half_life: float | None, cluster_name: str | None
 ) -> tuple[dict[str, list[Any]], PreferenceCalibration]:
     """The table, and the calibration of this model on held-out battles."""
-    schemes = [("battle", "battle")]
+    schemes = [("battle" if battles.rankings is None else "ranking", "battle")]
     if battles.judge is not None and len(battles.judge[1]) > 1:
         schemes.append(("judge", "judge"))
     if cluster_name is not None and battles.cluster is not None and len(battles.cluster[1]) > 1:
@@ -96,7 +97,7 @@ def held_out_table(
     if battles.time is not None and future_blocks(battles):
         schemes.append(("future", "future"))
     methods: dict[str, Callable[[Battles, Battles], np.ndarray]] = {
-        OURS: by_model(alpha, half_life),
+        OURS if battles.rankings is None else PLACKETT_LUCE: by_model(alpha, half_life),
         WIN_RATE: by_win_rate,
         ELO: by_elo,
     }

@@ -49,7 +49,11 @@ def judge_table(strengths: Strengths) -> dict[str, list[Any]]:
     codes, labels = battles.judge
     n = len(labels)
     each = strengths.each
-    mean, variance = without_each(each, strengths.theta, variances_of_battles(strengths))
+    variance = variances_of_battles(strengths)
+    if battles.rankings is None:
+        mean, variance = without_each(each, strengths.theta, variance)
+    else:
+        mean = strengths.differences()
     reliability = estimate_reliability(replace(each, judges=codes), mean, variance)
     p = averaged_probability(mean, variance)
     right = np.where(p == 0.5, 0.5, np.where(p > 0.5, each.share, 1.0 - each.share))

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from ..comparisons.inputs import read_alpha
-from .battles import Battles, read_battles, refuse_hopeless
+from .battles import Battles, read_battles, read_ranked, refuse_hopeless
 from .choice import PRIOR_WIDTHS, alpha_of, choose_alpha, choose_half_life, decayed
 from .diagnostics import components, describe_components, mutually_beaten
+from .features import with_features
 from .frames import backend_of
 from .result import MEAN_RATING, POINTS, Ratings
 from .strengths import Strengths, fit_strengths
@@ -37,6 +38,10 @@ def rate(
     anchor: Any = None,
     alpha: float | str = "auto",
     level: float = 0.95,
+    features: Any = None,
+    kernel: Any = "linear",
+    item_offsets: float = 1.0,
+    ranking: str | None = None,
 ) -> Ratings:
     """Rate items by battles between them: a leaderboard with intervals of ratings and of ranks.
 
@@ -80,6 +85,17 @@ def rate(
         items finite that have won everything.
     level : float, default=0.95
         Of all intervals.
+    features : data frame or mapping, optional
+        A column ``item`` and columns of numbers: what is known of the items. Similar items then have similar strengths
+        before any battle, and items that have not played are rated, too.
+    kernel : str or callable, default="linear"
+        On the standardised features, as in `preflearn.BradleyTerry`.
+    item_offsets : float, default=1.0
+        Variance of what features do not say, relative to that of what they say.
+    ranking : str, optional
+        Column of rankings of two items or more in place of battles, by Plackett and Luce's model: lists with the best
+        first, or texts such as "a > b > c"; the last place may hold several without an order ("a > b, c, d" is a
+        choice of one among four). The pairs that a ranking implies count as ``battles`` in the table.
 
     Returns
     -------
@@ -113,9 +129,30 @@ def rate(
         "covariates": covariates, "cluster": cluster if isinstance(cluster, str) else None,
     }  # fmt: skip
     _check(half_life, alpha, level, time, cluster)
-    read = read_battles(battles, **options)
+    if ranking is None:
+        read = read_battles(battles, **options)
+    else:
+        read = _read_rankings(battles, ranking, options, features)
+    options["ranking"] = ranking
+    if features is not None:
+        if alpha == 0:
+            raise ValueError("features are a prior, which alpha=0 ignores: let alpha be 'auto' or positive.")
+        read = with_features(read, features, kernel, item_offsets)
+    elif kernel != "linear" or item_offsets != 1.0:
+        raise ValueError(
+            "kernel and item_offsets are about features of the items, and there are none: pass features=..."
+        )
     options |= {"wants_cluster": cluster, "anchor": anchor}
     return _rated(read, options, half_life, alpha, float(level), backend_of(battles))
+
+
+def _read_rankings(table: Any, ranking: str, options: dict[str, Any], features: Any) -> Battles:
+    ignored = [name for name in ("a", "b", "winner", "loser", "covariates", "cluster") if options[name]]
+    if features is not None:
+        ignored.append("features")
+    if ignored:
+        raise ValueError(f"{ignored[0]} would be ignored with ranking={ranking!r}: leave it out.")
+    return read_ranked(table, ranking, **{name: options[name] for name in ("judge", "time", "weight")})
 
 
 def _check(half_life: Any, alpha: Any, level: Any, time: str | None, cluster: Any) -> None:
@@ -174,6 +211,8 @@ def _rated(
 
 def rerate(ratings: Ratings, battles: Any) -> Ratings:
     """The ratings of old and new battles."""
+    if ratings.raw.similarity is not None or ratings.raw.rankings is not None:
+        raise ValueError("Ratings with features, or of rankings, are not updated: rate everything together.")
     asked = dict(ratings.options)
     names = ("a", "b", "winner", "loser", "judge", "time", "weight", "covariates", "cluster")
     new = read_battles(battles, **{name: asked[name] for name in names})

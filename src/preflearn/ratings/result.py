@@ -285,6 +285,8 @@ class Ratings:
             raise ValueError(
                 f"Name one category for each of {len(self.raw):,} battles: found {len(labels):,}."
             )
+        if self.raw.similarity is not None or self.raw.rankings is not None:
+            raise ValueError("Boards by category are of battles, without features of the items: rate these.")
         if self.raw.covariate_names:
             raise ValueError("Boards by category do not control for covariates: rate without them.")
         distinct = list(dict.fromkeys(labels))

@@ -28,11 +28,13 @@ from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
 from .._engine.losses.logistic import LogisticLoss
-from .._engine.numerics.linalg import cholesky_in_place, cholesky_solve, inverse_in_place
+from .._engine.numerics.linalg import inverse_in_place
 from .._engine.solvers.labels import MOST_SOLVED, LabelPosterior
-from .._engine.solvers.newton import Features, PairObjective, Preconditioner, minimise_logistic
+from .._engine.solvers.newton import Features, PairObjective, minimise_logistic
 from ..comparisons.answers import AdjustedAnswers, Answers
 from .battles import Battles
+from .preconditioner import ExactHessian
+from .rankings import ChoiceLoss, fit_rankings
 
 # Coordinates up to which Newton's method factorises the Hessian, and up to which covariances are a dense matrix.
 _MOST_FACTORED = 1500
@@ -48,29 +50,8 @@ _MOST_IN_GRADIENTS = 20_000_000
 _SOLVED = 1e-5
 
 
-class _Hessian(Preconditioner):
-    """The Hessian itself: a step of conjugate gradients is then a step of Newton's method."""
-
-    def __init__(self, answers: Answers, alpha: float):
-        self._answers, self._ridge = answers, 2.0 * alpha
-        self._exact: np.ndarray | None = None
-
-    def prepare(self, loss: Any) -> None:
-        H = self._answers.dense_hessian(loss.curvatures)
-        # Rounding must not make the direction in which nothing is known look negative.
-        H[np.diag_indices_from(H)] += self._ridge + 1e-13 * float(H.diagonal().max(initial=0.0))
-        self._exact = cholesky_in_place(H)
-
-    def spend(self, n_products: int) -> None:
-        pass
-
-    def solve(self, r: np.ndarray) -> np.ndarray:
-        assert self._exact is not None
-        return cholesky_solve(self._exact, r)
-
-
 class _ManyItems(PairObjective):
-    """Battles of very many items: products with the Hessian by a sparse matrix whose pattern is found once."""
+    """Distinct pairs of very many items: products with the Hessian by a sparse matrix whose pattern is found once."""
 
     def __init__(self, answers: Answers):
         super().__init__(Features(sp.eye_array(answers.n_rows, format="csr")), answers)
@@ -152,10 +133,20 @@ class Strengths:
     def inverse_hessian(self) -> np.ndarray:
         """H⁻¹, dense; what is common to all strengths, which nothing depends on, is held at 0."""
         H = self.counted.dense_hessian(self.curvatures)
-        H[np.diag_indices_from(H)] += 2.0 * self.alpha
         n = self.battles.n_items
-        H[:n, :n] += max(float(np.median(H.diagonal()[:n])), 2.0 * self.alpha) / n
+        if self.battles.similarity is None:
+            H[np.diag_indices_from(H)] += 2.0 * self.alpha
+            H[:n, :n] += max(float(np.median(H.diagonal()[:n])), 2.0 * self.alpha) / n
+        else:
+            H += self.prior_precision()
         return inverse_in_place(H)
+
+    def prior_precision(self) -> np.ndarray:
+        """2 alpha times the inverse of the prior covariance, shape (m + p, m + p)."""
+        P, K = np.eye(self.theta.shape[0]), self.battles.similarity
+        if K is not None:
+            P[: K.shape[0], : K.shape[0]] = inverse_in_place(np.array(K, order="F"))
+        return 2.0 * self.alpha * P
 
     @property
     def is_dense(self) -> bool:
@@ -208,24 +199,65 @@ def fit_strengths(
     -----
     O(distinct pairs) for each product with the Hessian; with covariates O(battles).
     """
+    if battles.rankings is not None:
+        return _fit_rankings(battles, max(alpha, _NO_ALPHA), start if like is None else like.theta, tol)
     if like is not None:
         scale, answers, start = like.scale, like.counted, like.theta
     else:
         scale = covariate_scale(battles)
         answers = scaled(battles, scale).counted()
-    theta = minimise(answers, max(alpha, _NO_ALPHA), start, tol)
+    root = None
+    if battles.similarity is not None:
+        root = np.eye(answers.n_rows)
+        root[: battles.n_items, : battles.n_items] = np.linalg.cholesky(battles.similarity)
+    theta = minimise(answers, max(alpha, _NO_ALPHA), start, tol, root)
     theta[: battles.n_items] -= theta[: battles.n_items].mean()
     return Strengths(battles, max(alpha, _NO_ALPHA), theta, scale, answers)
 
 
+class RankingStrengths(Strengths):
+    """The same of Plackett and Luce's model."""
+
+    @cached_property
+    def loss(self) -> ChoiceLoss:
+        """At the strengths."""
+        rankings, weight = self.battles.rankings, self.battles.weight
+        assert rankings is not None
+        return ChoiceLoss(rankings, rankings.of_rankings(weight), self.theta)
+
+    @cached_property
+    def inverse_hessian(self) -> np.ndarray:
+        H, n = self.loss.hessian(), self.battles.n_items
+        H += self.prior_precision()
+        H += max(float(np.median(H.diagonal())), 2.0 * self.alpha) / n
+        return inverse_in_place(H)
+
+
+def _fit_rankings(battles: Battles, alpha: float, start: np.ndarray | None, tol: float) -> RankingStrengths:
+    rankings = battles.rankings
+    assert rankings is not None
+    weight = rankings.of_rankings(battles.weight)
+    theta = fit_rankings(rankings, weight, battles.n_items, alpha, start, tol)
+    return RankingStrengths(battles, alpha, theta - theta.mean(), np.empty(0), battles.counted())
+
+
 def minimise(
-    answers: Answers, alpha: float, start: np.ndarray | None = None, tol: float = 1e-14
+    answers: Answers,
+    alpha: float,
+    start: np.ndarray | None = None,
+    tol: float = 1e-14,
+    root: np.ndarray | None = None,
 ) -> np.ndarray:
-    """θ by Newton's method; coordinates are the items and the covariates."""
+    """θ by Newton's method; coordinates are the items and the covariates, or weights w with θ = root w."""
     size = answers.n_rows
-    exact = _Hessian(answers, alpha) if size <= _MOST_FACTORED else None
-    if exact is None and not isinstance(answers, AdjustedAnswers):
-        objective: PairObjective = _ManyItems(answers)
+    exact = None
+    if size <= _MOST_FACTORED:
+        exact = ExactHessian(lambda loss: _hessian_of(answers, loss.curvatures, root), alpha)
+    if root is not None:
+        objective: PairObjective = PairObjective(Features(root), answers)
+        start = None if start is None else np.linalg.solve(root, start)
+    elif exact is None and not isinstance(answers, AdjustedAnswers):
+        objective = _ManyItems(answers)
     else:
         objective = PairObjective(Features(sp.eye_array(size, format="csr")), answers)
     fit = minimise_logistic(objective, alpha, tol=tol, start=start, preconditioner=exact)
@@ -235,7 +267,12 @@ def minimise(
             ConvergenceWarning,
             stacklevel=2,
         )
-    return fit.weights.copy()
+    return fit.weights.copy() if root is None else root @ fit.weights
+
+
+def _hessian_of(answers: Answers, curvatures: np.ndarray, root: np.ndarray | None) -> np.ndarray:
+    H = answers.dense_hessian(curvatures)
+    return H if root is None else np.asfortranarray(root.T @ H @ root)
 
 
 def centred(C: np.ndarray, n_items: int) -> np.ndarray:
@@ -255,12 +292,15 @@ def dense_covariance(strengths: Strengths, cluster: np.ndarray | None) -> np.nda
     n_clusters = g.shape[0]
     meat = g.T @ g
     meat = (meat.toarray() if sp.issparse(meat) else meat) * (n_clusters / (n_clusters - 1.0))
-    meat[np.diag_indices_from(meat)] += 2.0 * strengths.alpha
+    meat += strengths.prior_precision()
     return centred(inverse @ meat @ inverse, n)
 
 
 def cluster_gradients(strengths: Strengths, cluster: np.ndarray) -> Any:
     """g_c as rows, shape (G, m + p); sparse unless few enough."""
+    if isinstance(strengths, RankingStrengths):
+        assert strengths.battles.rankings is not None
+        return strengths.loss.cluster_gradients(strengths.battles.rankings.of_rankings(cluster))
     each, n_clusters, size = strengths.each, int(cluster.max()) + 1, strengths.theta.shape[0]
     pulls = each.weight * (each.share - expit(each.differences(strengths.theta)))
     a, b = each.pairs.T

@@ -88,7 +88,8 @@ def _about_judges(ratings: Ratings) -> list[str]:
 def settings(ratings: Ratings) -> dict[str, str]:
     """What was chosen, in words."""
     options = ratings.options
-    found = {"Model": "Bradley-Terry; a tie is half a win each way"}
+    of_rankings = ratings.raw.rankings is not None
+    found = {"Model": "Plackett-Luce" if of_rankings else "Bradley-Terry; a tie is half a win each way"}
     found["Shrinkage (alpha)"] = f"{ratings.alpha:.4g}" + (
         " (by held-out battles)" if options["alpha"] == "auto" else ""
     )

@@ -104,28 +104,26 @@ def draw_board(board: Columns, ax: Any, kind: str = "ratings", level: float = 0.
 
 def draw_wins(board: Columns, ax: Any) -> Any:
     """The probability that the item of a row wins against that of a column."""
-    ax = _axes(ax, min(len(board["item"]), _MOST_IN_MATRIX))
     ratings = np.asarray(board["rating"][:_MOST_IN_MATRIX], dtype=float)
     P = 1.0 / (1.0 + 10.0 ** ((ratings[None, :] - ratings[:, None]) / 400.0))
-    picture = ax.imshow(P, vmin=0.0, vmax=1.0, cmap="coolwarm")
-    names = [_short(item) for item in board["item"][:_MOST_IN_MATRIX]]
-    ax.set_yticks(range(len(names)), names)
-    ax.set_xticks(range(len(names)), names, rotation=90)
-    ax.grid(False)
-    ax.figure.colorbar(picture, ax=ax, label="probability that the row wins", shrink=0.8)
-    return ax
+    return _draw_matrix(P, board, ax, "probability that the row wins", cmap="coolwarm", vmin=0.0, vmax=1.0)
 
 
 def draw_coverage(counts: np.ndarray, board: Columns, ax: Any) -> Any:
     """How often the items of a row and of a column met."""
-    ax = _axes(ax, min(counts.shape[0], _MOST_IN_MATRIX))
     some = counts[:_MOST_IN_MATRIX, :_MOST_IN_MATRIX]
-    picture = ax.imshow(np.where(some > 0, some, np.nan), cmap="viridis")
-    names = [_short(item) for item in board["item"][:_MOST_IN_MATRIX]]
+    return _draw_matrix(np.where(some > 0, some, np.nan), board, ax, "battles", cmap="viridis")
+
+
+def _draw_matrix(values: np.ndarray, board: Columns, ax: Any, label: str, **options: Any) -> Any:
+    """One cell for each pair of the best items."""
+    ax = _axes(ax, values.shape[0])
+    picture = ax.imshow(values, **options)
+    names = [_short(item) for item in board["item"][: values.shape[0]]]
     ax.set_yticks(range(len(names)), names)
     ax.set_xticks(range(len(names)), names, rotation=90)
     ax.grid(False)
-    ax.figure.colorbar(picture, ax=ax, label="battles", shrink=0.8)
+    ax.figure.colorbar(picture, ax=ax, label=label, shrink=0.8)
     return ax
 
 
