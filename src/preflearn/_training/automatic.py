@@ -15,8 +15,8 @@ import numpy as np
 from .. import AutoRanker
 from ..comparisons import encode_queries
 from ..model_selection._tally import tally_scores
-from ..model_selection.intervals import most_effective, placement_variance, wilson_interval
-from ..report.contents import Baseline, Choice, Estimate, Influence, Roc
+from ..model_selection.intervals import freedom_of, most_effective, placement_variance, wilson_interval
+from ..report.contents import Baseline, Choice, Estimate, Influence, Roc, SetSizes
 from ..report.leaderboard import BEST_FEATURE, LeaderboardTable
 from .conclusions import SHOWN_FEATURES, shuffled_influence
 from .input_columns import InputColumns
@@ -100,12 +100,17 @@ class Candidates:
         return Estimate(
             "AUC" if two_classes else "concordance",
             tally.share,
-            wilson_interval(tally.share, placement_variance(tally, strata), most_effective(y)),
+            wilson_interval(
+                tally.share, placement_variance(tally, strata), most_effective(y), freedom=freedom_of(y)
+            ),
             f"How a new pair of rows would be ordered: {tally.n_pairs:,} pairs inside {n_folds} folds, each "
             "ordered by a model that was trained without its fold.",
             "from the placement values of the rows (DeLong), in Wilson's form. It takes the trained models as given "
             "and is too narrow where models vary much",
         )
+
+    def sets(self) -> SetSizes | None:
+        return self.problem.sets_of(np.where(self.seen, self.held_out.scores, np.nan))
 
     def _about_leaderboard(self) -> str:
         text = (

@@ -39,7 +39,8 @@ class CalibratedRanker(RankerMixin, MetaEstimatorMixin, BaseEstimator):
         read_scores(y, n_items(X), estimator=self)
         queries, cv = self._queries(qid, n_items(X))
         if self.cv == "prefit":
-            check_is_fitted(self.estimator)
+            if hasattr(self.estimator, "__sklearn_tags__"):  # anything else with predict is taken as it is
+                check_is_fitted(self.estimator)
             self.estimator_ = self.estimator
             scores = predict_scores(self.estimator, X, qid)
         else:

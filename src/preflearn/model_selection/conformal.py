@@ -302,14 +302,15 @@ class ConformalRanker(CalibratedRanker):
         """
         scores = self.predict(X, qid=qid)
         new = query_figures(scores, encode_queries(qid, scores.shape[0]))
-        return compare_figures(self.query_figures(), new, with_scale=self._has_one_scale())
+        return compare_figures(self.query_figures(), new, with_scale=self.has_one_scale)
 
     def query_figures(self) -> np.ndarray:
         """What is known of each held-out query without labels, shape (n_queries, 3): see `DriftTest`."""
         check_is_fitted(self, "calibration_")
         return query_figures(self.calibration_.scores, self.calibration_.queries)
 
-    def _has_one_scale(self) -> bool:
+    @property
+    def has_one_scale(self) -> bool:
         """Whether held-out scores are on the scale of the final model: those of folds learn from clearly fewer rows."""
         return self.cv in ("leave-query-out", "prefit") and not isinstance(
             self.estimator_, SelfValidatingLearner

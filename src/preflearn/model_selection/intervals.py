@@ -39,7 +39,7 @@ chance show no spread at all. A query of p pairs with different y, put in a rand
 the sample variance s² of the shares, which has Q - 1 degrees of freedom, is averaged with v₀, which is taken for 3:
 s² ← ((Q - 1) s² + 3 v₀) / (Q + 2). At least it is what N = Q² / Σ 1 / p pairs would show if all were independent, by
 Laplace's rule: the variance of the mean is at least π (1 - π) / (N + 2) with π = (c N + 1) / (N + 2).
-``benchmarks/interval_coverage.py`` measures how often the interval holds the true value.
+``benchmarks/coverage.py`` measures how often the interval holds the true value.
 
 **Checks.** Does Student's interval of a mean over queries hold for these data? `check_mean_interval` asks in two ways
 without a normal distribution. Bootstrap: the 2.5 % and 97.5 % quantiles of the means of resampled queries; where they
@@ -54,7 +54,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import norm
+from scipy.stats import beta
 from scipy.stats import t as student
 from sklearn.utils import check_random_state
 
@@ -153,8 +153,18 @@ def most_effective(y: np.ndarray) -> float:
     return float(factor * pairs / m * fewest / (fewest + 1))
 
 
+def freedom_of(y: np.ndarray) -> float:
+    """Degrees of freedom of the variance of placement values: three times the rows of the smaller of two classes.
+
+    With few rows of a class their spread is known badly. Three times is by measurement (``benchmarks/coverage.py``):
+    once is right for a mean of as many values, and too wide for pairs, whose spread the other class shows as well.
+    """
+    counts = np.unique(y, return_counts=True)[1]
+    return 3.0 * float(counts.min()) if counts.shape[0] == 2 else float("inf")
+
+
 def wilson_interval(
-    share: float, variance: float, max_effective: float, *, optimism: float = 0.0
+    share: float, variance: float, max_effective: float, *, optimism: float = 0.0, freedom: float = np.inf
 ) -> tuple[float, float]:
     """95 % interval of a share of pairs, as of a proportion of independent ones.
 
@@ -168,6 +178,8 @@ def wilson_interval(
         The most independent pairs that the rows can be worth.
     optimism : float, default=0.0
         ρ: by how much less they are worth because the models were learned from them.
+    freedom : float, default=inf
+        Degrees of freedom of the variance, as of `freedom_of`: Student's quantile instead of the normal one.
 
     References
     ----------
@@ -183,7 +195,7 @@ def wilson_interval(
     spread = share * (1.0 - share)
     n = min(spread / variance, max_effective) if variance > 0 and spread > 0 else max_effective
     n = max(n / (1.0 + optimism), 1.0)  # no estimate is worth less than one pair
-    z = float(norm.ppf(0.5 + LEVEL / 2))
+    z = float(student.ppf(0.5 + LEVEL / 2, freedom))
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z * np.sqrt(spread / n + (z / (2 * n)) ** 2) / (1 + z * z / n)
     # Rounding may leave a share of 0 or 1 outside by the last digit.
@@ -192,6 +204,9 @@ def wilson_interval(
 
 def mean_interval(values: np.ndarray, clusters: Groups | None = None) -> tuple[float, tuple[float, float]]:
     """Variance of the mean of independent values in 0..1, and its 95 % interval by Student's t.
+
+    Where values lie at an end of the range, the interval is at least as wide as `end_if_others_miss` says: thirty
+    queries with a perfect score do not show that no query is less than perfect.
 
     Parameters
     ----------
@@ -209,7 +224,33 @@ def mean_interval(values: np.ndarray, clusters: Groups | None = None) -> tuple[f
         return float("nan"), (0.0, 1.0)
     half = float(student.ppf(0.5 + LEVEL / 2, n - 1)) * np.sqrt(variance)
     mean = float(values.mean())
-    return variance, (max(0.0, mean - half), min(1.0, mean + half))
+    low, high = (
+        min(mean - half, end_if_others_miss(values, n)),
+        max(mean + half, 1 - end_if_others_miss(1 - values, n)),
+    )
+    return variance, (max(0.0, low), min(1.0, high))
+
+
+def end_if_others_miss(values: np.ndarray, n: int) -> float:
+    """The lower end that values show which are nearly all 1, and hence hardly any spread.
+
+    Of n values k are below 1; the share of such values may be as high as p, the upper end of Clopper and Pearson's
+    interval. With their mean deficit, one of 1/2 counted in, the mean is 1 - p times that deficit at least. No values
+    at 1 have no such end.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> round(end_if_others_miss(np.ones(30), 30), 3)
+    0.942
+    """
+    missed = values < 1.0
+    k = round(float(missed.mean()) * n)
+    if k >= n:
+        return float("inf")
+    most = float(beta.ppf(0.5 + LEVEL / 2, k + 1, n - k))
+    deficit = (float((1.0 - values[missed]).sum()) * n / values.shape[0] + 0.5) / (k + 1)
+    return 1.0 - most * deficit
 
 
 def interval_over_queries(

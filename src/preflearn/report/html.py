@@ -20,6 +20,7 @@ from .displays import (
     LearningCurveDisplay,
     QueryRocDisplay,
     QueryScoresDisplay,
+    SetSizeDisplay,
 )
 
 # Colours that stand in for variables of the page's style: what Matplotlib draws in them follows light and dark.
@@ -132,6 +133,13 @@ def _plots(report: TrainingReport) -> dict[str, str]:
         curve = report.curve
         drawn = LearningCurveDisplay(curve.n_queries, curve.scores, curve.errors)
         drawings["curve"] = (drawn.plot, _say_curve(curve), _SIZE)
+    if report.sets is not None:
+        sets = report.sets
+        shown = SetSizeDisplay(
+            sets.coverages, sets.sizes, coverage=sets.coverage, size=sets.size, items=sets.items
+        )
+        text = f"Mean size of the sets over their coverage: {sets.size:.2g} of {sets.items:.3g} at {sets.coverage:g}."
+        drawings["sets"] = (shown.plot, text, _SIZE)
     if report.calibration is not None:
         found = report.calibration
         certain = CalibrationDisplay(found.confidence, found.won, found.weight, found.error)
