@@ -24,12 +24,13 @@ def predict(
         typer.Option(
             "--output",
             "-o",
-            help="File for the scores: .csv, .tsv, .jsonl, .parquet, or .txt for scores alone.",
+            help="File for the scores: .csv, .tsv, .jsonl, .parquet, .trec (a run), or .txt for scores alone.",
         ),
     ] = None,
     query: files.QueryOption = None,
     no_query: files.NoQueryOption = False,
     drop: files.DropOption = None,
+    text: files.TextOption = None,
     read: ReadOption = None,
     preferences: of_pairs.PreferencesOption = None,
     chosen: of_pairs.ChosenOption = None,
@@ -41,7 +42,9 @@ def predict(
     """Score and rank the rows of a file that has the columns of the training; higher is better within a query."""
     if as_json and output is not None:
         raise ValueError("--json prints to stdout: with -o give a name that ends with .jsonl instead.")
-    reading = files.Reading.from_options(read, query=query, no_query=no_query, drop=drop, unused=["weight"])
+    reading = files.Reading.from_options(
+        read, query=query, no_query=no_query, drop=drop, text=text, unused=["weight"]
+    )
     source = of_pairs.Source.from_options(preferences, chosen, rejected, None)
     files.check_outputs([output], [model, *source.all_files(data)], force)
     if source:
@@ -57,6 +60,8 @@ def predict(
             return
         saved = files.load(model)
         tell(f"reading {data[0].name}")
+        if text is not None and saved.memory["kind"] != "texts":
+            raise ValueError(f"--text is for a model of texts, and {model.name} is none: leave it out.")
         rows = files.read_for(model, saved, data, reading, with_target=False)
         tell(f"scoring {len(rows):,} rows")
         scores = saved.predict(rows)
@@ -71,12 +76,26 @@ def predict(
     if output is None:
         _print(scores, labels, "jsonl" if as_json else "csv")
         return
-    from ..io import write_scores
+    from ..io import write_run, write_scores
     from ..io.compression import split_name
 
+    if output.suffix in (".trec", ".run"):
+        write_run(output, scores, *_labels_of(rows, len(scores)), tag=model.stem)
+        if not quiet:
+            new_console().print(f"Wrote a run of {len(scores):,} items to {output}.", markup=False)
+        return
     write_scores(output, scores, **({} if split_name(output)[0] in _PLAIN else labels))
     if not quiet:
         new_console().print(f"Wrote {len(scores):,} scores to {output}.", markup=False)
+
+
+def _labels_of(rows: files.Rows, n: int) -> tuple[Any, Any]:
+    """Query and item of each row; one query, and the numbers of the rows, where there are none."""
+    import numpy as np
+
+    return np.full(n, "1") if rows.qid is None else rows.qid, (
+        np.arange(1, n + 1) if rows.item_names is None else rows.item_names
+    )
 
 
 def _ranks(scores: Any, qid: Any) -> Any:
