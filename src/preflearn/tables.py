@@ -71,6 +71,44 @@ class ShownTable:
             f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>{below}</div>"
         )
 
+    def to_markdown(self) -> str:
+        """The table in Markdown.
+
+        Examples
+        --------
+        >>> print(ShownTable([("ranker", "mean"), ("a|b", "0.75")]).to_markdown())
+        | ranker | mean |
+        |---|--:|
+        | a\\|b | 0.75 |
+        """
+        marks = "|".join("--:" if side == "r" else "---" for side in self.sides)
+        lines = [" | ".join(cell.replace("|", r"\|") for cell in row) for row in self.rows]
+        return "\n".join([f"| {lines[0]} |", f"|{marks}|", *(f"| {line} |" for line in lines[1:])])
+
+    def to_latex(self) -> str:
+        r"""The table in LaTeX, for the package booktabs.
+
+        Examples
+        --------
+        >>> print(ShownTable([("ranker", "mean"), ("a_b", "0.75")]).to_latex())
+        \begin{tabular}{lr}
+        \toprule
+        ranker & mean \\
+        \midrule
+        a\_b & 0.75 \\
+        \bottomrule
+        \end{tabular}
+        """
+        lines = [" & ".join(map(_latex, row)) + r" \\" for row in self.rows]
+        body = [rf"\begin{{tabular}}{{{self.sides}}}", r"\toprule", lines[0], r"\midrule", *lines[1:]]
+        return "\n".join([*body, r"\bottomrule", r"\end{tabular}"])
+
+
+def _latex(text: str) -> str:
+    return re.sub(r"([&%$#_{}])", r"\\\1", text.replace("\\", r"\textbackslash ")).replace(
+        "~", r"\textasciitilde "
+    )
+
 
 def align_columns(rows: Sequence[Row], sides: str | None = None) -> list[str]:
     """Rows of a table as lines of text: the first column to the left, the others to the right, or as ``sides`` says.

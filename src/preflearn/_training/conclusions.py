@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -225,7 +226,7 @@ def _reasons(problem: RankingProblem, why: Explanation, row: int) -> tuple[str, 
         for column, encoder in data.encoder.encoders_.items():
             last = first + len(encoder.names(column))
             value = data.columns[column][row]
-            text = str(value) if isinstance(value, str) else f"{value:.4g}"
+            text = f"{value:.4g}" if isinstance(value, Real) else str(value)
             text = text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
             shown.append((f"{column} = {text or '(missing)'}", float(why.contributions[first:last].sum())))
             first = last

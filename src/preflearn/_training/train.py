@@ -62,6 +62,13 @@ def train(problem: Problem, *, tell: Tell = lambda stage: None) -> Trained:
         problem.why_single = "too few rows can be compared to choose among candidates"
         search = SingleLearner(problem)
         learned = search.fit(tell)
+    return Trained(_after(problem.steps, learned), describe(problem, search, learned, notes, tell))
+
+
+def describe(
+    problem: Problem, search: Any, learned: Any, notes: list[str], tell: Tell = lambda stage: None
+) -> TrainingReport:
+    """The report about what a search has learned: how good it is, better than what, what it uses."""
     tell("estimating the held-out concordance")
     estimate, roc = search.estimate()
     tell("comparing with baselines")
@@ -85,7 +92,7 @@ def train(problem: Problem, *, tell: Tell = lambda stage: None) -> Trained:
     )
     tell("drawing conclusions")
     report = with_findings(report, single_columns(problem))
-    return Trained(_after(problem.steps, learned), conclude(report, problem, learned))
+    return conclude(report, problem, learned)
 
 
 def _search(problem: Problem) -> Any:

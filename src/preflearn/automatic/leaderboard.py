@@ -54,12 +54,19 @@ class Leaderboard(Sequence):
         What became of them, with the held-out score of the whole procedure.
     simplest : str
         The name of the candidate that differences are taken to.
+    title : str
+        What the scores are.
     """
 
     entries: list[Entry]
     scoring: str
     model: Entry
     simplest: str
+    title: str = ""
+
+    @property
+    def _caption(self) -> str:
+        return self.title or f"held-out {self.scoring}, choices made by other folds"
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -73,12 +80,10 @@ class Leaderboard(Sequence):
         return [head, *(self._row(one) for one in self.entries), self._row(self.model)]
 
     def __str__(self) -> str:
-        caption = f"held-out {self.scoring}, choices made by other folds"
-        return "\n".join([caption, *(line.rstrip() for line in align_columns(self.table(), "lrrrrrl"))])
+        return "\n".join([self._caption, *(line.rstrip() for line in align_columns(self.table(), "lrrrrrl"))])
 
     def shown_tables(self) -> list[ShownTable]:
-        caption = f"held-out {self.scoring}, choices made by other folds"
-        return [ShownTable(self.table(), caption, bold=[len(self.entries)])]
+        return [ShownTable(self.table(), self._caption, bold=[len(self.entries)])]
 
     def plot(self, ax: Any = None) -> Any:
         """The score of each candidate and of the model as bars.

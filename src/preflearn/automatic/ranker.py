@@ -21,7 +21,7 @@ from .._engine.core.holdout import rows_outside
 from .._engine.loops.threads import threads_limited
 from .._engine.numerics.graph import Graph, Value
 from .._engine.numerics.namespace import is_device_array
-from .._engine.solvers.progress import Stages
+from .._engine.solvers.progress import Stage, Stages
 from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import read_scores
 from ..estimators.base import RankerMixin
@@ -32,10 +32,12 @@ from ..model_selection._row_order import order_by_content
 from ..model_selection._scoring import Scoring, read_scoring
 from ..model_selection._splitters import QueryKFold
 from ..preprocessing import TableEncoder
+from ..showing import ShowsItself, remember
 from .candidates import Task, candidates
 from .combination import FoldScores, choose_combination, nested
 from .features import OF_QUERY, PARTS, Features
 from .leaderboard import Leaderboard
+from .presets import read_preset
 from .trial import Attempt, Trial
 
 _N_FOLDS = 5
@@ -56,7 +58,7 @@ _LEAST_SHARE = 0.01
 _LETTERS = dict(zip("xsqrp", PARTS, strict=True))
 
 
-class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
+class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator):
     """Try rankers of different kinds, combine them by what they predict for unseen queries, and report that honestly.
 
     Linear rankers, kernels that learn their metric, boosted and random trees, on features that are standardised, turned
@@ -77,7 +79,11 @@ class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
     random_state : int, RandomState or None, default=None
         For folds, basis vectors and trees.
     verbose : int, default=0
-        Report candidates and their time on standard error.
+        Show candidates and their time: a progress bar in a terminal and in a notebook, lines elsewhere.
+    preset : {"fast", "best"} or None, default=None
+        "fast" tries a linear ranker, a single feature and boosted trees; its figure comes from choices made by the
+        other folds, without repeating the procedure. "best" averages three runs with other folds and seeds; its figure
+        is that of one of them. None is in between.
 
     Attributes
     ----------
@@ -94,6 +100,8 @@ class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
     feature_importances_ : ndarray of shape (n,)
         Shares of the input columns, weighted by the shares of the members; they sum to 1.
     members_ : list of fitted models
+    member_names_ : list of str
+        The candidates that they are.
     views_ : list of tuple of str
         The features that each of them sees: "plain", "standardised", "quantiles", "relative" (to their query) and
         "relative quantiles", side by side.
@@ -133,15 +141,28 @@ class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
     __metadata_request__predict = {"qid": True}
 
     leaderboard_: Leaderboard
+    members_: list[Any]
+    member_names_: list[str]
+    views_: list[tuple[str, ...]]
+    weights_: np.ndarray
+    feature_importances_: np.ndarray
 
     def __init__(
-        self, *, scoring="concordance", time_limit=None, n_jobs=None, random_state=None, verbose=0
+        self,
+        *,
+        scoring="concordance",
+        time_limit=None,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+        preset=None,
     ) -> None:
         self.scoring = scoring
         self.time_limit = time_limit
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+        self.preset = preset
 
     # Fitting --------------------------------------------------------------------------------------------------------
 
@@ -161,7 +182,8 @@ class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
         -------
         self
         """
-        limit = self._read_limit()
+        limit, preset = self._read_limit(), read_preset(self.preset)
+        remember(self, X, y, qid)
         if limit < np.inf:
             _compile()
         start = time.perf_counter()
@@ -177,14 +199,22 @@ class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
         with nullcontext() if self.n_jobs is None else threads_limited(self.n_jobs):
             trial = self._fit_rows(rows, y, part, scoring, seed, start, limit)
             spent = time.perf_counter() - start
-            if rows.size <= _REFITTED_CELLS and (1 + len(trial.folds.tests)) * spent <= limit:
-                with self._stages()("the same without each fold"):
-                    trial = self._refit_without_folds(rows, y, part, scoring, seed, trial)
+            if (
+                rows.size <= preset.refitted * _REFITTED_CELLS
+                and (1 + len(trial.folds.tests)) * spent <= limit
+            ):
+                with self._stages()("the same without each fold") as stage:
+                    trial = self._refit_without_folds(rows, y, part, scoring, seed, trial, stage)
                 trial = self._prefer_simple(trial, is_refitted=True)
+            for run in range(1, preset.n_runs):
+                if (1 + 1 / run) * (time.perf_counter() - start) > limit:
+                    break
+                with self._stages()(f"run {run + 1} of {preset.n_runs}"):
+                    self._add_run(rows, y, part, scoring, seed + run, run)
         self.best_score_ = trial.score
         if np.isnan(self.best_score_):
             _warn_of_no_figure(trial)
-        self.leaderboard_ = trial.leaderboard(y, part, scoring)
+        self.leaderboard_ = trial.leaderboard(y, part, scoring, self._name_of)
         self.n_queries_ = queries.n_groups
         self.cv_predictions_ = np.full(queries.n_rows, np.nan)
         self.cv_predictions_[sample] = np.where(trial.scored_rows, trial.held_out, np.nan)
@@ -236,6 +266,7 @@ class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
         scoring: Scoring,
         seed: int,
         trial: Trial,
+        stage: Stage,
     ) -> Trial:
         """Predictions of each fold by the whole procedure on the others: what a choice by folds cannot quite give.
 
@@ -249,6 +280,7 @@ class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
         }
         scored = trial.folds.sizes > 0
         for fold, test in enumerate(trial.folds.tests):
+            stage.count(fold, len(trial.folds.tests), "folds")
             rest = rows_outside(rows.shape[0], test)
             model = _for_numbers(rows, scoring=self.scoring, n_jobs=self.n_jobs)
             try:
@@ -267,6 +299,26 @@ class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
             if one.member is not None:
                 one.member = replace(one.member, unbiased=by_candidate[one.candidate.name])
         return replace(trial, held_out=held_out, scored=scored)
+
+    def _add_run(
+        self, rows: np.ndarray, y: np.ndarray, queries: Groups, scoring: Scoring, seed: int, n_before: int
+    ) -> None:
+        """Average the model of ``n_before`` runs with that of another one, with other folds and seeds."""
+        other = _for_numbers(rows, scoring=self.scoring, n_jobs=self.n_jobs)
+        other._fit_rows(rows, y, queries, scoring, seed, 0.0, np.inf)
+        old, new = n_before / (n_before + 1), 1 / (n_before + 1)
+        self.members_, self.views_ = self.members_ + other.members_, self.views_ + other.views_
+        self.member_names_ = self.member_names_ + other.member_names_
+        self.weights_ = np.r_[old * self.weights_, new * other.weights_]
+        shares = self._of_columns(other.feature_importances_)
+        self.feature_importances_ = old * self.feature_importances_ + new * shares
+
+    def _name_of(self, feature: int) -> str:
+        """The name of a prepared feature, by its place among those that vary."""
+        place = int(self.features_.kept_[feature])
+        if self.encoder_ is not None:
+            return str(self.encoder_.get_feature_names_out()[place])
+        return str(self.feature_names_in_[place]) if hasattr(self, "feature_names_in_") else f"x{place}"
 
     def _stages(self) -> Stages:
         return Stages("AutoRanker" if self.verbose else None)
@@ -341,7 +393,10 @@ class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
         attempts: list[Attempt] = []
         done, spent = 0.0, 0.0
         width, stages = self.features_.kept_.size, self._stages()
+        only = read_preset(self.preset).candidates
         for candidate in candidates(task.queries.n_groups):
+            if only is not None and candidate.name not in only:
+                continue
             cost = candidate.cost(task.n_rows, width * len(candidate.view))
             begun = time.perf_counter()
             expected = cost * spent / done if done else 0.0
@@ -384,6 +439,7 @@ class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
         kept = [(one, one.member) for one in trial.attempts if one.member and one.share >= _LEAST_SHARE]
         self.members_ = [member.model for _, member in kept]
         self.views_ = [one.candidate.view for one, _ in kept]
+        self.member_names_ = [one.candidate.name for one, _ in kept]
         self.weights_ = np.array([one.factor for one, _ in kept])
         shares = np.array([one.share for one, _ in kept])
         importances = np.stack([self.features_.to_inputs(member.importances) for _, member in kept])

@@ -6,6 +6,7 @@ corrected by Holm's method for the number of candidates.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import nan
 
@@ -88,7 +89,9 @@ class Trial:
             out[test] = is_scored
         return out
 
-    def leaderboard(self, y: np.ndarray, queries: Groups, scoring: Scoring) -> Leaderboard:
+    def leaderboard(
+        self, y: np.ndarray, queries: Groups, scoring: Scoring, name_of: Callable[[int], str]
+    ) -> Leaderboard:
         """The table of the candidates, best first, each compared with the first and simplest of them."""
         first, *others = [one for one in self.attempts if one.member is not None]
         assert first.member is not None
@@ -105,7 +108,7 @@ class Trial:
                     score,
                     float(one.share),
                     one.seconds,
-                    "left out: time limit" if one.member is None else one.member.detail,
+                    "left out: time limit" if one.member is None else _detail(one.member, name_of),
                     float("nan") if one is first else score - least,
                     tested.get(id(one), float("nan")),
                 )
@@ -121,6 +124,14 @@ class Trial:
             *((nan, nan) if self.name == first.candidate.name else (self.score - least, pvalues[-1])),
         )
         return Leaderboard(entries, scoring.name.strip("'"), model, first.candidate.name)
+
+
+def _detail(member: Member, name_of: Callable[[int], str]) -> str:
+    """The settings of a candidate; of a single feature its name and direction."""
+    if member.detail or not hasattr(member.model, "coef_"):
+        return member.detail
+    feature = int(np.flatnonzero(member.model.coef_)[0])
+    return name_of(feature) + ("" if member.model.coef_[feature] > 0 else ", lowest first")
 
 
 def _test(

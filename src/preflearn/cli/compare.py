@@ -46,6 +46,11 @@ def compare(
     preferences: of_pairs.PreferencesOption = None,
     chosen: of_pairs.ChosenOption = None,
     rejected: of_pairs.RejectedOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="File for the tables: .md for Markdown, .tex for LaTeX."),
+    ] = None,
+    force: files.ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Compare rankers on the same queries: Wilcoxon's signed ranks, corrected by Holm's method."""
@@ -54,6 +59,9 @@ def compare(
         raise ValueError(
             f"compare needs two rankers or more: found {len(rankers)}. Usage: preflearn compare DATA A B [C...]"
         )
+    if output is not None and output.suffix not in (".md", ".tex"):
+        raise ValueError(f"-o {output}: the tables are written as .md (Markdown) or .tex (LaTeX).")
+    files.check_outputs([output], [data, *rankers], force)
     names = _names(rankers)
     if baseline is not None and baseline not in names:
         raise ValueError(
@@ -73,6 +81,11 @@ def compare(
         against = None if baseline is None else names[baseline]
         table = compare_several_rankers(y, scores, qid, metric=metric, baseline=against)
     notes += warned
+    if output is not None:
+        from ..io.atomic import atomic_write
+
+        with atomic_write(output) as file:
+            file.write((table.to_latex() if output.suffix == ".tex" else table.to_markdown()).encode())
     if as_json:
         print_json({"data": [str(path) for path in paths], **table.to_dict(), "notes": notes})
     else:

@@ -57,11 +57,19 @@ EncodeOption = Annotated[
         "onehot, date, text, words, words:N, drop.",
     ),
 ]
+TextOption = Annotated[
+    str | None,
+    typer.Option(
+        "--text", help="Column of the texts to put in order, for a model of texts. Default: text, answer, ..."
+    ),
+]
 ForceOption = Annotated[
     bool, typer.Option("--force", help="Replace existing files that preflearn did not write.")
 ]
 
 _FEW = 8
+# Columns of texts to put in order, by the names that they usually have.
+_TEXT_NAMES = ("text", "answer", "response", "completion", "output", "candidate")
 # What only CSV and TSV files have.
 _OF_TABLES = ("delimiter", "encoding", "columns")
 # Kinds that --encode takes.
@@ -82,6 +90,7 @@ class Reading:
     missing: float | None = None
     delimiter: str | None = None
     encoding: str | None = None
+    text: str | None = None
     columns: tuple[str, ...] | None = None
     weight: str | None = None
 
@@ -96,6 +105,7 @@ class Reading:
         features: Sequence[str] | None = None,
         drop: Sequence[str] | None = None,
         encode: Sequence[str] | None = None,
+        text: str | None = None,
         unused: Sequence[str] = (),
     ) -> Reading:
         """Check what was typed; settings that the command would ignore are ``unused``, and refused."""
@@ -108,6 +118,7 @@ class Reading:
             features=split_names(features, "--features"),
             drop=split_names(drop, "--drop"),
             kinds=_kinds(encode),
+            text=text,
             **read_settings("--read", read, READING, names),
         )
 
@@ -307,10 +318,7 @@ def read_for(
     names = [str(path) for path in paths]
     memory, table = saved.memory, reading.is_table(paths[0])
     if memory["kind"] == "texts":
-        raise ValueError(
-            f"{model_file.name} compares texts: pass --chosen COLUMN --rejected COLUMN, or from Python "
-            "load_model(path).predict(texts)."
-        )
+        return _read_candidates(model_file, names, reading)
     if table != (memory["kind"] == "table"):
         trained_on = "a table with named columns" if not table else "a LETOR file with numbered features"
         raise ValueError(
@@ -337,6 +345,29 @@ def read_for(
     if arguments["query"] is None and memory["query"] is not None and reading.query is not None:
         _require_queries(paths[0], known, model_file, saved, with_target)
     return _rows_of(read_table(names, **{**arguments, **unknown}))
+
+
+def _read_candidates(model_file: Path, names: list[str], reading: Reading) -> Rows:
+    """Texts to put in order: one column, and the prompts that they answer as queries where there are any."""
+    from ..io import read_table
+
+    known = column_names(Path(names[0]), reading)
+    text = reading.text or next((name for name in _TEXT_NAMES if name in known), None)
+    if text is None or text not in known:
+        raise ValueError(
+            f"{names[0]}: {model_file.name} puts texts in order: which column holds them? Found {_listed(known)}. Pass "
+            "--text COLUMN, or --chosen COLUMN --rejected COLUMN for pairs of them."
+        )
+    query = reading.query
+    if query == "auto":
+        query = next((name for name in ("qid", "query", "prompt") if name in known and name != text), None)
+    roles = {"target": None, "query": query, "features": [text], "drop": None, "texts": [text]}
+    item = "item" if reading.item == "auto" and "item" in known else None
+    table = read_table(
+        names, **reading.of_table(**roles, item=item if reading.item == "auto" else reading.item)
+    )
+    found = _rows_of(table)
+    return replace(found, X=table.columns[text])
 
 
 def _as_in_training(
@@ -574,6 +605,8 @@ def _is_ours(path: Path) -> bool:
         first = start.decode("utf-8", "replace").splitlines()[0]
     except Exception:  # damaged, or not what its name says
         return False
+    if suffix in (".trec", ".run"):
+        return len(first.split()) == 6 and first.split()[1] == "Q0"
     if suffix in (".jsonl", ".ndjson"):
         return '"score":' in first and first.startswith("{")
     if {"score", "rank"} <= {*first.replace("\t", ",").split(",")} or first in ("row,column,score", "score"):

@@ -14,6 +14,7 @@ from .output import QuietOption, collected_warnings, new_console, progress, tell
 from .settings import ReadOption
 
 _PLAIN = (".txt", ".scores", ".pred", "")
+_RUNS = (".trec", ".run")
 
 
 def predict(
@@ -24,12 +25,13 @@ def predict(
         typer.Option(
             "--output",
             "-o",
-            help="File for the scores: .csv, .tsv, .jsonl, .parquet, or .txt for scores alone.",
+            help="File for the scores: .csv, .tsv, .jsonl, .parquet, .trec (a run), or .txt for scores alone.",
         ),
     ] = None,
     query: files.QueryOption = None,
     no_query: files.NoQueryOption = False,
     drop: files.DropOption = None,
+    text: files.TextOption = None,
     read: ReadOption = None,
     preferences: of_pairs.PreferencesOption = None,
     chosen: of_pairs.ChosenOption = None,
@@ -49,7 +51,9 @@ def predict(
     """Score and rank the rows of a file that has the columns of the training; higher is better within a query."""
     if as_json and output is not None:
         raise ValueError("--json prints to stdout: with -o give a name that ends with .jsonl instead.")
-    reading = files.Reading.from_options(read, query=query, no_query=no_query, drop=drop, unused=["weight"])
+    reading = files.Reading.from_options(
+        read, query=query, no_query=no_query, drop=drop, text=text, unused=["weight"]
+    )
     source = of_pairs.Source.from_options(preferences, chosen, rejected, None)
     files.check_outputs([output], [model, *source.all_files(data)], force)
     if coverage is not None:
@@ -67,6 +71,8 @@ def predict(
             return
         saved = files.load(model)
         tell(f"reading {data[0].name}")
+        if text is not None and saved.memory["kind"] != "texts":
+            raise ValueError(f"--text is for a model of texts, and {model.name} is none: leave it out.")
         rows = files.read_for(model, saved, data, reading, with_target=False)
         tell(f"scoring {len(rows):,} rows")
         scores = saved.predict(rows)
@@ -83,9 +89,14 @@ def predict(
     if output is None:
         _print(scores, labels, "jsonl" if as_json else "csv")
         return
-    from ..io import write_scores
+    from ..io import write_run, write_scores
     from ..io.compression import split_name
 
+    if output.suffix in _RUNS:
+        write_run(output, scores, *_labels_of(rows, len(scores)), tag=model.stem)
+        if not quiet:
+            new_console().print(f"Wrote a run of {len(scores):,} items to {output}.", markup=False)
+        return
     write_scores(output, scores, **({} if split_name(output)[0] in _PLAIN else labels))
     if not quiet:
         new_console().print(f"Wrote {len(scores):,} scores to {output}.", markup=False)
@@ -99,7 +110,7 @@ def _check_set(coverage: float, output: Path | None, *, preferences: bool) -> No
     read_share(coverage, "--set coverage")
     if preferences:
         raise ValueError("--set is for the rows of queries, and preferences are pairs: leave it out.")
-    if output is not None and split_name(output)[0] in _PLAIN:
+    if output is not None and (split_name(output)[0] in _PLAIN or output.suffix in _RUNS):
         raise ValueError(
             f"--set marks rows, and {output.name} has scores alone: write .csv, .tsv, .jsonl or .parquet."
         )
@@ -116,6 +127,15 @@ def _shown(model: Path, saved: Any, scores: Any, qid: Any, coverage: float) -> A
             "version. Train it again with --query, or leave --set out."
         )
     return found.shown(scores, qid, coverage)
+
+
+def _labels_of(rows: files.Rows, n: int) -> tuple[Any, Any]:
+    """Query and item of each row; one query, and the numbers of the rows, where there are none."""
+    import numpy as np
+
+    return np.full(n, "1") if rows.qid is None else rows.qid, (
+        np.arange(1, n + 1) if rows.item_names is None else rows.item_names
+    )
 
 
 def _ranks(scores: Any, qid: Any) -> Any:

@@ -100,6 +100,10 @@ def _plain_scorer(found: Any, metadata: dict[str, Any], unreadable_as_missing: b
         return table_scorer(
             found, encoder, memory.get("columns", ()), unreadable_as_missing=unreadable_as_missing
         )
+    if memory.get("kind") == "texts":
+        from ..web.serving import text_scorer
+
+        return text_scorer(found)
     if unreadable_as_missing:
         raise ValueError("--unreadable-as-missing would be ignored: this model takes numbers. Leave it out.")
     if memory.get("kind") == "letor":

@@ -73,6 +73,7 @@ def train(
     preferences: of_pairs.PreferencesOption = None,
     chosen: of_pairs.ChosenOption = None,
     rejected: of_pairs.RejectedOption = None,
+    prompt: of_pairs.PromptOption = None,
     judge: of_pairs.JudgeOption = None,
     learner: LearnerOption = Learner.auto,
     kernel: KernelOption = KernelName.auto,
@@ -90,7 +91,10 @@ def train(
         read, target=target, query=query, no_query=no_query, features=features, drop=drop, encode=encode
     )
     given = read_settings("--set", settings, LEARNING)
-    pairs_from = of_pairs.Source.from_options(preferences, chosen, rejected, judge, given.pop("embed", None))
+    embed = given.pop("embed", None)
+    if (preferences, chosen, rejected) == (None, None, None):
+        chosen, rejected = of_pairs.text_columns(data, reading) or (None, None)
+    pairs_from = of_pairs.Source.from_options(preferences, chosen, rejected, judge, embed, prompt)
     options = TrainingOptions(learner, kernel, verbose=verbose, **given)
     inputs = pairs_from.all_files(data)
     if not pairs_from:

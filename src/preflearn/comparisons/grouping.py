@@ -129,7 +129,9 @@ def encode_queries(qid: Any, n_rows: int) -> Groups:
     values = _as_label_array(as_host(qid))
     if values.shape != (n_rows,):
         found = f"{values.shape[0]} labels" if values.ndim == 1 else f"an array of shape {values.shape}"
-        raise ValueError(f"qid must hold one query label per row: found {found} for {n_rows} rows of X.")
+        raise ValueError(
+            f"qid must hold one query label per row: found {found} for {n_rows} rows of X.{_if_sizes(values, n_rows)}"
+        )
     if n_rows == 0:
         return Groups(np.zeros(0, dtype=np.int64), 0)
     if values.dtype == object:
@@ -139,6 +141,15 @@ def encode_queries(qid: Any, n_rows: int) -> Groups:
         return _encode_integers(values)
     labels, codes = np.unique(values, return_inverse=True)
     return Groups(codes.astype(np.int64, copy=False), labels.shape[0], labels)
+
+
+def _if_sizes(values: np.ndarray, n_rows: int) -> str:
+    """What to pass instead of the sizes of the queries, which other libraries take as ``group``."""
+    if values.ndim != 1 or values.dtype.kind not in "iu" or values.size == 0 or values.min() < 0:
+        return ""
+    if int(values.sum()) != n_rows:
+        return ""
+    return " They add up to the rows, as group sizes do: pass qid=np.repeat(np.arange(len(group)), group)."
 
 
 def _as_label_array(qid: Any) -> np.ndarray:

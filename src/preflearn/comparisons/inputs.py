@@ -5,6 +5,7 @@ One clear error each, before any work. `compare_scores` is the one place where c
 
 from __future__ import annotations
 
+import warnings
 from numbers import Real
 from typing import Any
 
@@ -55,6 +56,17 @@ def read_scores(y: Any, n_rows: int, *, estimator: Any = None) -> tuple[np.ndarr
     if y.ndim == 2 and y.shape[1] == 1:
         return column_or_1d(y, warn=True)[:, None], True
     return (y[:, None], True) if y.ndim == 1 else (y, False)
+
+
+def warn_if_equal(scores: np.ndarray) -> None:
+    """Say that equal scores teach nothing; O(m)."""
+    if scores.shape[0] > 1 and (scores == scores[0]).all():
+        warnings.warn(
+            f"All targets are equal ({float(scores[0, 0]):g}): there is no order to learn, and every item gets the "
+            "same score.",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def read_row_weights(sample_weight: Any, n_rows: int, X: Any = None) -> np.ndarray | None:

@@ -16,6 +16,7 @@ from ..comparisons.inputs import (
     read_scores,
     refuse_weights_of_rows,
     refuse_without_pairs,
+    warn_if_equal,
 )
 from ..kernels.functions import n_items
 from ..kernels.inputs import read_items
@@ -147,6 +148,7 @@ class RankRLS(RankerMixin, SquaredLossModel):
         else:
             refuse_without_pairs(magnitude, weight)
             scores, single = read_scores(y, n_items(X), estimator=self)
+            warn_if_equal(scores)
             tasks = self._compare(scores, queries, read_row_weights(sample_weight, n_items(X), X))
         self._fit_tasks(X, kernel, tasks, alpha, single, with_mean=False)
         return self._finish(queries.n_groups, sum(task.n_comparisons for task in tasks))

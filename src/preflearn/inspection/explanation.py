@@ -186,6 +186,74 @@ def explain(
     )
 
 
+def explain_rows(
+    model: Any,
+    X: Any,
+    rows: Sequence[int] | int | None = None,
+    *,
+    qid: Any = None,
+    feature_names: Sequence[str] | None = None,
+    n_orders: int = 2,
+    random_state: Any = 0,
+) -> Any:
+    """`explain` for several items, as a data frame with a row for each.
+
+    Parameters
+    ----------
+    model, X, qid, feature_names, n_orders, random_state
+        As in `explain`.
+    rows : int or sequence of int, optional
+        The items, rows of X; all of them by default.
+
+    Returns
+    -------
+    data frame
+        A polars one where X is; else a pandas one, or a mapping from names to columns where pandas is not installed.
+        ``row``, ``rank``, ``score``, ``query_mean``, and the contribution of each feature.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from preflearn import RankRLS
+    >>> from preflearn.inspection import explain_rows
+    >>> X = np.array([[1.0, 5.0], [2.0, 5.0], [3.0, 2.0]])
+    >>> found = explain_rows(RankRLS().fit(X, [0, 1, 2]), X, [2, 0], feature_names=["size", "price"])
+    >>> list(found["rank"]), [round(float(one), 3) for one in found["size"]]
+    ([1, 3], [0.635, -0.635])
+    """
+    chosen: list[Any] = list(range(count_rows(X)))
+    if rows is not None:
+        chosen = list(rows) if isinstance(rows, Sequence | np.ndarray) else [rows]
+    options: dict[str, Any] = {
+        "qid": qid, "feature_names": feature_names, "n_orders": n_orders, "random_state": random_state
+    }  # fmt: skip
+    found = [explain(model, X, row=row, **options) for row in chosen]
+    if not found:
+        raise ValueError("rows is empty: name the items to explain.")
+    columns: dict[str, Any] = {
+        "row": [int(row) for row in chosen],
+        "rank": [one.rank for one in found],
+        "score": [one.score for one in found],
+        "query_mean": [one.query_mean for one in found],
+    }
+    names = [name if name not in columns else f"{name} (feature)" for name in found[0].names]
+    columns |= {name: [float(one.contributions[k]) for one in found] for k, name in enumerate(names)}
+    return _frame_like(X, columns)
+
+
+def _frame_like(X: Any, columns: dict[str, Any]) -> Any:
+    """A polars frame where X is one, else a pandas frame, else the columns."""
+    if type(X).__module__.startswith("polars"):
+        import polars
+
+        return polars.DataFrame(columns)
+    try:
+        import pandas
+    except ImportError:
+        return columns
+    return pandas.DataFrame(columns)
+
+
 def _contributions(
     Z: np.ndarray,
     place: int,

@@ -98,12 +98,29 @@ def _validated(estimator: Any, X: Any, kernel: Kernel, *, reset: bool) -> Any:
         raise TypeError(
             "A precomputed kernel must be a dense array: found a sparse matrix. Pass K.toarray()."
         )
-    X = validate_data(
-        estimator, X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=reset
-    )
+    try:
+        X = validate_data(
+            estimator, X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=reset
+        )
+    except ValueError as error:
+        raise _pointing_to_tables(error, estimator) from None
     if kernel.is_precomputed and reset:
         check_kernel_matrix(X)
     return X
+
+
+def _pointing_to_tables(error: ValueError, estimator: Any) -> ValueError:
+    """The error of validation; about missing values and texts with what takes them."""
+    text = str(error)
+    if "contains NaN" in text:
+        text = f"{text.splitlines()[0]} {type(estimator).__name__} does not accept missing values encoded as NaN."
+    elif "could not convert string" not in text:
+        return error
+    return ValueError(
+        f"{text.rstrip('.')}. AutoRanker takes missing values, texts, categories and dates as they are; in front of "
+        f"another learner TableEncoder makes numbers of them: make_pipeline(TableEncoder(), "
+        f"{type(estimator).__name__}())."
+    )
 
 
 def _read_device_items(estimator: Any, X: Any, reset: bool) -> Any:

@@ -261,6 +261,18 @@ class RankerTable:
         ]
         return [head, *rows]
 
+    def to_markdown(self) -> str:
+        """Both tables in Markdown."""
+        return (
+            "\n\n".join([self.shown_tables()[0].caption, *(one.to_markdown() for one in self.shown_tables())])
+            + "\n"
+        )
+
+    def to_latex(self) -> str:
+        """Both tables in LaTeX, for the package booktabs."""
+        caption = f"% {self.shown_tables()[0].caption}"
+        return "\n".join([caption, *(one.to_latex() for one in self.shown_tables())]) + "\n"
+
     def plot(self, ax: Any = None) -> Any:
         """The mean of each ranker as a bar.
 

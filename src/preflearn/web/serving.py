@@ -429,6 +429,22 @@ def _unreadable(kind: str, column: Any) -> Callable[[list[Any]], list[Any]]:
     return find
 
 
+def text_scorer(model: Any) -> Scorer:
+    """Of a model that puts texts in order: an item is ``{"text": ...}``.
+
+    Parameters
+    ----------
+    model : fitted estimator of texts
+    """
+
+    def score(columns: Mapping[str, list[Any]]) -> np.ndarray:
+        texts = np.empty(len(columns["text"]), dtype=object)
+        texts[:] = columns["text"]
+        return np.asarray(model.predict(texts))
+
+    return Scorer([Feature("text", "text")], score, _name(model))
+
+
 def matrix_scorer(
     model: Any,
     names: Sequence[str],
