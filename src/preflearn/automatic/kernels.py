@@ -41,6 +41,8 @@ _ROUND_BASIS = (250, 800)
 RACE_FROM = 5_000
 _RACE_ROUNDS = 2
 _METRICS = 3
+# Factors of a metric below this, relative to the largest, become 0: nothing is lost, and the kernel is formed faster.
+_LEAST_FACTOR = 0.02
 # Basis vectors of the model.
 _LEAST_BASIS, _MOST_BASIS = 300, 2000
 # The first round tries these alphas, later ones those beside the best so far.
@@ -150,7 +152,7 @@ class Search:
         if any(one is None for one in metrics):
             return False
         for part, metric in zip(self._parts, metrics, strict=True):
-            part.metrics.append(metric)
+            part.metrics.append(np.where(metric < _LEAST_FACTOR, 0.0, metric))
         return True
 
 

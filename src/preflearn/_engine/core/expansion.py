@@ -1,4 +1,4 @@
-r"""Gaussian expansions from sums of kernel values: quick trainings for the rounds of a learned metric.
+r"""Kernel expansions from sums of kernel values: quick trainings for the rounds of a learned metric.
 
 With R the basis vectors, the sums over whole queries
 
@@ -23,6 +23,7 @@ import numpy as np
 
 from ...comparisons import Groups, encode_queries
 from ...comparisons.queries import QueryComparisons
+from ...kernels.blocks import KernelBlocks
 from ...kernels.functions import Kernel
 from ...kernels.gradients import expansion_gradient
 from ..loops.threads import blas_at_rest, in_turns
@@ -36,42 +37,6 @@ _PARTS = 4
 _NUGGETS = (1e-13, 1e-11, 1e-9, 1e-7)
 
 Moments = QueryMoments | GlobalMoments
-
-
-class GaussianBlocks:
-    """exp(-γ ‖(x - z) S‖²) with the basis vectors, by one product of matrices and one pass of exponentials.
-
-    The squared distance is the product of (x, ‖x‖², 1) with (-2 z, 1, ‖z‖²).
-
-    Parameters
-    ----------
-    kernel : Kernel
-        "rbf", its width a number.
-    basis : ndarray of shape (r, n)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> blocks = GaussianBlocks(Kernel("rbf", gamma=0.5), np.array([[0.0], [1.0]]))
-    >>> blocks(np.array([[1.0]])).round(4)
-    array([[0.6065, 1.    ]])
-    """
-
-    def __init__(self, kernel: Kernel, basis: np.ndarray):
-        self._kernel, self._origin = kernel, kernel.origin(basis)
-        Z = kernel.seen(basis, self._origin)
-        self._gamma = kernel.width(Z.shape[1])
-        norms = np.einsum("ij,ij->i", Z, Z)[:, None]
-        self._columns = np.hstack(
-            [2 * self._gamma * Z, np.full_like(norms, -self._gamma), -self._gamma * norms]
-        ).T
-
-    def __call__(self, X: np.ndarray) -> np.ndarray:
-        rows = self._kernel.seen(X, self._origin)
-        norms = np.einsum("ij,ij->i", rows, rows)[:, None]
-        K = np.hstack([rows, norms, np.ones_like(norms)]) @ self._columns
-        np.minimum(K, 0.0, out=K)
-        return np.exp(K, out=K)
 
 
 @dataclass(frozen=True)
@@ -96,7 +61,7 @@ class Expansion:
     def predict(self, X: np.ndarray) -> np.ndarray:
         """Scores at every λ, shape (a, m)."""
         out = np.empty((self.alphas.shape[0], X.shape[0]))
-        step, values = block_rows(self.basis.shape[0]), GaussianBlocks(self.kernel, self.basis)
+        step, values = block_rows(self.basis.shape[0]), KernelBlocks(self.kernel, self.basis)
 
         def fill(start: int) -> None:
             out[:, start : start + step] = (values(X[start : start + step]) @ self.betas).T
@@ -132,7 +97,7 @@ def kernel_moments(
     rows : ndarray of int
         Whole queries; any rows where there is one query only.
     """
-    is_global, values = queries.n_groups == 1, GaussianBlocks(kernel, basis)
+    is_global, values = queries.n_groups == 1, KernelBlocks(kernel, basis)
     blocks = _blocks_of_rows(rows, queries, block_rows(basis.shape[0]))
 
     def of_block(block: np.ndarray) -> Moments:
@@ -160,7 +125,7 @@ def kernel_moments(
 def solve_expansion(kernel: Kernel, basis: np.ndarray, moments: Moments, alphas: np.ndarray) -> Expansion:
     """β at every λ; the moments stay as they are. O(r³) for each."""
     A, c = _sums(moments)
-    K_RR = GaussianBlocks(kernel, basis)(basis)
+    K_RR = kernel.matrix(basis)
     betas = [_solve(A, K_RR, c, float(alpha)) for alpha in alphas]
     return Expansion(kernel, basis, alphas, np.column_stack(betas))
 
