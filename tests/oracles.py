@@ -1142,3 +1142,40 @@ def gaussian_process_variances(K, L, alpha, n_train):
     precision = alpha * np.linalg.inv(K)
     precision[:n_train, :n_train] += L
     return np.linalg.inv(precision)
+
+
+def boosted_scores(codes, t, qid, n_trees, leaves, rate, least, ridge):
+    """Scores of the training rows after some boosted trees, every split tried by going through the rows."""
+    f = np.zeros(len(t))
+    for _ in range(n_trees):
+        g = t - f
+        for query in np.unique(qid):
+            g[qid == query] -= g[qid == query].mean()
+        found = [np.arange(len(t))]
+        root = _best_division(codes, g, found[0], least, ridge)
+        while len(found) < leaves:
+            splits = [_best_division(codes, g, rows, least, ridge) for rows in found]
+            place = int(np.argmax([gain for gain, *_ in splits]))
+            gain, left, right = splits[place]
+            if not gain > 1e-10 * root[0]:
+                break
+            found[place] = left
+            found.append(right)
+        for rows in found:
+            f[rows] += rate * g[rows].sum() / (len(rows) + ridge)
+    return f
+
+
+def _best_division(codes, g, rows, least, ridge):
+    best = (0.0, rows, rows)
+    for feature in range(codes.shape[1]):
+        for code in range(int(codes.max())):
+            goes = codes[rows, feature] <= code
+            left, right = rows[goes], rows[~goes]
+            if min(len(left), len(right)) < least:
+                continue
+            gain = sum(g[part].sum() ** 2 / (len(part) + ridge) for part in (left, right))
+            gain -= g[rows].sum() ** 2 / (len(rows) + ridge)
+            if gain > best[0] + 1e-12:
+                best = (gain, left, right)
+    return best

@@ -39,8 +39,7 @@ class Candidates:
     Attributes
     ----------
     seen : ndarray of bool of shape (m,)
-        Whether each row was seen by the candidates, which see a sample of many rows, and has a held-out prediction
-        that no choice flatters.
+        Whether each row has a held-out prediction that no choice flatters: of many rows a sample has.
     held_out : HeldOutScores
         NaN in queries and folds that were not seen.
 
@@ -206,7 +205,12 @@ class Candidates:
             return []
         n, m = np.count_nonzero(self.seen), self.seen.size
         what = "rows" if self.problem.data.qid is None else "whole queries"
-        return [f"Learned from {n:,} of {m:,} rows, {what} drawn at random, since more would hardly help."]
+        if self.model.n_training_rows_ + n == m:
+            return [
+                f"Candidates were chosen on a sample of the {m:,} rows, the members of the model then trained on all "
+                f"rows but {n:,} ({what} drawn at random), which every figure here comes from."
+            ]
+        return [f"Learned from {n:,} of {m:,} rows, {what} drawn at random."]
 
     def describe(self) -> dict[str, Any]:
         return {
