@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, ndtr
 
+from ..tables import ShownTable, in_notebooks
 from . import boards, diagnostics, held_out, judges, planning, ranks
 from .battles import Battles
 from .frames import frame_like
@@ -21,6 +22,7 @@ MEAN_RATING = 1000.0
 _SURPRISES = 10
 
 
+@in_notebooks
 @dataclass(frozen=True, repr=False)
 class Ratings:
     """A leaderboard; `preflearn.rate` makes it.
@@ -436,6 +438,11 @@ class Ratings:
         from .summary import text_board
 
         return text_board(self, 20)
+
+    def shown_tables(self) -> list[ShownTable]:
+        from .summary import shown_board
+
+        return [shown_board(self, 20)]
 
 
 def _plain(value: Any) -> Any:
