@@ -43,7 +43,7 @@ class Candidates:
     --------
     >>> from preflearn.datasets import load_demo
     >>> from preflearn.io import RankingData
-    >>> from preflearn._training.preparation import Learner, TrainingOptions
+    >>> from preflearn._training.options import Learner, TrainingOptions
     >>> from preflearn._training.train import train
     >>> X, y, qid, names = load_demo()
     >>> options = TrainingOptions(learner=Learner.auto, time_limit=0.1)
