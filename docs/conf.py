@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 from typing import Any
@@ -103,7 +104,11 @@ def visit_formula(writer: Any, node: Any) -> None:
     """A formula as MathML, inline or on lines of its own."""
     is_block = isinstance(node, nodes.math_block)
     formula = tex2mathml(node.astext().replace(r"\dots", r"\ldots"), as_block=is_block)
-    writer.body.append(f'<div class="math">{formula}</div>' if is_block else formula)
+    if is_block:
+        # The anchor that references to an equation lead to, and the number they show.
+        number = f'<span class="eqno">({node["number"]})</span>' if node.get("number") else ""
+        formula = writer.starttag(node, "div", "", CLASS="math") + number + formula + "</div>"
+    writer.body.append(formula)
     raise nodes.SkipNode
 
 
@@ -115,7 +120,24 @@ def add_further_pages(app: Any, page: str, source: list[str]) -> None:
         source[0] = source[0].replace("(further pages)", "\n".join(one for one in found if one not in named))
 
 
+def write_index_of_names(app: Any) -> None:
+    """A table with a line for every public name, which the reference's front page includes."""
+    parts = []
+    for module in ("", *preflearn._MODULES):
+        home = importlib.import_module(f"preflearn.{module}" if module else "preflearn")
+        names = sorted(name for name in home.__all__ if not name.startswith("_"))
+        title = home.__name__
+        parts += [title, "-" * len(title), "", ".. autosummary::", "   :nosignatures:", ""]
+        parts += [*(f"   ~{title}.{name}" for name in names), ""]
+    path = Path(app.srcdir) / "reference" / "generated" / "names.txt"
+    path.parent.mkdir(exist_ok=True)
+    text = "\n".join(parts)
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
+
+
 def setup(app: Any) -> None:
+    app.connect("builder-inited", write_index_of_names)
     app.add_html_math_renderer("mathml", (visit_formula, None), (visit_formula, None))
     app.connect("source-read", add_further_pages)
     app.connect("autodoc-skip-member", skip_inherited_from_scikit_learn)

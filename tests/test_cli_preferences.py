@@ -70,7 +70,7 @@ def test_csv_of_texts(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "options", "says"),
     [
-        ([{"chosen": "a", "rejected": ""}, {"chosen": " ", "rejected": "b"}], {}, "2 problems"),
+        ([{"chosen": "a", "rejected": ""}, {"chosen": " ", "rejected": "b"}], {}, "empty in every row"),
         ([{"chosen": "a", "other": "b"}], {}, "'rejected'"),
         ([{"chosen": "a", "rejected": "a"}], {}, "the same text in every row"),
         ([{"chosen": "a", "rejected": "b"}], {"judge": "chosen"}, "two roles"),
@@ -172,7 +172,7 @@ def test_options_that_would_be_ignored(folder, call, tmp_path):
         (("train", prefs, *TEXTS, "--target", "judge", "-o", tmp_path / "x"), "--target"),
         (("train", prefs, *TEXTS, "--encode", "a=text", "-o", tmp_path / "x"), "--encode"),
         (("train", prefs, *TEXTS, "--learner", "rls", "-o", tmp_path / "x"), "--learner"),
-        (("train", prefs, "--judge", "judge", "-o", tmp_path / "x"), "--judge"),
+        (("train", prefs, "--target", "chosen", "--judge", "judge", "-o", tmp_path / "x"), "--judge"),
         (("train", prefs, *TEXTS, "--preferences", prefs, "-o", tmp_path / "x"), "one of them"),
         (("predict", folder / "m", prefs), "--chosen"),
         (("evaluate", folder / "m", prefs, *TEXTS, "--metric", "map"), "--metric"),

@@ -92,6 +92,10 @@ def test_the_model_is_named_after_the_data(folder, call, ask, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     command = ("train", folder / "shop.csv", *ROLES, *RANKRLS, "--kernel", "linear")
     assert ask(*command)["model"] == "shop.preflearn"
+    assert call(*command, "-q") == (0, "", "")  # the same command replaces what it wrote
+    (tmp_path / "other").mkdir()
+    write_csv(tmp_path / "other" / "else.csv", shop_columns())
+    assert call("train", tmp_path / "other" / "else.csv", *command[2:], "-o", "shop.preflearn", "-q")[0] == 0
     before = (tmp_path / "shop.preflearn").read_bytes()
     status, _, err = call(*command, "-q")
     assert status == 2 and "shop.preflearn already exists" in err and "-o" in err

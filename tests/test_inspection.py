@@ -24,7 +24,7 @@ from preflearn.inspection import explain, feature_influence
 from preflearn.inspection.influence import _shuffles
 from preflearn.io import load_model
 from preflearn.metrics import concordance
-from preflearn.metrics.predictions import predict_scores
+from preflearn.metrics.by_query import predict_scores
 from preflearn.preprocessing import QueryRelative, TableEncoder
 
 

@@ -27,6 +27,7 @@ from preflearn.io import (
     scan_ranking,
     write_scores,
 )
+from preflearn.io.encodings import detect_encoding
 
 TABLE = {
     "item": ["tea", "milk", "salt, fine", 'a "b"'],
@@ -119,7 +120,7 @@ def test_columns_of_words_are_refused_where_numbers_are_needed(folder, kind):
 CSV_FAULTS = [
     (b"", "is empty"),
     (b"1,2,3\n4,5,6\n", "line 1: expected a header"),
-    (b"target;a\n1;2\n", "delimiter=';'"),
+    (b"target;a\n1;2\n3\n", "delimiter=';'"),
     (b"target,a,a\n1,2,3\n", "'a' appears twice"),
     (b",target,a\n0,1,2\n", "column 1 has no name"),
     (b"score,a\n1,2\n", "which column is the target.*target=... with one of 'score', 'a'"),
@@ -139,7 +140,8 @@ CSV_FAULTS = [
     (b"target,a\r1,2\r", "line 1: a carriage return"),
     (b"target,a\r1,2\r\n3,4\n", "line 1: a carriage return"),
     (b"target,a\n1,2\r3,4\n", "line 2, column 'a': a carriage return"),
-    (b"target,item,a\n1,x\xff,3\n", "line 2, column 'item': the cell is not UTF-8"),
+    (b"target,item,a\n1,x\xc3\xa9\xff,3\n", "line 2, column 'item': the cell is not UTF-8"),
+    (b"target,item,a\n1,x\x81,3\n", "line 2, column 'item': the cell is not UTF-8"),
     (b"target,qid,a\n1,1,2\n1,x,2\n", "line 3: the query is 'x', but the first one is '1'"),
     (b"target,qid,a\n1,1,2\n1,,2\n", "line 3: the query is missing"),
     (b"target,qid\n1,1\n", "no column is left as a feature"),
@@ -271,7 +273,8 @@ def test_damaged_csv_is_refused_or_read_as_the_csv_module_reads_it(folder, data)
     except ValueError as error:
         assert "\n" not in str(error)
         return
-    header, *rows = [row for row in csv.reader(io.StringIO(data.decode(), newline="")) if row]
+    text = data.decode(detect_encoding(data))
+    header, *rows = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
     columns = dict(zip(header, zip(*rows)))
 
     def numbers(texts):
@@ -451,7 +454,7 @@ def test_without_pyarrow_tables_still_read_and_parquet_says_what_to_install(fold
     table, packed = write_table(folder, "csv", TABLE), write_table(folder, "parquet", TABLE)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert len(read_ranking(table)) == 4
-    with pytest.raises(ImportError, match="its extra 'arrow'"):
+    with pytest.raises(ImportError, match=r"pip install 'preflearn\[arrow\]'"):
         read_ranking(packed)
 
 
@@ -577,22 +580,10 @@ def test_any_bytes_are_a_table_or_one_error(tmp_path_factory, body, header):
         (b"a,target\n", "no rows"),
         (b"a,a,target\n1,2,3\n", "'a' appears twice in the header. Rename one"),
         (b"a,,target\n1,2,3\n", "no name"),
-        (b"a;target\n1;2\n", "delimiter=';'"),
         (b"1,2\n3,4\n", "only numbers"),
         (b"target\n1\n", "no column is left"),
         (b'a,target\n"1,2\n', "never closed"),
-        (
-            b"a,target\n\xff\xfe,1\n",
-            "line 2, column 'a': the cell is not UTF-8 text. It may be Latin-1.* iconv -f W",
-        ),
-        (
-            "größe,target\n1,2\n".encode("latin-1"),
-            "line 1: .*byte 0xf6 is not UTF-8. It may be Latin-1.* iconv -f W",
-        ),
-        (
-            "größe,target\n1,2\n".encode("utf-16"),
-            "line 1: .*It is UTF-16: convert the file with iconv -f UTF-16",
-        ),
+        (b"a;b;target\n1;2\n3;4;5\n", "divides unevenly. Pass delimiter=';'"),
         (b"a,target\n1,inf\n2,3\n", "neither numbers nor yes/no"),
         (
             b"a,target\n1,good\n2,bad\n3,ok\n4,bad\n",

@@ -12,7 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 import oracles
 from preflearn import BradleyTerry, BradleyTerryCV
 from preflearn._engine.solvers import labels, laplace
-from preflearn.estimators import bradley_terry, bradley_terry_cv
+from preflearn.comparisons.answers import Answers
+from preflearn.estimators import bradley_terry, bradley_terry_cv, posterior
 
 
 def matches(m=40, n_pairs=150, seed=0):
@@ -27,14 +28,14 @@ def matches(m=40, n_pairs=150, seed=0):
 @pytest.fixture
 def sparse(monkeypatch):
     """Few labels count as many."""
-    for module in (laplace, bradley_terry, bradley_terry_cv):
+    for module in (laplace, bradley_terry, posterior, bradley_terry_cv):
         monkeypatch.setattr(module, "MOST_DENSE_LABELS", 5)
 
 
 @pytest.fixture
 def estimated(sparse, monkeypatch):
     """And few variances as too many to solve for."""
-    for module in (labels, bradley_terry):
+    for module in (labels, posterior):
         monkeypatch.setattr(module, "MOST_SOLVED", 3)
         monkeypatch.setattr(module, "N_DRAWS", 4000)
 
@@ -83,7 +84,7 @@ def test_estimated_variances_are_near_and_say_so(estimated, alpha):
 def test_a_search_among_many_labels_finds_what_the_dense_one_does(monkeypatch):
     items, pairs = matches(n_pairs=300)
     dense = BradleyTerryCV(kernel="items", keep_predictions=True).fit_pairs(items, pairs)
-    for module in (laplace, bradley_terry, bradley_terry_cv):
+    for module in (laplace, bradley_terry, posterior, bradley_terry_cv):
         monkeypatch.setattr(module, "MOST_DENSE_LABELS", 5)
     found = BradleyTerryCV(kernel="items", keep_predictions=True).fit_pairs(items, pairs)
     assert_allclose(found.cv_predictions_, dense.cv_predictions_, atol=1e-5)
@@ -136,3 +137,23 @@ def test_many_answers_raise_no_false_alarm():
             np.arange(4000), pairs[pairs[:, 0] != pairs[:, 1]]
         )
     assert abs(model.predict(np.arange(4000)).sum()) < 1e-9
+
+
+@pytest.mark.parametrize("n_answers", [0, 5, 300_000])  # none, one thread, several
+def test_compiled_sums_over_answers(n_answers):
+    from preflearn._engine.loops.answers import curvature_product, variances_by_draws
+
+    rng = np.random.default_rng(0)
+    m = 7
+    pairs = rng.integers(0, m, size=(n_answers, 2))
+    curvatures, v = rng.random(n_answers), rng.normal(size=m)
+    answers = Answers.read(m, pairs)
+    expected = answers.spread(curvatures * answers.differences(v))
+    assert_allclose(curvature_product(pairs, curvatures, v), expected, rtol=1e-10, atol=1e-10)
+    F, HF = rng.normal(size=(2, m, 4))
+    left, right = rng.normal(size=(2, n_answers))
+    out = np.ones(n_answers)
+    variances_by_draws(pairs, left, right, F, HF, out)
+    h, j = pairs.T
+    mean = F[h] - F[j] - left[:, None] * HF[h] - right[:, None] * HF[j]
+    assert_allclose(out, 1.0 + np.where(h == j, 0.0, np.mean(mean**2, axis=1)), rtol=1e-12)

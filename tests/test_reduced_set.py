@@ -15,15 +15,14 @@ import oracles
 from preflearn import RLS, RankRLS
 from preflearn._engine.core import feature_gram, reduced_set, solve_on_basis
 from preflearn._engine.core.basis_system import BasisEquation
-from preflearn._engine.core.gram import gram_times, target_moment
-from preflearn._engine.core.problem import solve_primal
+from preflearn._engine.core.problem import gram_times, solve_primal, target_moment
 from preflearn._engine.core.reduced_set import sample_rows
 from preflearn._engine.core.representations import reduced
 from preflearn._engine.core.row_blocks import HalfBlocks
 from preflearn._engine.numerics import memory
 from preflearn._engine.numerics.linalg import cholesky_in_place, factor_kernel
-from preflearn._engine.solvers.choice import plan
 from preflearn._engine.solvers.routes import Workload
+from preflearn._engine.solvers.squared_loss import plan
 from preflearn.comparisons import compare_scores, encode_queries
 from preflearn.kernels import NystromMap
 from preflearn.kernels.blocks import KernelBlocks

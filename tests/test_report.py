@@ -95,9 +95,9 @@ def test_the_area_under_the_mean_roc_curve_is_the_mean_area(rows):
     ]
     if not areas:
         with pytest.raises(ValueError, match="classes"):
-            QueryRocDisplay.from_predictions(y, scores, qid)
+            QueryRocDisplay.of_predictions(y, scores, qid)
         return
-    display = QueryRocDisplay.from_predictions(y, scores, qid)
+    display = QueryRocDisplay.of_predictions(y, scores, qid)
     assert display.auc == pytest.approx(np.mean(areas))
     assert display.n_queries == len(areas)
     assert (np.diff(display.fpr) >= 0).all() and (np.diff(display.tpr) >= -1e-12).all()

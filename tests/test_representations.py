@@ -31,9 +31,9 @@ from preflearn._engine.core.representations import (
     ReducedSet,
     Representation,
 )
-from preflearn._engine.solvers.choice import plan
 from preflearn._engine.solvers.progress import Stages
 from preflearn._engine.solvers.routes import Workload
+from preflearn._engine.solvers.squared_loss import plan
 from preflearn.kernels import NystromMap
 from preflearn.kernels.functions import Kernel
 

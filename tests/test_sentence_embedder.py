@@ -187,7 +187,7 @@ def test_what_cannot_be_read_is_refused(stand_in, options, X, error, message):
 def test_the_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     sentences._load.cache_clear()
-    with pytest.raises(ImportError, match="with its extra 'embeddings'"):
+    with pytest.raises(ImportError, match=r"pip install 'preflearn\[embeddings\]'"):
         SentenceEmbedder().fit(TEXTS)
 
 

@@ -18,7 +18,7 @@ from preflearn.comparisons import encode_queries
 from preflearn.inspection import feature_influence
 from preflearn.io import RankingData, load_model, read_scores
 from preflearn.metrics import concordance, concordance_scorer
-from preflearn.metrics.predictions import predict_scores, wants_qid
+from preflearn.metrics.by_query import predict_scores, wants_qid
 from preflearn.model_selection.baselines import best_feature_scores
 
 

@@ -26,8 +26,8 @@ from preflearn.model_selection import leave_preference_out, signed_rank_test
 
 from .data import find_file, find_folder
 from .report import ExperimentReport, ReportTable
-from .resume import Resume
-from .tables import spread
+from .resume import Resume, settings_of
+from .tables import refuse_unknown, spread
 
 ALPHAS = (1.0, 10.0, 100.0, 1000.0)
 LONGER = "longer argument wins"
@@ -57,37 +57,23 @@ class _Arguments(NamedTuple):
 
 
 def run(
-    *,
-    data: str | Path | None = None,
-    alphas: Sequence[float] = ALPHAS,
-    methods: Sequence[str] = tuple(_METHODS),
-    seed: int = 0,
-    verbose: int = 0,
+    *, data: str | Path | None = None, alphas: Sequence[float] = ALPHAS,
+    methods: Sequence[str] = tuple(_METHODS), seed: int = 0, verbose: int = 0,
     resume: str | Path | None = None,
-) -> ExperimentReport:
+) -> ExperimentReport:  # fmt: skip
     """Accuracy on pairs of arguments of a topic that takes no part in training.
 
     Parameters
     ----------
-    data : path
-        A folder that holds ``ukp_convarg1``.
     alphas : sequence of float
     methods : sequence of str
         Rows of the table beside the baseline.
     seed : int, default=0
         Nothing is drawn at random: kept so that all experiments are called alike.
-    verbose : int, default=0
-    resume : path, optional
-        Where finished parts are kept.
-
-    Returns
-    -------
-    ExperimentReport
+    data, verbose, resume : as in every experiment (`preflearn_experiments.registry`)
     """
-    unknown = [name for name in methods if name not in _METHODS]
-    if unknown:
-        raise ValueError(f"There is no method {unknown[0]!r}: choose from {'; '.join(_METHODS)}.")
-    settings = {"alphas": list(alphas), "methods": list(methods), "seed": seed}
+    refuse_unknown("method", methods, _METHODS)
+    settings = settings_of(alphas=alphas, methods=methods, seed=seed)
     work = Resume(resume, "arguments", settings, total=len(methods) * len(alphas), verbose=verbose)
     arguments = read_arguments(data)
     kernels = text_kernels(arguments.texts)

@@ -23,7 +23,7 @@ from preflearn import RLS
 from preflearn.model_selection import cross_val_predict, estimate_auc, leave_pair_out_tally
 
 from .report import ExperimentReport
-from .resume import Resume
+from .resume import Resume, settings_of
 
 N_FEATURES, N_INFORMATIVE, SHIFT = 10, 4, 0.5
 METHODS = (
@@ -41,16 +41,10 @@ _PUBLISHED = (
 
 
 def run(
-    *,
-    sizes: Sequence[int] = (30, 60, 120, 240),
-    positives: Sequence[float] = (0.5, 0.1),
-    signals: Sequence[bool] = (False, True),
-    trials: int = 200,
-    alpha: float = 1.0,
-    seed: int = 0,
-    verbose: int = 0,
-    resume: str | Path | None = None,
-) -> ExperimentReport:
+    *, sizes: Sequence[int] = (30, 60, 120, 240), positives: Sequence[float] = (0.5, 0.1),
+    signals: Sequence[bool] = (False, True), trials: int = 200, alpha: float = 1.0, seed: int = 0,
+    verbose: int = 0, resume: str | Path | None = None,
+) -> ExperimentReport:  # fmt: skip
     """Simulate bias and spread of five estimates.
 
     Parameters
@@ -70,19 +64,10 @@ def run(
         Report progress on standard error.
     resume : path, optional
         Where finished settings are kept.
-
-    Returns
-    -------
-    ExperimentReport
     """
-    chosen: dict[str, Any] = {
-        "sizes": list(sizes),
-        "positives": list(positives),
-        "signals": list(signals),
-        "trials": trials,
-        "alpha": alpha,
-        "seed": seed,
-    }
+    chosen = settings_of(
+        sizes=sizes, positives=positives, signals=signals, trials=trials, alpha=alpha, seed=seed
+    )
     cells = [(signal, share, size) for signal in signals for share in positives for size in sizes]
     # A setting draws the same data whatever other settings are run.
     counts = ("sizes", "positives", "signals")

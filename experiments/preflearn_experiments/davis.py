@@ -21,7 +21,7 @@ from preflearn.relations import KroneckerRLS, KroneckerRLSCV, RelationPath, TwoS
 
 from .data import find_file, find_folder
 from .report import ExperimentReport, ReportTable
-from .resume import Resume
+from .resume import Resume, settings_of
 
 ALPHAS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 FEW_ALPHAS = (0.03, 0.1, 0.3, 1.0)
@@ -61,18 +61,11 @@ class _Split(NamedTuple):
 
 
 def run(
-    *,
-    data: str | Path | None = None,
-    alphas: Sequence[float] = ALPHAS,
-    few_alphas: Sequence[float] = FEW_ALPHAS,
-    drug_widths: Sequence[float] = DRUG_WIDTHS,
-    target_widths: Sequence[float] = TARGET_WIDTHS,
-    n_train_drugs: int = 40,
-    n_train_targets: int = 300,
-    seed: int = 1,
-    verbose: int = 0,
-    resume: str | Path | None = None,
-) -> ExperimentReport:
+    *, data: str | Path | None = None, alphas: Sequence[float] = ALPHAS,
+    few_alphas: Sequence[float] = FEW_ALPHAS, drug_widths: Sequence[float] = DRUG_WIDTHS,
+    target_widths: Sequence[float] = TARGET_WIDTHS, n_train_drugs: int = 40, n_train_targets: int = 300,
+    seed: int = 1, verbose: int = 0, resume: str | Path | None = None,
+) -> ExperimentReport:  # fmt: skip
     """Concordance of held-out drug-target affinities in four settings.
 
     Parameters
@@ -90,20 +83,11 @@ def run(
     verbose : int, default=0
     resume : path, optional
         A file that keeps what is finished.
-
-    Returns
-    -------
-    ExperimentReport
     """
-    settings = {
-        "alphas": list(alphas),
-        "few_alphas": list(few_alphas),
-        "drug_widths": list(drug_widths),
-        "target_widths": list(target_widths),
-        "n_train_drugs": n_train_drugs,
-        "n_train_targets": n_train_targets,
-        "seed": seed,
-    }
+    settings = settings_of(
+        alphas=alphas, few_alphas=few_alphas, drug_widths=drug_widths, target_widths=target_widths,
+        n_train_drugs=n_train_drugs, n_train_targets=n_train_targets, seed=seed,
+    )  # fmt: skip
     work = Resume(resume, "davis", settings, total=1 + 3 * len(_SETTINGS), verbose=verbose)
     davis = _read(data)
     widths = (tuple(drug_widths), tuple(target_widths))

@@ -23,7 +23,7 @@ from preflearn.estimators.bradley_terry_cv import BradleyTerryCV
 from preflearn.metrics import kendall_tau
 
 from .report import ExperimentReport
-from .resume import Resume
+from .resume import Resume, settings_of
 
 TARGET = 0.8
 N_FEATURES = 6
@@ -159,15 +159,9 @@ def coverage(n_items: int, n_answers: int, seed: int, *, kernel: str = "linear")
 
 
 def run(
-    *,
-    sizes: Sequence[int] = (50, 100),
-    spreads: Sequence[float] = (2.0, 4.0),
-    trials: int = 20,
-    at_most: int = 600,
-    seed: int = 0,
-    verbose: int = 0,
-    resume: str | Path | None = None,
-) -> ExperimentReport:
+    *, sizes: Sequence[int] = (50, 100), spreads: Sequence[float] = (2.0, 4.0), trials: int = 20,
+    at_most: int = 600, seed: int = 0, verbose: int = 0, resume: str | Path | None = None,
+) -> ExperimentReport:  # fmt: skip
     """Questions until the learned order has a Kendall's τ of 0.8 with the true one.
 
     Parameters
@@ -179,22 +173,9 @@ def run(
     trials : int, default=20
     at_most : int, default=600
         Questions after which a trial is given up.
-    seed : int, default=0
-    verbose : int, default=0
-    resume : path, optional
-        Where finished parts are kept.
-
-    Returns
-    -------
-    ExperimentReport
+    seed, verbose, resume : as in every experiment (`preflearn_experiments.registry`)
     """
-    settings = {
-        "sizes": list(sizes),
-        "spreads": list(spreads),
-        "trials": trials,
-        "at_most": at_most,
-        "seed": seed,
-    }
+    settings = settings_of(sizes=sizes, spreads=spreads, trials=trials, at_most=at_most, seed=seed)
     total = len(sizes) * len(spreads) * len(METHODS) * trials
     work = Resume(
         resume, "elicitation", settings, counts=("trials", "sizes", "spreads"), total=total, verbose=verbose

@@ -23,7 +23,7 @@ from preflearn.model_selection import signed_rank_test
 
 from .data import find_file, find_folder
 from .report import ExperimentReport
-from .resume import Resume
+from .resume import Resume, settings_of
 from .tables import count, spread
 
 ALPHAS = tuple(2.0**k for k in range(-15, 16, 3))
@@ -84,26 +84,15 @@ def _learner(method: str) -> Callable[[float], Any]:
 
 
 def run(
-    *,
-    data: str | Path | None = None,
-    trials: int = 2,
-    n_active: int = 300,
-    n_reference: int = 300,
-    n_choosing: int = 100,
-    min_ratings: int = 81,
-    alphas: Sequence[float] = ALPHAS,
-    svm_alphas: Sequence[float] = SVM_ALPHAS,
-    gammas: Sequence[float] = GAMMAS,
-    seed: int = 0,
-    verbose: int = 0,
-    resume: str | Path | None = None,
-) -> ExperimentReport:
+    *, data: str | Path | None = None, trials: int = 2, n_active: int = 300, n_reference: int = 300,
+    n_choosing: int = 100, min_ratings: int = 81, alphas: Sequence[float] = ALPHAS,
+    svm_alphas: Sequence[float] = SVM_ALPHAS, gammas: Sequence[float] = GAMMAS, seed: int = 0,
+    verbose: int = 0, resume: str | Path | None = None,
+) -> ExperimentReport:  # fmt: skip
     """Disagreement errors of five learners on Jester.
 
     Parameters
     ----------
-    data : path
-        A folder that holds ``jester1``.
     trials : int, default=2
         Draws of users.
     n_active, n_reference, n_choosing : int
@@ -112,26 +101,12 @@ def run(
         Jokes that a user to test on has rated at least: more than the densest of the reference users.
     alphas, svm_alphas, gammas : sequence of float
         Candidates for λ of the least-squares learners, λ of RankSVM, and γ of the kernel exp(-γ ‖x - x'‖²).
-    seed : int, default=0
-    verbose : int, default=0
-    resume : path, optional
-        Where finished parts are kept.
-
-    Returns
-    -------
-    ExperimentReport
+    data, seed, verbose, resume : as in every experiment (`preflearn_experiments.registry`)
     """
-    settings = {
-        "trials": trials,
-        "n_active": n_active,
-        "n_reference": n_reference,
-        "n_choosing": n_choosing,
-        "min_ratings": min_ratings,
-        "alphas": list(alphas),
-        "svm_alphas": list(svm_alphas),
-        "gammas": list(gammas),
-        "seed": seed,
-    }
+    settings = settings_of(
+        trials=trials, n_active=n_active, n_reference=n_reference, n_choosing=n_choosing,
+        min_ratings=min_ratings, alphas=alphas, svm_alphas=svm_alphas, gammas=gammas, seed=seed,
+    )  # fmt: skip
     total = trials * len(_DENSITIES) * (len(_PUBLISHED) + 1)
     work = Resume(resume, "jester", settings, counts=("trials",), total=total, verbose=verbose)
     ratings = _read(data)

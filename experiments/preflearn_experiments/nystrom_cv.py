@@ -32,19 +32,10 @@ ALPHAS = tuple(10.0**k for k in range(-9, 10))
 
 
 def run(
-    *,
-    data: str | Path | None = None,
-    alphas: Sequence[float] = ALPHAS,
-    n_groups: int = 120,
-    n_features: int = 8,
-    basis_per_group: int = 2,
-    n_splits: int = 10,
-    time_groups: int = 300,
-    time_basis: Sequence[int] = (1, 2, 3, 4),
-    timed_folds: int = 3,
-    seed: int = 0,
-    verbose: int = 0,
-) -> ExperimentReport:
+    *, data: str | Path | None = None, alphas: Sequence[float] = ALPHAS, n_groups: int = 120,
+    n_features: int = 8, basis_per_group: int = 2, n_splits: int = 10, time_groups: int = 300,
+    time_basis: Sequence[int] = (1, 2, 3, 4), timed_folds: int = 3, seed: int = 0, verbose: int = 0,
+) -> ExperimentReport:  # fmt: skip
     """Estimate the error with held-out basis vectors left in and taken out, and time the exact ways of the latter.
 
     Parameters
@@ -66,10 +57,6 @@ def run(
         Folds that are refitted and timed; their mean stands for all.
     seed : int, default=0
     verbose : int, default=0
-
-    Returns
-    -------
-    ExperimentReport
     """
     start = time.perf_counter()
     rng = np.random.default_rng(seed)

@@ -22,7 +22,7 @@ from preflearn.model_selection import signed_rank_test
 
 from .data import RankingPart, official_fold, ohsumed_parts
 from .report import ExperimentReport
-from .resume import Resume
+from .resume import Resume, settings_of
 from .tables import count, spread
 
 ALPHAS = tuple(2.0**k for k in range(-15, 16))
@@ -41,36 +41,23 @@ _METHODS: dict[str, tuple[float | None, Callable[[float], Any], bool]] = {
 
 
 def run(
-    *,
-    data: str | Path | None = None,
-    folds: int = 5,
-    alphas: Sequence[float] = ALPHAS,
-    seed: int = 0,
-    verbose: int = 0,
-    resume: str | Path | None = None,
-) -> ExperimentReport:
+    *, data: str | Path | None = None, folds: int = 5, alphas: Sequence[float] = ALPHAS, seed: int = 0,
+    verbose: int = 0, resume: str | Path | None = None,
+) -> ExperimentReport:  # fmt: skip
     """Disagreement errors of linear learners on OHSUMED.
 
     Parameters
     ----------
-    data : path
-        A folder that holds ``letor_ohsumed_v2``.
     folds : int, default=5
         How many of the five official folds.
     alphas : sequence of float
     seed : int, default=0
         Nothing is drawn at random: kept so that all experiments are called alike.
-    verbose : int, default=0
-    resume : path, optional
-        Where finished parts are kept.
-
-    Returns
-    -------
-    ExperimentReport
+    data, verbose, resume : as in every experiment (`preflearn_experiments.registry`)
     """
     if not 1 <= folds <= 5:
         raise ValueError(f"OHSUMED has five official folds: found folds={folds}.")
-    settings = {"folds": folds, "alphas": list(alphas), "seed": seed}
+    settings = settings_of(folds=folds, alphas=alphas, seed=seed)
     work = Resume(
         resume, "ohsumed", settings, counts=("folds",), total=folds * len(_METHODS), verbose=verbose
     )

@@ -49,23 +49,14 @@ class _Options(NamedTuple):
 
 
 def run(
-    *,
-    data: str | Path | None = None,
-    folds: int = 5,
-    n_basis: int = 300,
-    alphas: Sequence[float] = ALPHAS,
-    svm_alphas: Sequence[float] = SVM_ALPHAS,
-    gammas: Sequence[float] = GAMMAS,
-    seed: int = 0,
-    verbose: int = 0,
-    resume: str | Path | None = None,
-) -> ExperimentReport:
+    *, data: str | Path | None = None, folds: int = 5, n_basis: int = 300, alphas: Sequence[float] = ALPHAS,
+    svm_alphas: Sequence[float] = SVM_ALPHAS, gammas: Sequence[float] = GAMMAS, seed: int = 0,
+    verbose: int = 0, resume: str | Path | None = None,
+) -> ExperimentReport:  # fmt: skip
     """Linear and RBF RankRLS and RankSVM on OHSUMED.
 
     Parameters
     ----------
-    data : path
-        A folder that holds ``letor_ohsumed_v2`` and ``letor_ohsumed_v3``.
     folds : int, default=5
         How many of the five official folds.
     n_basis : int, default=300
@@ -74,13 +65,7 @@ def run(
         Candidates for λ of RankRLS, λ of RankSVM, and γ of the kernel exp(-γ ‖x - x'‖²).
     seed : int, default=0
         Of the basis vectors.
-    verbose : int, default=0
-    resume : path, optional
-        Where finished parts are kept.
-
-    Returns
-    -------
-    ExperimentReport
+    data, verbose, resume : as in every experiment (`preflearn_experiments.registry`)
     """
     if not 1 <= folds <= 5:
         raise ValueError(f"OHSUMED has five official folds: found folds={folds}.")

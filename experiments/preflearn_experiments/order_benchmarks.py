@@ -19,7 +19,8 @@ from preflearn.preferences import pairs_from_targets
 from .order_trials import Regression, compare, draw_trial, gain, mean_absolute_error, read_regression, tune
 from .order_trials import significant as significant_rows
 from .report import ExperimentReport, ReportTable
-from .resume import Resume
+from .resume import Resume, settings_of
+from .tables import refuse_unknown
 
 # name → file, labelled rows, unlabelled rows
 DATA_SETS = {
@@ -36,23 +37,14 @@ LABELLED = (20, 40, 100, 200)
 
 
 def run(
-    *,
-    data: str | Path | None = None,
-    trials: int = 20,
-    data_sets: Sequence[str] = tuple(DATA_SETS),
-    counts: Sequence[int] = COUNTS,
-    factors: Sequence[float] = FACTORS,
-    labelled: Sequence[int] = LABELLED,
-    seed: int = 0,
-    verbose: int = 0,
-    resume: str | Path | None = None,
-) -> ExperimentReport:
+    *, data: str | Path | None = None, trials: int = 20, data_sets: Sequence[str] = tuple(DATA_SETS),
+    counts: Sequence[int] = COUNTS, factors: Sequence[float] = FACTORS, labelled: Sequence[int] = LABELLED,
+    seed: int = 0, verbose: int = 0, resume: str | Path | None = None,
+) -> ExperimentReport:  # fmt: skip
     """Mean absolute error with and without oracle preferences on five data sets.
 
     Parameters
     ----------
-    data : path
-        A folder that holds ``regression_benchmarks``.
     trials : int, default=20
     data_sets : sequence of str
         Which of the five.
@@ -60,25 +52,12 @@ def run(
         Values of p, β and l to go through beside p = 1000, β = 0.5 and l = 60; may be empty.
     seed : int, default=0
         Of the rows and the pairs.
-    verbose : int, default=0
-    resume : path, optional
-        Where finished parts are kept.
-
-    Returns
-    -------
-    ExperimentReport
+    data, verbose, resume : as in every experiment (`preflearn_experiments.registry`)
     """
-    unknown = [name for name in data_sets if name not in DATA_SETS]
-    if unknown:
-        raise ValueError(f"There is no data set {unknown[0]!r}: choose from {', '.join(DATA_SETS)}.")
-    settings = {
-        "trials": trials,
-        "data_sets": list(data_sets),
-        "counts": list(counts),
-        "factors": list(factors),
-        "labelled": list(labelled),
-        "seed": seed,
-    }
+    refuse_unknown("data set", data_sets, DATA_SETS)
+    settings = settings_of(
+        trials=trials, data_sets=data_sets, counts=counts, factors=factors, labelled=labelled, seed=seed,
+    )  # fmt: skip
     total = len(data_sets) * trials * (1 + len(labelled))
     work = Resume(resume, "order-benchmarks", settings, total=total, verbose=verbose)
     found: dict[str, dict[str, list[Any]]] = {}

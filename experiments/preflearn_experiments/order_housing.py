@@ -26,7 +26,7 @@ from .order_trials import (
     tune,
 )
 from .report import ExperimentReport
-from .resume import Resume
+from .resume import Resume, settings_of
 
 N_LABELLED, N_UNLABELLED = 60, 1000
 # Miles per degree of latitude; of longitude at 37 degrees, the middle of California.
@@ -44,31 +44,19 @@ _PUBLISHED = {"without": 58268, "with": 54664}
 
 
 def run(
-    *,
-    data: str | Path | None = None,
-    trials: int = 20,
-    seed: int = 0,
-    verbose: int = 0,
+    *, data: str | Path | None = None, trials: int = 20, seed: int = 0, verbose: int = 0,
     resume: str | Path | None = None,
-) -> ExperimentReport:
+) -> ExperimentReport:  # fmt: skip
     """Mean absolute error of California house prices with and without the rule.
 
     Parameters
     ----------
-    data : path
-        A folder that holds ``regression_benchmarks``.
     trials : int, default=20
     seed : int, default=0
         Of the rows.
-    verbose : int, default=0
-    resume : path, optional
-        Where finished parts are kept.
-
-    Returns
-    -------
-    ExperimentReport
+    data, verbose, resume : as in every experiment (`preflearn_experiments.registry`)
     """
-    settings = {"trials": trials, "seed": seed}
+    settings = settings_of(trials=trials, seed=seed)
     work = Resume(resume, "order-housing", settings, total=trials, verbose=verbose)
     table = read_regression(data, "cal.housing.arff.xz", "order-housing")
     units = [

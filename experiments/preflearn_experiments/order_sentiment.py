@@ -29,7 +29,8 @@ from preflearn.preferences import Preferences, pairs_from_scores
 from .data import find_file, find_folder
 from .order_trials import compare, draw_trial, gain, mean_absolute_error, significant
 from .report import ExperimentReport, ReportTable
-from .resume import Resume
+from .resume import Resume, settings_of
+from .tables import refuse_unknown
 
 # In the order of the article, which names them by their numbers of reviews: 1770, 902, 1307, 1027.
 AUTHORS = ("Steve+Rhodes", "Scott+Renshaw", "James+Berardinelli", "Dennis+Schwartz")
@@ -48,21 +49,13 @@ class _Reviews(NamedTuple):
 
 
 def run(
-    *,
-    data: str | Path | None = None,
-    trials: int = 20,
-    authors: Sequence[str] = AUTHORS,
-    labelled: Sequence[int] = LABELLED,
-    seed: int = 0,
-    verbose: int = 0,
-    resume: str | Path | None = None,
-) -> ExperimentReport:
+    *, data: str | Path | None = None, trials: int = 20, authors: Sequence[str] = AUTHORS,
+    labelled: Sequence[int] = LABELLED, seed: int = 0, verbose: int = 0, resume: str | Path | None = None,
+) -> ExperimentReport:  # fmt: skip
     """Mean absolute error of ratings with and without preferences from a classifier of snippets.
 
     Parameters
     ----------
-    data : path
-        A folder that holds ``movie_scale_v1`` and ``sentence_polarity_v1``.
     trials : int, default=20
     authors : sequence of str
         Which of the four.
@@ -70,18 +63,10 @@ def run(
         Numbers of rated reviews.
     seed : int, default=0
         Of the reviews and the pairs.
-    verbose : int, default=0
-    resume : path, optional
-        Where finished parts are kept.
-
-    Returns
-    -------
-    ExperimentReport
+    data, verbose, resume : as in every experiment (`preflearn_experiments.registry`)
     """
-    unknown = [author for author in authors if author not in AUTHORS]
-    if unknown:
-        raise ValueError(f"There is no author {unknown[0]!r}: choose from {', '.join(AUTHORS)}.")
-    settings = {"trials": trials, "authors": list(authors), "labelled": list(labelled), "seed": seed}
+    refuse_unknown("author", authors, AUTHORS)
+    settings = settings_of(trials=trials, authors=authors, labelled=labelled, seed=seed)
     total = len(authors) * len(labelled) * trials
     work = Resume(resume, "order-sentiment", settings, total=total, verbose=verbose)
     snippets = _Snippets(find_folder(data, "sentence_polarity_v1", "order-sentiment"))

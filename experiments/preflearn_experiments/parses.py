@@ -39,7 +39,7 @@ from .nystrom_cv import (
     time_rows,
 )
 from .report import ExperimentReport, ReportTable
-from .resume import Resume
+from .resume import Resume, settings_of
 from .tables import count, order_beside_published, spread
 
 ALPHAS = tuple(2.0**k for k in range(-14, -1, 2))
@@ -61,27 +61,15 @@ class _Draw(NamedTuple):
 
 
 def run(
-    *,
-    data: str | Path | None = None,
-    trials: int = 5,
-    n_train: int = 500,
-    per_sentence: int = 5,
-    more: int = 15,
-    features: Sequence[str] = FEATURES,
-    alphas: Sequence[float] = ALPHAS,
-    error_alphas: Sequence[float] = ERROR_ALPHAS,
-    time_basis: Sequence[int] = (1, 2),
-    timed_folds: int = 3,
-    seed: int = 0,
-    verbose: int = 0,
-    resume: str | Path | None = None,
-) -> ExperimentReport:
+    *, data: str | Path | None = None, trials: int = 5, n_train: int = 500, per_sentence: int = 5,
+    more: int = 15, features: Sequence[str] = FEATURES, alphas: Sequence[float] = ALPHAS,
+    error_alphas: Sequence[float] = ERROR_ALPHAS, time_basis: Sequence[int] = (1, 2), timed_folds: int = 3,
+    seed: int = 0, verbose: int = 0, resume: str | Path | None = None,
+) -> ExperimentReport:  # fmt: skip
     """RLS and RankRLS on r parses, and with r basis vectors on four times as many.
 
     Parameters
     ----------
-    data : path
-        A folder that holds ``parse_ranking``.
     trials : int, default=5
         Draws of the training sentences and of their basis vectors.
     n_train : int, default=500
@@ -100,30 +88,15 @@ def run(
         Basis vectors of a sentence in the comparison of times; empty to leave it out.
     timed_folds : int, default=3
         Folds that are refitted and timed; their mean stands for all.
-    seed : int, default=0
-    verbose : int, default=0
-    resume : path, optional
-        Where finished parts are kept.
-
-    Returns
-    -------
-    ExperimentReport
+    data, seed, verbose, resume : as in every experiment (`preflearn_experiments.registry`)
     """
     unknown = [name for name in features if name not in FEATURES]
     if unknown or not features:
         raise ValueError(f"features are some of {', '.join(FEATURES)}: found {', '.join(unknown) or 'none'}.")
-    settings = {
-        "trials": trials,
-        "n_train": n_train,
-        "per_sentence": per_sentence,
-        "more": more,
-        "features": list(features),
-        "alphas": list(alphas),
-        "error_alphas": list(error_alphas),
-        "time_basis": list(time_basis),
-        "timed_folds": timed_folds,
-        "seed": seed,
-    }
+    settings = settings_of(
+        trials=trials, n_train=n_train, per_sentence=per_sentence, more=more, features=features,
+        alphas=alphas, error_alphas=error_alphas, time_basis=time_basis, timed_folds=timed_folds, seed=seed,
+    )  # fmt: skip
     n_units = trials * (len(features) + len(_PUBLISHED) - 1) + bool(error_alphas) + len(time_basis)
     counts = ("trials", "time_basis")
     work = Resume(resume, "parses", settings, counts=counts, total=n_units, verbose=verbose)

@@ -15,10 +15,10 @@ import numpy as np
 
 from preflearn.ppi import Candidates, Settings, evaluate
 
-from .interaction_corpora import CORPORA, read_candidates, refuse_unknown
+from .interaction_corpora import CORPORA, read_candidates
 from .report import ExperimentReport
 from .resume import Resume
-from .tables import count
+from .tables import count, refuse_unknown
 
 # corpus → F, its spread, AUC, its spread; per cent
 _PUBLISHED = {
@@ -31,18 +31,10 @@ _PUBLISHED = {
 
 
 def run(
-    *,
-    data: str | Path | None = None,
-    trials: int = 5,
-    folds: int = 10,
-    corpora: Sequence[str] = tuple(CORPORA),
-    summed: Sequence[str] = tuple(CORPORA),
-    summed_trials: int = 2,
-    n_basis: int = 4000,
-    seed: int = 0,
-    verbose: int = 0,
-    resume: str | Path | None = None,
-) -> ExperimentReport:
+    *, data: str | Path | None = None, trials: int = 5, folds: int = 10,
+    corpora: Sequence[str] = tuple(CORPORA), summed: Sequence[str] = tuple(CORPORA), summed_trials: int = 2,
+    n_basis: int = 4000, seed: int = 0, verbose: int = 0, resume: str | Path | None = None,
+) -> ExperimentReport:  # fmt: skip
     """F and AUC of the all-paths graph kernel, cross-validated by document.
 
     Parameters
@@ -65,12 +57,8 @@ def run(
     verbose : int, default=0
     resume : path, optional
         Where finished parts are kept; they serve for any choice of corpora.
-
-    Returns
-    -------
-    ExperimentReport
     """
-    refuse_unknown([*corpora, *summed])
+    refuse_unknown("corpus", [*corpora, *summed], CORPORA)
     splits = {"max": trials, "sum": min(trials, summed_trials)}
     chosen = [(name, "max") for name in corpora]
     chosen += [(name, "sum") for name in corpora if name in summed]

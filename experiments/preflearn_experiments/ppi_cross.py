@@ -16,9 +16,10 @@ import numpy as np
 
 from preflearn.ppi import Candidates, Settings, cross_corpus
 
-from .interaction_corpora import CORPORA, N_BASIS, read_candidates, refuse_unknown
+from .interaction_corpora import CORPORA, N_BASIS, read_candidates
 from .report import ExperimentReport
 from .resume import Resume
+from .tables import refuse_unknown
 
 _COLUMNS = {"AUC": "AUC", "training": "F", "optimum": "F, optimal", "ratio": "F, by ratio"}
 _ORDER = tuple(CORPORA)
@@ -56,21 +57,13 @@ _PUBLISHED = {
 
 
 def run(
-    *,
-    data: str | Path | None = None,
-    corpora: Sequence[str] = _ORDER,
-    training: Sequence[str] | None = None,
-    n_basis: int = N_BASIS,
-    seed: int = 0,
-    verbose: int = 0,
-    resume: str | Path | None = None,
-) -> ExperimentReport:
+    *, data: str | Path | None = None, corpora: Sequence[str] = _ORDER, training: Sequence[str] | None = None,
+    n_basis: int = N_BASIS, seed: int = 0, verbose: int = 0, resume: str | Path | None = None,
+) -> ExperimentReport:  # fmt: skip
     """AUC and F of extractors trained on one corpus and tested on others.
 
     Parameters
     ----------
-    data : path
-        A folder that holds ``ppi_corpora``.
     corpora : sequence of str
         Corpora to test on, at least two.
     training : sequence of str, optional
@@ -79,16 +72,10 @@ def run(
         The most basis vectors; corpora with fewer candidates use all.
     seed : int, default=0
         Of the basis vectors.
-    verbose : int, default=0
-    resume : path, optional
-        Where finished parts are kept.
-
-    Returns
-    -------
-    ExperimentReport
+    data, verbose, resume : as in every experiment (`preflearn_experiments.registry`)
     """
     trained_on = list(corpora if training is None else training)
-    refuse_unknown([*corpora, *trained_on])
+    refuse_unknown("corpus", [*corpora, *trained_on], CORPORA)
     shared = {"corpora": list(corpora), "n_basis": n_basis, "seed": seed}
     work = Resume(resume, "ppi-cross", shared, total=len(trained_on), verbose=verbose)
     read = cache(lambda: [read_candidates(data, name, "ppi-cross") for name in corpora])

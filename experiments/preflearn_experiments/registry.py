@@ -2,7 +2,9 @@
 
 A module is imported when its experiment is asked for, so that listing the names costs nothing. To add an experiment,
 write a module with a function ``run(*, data=None, ..., seed=0, verbose=0, resume=None) -> ExperimentReport`` and add
-a line here. What the command line may pass follows from the arguments that ``run`` has.
+a line here. What the command line may pass follows from the arguments that ``run`` has: ``data`` is the folder that
+holds those of the table, ``seed`` decides what is drawn, ``verbose`` prints each finished part, and ``resume`` names a
+file that keeps the finished parts (`resume.Resume`).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +128,20 @@ class Resume:
         content = {"name": self.name, "fingerprint": self.fingerprint, "units": self._units}
         with atomic_write(self.path) as file:
             file.write(json.dumps(content, indent=1).encode())
+
+
+def settings_of(**given: Any) -> dict[str, Any]:
+    """The arguments that the results of a run depend on, as JSON can hold them.
+
+    Examples
+    --------
+    >>> settings_of(alphas=(0.5, 1.0), seed=0)
+    {'alphas': [0.5, 1.0], 'seed': 0}
+    """
+    return {
+        name: value if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
+        for name, value in given.items()
+    }
 
 
 def fingerprint(name: str, settings: Mapping[str, Any]) -> str:

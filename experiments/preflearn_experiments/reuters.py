@@ -24,7 +24,7 @@ from preflearn.model_selection import cross_val_predict, evaluate_scores, signed
 
 from .data import read_newswire
 from .report import ExperimentReport
-from .resume import Resume
+from .resume import Resume, settings_of
 from .tables import count, spread
 
 ALPHAS = tuple(2.0**k for k in range(-15, 16))
@@ -80,23 +80,14 @@ class _Split(NamedTuple):
 
 
 def run(
-    *,
-    data: str | Path | None = None,
-    trials: int = 3,
-    n_train: int = 500,
-    n_topics: int = 25,
-    alphas: Sequence[float] = ALPHAS,
-    svm_alphas: Sequence[float] = SVM_ALPHAS,
-    seed: int = 0,
-    verbose: int = 0,
-    resume: str | Path | None = None,
-) -> ExperimentReport:
+    *, data: str | Path | None = None, trials: int = 3, n_train: int = 500, n_topics: int = 25,
+    alphas: Sequence[float] = ALPHAS, svm_alphas: Sequence[float] = SVM_ALPHAS, seed: int = 0,
+    verbose: int = 0, resume: str | Path | None = None,
+) -> ExperimentReport:  # fmt: skip
     """AUC of the largest topics of Reuters-21578 by RankRLS, RLS and RankSVM.
 
     Parameters
     ----------
-    data : path
-        A folder that holds ``reuters21578``.
     trials : int, default=3
         Random training sets.
     n_train, n_topics : int
@@ -104,22 +95,11 @@ def run(
         Candidates for the least-squares learners, and for RankSVM.
     seed : int, default=0
         Of the training sets and folds.
-    verbose : int, default=0
-    resume : path, optional
-        Where finished parts are kept.
-
-    Returns
-    -------
-    ExperimentReport
+    data, verbose, resume : as in every experiment (`preflearn_experiments.registry`)
     """
-    settings = {
-        "trials": trials,
-        "n_train": n_train,
-        "n_topics": n_topics,
-        "alphas": list(alphas),
-        "svm_alphas": list(svm_alphas),
-        "seed": seed,
-    }
+    settings = settings_of(
+        trials=trials, n_train=n_train, n_topics=n_topics, alphas=alphas, svm_alphas=svm_alphas, seed=seed,
+    )  # fmt: skip
     work = Resume(
         resume,
         "reuters",

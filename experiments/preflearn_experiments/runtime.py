@@ -23,7 +23,7 @@ from preflearn.metrics import auc
 
 from .data import read_newswire
 from .report import ExperimentReport
-from .resume import Resume
+from .resume import Resume, settings_of
 
 SIZES = (200, 500, 750, 1000, 1500, 2000, 2500, 4000, 6000)
 # inputs → RankRLS, SVMlight's RankSVM, seconds
@@ -49,35 +49,22 @@ _GROWTH = {"RankRLS": 3, "RankSVM, squared hinge": 3, "RankSVM, hinge": 3, "Line
 
 
 def run(
-    *,
-    data: str | Path | None = None,
-    sizes: Sequence[int] = SIZES,
-    limit: float = 60.0,
-    seed: int = 0,
-    verbose: int = 0,
-    resume: str | Path | None = None,
-) -> ExperimentReport:
+    *, data: str | Path | None = None, sizes: Sequence[int] = SIZES, limit: float = 60.0, seed: int = 0,
+    verbose: int = 0, resume: str | Path | None = None,
+) -> ExperimentReport:  # fmt: skip
     """Training times on the topic acq of Reuters-21578.
 
     Parameters
     ----------
-    data : path
-        A folder that holds ``reuters21578``.
     sizes : sequence of int
         Numbers of training documents, from small to large.
     limit : float, default=60
         Seconds: a rival is left out from the size on at which it can be expected to take longer, by its last time.
     seed : int, default=0
         Of the documents.
-    verbose : int, default=0
-    resume : path, optional
-        Where finished parts are kept.
-
-    Returns
-    -------
-    ExperimentReport
+    data, verbose, resume : as in every experiment (`preflearn_experiments.registry`)
     """
-    settings = {"sizes": list(sizes), "limit": limit, "seed": seed}
+    settings = settings_of(sizes=sizes, limit=limit, seed=seed)
     work = Resume(resume, "runtime", settings, total=len(sizes), verbose=verbose)
     documents = read_newswire(data, "runtime")
     y = documents.labels(["acq"])[:, 0]

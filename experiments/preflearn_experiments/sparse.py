@@ -20,7 +20,7 @@ from preflearn.model_selection import QueryKFold, signed_rank_test
 
 from .data import RankingPart, join_parts, ohsumed_parts
 from .report import ExperimentReport
-from .resume import Resume
+from .resume import Resume, settings_of
 from .tables import count, order_beside_published, spread
 
 ALPHAS = tuple(2.0**k for k in range(-12, 13, 4))
@@ -36,24 +36,14 @@ class _Sample(NamedTuple):
 
 
 def run(
-    *,
-    data: str | Path | None = None,
-    trials: int = 3,
-    folds: int = 5,
-    per_query: int = 5,
-    times: int = 4,
-    alphas: Sequence[float] = ALPHAS,
-    gammas: Sequence[float] = GAMMAS,
-    seed: int = 0,
-    verbose: int = 0,
+    *, data: str | Path | None = None, trials: int = 3, folds: int = 5, per_query: int = 5, times: int = 4,
+    alphas: Sequence[float] = ALPHAS, gammas: Sequence[float] = GAMMAS, seed: int = 0, verbose: int = 0,
     resume: str | Path | None = None,
-) -> ExperimentReport:
+) -> ExperimentReport:  # fmt: skip
     """RLS and RankRLS on r inputs, and with r basis vectors on a multiple of them.
 
     Parameters
     ----------
-    data : path
-        A folder that holds ``letor_ohsumed_v2``.
     trials : int, default=3
         Draws of the rows.
     folds : int, default=5
@@ -66,25 +56,13 @@ def run(
         Candidates for λ and for γ of the kernel exp(-γ ‖x - x'‖²).
     seed : int, default=0
         Of the rows and the inner folds.
-    verbose : int, default=0
-    resume : path, optional
-        Where finished parts are kept.
-
-    Returns
-    -------
-    ExperimentReport
+    data, verbose, resume : as in every experiment (`preflearn_experiments.registry`)
     """
     if not 1 <= folds <= 5:
         raise ValueError(f"OHSUMED has five parts: found folds={folds}.")
-    settings = {
-        "trials": trials,
-        "folds": folds,
-        "per_query": per_query,
-        "times": times,
-        "alphas": list(alphas),
-        "gammas": list(gammas),
-        "seed": seed,
-    }
+    settings = settings_of(
+        trials=trials, folds=folds, per_query=per_query, times=times, alphas=alphas, gammas=gammas, seed=seed,
+    )  # fmt: skip
     work = Resume(
         resume,
         "sparse",

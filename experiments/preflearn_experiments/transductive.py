@@ -21,7 +21,7 @@ from preflearn.model_selection import signed_rank_test
 
 from .data import RankingPart, find_file, find_folder, join_parts, ohsumed_parts, read_parts
 from .report import ExperimentReport
-from .resume import Resume
+from .resume import Resume, settings_of
 from .tables import count, spread
 
 ALPHAS = tuple(10.0**k for k in range(-4, 5))
@@ -29,24 +29,15 @@ FIDELITIES = tuple(10.0**k for k in range(-2, 3))
 
 
 def run(
-    *,
-    data: str | Path | None = None,
-    trials: int = 10,
-    n_queries: int = 30,
-    rows_per_query: int = 20,
-    scored: Sequence[int] = (2, 4, 8, 16),
-    alphas: Sequence[float] = ALPHAS,
-    fidelities: Sequence[float] = FIDELITIES,
-    seed: int = 0,
-    verbose: int = 0,
+    *, data: str | Path | None = None, trials: int = 10, n_queries: int = 30, rows_per_query: int = 20,
+    scored: Sequence[int] = (2, 4, 8, 16), alphas: Sequence[float] = ALPHAS,
+    fidelities: Sequence[float] = FIDELITIES, seed: int = 0, verbose: int = 0,
     resume: str | Path | None = None,
-) -> ExperimentReport:
+) -> ExperimentReport:  # fmt: skip
     """RankRLS and transductive RankRLS on queries without scores.
 
     Parameters
     ----------
-    data : path
-        A folder that holds ``letor_ohsumed_v2`` and ``mslr_sample``.
     trials : int, default=10
         Draws of queries.
     n_queries, rows_per_query : int
@@ -55,28 +46,16 @@ def run(
         How many of the queries keep their scores.
     alphas, fidelities : sequence of float
         Candidates for λ of both, and for γ of the transductive learner.
-    seed : int, default=0
-    verbose : int, default=0
-    resume : path, optional
-        Where finished parts are kept.
-
-    Returns
-    -------
-    ExperimentReport
+    data, seed, verbose, resume : as in every experiment (`preflearn_experiments.registry`)
     """
     if not all(2 <= number < n_queries for number in scored):
         raise ValueError(
             f"scored must be numbers from 2 to n_queries - 1 = {n_queries - 1}: found {list(scored)}."
         )
-    settings = {
-        "trials": trials,
-        "n_queries": n_queries,
-        "rows_per_query": rows_per_query,
-        "scored": list(scored),
-        "alphas": list(alphas),
-        "fidelities": list(fidelities),
-        "seed": seed,
-    }
+    settings = settings_of(
+        trials=trials, n_queries=n_queries, rows_per_query=rows_per_query, scored=scored, alphas=alphas,
+        fidelities=fidelities, seed=seed,
+    )  # fmt: skip
     sources = {"OHSUMED": _ohsumed(data), "MSLR-WEB10K": _web(data)}
     total = len(sources) * trials * len(scored)
     work = Resume(resume, "transductive", settings, counts=("trials",), total=total, verbose=verbose)

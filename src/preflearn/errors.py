@@ -67,11 +67,11 @@ class InputError(ValueError):
 
     Examples
     --------
-    >>> error = InputError("'red' is no number", Remedy("missing", 0.0), Remedy("drop", ["colour"]))
+    >>> error = InputError("'red' is not a number", Remedy("missing", 0.0), Remedy("drop", ["colour"]))
     >>> str(error)
-    "'red' is no number. Pass missing=0.0, or drop=['colour']."
+    "'red' is not a number. Pass missing=0.0, or drop=['colour']."
     >>> error.worded(lambda remedy: f"--{remedy.argument}")
-    "'red' is no number. Pass --missing, or --drop."
+    "'red' is not a number. Pass --missing, or --drop."
     """
 
     def __init__(self, found: str, *remedies: Remedy, argument: str | None = None) -> None:
@@ -121,6 +121,17 @@ class ManyInputError(InputError):
         bare = [text.removeprefix(f"{self.source}: ").removeprefix(f"{self.source}, ") for text in texts]
         told = " ".join(f"({number}) {text}" for number, text in enumerate(bare, start=1))
         return f"{self.source}: {len(texts)} problems. {told}"
+
+
+def missing_extra(what: str, needs: str, extra: str, more: str = "") -> ImportError:
+    """The error where an optional part is not installed, with the line that installs it.
+
+    Examples
+    --------
+    >>> missing_extra("A report", "Jinja2", "plots")
+    ImportError("A report needs Jinja2. Install it with: pip install 'preflearn[plots]'")
+    """
+    return ImportError(f"{what} needs {needs}. Install it with: pip install 'preflearn[{extra}]'{more}")
 
 
 def refuse_all(source: str, errors: Sequence[InputError]) -> None:

@@ -7,20 +7,25 @@ rows better than everything else together, it is that one.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from .. import AutoRanker
 from ..comparisons import encode_queries
+from ..inspection.rows import model_rows
+from ..io import RankingData
 from ..model_selection._tally import tally_scores
-from ..model_selection.intervals import most_effective, placement_variance, wilson_interval
-from ..report.contents import Baseline, Choice, Estimate, Influence, Roc
-from ..report.leaderboard import LeaderboardTable
+from ..model_selection.intervals import freedom_of, most_effective, placement_variance, wilson_interval
+from ..report.contents import Baseline, Choice, Estimate, Influence, Roc, SetSizes, TrainingReport
+from ..report.leaderboard import BEST_FEATURE, LeaderboardTable
 from .conclusions import SHOWN_FEATURES, shuffled_influence
+from .input_columns import InputColumns
+from .options import Learner, TrainingOptions
 from .problem import Chosen
 from .ranking import HeldOutScores, RankingProblem
+from .train import describe
 
 # Differences with a larger p-value may be chance.
 _LEVEL = 0.05
@@ -34,8 +39,7 @@ class Candidates:
     Attributes
     ----------
     seen : ndarray of bool of shape (m,)
-        Whether each row was seen by the candidates, which see a sample of many rows, and has a held-out prediction
-        that no choice flatters.
+        Whether each row has a held-out prediction that no choice flatters: of many rows a sample has.
     held_out : HeldOutScores
         NaN in queries and folds that were not seen.
 
@@ -54,6 +58,7 @@ class Candidates:
 
     def __init__(self, problem: RankingProblem):
         self.problem = problem
+        self.column_shares: dict[str, float] | None = None
 
     def fit(self, tell: Callable[[str], None]) -> AutoRanker | None:
         """The model; None where too few rows can be compared for an honest choice among candidates."""
@@ -67,18 +72,23 @@ class Candidates:
             model.fit(problem.X, problem.y, qid=problem.data.qid).set_params(verbose=0)
         if np.isnan(model.best_score_):
             return None
+        self.take(model)
+        # The model need not carry what only this report is made of.
+        for name in ("cv_predictions_", "cv_folds_"):
+            delattr(model, name)
+        return model
+
+    def take(self, model: AutoRanker) -> None:
+        """Describe this model, fitted on the rows of the problem."""
+        problem = self.problem
         self.seen = ~np.isnan(model.cv_predictions_)
         problem.hold_out_folds(model.cv_folds_, self.seen)
         scores = np.where(self.seen, model.cv_predictions_, 0.0)
         values = problem.by_unit(scores)
         values[np.unique(problem.division.units.codes[~self.seen])] = np.nan
         self.held_out = HeldOutScores(scores, values)
-        # The model need not carry what only this report is made of.
-        for name in ("cv_predictions_", "cv_folds_"):
-            delattr(model, name)
         self.model = model
         self.board = LeaderboardTable.of(model.leaderboard_, self._about_leaderboard())
-        return model
 
     def estimate(self) -> tuple[Estimate, Roc | None]:
         problem = self.problem
@@ -99,12 +109,17 @@ class Candidates:
         return Estimate(
             "AUC" if two_classes else "concordance",
             tally.share,
-            wilson_interval(tally.share, placement_variance(tally, strata), most_effective(y)),
+            wilson_interval(
+                tally.share, placement_variance(tally, strata), most_effective(y), freedom=freedom_of(y)
+            ),
             f"How a new pair of rows would be ordered: {tally.n_pairs:,} pairs inside {n_folds} folds, each "
             "ordered by a model that was trained without its fold.",
             "from the placement values of the rows (DeLong), in Wilson's form. It takes the trained models as given "
             "and is too narrow where models vary much",
         )
+
+    def sets(self) -> SetSizes | None:
+        return self.problem.sets_of(np.where(self.seen, self.held_out.scores, np.nan))
 
     def _about_leaderboard(self) -> str:
         text = (
@@ -122,18 +137,36 @@ class Candidates:
         board, model = self.board, self.board.model
         rows = [Baseline(f"{model.name} (this model)", model.score or np.nan, is_model=True)]
         for row in board.rows[1:]:
-            if row.name in (board.simplest, "best single feature") and row.score is not None:
+            if row.name in (board.simplest, BEST_FEATURE) and row.score is not None:
                 p = model.pvalue if row.name == board.simplest else None
                 rows.append(Baseline(row.name, row.score, pvalue=p))
         return rows, "Simple candidates, held out on the same folds."
 
     def influence(self) -> tuple[Influence, str]:
-        model, names = self.model, self.problem.feature_names
-        largest = np.sort(np.argsort(-model.feature_importances_, kind="stable")[:SHOWN_FEATURES])
+        found = self._importance()
+        names = found.names
+        largest = np.sort(np.argsort(-found.values, kind="stable")[:SHOWN_FEATURES])
         because = "The model is not a weighted sum of the features"
-        found = shuffled_influence(model, self.problem, because, features=largest.tolist())
+        shuffled = shuffled_influence(self.model, self.problem, because, features=largest.tolist())
         note = f"The {SHOWN_FEATURES} most important of {len(names):,} features are shown."
-        return found, note if len(names) > SHOWN_FEATURES else ""
+        return shuffled, note if len(names) > SHOWN_FEATURES else ""
+
+    def _importance(self) -> Influence:
+        columns, shares = InputColumns.of(self.problem), self.model.feature_importances_
+        names = list(self.problem.feature_names) if columns is None else columns.names
+        if self.column_shares is not None:
+            names = [name for name in self.column_shares if columns is None or name in columns.names]
+            shares = np.array([self.column_shares[name] for name in names])
+        elif columns is not None:
+            shares = columns.sums(shares)
+        return Influence(
+            names,
+            shares,
+            "share of the importance",
+            "Where the parts of the model put their weight, before anything is shuffled: coefficients, the learned "
+            "metric of the kernels (how steeply the score changes with a feature) and the gain of the splits of the "
+            "trees, each adding up to 1 and weighted by the part's share.",
+        )
 
     def choices(self) -> tuple[Choice, ...]:
         board, time_limit = self.model.leaderboard_, self.problem.options.time_limit
@@ -172,12 +205,17 @@ class Candidates:
             return []
         n, m = np.count_nonzero(self.seen), self.seen.size
         what = "rows" if self.problem.data.qid is None else "whole queries"
-        return [f"Learned from {n:,} of {m:,} rows, {what} drawn at random, since more would hardly help."]
+        if self.model.n_training_rows_ + n == m:
+            return [
+                f"Candidates were chosen on a sample of the {m:,} rows, the members of the model then trained on all "
+                f"rows but {n:,} ({what} drawn at random), which every figure here comes from."
+            ]
+        return [f"Learned from {n:,} of {m:,} rows, {what} drawn at random."]
 
     def describe(self) -> dict[str, Any]:
         return {
             "alpha_path": None,
-            "importance": _importance(self.model, self.problem.feature_names),
+            "importance": self._importance(),
             "leaderboard": self.board,
             "next_steps": self._next_steps(),
             **self.problem.describe(Chosen(None, None, self.held_out)),
@@ -211,12 +249,57 @@ class Candidates:
         return tuple(steps)
 
 
-def _importance(model: AutoRanker, names: list[str]) -> Influence:
-    return Influence(
-        list(names),
-        model.feature_importances_,
-        "share of the importance",
-        "Where the parts of the model put their weight, before anything is shuffled: coefficients, the learned metric "
-        "of the kernels (how steeply the score changes with a feature) and the gain of the splits of the trees, each "
-        "adding up to 1 and weighted by the part's share.",
-    )
+def report_of(model: AutoRanker, X: Any, y: Any, qid: Any, title: str) -> TrainingReport:
+    """The report about a fitted `AutoRanker`, from the data that it was fitted on.
+
+    Parameters
+    ----------
+    model : AutoRanker
+    X, y, qid : as in its ``fit``
+    title : str
+    """
+    if np.isnan(model.best_score_):
+        raise ValueError(
+            "There is no honest figure to report: best_score_ is NaN, which fit has warned about."
+        )
+    found = model_rows(model, X)
+    encoder = model.encoder_
+    names = found.names if encoder is None else [str(one) for one in encoder.get_feature_names_out()]
+    columns = None
+    if encoder is not None and hasattr(encoder, "feature_names_in_"):
+        columns = {name: _column(X, name) for name in encoder.encoders_}
+    data = RankingData(
+        np.asarray(found.Z), np.asarray(y, dtype=np.float64), None if qid is None else np.asarray(qid), names,
+        source="the training data", encoder=encoder, columns=columns,
+    )  # fmt: skip
+    problem = RankingProblem(data, TrainingOptions(learner=Learner.auto, time_limit=model.time_limit))
+    problem.title = title
+    notes = problem.check()
+    search = Candidates(problem)
+    inner = found.model
+    if np.asarray(model.cv_predictions_).shape != problem.y.shape:
+        raise ValueError(
+            f"report needs the data that the model was trained on, {len(model.cv_predictions_):,} rows: found "
+            f"{len(problem.y):,}."
+        )
+    search.take(inner)
+    if encoder is not None:  # importances are those of the columns of the table, used or not
+        search.column_shares = dict(zip(encoder.kinds_, model.feature_importances_.tolist()))
+    return describe(problem, search, inner, notes)
+
+
+def _column(X: Any, name: str) -> np.ndarray:
+    """A column of a table as numbers, or as objects with "" where a value is missing."""
+    if isinstance(X, Mapping):
+        values = np.asarray(X[name])
+    else:
+        import narwhals as nw
+
+        values = nw.from_native(X, eager_only=True)[name].to_numpy()
+    if values.dtype.kind in "fiub":
+        return values.astype(np.float64)
+    if values.dtype != object:
+        return values
+    found = np.empty(values.shape, dtype=object)
+    found[:] = ["" if one is None or one != one else one for one in values.tolist()]
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,19 @@ from .. import RankRLS, RankRLSCV
 from ..comparisons import one_group
 from ..comparisons.grouping import positions_in_groups
 from ..inspection import Explanation, explain, feature_influence
-from ..metrics.predictions import predict_scores
+from ..metrics.by_query import predict_scores
 from ..model_selection import learning_curve
-from ..report.contents import Baseline, Curve, Estimate, Influence, ShownItem, ShownQuery, TrainingReport
+from ..report.contents import (
+    Baseline,
+    Curve,
+    Estimate,
+    Influence,
+    ShownItem,
+    ShownQuery,
+    TrainingReport,
+)
+from ..report.leaderboard import BEST_FEATURE
+from .input_columns import InputColumns, words_of_texts
 from .preparation import Preparation
 from .problem import Problem
 from .ranking import RankingProblem
@@ -46,7 +57,23 @@ def conclude(report: TrainingReport, problem: Problem, learned: Any) -> Training
     if isinstance(problem, RankingProblem) and problem.data.qid is not None:
         curve, queries = _curve(problem, learned), _queries(problem, learned, report)
         report = replace(report, curve=curve, queries=queries)
-    return replace(report, verdict=_verdict(report))
+    words = words_of_texts(problem, fitted_scores(problem, learned)) if _has_texts(problem) else []
+    note = " ".join([*([report.influence_note] if report.influence_note else []), *words])
+    return replace(report, influence_note=note, verdict=_verdict(report))
+
+
+def _has_texts(problem: Problem) -> bool:
+    if not isinstance(problem, RankingProblem) or problem.data.encoder is None:
+        return False
+    return bool({"text", "words"} & {*problem.data.encoder.kinds_.values()})
+
+
+def fitted_scores(problem: Problem, learned: Any) -> np.ndarray:
+    """What the model says of the rows that it was trained on."""
+    assert isinstance(problem, RankingProblem)
+    last = learned[-1] if isinstance(learned, Pipeline) and len(learned) == 1 else learned
+    qid = np.zeros(len(problem.data), dtype=np.int64) if problem.data.qid is None else problem.data.qid
+    return np.asarray(predict_scores(last, problem.X, qid))
 
 
 # ------------------------------------------------------------------------------------------------ the sentence
@@ -73,14 +100,14 @@ def _than_what(report: TrainingReport) -> str:
         return "random order gets 50 %"
     best = max(others, key=lambda row: row.value)
     text = _against(best, report.estimate)
-    single = next((row for row in others if row.name == "best single feature"), None)
+    single = next((row for row in others if row.name == BEST_FEATURE), None)
     if single is not None and single is not best:
-        text += f"; the best single feature gets {100 * single.value:.1f} %"
+        text += f"; the {single.label} gets {100 * single.value:.1f} %"
     return text
 
 
 def _against(other: Baseline, estimate: Estimate) -> str:
-    share = f"{other.name} ({100 * other.value:.1f} %)"
+    share = f"{other.label} ({100 * other.value:.1f} %)"
     if other.pvalue is not None:
         if other.pvalue > _LEVEL:
             return f"that is not significantly different from {share}"
@@ -95,6 +122,8 @@ def _against(other: Baseline, estimate: Estimate) -> str:
 
 
 def _what_next(report: TrainingReport) -> str:
+    if report.leaks:
+        return f"before anything else: {report.leaks[0].rstrip('.')}"
     curve = report.curve
     low, high = report.estimate.interval
     if high < 0.5 or low <= 0.5 <= high:
@@ -197,7 +226,7 @@ def _reasons(problem: RankingProblem, why: Explanation, row: int) -> tuple[str, 
         for column, encoder in data.encoder.encoders_.items():
             last = first + len(encoder.names(column))
             value = data.columns[column][row]
-            text = str(value) if isinstance(value, str) else f"{value:.4g}"
+            text = f"{value:.4g}" if isinstance(value, Real) else str(value)
             text = text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
             shown.append((f"{column} = {text or '(missing)'}", float(why.contributions[first:last].sum())))
             first = last
@@ -210,7 +239,8 @@ def _reasons(problem: RankingProblem, why: Explanation, row: int) -> tuple[str, 
 
 def influence_of(model: Pipeline, prepared: Preparation, problem: Problem) -> tuple[Influence | None, str]:
     """Coefficients of a linear model; for other kernels the loss of concordance when a feature is shuffled."""
-    names = problem.feature_names
+    columns = InputColumns.of(problem)
+    names = problem.feature_names if columns is None else columns.names
     shown = (
         f"The {SHOWN_FEATURES} largest of {len(names):,} features are shown."
         if len(names) > SHOWN_FEATURES
@@ -218,6 +248,8 @@ def influence_of(model: Pipeline, prepared: Preparation, problem: Problem) -> tu
     )
     coef = getattr(model[-1], "coef_", None)
     if prepared.is_linear and coef is not None:
+        if columns is not None:
+            return _of_columns(columns, prepared.scaled, np.asarray(coef)), shown
         return _coefficients(list(names), np.asarray(coef), scaled=bool(prepared.steps)), shown
     if len(names) > _SHUFFLED_FEATURES:
         return None, (
@@ -237,12 +269,17 @@ def shuffled_influence(
     because : str
         Why there are no coefficients, as the beginning of a sentence.
     features : list of int or None
-        Only these columns.
+        Only these columns; of a table its columns, and not the features that they became.
     """
-    names = problem.feature_names
+    columns = InputColumns.of(problem)
+    X: Any = problem.X
+    names: list[str] | None = list(problem.feature_names)
+    if columns is not None:  # features of one column are shuffled together
+        steps = model.steps if isinstance(model, Pipeline) else [("learn", model)]
+        model, X, names = Pipeline([*problem.steps, *steps]), columns.table, None
     found = feature_influence(
         model,
-        problem.X,
+        X,
         n_repeats=_SHUFFLES,
         features=features,
         feature_names=names,
@@ -258,6 +295,15 @@ def shuffled_influence(
     )
     errors = found.intervals[:, 1] - found.values
     return Influence(found.names, found.values, "loss of concordance when shuffled", text, errors)
+
+
+def _of_columns(columns: InputColumns, Z: Any, coef: np.ndarray) -> Influence:
+    text = (
+        "The score is a sum of what the columns contribute. A bar is the standard deviation of the contribution of a "
+        "column over the rows: of a number to the right where higher values rank higher, to the left where lower ones "
+        "do; of categories, dates and texts, which are several features each, always to the right."
+    )
+    return Influence(columns.names, columns.spreads(Z, coef), "spread of the contribution", text)
 
 
 def _coefficients(names: list[str], coef: np.ndarray, scaled: bool) -> Influence:

@@ -1,4 +1,4 @@
-"""The options of a training."""
+"""The options of a training, in a module that loads nothing: the help of the command line reads them."""
 
 from __future__ import annotations
 

@@ -18,7 +18,8 @@ from ..metrics import calibration_of_preferences
 from ..model_selection import HeldOut
 from ..model_selection.baselines import best_feature_of_preferences
 from ..model_selection.intervals import wilson_interval
-from ..report.contents import AlphaPath, Baseline, Calibration, Choice, Estimate, Roc
+from ..report.contents import AlphaPath, Baseline, Calibration, Choice, Estimate, Roc, SetSizes
+from ..report.leaderboard import BEST_FEATURE
 from .options import TrainingOptions
 from .preparation import Preparation, choose_learner
 from .problem import BASELINE_FEATURES, Chosen
@@ -38,6 +39,8 @@ class PreferenceProblem:
         Names of the files, for the report.
     lengths : ndarray of shape (m,), optional
         Lengths of texts: preferring the longer one is then a baseline.
+    prompt : ndarray of shape (l,), optional
+        What the texts of each preference answer: all preferences of a prompt are held out together.
     """
 
     rows_leave = False
@@ -48,8 +51,10 @@ class PreferenceProblem:
         options: TrainingOptions,
         source: str = "memory",
         lengths: np.ndarray | None = None,
+        prompt: np.ndarray | None = None,
     ):
         self.data, self.lengths = data, lengths
+        self.prompts = None if prompt is None else encode_queries(prompt, len(data))
         self.options, self.why_single = choose_learner(options)
         self.X, self.feature_names = data.X, data.feature_names
         first = "table" if lengths is None else "texts"
@@ -79,9 +84,26 @@ class PreferenceProblem:
         differences = np.asarray(search.__dict__.pop("cv_predictions_"))[best]
         search.set_params(keep_predictions=False)
         path = AlphaPath(search.alphas_, search.cv_scores_, search.alpha_)
+        if self._by_prompt:
+            assert self.prompts is not None
+            differences = self._hold_out_groups(prepared, search.alpha_, self.prompts.codes).preferences()[0]
         return Chosen(search, path, differences)
 
+    @property
+    def _by_prompt(self) -> bool:
+        """Whether prompts have several preferences, so that one would tell about another."""
+        return self.prompts is not None and 1 < self.prompts.n_groups < len(self.data)
+
+    def _hold_out_groups(self, prepared: Preparation, alpha: float, groups: np.ndarray) -> Any:
+        learner = RankRLS(alpha, **prepared.kernel)
+        data = self.data
+        weights = {"magnitude": data.magnitude, "weight": data.weight}
+        return HeldOut.of_pairs(learner, prepared.X, data.pairs, **weights, groups=groups)
+
     def estimate(self, prepared: Preparation, chosen: Chosen) -> tuple[Estimate, Roc | None]:
+        checks = (*self._without_judges(prepared, chosen), *self._bias_to_length(chosen))
+        if self._by_prompt:
+            return self._estimate_by_prompt(chosen, checks), None
         share, n = float(chosen.path.scores.max()), len(self.data)
         held_out = (
             f"Every one of {n:,} preferences was predicted by a model that was trained without it "
@@ -92,8 +114,23 @@ class PreferenceProblem:
             "items or judges are not independent, and the interval is then too narrow"
         )
         interval = wilson_interval(share, share * (1 - share) / n, n)
-        checks = (*self._without_judges(prepared, chosen), *self._bias_to_length(chosen))
         return Estimate("concordance", share, interval, held_out, method, checks=checks), None
+
+    def _estimate_by_prompt(self, chosen: Chosen, checks: tuple[Choice, ...]) -> Estimate:
+        """Share in the right order with all preferences of a prompt held out together; prompts are the trials."""
+        assert self.prompts is not None
+        n, n_prompts = len(self.data), self.prompts.n_groups
+        right = 0.5 + 0.5 * np.sign(chosen.held_out)
+        share = float(right.mean())
+        sums = np.bincount(self.prompts.codes, weights=right - share)
+        variance = float((sums**2).sum()) / n**2 * n_prompts / (n_prompts - 1)
+        held_out = (
+            f"Every one of {n:,} preferences was predicted by a model that was trained without any preference of its "
+            f"prompt ({n_prompts:,} prompts): what to expect of a new prompt."
+        )
+        method = f"Wilson's interval with the {n_prompts:,} prompts as independent trials"
+        interval = wilson_interval(share, variance, n_prompts)
+        return Estimate("concordance", share, interval, held_out, method, checks=checks)
 
     def _without_judges(self, prepared: Preparation, chosen: Chosen) -> tuple[Choice, ...]:
         """Accuracy with all preferences of a judge held out together."""
@@ -103,14 +140,7 @@ class PreferenceProblem:
         judges = encode_queries(judge, len(self.data))
         if judges.n_groups < 2:
             return ()
-        held_out = HeldOut.of_pairs(
-            RankRLS(chosen.path.chosen, **prepared.kernel),
-            prepared.X,
-            self.data.pairs,
-            magnitude=self.data.magnitude,
-            weight=self.data.weight,
-            groups=judge,
-        )
+        held_out = self._hold_out_groups(prepared, chosen.path.chosen, np.asarray(judge))
         share = float(np.ravel(held_out.score())[0])
         return (
             Choice(
@@ -164,15 +194,20 @@ class PreferenceProblem:
             "preferences. A point on the diagonal is perfectly calibrated.",
         )
 
+    def sets(self, chosen: Chosen) -> SetSizes | None:
+        return None  # there are no queries
+
     def baselines(self, name: str, prepared: Preparation, chosen: Chosen) -> tuple[list[Baseline], str]:
-        rows, notes = [Baseline(name, float(chosen.path.scores.max()), is_model=True)], []
+        right = 0.5 + 0.5 * np.sign(chosen.held_out)
+        share = float(right.mean()) if self._by_prompt else float(chosen.path.scores.max())
+        rows, notes = [Baseline(name, share, is_model=True)], []
         if self.lengths is not None:
             longer = np.sign(self.lengths[self.data.pairs[:, 0]] - self.lengths[self.data.pairs[:, 1]])
             rows.append(Baseline("the longer text", float(np.mean(0.5 + 0.5 * longer))))
         if self.X.shape[1] > BASELINE_FEATURES:
             notes.append(f"The best single feature was left out: there are more than {BASELINE_FEATURES:,}.")
         else:
-            rows.append(Baseline("best single feature", best_feature_of_preferences(self.X, self.data.pairs)))
+            rows.append(Baseline(BEST_FEATURE, best_feature_of_preferences(self.X, self.data.pairs)))
             notes.append(
                 "The single feature and its direction were chosen for each preference by the others."
             )

@@ -29,6 +29,7 @@ _SAMPLE = 1000
 _LEAST_ROWS = 50
 _LEAST_QUERIES = 5
 
+
 _LEARNERS = {
     Learner.rankrls: ("RankRLS", "least squares over the pairs of a ranking: only differences are learned"),
     Learner.rls: ("RLS", "as asked: regression on the targets themselves"),

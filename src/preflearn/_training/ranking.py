@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import sparse as sp
 from sklearn.model_selection import KFold
 
 from .. import RLS, RLSCV, RankRLS, RankRLSCV, RankSVM, RankSVMCV
 from .._engine.solvers.routes import Workload, choose_route
 from ..comparisons import Groups, encode_queries
+from ..errors import InputError, Remedy
 from ..io import RankingData
 from ..metrics import concordance, ndcg
 from ..model_selection import (
@@ -22,14 +24,19 @@ from ..model_selection import (
     estimate_concordance,
 )
 from ..model_selection.baselines import best_feature_scores
-from ..model_selection.interval_checks import check_mean_interval
-from ..model_selection.intervals import TRAINED_TOGETHER, interval_over_queries, mean_interval
-from ..report.contents import AlphaPath, Baseline, Choice, Estimate, Roc
+from ..model_selection.intervals import (
+    TRAINED_TOGETHER,
+    check_mean_interval,
+    interval_over_queries,
+    mean_interval,
+)
+from ..report.contents import AlphaPath, Baseline, Choice, Estimate, Roc, SetSizes
 from ..report.displays import QueryRocDisplay
-from .checks import check_ranking, check_weights
+from ..report.leaderboard import BEST_FEATURE
 from .options import Learner, TrainingOptions
 from .preparation import Preparation, choose_learner, relative_to_query
 from .problem import BASELINE_FEATURES, SHUFFLED_ROWS, Chosen
+from .sets import set_sizes
 
 _FOLDS = 10
 _REFIT_FOLDS = 5
@@ -146,7 +153,20 @@ class RankingProblem:
     def check(self) -> list[str]:
         if self.data.weight is not None:
             check_weights(self.data)
-        return check_ranking(self.data)
+        return check_ranking(self.data) + self._about_words()
+
+    def _about_words(self) -> list[str]:
+        """Where columns of words took the place of the candidates, how to get these back."""
+        encoder = self.data.encoder
+        words = [] if encoder is None else [name for name, kind in encoder.kinds_.items() if kind == "words"]
+        if not words or not self.why_single:
+            return []
+        option = ",".join(f"{name}=text" for name in words)
+        return [
+            f"A linear RankRLS was trained instead of the candidates of AutoRanker: `{words[0]}` as words makes "
+            f"{self.X.shape[1]:,} features in all. --encode {option} keeps the candidates, with fewer features for the "
+            "text."
+        ]
 
     def hold_out(self, prepared: Preparation) -> str:
         """Whole queries one by one where algebra can do it, folds otherwise."""
@@ -231,6 +251,15 @@ class RankingProblem:
             return self.estimate_over_queries(chosen.held_out, fitted), self.roc_over_units(chosen.held_out)
         return self._estimate_of_one_ranking(prepared, chosen)
 
+    def sets(self, chosen: Chosen) -> SetSizes | None:
+        return self.sets_of(chosen.held_out.scores)
+
+    def sets_of(self, scores: np.ndarray) -> SetSizes | None:
+        """Of held-out scores; NaN for rows without one."""
+        if self.division.unit != "query":
+            return None
+        return set_sizes(scores, self.y, self.division.units, with_scale=self.division.exact)
+
     def estimate_over_queries(self, held_out: HeldOutScores, fitted: np.ndarray) -> Estimate:
         """The mean over queries, with an interval; from the predictions of the model for its training rows as well."""
         values = held_out.defined
@@ -281,7 +310,7 @@ class RankingProblem:
         """The mean curve over units, where there are two classes."""
         if np.unique(self.y).shape[0] != 2:
             return None
-        display = QueryRocDisplay.from_predictions(self.y, held_out.scores, self.division.units.codes)
+        display = QueryRocDisplay.of_predictions(self.y, held_out.scores, self.division.units.codes)
         units = self.division.plural
         text = (
             f"The curve is the mean over the {display.n_queries} {units} that have rows of both classes, at "
@@ -315,7 +344,7 @@ class RankingProblem:
             others = self._other_learners(prepared)
             scores |= {one: held_out.scores for one, (_, _, held_out) in others.items()}
         if len(self.feature_names) <= BASELINE_FEATURES:
-            scores["best single feature"] = best_feature_scores(self.X, self.y, units)
+            scores[BEST_FEATURE] = best_feature_scores(self.X, self.y, units)
         else:
             notes.append(f"The best single feature was left out: there are more than {BASELINE_FEATURES:,}.")
         if len(scores) > 1:
@@ -425,3 +454,105 @@ def _checks_of_interval(values: np.ndarray, seed: int) -> tuple[Choice, ...]:
             "their 95 % interval allows (95 % is right)",
         ),
     )
+
+
+def check_ranking(data: RankingData) -> list[str]:
+    """Refuse data that nothing can be learned from; return notes about the rest."""
+    y, notes = data.y, []
+    assert y is not None
+    if len(data) < 4:
+        raise InputError(
+            f"{data.source}: {len(data)} rows are too few to learn from and hold out: expected 4 or more"
+        )
+    if (y == y[0]).all():
+        raise InputError(f"{data.source}: all targets are {y[0]:g}: there is no order to learn")
+    if data.qid is not None and data.n_queries == 1:
+        raise InputError(
+            f"{data.source}: all rows belong to one query ({data.qid[0]}), and whole queries are held out to "
+            "choose alpha",
+            Remedy("query", None, "to learn one ranking of all rows"),
+            Remedy("query", purpose="and another column"),
+        )
+    groups = data.groups
+    tied = _spread(y[:, None], groups)[:, 0] == 0
+    if tied.all():
+        alone = bool((groups.counts == 1).all())
+        what = "every query has one row" if alone else "the targets of every query are tied"
+        raise InputError(
+            f"{data.source}: {what}: there is no pair to learn from",
+            Remedy("query", None, "to learn one ranking of all rows"),
+            Remedy("query", purpose="with a column whose rows are compared")
+            if alone
+            else Remedy("target", purpose="with another column"),
+        )
+    if tied.any():
+        notes.append(
+            f"{int(tied.sum())} of {groups.n_groups} queries without a pair to order: all their targets are tied."
+        )
+    return notes + _check_features(data, groups)
+
+
+def check_weights(data: RankingData) -> None:
+    """Refuse weights that the estimate of quality would ignore."""
+    if data.qid is None:
+        raise InputError(
+            f"{data.source}: weights of rows are for rows in queries: the estimate of one ranking of all rows would "
+            "ignore them",
+            Remedy("query", purpose="with the column of the queries"),
+        )
+
+
+def _check_features(data: RankingData, groups: Groups) -> list[str]:
+    X = data.X
+    if sp.issparse(X):
+        varies = np.asarray(X.max(axis=0).toarray() != X.min(axis=0).toarray()).ravel()
+        within = varies
+    else:
+        if not np.isfinite(X).all():
+            raise InputError(f"{data.source}: a feature is NaN or infinite: expected finite numbers")
+        varies = np.ptp(X, axis=0) > 0
+        within = np.asarray((_spread(X, groups) > 0).any(axis=0))
+    if not varies.any():
+        raise InputError(f"{data.source}: every feature is constant: there is nothing to order the rows by")
+    if not within.any():
+        raise InputError(
+            f"{data.source}: every feature is constant within the queries: it cannot order their rows",
+            Remedy("query", purpose="and another column"),
+            Remedy("features", purpose="and other columns"),
+        )
+    notes = []
+    hashed = _hashed(data)  # most buckets of a few words are empty
+    constant = [name for name, one in zip(data.feature_names, varies) if not one and name not in hashed]
+    if constant:
+        notes.append(f"{_features_are(constant)} constant, and without influence.")
+    pairs = zip(data.feature_names, within, varies)
+    same = [name for name, one, other in pairs if other and not one and name not in hashed]
+    if same:
+        notes.append(
+            f"{_features_are(same)} constant within every query: alone it cannot order the rows of a query."
+        )
+    return notes
+
+
+def _hashed(data: RankingData) -> set[str]:
+    """Features that are buckets of hashed words."""
+    if data.encoder is None:
+        return set()
+    kinds = data.encoder.kinds_
+    return {
+        name
+        for column, encoder in data.encoder.encoders_.items()
+        if kinds[column] in ("text", "words")
+        for name in encoder.names(column)
+    }
+
+
+def _features_are(names: list[str]) -> str:
+    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return f"Feature {shown} is" if len(names) == 1 else f"Features {shown} are"
+
+
+def _spread(values: np.ndarray, groups: Groups) -> np.ndarray:
+    """Largest minus smallest value of each column in each group, shape (n_groups, n)."""
+    ordered, starts = values[groups.order], groups.starts[:-1]
+    return np.maximum.reduceat(ordered, starts) - np.minimum.reduceat(ordered, starts)

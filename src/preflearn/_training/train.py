@@ -11,8 +11,9 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from .. import __version__
-from ..report.contents import AlphaPath, Baseline, Choice, Estimate, Influence, Roc, TrainingReport
+from ..report.contents import AlphaPath, Baseline, Choice, Estimate, Influence, Roc, SetSizes, TrainingReport
 from .conclusions import conclude, influence_of
+from .leaks import single_columns, with_findings
 from .options import Learner
 from .preparation import prepare
 from .problem import Problem
@@ -62,6 +63,13 @@ def train(problem: Problem, *, tell: Tell = lambda stage: None) -> Trained:
         problem.why_single = "too few rows can be compared to choose among candidates"
         search = SingleLearner(problem)
         learned = search.fit(tell)
+    return Trained(_after(problem.steps, learned), describe(problem, search, learned, notes, tell))
+
+
+def describe(
+    problem: Problem, search: Any, learned: Any, notes: list[str], tell: Tell = lambda stage: None
+) -> TrainingReport:
+    """The report about what a search has learned: how good it is, better than what, what it uses."""
     tell("estimating the held-out concordance")
     estimate, roc = search.estimate()
     tell("comparing with baselines")
@@ -80,10 +88,12 @@ def train(problem: Problem, *, tell: Tell = lambda stage: None) -> Trained:
         notes=(*notes, *search.notes()),
         seed=problem.options.seed,
         version=__version__,
+        sets=search.sets(),
         **search.describe(),
     )
     tell("drawing conclusions")
-    return Trained(_after(problem.steps, learned), conclude(report, problem, learned))
+    report = with_findings(report, single_columns(problem))
+    return conclude(report, problem, learned)
 
 
 def _search(problem: Problem) -> Any:
@@ -146,6 +156,9 @@ class SingleLearner:
         path = self.chosen.path
         why = f"best of {len(path.alphas)} by {self.method}" if len(path.alphas) > 1 else "as asked"
         return (learner, *others, Choice("alpha", f"{path.chosen:.4g}", why))
+
+    def sets(self) -> SetSizes | None:
+        return self.problem.sets(self.chosen)
 
     def notes(self) -> list[str]:
         return _note_at_edge(self.chosen.path)

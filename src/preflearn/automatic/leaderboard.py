@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from math import isnan, nan
 from typing import Any
 
+from ..plots import new_axes
+from ..tables import ShownTable, align_columns, shows_itself
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -38,6 +41,7 @@ class Entry:
     pvalue: float = nan
 
 
+@shows_itself
 @dataclass(frozen=True)
 class Leaderboard(Sequence):
     """The candidates, best first; prints itself as a table.
@@ -50,12 +54,19 @@ class Leaderboard(Sequence):
         What became of them, with the held-out score of the whole procedure.
     simplest : str
         The name of the candidate that differences are taken to.
+    title : str
+        What the scores are.
     """
 
     entries: list[Entry]
     scoring: str
     model: Entry
     simplest: str
+    title: str = ""
+
+    @property
+    def _caption(self) -> str:
+        return self.title or f"held-out {self.scoring}, choices made by other folds"
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -63,18 +74,36 @@ class Leaderboard(Sequence):
     def __getitem__(self, place: Any) -> Any:
         return self.entries[place]
 
+    def table(self) -> list[tuple[str, ...]]:
+        """Rows of text: heading, one per candidate, the model."""
+        head = ("candidate", "score", f"- {self.simplest}", "p", "share", "seconds", "")
+        return [head, *(self._row(one) for one in self.entries), self._row(self.model)]
+
     def __str__(self) -> str:
-        rows: list[tuple[str, ...]] = [
-            ("candidate", "score", f"- {self.simplest}", "p", "share", "seconds", "")
-        ]
-        rows += [self._row(one) for one in self.entries]
-        rows.append(self._row(self.model))
-        widths = [max(len(row[k]) for row in rows) for k in range(6)]
-        lines = [f"held-out {self.scoring}, choices made by other folds"]
-        for name, *cells, detail in rows:
-            middle = "  ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=True))
-            lines.append(f"  {name:{widths[0]}}  {middle}  {detail}".rstrip())
-        return "\n".join(lines)
+        return "\n".join([self._caption, *(line.rstrip() for line in align_columns(self.table(), "lrrrrrl"))])
+
+    def shown_tables(self) -> list[ShownTable]:
+        return [ShownTable(self.table(), self._caption, bold=[len(self.entries)])]
+
+    def plot(self, ax: Any = None) -> Any:
+        """The score of each candidate and of the model as bars.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        shown = [one for one in (self.model, *self.entries) if not isnan(one.score)][::-1]
+        ax = new_axes((6, 0.35 * len(shown) + 1)) if ax is None else ax
+        names = [f"{one.name} (the model)" if one is self.model else one.name for one in shown]
+        ax.barh(
+            names, [one.score for one in shown], color=["C1" if one is self.model else "C0" for one in shown]
+        )
+        ax.set_xlabel(f"held-out {self.scoring}")
+        return ax
 
     def _row(self, one: Entry) -> tuple[str, ...]:
         return (

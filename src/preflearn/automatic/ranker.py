@@ -21,20 +21,26 @@ from .._engine.core.holdout import rows_outside
 from .._engine.loops.threads import threads_limited
 from .._engine.numerics.graph import Graph, Value
 from .._engine.numerics.namespace import is_device_array
-from .._engine.solvers.progress import Stages
+from .._engine.solvers.progress import Stage, Stages
 from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import read_scores
 from ..estimators.base import RankerMixin
 from ..metrics import concordance
 from ..model_selection._folds import read_folds, shuffled_folds
+from ..model_selection._learner import SelfValidatingLearner
 from ..model_selection._row_order import order_by_content
 from ..model_selection._scoring import Scoring, read_scoring
 from ..model_selection._splitters import QueryKFold
 from ..preprocessing import TableEncoder
-from .candidates import Task, candidates
+from ..showing import ShowsItself, remember
+from .candidates import Candidate, candidates, rivals
 from .combination import FoldScores, choose_combination, nested
+from .everything import Everything
+from .extension import chunks_without, extend, fold_to_keep
 from .features import OF_QUERY, PARTS, Features
 from .leaderboard import Leaderboard
+from .presets import read_preset
+from .tasks import Task
 from .trial import Attempt, Trial
 
 _N_FOLDS = 5
@@ -55,7 +61,7 @@ _LEAST_SHARE = 0.01
 _LETTERS = dict(zip("xsqrp", PARTS, strict=True))
 
 
-class AutoRanker(RankerMixin, BaseEstimator):
+class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator):
     """Try rankers of different kinds, combine them by what they predict for unseen queries, and report that honestly.
 
     Linear rankers, kernels that learn their metric, boosted and random trees, on features that are standardised, turned
@@ -76,7 +82,11 @@ class AutoRanker(RankerMixin, BaseEstimator):
     random_state : int, RandomState or None, default=None
         For folds, basis vectors and trees.
     verbose : int, default=0
-        Report candidates and their time on standard error.
+        Show candidates and their time: a progress bar in a terminal and in a notebook, lines elsewhere.
+    preset : {"fast", "best"} or None, default=None
+        "fast" tries a linear ranker, a single feature and boosted trees; its figure comes from choices made by the
+        other folds, without repeating the procedure. "best" averages three runs with other folds and seeds; its figure
+        is that of one of them. None is in between.
 
     Attributes
     ----------
@@ -93,6 +103,8 @@ class AutoRanker(RankerMixin, BaseEstimator):
     feature_importances_ : ndarray of shape (n,)
         Shares of the input columns, weighted by the shares of the members; they sum to 1.
     members_ : list of fitted models
+    member_names_ : list of str
+        The candidates that they are.
     views_ : list of tuple of str
         The features that each of them sees: "plain", "standardised", "quantiles", "relative" (to their query) and
         "relative quantiles", side by side.
@@ -102,11 +114,19 @@ class AutoRanker(RankerMixin, BaseEstimator):
         The fitted preparation.
     encoder_ : TableEncoder or None
         For data frames and arrays with missing values.
+    n_training_rows_ : int
+        Rows that the members were trained on.
     n_queries_, n_features_in_ : int
 
     Notes
     -----
-    Beyond 60,000 rows a sample of whole queries is learned from.
+    Capacity follows the held-out score: another round of a metric, another stage of boosted trees is added while it
+    raises the score by more than its standard error over folds; basis vectors and leaves grow with the rows. From 5,000
+    rows on, kernels on two views of the features race, and one that is clearly behind is left out.
+
+    Beyond 60,000 rows the choice is made on a sample of whole queries, and the members with a share are then trained on
+    everything: kernels by one pass of sums over all rows, boosted trees on up to 2,000,000 rows. A fifth of the sample
+    stays out; it gives the weights and `best_score_`, which is thus the figure of what was trained.
 
     The model is a function of the data and the seed: the order of the rows and the names of the queries do not matter.
     Scores are on a scale of their own, whatever that of y is.
@@ -132,15 +152,28 @@ class AutoRanker(RankerMixin, BaseEstimator):
     __metadata_request__predict = {"qid": True}
 
     leaderboard_: Leaderboard
+    members_: list[Any]
+    member_names_: list[str]
+    views_: list[tuple[str, ...]]
+    weights_: np.ndarray
+    feature_importances_: np.ndarray
 
     def __init__(
-        self, *, scoring="concordance", time_limit=None, n_jobs=None, random_state=None, verbose=0
+        self,
+        *,
+        scoring="concordance",
+        time_limit=None,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+        preset=None,
     ) -> None:
         self.scoring = scoring
         self.time_limit = time_limit
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+        self.preset = preset
 
     # Fitting --------------------------------------------------------------------------------------------------------
 
@@ -160,7 +193,8 @@ class AutoRanker(RankerMixin, BaseEstimator):
         -------
         self
         """
-        limit = self._read_limit()
+        limit, preset = self._read_limit(), read_preset(self.preset)
+        remember(self, X, y, qid)
         if limit < np.inf:
             _compile()
         start = time.perf_counter()
@@ -171,19 +205,37 @@ class AutoRanker(RankerMixin, BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         taken = queries.sample(_MOST_ROWS)
         sample = order[taken]
-        rows, y = rows[sample], y[sample]
         part = encode_queries(queries.codes[taken], sample.shape[0])
+        self.n_training_rows_ = sample.shape[0]
         with nullcontext() if self.n_jobs is None else threads_limited(self.n_jobs):
-            trial = self._fit_rows(rows, y, part, scoring, seed, start, limit)
+            trial = self._fit_rows(rows[sample], y[sample], part, scoring, seed, start, limit)
             spent = time.perf_counter() - start
-            if rows.size <= _REFITTED_CELLS and (1 + len(trial.folds.tests)) * spent <= limit:
-                with self._stages()("the same without each fold"):
-                    trial = self._refit_without_folds(rows, y, part, scoring, seed, trial)
+            extended = False
+            if (
+                rows.size <= preset.refitted * _REFITTED_CELLS
+                and (1 + len(trial.folds.tests)) * spent <= limit
+            ):
+                with self._stages()("the same without each fold") as stage:
+                    trial = self._refit_without_folds(
+                        rows[sample], y[sample], part, scoring, seed, trial, stage
+                    )
                 trial = self._prefer_simple(trial, is_refitted=True)
+            elif sample.shape[0] < rows.shape[0] and trial.can_extend and spent < limit:
+                places = taken[trial.folds.tests[fold_to_keep(trial.folds)]]
+                trial = self._extend(trial, rows, y, order, queries, places, scoring, seed)
+                sample, extended = order[places], True
+                self.n_training_rows_ = rows.shape[0] - places.shape[0]
+                part = encode_queries(queries.codes[places], sample.shape[0])
+            # Runs on the sample would only dilute members that have learned from all rows.
+            for run in range(1, 1 if extended else preset.n_runs):
+                if (1 + 1 / run) * (time.perf_counter() - start) > limit:
+                    break
+                with self._stages()(f"run {run + 1} of {preset.n_runs}"):
+                    self._add_run(rows[sample], y[sample], part, scoring, seed + run, run)
         self.best_score_ = trial.score
         if np.isnan(self.best_score_):
             _warn_of_no_figure(trial)
-        self.leaderboard_ = trial.leaderboard(y, part, scoring)
+        self.leaderboard_ = trial.leaderboard(y[sample], part, scoring, self._name_of)
         self.n_queries_ = queries.n_groups
         self.cv_predictions_ = np.full(queries.n_rows, np.nan)
         self.cv_predictions_[sample] = np.where(trial.scored_rows, trial.held_out, np.nan)
@@ -209,8 +261,20 @@ class AutoRanker(RankerMixin, BaseEstimator):
         inner = self._folds(y, queries, read_scoring("concordance"), seed, n_folds)
         self.features_ = Features().fit(rows)
         targets = _of_unit_size(y)
-        task = Task(self.features_.views(rows, queries), targets, queries, inner, self.n_jobs, seed)
-        attempts = self._train(task, start, limit)
+        only = read_preset(self.preset).candidates
+        options = [
+            one for one in candidates(rows.shape[0], queries.n_groups) if only is None or one.name in only
+        ]
+        task = Task(
+            self.features_.views(rows, queries),
+            targets,
+            queries,
+            inner,
+            self.n_jobs,
+            seed,
+            rivals(options, rows.shape[0]),
+        )
+        attempts = self._train(options, task, start, limit)
         joining = [one for one in attempts if one.member is not None and one.candidate.joins]
         held_out, unbiased = (
             np.column_stack([getattr(one.member, name) for one in joining])
@@ -227,6 +291,30 @@ class AutoRanker(RankerMixin, BaseEstimator):
         self._keep(trial)
         return self._prefer_simple(trial)
 
+    def _extend(
+        self,
+        trial: Trial,
+        rows: np.ndarray,
+        y: np.ndarray,
+        order: np.ndarray,
+        queries: Groups,
+        places: np.ndarray,
+        scoring: Scoring,
+        seed: int,
+    ) -> Trial:
+        """Train the members with a share on all rows; ``places`` in the order, a fold of the sample, stay out."""
+        targets, taken = _of_unit_size(y), order[places]
+        chunks = chunks_without(rows, targets, order, queries, places)
+        n_rows, fold = rows.shape[0] - places.shape[0], fold_to_keep(trial.folds)
+        everything = Everything(self.features_, chunks, n_rows, fold)
+        part = encode_queries(queries.codes[places], taken.shape[0])
+        folds = self._folds(y[taken], part, scoring, seed)
+        tell = self._stages()
+        with tell(f"training on {n_rows:,} rows"):
+            trial = extend(trial, everything, rows[taken], targets[taken], part, folds)
+        self._keep(trial)
+        return trial
+
     def _refit_without_folds(
         self,
         rows: np.ndarray,
@@ -235,6 +323,7 @@ class AutoRanker(RankerMixin, BaseEstimator):
         scoring: Scoring,
         seed: int,
         trial: Trial,
+        stage: Stage,
     ) -> Trial:
         """Predictions of each fold by the whole procedure on the others: what a choice by folds cannot quite give.
 
@@ -248,6 +337,7 @@ class AutoRanker(RankerMixin, BaseEstimator):
         }
         scored = trial.folds.sizes > 0
         for fold, test in enumerate(trial.folds.tests):
+            stage.count(fold, len(trial.folds.tests), "folds")
             rest = rows_outside(rows.shape[0], test)
             model = _for_numbers(rows, scoring=self.scoring, n_jobs=self.n_jobs)
             try:
@@ -266,6 +356,26 @@ class AutoRanker(RankerMixin, BaseEstimator):
             if one.member is not None:
                 one.member = replace(one.member, unbiased=by_candidate[one.candidate.name])
         return replace(trial, held_out=held_out, scored=scored)
+
+    def _add_run(
+        self, rows: np.ndarray, y: np.ndarray, queries: Groups, scoring: Scoring, seed: int, n_before: int
+    ) -> None:
+        """Average the model of ``n_before`` runs with that of another one, with other folds and seeds."""
+        other = _for_numbers(rows, scoring=self.scoring, n_jobs=self.n_jobs)
+        other._fit_rows(rows, y, queries, scoring, seed, 0.0, np.inf)
+        old, new = n_before / (n_before + 1), 1 / (n_before + 1)
+        self.members_, self.views_ = self.members_ + other.members_, self.views_ + other.views_
+        self.member_names_ = self.member_names_ + other.member_names_
+        self.weights_ = np.r_[old * self.weights_, new * other.weights_]
+        shares = self._of_columns(other.feature_importances_)
+        self.feature_importances_ = old * self.feature_importances_ + new * shares
+
+    def _name_of(self, feature: int) -> str:
+        """The name of a prepared feature, by its place among those that vary."""
+        place = int(self.features_.kept_[feature])
+        if self.encoder_ is not None:
+            return str(self.encoder_.get_feature_names_out()[place])
+        return str(self.feature_names_in_[place]) if hasattr(self, "feature_names_in_") else f"x{place}"
 
     def _stages(self) -> Stages:
         return Stages("AutoRanker" if self.verbose else None)
@@ -335,12 +445,12 @@ class AutoRanker(RankerMixin, BaseEstimator):
             )
         return found
 
-    def _train(self, task: Task, start: float, limit: float) -> list[Attempt]:
+    def _train(self, options: list[Candidate], task: Task, start: float, limit: float) -> list[Attempt]:
         """Candidate after candidate, as long as time allows."""
         attempts: list[Attempt] = []
         done, spent = 0.0, 0.0
         width, stages = self.features_.kept_.size, self._stages()
-        for candidate in candidates(task.queries.n_groups):
+        for candidate in options:
             cost = candidate.cost(task.n_rows, width * len(candidate.view))
             begun = time.perf_counter()
             expected = cost * spent / done if done else 0.0
@@ -351,6 +461,9 @@ class AutoRanker(RankerMixin, BaseEstimator):
                 warnings.filterwarnings("ignore", message="All gradients")  # the leaderboard says which round
                 member = candidate.train(task, candidate.view)
             seconds = time.perf_counter() - begun
+            if member is None:
+                attempts.append(Attempt(candidate, seconds=seconds, reason="behind after the first rounds"))
+                continue
             done, spent = done + cost, spent + seconds
             attempts.append(Attempt(candidate, member, seconds))
         return attempts
@@ -383,6 +496,7 @@ class AutoRanker(RankerMixin, BaseEstimator):
         kept = [(one, one.member) for one in trial.attempts if one.member and one.share >= _LEAST_SHARE]
         self.members_ = [member.model for _, member in kept]
         self.views_ = [one.candidate.view for one, _ in kept]
+        self.member_names_ = [one.candidate.name for one, _ in kept]
         self.weights_ = np.array([one.factor for one, _ in kept])
         shares = np.array([one.share for one, _ in kept])
         importances = np.stack([self.features_.to_inputs(member.importances) for _, member in kept])

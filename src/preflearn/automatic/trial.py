@@ -6,6 +6,7 @@ corrected by Holm's method for the number of candidates.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import nan
 
@@ -14,9 +15,10 @@ import numpy as np
 from ..comparisons import Groups
 from ..model_selection._scoring import Scoring
 from ..model_selection.significance import holm, signed_rank_test
-from .candidates import Candidate, Member
+from .candidates import Candidate
 from .combination import FoldScores
 from .leaderboard import Entry, Leaderboard
+from .tasks import Member
 
 
 @dataclass
@@ -27,12 +29,14 @@ class Attempt:
     ----------
     candidate : Candidate
     member : Member or None
-        None where there was no time for it.
+        None where it was left out.
     seconds : float
     share : float
         In the model.
     factor : float
         Of its predictions.
+    reason : str
+        Why it was left out.
     """
 
     candidate: Candidate
@@ -40,6 +44,7 @@ class Attempt:
     seconds: float = 0.0
     share: float = 0.0
     factor: float = 0.0
+    reason: str = "time limit"
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,11 @@ class Trial:
         """Held-out score of the model; NaN where no honest one can be given."""
         return self._figure(self.held_out)
 
+    @property
+    def can_extend(self) -> bool:
+        """Whether a member with a share could learn from more rows."""
+        return any(one.share > 0 and one.member is not None and one.member.extend for one in self.attempts)
+
     def score_of(self, attempt: Attempt) -> float:
         """Held-out score of a candidate, its settings chosen by the other folds."""
         if attempt.member is None:
@@ -88,7 +98,9 @@ class Trial:
             out[test] = is_scored
         return out
 
-    def leaderboard(self, y: np.ndarray, queries: Groups, scoring: Scoring) -> Leaderboard:
+    def leaderboard(
+        self, y: np.ndarray, queries: Groups, scoring: Scoring, name_of: Callable[[int], str]
+    ) -> Leaderboard:
         """The table of the candidates, best first, each compared with the first and simplest of them."""
         first, *others = [one for one in self.attempts if one.member is not None]
         assert first.member is not None
@@ -105,7 +117,7 @@ class Trial:
                     score,
                     float(one.share),
                     one.seconds,
-                    "left out: time limit" if one.member is None else one.member.detail,
+                    f"left out: {one.reason}" if one.member is None else _detail(one.member, name_of),
                     float("nan") if one is first else score - least,
                     tested.get(id(one), float("nan")),
                 )
@@ -121,6 +133,14 @@ class Trial:
             *((nan, nan) if self.name == first.candidate.name else (self.score - least, pvalues[-1])),
         )
         return Leaderboard(entries, scoring.name.strip("'"), model, first.candidate.name)
+
+
+def _detail(member: Member, name_of: Callable[[int], str]) -> str:
+    """The settings of a candidate; of a single feature its name and direction."""
+    if member.detail or not hasattr(member.model, "coef_"):
+        return member.detail
+    feature = int(np.flatnonzero(member.model.coef_)[0])
+    return name_of(feature) + ("" if member.model.coef_[feature] > 0 else ", lowest first")
 
 
 def _test(

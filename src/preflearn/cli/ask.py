@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..errors import missing_extra
 from .output import QuietOption, Tell
 from .settings import HostOption, port_option
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _FIRST_PORT = 8765
 
 
+# Long: most of it declares the options of the command.
 def ask(
     items: Annotated[
         Path,
@@ -55,9 +57,7 @@ def ask(
     try:
         from ..web.server import bind, is_loopback, serve
     except ImportError as error:
-        raise ImportError(
-            f"`preflearn ask` needs {error.name}: install preflearn with its extra 'web'."
-        ) from None
+        raise missing_extra("`preflearn ask`", str(error.name), "web") from None
     import secrets
 
     from ..web.answers import Journal

@@ -46,13 +46,22 @@ def compare(
     preferences: of_pairs.PreferencesOption = None,
     chosen: of_pairs.ChosenOption = None,
     rejected: of_pairs.RejectedOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="File for the tables: .md for Markdown, .tex for LaTeX."),
+    ] = None,
+    force: files.ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Compare rankers on the same queries: Wilcoxon's signed ranks, corrected by Holm's method."""
+    data, rankers = _data_first(data, rankers)
     if len(rankers) < 2:
         raise ValueError(
             f"compare needs two rankers or more: found {len(rankers)}. Usage: preflearn compare DATA A B [C...]"
         )
+    if output is not None and output.suffix not in (".md", ".tex"):
+        raise ValueError(f"-o {output}: the tables are written as .md (Markdown) or .tex (LaTeX).")
+    files.check_outputs([output], [data, *rankers], force)
     names = _names(rankers)
     if baseline is not None and baseline not in names:
         raise ValueError(
@@ -72,10 +81,37 @@ def compare(
         against = None if baseline is None else names[baseline]
         table = compare_several_rankers(y, scores, qid, metric=metric, baseline=against)
     notes += warned
+    if output is not None:
+        from ..io.atomic import atomic_write
+
+        with atomic_write(output) as file:
+            file.write((table.to_latex() if output.suffix == ".tex" else table.to_markdown()).encode())
     if as_json:
         print_json({"data": [str(path) for path in paths], **table.to_dict(), "notes": notes})
     else:
         _show(table, notes)
+
+
+def _data_first(first: Path, others: list[Path]) -> tuple[Path, list[Path]]:
+    """The data and the rankers, whichever came first: a model in front of them is not data."""
+    if not first.is_file() or not files.is_model(first):
+        return first, others
+    data = [
+        path for path in others if path.is_file() and not files.is_model(path) and not _has_scores_alone(path)
+    ]
+    if len(data) != 1:
+        return first, others
+    return data[0], [first, *(path for path in others if path != data[0])]
+
+
+def _has_scores_alone(path: Path) -> bool:
+    """Whether a file looks like scores that preflearn, or another library, wrote, rather than rows with targets."""
+    from ..io.compression import split_name
+
+    if split_name(path)[0] not in (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".pq"):
+        return path.suffix not in (".letor", ".svm", ".svmlight", ".libsvm", ".dat")
+    names = files.column_names(path, files.Reading())
+    return {*names} <= {"score", "rank", "qid", "query", "item"} or {"score", "rank"} <= {*names}
 
 
 def _scores_of_rows(

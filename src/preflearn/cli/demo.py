@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from . import files
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,17 +28,57 @@ _SHOWN_FEATURES = ("title_match", "price_ratio", "rating", "delivery_days")
 def demo(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Other data and another split of the queries.")] = 0,
+    write: Annotated[
+        Path | None,
+        typer.Option(
+            "--write", help="Write the data to this CSV file instead, to try the other commands on."
+        ),
+    ] = None,
+    force: files.ForceOption = False,
 ) -> None:
     """Train on embedded data, show how good the ranking is and what to try next."""
     from rich.console import Console
 
     console = Console()
+    if write is not None:
+        if as_json:
+            raise ValueError("--write writes a table and --json prints figures: give one of them.")
+        _write(write, seed, force)
+        return
+    if force:
+        raise ValueError("--force goes with --write FILE: leave it out.")
     if as_json:
         print(json.dumps(_learn(seed), indent=2))
         return
     with console.status("Learning to rank ..."):
         result = _learn(seed)
     _show(console, result)
+
+
+def _write(path: Path, seed: int, force: bool) -> None:
+    """The embedded data as a table: the grade, the session and the name of each item, and its features."""
+    import csv
+    import io
+
+    from ..datasets import load_demo
+    from ..io.atomic import atomic_write
+
+    data = load_demo(random_state=seed)
+    text = io.StringIO(newline="")
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["session", "item", *data.feature_names, "grade"])
+    for row, (x, grade, session) in enumerate(zip(data.X, data.y, data.qid), start=1):
+        table.writerow([session, f"item {row}", *(f"{value:g}" for value in x), int(grade)])
+    content = text.getvalue().encode()
+    if not path.is_file() or path.read_bytes() != content:  # what the same command wrote may stay
+        files.check_outputs([path], [], force)
+        with atomic_write(path) as file:
+            file.write(content)
+    print(
+        f"Wrote {len(data.y)} search results of a fictitious shop to {path}. To try next:\n"
+        f"  preflearn look {path}\n"
+        f"  preflearn train {path} --target grade --query session --report report.html"
+    )
 
 
 def _learn(seed: int) -> dict[str, Any]:
@@ -174,8 +217,9 @@ def _show(console: Console, result: dict[str, Any]) -> None:
     console.print(table)
     console.print(
         f"Done in {result['seconds']} s.\n\n[bold]To try next[/]\n  preflearn demo --seed 1          other "
-        "data, another split\n  preflearn demo --json            the same figures for a program\n  preflearn train "
-        "--help            from a file of your own\n\n[bold]In Python[/]\n  from sklearn.pipeline import "
+        "data, another split\n  preflearn demo --json            the same figures for a program\n  preflearn demo "
+        "--write shop.csv  a table to try the other commands on\n  preflearn train --help           from a file of "
+        "your own\n\n[bold]In Python[/]\n  from sklearn.pipeline import "
         "make_pipeline\n  from sklearn.preprocessing import StandardScaler\n  from preflearn import RankRLSCV\n  from "
         "preflearn.datasets import load_demo\n  X, y, qid, feature_names = load_demo()\n  model = "
         'make_pipeline(StandardScaler(), RankRLSCV(kernel="rbf"))\n  model.fit(X, y, rankrlscv__qid=qid)\n'

@@ -37,8 +37,15 @@ MetricsOption = Annotated[
 
 def evaluate(
     model: RankerPath,
-    data: files.DataPaths,
+    data: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="DATA...", help="Rows with known targets; none with --qrels."),
+    ] = None,
     metric: MetricsOption = None,
+    qrels: Annotated[
+        Path | None,
+        typer.Option("--qrels", help="TREC judgements; MODEL is then a TREC run, and there is no DATA."),
+    ] = None,
     target: files.TargetOption = None,
     query: files.QueryOption = None,
     no_query: files.NoQueryOption = False,
@@ -52,6 +59,11 @@ def evaluate(
 ) -> None:
     """Measure a model, or a file of scores, on rows with known targets, with 95 % intervals over queries."""
     metrics = files.split_names(metric, "--metric")
+    if qrels is not None:
+        _evaluate_run(model, qrels, data, metrics, as_json)
+        return
+    if not data:
+        raise ValueError("evaluate needs DATA, rows with known targets, or --qrels FILE for a TREC run.")
     reading = files.Reading.from_options(
         read, target=target, query=query, no_query=no_query, drop=drop, unused=["item", "weight"]
     )
@@ -77,7 +89,27 @@ def evaluate(
     if as_json:
         print_json({"model": str(model), **found.to_dict()})
     else:
-        _show(model, rows, found)
+        _show(model, rows.brief, found)
+
+
+def _evaluate_run(
+    run: Path, qrels: Path, data: list[Path] | None, metrics: tuple[str, ...] | None, as_json: bool
+) -> None:
+    """A TREC run by TREC judgements."""
+    if data:
+        raise ValueError("--qrels holds the judgements of a TREC run: leave DATA out.")
+    from ..io import judge_run, read_qrels, read_run
+    from ..model_selection import evaluate_scores
+
+    found = read_run(run)
+    judged = judge_run(found, read_qrels(qrels))
+    result = evaluate_scores(judged.y, judged.scores, judged.qid, metrics=metrics)
+    result = replace(result, notes=(*judged.notes, *result.notes))
+    if as_json:
+        print_json({"model": str(run), **result.to_dict()})
+        return
+    brief = f"{len(judged.y):,} items of {len({*judged.qid.tolist()}):,} queries ({qrels.name})"
+    _show(run, brief, result)
 
 
 def _evaluate_pairs(
@@ -100,7 +132,7 @@ def _evaluate_pairs(
     if as_json:
         print_json({"model": str(model), **found.to_dict()})
     else:
-        _show(model, pairs, found)
+        _show(model, pairs.brief, found)
 
 
 def read_known(ranker: Path, paths: list[Path], reading: files.Reading) -> files.Rows:
@@ -111,13 +143,13 @@ def read_known(ranker: Path, paths: list[Path], reading: files.Reading) -> files
     return files.read_known(paths, reading)
 
 
-def _show(model: Path, rows: files.Rows | of_pairs.ScoredPairs, found: Evaluation) -> None:
+def _show(model: Path, brief: str, found: Evaluation) -> None:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     console = new_console()
-    console.print(Text(model.name, style="bold").append(f" on {rows.brief}", style="not bold"))
+    console.print(Text(model.name, style="bold").append(f" on {brief}", style="not bold"))
     head, *lines = found.table()
     table = Table(box=box.SIMPLE)
     for k, title in enumerate(head):

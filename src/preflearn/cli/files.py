@@ -57,11 +57,21 @@ EncodeOption = Annotated[
         "onehot, date, text, words, words:N, drop.",
     ),
 ]
+TextOption = Annotated[
+    str | None,
+    typer.Option(
+        "--text", help="Column of the texts to put in order, for a model of texts. Default: text, answer, ..."
+    ),
+]
 ForceOption = Annotated[
     bool, typer.Option("--force", help="Replace existing files that preflearn did not write.")
 ]
 
 _FEW = 8
+# Columns of texts to put in order, by the names that they usually have.
+_TEXT_NAMES = ("text", "answer", "response", "completion", "output", "candidate")
+# What only CSV and TSV files have.
+_OF_TABLES = ("delimiter", "encoding", "columns")
 # Kinds that --encode takes.
 _KINDS = ("number", "boolean", "onehot", "category", "date", "text", "words", "drop")
 
@@ -79,6 +89,8 @@ class Reading:
     kinds: dict[str, str] | None = None
     missing: float | None = None
     delimiter: str | None = None
+    encoding: str | None = None
+    text: str | None = None
     columns: tuple[str, ...] | None = None
     weight: str | None = None
 
@@ -93,6 +105,7 @@ class Reading:
         features: Sequence[str] | None = None,
         drop: Sequence[str] | None = None,
         encode: Sequence[str] | None = None,
+        text: str | None = None,
         unused: Sequence[str] = (),
     ) -> Reading:
         """Check what was typed; settings that the command would ignore are ``unused``, and refused."""
@@ -105,6 +118,7 @@ class Reading:
             features=split_names(features, "--features"),
             drop=split_names(drop, "--drop"),
             kinds=_kinds(encode),
+            text=text,
             **read_settings("--read", read, READING, names),
         )
 
@@ -126,12 +140,12 @@ class Reading:
 
     def of_letor(self, **more: Any) -> dict[str, Any]:
         """Arguments of `preflearn.io.read_ranking`."""
-        names = ("format", "target", "query", "item", "features", "drop", "missing", "delimiter", "columns")
+        names = ("format", "target", "query", "item", "features", "drop", "missing", *_OF_TABLES)
         return {**{name: getattr(self, name) for name in names}, **more}
 
     def of_table(self, **more: Any) -> dict[str, Any]:
         """Arguments of `preflearn.io.read_table`."""
-        names = ("format", "target", "query", "item", "features", "drop", "delimiter", "columns", "weight")
+        names = ("format", "target", "query", "item", "features", "drop", "weight", *_OF_TABLES)
         texts = [] if self.kinds is None else [one for one, kind in self.kinds.items() if kind != "number"]
         return {**{name: getattr(self, name) for name in names}, "texts": texts, **more}
 
@@ -242,13 +256,20 @@ def _query_note(table: TableData, reading: Reading) -> list[str]:
     ]
 
 
+def together(paths: Sequence[Path]) -> str:
+    """The name of one file, or of the first of several."""
+    return paths[0].name if len(paths) == 1 else f"{paths[0].name} and {len(paths) - 1} more"
+
+
 def column_names(path: Path, reading: Reading) -> list[str]:
     """The columns of a table."""
     from ..io.formats import open_file
     from ..io.options import ReadOptions, as_paths
 
     (name,) = as_paths(str(path))
-    options = ReadOptions(format=reading.format, delimiter=reading.delimiter, columns=reading.columns)
+    options = ReadOptions(
+        format=reading.format, delimiter=reading.delimiter, columns=reading.columns, encoding=reading.encoding
+    )
     return open_file(name, options).names or []
 
 
@@ -297,10 +318,7 @@ def read_for(
     names = [str(path) for path in paths]
     memory, table = saved.memory, reading.is_table(paths[0])
     if memory["kind"] == "texts":
-        raise ValueError(
-            f"{model_file.name} compares texts: pass --chosen COLUMN --rejected COLUMN, or from Python "
-            "load_model(path).predict(texts)."
-        )
+        return _read_candidates(model_file, names, reading)
     if table != (memory["kind"] == "table"):
         trained_on = "a table with named columns" if not table else "a LETOR file with numbered features"
         raise ValueError(
@@ -314,9 +332,42 @@ def read_for(
         return Rows(found.X, found.y, found.qid, found.item_names, None, None, found.in_brief())
     known = column_names(paths[0], reading)
     arguments = _as_in_training(paths[0], known, model_file, saved, reading)
+    if (
+        with_target
+        and arguments["target"] == "auto"
+        and memory["target"] is not None
+        and "target" not in known
+    ):
+        raise ValueError(
+            f"{paths[0]}: {model_file.name} was trained on the target {memory['target']!r}, which is not there; found "
+            f"{_listed(known)}. Pass --target and a column."
+        )
     if arguments["query"] is None and memory["query"] is not None and reading.query is not None:
         _require_queries(paths[0], known, model_file, saved, with_target)
     return _rows_of(read_table(names, **{**arguments, **unknown}))
+
+
+def _read_candidates(model_file: Path, names: list[str], reading: Reading) -> Rows:
+    """Texts to put in order: one column, and the prompts that they answer as queries where there are any."""
+    from ..io import read_table
+
+    known = column_names(Path(names[0]), reading)
+    text = reading.text or next((name for name in _TEXT_NAMES if name in known), None)
+    if text is None or text not in known:
+        raise ValueError(
+            f"{names[0]}: {model_file.name} puts texts in order: which column holds them? Found {_listed(known)}. Pass "
+            "--text COLUMN, or --chosen COLUMN --rejected COLUMN for pairs of them."
+        )
+    query = reading.query
+    if query == "auto":
+        query = next((name for name in ("qid", "query", "prompt") if name in known and name != text), None)
+    roles = {"target": None, "query": query, "features": [text], "drop": None, "texts": [text]}
+    item = "item" if reading.item == "auto" and "item" in known else None
+    table = read_table(
+        names, **reading.of_table(**roles, item=item if reading.item == "auto" else reading.item)
+    )
+    found = _rows_of(table)
+    return replace(found, X=table.columns[text])
 
 
 def _as_in_training(
@@ -407,7 +458,7 @@ class Saved:
     @property
     def needs_queries(self) -> bool:
         """Whether the score of a row depends on the other rows of its query."""
-        from ..metrics.predictions import wants_qid
+        from ..metrics.by_query import wants_qid
 
         return wants_qid(self.model)
 
@@ -415,7 +466,7 @@ class Saved:
         """Scores of rows."""
         import numpy as np
 
-        from ..metrics.predictions import predict_scores
+        from ..metrics.by_query import predict_scores
 
         # Without queries all rows are one query to a model that looks at queries.
         qid = np.zeros(len(rows), dtype=np.int64) if rows.qid is None and self.needs_queries else rows.qid
@@ -472,11 +523,35 @@ def default_output(data: Path, inputs: Sequence[Path], force: bool = False) -> P
     if any(found.resolve() == path.resolve() for path in inputs):
         raise ValueError(f"{found} is a file to learn from: name the model with -o.")
     # A file that cannot be read is reported first.
-    if found.is_file() and not force and all(path.is_file() for path in inputs):
+    if found.is_file() and not force and all(path.is_file() for path in inputs) and not _is_of(found, data):
         raise FileExistsError(
-            f"{found} already exists, perhaps from an earlier run: -o {found} replaces it, or give another name."
+            f"{found} already exists and was not trained on {data.name}: -o {found} replaces it, or give another name."
         )
     return found
+
+
+def _is_of(model: Path, data: Path) -> bool:
+    """Whether a file is a model that `preflearn train` made of a file of this name: the same command replaces it."""
+    from ..io import model_info
+
+    try:
+        metadata = model_info(model)["metadata"]
+    except (ValueError, OSError):
+        return False
+    return metadata.get("command") == "train" and data.name in [
+        one["name"] for one in metadata.get("files", ())
+    ]
+
+
+def check_columns(paths: Sequence[Path], reading: Reading) -> None:
+    """Refuse names of columns that a table does not have, before anything else is looked at."""
+    from ..io.options import ReadOptions
+    from ..io.roles import choose_columns
+
+    if not paths[0].is_file() or not reading.is_table(paths[0]):
+        return
+    asked = {name: getattr(reading, name) for name in ("target", "query", "item", "features", "drop")}
+    choose_columns(str(paths[0]), column_names(paths[0], reading), ReadOptions(**asked))
 
 
 def check_outputs(outputs: Sequence[Path | None], inputs: Sequence[Path], force: bool = False) -> None:
@@ -530,6 +605,8 @@ def _is_ours(path: Path) -> bool:
         first = start.decode("utf-8", "replace").splitlines()[0]
     except Exception:  # damaged, or not what its name says
         return False
+    if suffix in (".trec", ".run"):
+        return len(first.split()) == 6 and first.split()[1] == "Q0"
     if suffix in (".jsonl", ".ndjson"):
         return '"score":' in first and first.startswith("{")
     if {"score", "rank"} <= {*first.replace("\t", ",").split(",")} or first in ("row,column,score", "score"):

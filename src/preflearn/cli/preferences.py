@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from . import files
+from .answers import is_answers, read_problem_data
+from .output import collected_warnings
 
 if TYPE_CHECKING:
     import numpy as np
 
+# The columns of such files, by the names that they usually have.
+_TEXT_COLUMNS, _PROMPT = ("chosen", "rejected"), "prompt"
 PreferencesOption = Annotated[
     Path | None,
     typer.Option("--preferences", help="Table of preferred and other item; DATA is then the table of items."),
@@ -23,6 +27,13 @@ ChosenOption = Annotated[
 ]
 RejectedOption = Annotated[
     str | None, typer.Option("--rejected", help="Preferences between texts: column of the other text.")
+]
+PromptOption = Annotated[
+    str | None,
+    typer.Option(
+        "--prompt",
+        help="Preferences between texts: column of what they answer. Default: prompt, if there is one.",
+    ),
 ]
 JudgeOption = Annotated[
     str | None, typer.Option("--judge", help="Preferences: column that says who compared.")
@@ -38,6 +49,7 @@ class Source:
     rejected: str | None = None
     judge: str | None = None
     embed: str | None = None
+    prompt: str | None = None
 
     @classmethod
     def from_options(
@@ -47,6 +59,7 @@ class Source:
         rejected: str | None,
         judge: str | None,
         embed: str | None = None,
+        prompt: str | None = None,
     ) -> Source:
         """Check what was typed."""
         if (chosen is None) != (rejected is None):
@@ -59,7 +72,9 @@ class Source:
             raise ValueError(
                 "--set embed makes features of texts: give --chosen COLUMN and --rejected COLUMN."
             )
-        found = cls(preferences, chosen, rejected, judge, embed)
+        if prompt is not None and chosen is None:
+            raise ValueError("--prompt goes with texts: give --chosen COLUMN and --rejected COLUMN.")
+        found = cls(preferences, chosen, rejected, judge, embed, prompt)
         if judge is not None and not found:
             raise ValueError(
                 "--judge goes with preferences: --preferences FILE, or --chosen and --rejected COLUMN."
@@ -76,6 +91,12 @@ class Source:
     def all_files(self, data: Sequence[Path]) -> list[Path]:
         """Every file that is read."""
         return [*data, *([] if self.preferences is None else [self.preferences])]
+
+    def _prompt(self, data: Sequence[Path], reading: files.Reading) -> str | None:
+        """The column of the prompts: as typed, or the one of that name."""
+        if self.prompt is not None:
+            return self.prompt
+        return _PROMPT if _PROMPT in files.column_names(data[0], reading) else None
 
     def check(self, data: Sequence[Path], reading: files.Reading) -> None:
         """Refuse what would be ignored."""
@@ -117,7 +138,8 @@ class Source:
         assert self.chosen is not None and self.rejected is not None
         return read_text_preferences(
             [str(path) for path in data], chosen=self.chosen, rejected=self.rejected, judge=self.judge,
-            format=reading.format, delimiter=reading.delimiter,
+            prompt=self._prompt(data, reading), format=reading.format, delimiter=reading.delimiter,
+            encoding=reading.encoding,
         )  # fmt: skip
 
 
@@ -160,6 +182,15 @@ class ScoredPairs:
         return np.tile([1.0, 0.0], n), self.scores[self.pairs].ravel(), np.repeat(np.arange(n), 2)
 
 
+def text_columns(data: Sequence[Path], reading: files.Reading) -> tuple[str, str] | None:
+    """The columns of preferred and other texts where a table names them so and nothing else was asked for."""
+    if not data[0].is_file() or reading.target != "auto" or not reading.is_table(data[0]):
+        return None
+    with collected_warnings():  # reported when the rows are read
+        names = files.column_names(data[0], reading)
+    return _TEXT_COLUMNS if {*_TEXT_COLUMNS} <= {*names} and "target" not in names else None
+
+
 def score_pairs(
     model_file: Path, source: Source, data: Sequence[Path], reading: files.Reading
 ) -> tuple[ScoredPairs, dict[str, Any]]:
@@ -185,7 +216,11 @@ def score_pairs(
         options |= {"encoder": saved.encoder, "features": list(saved.encoder.encoders_)}
         texts = [one for one, how in saved.encoder.kinds_.items() if how in ("category", "text", "words")]
         options["kinds"] = {name: "text" for name in texts if name in names}
-    items = read_preferences(data[0], source.preferences, **options)
+    if is_answers(source.preferences) and saved.encoder is not None:
+        wanted = replace(reading, features=tuple(saved.encoder.encoders_), item=item or "auto")
+        items = read_problem_data(data[0], source.preferences, wanted, saved.encoder)[0]
+    else:
+        items = read_preferences(data[0], source.preferences, **options)
     rest = saved.model[1:] if saved.encoder is not None else saved.model
     scores = rest.predict(items.X)
     return ScoredPairs(scores, items.pairs, items.judge, items.item_names, None), saved.metadata
@@ -201,22 +236,34 @@ def read_problem(
     if source.of_texts:
         found = source.read_texts(data, reading)
         pairs = found.encode(source.text_features())
-        notes = []
-        if found.n_equal:
-            notes.append(
-                f"{found.n_equal:,} rows with the same text twice carry no information and were left out."
-            )
-        problem = PreferenceProblem(pairs, options, data[0].name, lengths=found.lengths)
+        notes = _left_out(found)
+        problem = PreferenceProblem(pairs, options, data[0].name, lengths=found.lengths, prompt=found.prompt)
         memory = {"kind": "texts", "chosen": source.chosen, "rejected": source.rejected}
         return problem, memory, pairs.encoder, notes
     from ..io import read_preferences
 
     assert source.preferences is not None
+    if is_answers(source.preferences):
+        pairs, naming, notes = read_problem_data(data[0], source.preferences, reading)
+        problem = PreferenceProblem(pairs, options, f"{data[0].name} and {source.preferences.name}")
+        memory = {**files.item_memory(data[0], reading, pairs), "item": naming}
+        return problem, memory, pairs.encoder, notes
     names = ("format", "item", "features", "drop", "kinds")
     arguments = {name: getattr(reading, name) for name in names}
     pairs = read_preferences(data[0], source.preferences, judge=source.judge, **arguments)
     problem = PreferenceProblem(pairs, options, f"{data[0].name} and {source.preferences.name}")
     return problem, files.item_memory(data[0], reading, pairs), pairs.encoder, []
+
+
+def _left_out(found: Any) -> list[str]:
+    """Rows that teach nothing, counted."""
+    counts = ((found.n_empty, "an empty text"), (found.n_equal, "the same text twice"))
+    return [
+        f"{n:,} {'row' if n == 1 else 'rows'} with {what} {'was' if n == 1 else 'were'} left out of "
+        f"{len(found) + found.n_empty + found.n_equal:,}."
+        for n, what in counts
+        if n
+    ]
 
 
 def write_pairs(found: ScoredPairs, columns: tuple[str, str], output: Path | None, as_json: bool) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..errors import missing_extra
 from .output import QuietOption
 from .settings import HostOption, port_option
 
@@ -45,9 +46,7 @@ def serve(
         from ..web.server import serve as serve_until_stopped
         from ..web.serving import serve_app
     except ImportError as error:
-        raise ImportError(
-            f"`preflearn serve` needs {error.name}: install preflearn with its extra 'web'."
-        ) from None
+        raise missing_extra("`preflearn serve`", str(error.name), "web") from None
 
     scorer = _scorer(model, unreadable_as_missing)
     listener = bind(host, port, _FIRST_PORT)
@@ -73,19 +72,38 @@ def serve(
 
 
 def _scorer(path: Path, unreadable_as_missing: bool = False) -> Scorer:
-    """How the model of a file takes items: as a table, or as a matrix with the names that are known."""
+    """How the model of a file takes items, with the sets that it knows of."""
+    from dataclasses import replace
+
     from ..io import load_model, model_info
-    from ..preprocessing.table import table_encoder
-    from ..web.serving import feature_names, matrix_scorer, table_scorer
+    from ..model_selection import ConformalRanker
+    from ..model_selection.stored_sets import StoredSets
 
     found = load_model(path)
     metadata = model_info(path)["metadata"]
+    sets = (
+        StoredSets.of(found)
+        if isinstance(found, ConformalRanker)
+        else StoredSets.from_dict(metadata.get("sets"))
+    )
+    return replace(_plain_scorer(found, metadata, unreadable_as_missing), sets=sets)
+
+
+def _plain_scorer(found: Any, metadata: dict[str, Any], unreadable_as_missing: bool) -> Scorer:
+    """As a table, or as a matrix with the names that are known."""
+    from ..preprocessing.table import table_encoder
+    from ..web.serving import feature_names, matrix_scorer, table_scorer
+
     memory: dict[str, Any] = metadata.get("reading", {}) if metadata.get("command") == "train" else {}
     encoder = table_encoder(found)
     if encoder is not None:
         return table_scorer(
             found, encoder, memory.get("columns", ()), unreadable_as_missing=unreadable_as_missing
         )
+    if memory.get("kind") == "texts":
+        from ..web.serving import text_scorer
+
+        return text_scorer(found)
     if unreadable_as_missing:
         raise ValueError("--unreadable-as-missing would be ignored: this model takes numbers. Leave it out.")
     if memory.get("kind") == "letor":

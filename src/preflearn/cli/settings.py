@@ -92,6 +92,7 @@ LEARNING: Mapping[str, Reader] = {
 READING: Mapping[str, Reader] = {
     "format": _name,
     "delimiter": _delimiter,
+    "encoding": _name,
     "columns": _names,
     "item": _name,
     "weight": _name,
@@ -101,7 +102,7 @@ READING: Mapping[str, Reader] = {
 # The settings of the commands that have any.
 OF_COMMANDS: Mapping[str, dict[str, Mapping[str, Reader]]] = {
     "train": {"--set": LEARNING, "--read": READING},
-    **{name: {"--read": READING} for name in ("predict", "evaluate", "compare")},
+    **{name: {"--read": READING} for name in ("look", "predict", "evaluate", "compare")},
 }
 
 
@@ -146,9 +147,9 @@ ReadOption = Annotated[
     typer.Option(
         "--read",
         metavar="NAME=VALUE",
-        help="How to read DATA (repeat): format (letor, csv, tsv, jsonl, parquet); delimiter; columns, the names for a "
-        "table without a header; item, the column that names the rows; weight, the column of row weights (train); "
-        "missing, the number that stands for a missing feature of a LETOR file.",
+        help="How to read DATA (repeat): format (letor, csv, tsv, jsonl, parquet); delimiter; encoding; columns, the "
+        "names for a table without a header; item, the column that names the rows; weight, the column of row weights "
+        "(train); missing, the number that stands for a missing feature of a LETOR file.",
     ),
 ]
 

@@ -57,6 +57,7 @@ KernelOption = Annotated[
 _SHOWN_COLUMNS = 12
 
 
+# Long: a parameter for each option.
 def train(
     context: typer.Context,
     data: files.DataPaths,
@@ -72,6 +73,7 @@ def train(
     preferences: of_pairs.PreferencesOption = None,
     chosen: of_pairs.ChosenOption = None,
     rejected: of_pairs.RejectedOption = None,
+    prompt: of_pairs.PromptOption = None,
     judge: of_pairs.JudgeOption = None,
     learner: LearnerOption = Learner.auto,
     kernel: KernelOption = KernelName.auto,
@@ -89,9 +91,15 @@ def train(
         read, target=target, query=query, no_query=no_query, features=features, drop=drop, encode=encode
     )
     given = read_settings("--set", settings, LEARNING)
-    pairs_from = of_pairs.Source.from_options(preferences, chosen, rejected, judge, given.pop("embed", None))
+    embed = given.pop("embed", None)
+    if (preferences, chosen, rejected) == (None, None, None):
+        chosen, rejected = of_pairs.text_columns(data, reading) or (None, None)
+    pairs_from = of_pairs.Source.from_options(preferences, chosen, rejected, judge, embed, prompt)
     options = TrainingOptions(learner, kernel, verbose=verbose, **given)
     inputs = pairs_from.all_files(data)
+    if not pairs_from:
+        with collected_warnings():  # reported when the rows are read
+            files.check_columns(data, reading)
     output = output or files.default_output(data[0], inputs, force)
     files.check_outputs([output, report], inputs, force)
     _refuse_unused(options, reading, pairs_from, data)
@@ -139,7 +147,7 @@ def _read(
 
     found = files.read_training(paths, reading)
     ranking = RankingProblem(found.data, options)
-    ranking.title = f"Ranking model from {_together(paths)}"
+    ranking.title = f"Ranking model from {files.together(paths)}"
     return _Source(ranking, found.memory, _columns(found.data.encoder), found.notes)
 
 
@@ -191,12 +199,9 @@ def _metadata(report: TrainingReport, memory: dict[str, Any]) -> dict[str, Any]:
         "command": "train",
         "reading": memory,
         "estimate": estimate,
+        **({} if report.sets is None else {"sets": report.sets.stored}),
         **kept,
     }
-
-
-def _together(paths: list[Path]) -> str:
-    return paths[0].name if len(paths) == 1 else f"{paths[0].name} and {len(paths) - 1} more"
 
 
 def _write(
@@ -240,6 +245,8 @@ def _show(report: TrainingReport, output: Path, report_file: Path | None) -> Non
         )
     )
     console.print(Text(found.held_out))
+    if report.sets is not None:
+        console.print(Text(report.sets.sentence))
     if report.unit == "preference":
         for check in found.checks:
             console.print(Text(f"{check.name.capitalize()} {check.value}: {check.why}."))
@@ -270,7 +277,7 @@ def _show_baselines(console: Console, report: TrainingReport) -> None:
         table.add_column("p (Holm)", justify="right")
     for row in report.baselines:
         style = "bold" if row.is_model else ""
-        cells: list[Any] = [Text(row.name), f"{row.value:.4f}"]
+        cells: list[Any] = [Text(row.label), f"{row.value:.4f}"]
         if tested:
             counted = "" if row.wins is None else f"{row.wins} / {row.losses} / {row.ties}"
             cells += [counted, "" if row.pvalue is None else f"{row.pvalue:.2g}"]
@@ -333,7 +340,7 @@ def _show_next_steps(console: Console, steps: Sequence[str]) -> None:
 def _leaderboard_cells(row: LeaderboardRow, tested: bool) -> list[str]:
     share = "" if row.is_model or row.share == 0 else f"{100 * row.share:.0f} %"
     return [
-        f"{row.name} (this model)" if row.is_model else row.name,
+        f"{row.name} (this model)" if row.is_model else row.label,
         "no time" if row.score is None else f"{row.score:.4f}",
         "" if row.difference is None else f"{row.difference:+.4f}",
         *(["" if row.pvalue is None else f"{row.pvalue:.2g}"] if tested else []),

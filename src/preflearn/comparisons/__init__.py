@@ -5,13 +5,12 @@ class of this package knows its L and b, and nothing of kernels or estimators.
 """
 
 from .base import Comparisons, HalfRemoval, Removal
-from .centring import centred, offset_is_large
-from .grouping import Groups, encode_queries, one_group
+from .grouping import Groups, centred, encode_queries, offset_is_large, one_group
+from .inputs import compare_scores
 from .pointwise import PointwiseComparisons
 from .preferences import PreferenceComparisons
 from .queries import QueryComparisons
 from .relative import RelativeComparisons
-from .scores import compare_scores
 from .weighted import WeightedPairs, WeightedRows
 
 __all__ = [

@@ -1,7 +1,13 @@
-"""Query labels to integer codes.
+"""Rows divided into queries: labels to integer codes, how much a query counts, and what its rows have in common.
 
 Rows of one query need not be adjacent and a label may be any hashable value. Everything behind this module
 sees a query only as an integer code 0 .. n_groups - 1, one per row.
+
+Weighting "pair" counts every pair once, "item" scales the block of a query by 1 / n_q, "query" divides it by its number
+of counted pairs, so that every query has the same total.
+
+Comparisons inside groups do not see a constant that is added to a column. Squares do: a column of numbers near 1e9
+that differ by 1 has squares whose last digit is worth more than the differences. So `centred` subtracts the means.
 """
 
 from __future__ import annotations
@@ -15,6 +21,9 @@ import numpy as np
 
 from .._engine.numerics.namespace import as_host
 
+WEIGHTINGS = ("pair", "item", "query")
+# Share of the squares of features that is left inside, below which what rows have in common costs precision.
+_SMALL_SHARE = 1e-4
 # A lookup table over the whole range of integer labels is used while it is at most this many times longer
 # than the labels themselves; it replaces a sort by two passes.
 _TABLE_FACTOR = 4
@@ -66,7 +75,7 @@ class Groups:
         return int(self.counts[np.unique(self.codes[rows])].sum()) == rows.shape[0]
 
     def sample(self, n_rows: int) -> np.ndarray:
-        """Rows of whole groups, drawn at random until there are about so many; all rows where they are no more.
+        """Rows of whole groups, drawn at random until there are about ``n_rows``; all rows where there are no more.
 
         Of a single group single rows are drawn. The draw is the same for the same groups.
         """
@@ -120,7 +129,9 @@ def encode_queries(qid: Any, n_rows: int) -> Groups:
     values = _as_label_array(as_host(qid))
     if values.shape != (n_rows,):
         found = f"{values.shape[0]} labels" if values.ndim == 1 else f"an array of shape {values.shape}"
-        raise ValueError(f"qid must hold one query label per row: found {found} for {n_rows} rows of X.")
+        raise ValueError(
+            f"qid must hold one query label per row: found {found} for {n_rows} rows of X.{_if_sizes(values, n_rows)}"
+        )
     if n_rows == 0:
         return Groups(np.zeros(0, dtype=np.int64), 0)
     if values.dtype == object:
@@ -130,6 +141,15 @@ def encode_queries(qid: Any, n_rows: int) -> Groups:
         return _encode_integers(values)
     labels, codes = np.unique(values, return_inverse=True)
     return Groups(codes.astype(np.int64, copy=False), labels.shape[0], labels)
+
+
+def _if_sizes(values: np.ndarray, n_rows: int) -> str:
+    """What to pass instead of the sizes of the queries, which other libraries take as ``group``."""
+    if values.ndim != 1 or values.dtype.kind not in "iu" or values.size == 0 or values.min() < 0:
+        return ""
+    if int(values.sum()) != n_rows:
+        return ""
+    return " They add up to the rows, as group sizes do: pass qid=np.repeat(np.arange(len(group)), group)."
 
 
 def _as_label_array(qid: Any) -> np.ndarray:
@@ -213,3 +233,73 @@ def positions_in_groups(scores: np.ndarray, groups: Groups) -> np.ndarray:
     positions = np.empty(scores.shape[0], dtype=np.int64)
     positions[order] = place[first] + 1
     return positions
+
+
+def query_weights(weighting: str, counts: np.ndarray, n_pairs: np.ndarray) -> np.ndarray:
+    """The factor of each query's block, shape (n_queries,); 0 for a query without a counted pair.
+
+    Parameters
+    ----------
+    weighting : {"pair", "item", "query"}
+    counts : ndarray of shape (n_queries,)
+        Rows of each query, or their total weight.
+    n_pairs : ndarray of shape (n_queries,)
+        Counted pairs of each query, or their total weight.
+    """
+    if weighting == "pair":
+        return np.ones(counts.shape[0])
+    if weighting == "item":
+        return np.divide(1.0, counts, out=np.zeros(counts.shape[0]), where=counts > 0)
+    return np.divide(1.0, n_pairs, out=np.zeros(counts.shape[0]), where=n_pairs > 0)
+
+
+def centred(X: np.ndarray, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
+    """X less the mean row of each group, and those means.
+
+    Parameters
+    ----------
+    X : ndarray of shape (m, n)
+        Not modified.
+    groups : Groups
+
+    Returns
+    -------
+    Z : ndarray of shape (m, n)
+    means : ndarray of shape (n_groups, n)
+
+    Notes
+    -----
+    The mean is taken twice, the second time of what the first has left: a column that is constant inside a group
+    becomes exactly zero there. O(m n).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from preflearn.comparisons import one_group
+    >>> Z, means = centred(np.array([[0.1, 1.0], [0.1, 2.0], [0.1, 3.0]]), one_group(3))
+    >>> Z.tolist()
+    [[0.0, -1.0], [0.0, 0.0], [0.0, 1.0]]
+    """
+    if groups.n_groups == 1:
+        means = X.mean(axis=0, keepdims=True, dtype=np.float64).astype(X.dtype, copy=False)
+        Z = X - means
+        rest = Z.mean(axis=0, keepdims=True)
+        Z -= rest
+        return Z, means + rest
+    from .._engine.loops.segments import centre_rows, segment_sums
+
+    X = np.ascontiguousarray(X)
+    Z, unit, counts = np.empty_like(X), np.ones(X.shape[0]), groups.counts[:, None]
+    means = segment_sums(X, groups.codes, groups.n_groups) / counts
+    centre_rows(X, groups.codes, means, unit, Z)
+    rest = segment_sums(Z, groups.codes, groups.n_groups) / counts
+    centre_rows(Z, groups.codes, rest, unit, Z)
+    return Z, means + rest
+
+
+def offset_is_large(X: np.ndarray) -> bool:
+    """Whether rows have so much in common that their squares lose precision to it. O(m n)."""
+    mean = X.mean(axis=0)
+    unit = np.abs(X).max(initial=0.0) or 1.0
+    spread = np.square((X[: 1 << 14] - mean) / unit).sum(axis=1).mean()
+    return bool(spread < _SMALL_SHARE * np.square(mean / unit).sum())

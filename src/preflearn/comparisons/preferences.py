@@ -11,8 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .base import Comparisons, Removal
-from .centring import centred, offset_is_large
-from .grouping import one_group
+from .grouping import centred, offset_is_large, one_group
 
 
 class PreferenceComparisons(Comparisons):

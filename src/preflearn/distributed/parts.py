@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import missing_extra
+
 
 def require_dask() -> Any:
     """The module dask, or an error that says how to get it."""
     try:
         import dask
     except ImportError as error:
-        raise ImportError(
-            "preflearn.distributed needs Dask: install preflearn with its extra 'dask'."
-        ) from error
+        raise missing_extra("preflearn.distributed", "Dask", "dask") from error
     return dask
 
 

@@ -74,7 +74,7 @@ class BradleyTerryCV(BradleyTerryModel):
         items nearly alone; not 0, with which a model can never learn what the features do not say.
     cv : "leave-preference-out", "leave-judge-out", int or iterable of index arrays, default="leave-preference-out"
         What is held out: each preference in turn (by an approximation that needs no refitting), all answers of a judge,
-        one of so many folds of preferences drawn at random, or these sets of preferences.
+        one of this many folds of preferences drawn at random, or these sets of preferences.
     scoring : {"neg_log_loss", "accuracy", "log_evidence"}, default="neg_log_loss"
         Of the held-out preferences: minus their mean log loss, or the share in the right order. "log_evidence" is the
         log marginal likelihood by Laplace's approximation, per preference: take it when the questions were chosen by
@@ -130,45 +130,15 @@ class BradleyTerryCV(BradleyTerryModel):
     _LEAVE_ONE = "leave-preference-out"
 
     def __init__(
-        self,
-        alphas="auto",
-        *,
-        gammas=None,
-        item_offsets=0.0,
-        cv="leave-preference-out",
-        scoring="neg_log_loss",
-        keep_predictions=False,
-        kernel="linear",
-        gamma=None,
-        degree=3,
-        coef0=1,
-        kernel_params=None,
-        n_basis=None,
-        basis="uniform",
-        random_state=None,
-        link="logit",
-        tol=1e-14,
-        max_iter=100,
-        verbose=0,
-    ) -> None:
-        self.alphas = alphas
-        self.gammas = gammas
-        self.item_offsets = item_offsets
-        self.cv = cv
-        self.scoring = scoring
-        self.keep_predictions = keep_predictions
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.n_basis = n_basis
-        self.basis = basis
-        self.random_state = random_state
-        self.link = link
-        self.tol = tol
+        self, alphas="auto", *, gammas=None, item_offsets=0.0, cv="leave-preference-out",
+        scoring="neg_log_loss", keep_predictions=False, kernel="linear", gamma=None, degree=3, coef0=1,
+        kernel_params=None, n_basis=None, basis="uniform", random_state=None, link="logit", tol=1e-14,
+        max_iter=100, verbose=0,
+    ) -> None:  # fmt: skip
+        super().__init__(kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, verbose)
+        self.alphas, self.gammas, self.item_offsets, self.cv = alphas, gammas, item_offsets, cv
+        self.scoring, self.keep_predictions, self.link, self.tol = scoring, keep_predictions, link, tol
         self.max_iter = max_iter
-        self.verbose = verbose
 
     def _chosen_alpha(self) -> float:
         return self.alpha_
@@ -285,7 +255,7 @@ class BradleyTerryCV(BradleyTerryModel):
                     mean, variance = without_each(answers, posterior.scores, variance)
                 probabilities[k, left] = averaged_probability(scale * mean, scale**2 * variance)
                 if self.scoring == "log_evidence":
-                    assert isinstance(posterior, LaplacePosterior)  # `_try` refuses so many labels
+                    assert isinstance(posterior, LaplacePosterior)  # `_try` refuses this many labels
                     evidence[k] = posterior.log_evidence()
         return probabilities, evidence
 

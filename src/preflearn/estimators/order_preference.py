@@ -156,33 +156,11 @@ class OrderPreferenceRegressor(_OrderPreferenceModel):
     """
 
     def __init__(
-        self,
-        alpha=1.0,
-        *,
-        order_weight=1.0,
-        epsilon=0.0,
-        kernel="rbf",
-        gamma=None,
-        degree=3,
-        coef0=1,
-        kernel_params=None,
-        n_basis=None,
-        basis="uniform",
-        random_state=None,
-        verbose=False,
-    ) -> None:
-        self.alpha = alpha
-        self.order_weight = order_weight
-        self.epsilon = epsilon
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.n_basis = n_basis
-        self.basis = basis
-        self.random_state = random_state
-        self.verbose = verbose
+        self, alpha=1.0, *, order_weight=1.0, epsilon=0.0, kernel="rbf", gamma=None, degree=3, coef0=1,
+        kernel_params=None, n_basis=None, basis="uniform", random_state=None, verbose=False,
+    ) -> None:  # fmt: skip
+        super().__init__(kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, verbose)
+        self.alpha, self.order_weight, self.epsilon = alpha, order_weight, epsilon
 
     def fit(self, X, y, *, pairs=None, margin=None, weight=None, bounds=None) -> Self:
         """Fit to labelled rows and statements about any rows.
@@ -276,43 +254,16 @@ class OrderPreferenceRegressorCV(_OrderPreferenceModel):
     """
 
     def __init__(
-        self,
-        alphas="auto",
-        *,
-        gammas="auto",
-        cv=5,
-        scoring="neg_mean_absolute_error",
-        keep_predictions=False,
-        preferences_in_cv=True,
-        order_weight=1.0,
-        epsilon=0.0,
-        kernel="rbf",
-        degree=3,
-        coef0=1,
-        kernel_params=None,
-        n_basis=None,
-        basis="uniform",
-        random_state=None,
-        n_jobs=None,
+        self, alphas="auto", *, gammas="auto", cv=5, scoring="neg_mean_absolute_error",
+        keep_predictions=False, preferences_in_cv=True, order_weight=1.0, epsilon=0.0, kernel="rbf", degree=3,
+        coef0=1, kernel_params=None, n_basis=None, basis="uniform", random_state=None, n_jobs=None,
         verbose=False,
-    ) -> None:
-        self.alphas = alphas
-        self.gammas = gammas
-        self.cv = cv
-        self.scoring = scoring
-        self.keep_predictions = keep_predictions
-        self.preferences_in_cv = preferences_in_cv
-        self.order_weight = order_weight
-        self.epsilon = epsilon
-        self.kernel = kernel
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.n_basis = n_basis
-        self.basis = basis
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    ) -> None:  # fmt: skip
+        self.kernel, self.degree, self.coef0, self.kernel_params = kernel, degree, coef0, kernel_params
+        self.n_basis, self.basis, self.random_state, self.verbose = n_basis, basis, random_state, verbose
+        self.alphas, self.gammas, self.cv, self.scoring = alphas, gammas, cv, scoring
+        self.keep_predictions, self.preferences_in_cv = keep_predictions, preferences_in_cv
+        self.order_weight, self.epsilon, self.n_jobs = order_weight, epsilon, n_jobs
 
     # The mixin reads a gamma; here it is a grid until one is chosen.
     gamma = None

@@ -7,13 +7,22 @@ from typing import Any, Self
 import numpy as np
 
 from ..comparisons import Comparisons, Groups, PreferenceComparisons, compare_scores, encode_queries
-from ..comparisons.inputs import read_alpha, read_pairs, read_per_pair, read_row_weights, read_scores
-from ..comparisons.scores import depends_on_scores
+from ..comparisons.inputs import (
+    depends_on_scores,
+    read_alpha,
+    read_pairs,
+    read_per_pair,
+    read_row_weights,
+    read_scores,
+    refuse_weights_of_rows,
+    refuse_without_pairs,
+    warn_if_equal,
+)
 from ..kernels.functions import n_items
 from ..kernels.inputs import read_items
 from .base import RankerMixin, SquaredLossModel
-from .combined import read_scores_and_pairs, refuse_weights_of_rows, refuse_without_pairs
 from .incremental import AvailableUnless, IncrementalState, why_no_partial_fit
+from .partial_targets import read_scores_and_pairs
 
 
 class RankRLS(RankerMixin, SquaredLossModel):
@@ -95,41 +104,13 @@ class RankRLS(RankerMixin, SquaredLossModel):
     _incremental: IncrementalState | None
 
     def __init__(
-        self,
-        alpha=1.0,
-        *,
-        kernel="linear",
-        gamma=None,
-        degree=3,
-        coef0=1,
-        kernel_params=None,
-        n_basis=None,
-        basis="uniform",
-        random_state=None,
-        cost="magnitude",
-        ties="include",
-        weighting="pair",
-        solver="auto",
-        tol=None,
-        max_iter=None,
-        verbose=0,
-    ) -> None:
-        self.alpha = alpha
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.n_basis = n_basis
-        self.basis = basis
-        self.random_state = random_state
-        self.cost = cost
-        self.ties = ties
-        self.weighting = weighting
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.verbose = verbose
+        self, alpha=1.0, *, kernel="linear", gamma=None, degree=3, coef0=1, kernel_params=None, n_basis=None,
+        basis="uniform", random_state=None, cost="magnitude", ties="include", weighting="pair", solver="auto",
+        tol=None, max_iter=None, verbose=0,
+    ) -> None:  # fmt: skip
+        super().__init__(kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, verbose)
+        self.alpha, self.cost, self.ties, self.weighting, self.solver = alpha, cost, ties, weighting, solver
+        self.tol, self.max_iter = tol, max_iter
 
     def fit(self, X, y, *, qid=None, sample_weight=None, pairs=None, magnitude=None, weight=None) -> Self:
         """Learn from scores inside queries, and from preferences beside them.
@@ -167,6 +148,7 @@ class RankRLS(RankerMixin, SquaredLossModel):
         else:
             refuse_without_pairs(magnitude, weight)
             scores, single = read_scores(y, n_items(X), estimator=self)
+            warn_if_equal(scores)
             tasks = self._compare(scores, queries, read_row_weights(sample_weight, n_items(X), X))
         self._fit_tasks(X, kernel, tasks, alpha, single, with_mean=False)
         return self._finish(queries.n_groups, sum(task.n_comparisons for task in tasks))
@@ -256,10 +238,10 @@ class RankRLS(RankerMixin, SquaredLossModel):
             themselves: `preflearn.io.RankingData`, (X, y, qid) or (X, y). Rows of a query must come in one chunk;
             chunks without qid form one global ranking. A path, a list and a function can be read more than once.
         checkpoint : path, optional
-            A file to remember the progress in. If it is there, training goes on where it ended: what has been seen is
+            A file to remember the progress in. If it exists, training resumes where it ended: what has been seen is
             read past, not computed again, and the model is the same to the last bit. A checkpoint of other data or
-            parameters is refused (alpha may change). It stays there afterwards, and a file that has grown can be
-            gone on with.
+            parameters is refused (alpha may change). It stays there afterwards, so that training can
+            resume when the data file has grown.
         checkpoint_every : int or float, optional
             Chunks (int) or seconds (float) between two checkpoints; 60.0 by default. An interrupt (Ctrl-C) also
             writes one.

@@ -18,11 +18,17 @@ from ..comparisons import (
     WeightedRows,
     one_group,
 )
-from ..comparisons.inputs import read_alpha, read_row_weights, read_scores
+from ..comparisons.inputs import (
+    read_alpha,
+    read_row_weights,
+    read_scores,
+    refuse_weights_of_rows,
+    refuse_without_pairs,
+)
 from ..kernels.functions import n_items, take_items
 from ..kernels.inputs import read_items
 from .base import SquaredLossModel
-from .combined import read_scores_and_pairs, refuse_weights_of_rows, refuse_without_pairs
+from .partial_targets import read_scores_and_pairs
 
 
 class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
@@ -87,37 +93,13 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
     __metadata_request__score = {"qid": False}
 
     def __init__(
-        self,
-        alpha=1.0,
-        *,
-        kernel="linear",
-        gamma=None,
-        degree=3,
-        coef0=1,
-        kernel_params=None,
-        n_basis=None,
-        basis="uniform",
-        random_state=None,
-        fit_intercept=True,
-        solver="auto",
-        tol=None,
-        max_iter=None,
+        self, alpha=1.0, *, kernel="linear", gamma=None, degree=3, coef0=1, kernel_params=None, n_basis=None,
+        basis="uniform", random_state=None, fit_intercept=True, solver="auto", tol=None, max_iter=None,
         verbose=0,
-    ) -> None:
-        self.alpha = alpha
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.n_basis = n_basis
-        self.basis = basis
-        self.random_state = random_state
-        self.fit_intercept = fit_intercept
-        self.solver = solver
-        self.tol = tol
+    ) -> None:  # fmt: skip
+        super().__init__(kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, verbose)
+        self.alpha, self.fit_intercept, self.solver, self.tol = alpha, fit_intercept, solver, tol
         self.max_iter = max_iter
-        self.verbose = verbose
 
     def fit(self, X, y, *, sample_weight=None, pairs=None, magnitude=None, weight=None) -> Self:
         """Learn from one target per row, and from preferences beside them.
@@ -127,7 +109,7 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
         X : array-like or sparse of shape (m, n), kernel matrix (m, m), or sequence of objects
         y : array-like of shape (m,) or (m, v)
         sample_weight : array-like of shape (m,), optional
-            Factor of the squared error of each row, not negative; an integer is so many copies of the row.
+            Factor of the squared error of each row, not negative; an integer counts the row that many times.
         pairs : int array of shape (l, 2), optional
             Preferences beside the scores: row ``pairs[k, 0]`` is preferred to row ``pairs[k, 1]``, labelled or not.
             The loss gains Σ_k weight_k (magnitude_k - (f(x_h) - f(x_j)))², and y may be NaN where not known.

@@ -6,10 +6,11 @@ all of them share; a further one names its learner and its defaults.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
-from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.base import MultiOutputMixin, RegressorMixin, is_regressor
 from sklearn.model_selection import ParameterGrid
 
 from .._engine.numerics.namespace import Home, is_device_array
@@ -18,6 +19,7 @@ from ..model_selection._alphas import choose, warn_at_edge
 from ..model_selection._folds import is_pairs
 from ..model_selection._held_out import HeldOut, HeldOutPreferences, SearchScores
 from ..model_selection._learner import SearchingLearner
+from ..model_selection._scoring import read_scoring
 from .base import KernelModel, RankerMixin, SquaredLossModel
 from .rankrls import RankRLS
 from .rls import RLS
@@ -37,7 +39,7 @@ _OPTIONAL = (
 class AlphaSearch(KernelModel, SearchingLearner):
     """What the searches over alpha share; subclasses name their learner."""
 
-    _learner: type[KernelModel]
+    _learner: type[Any]
     alphas: Any
     cv: Any
     scoring: Any
@@ -116,17 +118,34 @@ class AlphaSearch(KernelModel, SearchingLearner):
         params = {name: value for name, value in self.get_params(deep=False).items() if name in names}
         return self._learner(**{**params, **setting, "alpha": alpha})
 
+    def _check_scale(self) -> None:
+        default = "r2" if is_regressor(self) else "concordance"
+        if read_scoring(self.scoring, default).compares_rows:
+            warnings.warn(
+                "Standard deviations are those of the chosen alpha, and an alpha that was chosen by the order of rows "
+                "may shrink the scores a lot, which does not change their order: use "
+                "scoring='neg_mean_squared_error'.",
+                UserWarning,
+                stacklevel=5,
+            )
+
+    def _at_alpha(self, alpha: float) -> Any:
+        return self._plain(getattr(self, "best_kernel_", {}), alpha)
+
     def _read_kernel(self) -> Kernel:
         """The kernel with the parameters that the search chose, once there are any."""
-        chosen = {**self.get_params(deep=False), **getattr(self, "best_kernel_", {})}
         names = ("kernel", "gamma", "degree", "coef0", "kernel_params")
-        return self._with_width(Kernel(*(chosen[name] for name in names)))
+        chosen = getattr(self, "best_kernel_", {})
+        return self._with_width(Kernel(*(chosen.get(name, getattr(self, name)) for name in names)))
 
     def _adopt(self, model: KernelModel) -> None:
         """Take over what the learner has learned at the chosen alpha."""
         for name, value in vars(model).items():
             if name.endswith("_") and not name.endswith("__"):
                 setattr(self, name, value)
+        self.__dict__.pop("_posterior", None)
+        if hasattr(model, "_trained_on"):
+            self._trained_on = model._trained_on
         learned = self.coef_ if hasattr(self, "coef_") else self.dual_coef_
         if is_device_array(learned):
             home = Home.of(learned)
@@ -145,7 +164,7 @@ class AlphaSearch(KernelModel, SearchingLearner):
         """
         from ..report.displays import AlphaPathDisplay
 
-        return AlphaPathDisplay.from_estimator(self).plot(ax).ax_
+        return AlphaPathDisplay.from_estimator(self, ax=ax).ax_
 
 
 class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):
@@ -199,49 +218,15 @@ class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):
     _learner = RankRLS
 
     def __init__(
-        self,
-        alphas="auto",
-        *,
-        cv=None,
-        scoring=None,
-        keep_predictions=False,
-        kernel_grid=None,
-        kernel="linear",
-        gamma=None,
-        degree=3,
-        coef0=1,
-        kernel_params=None,
-        n_basis=None,
-        basis="uniform",
-        random_state=None,
-        cost="magnitude",
-        ties="include",
-        weighting="pair",
-        solver="auto",
-        tol=None,
-        max_iter=None,
-        verbose=0,
-    ) -> None:
-        self.alphas = alphas
-        self.cv = cv
-        self.scoring = scoring
-        self.keep_predictions = keep_predictions
-        self.kernel_grid = kernel_grid
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.n_basis = n_basis
-        self.basis = basis
-        self.random_state = random_state
-        self.cost = cost
-        self.ties = ties
-        self.weighting = weighting
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.verbose = verbose
+        self, alphas="auto", *, cv=None, scoring=None, keep_predictions=False, kernel_grid=None,
+        kernel="linear", gamma=None, degree=3, coef0=1, kernel_params=None, n_basis=None, basis="uniform",
+        random_state=None, cost="magnitude", ties="include", weighting="pair", solver="auto", tol=None,
+        max_iter=None, verbose=0,
+    ) -> None:  # fmt: skip
+        super().__init__(kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, verbose)
+        self.alphas, self.cv, self.scoring, self.keep_predictions = alphas, cv, scoring, keep_predictions
+        self.kernel_grid, self.cost, self.ties, self.weighting = kernel_grid, cost, ties, weighting
+        self.solver, self.tol, self.max_iter = solver, tol, max_iter
 
     def fit(self, X, y, *, qid=None, groups=None, sample_weight=None) -> Self:
         """Choose alpha by held-out predictions, then train on all rows.
@@ -377,45 +362,14 @@ class RLSCV(MultiOutputMixin, RegressorMixin, AlphaSearch, SquaredLossModel):
     _learner = RLS
 
     def __init__(
-        self,
-        alphas="auto",
-        *,
-        cv=None,
-        scoring=None,
-        keep_predictions=False,
-        kernel_grid=None,
-        kernel="linear",
-        gamma=None,
-        degree=3,
-        coef0=1,
-        kernel_params=None,
-        n_basis=None,
-        basis="uniform",
-        random_state=None,
-        fit_intercept=True,
-        solver="auto",
-        tol=None,
-        max_iter=None,
-        verbose=0,
-    ) -> None:
-        self.alphas = alphas
-        self.cv = cv
-        self.scoring = scoring
-        self.keep_predictions = keep_predictions
-        self.kernel_grid = kernel_grid
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.n_basis = n_basis
-        self.basis = basis
-        self.random_state = random_state
-        self.fit_intercept = fit_intercept
-        self.solver = solver
-        self.tol = tol
+        self, alphas="auto", *, cv=None, scoring=None, keep_predictions=False, kernel_grid=None,
+        kernel="linear", gamma=None, degree=3, coef0=1, kernel_params=None, n_basis=None, basis="uniform",
+        random_state=None, fit_intercept=True, solver="auto", tol=None, max_iter=None, verbose=0,
+    ) -> None:  # fmt: skip
+        super().__init__(kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, verbose)
+        self.alphas, self.cv, self.scoring, self.keep_predictions = alphas, cv, scoring, keep_predictions
+        self.kernel_grid, self.fit_intercept, self.solver, self.tol = kernel_grid, fit_intercept, solver, tol
         self.max_iter = max_iter
-        self.verbose = verbose
 
     # qid says which rows to hold out and to compare together, not what is learned.
     __metadata_request__fit = {"qid": True}
@@ -428,10 +382,7 @@ class RLSCV(MultiOutputMixin, RegressorMixin, AlphaSearch, SquaredLossModel):
         X, y : as in RLS.fit
         qid : array-like of shape (m,), optional
             Query labels, for folds of whole queries and ranking measures.
-        groups : array-like of shape (m,), optional
-            Rows that share a group are never split between training and test.
-        sample_weight : as in RLS.fit
-            For training; the held-out scores do not use it.
+        groups, sample_weight : as in RankRLSCV.fit
 
         Returns
         -------

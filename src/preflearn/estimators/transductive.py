@@ -21,8 +21,7 @@ from scipy.linalg import null_space, solve_triangular
 from .._engine.core.representations import Inputs
 from .._engine.core.transduction import DualTransduction, PrimalTransduction
 from .._engine.numerics.memory import require_memory
-from .._engine.solvers.choice import square_form
-from .._engine.solvers.squared_loss import SquaredLossProblem
+from .._engine.solvers.squared_loss import SquaredLossProblem, square_form
 from ..comparisons import Groups, compare_scores, encode_queries
 from ..comparisons.inputs import read_alpha
 from ..comparisons.queries import QueryComparisons
@@ -72,16 +71,9 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
     fidelity : float, default=1.0
         γ, positive: how close the missing scores stay to what the scored rows predict. As it grows the result becomes
         f₀.
-    kernel : str or callable, default="linear"
-        A name of ``sklearn.metrics.pairwise.pairwise_kernels``, ``"precomputed"``, or a function of two items.
-    gamma, degree, coef0, kernel_params
-        Parameters of the kernel; one that the kernel does not take is refused.
-    n_basis : None, int or float, default=None
-        Number of basis vectors of the reduced set, or their fraction of the rows; None for the full kernel.
+    kernel, gamma, degree, coef0, kernel_params, n_basis, random_state : as in RankRLS
     basis : "uniform" or array of int, default="uniform"
         How the basis vectors are chosen, from all rows.
-    random_state : int, RandomState or None
-        For the draw of basis vectors.
     weighting : {"pair", "item", "query"}, default="pair"
         As in `RankRLS`; ``"query"`` is that of the reference.
     cv : "leave-query-out", int, splitter or iterable of test index arrays, default="leave-query-out"
@@ -130,37 +122,13 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
     """
 
     def __init__(
-        self,
-        alpha=1.0,
-        *,
-        fidelity=1.0,
-        kernel="linear",
-        gamma=None,
-        degree=3,
-        coef0=1,
-        kernel_params=None,
-        n_basis=None,
-        basis="uniform",
-        random_state=None,
-        weighting="pair",
-        cv="leave-query-out",
-        solver="auto",
-        verbose=0,
-    ) -> None:
-        self.alpha = alpha
-        self.fidelity = fidelity
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.n_basis = n_basis
-        self.basis = basis
-        self.random_state = random_state
-        self.weighting = weighting
-        self.cv = cv
+        self, alpha=1.0, *, fidelity=1.0, kernel="linear", gamma=None, degree=3, coef0=1, kernel_params=None,
+        n_basis=None, basis="uniform", random_state=None, weighting="pair", cv="leave-query-out",
+        solver="auto", verbose=0,
+    ) -> None:  # fmt: skip
+        super().__init__(kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, verbose)
+        self.alpha, self.fidelity, self.weighting, self.cv = alpha, fidelity, weighting, cv
         self.solver = solver
-        self.verbose = verbose
 
     def fit(self, X, y, *, qid=None) -> Self:
         """Find the missing scores, then learn from all rows.

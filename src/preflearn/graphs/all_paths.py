@@ -103,29 +103,13 @@ class AllPathsFeatures(TransformerMixin, BaseEstimator):
     """
 
     def __init__(
-        self,
-        aggregate: str = "sum",
-        *,
-        max_length: int | None = None,
-        min_weight: float = 0.0,
-        normalize: bool = False,
-        rescale: float | None = None,
-        n_features: int | None = None,
-        dtype: Any = np.float64,
-        n_jobs: int | None = None,
-        block_size: int = 256,
-        verbose: int = 0,
-    ) -> None:
-        self.aggregate = aggregate
-        self.max_length = max_length
-        self.min_weight = min_weight
-        self.normalize = normalize
-        self.rescale = rescale
-        self.n_features = n_features
-        self.dtype = dtype
-        self.n_jobs = n_jobs
-        self.block_size = block_size
-        self.verbose = verbose
+        self, aggregate: str = "sum", *, max_length: int | None = None, min_weight: float = 0.0,
+        normalize: bool = False, rescale: float | None = None, n_features: int | None = None,
+        dtype: Any = np.float64, n_jobs: int | None = None, block_size: int = 256, verbose: int = 0,
+    ) -> None:  # fmt: skip
+        self.aggregate, self.max_length, self.min_weight = aggregate, max_length, min_weight
+        self.normalize, self.rescale, self.n_features, self.dtype = normalize, rescale, n_features, dtype
+        self.n_jobs, self.block_size, self.verbose = n_jobs, block_size, verbose
 
     def fit(self, X: Iterable[LabeledGraph], y: Any = None) -> Self:
         """Learn the label pairs of the graphs (with ``n_features``: only check the parameters and the graphs)."""

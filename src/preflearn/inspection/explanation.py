@@ -25,10 +25,12 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from ..comparisons import encode_queries
-from ..model_selection.text_tables import align_columns
+from ..plots import new_axes
+from ..tables import ShownTable, align_columns, shows_itself
 from .rows import count_rows, model_rows, rowwise, take_rows
 
 
+@shows_itself
 @dataclass(frozen=True, eq=False)
 class Explanation:
     """Contributions of the features to the place of one item; prints itself, the largest first.
@@ -62,13 +64,22 @@ class Explanation:
         return np.argsort(-np.abs(self.contributions), kind="stable")
 
     def __str__(self) -> str:
+        return "\n".join([self._head(), *align_columns(self.table())])
+
+    def shown_tables(self) -> list[ShownTable]:
+        return [ShownTable(self.table(), self._head())]
+
+    def _head(self) -> str:
         difference = self.score - self.query_mean
-        head = f"rank {self.rank} of {self.n_rows}: score {self.score:.4g}, {difference:+.4g} from the query's mean"
+        return f"rank {self.rank} of {self.n_rows}: score {self.score:.4g}, {difference:+.4g} from the query's mean"
+
+    def table(self) -> list[tuple[str, ...]]:
+        """Rows of text: heading, one per feature, the sum."""
         rows: list[tuple[str, ...]] = [("feature", "value", "contribution")]
         for k in self.order:
             rows.append((self.names[k], _shown(self.values[k]), f"{self.contributions[k]:+.4g}"))
         rows.append(("sum", "", f"{self.contributions.sum():+.4g}"))
-        return "\n".join([head, *align_columns(rows)])
+        return rows
 
     def plot(self, ax: Any = None, *, n_features: int = 15) -> Any:
         """Bars of the largest contributions.
@@ -82,10 +93,8 @@ class Explanation:
         -------
         matplotlib axes
         """
-        import matplotlib.pyplot as plt
-
         shown = self.order[:n_features][::-1]
-        ax = ax or plt.subplots(figsize=(6, 0.3 * len(shown) + 1))[1]
+        ax = new_axes((6, 0.3 * len(shown) + 1)) if ax is None else ax
         sizes = self.contributions[shown]
         labels = [f"{self.names[k]} = {_shown(self.values[k])}" for k in shown]
         ax.barh(labels, sizes, color=np.where(sizes >= 0, "C0", "C3"))
@@ -175,6 +184,74 @@ def explain(
         position,
         len(rows),
     )
+
+
+def explain_rows(
+    model: Any,
+    X: Any,
+    rows: Sequence[int] | int | None = None,
+    *,
+    qid: Any = None,
+    feature_names: Sequence[str] | None = None,
+    n_orders: int = 2,
+    random_state: Any = 0,
+) -> Any:
+    """`explain` for several items, as a data frame with a row for each.
+
+    Parameters
+    ----------
+    model, X, qid, feature_names, n_orders, random_state
+        As in `explain`.
+    rows : int or sequence of int, optional
+        The items, rows of X; all of them by default.
+
+    Returns
+    -------
+    data frame
+        A polars one where X is; else a pandas one, or a mapping from names to columns where pandas is not installed.
+        ``row``, ``rank``, ``score``, ``query_mean``, and the contribution of each feature.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from preflearn import RankRLS
+    >>> from preflearn.inspection import explain_rows
+    >>> X = np.array([[1.0, 5.0], [2.0, 5.0], [3.0, 2.0]])
+    >>> found = explain_rows(RankRLS().fit(X, [0, 1, 2]), X, [2, 0], feature_names=["size", "price"])
+    >>> list(found["rank"]), [round(float(one), 3) for one in found["size"]]
+    ([1, 3], [0.635, -0.635])
+    """
+    chosen: list[Any] = list(range(count_rows(X)))
+    if rows is not None:
+        chosen = list(rows) if isinstance(rows, Sequence | np.ndarray) else [rows]
+    options: dict[str, Any] = {
+        "qid": qid, "feature_names": feature_names, "n_orders": n_orders, "random_state": random_state
+    }  # fmt: skip
+    found = [explain(model, X, row=row, **options) for row in chosen]
+    if not found:
+        raise ValueError("rows is empty: name the items to explain.")
+    columns: dict[str, Any] = {
+        "row": [int(row) for row in chosen],
+        "rank": [one.rank for one in found],
+        "score": [one.score for one in found],
+        "query_mean": [one.query_mean for one in found],
+    }
+    names = [name if name not in columns else f"{name} (feature)" for name in found[0].names]
+    columns |= {name: [float(one.contributions[k]) for one in found] for k, name in enumerate(names)}
+    return _frame_like(X, columns)
+
+
+def _frame_like(X: Any, columns: dict[str, Any]) -> Any:
+    """A polars frame where X is one, else a pandas frame, else the columns."""
+    if type(X).__module__.startswith("polars"):
+        import polars
+
+        return polars.DataFrame(columns)
+    try:
+        import pandas
+    except ImportError:
+        return columns
+    return pandas.DataFrame(columns)
 
 
 def _contributions(

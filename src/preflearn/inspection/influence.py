@@ -23,13 +23,14 @@ from sklearn.utils import check_random_state
 
 from ..comparisons import Groups, encode_queries
 from ..metrics import concordance
-from ..metrics.predictions import wants_qid
-from ..model_selection.text_tables import align_columns
+from ..metrics.by_query import wants_qid
+from ..tables import ShownTable, align_columns, shows_itself
 from .rows import ModelRows, count_rows, model_rows, take_rows
 
 _Measure = Callable[[np.ndarray], np.ndarray]
 
 
+@shows_itself
 @dataclass(frozen=True, eq=False)
 class FeatureInfluence:
     """The influence of each feature; prints itself, the largest first.
@@ -64,13 +65,36 @@ class FeatureInfluence:
         return np.argsort(-self.values, kind="stable")
 
     def __str__(self) -> str:
+        table = self.shown_tables()[0]
+        return "\n".join([table.caption, *align_columns(table.rows), *table.notes])
+
+    def shown_tables(self) -> list[ShownTable]:
         rows: list[tuple[str, ...]] = [("feature", "loss", "95 % interval")]
         for k in self.order:
             low, high = self.intervals[k]
             rows.append((self.names[k], f"{self.values[k]:+.4f}", f"{low:+.4f} to {high:+.4f}"))
         head = f"concordance {self.concordance:.4f} on {self.n_rows:,} rows; lost when a feature is shuffled"
         tail = f"mean of {self.n_repeats} shuffles; intervals by Student's t over {self.over}"
-        return "\n".join([head, *align_columns(rows), tail])
+        return [ShownTable(rows, head, [tail])]
+
+    def plot(self, ax: Any = None, *, n_features: int = 15) -> Any:
+        """Bars of the largest losses, with their intervals.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+        n_features : int, default=15
+
+        Returns
+        -------
+        matplotlib axes
+        """
+        from ..report.displays import CoefficientsDisplay
+
+        errors = self.intervals[:, 1] - self.values
+        xlabel = "loss of concordance when shuffled"
+        bars = CoefficientsDisplay(self.names, self.values, xlabel=xlabel, errors=errors)
+        return bars.plot(ax, n_features=n_features).ax_
 
 
 def feature_influence(

@@ -19,7 +19,7 @@ from sklearn.preprocessing import Normalizer
 from sklearn.utils import _safe_indexing
 
 from ..automatic import AutoRanker
-from ..metrics.predictions import predict_scores, wants_qid
+from ..metrics.by_query import predict_scores, wants_qid
 from ..preprocessing import QueryRelative, TableEncoder
 from ..preprocessing.table import table_encoder
 

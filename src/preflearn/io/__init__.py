@@ -11,19 +11,26 @@ from .preferences import TextPreferences, read_preferences, read_text_preference
 from .ranking import RankingScan, iter_ranking, read_ranking, scan_ranking
 from .search_engines import to_elasticsearch, to_solr
 from .table import read_table
+from .trec import Judged, Qrels, Run, judge_run, read_qrels, read_run, write_qrels, write_run
 from .writing import read_scores, write_ranking, write_scores
 
 __all__ = [
+    "Judged",
     "PreferenceData",
+    "Qrels",
     "RankingData",
     "RankingScan",
+    "Run",
     "TableData",
     "TextPreferences",
     "iter_ranking",
+    "judge_run",
     "load_model",
     "model_info",
     "read_preferences",
+    "read_qrels",
     "read_ranking",
+    "read_run",
     "read_scores",
     "read_table",
     "read_text_preferences",
@@ -32,6 +39,8 @@ __all__ = [
     "to_elasticsearch",
     "to_onnx",
     "to_solr",
+    "write_qrels",
     "write_ranking",
+    "write_run",
     "write_scores",
 ]

@@ -11,12 +11,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy import sparse as sp
 
+from ..errors import InputError, Remedy
 from .compression import DAMAGED, compression_of, open_plain
+from .encodings import UTF8, Recoded, spoken
 
 # Text is parsed in blocks of about this size: large enough for threads to pay, small enough to stay in cache.
 BLOCK_BYTES = 4 << 20
@@ -104,7 +106,9 @@ class Block:
         )
 
 
-def read_records(path: str, progress: Callable[[int], None], *, quoted: bool = False) -> Iterator[bytes]:
+def read_records(
+    path: str, progress: Callable[[int], None], *, quoted: bool = False, encoding: str = UTF8
+) -> Iterator[bytes]:
     """Cut a text file, compressed or not, into blocks of whole lines.
 
     Parameters
@@ -114,6 +118,8 @@ def read_records(path: str, progress: Callable[[int], None], *, quoted: bool = F
         Called with the number of bytes of the file (as stored) that have been read.
     quoted : bool
         Whether a line end between double quotes belongs to its row.
+    encoding : str
+        Of the file; blocks are UTF-8.
 
     Yields
     ------
@@ -123,13 +129,20 @@ def read_records(path: str, progress: Callable[[int], None], *, quoted: bool = F
     carry = b""
     n_lines = 0
     compression = compression_of(path)
-    with open_plain(path, compression) as (raw, stream):
+    with open_plain(path, compression) as (raw, plain):
+        stream: Any = plain if encoding == UTF8 else Recoded(plain, encoding)
         while True:
             pieces, size = [carry], len(carry)
             ended = False
             while size < BLOCK_BYTES + len(carry) and not ended:
                 try:
                     piece = stream.read(_PIECE_BYTES if compression else BLOCK_BYTES)
+                except UnicodeDecodeError as error:
+                    found = error.object[error.start] if isinstance(error.object, bytes) else 0
+                    raise InputError(
+                        f"{path}: byte {found:#04x} after line {n_lines} is not {spoken(encoding)}",
+                        Remedy("encoding", purpose="with the encoding of the file"),
+                    ) from error
                 except DAMAGED as error:
                     if compression is None:
                         raise

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from ..errors import InputError, Remedy
 from ..preprocessing.values import is_missing
+from .encodings import detect_encoding
 
 _NUMBER = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
@@ -74,13 +75,14 @@ def how_to_convert(start: bytes = b"") -> str:
     Examples
     --------
     >>> how_to_convert("größe".encode("latin-1"))
-    'It may be Latin-1, as spreadsheets write it: convert the file with iconv -f WINDOWS-1252 -t UTF-8'
+    'It may be Windows-1252, as spreadsheets write it: save it as UTF-8'
     """
-    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return "It is UTF-16: convert the file with iconv -f UTF-16 -t UTF-8"
+    encoding = detect_encoding(start)
+    if encoding.startswith("utf-16"):
+        return "It is UTF-16: save it as UTF-8"
     if b"\x00" in start:
         return "It may not be a text file at all"
-    return "It may be Latin-1, as spreadsheets write it: convert the file with iconv -f WINDOWS-1252 -t UTF-8"
+    return "It may be Windows-1252, as spreadsheets write it: save it as UTF-8"
 
 
 class FileFaultError(InputError):

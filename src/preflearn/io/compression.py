@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from pathlib import PurePath
 from typing import IO, Any, cast
 
+from ..errors import missing_extra
+
 _FIRST_BYTES = {
     "gzip": b"\x1f\x8b",
     "bzip2": b"BZh",
@@ -196,5 +198,5 @@ def require_arrow(what: str) -> Any:
     try:
         import pyarrow
     except ImportError:
-        raise ImportError(f"{what} needs pyarrow: install preflearn with its extra 'arrow'.") from None
+        raise missing_extra(what, "pyarrow", "arrow") from None
     return pyarrow

@@ -22,6 +22,7 @@ from .atomic import atomic_write
 from .data import NumberedNames
 from .model_archive import ModelArchive, ModelRefusedError
 from .options import as_paths
+from .pipelines import able_to_rank, as_plain
 
 FORMAT = "preflearn model"
 VERSION = 1
@@ -93,6 +94,7 @@ def load_model(path: str | os.PathLike[str], *, max_bytes: int | None = None) ->
     Returns
     -------
     model : estimator
+        A pipeline has the method ``rank`` besides those of scikit-learn's.
 
     Raises
     ------
@@ -110,7 +112,7 @@ def load_model(path: str | os.PathLike[str], *, max_bytes: int | None = None) ->
     with open(name, "rb") as file, _refusing_damage(name), _open_archive(name, file, max_bytes) as archive:
         _read_header(name, archive)
         model = read_plan(archive).build()
-    return _checked(name, model)
+    return able_to_rank(_checked(name, model))
 
 
 def model_info(path: str | os.PathLike[str]) -> Mapping[str, Any]:
@@ -170,7 +172,7 @@ def _dump(model: Any) -> io.BytesIO:
     from skops.io import dumps
 
     try:
-        return io.BytesIO(dumps(model))
+        return io.BytesIO(dumps(as_plain(model)))
     except Exception as error:
         raise ValueError(f"The {type(model).__name__} cannot be saved: {_one_line(error)}.") from error
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from .._engine.numerics.graph import ExportError
 from ..comparisons import Groups, encode_queries
-from ..metrics.predictions import predict_scores
+from ..metrics.by_query import predict_scores
 from ..preprocessing.table import table_encoder
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from .._engine.numerics.graph import ExportError, Graph, Value
+from ..errors import missing_extra
 from .model_types import is_ours
 from .onnx_checks import refuse_other_order
 
@@ -112,7 +113,7 @@ def to_onnx(
         import onnx
         from skl2onnx import convert_sklearn
     except ImportError as error:
-        raise ImportError(f"to_onnx needs {error.name}: install preflearn with its extra 'onnx'.") from None
+        raise missing_extra("to_onnx", str(error.name), "onnx") from None
     rounded = _rounded_at(model) if dtype == "float32" else None
     for part in parts:
         if hasattr(part, "_onnx_nodes"):

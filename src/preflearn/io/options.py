@@ -14,6 +14,7 @@ import numpy as np
 from ..errors import InputError, Remedy
 from .cells import CellError
 from .compression import split_name
+from .encodings import read_encoding
 
 AUTO = "auto"
 
@@ -46,6 +47,7 @@ class ReadOptions:
     dtype: Any = np.float64
     n_jobs: int | None = None
     verbose: bool = False
+    encoding: str | None = None
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in FORMATS:
@@ -74,6 +76,8 @@ class ReadOptions:
             len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n'
         ):
             raise ValueError(f"delimiter must be one ASCII character: found {self.delimiter!r}.")
+        if self.encoding is not None:
+            read_encoding(self.encoding)
 
     def format_of(self, path: str) -> str:
         """The format given, or the one that the name of the file tells."""

@@ -231,6 +231,10 @@ class TextPreferences:
         Rows with twice the same text, which say nothing and are left out.
     source : str
         The file.
+    prompt : ndarray of shape (l,) or None
+        What the two texts answer.
+    n_empty : int
+        Rows with an empty text, which are left out.
     """
 
     texts: np.ndarray
@@ -239,6 +243,8 @@ class TextPreferences:
     judge: np.ndarray | None = None
     n_equal: int = 0
     source: str = ""
+    prompt: np.ndarray | None = None
+    n_empty: int = 0
 
     def __len__(self) -> int:
         return self.pairs.shape[0]
@@ -296,8 +302,10 @@ def read_text_preferences(
     rejected: str = "rejected",
     weight: str | None = None,
     judge: str | None = None,
+    prompt: str | None = None,
     format: str | None = None,
     delimiter: str | None = None,
+    encoding: str | None = None,
     n_jobs: int | None = None,
 ) -> TextPreferences:
     """Read preferences between texts: two columns, the preferred text and the other one.
@@ -309,9 +317,9 @@ def read_text_preferences(
         are joined.
     chosen, rejected : str
         The columns of the preferred and of the other text.
-    weight, judge : str, default=None
-        Columns that say how much, and who said so.
-    format, delimiter, n_jobs
+    weight, judge, prompt : str, default=None
+        Columns that say how much, who said so, and what the texts answer.
+    format, delimiter, encoding, n_jobs
         As in :func:`read_table`.
 
     Returns
@@ -328,38 +336,37 @@ def read_text_preferences(
     >>> found, found.pairs.tolist(), found.texts.tolist()
     (TextPreferences: 2 preferences between 3 texts, [[0, 1], [0, 2]], ['Paris.', 'I do not know.', 'Rome.'])
     """
-    labels = [name for name in (chosen, rejected, judge) if name is not None]
+    labels = [name for name in (chosen, rejected, judge, prompt) if name is not None]
     extra = [] if weight is None else [weight]
     if len({*labels, *extra}) < len(labels) + len(extra):
         raise ValueError(f"A column cannot have two roles ({', '.join((*labels, *extra))}).")
     table = read_table(
         path, format=format, target=None, query=None, item=None, features=[*labels, *extra], texts=labels,
-        delimiter=delimiter, n_jobs=n_jobs,
+        delimiter=delimiter, encoding=encoding, n_jobs=n_jobs,
     )  # fmt: skip
     sides = [table.columns[chosen], table.columns[rejected]]
-    problems: list[InputError] = []
-    for name, side in zip((chosen, rejected), sides):
-        empty = np.flatnonzero([not text.strip() for text in side.tolist()])
-        if empty.size:
-            where = ", ".join(table.place(row) for row in empty[:_EXAMPLES])
-            problems.append(
-                InputError(f"{table.source}: column {name!r} has {empty.size:,} empty texts ({where})")
-            )
-    refuse_all(table.source, problems)
-    both = list(zip(*(side.tolist() for side in sides)))
+    whole = np.array(
+        [bool(one.strip() and other.strip()) for one, other in zip(*(side.tolist() for side in sides))]
+    )
+    if not whole.any():
+        raise InputError(f"{table.source}: {chosen!r} or {rejected!r} is empty in every row")
+    both = list(zip(*(side[whole].tolist() for side in sides)))
     places = {text: place for place, text in enumerate(dict.fromkeys(text for pair in both for text in pair))}
     pairs = np.array([[places[one], places[other]] for one, other in both], dtype=np.int64)
     differ = pairs[:, 0] != pairs[:, 1]
     if not differ.any():
         raise InputError(f"{table.source}: {chosen!r} and {rejected!r} hold the same text in every row")
+    kept = np.flatnonzero(whole)[differ]
     texts = np.empty(len(places), dtype=object)
     texts[:] = list(places)
     weights = _numbers(table, weight)
     return TextPreferences(
         texts,
         pairs[differ],
-        None if weights is None else weights[differ],
-        None if judge is None else table.columns[judge][differ],
+        None if weights is None else weights[kept],
+        None if judge is None else table.columns[judge][kept],
         int((~differ).sum()),
         table.source,
+        None if prompt is None else table.columns[prompt][kept],
+        int((~whole).sum()),
     )

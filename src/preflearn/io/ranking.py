@@ -40,6 +40,7 @@ def read_ranking(
     drop: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
     delimiter: str | None = None,
+    encoding: str | None = None,
     missing: float | None = None,
     allow_unknown: bool = False,
     n_features: int | None = None,
@@ -51,7 +52,8 @@ def read_ranking(
     """Read rows to rank from a file, or several files one after the other.
 
     Every number becomes exactly the float64 that ``float(text)`` gives. A file that cannot be read faithfully is
-    refused with the line and the reason; nothing is guessed or skipped. For tables with words, dates and missing
+    refused with the line and the reason; nothing is skipped, and a delimiter or an encoding that is not the usual one
+    is used with a warning. For tables with words, dates and missing
     values there is :func:`read_table`.
 
     Parameters
@@ -73,7 +75,10 @@ def read_ranking(
     columns : list of str, default=None
         Names of the columns of a CSV or TSV file that has no header.
     delimiter : str, default=None
-        What separates the cells: a comma in CSV, a tab in TSV files.
+        What separates the cells. None: a comma in CSV, a tab in TSV files, or the mark that evidently does, with a
+        warning.
+    encoding : str, default=None
+        Of a CSV or TSV file. None: UTF-8, or what the file evidently is (UTF-16, Windows-1252), with a warning.
     missing : float, default=None
         What stands for a missing feature (empty, NA, NaN, NULL): a number, NaN included. None refuses such files.
     allow_unknown : bool, default=False
@@ -116,7 +121,7 @@ def read_ranking(
     """
     options = ReadOptions(
         format, target, query, item, features, drop, columns, delimiter, missing, allow_unknown, n_features, sparse,
-        dtype, n_jobs, verbose,
+        dtype, n_jobs, verbose, encoding,
     )  # fmt: skip
     source = _Source(as_paths(path), options)
     blocks = list(source.blocks())
@@ -137,6 +142,7 @@ def iter_ranking(
     drop: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
     delimiter: str | None = None,
+    encoding: str | None = None,
     missing: float | None = None,
     allow_unknown: bool = False,
     n_features: int | None = None,
@@ -178,7 +184,7 @@ def iter_ranking(
         raise ValueError(f"rows must be a positive whole number: found {rows!r}.")
     options = ReadOptions(
         format, target, query, item, features, drop, columns, delimiter, missing, allow_unknown, n_features, sparse,
-        dtype, n_jobs, verbose,
+        dtype, n_jobs, verbose, encoding,
     )  # fmt: skip
     source = _Source(as_paths(path), options)
     return _chunks(source, int(rows))

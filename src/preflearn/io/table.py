@@ -42,6 +42,7 @@ def read_table(
     texts: Sequence[str] = (),
     columns: Sequence[str] | None = None,
     delimiter: str | None = None,
+    encoding: str | None = None,
     allow_unknown: bool = False,
     n_jobs: int | None = None,
 ) -> TableData:
@@ -67,7 +68,10 @@ def read_table(
     columns : list of str, default=None
         Names of the columns of a CSV or TSV file that has no header.
     delimiter : str, default=None
-        What separates the cells: a comma in CSV, a tab in TSV files.
+        What separates the cells. None: a comma in CSV, a tab in TSV files, or the mark that evidently does, with a
+        warning.
+    encoding : str, default=None
+        Of a CSV or TSV file. None: UTF-8, or what the file evidently is (UTF-16, Windows-1252), with a warning.
     allow_unknown : bool, default=False
         Read missing targets as NaN ("not known") instead of refusing them.
     n_jobs : int, default=None
@@ -97,7 +101,17 @@ def read_table(
     """
     paths = as_paths(path)
     options = ReadOptions(
-        format, target, query, item, features, drop, columns, delimiter, missing=np.nan, n_jobs=n_jobs
+        format,
+        target,
+        query,
+        item,
+        features,
+        drop,
+        columns,
+        delimiter,
+        missing=np.nan,
+        n_jobs=n_jobs,
+        encoding=encoding,
     )
     return _TableReader(paths, options, weight, texts, allow_unknown).read()
 

@@ -2,6 +2,12 @@
 
 `Kernel` reads the parameters once, refuses those that the chosen kernel would ignore, and evaluates blocks of the
 kernel matrix.
+
+A squared distance is |x|² - 2 x · z + |z|²: where rows differ by 1 and lie near 1e7, it has the precision of the
+squares. The RBF, Laplacian and Matérn kernels do not see a shift, so a row near the others (`middle_row`) is subtracted
+first, before a metric rounds anything. Which row does not matter but for rounding; it is computed from the basis
+vectors, which a model holds anyway, so that a saved model predicts the same. Sparse rows are not shifted, which would
+fill them in.
 """
 
 from __future__ import annotations
@@ -20,9 +26,12 @@ from .._engine.numerics.linalg import mirror_lower
 from .._engine.numerics.memory import require_memory
 from .._engine.numerics.namespace import Home, as_host, is_device_array
 from .matern import check_smoothness, matern_kernel
-from .offsets import large_offset
 from .sparse import sparse_products
 
+# Rows from which the middle is taken.
+_SAMPLE = 65
+# Squares of rows up to this many times those of their differences leave the differences precise enough.
+_HARMLESS = 16.0
 # scikit-learn's own defaults: a value that differs was given by the user.
 _DEFAULTS = {"gamma": None, "degree": 3, "coef0": 1}
 # Kernels of a distance between rows, for which a metric can be given.
@@ -157,7 +166,7 @@ class Kernel:
         """Refuse a rule for gamma that has not become a number: rows that come in parts cannot be asked together."""
         if isinstance(self._params.get("gamma"), str):
             raise ValueError(
-                f"gamma={self.gamma!r} is worked out from all rows together, and here they come in parts: pass a "
+                f"gamma={self.gamma!r} is computed from all rows together, and here they come in parts: pass a "
                 "number, for example gamma_ of a model that was fitted on some of them."
             )
 
@@ -171,12 +180,12 @@ class Kernel:
         return self.use_width(automatic_gamma(self, X))
 
     def use_width(self, gamma: float) -> float:
-        """Use a number that was worked out before in place of the rule."""
+        """Use a number that was computed before in place of the rule."""
         self._params["gamma"] = gamma
         return gamma
 
     def fitted_to(self, X: Any) -> Kernel:
-        """The same kernel with gamma as a number, worked out from the rows that it is trained on."""
+        """The same kernel with gamma as a number, computed from the rows that it is trained on."""
         return replace(self, gamma=automatic_gamma(self, X)) if self.needs_rows else self
 
     def matrix(self, X: Any, Y: Any = None) -> np.ndarray:
@@ -264,7 +273,7 @@ def _call_for_pairs(function: Callable[..., float], params: dict[str, Any], X: A
     return K
 
 
-# From here on fewer than half of the digits of a distance are left in the kernel.
+# From here on the kernel has less than half of the precision of a distance.
 _CONSTANT = 2.0**-30
 
 
@@ -445,3 +454,31 @@ def take_training_items(X: Any, rows: np.ndarray, kernel: Kernel, among: np.ndar
     """Some of the items as others see them: of a kernel matrix the columns ``among`` too, by default the same rows."""
     items = take_items(X, rows)
     return items[:, rows if among is None else among] if kernel.is_precomputed else items
+
+
+def middle_row(rows: np.ndarray) -> np.ndarray:
+    """The median of each column over some of the rows: near most rows wherever a few others lie. Shape (n,)."""
+    sample = rows[:: -(-rows.shape[0] // _SAMPLE)]
+    return np.median(sample, axis=0).astype(rows.dtype, copy=False)
+
+
+def large_offset(basis: Any) -> np.ndarray | None:
+    """The middle of dense rows where it is so far from 0 that squares of rows lose precision to it, or None. O(n).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> large_offset(np.array([[1e6, 1.0], [1e6 + 1.0, 2.0], [1e6 - 1.0, 3.0]]))
+    array([1.e+06, 2.e+00])
+    >>> large_offset(np.array([[0.0, 1.0], [1.0, 2.0]])) is None
+    True
+    """
+    if not hasattr(basis, "shape") or sp.issparse(basis) or is_device_array(basis) or not basis.shape[0]:
+        return None
+    middle = middle_row(basis)
+    sample = basis[:: -(-basis.shape[0] // _SAMPLE)]
+    unit = float(np.abs(middle).max(initial=0.0))
+    if not unit > 0 or not np.isfinite(unit):
+        return None
+    spread = float(np.median(np.square((sample - middle) / unit).sum(axis=1)))
+    return middle if float(np.square(middle / unit).sum()) > _HARMLESS * spread else None

@@ -10,8 +10,11 @@ import scipy.sparse as sp
 from sklearn.utils.validation import validate_data
 
 from .._engine.numerics.namespace import Home, is_device_array, refuse_undispatched
+from .blocks import DIRECT_KERNELS
 from .functions import Kernel
 
+# Ends a refusal of device arrays; takes what to use instead.
+DEVICE_REMEDY = "Use {}, or NumPy arrays (X.cpu().numpy() for a PyTorch tensor)."
 # How far a precomputed kernel may be from symmetric, relative to its largest entry.
 _ASYMMETRY = 1e-6
 # Kernels of the distance between rows, and scales that are told to differ.
@@ -95,12 +98,29 @@ def _validated(estimator: Any, X: Any, kernel: Kernel, *, reset: bool) -> Any:
         raise TypeError(
             "A precomputed kernel must be a dense array: found a sparse matrix. Pass K.toarray()."
         )
-    X = validate_data(
-        estimator, X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=reset
-    )
+    try:
+        X = validate_data(
+            estimator, X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=reset
+        )
+    except ValueError as error:
+        raise _pointing_to_tables(error, estimator) from None
     if kernel.is_precomputed and reset:
         check_kernel_matrix(X)
     return X
+
+
+def _pointing_to_tables(error: ValueError, estimator: Any) -> ValueError:
+    """The error of validation; about missing values and texts with what takes them."""
+    text = str(error)
+    if "contains NaN" in text:
+        text = f"{text.splitlines()[0]} {type(estimator).__name__} does not accept missing values encoded as NaN."
+    elif "could not convert string" not in text:
+        return error
+    return ValueError(
+        f"{text.rstrip('.')}. AutoRanker takes missing values, texts, categories and dates as they are; in front of "
+        f"another learner TableEncoder makes numbers of them: make_pipeline(TableEncoder(), "
+        f"{type(estimator).__name__}())."
+    )
 
 
 def _read_device_items(estimator: Any, X: Any, reset: bool) -> Any:
@@ -148,3 +168,20 @@ def check_kernel_matrix(K: np.ndarray) -> None:
                 f"The precomputed kernel is not symmetric: K[{i}, {j}] = {K[i, j]:.6g} but "
                 f"K[{j}, {i}] = {K[j, i]:.6g}. Use (K + K.T) / 2 if the difference is rounding."
             )
+
+
+def why_not_on_device(kernel: Any, solver: Any, cost: Any) -> str | None:
+    """What of an estimator's parameters cannot be served on device arrays, or None."""
+    if not isinstance(kernel, str) or kernel not in DIRECT_KERNELS:
+        names = ", ".join(map(repr, DIRECT_KERNELS))
+        return f"kernel={kernel!r} is not evaluated on device arrays. " + DEVICE_REMEDY.format(
+            f"one of {names}"
+        )
+    if solver == "cg":
+        return "solver='cg' works on NumPy arrays. " + DEVICE_REMEDY.format("solver='auto'")
+    if cost == "relative":
+        return (
+            "cost='relative' has a dense Laplacian, which is computed on NumPy arrays. "
+            + DEVICE_REMEDY.format("cost='magnitude' or 'unit'")
+        )
+    return None

@@ -64,24 +64,11 @@ class NystromMap(KernelParametersMixin, ClassNamePrefixFeaturesOutMixin, Transfo
     """
 
     def __init__(
-        self,
-        kernel="rbf",
-        *,
-        gamma=None,
-        degree=3,
-        coef0=1,
-        kernel_params=None,
-        n_basis=None,
-        basis="uniform",
-        random_state=None,
-    ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.n_basis = n_basis
-        self.basis = basis
+        self, kernel="rbf", *, gamma=None, degree=3, coef0=1, kernel_params=None, n_basis=None,
+        basis="uniform", random_state=None,
+    ) -> None:  # fmt: skip
+        self.kernel, self.gamma, self.degree, self.coef0 = kernel, gamma, degree, coef0
+        self.kernel_params, self.n_basis, self.basis = kernel_params, n_basis, basis
         self.random_state = random_state
 
     def fit(self, X, y=None) -> Self:
@@ -230,6 +217,6 @@ def _refuse_large_offsets(rows: np.ndarray) -> None:
     if 0 < spread < _LEAST_SPREAD * float(np.square(rows).sum()):
         raise ValueError(
             "The basis vectors have large means beside which their differences vanish: the linear kernel of a reduced "
-            "set would lose its digits to rounding. Centre or scale the features (StandardScaler), or leave out "
+            "set would be lost in rounding. Centre or scale the features (StandardScaler), or leave out "
             "n_basis and basis."
         )

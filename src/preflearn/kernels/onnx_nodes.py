@@ -8,8 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._engine.numerics.graph import ExportError, Graph, Value
-from .functions import Kernel
-from .offsets import middle_row
+from .functions import Kernel, middle_row
 
 
 def kernel_nodes(graph: Graph, kernel: Any, X: Value, basis: Any, basis_indices: np.ndarray) -> Value:
@@ -54,7 +53,7 @@ def _dense(Z: Any) -> np.ndarray:
 
 
 def _squares(kernel: Kernel, X: Value, Z: np.ndarray) -> Value:
-    """|x - z|², relative to the middle of the basis so that large means lose no digits."""
+    """|x - z|², relative to the middle of the basis so that large means cost no precision."""
     centre = middle_row(Z)
     x, z = X - centre, Z - centre
     squares = (x * x).reduce("Sum", 1)

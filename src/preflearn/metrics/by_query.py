@@ -1,4 +1,5 @@
-"""What every metric shares: checked input, rows grouped by query, threads over queries, the mean over queries.
+"""What every metric shares: checked input and options, the scores of a model, rows grouped by query,
+threads over queries, the mean over queries.
 
 A metric here is a number per query; the metric of a data set is the mean over its queries.
 """
@@ -9,13 +10,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn import config_context
 
 from .._engine.loops.threads import in_threads, n_threads
 from ..comparisons.grouping import Groups, encode_queries
 
+GAINS = ("exponential", "linear")
+NO_RELEVANT = ("zero", "skip")
 # A thread that gets fewer rows than this costs more than it saves.
 _ROWS_PER_THREAD = 25_000
 
@@ -165,3 +170,56 @@ def _converted(found: np.ndarray, name: str) -> np.ndarray:
         return found.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{message} ({error})") from error
+
+
+def check_options(
+    *,
+    k: int | None = None,
+    gain: str = "exponential",
+    relevant_above: float = 0.0,
+    max_grade: float | None = None,
+    no_relevant: str = "zero",
+) -> None:
+    """Refuse option values that no metric could work with."""
+    if k is not None and (not isinstance(k, Integral) or isinstance(k, bool) or k < 1):
+        raise ValueError(f"k must be a number of positions, 1 or more: found {k!r}.")
+    for name, value, known in (("gain", gain, GAINS), ("no_relevant", no_relevant, NO_RELEVANT)):
+        if value not in known:
+            raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}: found {value!r}.")
+    if not isinstance(relevant_above, Real) or not np.isfinite(relevant_above):
+        raise ValueError(f"relevant_above must be a finite number: found {relevant_above!r}.")
+    if max_grade is not None and (not isinstance(max_grade, Real) or not 0.0 < max_grade < np.inf):
+        raise ValueError(f"max_grade must be a positive number: found {max_grade!r}.")
+
+
+def predict_scores(model: Any, X: Any, qid: Any = None) -> Any:
+    """``model.predict(X)``, with ``qid`` where the model, or a step of a pipeline, wants it there.
+
+    Parameters
+    ----------
+    model : fitted estimator
+    X : its data
+    qid : array-like of shape (m,), optional
+
+    Returns
+    -------
+    ndarray
+        As ``predict`` gives it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from preflearn import RankRLS
+    >>> predict_scores(RankRLS().fit([[0.0], [1.0]], [0, 1]), [[0.0], [2.0]], qid=[0, 0]).shape
+    (2,)
+    """
+    if qid is None or not wants_qid(model):
+        return model.predict(X)
+    with config_context(enable_metadata_routing=True):
+        return model.predict(X, qid=qid)
+
+
+def wants_qid(model: Any) -> bool:
+    """Whether predictions depend on the queries, as those from features relative to their query do."""
+    routing = getattr(model, "get_metadata_routing", None)
+    return routing is not None and bool(routing().consumes("predict", ["qid"]))

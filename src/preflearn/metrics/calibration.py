@@ -13,7 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from ..plots import draw_reliability, new_axes
+from ..tables import ShownTable, shows_itself
 
+
+@shows_itself
 @dataclass(frozen=True)
 class PreferenceCalibration:
     """Predicted and observed shares of wins of the favourite, by bins of confidence.
@@ -52,6 +56,27 @@ class PreferenceCalibration:
             for p, won, weight in zip(self.confidence, self.won, self.weight, strict=True)
         ]
         return "\n".join(lines)
+
+    def shown_tables(self) -> list[ShownTable]:
+        rows = [("predicted", "observed", "pairs")]
+        rows += [
+            (f"{p:.3f}", f"{w:.3f}", f"{n:g}") for p, w, n in zip(self.confidence, self.won, self.weight)
+        ]
+        return [ShownTable(rows, str(self).split("\n")[0])]
+
+    def plot(self, ax: Any = None) -> Any:
+        """Reliability diagram.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        ax = new_axes() if ax is None else ax
+        return draw_reliability(ax, self.confidence, self.won, self.weight, self.expected_calibration_error)
 
 
 def calibration_of_preferences(

@@ -13,15 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from .by_query import Rows, check_rows, mean_or_refuse, over_queries
-
-GAINS = ("exponential", "linear")
-NO_RELEVANT = ("zero", "skip")
+from .by_query import Rows, check_options, check_rows, mean_or_refuse, over_queries
 
 # Beyond this grade the sum of the gains 2**y of a long list would overflow.
 _LARGEST_EXPONENT = 900.0
@@ -376,26 +373,6 @@ def precision_at(
     return _finished("precision_at", rows, values, no_relevant, per_query)
 
 
-def check_options(
-    *,
-    k: int | None = None,
-    gain: str = "exponential",
-    relevant_above: float = 0.0,
-    max_grade: float | None = None,
-    no_relevant: str = "zero",
-) -> None:
-    """Refuse option values that no metric could work with."""
-    if k is not None and (not isinstance(k, Integral) or isinstance(k, bool) or k < 1):
-        raise ValueError(f"k must be a number of positions, 1 or more: found {k!r}.")
-    for name, value, known in (("gain", gain, GAINS), ("no_relevant", no_relevant, NO_RELEVANT)):
-        if value not in known:
-            raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}: found {value!r}.")
-    if not isinstance(relevant_above, Real) or not np.isfinite(relevant_above):
-        raise ValueError(f"relevant_above must be a finite number: found {relevant_above!r}.")
-    if max_grade is not None and (not isinstance(max_grade, Real) or not 0.0 < max_grade < np.inf):
-        raise ValueError(f"max_grade must be a positive number: found {max_grade!r}.")
-
-
 def _value_of_lists(loop: Callable[..., None], rows: Rows, gains: np.ndarray, *options: Any) -> np.ndarray:
     """One value per query from a loop that reads its rows from the highest score down."""
     key, gains = rows.grouped(-rows.scores[:, 0], gains)
@@ -427,7 +404,7 @@ def _any_in_query(rows: Rows, flags: np.ndarray) -> np.ndarray:
 
 
 def _power_less_one(y: np.ndarray, top: float) -> np.ndarray:
-    """(2^y - 1) / 2^top: exact for whole grades, small ones keep their digits, large ones do not overflow."""
+    """(2^y - 1) / 2^top: exact for whole grades, small ones keep their precision, large ones do not overflow."""
     small = -np.expm1(-np.log(2.0) * y) * np.exp2(y - top)
     return np.where(y < 1.0, small, np.exp2(y - top) - np.exp2(-top))
 

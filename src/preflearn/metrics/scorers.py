@@ -21,10 +21,9 @@ from sklearn import metrics as regression
 from sklearn.base import is_classifier
 from sklearn.utils.metadata_routing import MetadataRequest
 
-from .by_query import PerQuery
-from .listwise import average_precision, check_options, err, ndcg, precision_at, reciprocal_rank
+from .by_query import PerQuery, check_options, predict_scores
+from .listwise import average_precision, err, ndcg, precision_at, reciprocal_rank
 from .pairwise import auc, concordance, disagreement_error, kendall_tau
-from .predictions import predict_scores
 
 _METADATA = ("qid", "sample_weight")
 # Arguments of metrics that are data rather than options.

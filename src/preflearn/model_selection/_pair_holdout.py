@@ -19,7 +19,8 @@ from .._engine.core.pair_holdout import (
 from .._engine.solvers.progress import Counter
 from ..comparisons import Comparisons, encode_queries
 from ._problem import LearningProblem
-from ._tally import PairTally, rounding_of, tally_pairs
+from ._scoring import rounding_of
+from ._tally import PairTally, tally_pairs
 
 
 def predict_pairs(
@@ -127,7 +128,7 @@ def _closed_forms(
     problem: LearningProblem, alphas: Sequence[float], groups: Any
 ) -> Iterator[PairSystem | None]:
     """The closed form of all pairs at each alpha; None where basis vectors or groups may have to leave with them, or
-    where it has too few digits."""
+    where it is not precise enough."""
     (task,) = problem.tasks()
     if groups is not None or problem.feature_map() is not None or not has_pair_form(task):
         return iter([None] * len(alphas))

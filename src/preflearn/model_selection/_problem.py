@@ -21,10 +21,9 @@ from .._engine.core.representations import Asked, Inputs, Representation
 from .._engine.core.representations.base import PreferenceRoutine
 from .._engine.numerics.linalg import first_equal_items, first_equal_rows
 from .._engine.numerics.namespace import Home, as_host, is_device_array
-from .._engine.solvers.choice import Plan, find_route
 from .._engine.solvers.progress import note
 from .._engine.solvers.routes import FEW_SETS, RouteMap, callers_level, warn_if_long
-from .._engine.solvers.squared_loss import SquaredLossProblem
+from .._engine.solvers.squared_loss import Plan, SquaredLossProblem, find_route
 from ..comparisons import (
     Comparisons,
     Groups,
@@ -40,7 +39,7 @@ from ._alphas import BLIND_GRID, auto_grid, count_alphas, spread_of
 from ._folds import Folds
 from ._learner import SquaredLossLearner
 from ._refitting import refit_task
-from ._tally import relative_rounding
+from ._scoring import relative_rounding
 
 # Where a row, or what it is compared with, has a smaller share of the largest weight, rows are held out by refitting.
 _GRADED = 1e-6
@@ -132,7 +131,7 @@ class LearningProblem:
     def expect(self, sets: Sequence[np.ndarray], alphas: Any, *, n_pairs: int = 0) -> None:
         """Say which sets of rows are going to be held out at which alphas; the route is chosen for that.
 
-        ``alphas`` are what the caller gave. With ``n_pairs`` the sets are of so many preferences.
+        ``alphas`` are what the caller gave. With ``n_pairs`` the sets divide that many preferences.
         """
         self._alphas, self._planned = alphas, None
         purpose = "folds" if len(sets) <= FEW_SETS else "queries"

@@ -19,6 +19,11 @@ from ..comparisons import Groups, encode_queries
 from ..metrics.scorers import RankingScorer, get_scorer, scorer_names
 from ._folds import Folds
 
+# Relative precision of held-out predictions: what lies below is rounding of the algebra.
+_PRECISION = 2.0**-40
+# Relative precision of sums of products.
+_SUM_PRECISION = 2.0**-44
+
 
 @dataclass(frozen=True)
 class Scoring:
@@ -243,3 +248,33 @@ class Comparable:
 
 def _one_column(values: np.ndarray) -> np.ndarray:
     return values[:, 0] if values.shape[1] == 1 else values
+
+
+def without_rounding(predictions: np.ndarray) -> np.ndarray:
+    """Predictions of each row of an (a, m) array to a grid coarser than the rounding of a product: equal rows tie."""
+    step = _SUM_PRECISION * np.abs(predictions).max(axis=1, keepdims=True)
+    return np.where(step > 0, np.round(predictions / np.where(step > 0, step, 1.0)) * step, predictions)
+
+
+def rounding_of(y: np.ndarray, size: float, alpha: float) -> float:
+    """Differences of held-out predictions that are rounding errors of the algebra, and no order.
+
+    A prediction without intercept is made of terms of the size of a leverage times y, and a leverage is at most
+    Λ / (Λ + λ): the smaller the kernel beside alpha, the smaller the predictions and their rounding. Rows that nothing
+    tells apart differ by this rounding, and in the direction of their labels: without a tolerance a model that knows
+    nothing would order every pair rightly.
+
+    Parameters
+    ----------
+    y : ndarray
+    size : float
+        Λ, the largest eigenvalue of what alpha is added to, or a bound of it (`HoldOut.size`).
+    alpha : float
+        λ.
+    """
+    return float(np.ptp(y)) * relative_rounding(size, alpha)
+
+
+def relative_rounding(size: float, alpha: float) -> float:
+    """`rounding_of` scores that span 1."""
+    return _PRECISION * (size / (size + alpha))

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse as sp
 
 from ..comparisons import Groups
-from ..metrics import concordance
+from ..metrics.single_columns import column_of, column_shares
 
 
 def best_feature_scores(X: Any, y: np.ndarray, units: Groups) -> np.ndarray:
@@ -38,16 +38,14 @@ def best_feature_scores(X: Any, y: np.ndarray, units: Groups) -> np.ndarray:
     array([-1., -2.,  7.,  6.])
     """
     columns = X.tocsc() if sp.issparse(X) else X
-    n = X.shape[1]
-    shares = [concordance(y, _column(columns, k), units, per_query=True).values for k in range(n)]
-    up = np.nan_to_num(np.array(shares) - 0.5)  # (n, n_units); a unit without pairs says nothing
+    up = np.nan_to_num(column_shares(X, y, units) - 0.5)  # (n, n_units); a unit without pairs says nothing
     others = up.sum(axis=1, keepdims=True) - up
     best = np.abs(others).argmax(axis=0)
     sign = np.where(others >= 0, 1.0, -1.0)
     scores = np.empty(y.shape[0])
     for unit, k in enumerate(best):
         rows = units.rows(unit)
-        scores[rows] = sign[k, unit] * _column(columns, k)[rows]
+        scores[rows] = sign[k, unit] * column_of(columns, k)[rows]
     return scores
 
 
@@ -76,7 +74,3 @@ def best_feature_of_preferences(X: Any, pairs: np.ndarray) -> float:
     each = np.arange(won.shape[0])
     sign = np.where(others[each, best] >= 0, 1.0, -1.0)
     return float(np.mean(0.5 + sign * won[each, best]))
-
-
-def _column(columns: Any, k: int) -> np.ndarray:
-    return columns[:, [k]].toarray()[:, 0] if sp.issparse(columns) else columns[:, k]

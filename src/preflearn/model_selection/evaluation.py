@@ -19,9 +19,10 @@ from ..comparisons.inputs import read_pairs
 from ..metrics import PerQuery, get_scorer
 from ..metrics.by_query import check_rows
 from ..metrics.scorers import full_name
+from ..plots import new_axes
+from ..tables import ShownTable, align_columns, shows_itself
 from ._tally import tally_scores
-from .intervals import mean_interval, placement_variance, wilson_interval
-from .text_tables import align_columns
+from .intervals import freedom_of, mean_interval, placement_variance, wilson_interval
 
 DEFAULT_METRICS = ("concordance", "kendall_tau", "ndcg@10", "average_precision", "reciprocal_rank")
 _TITLES = {
@@ -73,6 +74,7 @@ class MeasuredMetric:
         return _TITLES.get(base, base.replace("_", " ")) + at + k
 
 
+@shows_itself
 @dataclass(frozen=True)
 class Evaluation:
     """What :func:`evaluate_scores` measured; prints itself.
@@ -110,6 +112,30 @@ class Evaluation:
         if self.interval_methods:
             lines.append(f"Intervals: {', '.join(self.interval_methods)}.")
         return "\n".join([*lines, *self.notes])
+
+    def shown_tables(self) -> list[ShownTable]:
+        how = [f"Intervals: {', '.join(self.interval_methods)}."] if self.interval_methods else []
+        return [ShownTable(self.table(), f"{self.n_rows:,} rows", [*how, *self.notes])]
+
+    def plot(self, ax: Any = None) -> Any:
+        """A point for each metric, with its interval.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        ax = new_axes() if ax is None else ax
+        for place, one in enumerate(reversed(self.metrics)):
+            ax.plot([one.value], [place], "o", color="C0")
+            if one.interval is not None:
+                ax.plot(one.interval, [place, place], color="C0")
+        ax.set_yticks(range(len(self.metrics)), [one.title for one in reversed(self.metrics)])
+        ax.set_xlabel("value and 95 % interval")
+        return ax
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, text and lists, for JSON."""
@@ -266,4 +292,6 @@ def _interval_over_rows(y: Any, scores: Any) -> tuple[float, float]:
     tally = tally_scores(labels, np.asarray(scores), one_group(m))
     levels, codes = np.unique(labels, return_inverse=True)
     strata = codes if levels.size == 2 else np.zeros(m, dtype=np.int64)
-    return wilson_interval(tally.share, placement_variance(tally, strata), 4 * tally.n_pairs / m)
+    return wilson_interval(
+        tally.share, placement_variance(tally, strata), 4 * tally.n_pairs / m, freedom=freedom_of(labels)
+    )

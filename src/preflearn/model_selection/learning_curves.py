@@ -19,13 +19,14 @@ from sklearn.utils import check_random_state
 
 from ..comparisons import encode_queries
 from ..metrics import get_scorer
-from ..metrics.predictions import predict_scores
-from .text_tables import align_columns
+from ..metrics.by_query import predict_scores
+from ..tables import ShownTable, align_columns, shows_itself
 
 _SHARES = (0.1, 0.2, 0.4, 0.7, 1.0)
 _LEAST_QUERIES = 2
 
 
+@shows_itself
 @dataclass(frozen=True, eq=False)
 class LearningCurve:
     """Held-out score over the number of training queries; prints itself.
@@ -58,6 +59,10 @@ class LearningCurve:
         return self.gain_interval[0] > 0
 
     def __str__(self) -> str:
+        table = self.shown_tables()[0]
+        return "\n".join([*align_columns(table.rows), *table.notes])
+
+    def shown_tables(self) -> list[ShownTable]:
         rows: list[tuple[str, ...]] = [("queries", self.scoring, "+/-")]
         rows += [
             (str(n), f"{score:.4f}", f"{error:.4f}")
@@ -69,7 +74,22 @@ class LearningCurve:
             if self.still_rises
             else "it has levelled off, as far as these data can tell"
         )
-        return "\n".join([*align_columns(rows), tail])
+        return [ShownTable(rows, notes=[tail])]
+
+    def plot(self, ax: Any = None) -> Any:
+        """The score over the number of training queries, with its interval.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        from ..report.displays import LearningCurveDisplay
+
+        return LearningCurveDisplay.from_curve(self, ax=ax).ax_
 
 
 def learning_curve(

@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..plots import new_axes
+from ..tables import ShownTable, in_notebooks
+
 _POOLED = (
     "Pooling compares scores of different models. A model that was trained without some of the positive (higher) rows "
     "scores everything a little lower, and just those rows are scored by it: they lose against rows that other models "
@@ -29,6 +32,7 @@ class RocCurve(NamedTuple):
     tpr: np.ndarray
 
 
+@in_notebooks
 @dataclass(frozen=True)
 class PerformanceEstimate:
     """An AUC or concordance on rows that the models had not seen; print it, or plot it.
@@ -87,19 +91,28 @@ class PerformanceEstimate:
 
     def __str__(self) -> str:
         low, high = self.interval
-        lines = [
-            f"{self.measure} {self.value:.3f}, 95 % interval {low:.3f} to {high:.3f}",
-            _item("method", f"{self.method}: {self.compared}"),
-            _item("interval", self.interval_method),
+        first = f"{self.measure} {self.value:.3f}, 95 % interval {low:.3f} to {high:.3f}"
+        return "\n".join([first, *(_item(*remark) for remark in self._remarks())])
+
+    def shown_tables(self) -> list[ShownTable]:
+        low, high = self.interval
+        rows = [
+            (self.measure, "95 % interval", "pairs"),
+            (f"{self.value:.3f}", f"{low:.3f} to {high:.3f}", f"{self.n_pairs:,}"),
         ]
+        return [ShownTable(rows), ShownTable([("", ""), *self._remarks()])]
+
+    def _remarks(self) -> list[tuple[str, str]]:
+        """What was done, what the interval is, and what to beware of: a word and a text each."""
+        remarks = [("method", f"{self.method}: {self.compared}"), ("interval", self.interval_method)]
         if self.method == "pooled":
-            lines.append(
-                _item("careful", f"{_POOLED} Use method='leave-pair-out', or 'averaged' on large data.")
+            remarks.append(
+                ("careful", f"{_POOLED} Use method='leave-pair-out', or 'averaged' on large data.")
             )
         elif self.pooled is not None:
             folds = "ten" if self.pooled_folds == 10 else str(self.pooled_folds)
-            lines.append(_item("beside it", f"pooled {folds}-fold would say {self.pooled:.3f}. {_POOLED}"))
-        return "\n".join(lines)
+            remarks.append(("beside it", f"pooled {folds}-fold would say {self.pooled:.3f}. {_POOLED}"))
+        return remarks
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, text and lists, for JSON."""
@@ -155,13 +168,6 @@ class PerformanceEstimate:
         what = "rows" if self.per_fold is None else "queries" if self.method == "leave-query-out" else "folds"
         ax.set_xlabel(f"{what}, in order of their value")
         ax.set_ylabel(self.measure)
-
-
-def new_axes() -> Any:
-    """One pair of axes in a figure of its own."""
-    import matplotlib.pyplot as plt
-
-    return plt.subplots(figsize=(5, 3.8), layout="constrained")[1]
 
 
 def _item(name: str, text: str) -> str:

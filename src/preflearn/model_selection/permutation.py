@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -16,6 +17,8 @@ from ..comparisons.inputs import read_scores
 from ..kernels.functions import n_items
 from ..metrics import concordance
 from ..metrics.pairwise import columns_of
+from ..plots import new_axes
+from ..tables import shows_itself
 from ._folds import Folds, default_cv, read_folds
 from ._held_out import HeldOut
 from ._problem import has_closed_form
@@ -24,10 +27,11 @@ from ._scoring import compared_within
 # Numbers of permuted scores that are worked on together: enough for the matrix products, a bound on the memory.
 _NUMBERS = 1 << 20
 _LEAST_OUTPUTS = 64
-# Up to so many rows the threads of BLAS cost more than they bring, between loops that want the processors.
+# Up to this many rows the threads of BLAS cost more than they gain, between loops that need the processors.
 _FEW_ROWS = 1536
 
 
+@shows_itself
 @dataclass(frozen=True)
 class PermutationTest:
     """The result of a permutation test.
@@ -52,6 +56,24 @@ class PermutationTest:
             f"held-out concordance {self.value:.3f}, p = {self.p_value:.2g} over {self.permuted.shape[0]} permutations "
             f"(permuted scores: mean {self.permuted.mean():.3f}, 95 % between {low:.3f} and {high:.3f})"
         )
+
+    def plot(self, ax: Any = None) -> Any:
+        """The histogram of the permuted scores, and the one found.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        ax = new_axes() if ax is None else ax
+        ax.hist(self.permuted, bins=30, color="C7", label="scores permuted")
+        ax.axvline(self.value, color="C1", label=f"as they are: {self.value:.3f}, p = {self.p_value:.2g}")
+        ax.set(xlabel="held-out concordance", ylabel="permutations")
+        ax.legend(frameon=False)
+        return ax
 
 
 def permutation_test(

@@ -21,10 +21,10 @@ from ..comparisons import Groups
 from ..comparisons.inputs import read_pairs, read_per_pair
 from ..kernels.functions import n_items, take_items
 from ..metrics import PreferenceCalibration, calibration_of_preferences
+from ..tables import ShownTable, align_columns, shows_itself
 from ._folds import Folds, encode_groups, read_preference_folds, shuffled_folds
 from ._held_out import HeldOut
 from .intervals import mean_interval, wilson_interval
-from .text_tables import align_columns
 
 # Training sets at most where whole groups or judges are held out.
 _N_FOLDS = 10
@@ -32,6 +32,7 @@ _N_FOLDS = 10
 _SHOWN_JUDGES = 10
 
 
+@shows_itself
 @dataclass(frozen=True)
 class ShareRight:
     """A share of preferences with its 95 % interval.
@@ -51,6 +52,7 @@ class ShareRight:
         return f"{self.share:.3f} ({self.interval[0]:.3f} to {self.interval[1]:.3f})"
 
 
+@shows_itself
 @dataclass(frozen=True)
 class LengthBias:
     """How often the longer of two was preferred.
@@ -95,6 +97,7 @@ class LengthBias:
         return "\n".join(lines)
 
 
+@shows_itself
 @dataclass(frozen=True)
 class PreferenceEvaluation:
     """What `evaluate_preferences` measured; prints itself.
@@ -133,6 +136,28 @@ class PreferenceEvaluation:
         if self.length_bias is not None:
             lines.append(str(self.length_bias))
         return "\n".join(lines)
+
+    def shown_tables(self) -> list[ShownTable]:
+        judges = [self._judges()] if self.by_judge else []
+        length = [] if self.length_bias is None else [str(self.length_bias)]
+        return [ShownTable(self._table(), self.held_out, [*judges, *length])]
+
+    def plot(self, ax: Any = None) -> Any:
+        """Reliability diagram of the held-out probabilities.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        if self.calibration is None:
+            raise ValueError(
+                "There are no held-out probabilities to draw: the model has none (BradleyTerry has)."
+            )
+        return self.calibration.plot(ax)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, text and lists, for JSON; without the probability of each preference."""

@@ -21,12 +21,12 @@ import numpy as np
 from scipy.stats import rankdata, wilcoxon
 
 from ..metrics import PerQuery, get_scorer
-from .performance import new_axes
-from .text_tables import align_columns
+from ..plots import new_axes
+from ..tables import ShownTable, align_columns, shows_itself
 
 # Differences under this are rounding of equal values: a share of pairs from two orders of summation.
 _ROUNDING = 1e-12
-# Up to so many untied trials the distribution of the statistic is counted.
+# Up to this many untied trials, the distribution of the statistic is counted.
 _EXACT_TRIALS = 50
 _ALTERNATIVES = ("two-sided", "greater", "less")
 
@@ -123,6 +123,7 @@ def _pvalue(untied: np.ndarray, ranks: np.ndarray, up: float, alternative: str) 
     return {"greater": greater, "less": less, "two-sided": min(1.0, 2 * min(greater, less))}[alternative]
 
 
+@shows_itself
 @dataclass(frozen=True)
 class RankerComparison:
     """Two rankers over the same queries; prints itself.
@@ -183,6 +184,10 @@ class RankerComparison:
             ]
         )
 
+    def shown_tables(self) -> list[ShownTable]:
+        head, *_, counted, tested = str(self).split("\n")
+        return [ShownTable(_mean_rows(dict(zip(self.names, self.means))), head, [counted, tested])]
+
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, for JSON."""
         plain = asdict(self)
@@ -211,6 +216,7 @@ class RankerComparison:
         return ax
 
 
+@shows_itself
 @dataclass(frozen=True)
 class RankerTable:
     """Several rankers compared with each other, or with one of them; prints itself as a table.
@@ -231,8 +237,15 @@ class RankerTable:
     corrected: np.ndarray
 
     def __str__(self) -> str:
-        n_queries = self.comparisons[0].n_queries
-        lines = [f"{self.metric}, mean over {n_queries} queries", *align_columns(_mean_rows(self.means))]
+        means, pairs = self.shown_tables()
+        return "\n".join([means.caption, *align_columns(means.rows), *align_columns(pairs.rows)])
+
+    def shown_tables(self) -> list[ShownTable]:
+        caption = f"{self.metric}, mean over {self.comparisons[0].n_queries} queries"
+        return [ShownTable(_mean_rows(self.means), caption), ShownTable(self.table())]
+
+    def table(self) -> list[tuple[str, ...]]:
+        """Rows of text: heading, then one per pair of rankers."""
         head = ("", "wins", "losses", "ties", "effect", "p", "p (Holm)")
         rows = [
             (
@@ -246,7 +259,36 @@ class RankerTable:
             )
             for one, p in zip(self.comparisons, self.corrected, strict=True)
         ]
-        return "\n".join([*lines, *align_columns([head, *rows])])
+        return [head, *rows]
+
+    def to_markdown(self) -> str:
+        """Both tables in Markdown."""
+        return (
+            "\n\n".join([self.shown_tables()[0].caption, *(one.to_markdown() for one in self.shown_tables())])
+            + "\n"
+        )
+
+    def to_latex(self) -> str:
+        """Both tables in LaTeX, for the package booktabs."""
+        caption = f"% {self.shown_tables()[0].caption}"
+        return "\n".join([caption, *(one.to_latex() for one in self.shown_tables())]) + "\n"
+
+    def plot(self, ax: Any = None) -> Any:
+        """The mean of each ranker as a bar.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        ax = new_axes() if ax is None else ax
+        names = list(self.means)[::-1]
+        ax.barh(names, [self.means[name] for name in names], color="C0", height=0.7)
+        ax.set_xlabel(f"{self.metric}, mean over {self.comparisons[0].n_queries} queries")
+        return ax
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, for JSON."""

@@ -59,27 +59,11 @@ class MultipleKernelRankRLS(RankerMixin, BaseEstimator):
     """
 
     def __init__(
-        self,
-        kernels,
-        alphas="auto",
-        *,
-        weights="cv",
-        cv=None,
-        scoring=None,
-        cost="magnitude",
-        ties="include",
-        weighting="pair",
-        max_rounds=10,
-    ) -> None:
-        self.kernels = kernels
-        self.alphas = alphas
-        self.weights = weights
-        self.cv = cv
-        self.scoring = scoring
-        self.cost = cost
-        self.ties = ties
-        self.weighting = weighting
-        self.max_rounds = max_rounds
+        self, kernels, alphas="auto", *, weights="cv", cv=None, scoring=None, cost="magnitude",
+        ties="include", weighting="pair", max_rounds=10,
+    ) -> None:  # fmt: skip
+        self.kernels, self.alphas, self.weights, self.cv, self.scoring = kernels, alphas, weights, cv, scoring
+        self.cost, self.ties, self.weighting, self.max_rounds = cost, ties, weighting, max_rounds
 
     def fit(self, X, y, *, qid=None) -> Self:
         """Learn the weights, then the ranking.

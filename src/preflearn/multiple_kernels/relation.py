@@ -50,27 +50,12 @@ class MultipleKernelKroneckerRLS(BaseEstimator):
     """
 
     def __init__(
-        self,
-        row_kernels,
-        column_kernels,
-        alphas="auto",
-        *,
-        weights="cv",
-        hold_out="entries",
-        cv=None,
-        scoring=None,
-        compare=None,
-        max_rounds=5,
-    ) -> None:
-        self.row_kernels = row_kernels
-        self.column_kernels = column_kernels
-        self.alphas = alphas
-        self.weights = weights
-        self.hold_out = hold_out
-        self.cv = cv
-        self.scoring = scoring
-        self.compare = compare
-        self.max_rounds = max_rounds
+        self, row_kernels, column_kernels, alphas="auto", *, weights="cv", hold_out="entries", cv=None,
+        scoring=None, compare=None, max_rounds=5,
+    ) -> None:  # fmt: skip
+        self.row_kernels, self.column_kernels, self.alphas = row_kernels, column_kernels, alphas
+        self.weights, self.hold_out, self.cv, self.scoring = weights, hold_out, cv, scoring
+        self.compare, self.max_rounds = compare, max_rounds
 
     def fit(self, rows, columns, Y) -> Self:
         """Learn the weights of both sides, then the relation.

@@ -69,21 +69,11 @@ class ParseRanker(BaseEstimator):
     """
 
     def __init__(
-        self,
-        kind: str = "context",
-        *,
-        tags: str = "given",
-        alphas: Sequence[float] = ALPHAS,
-        n_folds: int = 5,
-        random_state: int = 0,
-        verbose: int = 0,
-    ) -> None:
-        self.kind = kind
-        self.tags = tags
-        self.alphas = alphas
-        self.n_folds = n_folds
-        self.random_state = random_state
-        self.verbose = verbose
+        self, kind: str = "context", *, tags: str = "given", alphas: Sequence[float] = ALPHAS,
+        n_folds: int = 5, random_state: int = 0, verbose: int = 0,
+    ) -> None:  # fmt: skip
+        self.kind, self.tags, self.alphas, self.n_folds = kind, tags, alphas, n_folds
+        self.random_state, self.verbose = random_state, verbose
 
     def fit(self, sentences: Iterable[Sentence]) -> Self:
         """Learn from sentences whose parses have scores.

@@ -85,25 +85,11 @@ class InteractionExtractor(ClassifierMixin, BaseEstimator):
     """
 
     def __init__(
-        self,
-        *,
-        kernel: str = "all-paths",
-        aggregate: str = "max",
-        learner: str = "rls",
-        n_basis: int = 4000,
-        alphas: Sequence[float] = ALPHAS,
-        random_state: int = 0,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.kernel = kernel
-        self.aggregate = aggregate
-        self.learner = learner
-        self.n_basis = n_basis
-        self.alphas = alphas
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+        self, *, kernel: str = "all-paths", aggregate: str = "max", learner: str = "rls", n_basis: int = 4000,
+        alphas: Sequence[float] = ALPHAS, random_state: int = 0, n_jobs: int | None = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
+        self.kernel, self.aggregate, self.learner, self.n_basis = kernel, aggregate, learner, n_basis
+        self.alphas, self.random_state, self.n_jobs, self.verbose = alphas, random_state, n_jobs, verbose
 
     def fit(self, X: Iterable[LabeledGraph], y: Any, *, documents: Any) -> Self:
         """Learn from labelled candidates.

@@ -34,6 +34,8 @@ from scipy.sparse.csgraph import connected_components
 
 from .._engine.numerics.memory import require_memory
 from ..comparisons import encode_queries
+from ..plots import new_axes
+from ..tables import ShownTable, shows_itself
 from .statements import Preferences
 
 _AGAINST = ("unclicked", "all")
@@ -43,6 +45,7 @@ _NORMAL_95 = 1.96
 _WIDE = 1.0
 
 
+@shows_itself
 @dataclass(frozen=True, eq=False)
 class Propensities:
     """How often each position is looked at, relative to the first.
@@ -96,6 +99,34 @@ class Propensities:
             lines.append(f"{k:8d}  {value:10.3f}  {n:6d}{interval}")
         return "\n".join(lines)
 
+    def shown_tables(self) -> list[ShownTable]:
+        known = self.errors is not None
+        rows = [("position", "propensity", "clicks", *(["95 % interval"] if known else []))]
+        for k, value, n, (low, high) in zip(
+            self.positions, self.values, self.n_clicks, self.intervals, strict=True
+        ):
+            interval = [f"{low:.3f} to {high:.3f}"] if known else []
+            rows.append((str(k), f"{value:.3f}", str(n), *interval))
+        return [ShownTable(rows)]
+
+    def plot(self, ax: Any = None) -> Any:
+        """The propensity of each position, with its interval.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        ax = new_axes() if ax is None else ax
+        ax.plot(self.positions, self.values, "o-", color="C0", markersize=4)
+        if self.errors is not None:
+            ax.fill_between(self.positions, *self.intervals.T, color="C0", alpha=0.18, linewidth=0)
+        ax.set(xlabel="position", ylabel="looked at, relative to the first", ylim=(0, None))
+        return ax
+
 
 def position_propensities(
     position: Any, clicked: Any, *, query: Any = None, item: Any = None, randomised: bool = False
@@ -137,7 +168,7 @@ def position_propensities(
     stood above). With one fixed order per query nothing can be estimated, by this or any other method that
     knows no features: randomise a small share of the lists, or swap neighbours in them.
 
-    O(m log m), and a Newton step for O(m) and p³ operations, of which some ten are needed.
+    O(m log m), and a Newton step for O(m) and p³ operations, of which about ten are needed.
 
     References
     ----------

@@ -14,6 +14,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from ..errors import missing_extra
+
 _DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 
 
@@ -60,21 +62,11 @@ class SentenceEmbedder(TransformerMixin, BaseEstimator):
     """
 
     def __init__(
-        self,
-        model_name=_DEFAULT_MODEL,
-        *,
-        revision=None,
-        device=None,
-        batch_size=32,
-        normalise=True,
+        self, model_name=_DEFAULT_MODEL, *, revision=None, device=None, batch_size=32, normalise=True,
         verbose=0,
-    ):
-        self.model_name = model_name
-        self.revision = revision
-        self.device = device
-        self.batch_size = batch_size
-        self.normalise = normalise
-        self.verbose = verbose
+    ) -> None:  # fmt: skip
+        self.model_name, self.revision, self.device = model_name, revision, device
+        self.batch_size, self.normalise, self.verbose = batch_size, normalise, verbose
 
     def fit(self, X, y=None):
         """Read the texts and remember their vectors.
@@ -103,8 +95,7 @@ class SentenceEmbedder(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : sequence of m texts, or a table with one column
-        y : ignored
+        X, y : as in fit
 
         Returns
         -------
@@ -203,10 +194,8 @@ def _load(name: str, revision: str | None, device: str | None) -> Any:
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
-        raise ImportError(
-            "SentenceEmbedder needs sentence-transformers: install preflearn with its extra 'embeddings'. Without it, "
-            f"TableEncoder(kinds={{...: 'text'}}) makes features of words. ({error})"
-        ) from None
+        more = f". Without it, TableEncoder(kinds={{...: 'text'}}) makes features of words. ({error})"
+        raise missing_extra("SentenceEmbedder", "sentence-transformers", "embeddings", more) from None
     try:
         return SentenceTransformer(name, revision=revision, device=device, trust_remote_code=False)
     except (OSError, ValueError) as error:

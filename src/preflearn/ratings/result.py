@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
+from ..tables import ShownTable, in_notebooks
 from . import diagnostics, held_out, judges, planning, ranks, tables
 from .battles import Battles
 from .frames import frame_like
@@ -20,6 +21,7 @@ from .tables import MEAN_RATING, POINTS
 _SURPRISES = 10
 
 
+@in_notebooks
 @dataclass(frozen=True, repr=False)
 class Ratings:
     """A leaderboard; `preflearn.rate` makes it.
@@ -368,3 +370,8 @@ class Ratings:
         from .summary import text_board
 
         return text_board(self, 20)
+
+    def shown_tables(self) -> list[ShownTable]:
+        from .summary import shown_board
+
+        return [shown_board(self, 20)]

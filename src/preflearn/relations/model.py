@@ -24,7 +24,7 @@ from .pairwise import PairwiseKernel, refuse_equal_objects, same_objects
 from .sides import Side
 
 COMPARE = (None, "rows", "columns")
-# Products of kernel values outside of this lose digits or overflow on the way.
+# Products of kernel values outside of this lose precision or overflow on the way.
 _RANGE = (1e-290, 1e290)
 
 
@@ -169,6 +169,10 @@ class RelationModel(BaseEstimator):
     """Base of the learners: f(u, v) from dual coefficients of the training pairs."""
 
     dual_coef_: Any
+
+    def __init__(self, row_kernel, column_kernel, row_params, column_params, compare) -> None:
+        self.row_kernel, self.column_kernel = row_kernel, column_kernel
+        self.row_params, self.column_params, self.compare = row_params, column_params, compare
 
     def _read(self, rows: Any, columns: Any, Y: Any) -> RelationData:
         return RelationData(self, rows, columns, read_labels(Y))

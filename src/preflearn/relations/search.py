@@ -1,4 +1,4 @@
-"""KroneckerRLSCV and TwoStepRLSCV: alpha chosen by exact held-out predictions of the setting met in use."""
+"""KroneckerRLSCV and TwoStepRLSCV: alpha chosen by exact held-out predictions of what will be new in use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from .._engine.solvers.progress import Counter
 from .grammar import (
-    HoldOut,
+    RelationFolds,
     choose,
     read_alphas,
     read_hold_out,
@@ -28,7 +28,6 @@ class _RelationSearch(RelationModel):
     scoring: Any
     keep_predictions: Any
     verbose: Any
-    compare: Any
 
     def _score(self, problem: Any, alphas: list[Any], row_groups: Any, column_groups: Any) -> np.ndarray:
         data: RelationData = problem.data
@@ -45,7 +44,9 @@ class _RelationSearch(RelationModel):
         tied = without_rounding(predictions[:, scored])
         return np.array([scoring(y, f[:, None], within) for f in tied])
 
-    def _held_out(self, problem: Any, folds: HoldOut, alphas: list[Any], counter: Counter) -> np.ndarray:
+    def _held_out(
+        self, problem: Any, folds: RelationFolds, alphas: list[Any], counter: Counter
+    ) -> np.ndarray:
         return problem.held_out(folds, alphas, counter)
 
     def _default_scoring(self) -> str:
@@ -55,7 +56,7 @@ class _RelationSearch(RelationModel):
         singles_compare = self.compare is None or self.hold_out not in (self.compare, "entries", "both")
         return "leave-one-out" if data.has_closed_form and singles_compare else 5
 
-    def _within(self, data: RelationData, folds: HoldOut, known: np.ndarray, name: Any) -> np.ndarray:
+    def _within(self, data: RelationData, folds: RelationFolds, known: np.ndarray, name: Any) -> np.ndarray:
         """Entries that a measure may compare: of one column (row), and by one model, where these are compared."""
         queries = data.queries()
         if self.compare is None:
@@ -113,37 +114,14 @@ class KroneckerRLSCV(_RelationSearch, KroneckerRLS):
     """
 
     def __init__(
-        self,
-        alphas="auto",
-        *,
-        hold_out="entries",
-        cv=None,
-        scoring=None,
-        row_kernel="linear",
-        column_kernel="linear",
-        row_params=None,
-        column_params=None,
-        compare=None,
-        pairwise="kronecker",
-        tol=1e-8,
-        max_iter=None,
-        keep_predictions=False,
-        verbose=0,
-    ) -> None:
-        self.alphas = alphas
-        self.hold_out = hold_out
-        self.cv = cv
-        self.scoring = scoring
-        self.row_kernel = row_kernel
-        self.column_kernel = column_kernel
-        self.row_params = row_params
-        self.column_params = column_params
-        self.compare = compare
-        self.pairwise = pairwise
-        self.tol = tol
-        self.max_iter = max_iter
-        self.keep_predictions = keep_predictions
-        self.verbose = verbose
+        self, alphas="auto", *, hold_out="entries", cv=None, scoring=None, row_kernel="linear",
+        column_kernel="linear", row_params=None, column_params=None, compare=None, pairwise="kronecker",
+        tol=1e-8, max_iter=None, keep_predictions=False, verbose=0,
+    ) -> None:  # fmt: skip
+        RelationModel.__init__(self, row_kernel, column_kernel, row_params, column_params, compare)
+        self.alphas, self.hold_out, self.cv, self.scoring = alphas, hold_out, cv, scoring
+        self.pairwise, self.tol, self.max_iter = pairwise, tol, max_iter
+        self.keep_predictions, self.verbose = keep_predictions, verbose
 
     def fit(self, rows, columns, Y, *, row_groups=None, column_groups=None) -> Self:
         """Choose alpha by held-out predictions, then train on all known labels.
@@ -186,7 +164,9 @@ class KroneckerRLSCV(_RelationSearch, KroneckerRLS):
         data = RelationData(self, rows, columns, None, (row_index, column_index, y, duplicates))
         return self._search(data, row_groups, column_groups)
 
-    def _held_out(self, problem: Any, folds: HoldOut, alphas: list[Any], counter: Counter) -> np.ndarray:
+    def _held_out(
+        self, problem: Any, folds: RelationFolds, alphas: list[Any], counter: Counter
+    ) -> np.ndarray:
         return problem.held_out(folds, alphas, counter, tol=self.tol)
 
     def _search(self, data: RelationData, row_groups: Any, column_groups: Any) -> KroneckerRLSCV:
@@ -235,33 +215,13 @@ class TwoStepRLSCV(_RelationSearch, TwoStepRLS):
     """
 
     def __init__(
-        self,
-        alphas_rows="auto",
-        alphas_columns="auto",
-        *,
-        hold_out="entries",
-        cv=None,
-        scoring=None,
-        row_kernel="linear",
-        column_kernel="linear",
-        row_params=None,
-        column_params=None,
-        compare=None,
-        keep_predictions=False,
-        verbose=0,
-    ) -> None:
-        self.alphas_rows = alphas_rows
-        self.alphas_columns = alphas_columns
-        self.hold_out = hold_out
-        self.cv = cv
-        self.scoring = scoring
-        self.row_kernel = row_kernel
-        self.column_kernel = column_kernel
-        self.row_params = row_params
-        self.column_params = column_params
-        self.compare = compare
-        self.keep_predictions = keep_predictions
-        self.verbose = verbose
+        self, alphas_rows="auto", alphas_columns="auto", *, hold_out="entries", cv=None, scoring=None,
+        row_kernel="linear", column_kernel="linear", row_params=None, column_params=None, compare=None,
+        keep_predictions=False, verbose=0,
+    ) -> None:  # fmt: skip
+        RelationModel.__init__(self, row_kernel, column_kernel, row_params, column_params, compare)
+        self.alphas_rows, self.alphas_columns, self.hold_out = alphas_rows, alphas_columns, hold_out
+        self.cv, self.scoring, self.keep_predictions, self.verbose = cv, scoring, keep_predictions, verbose
 
     def fit(self, rows, columns, Y, *, row_groups=None, column_groups=None) -> Self:
         """Choose the alphas by held-out predictions, then train on all labels.

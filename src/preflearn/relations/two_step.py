@@ -9,7 +9,7 @@ import numpy as np
 
 from ..comparisons.inputs import read_alpha
 from .complete import TwoStepRelation
-from .grammar import HoldOut
+from .grammar import RelationFolds
 from .kronecker import closed_hold_out
 from .model import RelationData, RelationModel
 
@@ -50,23 +50,11 @@ class TwoStepRLS(RelationModel):
     """
 
     def __init__(
-        self,
-        alpha_rows=1.0,
-        alpha_columns=1.0,
-        *,
-        row_kernel="linear",
-        column_kernel="linear",
-        row_params=None,
-        column_params=None,
-        compare=None,
-    ) -> None:
-        self.alpha_rows = alpha_rows
-        self.alpha_columns = alpha_columns
-        self.row_kernel = row_kernel
-        self.column_kernel = column_kernel
-        self.row_params = row_params
-        self.column_params = column_params
-        self.compare = compare
+        self, alpha_rows=1.0, alpha_columns=1.0, *, row_kernel="linear", column_kernel="linear",
+        row_params=None, column_params=None, compare=None,
+    ) -> None:  # fmt: skip
+        super().__init__(row_kernel, column_kernel, row_params, column_params, compare)
+        self.alpha_rows, self.alpha_columns = alpha_rows, alpha_columns
 
     def fit(self, rows, columns, Y) -> Self:
         """Learn from a complete matrix of labels.
@@ -99,7 +87,7 @@ class TwoStepProblem:
         self.complete = TwoStepRelation(*data.sides(), data.labels())
 
     def held_out(
-        self, hold_out: HoldOut, alphas: Sequence[tuple[float, float]], on_fold: Any = None
+        self, hold_out: RelationFolds, alphas: Sequence[tuple[float, float]], on_fold: Any = None
     ) -> np.ndarray:
         """Predictions of what was left out, for each pair of alphas; shape (n_alphas, p, q)."""
         if hold_out.setting == "entries" and hold_out.entries is not None:

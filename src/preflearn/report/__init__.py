@@ -13,8 +13,10 @@ from .displays import (
     LearningCurveDisplay,
     QueryRocDisplay,
     QueryScoresDisplay,
+    SetSizeDisplay,
 )
 from .html import render_report, write_report
+from .look import ColumnLook, TableLook, look
 
 __all__ = [
     "AlphaPathDisplay",
@@ -22,12 +24,16 @@ __all__ = [
     "CalibrationDisplay",
     "Choice",
     "CoefficientsDisplay",
+    "ColumnLook",
     "DataFile",
     "Influence",
     "LearningCurveDisplay",
     "QueryRocDisplay",
     "QueryScoresDisplay",
+    "SetSizeDisplay",
+    "TableLook",
     "TrainingReport",
+    "look",
     "model_card",
     "render_report",
     "write_model_card",

@@ -110,7 +110,7 @@ def _baselines(report: TrainingReport) -> str:
     rows = []
     for one in report.baselines:
         counts = "" if one.wins is None else f"{one.wins} / {one.losses} / {one.ties}"
-        name = f"**{one.name}**" if one.is_model else one.name
+        name = f"**{one.name}**" if one.is_model else one.label
         rows.append((name, f"{one.value:.3f}", counts, "" if one.pvalue is None else f"{one.pvalue:.2g}"))
     return _table(("", report.estimate.measure, "wins / losses / ties", "p"), rows)
 

@@ -1,7 +1,6 @@
-"""Plots with a scikit-learn API: an object that holds what is drawn, made by ``from_...``, drawn by ``plot``.
+"""Plots with a scikit-learn API: ``from_...`` makes an object that holds what is drawn, and draws it.
 
-``plot`` returns the display, with the axes in ``ax_`` and the figure in ``figure_``. Colours are the first, second and
-eighth of Matplotlib's cycle, so that a style changes them all.
+``plot`` draws it again, on other axes; it returns the display, with the axes in ``ax_`` and the figure in ``figure_``.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-_MAIN, _ACCENT, _MUTED = "C0", "C1", "C7"
+from ..plots import ACCENT, MAIN, MUTED, draw_reliability, legend_above, new_axes
 
 
 class _Display:
@@ -40,7 +39,7 @@ class _Display:
 
     def _axes(self, ax: Any) -> Any:
         if ax is None:
-            ax = _new_axes()
+            ax = new_axes((6, 4))
         self.ax_, self.figure_ = ax, ax.figure
         return ax
 
@@ -82,12 +81,14 @@ class AlphaPathDisplay(_Display):
         self.score_name = score_name
 
     @classmethod
-    def from_estimator(cls, estimator, **options) -> AlphaPathDisplay:
-        """Of a fitted search (`RankRLSCV`, `RLSCV`, `RankSVMCV`), or a pipeline that ends with one.
+    def from_estimator(cls, estimator, *, ax=None, **options) -> AlphaPathDisplay:
+        """Draw the path of a fitted search (`RankRLSCV`, `RLSCV`, `RankSVMCV`), or a pipeline that ends with one.
 
         Parameters
         ----------
         estimator : fitted search
+        ax : matplotlib Axes, optional
+            Where to draw; new axes by default.
         **options
             ``errors`` and ``score_name``.
 
@@ -103,18 +104,81 @@ class AlphaPathDisplay(_Display):
             )
         scoring = getattr(search, "scoring_", getattr(search, "scoring", None))
         default = getattr(search, "_default_scoring", "concordance") if scoring is None else str(scoring)
-        return cls(search.alphas_, search.cv_scores_, search.alpha_, **{"score_name": default, **options})
+        found = cls(search.alphas_, search.cv_scores_, search.alpha_, **{"score_name": default, **options})
+        return found.plot(ax)
 
     def _draw(self, ax: Any) -> None:
-        ax.plot(self.alphas, self.scores, marker=".", color=_MAIN, label="cross-validated")
-        ax.axvline(self.chosen, linestyle="--", color=_ACCENT, label=f"chosen: {self.chosen:.4g}")
+        ax.plot(self.alphas, self.scores, marker=".", color=MAIN, label="cross-validated")
+        ax.axvline(self.chosen, linestyle="--", color=ACCENT, label=f"chosen: {self.chosen:.4g}")
         if self.errors is not None:
             low, high = self.scores - self.errors, self.scores + self.errors
             ax.fill_between(
-                self.alphas, low, high, color=_MAIN, alpha=0.18, linewidth=0, label="± standard error"
+                self.alphas, low, high, color=MAIN, alpha=0.18, linewidth=0, label="± standard error"
             )
         ax.set(xscale="log", xlabel="alpha", ylabel=self.score_name)
-        _legend_above(ax, 3)
+        legend_above(ax, 3)
+
+
+class SetSizeDisplay(_Display):
+    """How many items to show over the share of queries whose set holds what it must.
+
+    Parameters
+    ----------
+    coverages, sizes : array-like of shape (n,)
+    coverage, size : float
+        The coverage that was asked for, and the mean size of the sets at it.
+    items : float
+        Mean number of items of a query.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Where it was drawn last.
+
+    Examples
+    --------
+    >>> from preflearn import RankRLS
+    >>> from preflearn.datasets import load_demo
+    >>> from preflearn.model_selection import ConformalRanker
+    >>> from preflearn.report import SetSizeDisplay
+    >>> X, y, qid, _ = load_demo()
+    >>> display = SetSizeDisplay.from_estimator(ConformalRanker(RankRLS(), coverage=0.8).fit(X, y, qid=qid))
+    >>> bool(display.size <= display.items)
+    True
+    """
+
+    def __init__(self, coverages, sizes, *, coverage, size, items) -> None:
+        self.coverages, self.sizes = np.asarray(coverages, dtype=float), np.asarray(sizes, dtype=float)
+        self.coverage, self.size, self.items = float(coverage), float(size), float(items)
+
+    @classmethod
+    def from_estimator(cls, estimator, *, ax=None) -> SetSizeDisplay:
+        """Of a fitted `preflearn.model_selection.ConformalRanker`.
+
+        Parameters
+        ----------
+        estimator : fitted ConformalRanker
+        ax : matplotlib Axes, optional
+            New axes by default.
+
+        Returns
+        -------
+        SetSizeDisplay
+        """
+        coverages, sizes = estimator.size_curve()
+        items = estimator.calibration_.codes.shape[0] / estimator.set_sizes_.shape[0]
+        return cls(
+            coverages, sizes, coverage=estimator.coverage, size=estimator.set_sizes_.mean(), items=items
+        ).plot(ax)
+
+    def _draw(self, ax: Any) -> None:
+        ax.plot(self.coverages, self.sizes, drawstyle="steps-pre", color=MAIN, label="held-out queries")
+        ax.plot(
+            self.coverage, self.size, "o", color=ACCENT, label=f"{self.coverage:g}: {self.size:.2g} items"
+        )
+        ax.axhline(self.items, linestyle=":", color="gray", label="all items")
+        ax.set(xlim=(0, 1), ylim=(0, None), xlabel="coverage", ylabel="items shown, mean")
+        legend_above(ax, 3)
 
 
 class LearningCurveDisplay(_Display):
@@ -147,24 +211,27 @@ class LearningCurveDisplay(_Display):
         self.score_name = score_name
 
     @classmethod
-    def from_curve(cls, curve) -> LearningCurveDisplay:
-        """Of what `preflearn.model_selection.learning_curve` measured.
+    def from_curve(cls, curve, *, ax=None) -> LearningCurveDisplay:
+        """Draw what `preflearn.model_selection.learning_curve` measured.
 
         Parameters
         ----------
         curve : LearningCurve
+        ax : matplotlib Axes, optional
+            Where to draw; new axes by default.
 
         Returns
         -------
         LearningCurveDisplay
         """
-        return cls(curve.n_queries, curve.scores, curve.errors, score_name=f"held-out {curve.scoring}")
+        found = cls(curve.n_queries, curve.scores, curve.errors, score_name=f"held-out {curve.scoring}")
+        return found.plot(ax)
 
     def _draw(self, ax: Any) -> None:
-        ax.plot(self.n_queries, self.scores, marker="o", markersize=4, color=_MAIN)
+        ax.plot(self.n_queries, self.scores, marker="o", markersize=4, color=MAIN)
         if self.errors is not None:
             low, high = self.scores - self.errors, self.scores + self.errors
-            ax.fill_between(self.n_queries, low, high, color=_MAIN, alpha=0.18, linewidth=0)
+            ax.fill_between(self.n_queries, low, high, color=MAIN, alpha=0.18, linewidth=0)
         ax.set(xlabel="training queries", ylabel=self.score_name, xlim=(0, None))
 
 
@@ -200,12 +267,14 @@ class CalibrationDisplay(_Display):
         self.error = float(error)
 
     @classmethod
-    def from_calibration(cls, calibration) -> CalibrationDisplay:
-        """Of what `preflearn.metrics.calibration_of_preferences` found.
+    def from_calibration(cls, calibration, *, ax=None) -> CalibrationDisplay:
+        """Draw what `preflearn.metrics.calibration_of_preferences` found.
 
         Parameters
         ----------
         calibration : PreferenceCalibration
+        ax : matplotlib Axes, optional
+            Where to draw; new axes by default.
 
         Returns
         -------
@@ -216,16 +285,18 @@ class CalibrationDisplay(_Display):
             calibration.won,
             calibration.weight,
             calibration.expected_calibration_error,
-        )
+        ).plot(ax)
 
     @classmethod
-    def from_predictions(cls, probability, outcome=None, **options) -> CalibrationDisplay:
-        """Of predicted probabilities.
+    def from_predictions(cls, probability, outcome=None, *, ax=None, **options) -> CalibrationDisplay:
+        """Draw the diagram of predicted probabilities.
 
         Parameters
         ----------
         probability, outcome
             As in `preflearn.metrics.calibration_of_preferences`.
+        ax : matplotlib Axes, optional
+            Where to draw; new axes by default.
         **options
             ``weight`` and ``n_bins``.
 
@@ -235,14 +306,10 @@ class CalibrationDisplay(_Display):
         """
         from ..metrics import calibration_of_preferences
 
-        return cls.from_calibration(calibration_of_preferences(probability, outcome, **options))
+        return cls.from_calibration(calibration_of_preferences(probability, outcome, **options), ax=ax)
 
     def _draw(self, ax: Any) -> None:
-        ax.plot([0.5, 1.0], [0.5, 1.0], linestyle="--", color=_MUTED, label="as sure as it should be")
-        ax.plot(self.confidence, self.won, color=_MAIN, label=f"calibration error {self.error:.3f}")
-        ax.scatter(self.confidence, self.won, s=80.0 * self.weight / self.weight.max(), color=_MAIN)
-        ax.set(xlabel="predicted probability of the favourite", ylabel="share of wins of the favourite")
-        _legend_above(ax, 2)
+        draw_reliability(ax, self.confidence, self.won, self.weight, self.error)
 
 
 class QueryScoresDisplay(_Display):
@@ -290,14 +357,18 @@ class QueryScoresDisplay(_Display):
         self.unit = unit
 
     @classmethod
-    def from_predictions(cls, y, scores, qid, *, metric="concordance", **options) -> QueryScoresDisplay:
-        """Of scores and what is known about the rows.
+    def from_predictions(
+        cls, y, scores, qid, *, metric="concordance", ax=None, **options
+    ) -> QueryScoresDisplay:
+        """Draw the metric of scores and what is known about the rows.
 
         Parameters
         ----------
         y, scores, qid : array-like of shape (m,)
         metric : str, default="concordance"
             A name of `preflearn.metrics.get_scorer`, "ndcg@10" for example.
+        ax : matplotlib Axes, optional
+            Where to draw; new axes by default.
         **options
             ``chance``, ``interval`` and ``unit``.
 
@@ -309,11 +380,11 @@ class QueryScoresDisplay(_Display):
 
         found = get_scorer(metric).per_query(y, scores, qid)
         chance = {"concordance": 0.5, "kendall_tau": 0.0}.get(metric)
-        return cls(found.labels, found.values, metric_name=metric, **{"chance": chance, **options})
+        return cls(found.labels, found.values, metric_name=metric, **{"chance": chance, **options}).plot(ax)
 
     @classmethod
     def from_estimator(cls, estimator, X, y, qid, **options) -> QueryScoresDisplay:
-        """Of a fitted ranker on rows that it was not trained on.
+        """Draw the metric of a fitted ranker on rows that it was not trained on.
 
         Parameters
         ----------
@@ -326,7 +397,7 @@ class QueryScoresDisplay(_Display):
         -------
         QueryScoresDisplay
         """
-        from ..metrics.predictions import predict_scores
+        from ..metrics.by_query import predict_scores
 
         return cls.from_predictions(y, predict_scores(estimator, X, qid), qid, **options)
 
@@ -347,18 +418,18 @@ class QueryScoresDisplay(_Display):
         n = self.values.shape[0]
         place = np.arange(1, n + 1)
         if self.interval is not None:
-            ax.axhspan(*self.interval, color=_ACCENT, alpha=0.25, linewidth=0)
+            ax.axhspan(*self.interval, color=ACCENT, alpha=0.25, linewidth=0)
         mean = float(self.values.mean())
-        ax.axhline(mean, color=_ACCENT, label=f"mean {mean:.3f}")
+        ax.axhline(mean, color=ACCENT, label=f"mean {mean:.3f}")
         if self.chance is not None:
-            ax.axhline(self.chance, color=_MUTED, linewidth=0.9, linestyle="--", label="random order")
-        ax.plot(place, self.values, "o", color=_MAIN, markersize=4 if n < 60 else 2.5)
+            ax.axhline(self.chance, color=MUTED, linewidth=0.9, linestyle="--", label="random order")
+        ax.plot(place, self.values, "o", color=MAIN, markersize=4 if n < 60 else 2.5)
         for k in range(min(n_named, n // 2)):
             _name(ax, place[k], self.values[k], self.labels[k], "left")
             _name(ax, place[n - 1 - k], self.values[n - 1 - k], self.labels[n - 1 - k], "right")
         ax.set(xlabel=f"{self.unit}, in order of their value", ylabel=self.metric_name)
         ax.margins(y=0.14)
-        _legend_above(ax, 2)
+        legend_above(ax, 2)
         return self
 
 
@@ -389,8 +460,25 @@ class QueryRocDisplay(_Display):
         self.auc, self.n_queries = float(auc), int(n_queries)
 
     @classmethod
-    def from_predictions(cls, y, scores, qid=None) -> QueryRocDisplay:
-        """Of scores and classes.
+    def from_predictions(cls, y, scores, qid=None, *, ax=None) -> QueryRocDisplay:
+        """Draw the curve of scores and classes.
+
+        Parameters
+        ----------
+        y, scores, qid
+            As in `of_predictions`.
+        ax : matplotlib Axes, optional
+            Where to draw; new axes by default.
+
+        Returns
+        -------
+        QueryRocDisplay
+        """
+        return cls.of_predictions(y, scores, qid).plot(ax)
+
+    @classmethod
+    def of_predictions(cls, y, scores, qid=None) -> QueryRocDisplay:
+        """The curve of scores and classes, not drawn yet.
 
         Parameters
         ----------
@@ -432,9 +520,9 @@ class QueryRocDisplay(_Display):
         return cls(fpr, tpr, np.trapezoid(tpr, fpr), len(curves))
 
     def _draw(self, ax: Any) -> None:
-        ax.plot([0, 1], [0, 1], color=_MUTED, linewidth=0.9, linestyle="--", label="random order")
+        ax.plot([0, 1], [0, 1], color=MUTED, linewidth=0.9, linestyle="--", label="random order")
         label = f"AUC {self.auc:.3f}" + (f", mean of {self.n_queries} queries" if self.n_queries > 1 else "")
-        ax.plot(self.fpr, self.tpr, color=_MAIN, label=label)
+        ax.plot(self.fpr, self.tpr, color=MAIN, label=label)
         ax.set(xlabel="false positive rate", ylabel="true positive rate", aspect="equal")
         ax.legend(loc="lower right")
 
@@ -478,14 +566,20 @@ class CoefficientsDisplay(_Display):
         self.xlabel = xlabel
 
     @classmethod
-    def from_estimator(cls, estimator, *, feature_names=None, **options) -> CoefficientsDisplay:
-        """Of a fitted linear model, or a pipeline of scalers that ends with one.
+    def from_estimator(
+        cls, estimator, *, feature_names=None, ax=None, n_features=15, **options
+    ) -> CoefficientsDisplay:
+        """Draw the coefficients of a fitted linear model, or a pipeline of scalers that ends with one.
 
         Parameters
         ----------
         estimator : fitted estimator with ``coef_``
         feature_names : sequence of str, optional
             By default the names that the model was fitted with, or the numbers of the features from 0.
+        ax : matplotlib Axes, optional
+            Where to draw; new axes by default.
+        n_features : int, default=15
+            How many to draw, the largest first.
         **options
             ``xlabel``.
 
@@ -502,7 +596,7 @@ class CoefficientsDisplay(_Display):
             )
         if feature_names is None:
             feature_names = getattr(estimator, "feature_names_in_", np.arange(len(coef)))
-        return cls([str(name) for name in feature_names], coef, **options)
+        return cls([str(name) for name in feature_names], coef, **options).plot(ax, n_features=n_features)
 
     def plot(self, ax=None, *, n_features=15) -> Self:
         """Draw the display.
@@ -520,21 +614,13 @@ class CoefficientsDisplay(_Display):
         ax = self._axes(ax)
         names, values = self.names[:n_features], self.values[:n_features]
         place = np.arange(len(names))[::-1]
-        colors = [_MAIN if value >= 0 else _ACCENT for value in values]
+        colors = [MAIN if value >= 0 else ACCENT for value in values]
         errors = None if self.errors is None else self.errors[:n_features]
-        ax.barh(place, values, color=colors, xerr=errors, ecolor=_MUTED, height=0.7)
-        ax.axvline(0, color=_MUTED, linewidth=0.9)
+        ax.barh(place, values, color=colors, xerr=errors, ecolor=MUTED, height=0.7)
+        ax.axvline(0, color=MUTED, linewidth=0.9)
         ax.set_yticks(place, [_short(name) for name in names])
         ax.set_xlabel(self.xlabel)
         return self
-
-
-def _new_axes() -> Any:
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        raise ImportError("Plots need Matplotlib: install preflearn with its extra 'plots'.") from None
-    return plt.subplots(figsize=(6, 4), layout="constrained")[1]
 
 
 def _last_step(estimator: Any) -> Any:
@@ -542,19 +628,6 @@ def _last_step(estimator: Any) -> Any:
     from sklearn.pipeline import Pipeline
 
     return estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
-
-
-def _legend_above(ax: Any, n_columns: int) -> None:
-    """Put the legend above the axes: no corner inside is free of every curve."""
-    ax.legend(
-        loc="lower center",
-        bbox_to_anchor=(0.5, 1.0),
-        ncols=n_columns,
-        frameon=False,
-        columnspacing=1.0,
-        handlelength=1.4,
-        handletextpad=0.5,
-    )
 
 
 def _name(ax: Any, x: float, value: float, label: Any, side: str) -> None:

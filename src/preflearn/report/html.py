@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import missing_extra
 from .card import render_model_card
 from .contents import AlphaPath, Curve, TrainingReport
 from .displays import (
@@ -19,6 +20,7 @@ from .displays import (
     LearningCurveDisplay,
     QueryRocDisplay,
     QueryScoresDisplay,
+    SetSizeDisplay,
 )
 
 # Colours that stand in for variables of the page's style: what Matplotlib draws in them follows light and dark.
@@ -62,9 +64,25 @@ def require_parts() -> None:
         import jinja2  # noqa: F401
         import matplotlib  # noqa: F401
     except ImportError:
-        raise ImportError(
-            "A report needs Matplotlib and Jinja2: install preflearn with its extra 'plots'."
-        ) from None
+        raise missing_extra("A report", "Matplotlib and Jinja2", "plots") from None
+
+
+def environment() -> Any:
+    """What renders the templates of this folder; refuses where Jinja2 or Matplotlib are not installed."""
+    require_parts()
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    found = Environment(
+        loader=PackageLoader("preflearn.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters["number"] = _number
+    found.filters["p"] = _p
+    found.filters["code"] = _code
+    return found
 
 
 def render_report(report: TrainingReport) -> str:
@@ -79,31 +97,14 @@ def render_report(report: TrainingReport) -> str:
     str
         HTML without references to other files.
     """
-    environment = page_environment()
     from markupsafe import Markup
 
+    pages = environment()
     best, worst = report.extremes()
     plots = {name: Markup(svg) for name, svg in _plots(report).items()}
-    return environment.get_template("page.html.j2").render(
+    return pages.get_template("page.html.j2").render(
         report=report, plots=plots, best=best, worst=worst, units=_plural(report.unit)
     )
-
-
-def page_environment() -> Any:
-    """Where the templates of pages are rendered, with filters for numbers and p-values."""
-    require_parts()
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("preflearn.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["number"] = _number
-    environment.filters["p"] = _p
-    return environment
 
 
 def _plots(report: TrainingReport) -> dict[str, str]:
@@ -132,6 +133,13 @@ def _plots(report: TrainingReport) -> dict[str, str]:
         curve = report.curve
         drawn = LearningCurveDisplay(curve.n_queries, curve.scores, curve.errors)
         drawings["curve"] = (drawn.plot, _say_curve(curve), _SIZE)
+    if report.sets is not None:
+        sets = report.sets
+        shown = SetSizeDisplay(
+            sets.coverages, sets.sizes, coverage=sets.coverage, size=sets.size, items=sets.items
+        )
+        text = f"Mean size of the sets over their coverage: {sets.size:.2g} of {sets.items:.3g} at {sets.coverage:g}."
+        drawings["sets"] = (shown.plot, text, _SIZE)
     if report.calibration is not None:
         found = report.calibration
         certain = CalibrationDisplay(found.confidence, found.won, found.weight, found.error)
@@ -219,6 +227,13 @@ def _say_influence(bars: CoefficientsDisplay) -> str:
 
 def _plural(unit: str) -> str:
     return "queries" if unit == "query" else f"{unit}s"
+
+
+def _code(text: str) -> Any:
+    """A text in which `names` between backticks are set as code."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _number(value: float | None, digits: int = 3) -> str:

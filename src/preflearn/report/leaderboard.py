@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from math import isnan
 from typing import Any
 
+# The baseline that every ranker is compared with.
+BEST_FEATURE = "best single feature"
+
 
 @dataclass(frozen=True)
 class LeaderboardRow:
@@ -35,6 +38,11 @@ class LeaderboardRow:
     seconds: float
     detail: str
     is_model: bool = False
+
+    @property
+    def label(self) -> str:
+        """The name as it is shown; a single feature is named."""
+        return f"{self.name} ({self.detail})" if self.name == BEST_FEATURE and self.detail else self.name
 
 
 @dataclass(frozen=True)

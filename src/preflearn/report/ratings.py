@@ -168,10 +168,10 @@ def render_ratings(page: RatingsPage) -> str:
     from markupsafe import Markup
 
     from .. import __version__
-    from .html import page_environment, svg_of
+    from .html import environment, svg_of
 
-    environment = page_environment()
-    environment.filters["whole"] = lambda value: f"{value:,.0f}"
+    pages = environment()
+    pages.filters["whole"] = lambda value: f"{value:,.0f}"
     plots = {name: Markup(svg_of(name, *drawing)) for name, drawing in _drawings(page).items()}
     tables = {
         name: None if (columns := getattr(page, name)) is None else rows_of(columns)
@@ -179,7 +179,7 @@ def render_ratings(page: RatingsPage) -> str:
     }
     tables["board"] = rows_of(page.board, _MOST_ROWS)
     span = _span(page.board)
-    return environment.get_template("ratings.html.j2").render(
+    return pages.get_template("ratings.html.j2").render(
         page=page, tables=tables, plots=plots, version=__version__, groups=shows_groups(page.board), bar=span,
         more=max(len(page.board["item"]) - _MOST_ROWS, 0), percent=f"{100 * page.level:g}",
     )  # fmt: skip

@@ -16,28 +16,14 @@ _MOST = 200
 
 @dataclass(frozen=True)
 class SettingRow:
-    """One setting.
+    """One setting."""
 
-    Attributes
-    ----------
-    new : str
-        What is new in it, in words.
-    how : str
-        What was held out.
-    concordance, error : float
-        Of the held-out predictions, over all known labels.
-    alpha : float
-        The best one for this setting.
-    chosen : bool
-        Whether the model was chosen for it.
-    """
-
-    new: str
-    how: str
-    concordance: float
-    error: float
-    alpha: float
-    chosen: bool
+    new: str  # what is new in it, in words
+    how: str  # what was held out
+    concordance: float  # of the held-out predictions, over all known labels
+    error: float  # likewise
+    alpha: float  # the best one for this setting
+    chosen: bool  # whether the model was chosen for it
 
 
 def render_relation_report(

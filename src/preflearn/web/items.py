@@ -80,6 +80,8 @@ class Items:
     source : str
     notes : list of str
         What the owner should know, such as duplicates and missing pictures.
+    naming : str or None
+        The column that names the items.
 
     Examples
     --------
@@ -94,24 +96,29 @@ class Items:
     folder: Path
     source: str
     notes: list[str] = field(default_factory=list)
+    naming: str | None = None
 
     def __len__(self) -> int:
         return len(self.names)
 
 
-def read_items(path: Path) -> Items:
+def read_items(path: Path, name: str | None = None) -> Items:
     """Read a table, a folder, or a text file with one item per line.
 
     Parameters
     ----------
     path : Path
         A CSV, TSV, Parquet or JSON-lines table; a folder of texts or pictures; any other text file.
+    name : str, optional
+        The column of a table that names its items; found by name and content otherwise.
 
     Raises
     ------
     ValueError
         If there are fewer than two different items, or the file cannot be read.
     """
+    if name is not None and (path.is_dir() or path.suffix.lower() not in _TABLES):
+        raise ValueError(f"--name {name}: {path} has no columns; it is for tables.")
     if path.is_dir():
         return _require_two(_from_folder(path))
     if not path.exists():
@@ -123,22 +130,26 @@ def read_items(path: Path) -> Items:
         records = _json_lines(path, _decoded(path)) if suffix in (".jsonl", ".ndjson") else _delimited(path)
     else:
         records = [{"": line.strip()} for line in _decoded(path).split("\n") if line.strip()]
-    return _require_two(from_records(records, path.parent, _shown(path)))
+    return _require_two(from_records(records, path.parent, _shown(path), name))
 
 
-def from_records(records: Sequence[Mapping[str, Any]], folder: Path, source: str) -> Items:
+def from_records(
+    records: Sequence[Mapping[str, Any]], folder: Path, source: str, name: str | None = None
+) -> Items:
     """Items from rows of a table."""
     columns = list(dict.fromkeys(name for record in records for name in record))
     rows, notes = _distinct([tuple(record.get(name) for name in columns) for record in records])
     table = {name: [row[place] for row in rows] for place, name in enumerate(columns)}
     pictures = [name for name in columns if _holds_pictures(table[name])]
-    naming = _naming_column(table, [name for name in columns if name not in pictures])
-    markdown = {name for name in columns if name not in pictures and _holds_markdown(name, table[name])}
-    names = (
-        [_as_text(value) for value in table[naming]]
-        if naming is not None
-        else [f"{place}:{_digest(row)}" for place, row in enumerate(rows)]
-    )
+    if name is not None and name not in columns:
+        raise ValueError(f"{source}: --name {name} is not a column: found {', '.join(map(repr, columns))}.")
+    naming = name or _naming_column(table, [one for one in columns if one not in pictures])
+    markdown = {one for one in columns if one not in pictures and _holds_markdown(one, table[one])}
+    if naming is None:
+        names = [f"{place}:{_digest(row)}" for place, row in enumerate(rows)]
+    else:
+        names, more = _short_and_distinct([_as_text(value) for value in table[naming]])
+        notes += more
     fields: list[list[Field]] = []
     for place in range(len(rows)):
         shown = [_picture(name, table[name][place], folder) for name in pictures]
@@ -151,7 +162,30 @@ def from_records(records: Sequence[Mapping[str, Any]], folder: Path, source: str
         fields.append([one for one in shown if one is not None])
     notes += _picture_notes(fields)
     learned = {name: [_plain(v) for v in table[name]] for name in columns if name not in pictures}
-    return Items(names, fields, learned, folder.resolve(), source, notes)
+    return Items(names, fields, learned, folder.resolve(), source, notes, naming)
+
+
+def _short_and_distinct(texts: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Names that a line can hold and that differ: long ones are shortened, further ones of the same name numbered."""
+    names: dict[str, None] = {}
+    n_long = n_same = n_empty = 0
+    for place, text in enumerate(texts):
+        base = text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 1] + "…"
+        n_long, n_empty = n_long + (base != text), n_empty + (not text)
+        base = base or f"item {place + 1}"
+        found, number = base, 1
+        while found in names:
+            number += 1
+            found = f"{base} ({number})"
+        n_same += found != base
+        names[found] = None
+    counted = (
+        (n_long, "shortened"),
+        (n_same, "numbered: others are the same"),
+        (n_empty, "made up: none was given"),
+    )
+    notes = [f"{n} {'name was' if n == 1 else 'names were'} {what}." for n, what in counted if n]
+    return list(names), notes
 
 
 def _from_folder(folder: Path) -> Items:
@@ -271,7 +305,7 @@ def _parquet(path: Path) -> list[dict[str, Any]]:
         import pyarrow.parquet as pq
     except ImportError:
         raise ImportError(
-            f"{path} is a Parquet file, which needs pyarrow: install preflearn with its extra 'arrow'."
+            f"{path} is a Parquet file, which needs pyarrow. Install it with: pip install 'preflearn[arrow]'"
         ) from None
     return pq.read_table(path).to_pylist()
 
@@ -301,13 +335,22 @@ def _distinct(
 def _naming_column(table: Mapping[str, list[Any]], columns: Sequence[str]) -> str | None:
     """A column whose texts are short, all there and all different."""
     known = [name for wanted in _NAMING for name in columns if name.lower() == wanted]
-    for name in [*known, *(one for one in columns if one not in known)]:
+    for name in known:  # by its name: a few long or equal ones are no reason to take another column
         texts = [_as_text(value) for value in table[name]]
-        is_text = name in known or any(isinstance(v, str) and not _is_number(v) for v in table[name])
-        short = all(text and len(text) <= _LONGEST_NAME for text in texts)
+        if len({text for text in texts if text}) > len(texts) / 2:
+            return name
+    for name in columns:
+        texts = [_as_text(value) for value in table[name]]
+        is_text = any(isinstance(v, str) and not _is_number(v) for v in table[name])
+        short = all(text and len(text) <= _LONGEST_NAME and not is_link(text) for text in texts)
         if is_text and short and len(set(texts)) == len(texts):
             return name
     return None
+
+
+def is_link(text: str) -> bool:
+    """Whether a text is an address of the web and nothing else."""
+    return re.fullmatch(r"https?://[^\s<>\"]+", text) is not None
 
 
 def _holds_pictures(values: Sequence[Any]) -> bool:

@@ -7,7 +7,7 @@ features is formed on the device and thrown away. Predictions come back to the h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,13 +45,7 @@ class _DeviceHoldOut(HoldOut):
         self._kappa = task.block_scale if self._one_block else 1.0
         self._share = 1.0 / task.n_rows if self._one_block else 0.0
 
-    def predict(
-        self,
-        folds: Sequence[np.ndarray],
-        alphas: Sequence[float],
-        *,
-        on_fold: Callable[[int], None] | None = None,
-    ) -> list[np.ndarray]:
+    def predict(self, folds, alphas, *, on_fold=None) -> list[np.ndarray]:
         self._refuse_parts_of_queries(folds)
         predictions: list[Any] = [None] * len(folds)
         n_done = 0

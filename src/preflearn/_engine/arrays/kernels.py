@@ -11,28 +11,12 @@ import numpy as np
 
 from ...comparisons import Comparisons
 from ...kernels.basis import choose_basis
-from ...kernels.blocks import DIRECT_KERNELS, KernelBlocks
+from ...kernels.blocks import KernelBlocks
 from ...kernels.functions import Kernel
+from ...kernels.inputs import DEVICE_REMEDY, why_not_on_device
 from ..core.removal import LOST_IN_ROUNDING
 from ..numerics.namespace import Home
 from .linalg import cholesky
-
-_REMEDY = "Use {}, or NumPy arrays (X.cpu().numpy() for a PyTorch tensor)."
-
-
-def why_not_on_device(kernel: Any, solver: Any, cost: Any) -> str | None:
-    """What of an estimator's parameters cannot be served on device arrays, or None."""
-    if not isinstance(kernel, str) or kernel not in DIRECT_KERNELS:
-        names = ", ".join(map(repr, DIRECT_KERNELS))
-        return f"kernel={kernel!r} is not evaluated on device arrays. " + _REMEDY.format(f"one of {names}")
-    if solver == "cg":
-        return "solver='cg' works on NumPy arrays. " + _REMEDY.format("solver='auto'")
-    if cost == "relative":
-        return (
-            "cost='relative' has a dense Laplacian, which is worked out on NumPy arrays. "
-            + _REMEDY.format("cost='magnitude' or 'unit'")
-        )
-    return None
 
 
 def refuse_unless_served(kernel: Kernel, solver: Any, tasks: Sequence[Comparisons]) -> None:
@@ -44,8 +28,9 @@ def refuse_unless_served(kernel: Kernel, solver: Any, tasks: Sequence[Comparison
     """
     reason = why_not_on_device(kernel.kernel, solver, None)
     if reason is None and not all(task.has_half for task in tasks):
-        reason = "Preferences (pairs) and cost='relative' are worked out on NumPy arrays. " + _REMEDY.format(
-            "scores with qid and cost='magnitude' or 'unit'"
+        reason = (
+            "Preferences (pairs) and cost='relative' are computed on NumPy arrays. "
+            + DEVICE_REMEDY.format("scores with qid and cost='magnitude' or 'unit'")
         )
     if reason is not None:
         raise ValueError(reason)
@@ -74,7 +59,7 @@ class DeviceBasis:
         home = Home.of(X)
         if isinstance(basis, str) and basis != "uniform":
             raise ValueError(
-                f"basis={basis!r} is worked out on NumPy arrays. Use basis='uniform', or choose the rows there and "
+                f"basis={basis!r} is computed on NumPy arrays. Use basis='uniform', or choose the rows there and "
                 "pass their numbers."
             )
         rows = choose_basis(X.shape[0], n_basis, basis, random_state)
@@ -93,7 +78,7 @@ class DeviceBasis:
 
     @cached_property
     def well_conditioned(self) -> bool:
-        """Whether the condition of K_RR leaves six digits of what leaves with a basis vector."""
+        """Whether K_RR is conditioned well enough that what leaves with a basis vector has six correct digits."""
         factor = cholesky(self.K, self.home)
         if factor is None:
             return False

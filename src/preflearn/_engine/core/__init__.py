@@ -2,15 +2,23 @@
 
 from .basis_system import solve_on_basis
 from .conjugate_gradients import ConjugateGradientResult, solve_conjugate_gradients
-from .gram import feature_gram, feature_gram_diagonal, feature_moment, feature_moments
 from .moments import GlobalMoments, QueryMoments
-from .problem import RidgeProblem, Spectrum, dual_problem, primal_problem
+from .problem import (
+    RidgeSystem,
+    Spectrum,
+    dual_problem,
+    feature_gram,
+    feature_gram_diagonal,
+    feature_moment,
+    feature_moments,
+    primal_problem,
+)
 
 __all__ = [
     "ConjugateGradientResult",
     "GlobalMoments",
     "QueryMoments",
-    "RidgeProblem",
+    "RidgeSystem",
     "Spectrum",
     "dual_problem",
     "feature_gram",

@@ -18,11 +18,11 @@ import scipy.linalg as la
 from ...comparisons import Comparisons
 from ..numerics.linalg import KernelFactor, cholesky_in_place, one_norm, subtract_gram
 from .basis_system import BasisEquation, solve_penalised, solve_summed
-from .gram import feature_gram, gram_times, target_moment
 from .holdout import HoldOut, rows_outside
+from .problem import feature_gram, gram_times, target_moment
 from .removal import RemovedBasis, RemovedRows, refuse_without_basis
 
-# Up to so many folds are factorised one by one; for more, one eigen decomposition that serves them all is cheaper.
+# Up to this many folds are factorised one by one; for more, one eigen decomposition that serves them all is cheaper.
 FEW_FOLDS = 30
 # A fold that takes more than all but this share of B with it is refitted.
 _LEAST_LEFT = 1e-3
@@ -70,13 +70,7 @@ class BasisHoldOut(HoldOut):
         self._fallback = fallback
         self._instead: HoldOut | None = None
 
-    def predict(
-        self,
-        folds: Sequence[np.ndarray],
-        alphas: Sequence[float],
-        *,
-        on_fold: Callable[[int], None] | None = None,
-    ) -> list[np.ndarray]:
+    def predict(self, folds, alphas, *, on_fold=None) -> list[np.ndarray]:
         if self._instead is not None:
             return self._instead.predict(folds, alphas, on_fold=on_fold)
         predictions = []

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...comparisons import Comparisons
-from .gram import feature_gram_diagonal, feature_moment
+from .problem import feature_gram_diagonal, feature_moment
 
 
 @dataclass(frozen=True)

@@ -19,15 +19,10 @@ from ...comparisons import Comparisons
 
 # A fold whose small system has a smaller reciprocal condition number is refitted instead.
 STABLE = 1e-8
-# Where R = (G + λ I)⁻¹ has a smaller reciprocal condition number, fewer than seven of its digits are right.
+# Where R = (G + λ I)⁻¹ has a smaller reciprocal condition number, it has fewer than seven correct digits.
 LEAST_CONDITION = 2.0**-30
-
-
-def features_serve(solver: str, linear: bool, X: Any) -> bool:
-    """Whether hold-outs without a reduced set go by the features: if asked for, or if there are no more than rows."""
-    if not linear or solver == "dual":
-        return False
-    return solver in ("primal", "cg") or X.shape[1] <= X.shape[0]
+# Receives the number of folds done.
+OnFold = Callable[[int], None] | None
 
 
 class HoldOut(ABC):
@@ -45,11 +40,7 @@ class HoldOut(ABC):
 
     @abstractmethod
     def predict(
-        self,
-        folds: Sequence[np.ndarray],
-        alphas: Sequence[float],
-        *,
-        on_fold: Callable[[int], None] | None = None,
+        self, folds: Sequence[np.ndarray], alphas: Sequence[float], *, on_fold: OnFold = None
     ) -> list[np.ndarray]:
         """Held-out predictions.
 
@@ -92,7 +83,7 @@ def each_fold(
     predict: Callable[[int], np.ndarray],
     sizes: Sequence[int],
     width: int,
-    on_fold: Callable[[int], None] | None,
+    on_fold: OnFold,
     n_alphas: int = 1,
 ) -> list[np.ndarray]:
     """The predictions of every fold; small folds are shared out among threads.

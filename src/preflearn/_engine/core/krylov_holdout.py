@@ -17,7 +17,7 @@ sequence for each alpha.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from .conjugate_gradients import largest_eigenvalue
 from .holdout import HoldOut, rows_outside
 from .removal import are_whole
 
-# Folds and outputs that are iterated together: a product with so many columns reads the data once.
+# Folds and outputs that are iterated together: a product with this many columns reads the data once.
 _LANES = 8
 # Terms of the error that are summed up to see how fast it falls.
 _WINDOW = 8
@@ -93,13 +93,7 @@ class KrylovHoldOut(HoldOut):
             self._largest = largest_eigenvalue(self._features, self.comparisons)
         return self._largest
 
-    def predict(
-        self,
-        folds: Sequence[np.ndarray],
-        alphas: Sequence[float],
-        *,
-        on_fold: Callable[[int], None] | None = None,
-    ) -> list[np.ndarray]:
+    def predict(self, folds, alphas, *, on_fold=None) -> list[np.ndarray]:
         self.n_iter, self.converged = 0, True
         v = self.comparisons.n_outputs
         together = max(1, _LANES // v)

@@ -28,8 +28,8 @@ from ..numerics.linalg import (
     reciprocal_condition,
     subtract_gram,
 )
-from .gram import feature_moments
 from .holdout import LEAST_CONDITION
+from .problem import feature_moments
 from .removal import RemovedRows, leave_with_their_queries
 
 # Numbers that a batch of folds works on: many folds to a call of NumPy, and no more than the caches hold.

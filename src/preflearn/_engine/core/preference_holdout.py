@@ -7,7 +7,7 @@ kernel Mᵀ K M and the targets t, so a set of preferences leaves it as rows lea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,9 +15,9 @@ import scipy.sparse as sp
 from ...comparisons import PointwiseComparisons, PreferenceComparisons
 from ...kernels.sparse import sparse_products
 from .feature_holdout import FeatureHoldOut
-from .holdout import HoldOut
+from .holdout import HoldOut, OnFold
 
-# Weights that differ by more leave the light ones no digits beside the heavy ones in one matrix.
+# Where weights differ by more, the light ones are lost in the rounding of the heavy ones in one matrix.
 _LARGEST_RATIO = 1e6
 
 
@@ -86,11 +86,7 @@ class PreferenceHoldOut:
         return self.regression.size
 
     def predict_without_preferences(
-        self,
-        sets: Sequence[np.ndarray],
-        alphas: Sequence[float],
-        *,
-        on_fold: Callable[[int], None] | None = None,
+        self, sets: Sequence[np.ndarray], alphas: Sequence[float], *, on_fold: OnFold = None
     ) -> list[np.ndarray]:
         """For each set of preferences their predicted differences when the set leaves, shape (len(alphas), k)."""
         root = np.sqrt(self.comparisons.weight)
@@ -99,7 +95,7 @@ class PreferenceHoldOut:
 
 
 class PairsByRows(HoldOut):
-    """The regression over the pairs, worked out in the space of the rows: at any alpha, and slower.
+    """The regression over the pairs, computed in the space of the rows: at any alpha, and slower.
 
     Parameters
     ----------

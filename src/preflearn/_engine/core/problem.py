@@ -18,22 +18,35 @@ import scipy.linalg as la
 import scipy.sparse as sp
 
 from ...comparisons import Comparisons
+from ..loops.threads import blas_at_rest, over_ranges
 from ..numerics.linalg import (
+    add_gram,
     cholesky_in_place,
     cholesky_solve,
     eigh_in_place,
+    mirror_lower,
     reciprocal_condition,
     restore_lower,
 )
+from ..numerics.memory import require_memory
 from .centred_kernel import centred_form, fill_null_space
-from .gram import feature_moments
 from .holdout import LEAST_CONDITION
 
+# One block of temporary rows: small enough for the cache when features are narrow; when they are wide, as tall as wide,
+# so that the n × n result is not read and written more often than the block, and no larger than that result.
+_BLOCK_BYTES = 1 << 23
+_LEAST_BLOCK_ROWS = 1024
+# Centred rows go straight into a product: they had better still be in the cache of one core.
+_CENTRED_BLOCK_BYTES = 1 << 19
+# Rows that are read once and multiplied by a vector: in the nearest caches.
+_NEAR_BYTES = 1 << 17
+# Rows from which the mean of a column is guessed.
+_SAMPLE = 64
 # Error of predictions, relative to the targets, from which on another way is taken.
 _LEAST_DIGITS = 1e-7
-# Differences of features are stored up to so many numbers.
+# Differences of features are stored up to this many numbers.
 _MOST_ENTRIES = 1 << 22
-# Rows of a least-squares problem that are smaller than the largest by this factor lose digits to its rounding.
+# Rows of a least-squares problem that are smaller than the largest by this factor lose precision to its rounding.
 _GRADED_ROWS = 1e-7
 
 
@@ -68,13 +81,13 @@ class SquaredLossFit:
 
 
 @dataclass
-class RidgeProblem:
+class RidgeSystem:
     """(B + λ I) x = c for v right-hand sides.
 
     Attributes
     ----------
     matrix : ndarray of shape (n, n), Fortran order
-        B, symmetric positive semidefinite, both triangles filled. `solve` and `spectrum` use its memory: a problem
+        B, symmetric positive semidefinite, both triangles filled. `solve` and `spectrum` use its memory: a system
         can be solved once.
     rhs : ndarray of shape (n, v)
         c.
@@ -100,7 +113,7 @@ class RidgeProblem:
         Raises
         ------
         numpy.linalg.LinAlgError
-            With ``guarded`` or ``strict``, if fewer than six digits of the predictions would be right.
+            With ``guarded`` or ``strict``, if the predictions would have fewer than six correct digits.
         """
         B = self.matrix
         trace = 0.0 if B is None else float(np.trace(B))
@@ -142,7 +155,7 @@ class RidgeProblem:
         B, self.matrix = self.matrix, None
         if B is None:
             raise RuntimeError(
-                "This RidgeProblem has been solved already: its matrix was used up. Build it again."
+                "This RidgeSystem has been solved already: its matrix was used up. Build it again."
             )
         return B
 
@@ -160,7 +173,7 @@ class Spectrum:
     projected : ndarray of shape (n, v)
         Vᵀ c.
     recover : callable
-        As in `RidgeProblem`.
+        As in `RidgeSystem`.
     """
 
     values: np.ndarray
@@ -189,7 +202,7 @@ class Spectrum:
         return np.stack([x[:, i * n_outputs : (i + 1) * n_outputs] for i in range(len(alphas))])
 
 
-def dual_problem(K: np.ndarray, comparisons: Comparisons, alpha: float = 0.0) -> RidgeProblem:
+def dual_problem(K: np.ndarray, comparisons: Comparisons, alpha: float = 0.0) -> RidgeSystem:
     """The dual system in the memory of K, to be solved for this alpha.
 
     At a small alpha what the comparisons do not see is moved out of its way; ``inf`` leaves the spectrum as it is.
@@ -206,22 +219,22 @@ def dual_problem(K: np.ndarray, comparisons: Comparisons, alpha: float = 0.0) ->
     if alpha / unit < _LIFTED_BELOW * trace:
         fill_null_space(G, comparisons.anchors(), trace)
     rhs = comparisons.half_target.astype(K.dtype, copy=False)
-    return RidgeProblem(G.T, rhs, comparisons.half, unit, guarded=True)
+    return RidgeSystem(G.T, rhs, comparisons.half, unit, guarded=True)
 
 
 # Up to this share of the trace alpha is small beside the kernel.
 _LIFTED_BELOW = 1e-4
 
 
-def primal_problem(features, comparisons: Comparisons) -> RidgeProblem:
+def primal_problem(features, comparisons: Comparisons) -> RidgeSystem:
     """The primal system of features Φ, dense or sparse; Φ is not modified."""
-    return RidgeProblem(*feature_moments(features, comparisons), unchanged)
+    return RidgeSystem(*feature_moments(features, comparisons), unchanged)
 
 
 def solve_primal(features, comparisons: Comparisons, alpha: float) -> np.ndarray:
     """The weights of features Φ at one λ, shape (n, v).
 
-    By the primal system, whose condition is the square of that of S Φ; where that leaves too few digits, and S Φ can be
+    By the primal system, whose condition is the square of that of S Φ; where that is not precise enough and S Φ can be
     formed, by the singular values of S Φ.
     """
     return solve_primal_path(features, comparisons, [alpha])[0]
@@ -258,7 +271,7 @@ def solve_primal_path(
             solutions.append(by_least_squares(alpha))
             continue
         is_last = number == len(alphas) - 1
-        problem = RidgeProblem(A if is_last else A.copy(order="F"), c, unchanged)
+        problem = RidgeSystem(A if is_last else A.copy(order="F"), c, unchanged)
         try:
             solutions.append(problem.solve(alpha, strict=strict))
         except np.linalg.LinAlgError:
@@ -286,7 +299,7 @@ def _least_alpha(A: np.ndarray, features: Any, comparisons: Comparisons) -> floa
 def _solve_least_squares(T: np.ndarray, t: np.ndarray, alpha: float) -> np.ndarray:
     """The w of least ‖T w - t‖² + λ ‖w‖², without squares of T.
 
-    By singular values, or, where some rows are so much larger than others that these would drown, by `_solve_graded`.
+    By singular values, or, where some rows are so much larger that others are lost in rounding, by `_solve_graded`.
     """
     if _is_graded(T, alpha):
         return _solve_graded(T, t, alpha)
@@ -300,7 +313,7 @@ def _solve_least_squares(T: np.ndarray, t: np.ndarray, alpha: float) -> np.ndarr
 
 
 def warn_if_collinear(sigma: np.ndarray, root: float) -> None:
-    """Warn of a direction that √λ does not decide, and of which too few digits are above the rounding of the others.
+    """Warn of a direction that √λ does not decide, and which is hardly above the rounding of the others.
 
     ``sigma`` are the singular values of the features; one that is no more than the last bits of the largest is none.
     """
@@ -308,8 +321,8 @@ def warn_if_collinear(sigma: np.ndarray, root: float) -> None:
     if decided.size and decided.min() * _LEAST_DIGITS < np.finfo(float).eps * decided.max():
         warnings.warn(
             f"Features are collinear up to {decided.min() / decided.max():.1g} of their size, and alpha is too small "
-            "beside them to matter: predictions may have fewer than six digits. Use a larger alpha, or leave out one "
-            "of the columns.",
+            "beside them to matter: predictions may have fewer than six correct digits. Use a larger alpha, or "
+            "leave out one of the columns.",
             UserWarning,
             stacklevel=2,
         )
@@ -382,3 +395,154 @@ def _scaled_norm(B: np.ndarray) -> float:
 def _refuse_below(least: float, factor: np.ndarray, norm: float) -> None:
     if reciprocal_condition(factor, norm) < least:
         raise np.linalg.LinAlgError("the system is too ill-conditioned for Cholesky factorisation")
+
+
+def block_rows(n_columns: int, itemsize: int = 8, n_bytes: int = _BLOCK_BYTES) -> int:
+    """Rows of a temporary block with this many columns."""
+    return max(_LEAST_BLOCK_ROWS, n_columns, n_bytes // max(1, n_columns * itemsize))
+
+
+def feature_gram(features, comparisons: Comparisons) -> np.ndarray:
+    """A = Φᵀ L Φ, symmetric and Fortran-ordered, shape (n, n).
+
+    Parameters
+    ----------
+    features : ndarray or sparse array of shape (m, n)
+        Φ.
+    comparisons : Comparisons
+        L.
+
+    Notes
+    -----
+    O(m n²) for dense features with one block of temporary memory; sparse features are never filled in.
+    """
+    width = features.shape[1]
+    require_memory(width * width * 8, f"a matrix of {width} × {width} for the primal form")
+    if sp.issparse(features):
+        return _sparse_gram(features, comparisons)
+    A = np.zeros((width, width), dtype=features.dtype, order="F")
+    mirrored = True
+    for left, right in comparisons.blocks(features, block_rows(width, features.itemsize)):
+        mirrored = left is not right
+        A = add_gram(A, left, right)
+    return A if mirrored else mirror_lower(A)
+
+
+def _sparse_gram(features, comparisons: Comparisons) -> np.ndarray:
+    # In float64: the terms of different sign cancel where a column has a large mean.
+    A = np.zeros((features.shape[1], features.shape[1]), order="F")
+    for indicator, coefficients in comparisons.indicators():
+        folded = sp.csr_array(indicator.T @ features)
+        scaled = folded.multiply(coefficients[:, None])
+        A += (folded.T @ scaled.tocsr()).toarray()
+    return A.astype(features.dtype, copy=False)
+
+
+def feature_gram_diagonal(features, comparisons: Comparisons) -> np.ndarray:
+    """The diagonal of Φᵀ L Φ, shape (n,); O(nnz) for sparse features."""
+    if sp.issparse(features):
+        total = np.zeros(features.shape[1])
+        for indicator, coefficients in comparisons.indicators():
+            folded = sp.csr_array(indicator.T @ features)
+            total += folded.multiply(folded).T @ coefficients
+        return np.maximum(total, 0.0)
+    total = np.zeros(features.shape[1])
+    for left, right in comparisons.blocks(features, block_rows(features.shape[1], features.itemsize)):
+        total += np.einsum("ij,ij->j", left, right)
+    return np.maximum(total, 0.0)
+
+
+def feature_moments(
+    features, comparisons: Comparisons, rows: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Φᵀ L Φ and Φᵀ b together; with dense features and a symmetric half in one pass over Φ.
+
+    Parameters
+    ----------
+    features : ndarray or sparse array of shape (m, n), or of more rows with ``rows``
+        Φ.
+    comparisons : Comparisons
+        L and b.
+    rows : ndarray of shape (m,), optional
+        The rows of Φ that are compared; all of them by default. No copy of them is made.
+
+    Returns
+    -------
+    A : ndarray of shape (n, n), Fortran order
+    c : ndarray of shape (n, v)
+    """
+    if sp.issparse(features) or not comparisons.has_half:
+        features = features if rows is None else features[rows]
+        if comparisons.has_factor and not sp.issparse(features):
+            return _factored_moments(features, comparisons)
+        return feature_gram(features, comparisons), target_moment(features, comparisons)
+    width = features.shape[1]
+    total = width + comparisons.n_outputs
+    require_memory(total * total * 8, f"a matrix of {width} × {width} for the primal form")
+    # One product of [S Φ, t] with itself gives both, and hardly costs more than that of S Φ.
+    A = np.zeros((total, total), dtype=features.dtype, order="F")
+    n_rows = block_rows(total, features.itemsize, _CENTRED_BLOCK_BYTES)
+    for block in comparisons.half_blocks(features, n_rows, rows):
+        A = add_gram(A, block, block)
+    return mirror_lower(np.asfortranarray(A[:width, :width])), A[width:, :width].T.copy()
+
+
+def _factored_moments(features: np.ndarray, comparisons: Comparisons) -> tuple[np.ndarray, np.ndarray]:
+    """The same by T and t of `Comparisons.least_squares`: both vanish in a direction that is hardly compared."""
+    width = features.shape[1]
+    require_memory(width * width * 8, f"a matrix of {width} × {width} for the primal form")
+    T, t = comparisons.least_squares(features)
+    A = np.zeros((width, width), dtype=features.dtype, order="F")
+    return mirror_lower(add_gram(A, T, T)), feature_moment(T, t)
+
+
+def gram_times(features, comparisons: Comparisons, w: np.ndarray) -> np.ndarray:
+    """Φᵀ L Φ w without the n × n matrix, shape (n, v), from dense features.
+
+    The blocks are those of `feature_gram`: what the rows of a query have in common is taken off before the product,
+    in which it would leave nothing but its rounding. O(m n v).
+    """
+    total = np.zeros(w.shape, dtype=features.dtype)
+    for left, right in comparisons.blocks(features, block_rows(features.shape[1], features.itemsize)):
+        total += left.T @ (right @ w)
+    return total
+
+
+def target_moment(features, comparisons: Comparisons) -> np.ndarray:
+    """Φᵀ b as a dense array, shape (n, v).
+
+    Where b sums to zero dense rows are taken relative to a typical one, or in queries to the first one of their query,
+    so that the size of what they share does not matter.
+    """
+    b = comparisons.target
+    if sp.issparse(features) or not comparisons.ignores_constants:
+        return feature_moment(features, b)
+    b = b.astype(features.dtype, copy=False)
+    queries, first_rows = comparisons.queries, None
+    if queries is not None and queries.n_groups > 1:
+        first_rows = queries.order[queries.starts[:-1]][queries.codes]
+    # Any row that is typical of them will do for the mean.
+    typical = features[:: max(1, features.shape[0] // _SAMPLE)].mean(axis=0)
+    single = b.shape[1] == 1  # several outputs are worth the threads of BLAS
+    step = max(8 * b.shape[1], _NEAR_BYTES // max(1, features.shape[1] * features.itemsize))
+
+    def moment(first: int, last: int) -> np.ndarray:
+        total = np.zeros((features.shape[1], b.shape[1]), dtype=features.dtype)
+        room = np.empty((min(step, last - first), features.shape[1]), dtype=features.dtype)
+        for start in range(first, last, step):
+            rows = slice(start, min(start + step, last))
+            origin = typical if first_rows is None else features[first_rows[rows]]
+            shifted = np.subtract(features[rows], origin, out=room[: rows.stop - rows.start])
+            total += np.dot(shifted.T, b[rows])
+        return total
+
+    with blas_at_rest(single and features.size > 1 << 16):
+        parts = over_ranges(
+            moment, features.shape[0], least=2 * step if single else max(1, features.shape[0])
+        )
+    return np.asarray(np.sum(parts, axis=0))
+
+
+def feature_moment(features, V: np.ndarray) -> np.ndarray:
+    """Φᵀ V as a dense array, shape (n, v)."""
+    return np.asarray(features.T @ V.astype(features.dtype, copy=False))

@@ -17,8 +17,11 @@ from typing import Any
 import numpy as np
 
 from ...comparisons import Comparisons
+from ..loops.threads import over_ranges
 
 Form = Callable[["RowBlock"], Any]
+# Entries whose centring is worth a thread.
+_LEAST_ENTRIES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -180,10 +183,16 @@ class HalfBlocks:
             n = queries.equal_length
             if n and not queries.cut:
                 cube = self._xp.reshape(V, (-1, n, V.shape[1]))
-                cube -= self._xp.mean(cube, axis=1, keepdims=True)
-                V = self._xp.reshape(cube, V.shape)
-            else:
-                V -= self._row_means(V, queries, 0)
+                scale = self._xp.reshape(outer, (-1, n, 1))
+                if isinstance(cube, np.ndarray):
+                    over_ranges(
+                        _centre_cube, cube.shape[0], cube, scale, least=1 + _LEAST_ENTRIES // cube[0].size
+                    )
+                else:
+                    cube -= self._xp.mean(cube, axis=1, keepdims=True)
+                    cube *= scale
+                return self._xp.reshape(cube, V.shape)
+            V -= self._row_means(V, queries, 0)
             V *= outer
             return V
         inner = self._inner[power][rows][:, None]
@@ -247,3 +256,10 @@ def _last_boundary(start: int, stop: int, n_rows: int, levels: list[np.ndarray])
         if last > start:
             return last
     return stop
+
+
+def _centre_cube(cube: np.ndarray, scale: np.ndarray, first: int, last: int) -> None:
+    """Queries of equal length, from first to last: centred and scaled in their memory."""
+    some = cube[first:last]
+    some -= np.mean(some, axis=1, keepdims=True)
+    some *= scale[first:last]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...comparisons import Comparisons, Groups, PointwiseComparisons, compare_scores, encode_queries
-from ...comparisons.scores import depends_on_scores
+from ...comparisons.inputs import depends_on_scores
 from ...errors import SplitQueryError
 from ...kernels.functions import Kernel, n_items, take_items
 from ...kernels.maps import NystromMap
@@ -21,7 +21,7 @@ from .moments import GlobalMoments, QueryMoments
 from .query_keys import KeySet, folds_of, label_keys
 
 Moments = QueryMoments | GlobalMoments
-# Features of a reduced set are made for so many bytes of rows at a time, and at least for so many rows.
+# Features of a reduced set are made for this many bytes of rows at a time, and for at least this many rows.
 _FEATURE_BYTES = 1 << 27
 _LEAST_ROWS = 1024
 

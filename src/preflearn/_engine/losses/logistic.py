@@ -16,6 +16,9 @@ from scipy.special import expit
 
 from ...comparisons.answers import Answers
 
+# Answers from which on loading compiled loops is worth its time.
+_MANY = 100_000
+
 
 class LogisticLoss:
     """The loss at one vector of latent scores: value, gradient, curvature. O(l).
@@ -70,6 +73,10 @@ class LogisticLoss:
 
     def curvature(self, v: np.ndarray) -> np.ndarray:
         """Hessian with respect to f times v."""
+        if self._answers.n_pairs >= _MANY:
+            from ..loops.answers import curvature_product
+
+            return curvature_product(self._answers.pairs, self.curvatures, v)
         return self._answers.spread(self.curvatures * self._answers.differences(v))
 
 

@@ -30,8 +30,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...comparisons.grouping import Groups, one_group
-from ...comparisons.weighting import WEIGHTINGS, query_weights
+from ...comparisons.grouping import WEIGHTINGS, Groups, one_group, query_weights
 from ..loops.threads import in_turns
 from ..loops.threads import n_threads as processors
 from ..numerics.linalg import dot_without_blas
@@ -558,7 +557,7 @@ class ScoredPairs:
             start = failed + 1
 
     def _sort_plainly(self, p: np.ndarray, query: int) -> None:
-        """For predictions that agree in so many leading bits that mending their order is too slow."""
+        """For predictions that share so many leading bits that repairing their order is too slow."""
         low, high = self._query_begin[query], self._query_end[query]
         rows = self._members[low:high]
         rows = rows[np.argsort(p[rows], kind="stable")]

@@ -26,6 +26,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...comparisons.answers import Answers
+from ..loops.answers import variances_by_draws
 from ..losses.logistic import LogisticLoss
 
 # Items or pairs whose variances are solved for; more are estimated from draws.
@@ -139,9 +140,7 @@ class LabelPosterior:
         variance = np.where(h == j, 0.0, (a + b + 2.0 * c) / np.where(determinant > 0, determinant, 1.0))
         # (1, -1) times the inverse of the 2 × 2 block.
         left, right = (b + c) / determinant, -(a + c) / determinant
-        for column, product in zip(F.T, HF.T, strict=True):
-            mean = column[h] - column[j] - left * product[h] - right * product[j]
-            variance += np.where(h == j, 0.0, np.square(mean) / F.shape[1])
+        variances_by_draws(pairs, left, right, np.ascontiguousarray(F), np.ascontiguousarray(HF), variance)
         # An answer's own curvature, -c for these two, and the prior bound it.
         return np.minimum(variance, 1.0 / (self._alpha - c))
 

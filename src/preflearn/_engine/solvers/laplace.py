@@ -33,8 +33,8 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 
 from ...comparisons.answers import Answers
-from ...comparisons.centring import offset_is_large
-from ..core.gram import feature_gram
+from ...comparisons.grouping import offset_is_large
+from ..core.problem import feature_gram
 from ..losses.logistic import LogisticLoss
 from ..numerics.linalg import (
     KernelFactor,
@@ -57,7 +57,7 @@ from .row_span import Root, RowSpan, random_signs, refine, relative, score_of_on
 SLACK = 0.002
 # Errors of predictions, relative to the largest, that are not worth another look, and that a user should know of.
 _PRECISE, WORTH_A_WARNING = 1e-8, 1e-7
-# Below this part of the largest eigenvalue of the Hessian, 2 alpha loses its digits in it.
+# Below this part of the largest eigenvalue of the Hessian, 2 alpha is lost in its rounding.
 _SMALL_ALPHA = 1e-8
 # Features whose Hessian is formed for an estimate of the error, and the multiplications that it may take.
 _FEW_FEATURES, _MOST_WORK = 2000, 2e10
@@ -247,11 +247,6 @@ class Mode:
     fit: PairLossFit
     error: float
     span: RowSpan | None = None
-
-    @property
-    def is_precise(self) -> bool:
-        """Whether there is nothing to warn of."""
-        return self.error <= WORTH_A_WARNING
 
 
 class _Covariance(Preconditioner):
@@ -525,7 +520,7 @@ def precision(space: LatentSpace, answers: Answers, curvatures: np.ndarray, alph
 
 
 def is_small(space: LatentSpace, answers: Answers, curvatures: np.ndarray, alpha: float) -> bool:
-    """Whether 2 alpha loses its digits beside what the answers add to it."""
+    """Whether 2 alpha is lost in the rounding of what the answers add to it."""
     return bool(2.0 * alpha < _SMALL_ALPHA * space.largest_curvature(answers, curvatures))
 
 
@@ -582,7 +577,7 @@ def _error(
     """How far a score may be off for the gradient's rounding and what is left of it, relative to the largest.
 
     First by the strong convexity of the objective, ‖w - ŵ‖ ≤ ‖∇J‖ / 2 alpha. That is far too much where answers hold w
-    in every direction: then by the inverse of the Hessian, if it is known or can be had at little cost.
+    in every direction: then by the inverse of the Hessian, if it is known or costs little.
     """
     predictions = objective.forward(fit.weights)
     loss = LogisticLoss(answers, predictions)

@@ -1,4 +1,8 @@
-"""What a learner says while it works: one line per stage with its time, and the count of iterations."""
+"""What a learner says while it works: stages with their time, and how far the long ones have come.
+
+In a terminal and in a notebook a stage is a progress bar that becomes one line when it is done; elsewhere (a pipe, a
+log file) it is a line on standard error.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +10,42 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, TextIO
 
 # Seconds between two lines of an iteration.
 _REPORT_EVERY = 2.0
+_BAR = 20
 
 
 class Stage:
-    """One stage in progress; `iteration` reports at most every two seconds."""
+    """One stage in progress; `iteration` reports at most every two seconds, `count` how much of a total is done."""
 
-    def __init__(self, name: str | None):
-        self._name = name
+    def __init__(self, name: str | None, bar: Any = None):
+        self._name, self._bar = name, bar
         self._last = time.perf_counter()
 
     def iteration(self, number: int, residual: float) -> None:
+        self._tell(f"iteration {number}, residual {residual:.2e}")
+
+    def count(self, done: int, total: int, what: str) -> None:
+        """``done`` of ``total`` are finished."""
+        if self._bar is not None:
+            self._bar.update(0, completed=done, total=total)
+        self._tell(f"{done} of {total} {what}")
+
+    def _tell(self, text: str) -> None:
         now = time.perf_counter()
-        if self._name is not None and now - self._last >= _REPORT_EVERY:
-            self._last = now
-            print(f"{self._name}: iteration {number}, residual {residual:.2e}", file=sys.stderr, flush=True)
+        if self._name is None or now - self._last < _REPORT_EVERY:
+            return
+        self._last = now
+        if self._bar is not None:
+            self._bar.update(0, description=f"{self._name}: {text}")
+        else:
+            print(f"\n{self._name}: {text}", file=sys.stderr, end="", flush=True)
 
 
 class Stages:
-    """Prints the stages of one training to standard error; silent when ``owner`` is None.
+    """Shows the stages of one training; silent when ``owner`` is None.
 
     Examples
     --------
@@ -34,6 +53,9 @@ class Stages:
     >>> with stages("kernel matrix"):
     ...     pass
     """
+
+    # One bar at a time: a stage inside another one is part of it.
+    _bar_shown = False
 
     def __init__(self, owner: str | None):
         self._owner = owner
@@ -44,23 +66,43 @@ class Stages:
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[Stage]:
-        if self._owner is None:
+        if self._owner is None or Stages._bar_shown:
             yield Stage(None)
+            return
+        console = _console()
+        if console is not None:
+            with self._bar(f"[{self._owner}] {name}", console) as stage:
+                yield stage
             return
         start = time.perf_counter()
         print(f"[{self._owner}] {name} ...", file=sys.stderr, end="", flush=True)
-        yield Stage(f"\n[{self._owner}] {name}")
+        yield Stage(f"[{self._owner}] {name}")
         print(f" {time.perf_counter() - start:.2f} s", file=sys.stderr, flush=True)
+
+    @contextmanager
+    def _bar(self, name: str, console: Any) -> Iterator[Stage]:
+        from rich.markup import escape
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (BarColumn(_BAR), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
+        start, Stages._bar_shown = time.perf_counter(), True
+        try:
+            with Progress(*columns, console=console, transient=True) as bar:
+                bar.add_task(name, total=None)
+                yield Stage(name, bar)
+        finally:
+            Stages._bar_shown = False
+        console.print(f"{escape(name)}: {time.perf_counter() - start:.2f} s", highlight=False)
 
 
 def note(owner: str | None, text: str) -> None:
     """One line on standard error; nothing when ``owner`` is None."""
     if owner is not None:
-        print(f"[{owner}] {text}", file=sys.stderr, flush=True)
+        print(f"[{owner}] {text}", file=_stream(), flush=True)
 
 
 class Counter:
-    """Counts what is done of a known total on standard error, at most twice a second; silent unless ``verbose``.
+    """Counts what is done of a known total, at most twice a second; silent unless ``verbose``.
 
     Examples
     --------
@@ -69,7 +111,7 @@ class Counter:
     """
 
     def __init__(self, owner: str, total: int, what: str, verbose: int):
-        self._text = f"[{owner}] {{}} of {total} {what}"
+        self._text = f"[{owner}] {{}}{{}} of {total} {what}"
         self._total = total
         self._silent = not verbose
         self._last = 0.0
@@ -79,9 +121,32 @@ class Counter:
         if self._silent or (done < self._total and now - self._last < 0.5):
             return
         self._last = now
-        print(
-            "\r" + self._text.format(done),
-            file=sys.stderr,
-            end="\n" if done >= self._total else "",
-            flush=True,
-        )
+        stream = _stream()
+        full = _BAR * done // max(1, self._total)
+        bar = f"{'━' * full}{'┄' * (_BAR - full)} " if stream is not sys.stderr or stream.isatty() else ""
+        end = "\n" if done >= self._total else ""
+        print("\r" + self._text.format(bar, done), file=stream, end=end, flush=True)
+
+
+def in_notebook() -> bool:
+    """Whether a notebook shows what is printed."""
+    if "ipykernel" not in sys.modules:
+        return False
+    from IPython import get_ipython
+
+    return type(get_ipython()).__name__ == "ZMQInteractiveShell"
+
+
+def _stream() -> TextIO:
+    """Standard error, which a notebook would show in red; there, standard output."""
+    return sys.stdout if in_notebook() else sys.stderr
+
+
+def _console() -> Any:
+    """What shows a progress bar; None in a pipe or a log file."""
+    notebook = in_notebook()
+    if not notebook and not sys.stderr.isatty():
+        return None
+    from rich.console import Console
+
+    return Console(force_jupyter=True) if notebook else Console(stderr=True)

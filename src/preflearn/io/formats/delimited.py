@@ -10,6 +10,7 @@ import csv
 import io
 import math
 import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -17,16 +18,19 @@ from itertools import islice
 import numpy as np
 
 from ...errors import InputError, Remedy
+from ...preprocessing.summary import TableWarning
 from ...preprocessing.values import is_missing
 from ..blocks import Block, map_ahead, parsing_threads, read_records
 from ..cells import CellError, how_to_convert, number, refuse
+from ..encodings import UTF8, detect_encoding, read_encoding, spoken
 from ..options import ReadOptions
-from ..queries import QueryLabels
-from ..roles import Roles, check_names
+from ..roles import QueryLabels, Roles, check_names
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # What is looked at to see which columns hold numbers.
 _LOOK_AT_BYTES, _LOOK_AT_ROWS = 1 << 18, 1000
+# Rows that are looked at to see what separates the cells.
+_ROWS_FOR_MARKS = 20
 # Rows for each distinct text of a column from which on only the distinct ones are made Python objects.
 _REPETITIONS = 4
 # Digits that are a label rather than a number: "007".
@@ -54,7 +58,19 @@ class DelimitedFile:
         self.path = path
         self.options = options
         self.delimiter = options.delimiter or ("\t" if options.format_of(path) == "tsv" else ",")
-        first = next(read_records(path, _ignore, quoted=True), b"").removeprefix(_BYTE_ORDER_MARK)
+        first = next(read_records(path, _ignore, quoted=True), b"")
+        self.encoding = read_encoding(options.encoding) if options.encoding else detect_encoding(first)
+        if self.encoding != UTF8:
+            first = next(self._blocks_of_text(_ignore), b"")
+            if options.encoding is None:
+                self._say(
+                    f"the text is {spoken(self.encoding)}, not UTF-8, and is read so",
+                    "encoding",
+                    self.encoding,
+                )
+        first = first.removeprefix(_BYTE_ORDER_MARK)
+        if options.delimiter is None:
+            self._detect_delimiter(first[:_LOOK_AT_BYTES])
         self.header_bytes = 0
         self._first = first[:_LOOK_AT_BYTES]
         if options.columns is not None:
@@ -64,6 +80,26 @@ class DelimitedFile:
             self.names = self._header(first[: self.header_bytes])
         check_names(path, self.names)
 
+    def _blocks_of_text(self, progress: Callable[[int], None]) -> Iterator[bytes]:
+        return read_records(self.path, progress, quoted=True, encoding=self.encoding)
+
+    def _say(self, found: str, argument: str, value: str) -> None:
+        """What was found about the file instead of what is usual."""
+        warnings.warn(f"{self.path}: {found} ({argument}={value!r}).", TableWarning, stacklevel=2)
+
+    def _detect_delimiter(self, start: bytes) -> None:
+        """Use another mark where the usual one gives one column, or uneven rows, and that one does not."""
+        text = start.decode("utf-8", "replace")
+        if len(start) == _LOOK_AT_BYTES:
+            text = text[: text.rfind("\n") + 1]
+        if _are_even(text, self.delimiter):
+            return
+        others = [mark for mark in ";\t,|" if mark != self.delimiter and _are_even(text, mark)]
+        if others:
+            self.delimiter = max(others, key=lambda mark: text.partition("\n")[0].count(mark))
+            shown = "tabs" if self.delimiter == "\t" else repr(self.delimiter)
+            self._say(f"the cells are separated by {shown} and are read so", "delimiter", self.delimiter)
+
     def _header(self, record: bytes) -> list[str]:
         try:
             text = io.StringIO(record.decode("utf-8"), newline="")
@@ -71,7 +107,8 @@ class DelimitedFile:
         except UnicodeDecodeError as error:
             raise InputError(
                 f"{self.path}, line 1: the header cannot be read, byte {record[error.start]:#04x} is not UTF-8. "
-                f"{how_to_convert(self._first)}"
+                f"{how_to_convert(self._first)}",
+                Remedy("encoding", purpose="with the encoding of the file"),
             ) from error
         except csv.Error as error:
             raise ValueError(f"{self.path}, line 1: the header cannot be read ({error}).") from error
@@ -91,7 +128,8 @@ class DelimitedFile:
         if len(names) == 1 and self.options.delimiter is None:
             other = next((mark for mark in ";\t,|" if mark in names[0]), None)
             if other is not None:
-                found = f"{self.path}, line 1: found one column {names[0][:40]!r}"
+                what = f"found one column {names[0][:40]!r}, and rows that {other!r} divides unevenly"
+                found = f"{self.path}, line 1: {what}"
                 raise InputError(found, Remedy("delimiter", other))
         return names
 
@@ -111,7 +149,7 @@ class DelimitedFile:
         """Rows with too few or too many cells, the first ones, read slowly: for a file that is refused anyway."""
         found: list[InputError] = []
         n_lines, n = 0, len(self.names)
-        for place, data in enumerate(read_records(self.path, _ignore, quoted=True)):
+        for place, data in enumerate(self._blocks_of_text(_ignore)):
             text = data.decode("utf-8", "replace").removeprefix("\ufeff")
             reader = csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter)
             try:
@@ -158,7 +196,7 @@ class DelimitedFile:
             )
 
     def _records(self, progress: Callable[[int], None]) -> Iterator[bytes]:
-        records = read_records(self.path, progress, quoted=True)
+        records = self._blocks_of_text(progress)
         first = next(records, b"").removeprefix(_BYTE_ORDER_MARK)
         self._header_lines = first.count(b"\n", 0, self.header_bytes)
         yield first[self.header_bytes :]
@@ -298,12 +336,23 @@ def _texts(data: bytes, spans: np.ndarray, lines: np.ndarray) -> np.ndarray:
             try:
                 text = cell.decode("utf-8")
             except UnicodeDecodeError:
-                found = f"the cell is not UTF-8 text. {how_to_convert()}"
-                raise CellError(found, line=int(lines[row])) from None
+                found = "the cell is not UTF-8 text, as the rows before it are"
+                remedy = Remedy("encoding", "cp1252", "if the whole file is Windows-1252")
+                raise CellError(found, remedy, line=int(lines[row])) from None
             if text.startswith('"'):
                 text = text[1:-1].replace('""', '"')
         texts[row] = text
     return texts
+
+
+def _are_even(text: str, mark: str) -> bool:
+    """Whether the first rows have several cells between these marks, and all the same number."""
+    try:
+        rows = islice(csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=True), _ROWS_FOR_MARKS)
+        lengths = {len(row) for row in rows if row}
+    except csv.Error:
+        return False
+    return len(lengths) == 1 and min(lengths) > 1
 
 
 def _first_record_end(data: bytes) -> int:

@@ -15,8 +15,7 @@ import numpy as np
 from ..blocks import Block, read_records
 from ..cells import CellError, clip, refuse
 from ..options import ReadOptions
-from ..queries import QueryLabels
-from ..roles import Roles, check_names
+from ..roles import QueryLabels, Roles, check_names
 from .delimited import remedies_for_words
 
 # Rows that are looked at to see which columns hold numbers.
@@ -30,7 +29,7 @@ class JsonLinesFile:
 
     def __init__(self, path: str, options: ReadOptions):
         options.refuse_given("table", "their columns have names", "n_features")
-        options.refuse_given("JSON lines", "their rows name the columns", "columns", "delimiter")
+        options.refuse_given("JSON lines", "their rows name the columns", "columns", "delimiter", "encoding")
         self.path = path
         self.options = options
         _, first = next(self._rows(_ignore), ([], []))

@@ -48,7 +48,7 @@ class LetorFile:
 
     def __init__(self, path: str, options: ReadOptions):
         why = "their features have numbers, not names"
-        options.refuse_given("LETOR", why, "features", "drop", "columns", "delimiter")
+        options.refuse_given("LETOR", why, "features", "drop", "columns", "delimiter", "encoding")
         if options.target not in (AUTO, None):
             raise InputError(
                 f"{path}: the target of a LETOR file is the first value of a line: target {options.target!r} does not "

@@ -16,8 +16,7 @@ from ..blocks import Block, map_ahead, parsing_threads
 from ..cells import CellError, refuse
 from ..compression import DAMAGED, compression_of, open_plain, require_arrow
 from ..options import ReadOptions
-from ..queries import QueryLabels
-from ..roles import Roles, check_names
+from ..roles import QueryLabels, Roles, check_names
 from .delimited import remedies_for_words
 
 _BATCH_ROWS = 1 << 16
@@ -33,7 +32,9 @@ class ParquetTable:
     def __init__(self, path: str, options: ReadOptions):
         require_arrow(f"{path}: reading Parquet")
         options.refuse_given("table", "their columns have names", "n_features")
-        options.refuse_given("Parquet", "they name their columns themselves", "columns", "delimiter")
+        options.refuse_given(
+            "Parquet", "they name their columns themselves", "columns", "delimiter", "encoding"
+        )
         self.path = path
         self.options = options
         with self._open() as file:

@@ -1,0 +1,122 @@
+"""``preflearn look``: what is in a table, before anything is trained."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import files
+from .output import JsonOption, collected_warnings, new_console, print_json, print_notes
+from .settings import ReadOption
+
+if TYPE_CHECKING:
+    from ..report.look import TableLook
+
+
+def look(
+    data: files.DataPaths,
+    report: Annotated[Path | None, typer.Option("--report", help="Write an HTML page to this file.")] = None,
+    target: files.TargetOption = None,
+    query: files.QueryOption = None,
+    no_query: files.NoQueryOption = False,
+    drop: files.DropOption = None,
+    read: ReadOption = None,
+    force: files.ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Look at a table before training: kinds, missing values, outliers, likely target and queries, leaks."""
+    reading = files.Reading.from_options(
+        read, target=target, query=query, no_query=no_query, drop=drop, unused=["weight"]
+    )
+    files.check_outputs([report], data, force)
+    if report is not None:
+        from ..report.html import require_parts
+
+        require_parts()
+    with collected_warnings() as warned:
+        found = _look_at(data, reading)
+    found = replace(found, notes=(*_with_options(found), *warned), command=_command(data, found))
+    if report is not None:
+        found.write(report)
+    if as_json:
+        print_json({**found.to_dict(), "report": None if report is None else str(report)})
+        return
+    _show(found, report)
+
+
+def _look_at(paths: list[Path], reading: files.Reading) -> TableLook:
+    """Every column of the files, whatever its role."""
+    from ..io import read_ranking, read_table
+    from ..report.look import look as look_at
+
+    names, title = [str(path) for path in paths], files.together(paths)
+    if not reading.is_table(paths[0]):
+        found = read_ranking(names, **reading.of_letor())
+        X = found.X if not hasattr(found.X, "toarray") else found.X.toarray()
+        columns: dict[str, Any] = {} if found.qid is None else {"qid": found.qid.astype(str).astype(object)}
+        columns |= {f"feature {name}": X[:, k] for k, name in enumerate(found.feature_names)}
+        return look_at({**columns, "target": found.y}, target="target", title=title)
+    table = read_table(names, **reading.of_table(target=None, query=None, item=None))
+    asked = {"target": reading.target, "query": reading.query, "item": reading.item}
+    try:
+        return look_at(table.columns, title=title, **asked)
+    except ValueError as error:
+        raise ValueError(f"{paths[0]}: {error}") from error
+
+
+def _with_options(found: TableLook) -> list[str]:
+    """The notes, with the option that leaves a suspicious column out."""
+    names = {one.name for one in found.columns}
+    out = []
+    for note in found.notes:
+        name = note.split("`")[1] if note.startswith("`") and "known before ranking?" in note else None
+        out.append(f"{note} --drop {shlex.quote(name)}" if name in names and name is not None else note)
+    return out
+
+
+def _command(paths: list[Path], found: TableLook) -> str:
+    """What to type to train on this table; nothing where no target was found."""
+    if found.target is None:
+        return ""
+    words = ["preflearn", "train", *map(str, paths)]
+    words += [] if found.target == "target" else ["--target", found.target]
+    words += [] if found.query in (None, "qid", "query") else ["--query", str(found.query)]
+    from ..metrics.single_columns import LEAK_SHARE
+
+    leaks = [one.name for one in found.columns if one.alone is not None and one.alone >= LEAK_SHARE]
+    words += ["--drop", ",".join(leaks)] if leaks else []
+    return shlex.join(words)
+
+
+def _show(found: TableLook, report: Path | None) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    console = new_console()
+    console.print(Text(found.title, style="bold").append(f": {found.summary}", style="not bold"))
+    table = Table(box=box.SIMPLE)
+    for heading, side in zip(("column", "kind", "role", "missing", "distinct", "alone", "found"), "lllrrrl"):
+        table.add_column(
+            heading,
+            justify="right" if side == "r" else "left",
+            overflow="fold",
+            no_wrap=heading != "found" and side == "r",
+        )
+    for row in found.rows():
+        style = {"target": "green", "query": "cyan", "item": "cyan", "set aside": "dim"}.get(row[2], "")
+        table.add_row(*map(Text, row), style=style)
+    console.print(table)
+    if found.target is not None:
+        console.print(
+            Text("alone: share of the pairs that the column puts in the right order alone; 50 % is chance.")
+        )
+    print_notes(console, found.notes)
+    if found.command:
+        console.print(Text("To train on it: ").append(found.command, style="bold"), soft_wrap=True)
+    if report is not None:
+        console.print(Text(f"Wrote {report}."))

@@ -1,0 +1,139 @@
+"""How well single columns order the rows on their own: the simplest baseline, and the trace that a leak leaves.
+
+A column that orders nearly every pair alone is usually not a good feature but one that is known only afterwards: the
+seconds that a visitor stayed, the date of the purchase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse as sp
+
+from ..comparisons import Groups
+from .pairwise import concordance
+
+# A column that orders this share of the pairs alone is asked about ...
+LEAK_SHARE = 0.99
+# ... and one that orders at least this share, and hardly less than the whole model.
+_NEARLY_LEAK, _OF_THE_MODEL = 0.9, 0.98
+
+
+@dataclass(frozen=True)
+class SingleColumn:
+    """A column and how well it orders the rows alone.
+
+    Attributes
+    ----------
+    name : str
+    share : float
+        Mean concordance over queries, in the better direction.
+    highest_first : bool
+        The better direction.
+    """
+
+    name: str
+    share: float
+    highest_first: bool = True
+
+    def __str__(self) -> str:
+        return self.name if self.highest_first else f"{self.name}, lowest first"
+
+
+def column_shares(X: Any, y: np.ndarray, units: Groups) -> np.ndarray:
+    """Concordance of every column, taken upwards, in every unit.
+
+    Parameters
+    ----------
+    X : ndarray or sparse matrix of shape (m, n)
+    y : ndarray of shape (m,)
+    units : Groups
+
+    Returns
+    -------
+    ndarray of shape (n, n_units)
+        NaN in units without a pair. O(n m log m).
+    """
+    columns = X.tocsc() if sp.issparse(X) else X
+    return np.array(
+        [concordance(y, column_of(columns, k), units, per_query=True).values for k in range(X.shape[1])]
+    )
+
+
+def column_of(columns: Any, k: int) -> np.ndarray:
+    """Column k as a vector."""
+    return columns[:, [k]].toarray()[:, 0] if sp.issparse(columns) else columns[:, k]
+
+
+def order_alone(name: str, values: np.ndarray, y: np.ndarray, units: Groups) -> SingleColumn:
+    """One column of numbers, in its better direction; missing values come first or last, whichever is better.
+
+    Examples
+    --------
+    >>> from preflearn.comparisons import one_group
+    >>> str(order_alone("price", np.array([3.0, 1.0, np.nan]), np.array([0, 1, 2]), one_group(3)))
+    'price, lowest first'
+    """
+    missing = np.isnan(values)
+    ends = (-np.inf, np.inf) if missing.any() else (0.0,)
+    best = SingleColumn(name, 0.0)
+    for end in ends:
+        ranks = np.unique(np.where(missing, end, values), return_inverse=True)[1].astype(np.float64)
+        up = float(concordance(y, ranks, units))
+        if max(up, 1.0 - up) > best.share:
+            best = SingleColumn(name, max(up, 1.0 - up), up >= 0.5)
+    return best
+
+
+def labels_alone(name: str, codes: np.ndarray, y: np.ndarray, units: Groups) -> SingleColumn:
+    """One column of labels (codes from -1 on), ordered by their mean targets in the other half of the queries.
+
+    Without queries, in the other half of the rows.
+    """
+    y = y - y.mean()
+    half = units.codes % 2 if units.n_groups > 1 else np.arange(y.shape[0]) % 2
+    scores = np.zeros(y.shape[0])
+    for side in (0, 1):
+        learn, use = half != side, half == side
+        n = np.bincount(codes[learn] + 1, minlength=int(codes.max()) + 2)
+        total = np.bincount(codes[learn] + 1, weights=y[learn], minlength=n.shape[0])
+        scores[use] = (total / np.maximum(n, 1))[codes[use] + 1]
+    return SingleColumn(name, float(concordance(y, scores, units)))
+
+
+def suspicious(columns: Sequence[SingleColumn], model_share: float | None = None) -> list[SingleColumn]:
+    """The columns that order so well alone that they may give the target away, the best first.
+
+    Parameters
+    ----------
+    columns : sequence of SingleColumn
+    model_share : float, optional
+        What the whole model orders held out: a column that is nearly as good is suspicious from 90 % on.
+    """
+    least = LEAK_SHARE
+    if model_share is not None and len(columns) > 1:
+        least = min(least, max(_NEARLY_LEAK, 0.5 + _OF_THE_MODEL * (model_share - 0.5)))
+    return sorted((one for one in columns if one.share >= least), key=lambda one: -one.share)
+
+
+def leak_question(column: SingleColumn, model_share: float | None = None, *, option: str = "") -> str:
+    """The sentence about a suspicious column; ``option`` is how to leave it out."""
+    text = f"`{column.name}` alone orders {_percent(column.share)} of the pairs"
+    if model_share is not None and column.share < LEAK_SHARE:
+        text += f", the whole model {_percent(model_share)}"
+    return f"{text}: is it known before ranking? {option}".rstrip()
+
+
+def _percent(share: float) -> str:
+    """A share in per cent; only 1 is 100 %."""
+    shown = 100 * share
+    return (
+        f"{shown:.0f} %"
+        if share in (0.0, 1.0)
+        else f"{min(shown, 99.99):.2f} %"
+        if shown > 99.9
+        else f"{shown:.1f} %"
+    )

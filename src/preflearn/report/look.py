@@ -1,0 +1,519 @@
+"""What is in a table, before anything is trained: kinds, missing values, outliers, likely roles, leaks.
+
+``look`` works on anything that `preflearn.preprocessing.TableEncoder` takes; the kinds are the ones that it would find.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from ..comparisons import Groups, encode_queries, one_group
+from ..metrics.single_columns import SingleColumn, labels_alone, leak_question, order_alone, suspicious
+from ..preprocessing.columns import CategoryColumn, DateColumn, NumberColumn
+from ..preprocessing.frames import TEXT, Column, Table, read_table
+from ..preprocessing.kinds import decide, name_words
+from ..preprocessing.queries import suggest
+from ..tables import ShownTable, align_columns, shows_itself
+from .contents import plain
+
+_MAX_CATEGORIES = 30
+_BINS, _SHOWN_VALUES, _LONGEST = 16, 5, 40
+# Rows that single columns are tried on.
+_TRIED_ROWS = 50_000
+_TARGET_WORDS = (
+    {"target", "targets"}, {"grade", "grades", "relevance", "rel", "gain", "judgement", "judgment"},
+    {"label", "labels", "y"}, {"score", "rating", "stars", "rank", "affinity", "outcome", "response"},
+    {"clicks", "clicked", "click", "bought", "purchased", "converted", "liked", "preferred"},
+)  # fmt: skip
+_PREFERENCES = (("chosen", "rejected"), ("winner", "loser"), ("preferred", "other"))
+_BATTLES = ("model_a", "model_b", "winner")
+
+
+@dataclass(frozen=True)
+class ColumnLook:
+    """One column.
+
+    Attributes
+    ----------
+    name : str
+    kind : str
+        As `preflearn.preprocessing.TableEncoder` finds it.
+    role : str
+        "target", "query", "item" where it looks like one; "feature"; "set aside".
+    n_missing, n_distinct : int
+    detail : str
+        Range, categories or examples.
+    n_outliers : int
+        Numbers more than three interquartile ranges outside of the quartiles.
+    bars : tuple of int
+        Numbers and dates: rows in equal steps from the smallest to the largest, or of each of a few values.
+    top : tuple of (str, int)
+        Others: the most frequent values.
+    alone : float or None
+        Share of the pairs that the column orders alone, where the target is known.
+    notes : tuple of str
+    """
+
+    name: str
+    kind: str
+    role: str
+    n_missing: int
+    n_distinct: int
+    detail: str = ""
+    n_outliers: int = 0
+    bars: tuple[int, ...] = ()
+    top: tuple[tuple[str, int], ...] = ()
+    alone: float | None = None
+    notes: tuple[str, ...] = ()
+
+
+@shows_itself
+@dataclass(frozen=True)
+class TableLook:
+    """A table as `look` found it; prints itself, shows itself in a notebook, and writes itself as a page.
+
+    Attributes
+    ----------
+    title : str
+    n_rows : int
+    columns : tuple of ColumnLook
+    target, query, item : str or None
+        The columns that were given, or look like these.
+    queries : dict of str to int
+        Number of queries, of those with one row, of those without a pair to order, and rows of the median one.
+    notes : tuple of str
+        What to know before training, the costliest first.
+    command : str
+        A command that trains on it.
+    """
+
+    title: str
+    n_rows: int
+    columns: tuple[ColumnLook, ...]
+    target: str | None
+    query: str | None
+    item: str | None
+    queries: dict[str, int]
+    notes: tuple[str, ...]
+    command: str = ""
+
+    def __getitem__(self, name: str) -> ColumnLook:
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise KeyError(name)
+
+    @property
+    def summary(self) -> str:
+        """The table in one line."""
+        text = f"{self.n_rows:,} rows, {len(self.columns):,} columns"
+        if self.queries:
+            n_queries, median = self.queries["queries"], self.queries["median_rows"]
+            text += f"; {n_queries:,} queries ({self.query}), the median one with {median:,} rows"
+        return text
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Column, kind, role, missing, distinct, what is in it: texts for a table."""
+        return [
+            (
+                one.name,
+                one.kind,
+                one.role,
+                _share(one.n_missing, self.n_rows),
+                f"{one.n_distinct:,}",
+                "" if one.alone is None else f"{100 * one.alone:.1f} %",
+                "; ".join([text for text in (one.detail, _say_outliers(one.n_outliers), *one.notes) if text]),
+            )
+            for one in self.columns
+        ]
+
+    def __str__(self) -> str:
+        (table,) = self.shown_tables()
+        return "\n".join(
+            [table.caption, *align_columns(table.rows, "lllrrrl"), *(f"note: {note}" for note in self.notes)]
+        )
+
+    def shown_tables(self) -> list[ShownTable]:
+        heading = ("column", "kind", "role", "missing", "distinct", "alone", "found")
+        return [ShownTable([heading, *self.rows()], f"{self.title}: {self.summary}", self.notes)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return plain(asdict(self))
+
+    def to_html(self) -> str:
+        """The page, without references to other files."""
+        from .. import __version__
+        from .html import environment
+
+        return environment().get_template("look.html.j2").render(look=self, share=_share, version=__version__)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the page, which appears whole or not at all.
+
+        Parameters
+        ----------
+        path : path
+        """
+        from ..io.atomic import atomic_write
+
+        page = self.to_html().encode()
+        with atomic_write(path) as file:
+            file.write(page)
+
+
+def look(
+    frame: Any,
+    *,
+    target: str | None = "auto",
+    query: str | None = "auto",
+    item: str | None = "auto",
+    title: str = "Table",
+) -> TableLook:
+    """Look at a table before training: kinds, missing values, outliers, likely target and queries, leaks.
+
+    Parameters
+    ----------
+    frame : data frame, array, list of rows, or mapping from names to columns
+    target, query, item : str or None, default="auto"
+        The columns with these roles; "auto" looks for them by name and values, None says that there is none.
+    title : str, default="Table"
+
+    Returns
+    -------
+    TableLook
+
+    Examples
+    --------
+    >>> from preflearn.report import look
+    >>> table = {"session": ["a"] * 3 + ["b"] * 3, "price": [3.0, 5.0, None, 7.0, 1.0, 2.0],
+    ...          "seconds": [9, 41, 12, 6, 44, 8], "bought": [0, 1, 0, 0, 1, 0]}
+    >>> found = look(table)
+    >>> found.target, found.query, found["price"].n_missing
+    ('bought', 'session', 1)
+    >>> found.notes[0]
+    '`seconds` alone orders 100 % of the pairs: is it known before ranking?'
+    """
+    table = read_table(frame)
+    roles = _find_roles(table, {"target": target, "query": query, "item": item})
+    labels = {name: role for role, name in roles.items() if name is not None}
+    kinds = {column.name: decide(column, _MAX_CATEGORIES) for column in table.columns}
+    alone = _columns_alone(table, kinds, roles)
+    columns = tuple(
+        _look_at(column, kinds[column.name], labels.get(column.name), alone.get(column.name))
+        for column in table.columns
+    )
+    queries, query_notes = _look_at_queries(table, roles)
+    leaks = [leak_question(one) for one in suspicious(list(alone.values()))]
+    notes = [
+        *leaks,
+        *_notes_on_roles(table, roles, frame_names(table)),
+        *query_notes,
+        *table.problems,
+        *_notes_on_columns(columns, table.n_rows),
+    ]
+    return TableLook(
+        title, table.n_rows, columns, roles["target"], roles["query"], roles["item"], queries, tuple(notes)
+    )
+
+
+def frame_names(table: Table) -> list[str]:
+    return [column.name for column in table.columns]
+
+
+# -------------------------------------------------------------------------------------------------------- the roles
+
+
+def _find_roles(table: Table, asked: dict[str, str | None]) -> dict[str, str | None]:
+    names = frame_names(table)
+    for role, name in asked.items():
+        if name not in (None, "auto", *names):
+            raise ValueError(
+                f"{role}={name!r} is not a column of the table: found {', '.join(map(repr, names))}."
+            )
+    target = _likely_target(table) if asked["target"] == "auto" else asked["target"]
+    query = asked["query"]
+    if query == "auto":
+        query = next(
+            (name for name in ("qid", "query") if name in names and name != target), None
+        ) or suggest(table, target)
+    item = asked["item"]
+    if item == "auto":
+        others = [column for column in table.columns if column.name not in (target, query)]
+        item = next((column.name for column in others if column.name == "item"), None)
+        item = item or next(
+            (one.name for one in others if decide(one, _MAX_CATEGORIES).kind == "identifier"), None
+        )
+    return {"target": target, "query": query, "item": item}
+
+
+def _likely_target(table: Table) -> str | None:
+    """A column of numbers or yes/no that is named like a target, the surest name first."""
+    numbers = {
+        column.name
+        for column in table.columns
+        if decide(column, _MAX_CATEGORIES).kind in ("number", "boolean", "category")
+    }
+    for words in _TARGET_WORDS:
+        found = [name for name in frame_names(table) if name in numbers and name_words(name) & words]
+        if found:
+            return min(found, key=len)
+    return None
+
+
+def _values_of(column: Column, kind: str) -> np.ndarray | None:
+    """Numbers, truth values and dates as floats, NaN where missing."""
+    if kind == "date":
+        return DateColumn.learn(column)[0].values(column)
+    if kind in ("number", "boolean", "identifier", "constant") and not (
+        kind in ("identifier", "constant") and column.form == TEXT
+    ):
+        truth = kind == "boolean" and column.form == TEXT
+        values = NumberColumn.learn(column, truth)[0].values(column)
+        if truth and np.isnan(values).all():  # "0" and "1" as texts
+            values = NumberColumn.learn(column, False)[0].values(column)
+        return values
+    return None
+
+
+def _labels_of(column: Column) -> tuple[np.ndarray, list[str]]:
+    """Code of each row, -1 where missing, and the labels."""
+    values = CategoryColumn.learn(column, _MAX_CATEGORIES, None)[0].values(column)
+    labels, codes = np.unique(values.astype(str), return_inverse=True)
+    empty = labels == ""
+    if not empty.any():
+        return codes, labels.tolist()
+    return codes - 1, labels[1:].tolist()  # "" comes first
+
+
+def _groups_of(table: Table, query: str | None) -> Groups:
+    if query is None:
+        return one_group(table.n_rows)
+    column = next(one for one in table.columns if one.name == query)
+    codes, _ = _labels_of(column)
+    return encode_queries(codes, table.n_rows)
+
+
+def _target_of(table: Table, target: str | None) -> np.ndarray | None:
+    """The targets as numbers; None where they are not."""
+    if target is None:
+        return None
+    column = next(one for one in table.columns if one.name == target)
+    kind = decide(column, _MAX_CATEGORIES).kind
+    values = _values_of(column, "number" if kind == "category" and column.form != TEXT else kind)
+    return None if values is None or np.isnan(values).all() else values
+
+
+# ------------------------------------------------------------------------------------------------------- the leaks
+
+
+def columns_alone(table: Any, y: np.ndarray, qid: Any, names: Sequence[str]) -> list[SingleColumn]:
+    """How well each of some columns of a table orders the rows alone."""
+    read = read_table(table)
+    kinds = {column.name: decide(column, _MAX_CATEGORIES) for column in read.columns if column.name in names}
+    return list(_alone(read, kinds, y, encode_queries(qid, y.shape[0])).values())
+
+
+def _columns_alone(
+    table: Table, kinds: dict[str, Any], roles: dict[str, str | None]
+) -> dict[str, SingleColumn]:
+    y = _target_of(table, roles["target"])
+    if y is None:
+        return {}
+    others = {name: one for name, one in kinds.items() if name not in (roles["target"], roles["query"])}
+    return _alone(table, others, y, _groups_of(table, roles["query"]))
+
+
+def _alone(table: Table, kinds: dict[str, Any], y: np.ndarray, groups: Groups) -> dict[str, SingleColumn]:
+    rows = groups.sample(_TRIED_ROWS)
+    rows = rows[~np.isnan(y[rows])]
+    if not rows.size:
+        return {}
+    part, y = encode_queries(groups.codes[rows], rows.size), y[rows]
+    order = part.order
+    tied = (np.diff(y[order]) == 0) | (np.diff(part.codes[order]) != 0)
+    found: dict[str, SingleColumn] = {}
+    if tied.all() and (np.ptp(y) == 0 or part.n_groups > 1):
+        return found  # no two rows to compare
+    for column in table.columns:
+        kind = None if column.name not in kinds or column.problem else kinds[column.name].kind
+        if kind in (None, "empty", "constant", "text", "words"):
+            continue
+        values = _values_of(column, kind)
+        if values is not None:
+            found[column.name] = order_alone(column.name, values[rows], y, part)
+        elif kind == "category":
+            found[column.name] = labels_alone(column.name, _labels_of(column)[0][rows], y, part)
+    return found
+
+
+# ----------------------------------------------------------------------------------------------------- the columns
+
+
+def _look_at(column: Column, decision: Any, role: str | None, alone: SingleColumn | None) -> ColumnLook:
+    kind = decision.kind
+    role = role or ("feature" if kind in ("number", "boolean", "category", "date", "text") else "set aside")
+    notes = tuple(note for note in (decision.note, column.note, column.problem) if note)
+    share = None if alone is None else alone.share
+    values = None if column.problem or kind == "empty" else _values_of(column, kind)
+    if values is None:
+        return _look_at_labels(column, kind, role, share, notes)
+    there = values[np.isfinite(values)]
+    distinct = np.unique(there)
+    detail = ""
+    if there.size and kind == "date":
+        detail = " to ".join(str(np.datetime64(int(end), "s"))[:10] for end in (there.min(), there.max()))
+    elif there.size:
+        detail = f"{there.min():.4g} to {there.max():.4g}" + (
+            f", median {np.median(there):.4g}" if distinct.size > 2 else ""
+        )
+    bars = _histogram(there, distinct)
+    outliers = _count_outliers(there) if kind == "number" else 0
+    return ColumnLook(
+        column.name, kind, role, int(np.isnan(values).sum()), distinct.size, detail, outliers, bars,
+        alone=share, notes=notes,
+    )  # fmt: skip
+
+
+def _histogram(values: np.ndarray, distinct: np.ndarray) -> tuple[int, ...]:
+    """Rows in equal steps; of few distinct values the rows of each."""
+    if distinct.size < 3:
+        return ()
+    if distinct.size <= _BINS:
+        return tuple(np.bincount(np.searchsorted(distinct, values)).tolist())
+    return tuple(np.histogram(values, _BINS)[0].tolist())
+
+
+def _look_at_labels(
+    column: Column, kind: str, role: str, share: float | None, notes: tuple[str, ...]
+) -> ColumnLook:
+    if column.problem or kind == "empty":
+        return ColumnLook(column.name, kind, role, column.size, 0, notes=notes)
+    codes, labels = _labels_of(column)
+    counts = np.bincount(codes + 1, minlength=len(labels) + 1)
+    most = np.argsort(-counts[1:], kind="stable")[:_SHOWN_VALUES]
+    top = tuple((_clip(labels[k]), int(counts[k + 1])) for k in most)
+    detail = ", ".join(text for text, _ in top[:3]) + (", ..." if len(labels) > 3 else "")
+    return ColumnLook(
+        column.name, kind, role, int(counts[0]), len(labels), detail,
+        top=top if counts[1:].max(initial=0) > 1 else (), alone=share, notes=notes,
+    )  # fmt: skip
+
+
+def _count_outliers(values: np.ndarray) -> int:
+    """Numbers far outside of the quartiles (Tukey's outer fences)."""
+    if values.size < 8:
+        return 0
+    low, high = np.quantile(values, [0.25, 0.75])
+    far = 3 * (high - low)
+    return int(((values < low - far) | (values > high + far)).sum()) if far > 0 else 0
+
+
+# ------------------------------------------------------------------------------------------------------- the notes
+
+
+def _look_at_queries(table: Table, roles: dict[str, str | None]) -> tuple[dict[str, int], list[str]]:
+    if roles["query"] is None:
+        return {}, []
+    groups = _groups_of(table, roles["query"])
+    n = groups.n_groups
+    found = {
+        "queries": n,
+        "median_rows": int(np.median(groups.counts)),
+        "one_row": int((groups.counts == 1).sum()),
+    }
+    notes = []
+    if found["one_row"]:
+        notes.append(
+            f"{_of(found['one_row'], n, 'query has', 'queries have')} one row: nothing to compare it with."
+        )
+    y = _target_of(table, roles["target"])
+    if y is None:
+        return found, notes
+    low, high = np.full(n, np.inf), np.full(n, -np.inf)
+    known = ~np.isnan(y)
+    np.minimum.at(low, groups.codes[known], y[known])
+    np.maximum.at(high, groups.codes[known], y[known])
+    found["without_pair"] = int((~(high > low)).sum())
+    tied = found["without_pair"] - found["one_row"]
+    if tied > 0:
+        notes.append(
+            f"{_of(tied, n, 'query has', 'queries have')} several rows whose targets are all equal: no pair to order."
+        )
+    return found, notes
+
+
+def _notes_on_roles(table: Table, roles: dict[str, str | None], names: list[str]) -> list[str]:
+    for chosen, rejected in _PREFERENCES:
+        if chosen in names and rejected in names and not {*_BATTLES} <= {*names}:
+            return [
+                f"Columns {chosen!r} and {rejected!r} look like preferences between two texts or items: train on them "
+                f"with --chosen {chosen} --rejected {rejected}."
+            ]
+    if {*_BATTLES} <= {*names}:
+        return [
+            "Columns 'model_a', 'model_b' and 'winner' look like battles: preflearn rate puts the models in order."
+        ]
+    if roles["target"] is None:
+        return [
+            "No column is named like a target (target, grade, relevance, label, clicks, ...): name it to see what "
+            "orders it."
+        ]
+    notes, y = [], _target_of(table, roles["target"])
+    if y is None:
+        return [f"The target {roles['target']!r} is neither numbers nor yes/no."]
+    if np.isnan(y).any():
+        notes.append(f"{int(np.isnan(y).sum()):,} rows have no target: leave them out before training.")
+    if np.nanmin(y) == np.nanmax(y):
+        notes.append(f"All targets are {np.nanmin(y):g}: there is no order to learn.")
+    return notes
+
+
+def _notes_on_columns(columns: Sequence[ColumnLook], n_rows: int) -> list[str]:
+    notes = []
+    empty = [one.name for one in columns if one.kind in ("empty", "constant")]
+    if empty:
+        notes.append(
+            f"{_named(empty)} one value or none, and {'is' if len(empty) == 1 else 'are'} set aside."
+        )
+    missing = [one.name for one in columns if one.kind != "empty" and one.n_missing > n_rows / 2]
+    if missing:
+        notes.append(f"{_named(missing)} no value in more than half of the rows.")
+    outliers = [one for one in columns if one.n_outliers]
+    notes += [f"`{one.name}` has {_say_outliers(one.n_outliers)}: {one.detail}." for one in outliers[:3]]
+    return notes
+
+
+def _named(names: Sequence[str]) -> str:
+    shown = ", ".join(f"`{name}`" for name in names[:6]) + (
+        f" and {len(names) - 6} more" if len(names) > 6 else ""
+    )
+    return f"{shown} {'has' if len(names) == 1 else 'have'}"
+
+
+def _of(count: int, total: int, one: str, many: str) -> str:
+    verb = one if count == 1 else many
+    return f"{count:,} of {total:,} {verb}" if total != 1 else f"The {verb}"
+
+
+def _say_outliers(count: int) -> str:
+    return "" if not count else f"{count:,} outlier{'s' if count > 1 else ''}"
+
+
+def _clip(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _share(count: int, total: int) -> str:
+    if not count:
+        return "-"
+    share = 100 * count / total
+    return "<1 %" if share < 1 else f"{share:.0f} %"
+
+
+__all__ = ["ColumnLook", "TableLook", "columns_alone", "look"]

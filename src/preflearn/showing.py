@@ -1,0 +1,169 @@
+"""What a fitted `AutoRanker` tells besides its scores: a leaderboard on new data, reasons, a report.
+
+These methods use what stands above the learners (`inspection`, `_training`), which is imported when they are called.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from math import nan
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+# The training data of the rankers of this process, for their reports; beyond so many cells nothing is kept alive.
+_SEEN: WeakKeyDictionary[Any, tuple[Any, Any, Any]] = WeakKeyDictionary()
+_MOST_CELLS = 5_000_000
+
+
+def remember(model: Any, X: Any, y: Any, qid: Any) -> None:
+    """Keep what a model is fitted on, while the model lives, so that it can report on it."""
+    _SEEN.pop(model, None)
+    shape = getattr(X, "shape", None)
+    if shape is None or (len(shape) == 2 and shape[0] * shape[1] <= _MOST_CELLS):
+        _SEEN[model] = (X, y, qid)
+
+
+class ShowsItself:
+    """The part of `AutoRanker` that shows; see there."""
+
+    leaderboard_: Any
+    members_: list[Any]
+    member_names_: list[str]
+    views_: list[tuple[str, ...]]
+    features_: Any
+    scoring: Any
+    _encoded: Any
+    _read_targets: Any
+    _predict_rows: Any
+
+    def leaderboard(self, X: Any, y: Any, *, qid: Any = None) -> Any:
+        """Score the model and its members on new data, best first.
+
+        Parameters
+        ----------
+        X, qid : as in predict
+        y : array-like of shape (m,)
+            What is known about the rows, which must not be those of the training.
+
+        Returns
+        -------
+        Leaderboard
+            Candidates that have no part in the model were not kept, and have no score here.
+        """
+        check_is_fitted(self)
+        scores = self._score_members(X, y, qid)
+        board = self.leaderboard_
+        whole, least = scores.pop(""), scores.get(board.simplest, nan)
+
+        def on_new(one: Any, score: float) -> Any:
+            detail = one.detail if score == score else "has no part in the model"
+            detail = "the model" if one is board.model else detail
+            simplest = one is not board.model and one.name == board.simplest
+            return replace(
+                one, score=score, difference=nan if simplest else score - least, pvalue=nan, detail=detail
+            )
+
+        entries = [on_new(one, scores.get(one.name, nan)) for one in board]
+        entries.sort(key=lambda one: -one.score if one.score == one.score else np.inf)
+        title = f"{board.scoring} on new data"
+        return replace(board, entries=entries, model=on_new(board.model, whole), title=title)
+
+    def _score_members(self, X: Any, y: Any, qid: Any) -> dict[str, float]:
+        """Score of each member by its name, and of the whole model under the empty name."""
+        from .comparisons import encode_queries
+        from .model_selection._scoring import read_scoring
+
+        rows = self._encoded(X)
+        queries, y = encode_queries(qid, rows.shape[0]), self._read_targets(y, rows.shape[0])
+        views, scoring = self.features_.views(rows, queries), read_scoring(self.scoring)
+
+        def measure(scores: np.ndarray) -> float:
+            return float(np.ravel(scoring.measure(y[:, None], scores[:, None], queries))[0])
+
+        members = zip(self.member_names_, self.members_, self.views_, strict=True)
+        found = {name: measure(model.predict(views[view])) for name, model, view in members}
+        return {**found, "": measure(self._predict_rows(rows, queries.codes))}
+
+    def explain(
+        self, X: Any, rows: Sequence[int] | int | None = None, *, qid: Any = None, n_orders: int = 2
+    ) -> Any:
+        """What put items where they are: a row of the result for each item, a column for each feature.
+
+        Parameters
+        ----------
+        X, qid : as in predict
+        rows : int or sequence of int, optional
+            The items, by their row numbers; all by default.
+        n_orders : int, default=2
+            Orders of the features that contributions are averaged over.
+
+        Returns
+        -------
+        data frame
+            Of the kind of X; of pandas, or a mapping where that is not installed, for other X. ``row``, ``rank`` and
+            ``score`` of each item, the mean score of its query (``query_mean``), and the contribution of each feature:
+            they add up to ``score - query_mean``.
+        """
+        from .inspection import explain_rows
+
+        check_is_fitted(self)
+        return explain_rows(self, X, rows, qid=qid, n_orders=n_orders)
+
+    def report(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        X: Any = None,
+        y: Any = None,
+        *,
+        qid: Any = None,
+        title: str = "Ranking model",
+    ) -> Any:
+        """Write the report that ``preflearn train --report`` writes: one HTML page, or a model card (``.md``).
+
+        Parameters
+        ----------
+        path : path, optional
+            None writes nothing.
+        X, y, qid : optional
+            The training data. They need not be given in the process that trained the model, for up to five million
+            cells.
+        title : str, default="Ranking model"
+
+        Returns
+        -------
+        TrainingReport
+            What the page says.
+
+        Examples
+        --------
+        >>> from preflearn import AutoRanker
+        >>> from preflearn.datasets import load_demo
+        >>> X, y, qid, names = load_demo()
+        >>> model = AutoRanker(time_limit=0.1, random_state=0).fit(X[:150], y[:150], qid=qid[:150])
+        >>> model.report().counts  # model.report("report.html") writes the page
+        {'rows': 150, 'queries': 12, 'features': 8}
+        """
+        check_is_fitted(self)
+        if (X is None) != (y is None):
+            raise ValueError("report takes the training data as X and y, and qid: found one of X and y.")
+        if X is None:
+            if self not in _SEEN:
+                raise ValueError(
+                    "report describes the training data, and this model was not trained on them here, or they are "
+                    "large: pass report(path, X, y, qid=qid)."
+                )
+            X, y, qid = _SEEN[self]
+        from ._training.automatic import report_of
+
+        model: Any = self
+        found = report_of(model, X, y, qid, title)
+        if path is not None:
+            from .report import write_report
+
+            write_report(found, path)
+        return found

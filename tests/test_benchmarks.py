@@ -1,0 +1,18 @@
+"""The growth campaign runs: every public learner, search, estimate and hold-out that it times, on small data."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+
+
+def test_every_case_of_the_growth_campaign_runs():
+    done = subprocess.run(
+        [sys.executable, "growth.py", "--smoke"], cwd=BENCHMARKS, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    measured = [line for line in done.stdout.splitlines() if "(documented" in line]
+    assert len(measured) >= 40

@@ -1,0 +1,139 @@
+"""What made newcomers stop on the command line, each with its remedy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from preflearn._training.input_columns import telling_words
+from test_look import shop_table, write_csv
+
+LINEAR = ("--target", "grade", "--query", "session", "--learner", "rankrls", "--kernel", "linear")
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory) -> Path:
+    """A table with a brand and a title, one word of which is good."""
+    table = shop_table(leak=False)
+    rng = np.random.default_rng(3)
+    words = rng.choice(["red", "blue", "large", "small", "chair", "lamp"], (len(table["grade"]), 4))
+    titles = [" ".join(row) + (" genuine" if grade >= 3 else "") for row, grade in zip(words, table["grade"])]
+    return write_csv(tmp_path_factory.mktemp("shop") / "shop.csv", {"title": titles, **table})
+
+
+def test_influence_is_shown_by_input_column(shop, call, tmp_path):
+    command = ("train", shop, *LINEAR, "--encode", "title=words:64", "-o", tmp_path / "m.preflearn", "--json")
+    found = json.loads(call(*command)[1])
+    names = found["influence"]["names"]
+    assert {"brand", "title", "rating"} <= {*names} and not any("#" in name or "=" in name for name in names)
+    assert "Words of `title` that go with scores that are high: genuine" in found["influence_note"]
+    by_name = dict(zip(names, found["influence"]["values"]))
+    assert by_name["title"] == max(by_name.values()) > 0
+
+
+def test_influence_of_columns_when_shuffled(shop, call, tmp_path):
+    command = (
+        "train",
+        shop,
+        *LINEAR[:-1],
+        "rbf",
+        "--drop",
+        "title",
+        "-o",
+        tmp_path / "m.preflearn",
+        "--json",
+    )
+    found = json.loads(call(*command)[1])
+    assert "brand" in found["influence"]["names"] and "rating" in found["influence"]["names"]
+
+
+def test_the_spread_of_a_column_is_that_of_its_contribution():
+    from preflearn._training.input_columns import InputColumns
+
+    rng = np.random.default_rng(0)
+    Z, coef = rng.normal(size=(50, 4)), np.array([1.0, -2.0, 0.5, -1.0])
+    columns = InputColumns(["a", "b"], np.array([0, 1, 1, 1]), {})
+    assert columns.spreads(Z, coef) == pytest.approx([Z[:, 0].std(), (Z[:, 1:] @ coef[1:]).std()])
+    assert InputColumns(["a"], np.array([0]), {}).spreads(-Z[:, :1], -coef[:1]) == pytest.approx(
+        [-Z[:, 0].std()]
+    )
+    assert columns.sums(np.array([1.0, 2.0, 3.0, 4.0])).tolist() == [1, 9]
+
+
+def test_words_of_noise_are_not_named():
+    rng = np.random.default_rng(1)
+    texts = np.array([" ".join(rng.choice(list("abcdefghij"), 3)) for _ in range(300)], dtype=object)
+    assert telling_words(texts, rng.normal(size=300)) == ([], [])
+
+
+def test_words_say_that_they_replace_the_candidates(shop, call, tmp_path):
+    roles = ("--target", "grade", "--query", "session", "--encode", "title=words:2000")
+    found = json.loads(call("train", shop, *roles, "-o", tmp_path / "m.preflearn", "--json")[1])
+    assert any(
+        "instead of the candidates" in note and "--encode title=text" in note for note in found["notes"]
+    )
+    assert not any("constant" in note and "title#" in note for note in found["notes"])
+
+
+def test_columns_are_checked_before_files(shop, call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop.preflearn").write_bytes(b"something else")
+    status, _, err = call("train", shop, "--target", "graed")
+    assert status == 2 and "--target asks for column 'graed'" in err
+
+
+def test_compare_takes_models_and_data_in_either_order(shop, call, tmp_path):
+    for name, learner in (("a", "rankrls"), ("b", "rls")):
+        command = ("train", shop, *LINEAR[:4], "--learner", learner, "--kernel", "linear", "--drop", "title")
+        assert call(*command, "-o", tmp_path / f"{name}.preflearn", "-q")[0] == 0
+    a, b, scores = tmp_path / "a.preflearn", tmp_path / "b.preflearn", tmp_path / "scores.csv"
+    assert call("predict", b, shop, "-o", scores, "-q")[0] == 0
+    usual = json.loads(call("compare", shop, a, b, "--json")[1])
+    for order in ((a, shop, b), (a, b, shop)):
+        assert json.loads(call("compare", *order, "--json")[1]) == usual
+    assert json.loads(call("compare", a, scores, shop, "--json")[1])["means"].keys() == {
+        "a.preflearn",
+        "scores.csv",
+    }
+
+
+def test_evaluate_names_the_target_of_the_training(shop, call, tmp_path):
+    model = tmp_path / "m.preflearn"
+    assert call("train", shop, *LINEAR, "--drop", "title", "-o", model, "-q")[0] == 0
+    assert call("evaluate", model, shop)[0] == 0  # without --target
+    table = shop_table(leak=False)
+    del table["grade"]
+    status, _, err = call(
+        "evaluate", model, write_csv(tmp_path / "new.csv", {"title": table["brand"], **table})
+    )
+    assert status == 2 and "was trained on the target 'grade', which is not there" in err
+
+
+def test_demo_writes_a_table_for_the_other_commands(call, tmp_path):
+    path = tmp_path / "shop.csv"
+    status, out, _ = call("demo", "--write", path)
+    assert status == 0 and "--target grade --query session" in out
+    assert call("demo", "--write", path)[0] == 0
+    status, out, _ = call("look", path, "--json")
+    found = json.loads(out)
+    assert (found["target"], found["query"], found["item"], found["n_rows"]) == (
+        "grade",
+        "session",
+        "item",
+        719,
+    )
+    path.write_text("mine\n1\n")
+    assert call("demo", "--write", path)[0] == 2 and path.read_text() == "mine\n1\n"
+    assert call("demo", "--write", path, "--json")[0] == 2
+
+
+def test_missing_extras_are_named_with_the_line_that_installs_them(call, tmp_path, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    path = write_csv(tmp_path / "shop.csv", shop_table())
+    status, _, err = call("look", path, "--report", tmp_path / "look.html")
+    assert status == 2 and "pip install 'preflearn[plots]'" in err
