@@ -142,10 +142,10 @@ def _plots(report: TrainingReport) -> dict[str, str]:
             bars = CoefficientsDisplay(one.names, one.values, xlabel=one.meaning, errors=one.errors)
             n_bars = min(15, len(one.names))
             drawings[name] = (bars.plot, _say_influence(bars), (4.8, 0.9 + 0.26 * n_bars))
-    return {name: _svg(name, *drawing) for name, drawing in drawings.items()}
+    return {name: inline_svg(name, *drawing) for name, drawing in drawings.items()}
 
 
-def _svg(name: str, draw: Callable[[Any], Any], text: str, size: tuple[float, float]) -> str:
+def inline_svg(name: str, draw: Callable[[Any], Any], text: str, size: tuple[float, float]) -> str:
     """A drawing as inline SVG that takes its colours from the page and says in words what it shows."""
     from cycler import cycler
     from matplotlib.backends.backend_svg import FigureCanvasSVG
