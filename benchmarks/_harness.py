@@ -212,17 +212,33 @@ def kept_results(name: str, new: Sequence[Mapping[str, Any]]) -> list[dict[str, 
     return [result for result in earlier if result["question"] not in replaced]
 
 
-def arguments(description: str | None, *, repeats: int = 5, **sizes: int) -> argparse.Namespace:
+def arguments(description: str | None, *, repeats: int = 5, **sizes: int | str) -> argparse.Namespace:
     """The options all benchmarks have: ``--repeats``, and ``--quick`` for a small run that proves it works.
 
-    Further numbers become options of their own: ``arguments(__doc__, rows=1000)`` adds ``--rows``.
+    Further numbers and texts become options of their own: ``arguments(__doc__, rows=1000)`` adds ``--rows``.
     """
     parser = argparse.ArgumentParser(description=(description or "").splitlines()[0] if description else None)
-    parser.add_argument("--repeats", type=int, default=repeats, help=f"best of so many (default {repeats})")
+    parser.add_argument("--repeats", type=int, default=repeats, help=f"best of this many (default {repeats})")
     for name, default in sizes.items():
-        parser.add_argument(f"--{name}", type=int, default=default, help=f"default {default}")
+        parser.add_argument(f"--{name}", type=type(default), default=default, help=f"default {default}")
     parser.add_argument("--quick", action="store_true", help="small sizes, nothing written")
     return parser.parse_args()
+
+
+def run_questions(
+    name: str, description: str | None, questions: Mapping[str, Callable[[int], Any]], *, repeats: int
+) -> None:
+    """Answer the questions that ``--only`` names; all of them are written to the results of this name."""
+    parser = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
+    parser.add_argument("--only", choices=questions, action="append")
+    parser.add_argument("--repeats", type=int, default=repeats)
+    options = parser.parse_args()
+    found: list[Mapping[str, Any]] = []
+    for question in options.only or questions:
+        answer = questions[question](options.repeats)
+        found += answer if isinstance(answer, list) else [answer]
+    if not options.only:
+        write_results(name, *found)
 
 
 def coverage_of(found: Sequence[Sequence[float]], other: str) -> dict[str, float]:

@@ -27,6 +27,7 @@ from preflearn.comparisons import compare_scores, one_group
 from preflearn.model_selection import estimate_concordance
 from preflearn.model_selection._tally import tally_pairs, tally_scores
 from preflearn.model_selection.intervals import (
+    freedom_of,
     most_effective,
     optimism,
     placement_variance,
@@ -96,7 +97,8 @@ def intervals(setting: Setting, X: np.ndarray, y: np.ndarray):
     strata = y.astype(int) if setting.measure == "AUC" else np.zeros(y.shape[0], dtype=int)
     lost = optimism(y[pairs] @ [1, -1], held_out @ [1, -1], fitted @ [1, -1])
     basis = tally.share, placement_variance(tally, strata), most_effective(y)
-    return tally.share, wilson_interval(*basis, optimism=lost), wilson_interval(*basis), coef
+    interval = wilson_interval(*basis, optimism=lost, freedom=freedom_of(y))
+    return tally.share, interval, wilson_interval(*basis), coef
 
 
 def check(setting: Setting, X: np.ndarray, y: np.ndarray) -> None:

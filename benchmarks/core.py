@@ -2,7 +2,7 @@
 
 One question per row: the full kernel, a path of alphas, the reduced set, a million rows of a linear model, and an
 iteration of conjugate gradients, each as a ratio to the kernel evaluation and the one factorisation or product that
-cannot be avoided.
+cannot be avoided; and what the band form saves beside the tridiagonal form.
 
     python benchmarks/core.py            # all rows
     python benchmarks/core.py --only path
@@ -10,16 +10,18 @@ cannot be avoided.
 
 from __future__ import annotations
 
-import argparse
+from functools import partial
 
 import numpy as np
 import scipy.linalg as la
 import scipy.sparse as sp
 from sklearn.metrics.pairwise import rbf_kernel
 
-from _harness import best_of, peak_memory, report, write_results
+from _harness import best_of, peak_memory, report, run_questions
 from preflearn import RankRLS
 from preflearn._engine.core import dual_problem, solve_conjugate_gradients
+from preflearn._engine.core.band import BandForm
+from preflearn._engine.core.tridiagonal import TridiagonalForm
 from preflearn.comparisons import compare_scores, encode_queries, one_group
 
 
@@ -43,6 +45,24 @@ def prepare_full_kernel(m: int, n: int):
     data = random_data(m, n, 200)
     fit_full_kernel(data[0][:50], data[1][:50], None)
     return data
+
+
+def inverse_diagonals(form: type, B: np.ndarray) -> None:
+    reduced = form(B.copy(order="F"))
+    for alpha in 2.0 ** np.arange(-5, 26):
+        reduced.inverse_diagonal(alpha)
+
+
+def band_form(repeats: int) -> dict:
+    m = 4000
+    A = np.random.default_rng(0).normal(size=(m, m))
+    B = A @ A.T / m
+    seconds = best_of(
+        {form.__name__: partial(inverse_diagonals, form, B) for form in (BandForm, TridiagonalForm)},
+        repeats=repeats,
+        warm_up=False,
+    )
+    return report("diagonals of 31 inverses, m = 4000", seconds, baseline="TridiagonalForm")
 
 
 def one_alpha(repeats: int) -> dict:
@@ -176,20 +196,8 @@ def iteration(repeats: int) -> dict:
     )
 
 
-QUESTIONS = {
-    "one_alpha": one_alpha,
-    "path": path,
-    "reduced_set": reduced_set,
-    "ill_conditioned_reduced_set": ill_conditioned_reduced_set,
-    "million_rows": million_rows,
-    "iteration": iteration,
-}
+_ASKED = (one_alpha, path, reduced_set, ill_conditioned_reduced_set, million_rows, iteration, band_form)
+QUESTIONS = {question.__name__: question for question in _ASKED}
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", choices=QUESTIONS, action="append")
-    parser.add_argument("--repeats", type=int, default=5)
-    options = parser.parse_args()
-    results = {name: QUESTIONS[name](options.repeats) for name in options.only or QUESTIONS}
-    if not options.only:
-        write_results("core", *results.values())
+    run_questions("core", __doc__, QUESTIONS, repeats=5)

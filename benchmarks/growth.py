@@ -8,7 +8,7 @@ three times as long beside as many busy processes as there are cores.
     python growth.py                       # alone
     python growth.py --beside 2            # beside two busy processes
     python growth.py --blas-threads 32     # as on a host with many cores and a small quota
-    python growth.py --cores 1 2 4 8 16    # the largest size of every case, on so many cores
+    python growth.py --cores 1 2 4 8 16    # the largest size of every case, on this many cores
     python growth.py --only linear         # cases whose name contains this
     python growth.py --smoke               # small sizes: does every case run?
 """
@@ -40,21 +40,11 @@ _LEAST_SECONDS = 0.02
 
 @dataclass(frozen=True)
 class Case:
-    """One call: what prepares it for given sizes, the smallest sizes, and the exponent documented for each.
+    """One call: what prepares it for given sizes, the smallest sizes, and the exponent documented for each."""
 
-    Attributes
-    ----------
-    prepare : callable
-        Takes the sizes as keywords; returns the call to be timed.
-    sizes : dict from str to int
-    exponents : dict from str to float
-        Of the sizes that are doubled.
-    doublings : int
-    """
-
-    prepare: Callable[..., Callable[[], Any]]
+    prepare: Callable[..., Callable[[], Any]]  # takes the sizes as keywords; returns the call to be timed
     sizes: dict[str, int]
-    exponents: dict[str, float]
+    exponents: dict[str, float]  # of the sizes that are doubled
     doublings: int = 3
 
 

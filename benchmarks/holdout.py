@@ -6,14 +6,13 @@ python benchmarks/holdout.py --only pairs
 
 from __future__ import annotations
 
-import argparse
 import time
 
 import numpy as np
 import scipy.linalg as la
 from sklearn.metrics.pairwise import rbf_kernel
 
-from _harness import best_of, peak_memory, report, write_results
+from _harness import best_of, peak_memory, report, run_questions
 from preflearn import RankRLS, RankRLSCV
 from preflearn._engine.core.pair_holdout import dual_pair_system
 from preflearn.model_selection import (
@@ -208,10 +207,4 @@ QUESTIONS = {
 }
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", choices=QUESTIONS, action="append")
-    parser.add_argument("--repeats", type=int, default=4)
-    options = parser.parse_args()
-    found = [result for name in options.only or QUESTIONS for result in QUESTIONS[name](options.repeats)]
-    if not options.only:
-        write_results("holdout", *found)
+    run_questions("holdout", __doc__, QUESTIONS, repeats=4)

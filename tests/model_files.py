@@ -24,7 +24,7 @@ from preflearn.feature_selection import GreedySelector
 from preflearn.graphs import AllPathsFeatures, LabeledGraph, WeisfeilerLehmanFeatures
 from preflearn.kernels import EmpiricalKernelMap, NystromMap
 from preflearn.kernels.functions import Kernel
-from preflearn.model_selection import QueryKFold
+from preflearn.model_selection import ConformalRanker, QueryKFold, RiskControlledRanker
 from preflearn.multiple_kernels import MultipleKernelKroneckerRLS, MultipleKernelRankRLS
 from preflearn.parses import Link, Linkage, LinkFeatures, ParseRanker, Sentence, Token
 from preflearn.ppi.extractor import InteractionExtractor
@@ -86,6 +86,13 @@ def fitted_models() -> Zoo:
         "RLS linear, two outputs": (pl.RLS().fit(X, both), new),
         "RankRLSCV": (pl.RankRLSCV(kernel="rbf", alphas=[0.1, 1.0], cv=QueryKFold(3)).fit(X, y, qid=qid), new),
         "RLSCV": (pl.RLSCV(alphas=[0.1, 1.0]).fit(X, y), new),
+        "ConformalRanker": (ConformalRanker(pl.RankRLS(), coverage=0.8).fit(X, y, qid=qid), new),
+        "ConformalRanker of a search": (
+            ConformalRanker(pl.RankRLSCV(alphas=[0.1, 1.0]), coverage=0.8, target="top-k", k=2).fit(X, y, qid=qid), new,
+        ),
+        "RiskControlledRanker": (
+            RiskControlledRanker(pl.RankRLS(), risk=0.3).fit(X, (y > 0).astype(float), qid=qid), new,
+        ),
         "RankRFM": (pl.RankRFM([0.1, 1.0], max_rounds=1, cv=3).fit(X, y, qid=qid), new),
         "RankRFM full metric": (pl.RankRFM([0.1, 1.0], metric="full", max_rounds=1, cv=3).fit(X, y, qid=qid), new),
         "AutoRanker": (pl.AutoRanker(random_state=0).fit(X, y), new),

@@ -1000,3 +1000,182 @@ def query_interval(y, held_out, fitted, qid) -> tuple[float, float]:
     variance = max(variance, share * (1 - share) / (trials + 2) * (1 + lost))
     half = student.ppf(0.975, n - 1) * variance**0.5
     return max(0.0, mean - half), min(1.0, mean + half)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Ratings
+# --------------------------------------------------------------------------------------------------------------
+
+
+def rating_design(n_items, pairs, covariates=None):
+    """x_k = e_a - e_b, followed by the covariates of the battle, one dense row for each battle."""
+    X = np.zeros((len(pairs), n_items))
+    for row, (a, b) in enumerate(pairs):
+        X[row, a] += 1.0
+        X[row, b] -= 1.0
+    return X if covariates is None else np.hstack([X, covariates])
+
+
+def rating_mode(X, share, weight, penalty):
+    """Minimum of the log loss plus Σ penalty_j θ_j², by plain Newton steps on dense matrices."""
+    theta = np.zeros(X.shape[1])
+    for _ in range(200):
+        p = 1.0 / (1.0 + np.exp(-X @ theta))
+        gradient = X.T @ (weight * (p - share)) + 2.0 * penalty * theta
+        H = (X * (weight * p * (1 - p))[:, None]).T @ X + 2.0 * np.diag(penalty)
+        theta = theta - np.linalg.solve(H, gradient)
+    return theta, H
+
+
+def rating_sandwich(X, share, weight, theta, H, penalty, cluster):
+    """H⁻¹ (G / (G - 1) Σ g gᵀ + 2 penalty) H⁻¹, cluster by cluster."""
+    p = 1.0 / (1.0 + np.exp(-X @ theta))
+    meat = 2.0 * np.diag(penalty)
+    labels = sorted(set(cluster))
+    for label in labels:
+        g = sum(weight[k] * (share[k] - p[k]) * X[k] for k in range(len(cluster)) if cluster[k] == label)
+        meat = meat + len(labels) / (len(labels) - 1) * np.outer(g, g)
+    inverse = np.linalg.inv(H)
+    return inverse @ meat @ inverse
+
+
+def krippendorff_by_pairs(units):
+    """Krippendorff's alpha of nominal values: observed over expected disagreement, pair by pair of values."""
+    units = [values for values in units if len(values) > 1]
+    values = [value for unit in units for value in unit]
+    n = len(values)
+    observed = sum(
+        sum(one != other for one, other in itertools.permutations(unit, 2)) / (len(unit) - 1)
+        for unit in units
+    )
+    expected = sum(one != other for one, other in itertools.permutations(values, 2)) / (n - 1)
+    return 1.0 - observed / expected
+
+
+def elo_by_hand(games, k=32.0):
+    """Ratings after games (a, b, share of a), one after the other."""
+    ratings = {}
+    for a, b, share in games:
+        r_a, r_b = ratings.get(a, 0.0), ratings.get(b, 0.0)
+        p = 1.0 / (1.0 + 10.0 ** ((r_b - r_a) / 400.0))
+        ratings[a], ratings[b] = r_a + k * (share - p), r_b - k * (share - p)
+    return ratings
+
+
+def plackett_luce_loss(f, rankings):
+    """-log P of rankings given as lists of tiers, stage by stage; the last tier has no order."""
+    total = 0.0
+    for tiers in rankings:
+        rest = [item for tier in tiers for item in tier]
+        for tier in tiers[:-1]:
+            total += np.log(np.sum(np.exp(f[rest]))) - f[tier[0]]
+            rest.remove(tier[0])
+    return total
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Sets and ranks with a guarantee
+# --------------------------------------------------------------------------------------------------------------
+
+
+def set_holds(y, shown, target, k) -> bool:
+    """Whether the rows shown of a query are what the target asks for, by its definition."""
+    if target == "any-relevant":
+        return bool((y[shown] > 0).any())
+    if target == "all-relevant":
+        return not (y[~shown] > 0).any()
+    k = 1 if target == "best" else k
+    return sorted(y[shown], reverse=True)[:k] == sorted(y, reverse=True)[:k]
+
+
+def can_be_held(y, target) -> bool:
+    """Whether a query counts."""
+    return bool((y > 0).any()) if "relevant" in target else len(set(y)) > 1
+
+
+def conformal_threshold(refit_and_predict, y, qid, coverage, target, k=1) -> float:
+    """Refit without every query, widen its set row by row until it holds what it must, take the quantile."""
+    needs = []
+    for query in np.unique(qid):
+        rows = qid == query
+        if not can_be_held(y[rows], target):
+            continue
+        scores = refit_and_predict(~rows, rows)
+        gaps = scores.max() - scores
+        needs.append(min(t for t in gaps if set_holds(y[rows], gaps <= t, target, k)))
+    place = next(n for n in range(1, len(needs) + 1) if n / (len(needs) + 1) >= coverage - 1e-12)
+    return sorted(needs)[place - 1]
+
+
+def rank_interval(scores, row, width) -> tuple[int, int]:
+    """One more than the rows that are clearly ahead, and all but those clearly behind."""
+    ahead = sum(other > scores[row] + width for other in scores)
+    behind = sum(other < scores[row] - width for other in scores)
+    return 1 + ahead, len(scores) - behind
+
+
+def needed_rank_width(y, scores, row) -> float:
+    """The least width at which the interval has one of the ranks that the row may have among those with its y."""
+    ranks = range(1 + sum(y > y[row]), len(y) - sum(y < y[row]) + 1)
+    for width in sorted({0.0, *np.abs(scores - scores[row])}):
+        low, high = rank_interval(scores, row, width * (1 + 1e-12) + 1e-12)
+        if any(low <= rank <= high for rank in ranks):
+            return width
+    raise AssertionError
+
+
+def loss_of_shown(y, scores, shown, loss, k=None) -> float:
+    """Share of relevant rows that are not shown, or what their list lacks in NDCG."""
+    if loss == "recall":
+        wanted = min((y > 0).sum(), k or len(y))
+        return 1 - min((y[shown] > 0).sum(), wanted) / wanted
+    ideal = sum((2**value - 1) / np.log2(place + 2) for place, value in enumerate(sorted(y, reverse=True)))
+    order = np.argsort(-scores)
+    return (
+        1
+        - sum((2 ** y[row] - 1) / np.log2(place + 2) for place, row in enumerate(order) if shown[row]) / ideal
+    )
+
+
+def gaussian_process_variances(K, L, alpha, n_train):
+    """Variances of all items for unit noise, by inverting the precision: L of the training rows, K⁻¹ of the prior."""
+    precision = alpha * np.linalg.inv(K)
+    precision[:n_train, :n_train] += L
+    return np.linalg.inv(precision)
+
+
+def boosted_scores(codes, t, qid, n_trees, leaves, rate, least, ridge):
+    """Scores of the training rows after some boosted trees, every split tried by going through the rows."""
+    f = np.zeros(len(t))
+    for _ in range(n_trees):
+        g = t - f
+        for query in np.unique(qid):
+            g[qid == query] -= g[qid == query].mean()
+        found = [np.arange(len(t))]
+        root = _best_division(codes, g, found[0], least, ridge)
+        while len(found) < leaves:
+            splits = [_best_division(codes, g, rows, least, ridge) for rows in found]
+            place = int(np.argmax([gain for gain, *_ in splits]))
+            gain, left, right = splits[place]
+            if not gain > 1e-10 * root[0]:
+                break
+            found[place] = left
+            found.append(right)
+        for rows in found:
+            f[rows] += rate * g[rows].sum() / (len(rows) + ridge)
+    return f
+
+
+def _best_division(codes, g, rows, least, ridge):
+    best = (0.0, rows, rows)
+    for feature in range(codes.shape[1]):
+        for code in range(int(codes.max())):
+            goes = codes[rows, feature] <= code
+            left, right = rows[goes], rows[~goes]
+            if min(len(left), len(right)) < least:
+                continue
+            gain = sum(g[part].sum() ** 2 / (len(part) + ridge) for part in (left, right))
+            gain -= g[rows].sum() ** 2 / (len(rows) + ridge)
+            if gain > best[0] + 1e-12:
+                best = (gain, left, right)
+    return best

@@ -315,10 +315,10 @@ def test_pairs_without_a_positive_determinant_are_held_out_one_by_one(xp, kernel
         ),
         ({"kernel": lambda a, b: 1.0}, "is not evaluated on device arrays"),
         ({"solver": "cg"}, "solver='cg' works on NumPy arrays.*solver='auto'"),
-        ({"cost": "relative"}, "cost='relative' are worked out on NumPy arrays"),
+        ({"cost": "relative"}, "cost='relative' are computed on NumPy arrays"),
         (
             {"kernel": "rbf", "n_basis": 5, "basis": "diverse"},
-            "basis='diverse' is worked out on NumPy arrays",
+            "basis='diverse' is computed on NumPy arrays",
         ),
     ],
 )

@@ -13,19 +13,22 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
+from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.preprocessing import QuantileTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import oracles
-from preflearn import AutoRanker, RankRLSCV
+from preflearn import AutoRanker, RankRLS, RankRLSCV
+from preflearn._engine.core.expansion import kernel_moments, solve_expansion
+from preflearn._engine.loops.boosting import grow_trees
 from preflearn._engine.loops.quantiles import shares_below
-from preflearn.automatic import candidates, ranker
-from preflearn.automatic.combination import FoldScores, choose_combination, combine, nested
+from preflearn.automatic import boosting, candidates, extension, kernels, ranker
+from preflearn.automatic.combination import FoldScores, centred, choose_combination, combine, nested
 from preflearn.automatic.features import PARTS, Features
 from preflearn.automatic.trees import Bins, TreeSum
 from preflearn.comparisons import encode_queries
 from preflearn.io import load_model, save_model
+from preflearn.kernels.functions import Kernel
 from preflearn.metrics import concordance
 from preflearn.model_selection import QueryKFold
 from preflearn.model_selection._row_order import order_by_content
@@ -85,19 +88,13 @@ def test_shares_below_are_those_of_scikit_learn(seed, m, decimals, scale):
 # Trees --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["boosting", "forest"])
 @pytest.mark.parametrize("m", [3, 60, 400])
-def test_trees_in_arrays_predict_as_scikit_learn_does(kind, m):
+def test_trees_in_arrays_predict_as_scikit_learn_does(m):
     rng = np.random.default_rng(m)
     X = np.round(rng.normal(size=(m, 4)), 1).astype(np.float32)  # ties at thresholds
     y = X[:, 0] * X[:, 1] + rng.normal(size=m)
-    if kind == "boosting":
-        model = HistGradientBoostingRegressor(max_iter=20, min_samples_leaf=3, random_state=0).fit(X, y)
-        found = TreeSum.of_boosting(model)
-        expected = model.predict(X) - model._baseline_prediction.item()
-    else:
-        model = ExtraTreesRegressor(15, random_state=0).fit(X, y)
-        found, expected = TreeSum.of_mean(model.estimators_), model.predict(X)
+    model = ExtraTreesRegressor(15, random_state=0).fit(X, y)
+    found, expected = TreeSum.of_mean(model.estimators_), model.predict(X)
     np.testing.assert_allclose(found.predict(X), expected, atol=1e-6)
     assert found.feature_importances_.sum() == pytest.approx(1.0)
 
@@ -119,19 +116,56 @@ def test_mean_of_sums_of_trees(m):
 def test_bins_tell_rare_values_apart():
     X = np.ones((1000, 2), dtype=np.float32)
     X[:10, 0], X[:10, 1] = 0.0, 2.0
-    codes = Bins(X, 63).codes
+    codes = Bins(X, 63).codes_of(X)
     assert (codes[:10] != codes[10:20]).all()
+
+
+def boost(codes, t, qid, n_trees, leaves, rate=0.1, least=1, ridge=1.0, share=1.0, test=None):
+    queries = encode_queries(qid, len(t))
+    scores, test = np.zeros(len(t)), codes[:0] if test is None else test
+    predicted = np.zeros(len(test))
+    grown = grow_trees(
+        codes, t, queries.starts, scores, test, predicted, n_trees, 64, leaves, rate, least, ridge, share, 0
+    )
+    return grown, scores, predicted
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_boosted_trees_equal_the_slow_version(data):
+    """Ties between codes, queries of any size, leaves too small to be divided, and rows that are only predicted."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 10_000)))
+    m, n = data.draw(st.integers(2, 30)), data.draw(st.integers(1, 3))
+    leaves, least = data.draw(st.integers(2, 5)), data.draw(st.integers(1, 4))
+    codes = rng.integers(0, data.draw(st.sampled_from([2, 6])), size=(m, n)).astype(np.uint8)
+    qid = np.sort(rng.integers(0, data.draw(st.integers(1, 4)), size=m))
+    t = rng.normal(size=m)
+    _, found, again = boost(codes, t, qid, 3, leaves, 0.3, least, 0.5, test=codes)
+    np.testing.assert_allclose(
+        found, oracles.boosted_scores(codes, t, qid, 3, leaves, 0.3, least, 0.5), atol=1e-9
+    )
+    np.testing.assert_allclose(again, found, atol=1e-12)
 
 
 @pytest.mark.parametrize("decimals", [0, 1, 8])
 def test_trees_grown_on_bins_compare_the_features_themselves(decimals):
     rng = np.random.default_rng(decimals)
     X = np.round(rng.normal(size=(500, 4)), decimals).astype(np.float32)  # ties, and more values than bins
-    y = X[:, 0] * X[:, 1] + rng.normal(size=500)
-    bins = Bins(X, 31)
-    model = HistGradientBoostingRegressor(max_iter=20, max_bins=31, random_state=0).fit(bins.codes, y)
-    expected = model.predict(bins.codes) - model._baseline_prediction.item()
-    np.testing.assert_allclose(TreeSum.of_boosting(model, bins).predict(X), expected, atol=1e-6)
+    t = X[:, 0] * X[:, 1] + rng.normal(size=500)
+    bins = Bins(X, 64)
+    grown, scores, _ = boost(bins.codes_of(X), t.astype(float), np.repeat(np.arange(50), 10), 20, 6)
+    found = TreeSum.of_boosting([grown], bins)
+    np.testing.assert_allclose(found.predict(X), scores, atol=1e-9)
+    assert found.feature_importances_.sum() == pytest.approx(1.0)
+    assert set(np.argsort(found.feature_importances_)[-2:]) == {0, 1}
+
+
+def test_half_of_the_features_are_looked_at():
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 64, size=(200, 20)).astype(np.uint8)
+    (feature, _, left, *_), _, _ = boost(codes, codes[:, 0] / 64.0, np.zeros(200), 40, 2, share=0.5)
+    share = np.mean(feature[:, 0][left[:, 0] > 0] == 0)
+    assert 0.25 < share < 0.75
 
 
 @pytest.mark.parametrize(
@@ -333,7 +367,7 @@ def test_a_damaged_ranker_is_not_loaded(fitted, tmp_path):
 @pytest.fixture
 def small_trees(monkeypatch):
     """The choice among members is what is tested, not the members."""
-    monkeypatch.setattr(candidates, "_BOOSTED", 10)
+    monkeypatch.setattr(boosting, "_STAGES", (5, 10))
     monkeypatch.setattr(candidates, "_RANDOM", 8)
 
 
@@ -427,7 +461,7 @@ def test_tiny_tables_are_ranked_or_refused(data):
     order = rng.permutation(m)
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        patch.setattr(candidates, "_BOOSTED", 5)
+        patch.setattr(boosting, "_STAGES", (5,))
         patch.setattr(candidates, "_RANDOM", 4)
         try:
             found = AutoRanker(random_state=0).fit(X, y, qid=qid).predict(X, qid=qid)
@@ -542,3 +576,78 @@ def test_data_that_nothing_can_be_learned_from_are_refused():
         AutoRanker().fit(X, np.c_[y, y], qid=qid)
     with pytest.raises(ValueError, match="5000, which is not a grade"):
         AutoRanker(scoring="ndcg").fit(X, np.where(y > 1, 5000.0, 0.0), qid=qid)
+
+
+# More rows than the choice looks at ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("with_queries", [True, False])
+def test_chosen_on_a_sample_trained_on_everything(monkeypatch, small_trees, with_queries):
+    """All rows but a fold of the sample are learned from, and the figure is that of this fold."""
+    monkeypatch.setattr(ranker, "_MOST_ROWS", 200)
+    monkeypatch.setattr(extension, "CHUNK_ROWS", 70)
+    monkeypatch.setattr(kernels, "RACE_FROM", 100)
+    X, y, qid = make_data(600)
+    qid = qid if with_queries else None
+    model = AutoRanker(random_state=0).fit(X, y, qid=qid)
+    held = ~np.isnan(model.cv_predictions_)
+    assert 20 <= held.sum() <= 60 and model.n_training_rows_ == 600 - held.sum()
+    within = encode_queries(qid, 600).codes[held] if with_queries else model.cv_folds_[held]
+    assert model.best_score_ == pytest.approx(concordance(y[held], model.cv_predictions_[held], within))
+    assert any("on 5" in one.detail for one in model.leaderboard_)
+    # The sum of its members, each of which predicts the rows that stayed out.
+    views = model.features_.views(X, encode_queries(qid, 600))
+    parts = [
+        w * one.predict(views[view]) for one, view, w in zip(model.members_, model.views_, model.weights_)
+    ]
+    np.testing.assert_allclose(model.predict(X, qid=np.zeros(600) if qid is None else qid), sum(parts))
+    order = np.random.default_rng(1).permutation(600)
+    other = AutoRanker(random_state=0).fit(X[order], y[order], qid=None if qid is None else -qid[order])
+    np.testing.assert_allclose(
+        other.predict(X, qid=np.zeros(600) if qid is None else qid), sum(parts), atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("n_queries", [1, 7])
+def test_chunks_hold_every_row_once_and_whole_queries(monkeypatch, n_queries):
+    monkeypatch.setattr(extension, "CHUNK_ROWS", 10)
+    rng = np.random.default_rng(0)
+    X, y, qid = rng.normal(size=(60, 2)), rng.normal(size=60), rng.integers(0, n_queries, 60)
+    order, queries = order_by_content(X, y[:, None], encode_queries(qid, 60))
+    out = np.flatnonzero(queries.codes == 3) if n_queries > 1 else np.arange(0, 60, 7)
+    chunks = list(extension.chunks_without(X, y, order, queries, out)())
+    assert len(chunks) > 2
+    np.testing.assert_array_equal(
+        np.sort(np.concatenate([one.y for one in chunks])), np.sort(np.delete(y[order], out))
+    )
+    assert n_queries == 1 or sum(one.queries.n_groups for one in chunks) == n_queries - 1
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    seed=st.integers(0, 10_000), n_queries=st.sampled_from([1, 5]), alpha=st.sampled_from([0.01, 1.0, 100.0])
+)
+def test_expansions_from_sums_of_kernel_values_equal_the_learner(seed, n_queries, alpha):
+    rng = np.random.default_rng(seed)
+    X, y, qid = rng.normal(size=(40, 3)), rng.normal(size=40), rng.integers(0, n_queries, 40)
+    metric = rng.uniform(0.1, 1.0, 3)
+    kernel = Kernel("rbf", 0.3, kernel_params={"metric": metric})
+    queries = encode_queries(qid, 40)
+    moments = kernel_moments(kernel, X[:15], X.__getitem__, y, queries, np.arange(40))
+    found = solve_expansion(kernel, X[:15], moments, np.array([alpha]))
+    params = {"kernel": "rbf", "gamma": 0.3, "kernel_params": {"metric": metric}}
+    learner = RankRLS(alpha, **params, basis=np.arange(15), weighting="item").fit(X, y, qid=qid)
+    # What all rows of a query share is not compared, and rounding decides about it.
+    both = centred(np.column_stack([found.predict(X)[0], learner.predict(X)]), queries)
+    np.testing.assert_allclose(both[:, 0], both[:, 1], atol=1e-6 * np.abs(both).max())
+    np.testing.assert_allclose(found.gradients(X, 0), learner.gradient(X), atol=1e-5)
+
+
+def test_a_view_that_is_clearly_behind_is_left_out(monkeypatch, small_trees):
+    monkeypatch.setattr(kernels, "RACE_FROM", 100)
+    X, y, qid = make_data(600, seed=2)
+    X[:, :2] = np.sign(X[:, :2]) * np.exp(4 * np.abs(X[:, :2]))  # heavy tails: quantiles are far ahead
+    board = AutoRanker(random_state=0).fit(X, y, qid=qid).leaderboard_
+    behind = [one for one in board if one.detail == "left out: behind after the first rounds"]
+    assert [one.name for one in behind] == ["learned kernel, standardised and query"]
+    assert np.isnan(behind[0].score) and behind[0].weight == 0

@@ -372,7 +372,7 @@ def test_forgetting_what_was_not_seen_is_refused():
 
 def test_partial_fit_after_fit_is_refused():
     X, y, qid = make_data()
-    with pytest.raises(ValueError, match="cannot go on from fit"):
+    with pytest.raises(ValueError, match="cannot continue from fit"):
         RankRLS().fit(X, y, qid=qid).partial_fit(X, y, qid=qid)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import norm
+from scipy.stats import binomtest
 from scipy.stats import t as student
 
 from preflearn.metrics import auc, get_scorer
@@ -44,7 +44,17 @@ def test_values_are_those_of_the_scorers_and_intervals_students(n_queries, seed)
             continue
         half = student.ppf(0.975, values.shape[0] - 1) * values.std(ddof=1) / np.sqrt(values.shape[0])
         least = -1.0 if one.metric == "kendall_tau" else 0.0
-        expected = np.clip([values.mean() - half, values.mean() + half], least, 1.0)
+        width = 1.0 - least
+        ends = [values.mean() - half, values.mean() + half]
+        # Values at an end of the range: others may be elsewhere, as often as the share of those that were not allows.
+        for place, deficits in enumerate(((1.0 - values) / width, (values - least) / width)):
+            k, n = int((deficits > 0).sum()), values.shape[0]
+            if k == n:
+                continue
+            share = binomtest(k, n).proportion_ci(method="exact").high
+            most = width * share * (deficits.sum() + 0.5) / (k + 1)
+            ends[place] = min(ends[0], 1.0 - most) if place == 0 else max(ends[1], least + most)
+        expected = np.clip(ends, least, 1.0)
         np.testing.assert_allclose(one.interval, expected, atol=1e-12)
 
 
@@ -53,7 +63,7 @@ def test_the_interval_of_an_auc_is_wilsons_with_delongs_variance():
     found = evaluate_scores(y, scores, metrics=["auc"]).metrics[0]
     wins = np.sign(scores[y == 1][:, None] - scores[y == 0]) / 2 + 0.5
     variance = wins.mean(axis=1).var(ddof=1) / wins.shape[0] + wins.mean(axis=0).var(ddof=1) / wins.shape[1]
-    c, z = wins.mean(), norm.ppf(0.975)
+    c, z = wins.mean(), student.ppf(0.975, 3 * min(wins.shape))
     n = min(c * (1 - c) / variance, 4 * wins.size / y.shape[0])
     centre, half = c + z**2 / (2 * n), z * np.sqrt(c * (1 - c) / n + (z / (2 * n)) ** 2)
     assert found.value == pytest.approx(auc(y, scores), rel=1e-12) == pytest.approx(c, rel=1e-12)
@@ -94,3 +104,12 @@ def test_it_prints_itself_and_goes_to_json():
     assert plain["rows"] == 96 and plain["queries"] == 12 and plain["metrics"][0]["metric"] == "concordance"
     alone = evaluate_scores(y, scores)
     assert alone.n_queries is None and [one.interval is None for one in alone.metrics] == [False] + [True] * 4
+
+
+def test_perfect_scores_of_few_queries_do_not_get_an_interval_of_no_width():
+    qid = np.repeat(np.arange(20), 5)
+    y = np.tile([1.0, 0, 0, 0, 0], 20)
+    (found,) = evaluate_scores(y, y, qid, metrics=["reciprocal_rank"]).metrics
+    assert found.value == 1.0
+    assert 0.85 < found.interval[0] < 0.95
+    assert found.interval[1] == 1.0

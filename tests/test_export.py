@@ -28,7 +28,8 @@ from tests.model_files import fitted_models
 
 import preflearn as pl
 from preflearn._engine.numerics.graph import ExportError
-from preflearn.automatic.candidates import Task, candidates
+from preflearn.automatic.candidates import candidates
+from preflearn.automatic.tasks import Task
 from preflearn.automatic.trees import Bins
 from preflearn.cli.app import run
 from preflearn.comparisons import encode_queries
@@ -187,7 +188,9 @@ def test_each_member_of_the_automatic_ranker(with_queries, ranking) -> None:
     model = pl.AutoRanker(time_limit=1e-6, random_state=0).fit(X, y, qid=queries.codes)
     folds = model._folds(y, queries, read_scoring("concordance"), 0)
     task = Task(model.features_.views(X, queries), y, queries, folds, None, 0)
-    trained = [(one.train(task, one.view).model, one.view) for one in candidates(queries.n_groups)]
+    trained = [
+        (one.train(task, one.view).model, one.view) for one in candidates(X.shape[0], queries.n_groups)
+    ]
     far = np.vstack([X[:6] + 0.03, X.min(axis=0) - 1, X.max(axis=0) + 1])
 
     def scores(rows: np.ndarray) -> np.ndarray:
@@ -315,7 +318,7 @@ def test_every_member_keeps_the_order_of_awkward_values(kind, dtype) -> None:
     model = pl.AutoRanker(time_limit=1e-6, random_state=0).fit(X, y, qid=qid)
     folds = model._folds(y, queries, read_scoring("concordance"), 0)
     task = Task(model.features_.views(X, queries), y, queries, folds, None, 0)
-    for one in candidates(queries.n_groups):
+    for one in candidates(X.shape[0], queries.n_groups):
         model.members_, model.views_ = [one.train(task, one.view).model], [one.view]
         model.weights_ = np.array([1.0])
         relative = model._looks_at_query
@@ -386,7 +389,9 @@ def test_edges_lie_between_values(seed, n_bins, scale) -> None:
     bins = Bins(signed[:, None], n_bins)
     noise = np.abs(signed).max() * 1e-15 * rng.choice([-1.0, 0.0, 1.0], 200) if signed.min() < 0 else 0.0
     for other in (signed, signed.astype(np.float32).astype(float), signed + noise):
-        np.testing.assert_array_equal(np.searchsorted(bins.edges[0], other), bins.codes[:, 0])
+        np.testing.assert_array_equal(
+            np.searchsorted(bins.edges[0], other), bins.codes_of(signed[:, None])[:, 0]
+        )
 
 
 def test_an_exported_model_says_what_it_is(ranking) -> None:

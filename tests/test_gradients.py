@@ -196,7 +196,7 @@ def test_rules_for_gamma_that_mean_nothing_are_refused() -> None:
         RankRLS(kernel="poly", gamma="median").fit(X, y, qid=qid)
     with pytest.raises(ValueError, match="gamma of kernel='rbf' must be .* found 'medium'"):
         RankRLS(kernel="rbf", gamma="medium").fit(X, y, qid=qid)
-    with pytest.raises(ValueError, match="worked out from all rows together"):
+    with pytest.raises(ValueError, match="computed from all rows together"):
         RankRLS(kernel="rbf", gamma="median", n_basis=5).fit_stream([(X, y, qid)])
     assert RankRLS(kernel="rbf", gamma="median").fit(np.ones((4, 2)), [0, 1, 0, 1]).gamma_ == 0.5
 

@@ -30,8 +30,8 @@ from preflearn.model_selection import (
     cross_val_predict,
     leave_pair_out_tally,
     permutation_test,
-    problem,
 )
+from preflearn.model_selection import _problem as choosing
 from strategies import ranking_problems
 
 ALPHAS = st.sampled_from([2.0**-15, 2.0**-6, 1.0, 2.0**15])
@@ -158,7 +158,7 @@ def test_copies_of_basis_vectors_leave_only_together(seed, alpha, kernel, n_fold
         return
     expected = np.concatenate(expected)
     for few in (0, 30):
-        with mock.patch.object(problem, "FEW_FOLDS", few):
+        with mock.patch.object(choosing, "FEW_FOLDS", few):
             found = cross_val_predict(model, X, y, qid=qid, cv=folds)
         np.testing.assert_allclose(found[np.concatenate(folds)], expected, **tolerance(expected))
 
@@ -251,8 +251,8 @@ def test_basis_vectors_in_the_span_of_others(seed, n_choices, kernel, model, alp
         at_alpha = sklearn.clone(model).set_params(alpha=alphas[k])
         expected[k, fold] = oracles.refit_reduced(at_alpha, X, y, queries, basis, fold)
     # With single precision the basis vectors may be too near to each other for the algebra.
-    refit = problem.LearningProblem._refit if single else mock.Mock(side_effect=AssertionError("refitted"))
-    with mock.patch.object(problem.LearningProblem, "_refit", refit):
+    refit = choosing.LearningProblem._refit if single else mock.Mock(side_effect=AssertionError("refitted"))
+    with mock.patch.object(choosing.LearningProblem, "_refit", refit):
         found = HeldOut(model, X, y, qid=queries).predict(folds, alphas)
     precision = 2e-3 if single else 1e-7
     np.testing.assert_allclose(found, expected, rtol=precision, atol=precision * np.abs(expected).max())

@@ -40,7 +40,7 @@ MAY_IMPORT = {
 # Above them each part may import all that stand before it: no cycle.
 for part in (
     "choosing", "streaming", "estimators", "model_selection", "automatic", "feature_selection", "relations",
-    "multiple_kernels", "distributed", "ppi", "parses", "inspection", "_training", "web", "cli",
+    "multiple_kernels", "distributed", "ppi", "parses", "inspection", "ratings", "_training", "web", "cli",
 ):  # fmt: skip
     MAY_IMPORT[part] = set(MAY_IMPORT)
 
@@ -233,6 +233,46 @@ def test_every_part_is_a_package_that_says_what_it_is() -> None:
             assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))), (
                 folder.name
             )
+
+
+def lines_of_code(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef, lines: list[str]) -> int:
+    """Lines of a class or function that are neither blank, nor a comment, nor part of a docstring."""
+    documented: set[int] = set()
+    for one in ast.walk(node):
+        if isinstance(one, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and ast.get_docstring(one):
+            documented.update(range(one.body[0].lineno, (one.body[0].end_lineno or 0) + 1))
+    numbers = range(node.lineno, (node.end_lineno or 0) + 1)
+    code = (lines[k - 1].strip() for k in numbers if k not in documented)
+    return sum(bool(line) and not line.startswith("#") for line in code)
+
+
+def too_long(text: str) -> list[str]:
+    """Classes and functions beyond the limits, but for those below a comment that begins with "Long:"."""
+    lines, found = text.split("\n"), []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+            most = 350 if isinstance(node, ast.ClassDef) else 60
+            if lines_of_code(node, lines) > most and not lines[first - 2].strip().startswith("# Long: "):
+                found.append(node.name)
+    return found
+
+
+def test_classes_and_functions_are_short_or_say_why_not() -> None:
+    guilty = {
+        path.relative_to(SOURCE).as_posix(): names
+        for path in sorted(SOURCE.rglob("*.py"))
+        if (names := too_long(path.read_text(encoding="utf-8")))
+    }
+    assert guilty == {}
+
+
+def test_long_functions_are_noticed() -> None:
+    body = '    """Told.\n\n    Twice."""\n' + "    x = 1\n" * 59
+    assert too_long("def f():\n" + body) == []
+    assert too_long("def f():\n" + body + "    # why\n\n    x = 2\n") == ["f"]
+    assert too_long("# Long: because.\n@cache\ndef f():\n" + body + "    x = 2\n") == []
+    assert too_long("class C:\n" + "    x = 1\n" * 350) == ["C"]
 
 
 def extra(name: str) -> set[str]:

@@ -20,7 +20,7 @@ from preflearn.errors import InputError, Remedy
 from preflearn.io import PreferenceData, RankingData
 from preflearn.metrics import concordance
 from preflearn.model_selection.baselines import best_feature_of_preferences, best_feature_scores
-from preflearn.model_selection.interval_checks import check_mean_interval
+from preflearn.model_selection.intervals import check_mean_interval
 
 
 @given(seed=st.integers(0, 2**31), sparse=st.booleans())

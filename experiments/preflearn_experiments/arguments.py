@@ -27,7 +27,7 @@ from preflearn.model_selection import leave_preference_out, signed_rank_test
 from .data import find_file, find_folder
 from .report import ExperimentReport, ReportTable
 from .resume import Resume, settings_of
-from .tables import spread
+from .tables import refuse_unknown, spread
 
 ALPHAS = (1.0, 10.0, 100.0, 1000.0)
 LONGER = "longer argument wins"
@@ -72,9 +72,7 @@ def run(
         Nothing is drawn at random: kept so that all experiments are called alike.
     data, verbose, resume : as in every experiment (`preflearn_experiments.registry`)
     """
-    unknown = [name for name in methods if name not in _METHODS]
-    if unknown:
-        raise ValueError(f"There is no method {unknown[0]!r}: choose from {'; '.join(_METHODS)}.")
+    refuse_unknown("method", methods, _METHODS)
     settings = settings_of(alphas=alphas, methods=methods, seed=seed)
     work = Resume(resume, "arguments", settings, total=len(methods) * len(alphas), verbose=verbose)
     arguments = read_arguments(data)

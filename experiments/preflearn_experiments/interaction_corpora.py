@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from preflearn.ppi import Candidates, candidates, read_corpus
@@ -19,18 +18,6 @@ CORPORA = {
 }
 # The published figures have at most 4000 basis vectors, which take much longer on the two large corpora.
 N_BASIS = 1000
-
-
-def refuse_unknown(corpora: Sequence[str]) -> None:
-    """
-    Raises
-    ------
-    ValueError
-        If a name is none of the corpora.
-    """
-    unknown = [name for name in corpora if name not in CORPORA]
-    if unknown:
-        raise ValueError(f"There is no corpus {unknown[0]!r}: choose from {', '.join(CORPORA)}.")
 
 
 def read_candidates(data: str | Path | None, name: str, experiment: str) -> Candidates:

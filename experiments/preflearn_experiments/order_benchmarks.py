@@ -20,6 +20,7 @@ from .order_trials import Regression, compare, draw_trial, gain, mean_absolute_e
 from .order_trials import significant as significant_rows
 from .report import ExperimentReport, ReportTable
 from .resume import Resume, settings_of
+from .tables import refuse_unknown
 
 # name → file, labelled rows, unlabelled rows
 DATA_SETS = {
@@ -53,9 +54,7 @@ def run(
         Of the rows and the pairs.
     data, verbose, resume : as in every experiment (`preflearn_experiments.registry`)
     """
-    unknown = [name for name in data_sets if name not in DATA_SETS]
-    if unknown:
-        raise ValueError(f"There is no data set {unknown[0]!r}: choose from {', '.join(DATA_SETS)}.")
+    refuse_unknown("data set", data_sets, DATA_SETS)
     settings = settings_of(
         trials=trials, data_sets=data_sets, counts=counts, factors=factors, labelled=labelled, seed=seed,
     )  # fmt: skip

@@ -30,6 +30,7 @@ from .data import find_file, find_folder
 from .order_trials import compare, draw_trial, gain, mean_absolute_error, significant
 from .report import ExperimentReport, ReportTable
 from .resume import Resume, settings_of
+from .tables import refuse_unknown
 
 # In the order of the article, which names them by their numbers of reviews: 1770, 902, 1307, 1027.
 AUTHORS = ("Steve+Rhodes", "Scott+Renshaw", "James+Berardinelli", "Dennis+Schwartz")
@@ -64,9 +65,7 @@ def run(
         Of the reviews and the pairs.
     data, verbose, resume : as in every experiment (`preflearn_experiments.registry`)
     """
-    unknown = [author for author in authors if author not in AUTHORS]
-    if unknown:
-        raise ValueError(f"There is no author {unknown[0]!r}: choose from {', '.join(AUTHORS)}.")
+    refuse_unknown("author", authors, AUTHORS)
     settings = settings_of(trials=trials, authors=authors, labelled=labelled, seed=seed)
     total = len(authors) * len(labelled) * trials
     work = Resume(resume, "order-sentiment", settings, total=total, verbose=verbose)

@@ -15,10 +15,10 @@ import numpy as np
 
 from preflearn.ppi import Candidates, Settings, evaluate
 
-from .interaction_corpora import CORPORA, read_candidates, refuse_unknown
+from .interaction_corpora import CORPORA, read_candidates
 from .report import ExperimentReport
 from .resume import Resume
-from .tables import count
+from .tables import count, refuse_unknown
 
 # corpus → F, its spread, AUC, its spread; per cent
 _PUBLISHED = {
@@ -58,7 +58,7 @@ def run(
     resume : path, optional
         Where finished parts are kept; they serve for any choice of corpora.
     """
-    refuse_unknown([*corpora, *summed])
+    refuse_unknown("corpus", [*corpora, *summed], CORPORA)
     splits = {"max": trials, "sum": min(trials, summed_trials)}
     chosen = [(name, "max") for name in corpora]
     chosen += [(name, "sum") for name in corpora if name in summed]

@@ -16,9 +16,10 @@ import numpy as np
 
 from preflearn.ppi import Candidates, Settings, cross_corpus
 
-from .interaction_corpora import CORPORA, N_BASIS, read_candidates, refuse_unknown
+from .interaction_corpora import CORPORA, N_BASIS, read_candidates
 from .report import ExperimentReport
 from .resume import Resume
+from .tables import refuse_unknown
 
 _COLUMNS = {"AUC": "AUC", "training": "F", "optimum": "F, optimal", "ratio": "F, by ratio"}
 _ORDER = tuple(CORPORA)
@@ -74,7 +75,7 @@ def run(
     data, verbose, resume : as in every experiment (`preflearn_experiments.registry`)
     """
     trained_on = list(corpora if training is None else training)
-    refuse_unknown([*corpora, *trained_on])
+    refuse_unknown("corpus", [*corpora, *trained_on], CORPORA)
     shared = {"corpora": list(corpora), "n_basis": n_basis, "seed": seed}
     work = Resume(resume, "ppi-cross", shared, total=len(trained_on), verbose=verbose)
     read = cache(lambda: [read_candidates(data, name, "ppi-cross") for name in corpora])

@@ -20,6 +20,21 @@ def count(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
+def refuse_unknown(noun: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse a name that is not among those of an experiment.
+
+    Examples
+    --------
+    >>> refuse_unknown("author", ["Ann"], ["Anna", "Bea"])
+    Traceback (most recent call last):
+    ValueError: There is no author 'Ann': choose from Anna; Bea.
+    """
+    known = list(known)
+    for name in given:
+        if name not in known:
+            raise ValueError(f"There is no {noun} {name!r}: choose from {'; '.join(known)}.")
+
+
 def spread(values: ArrayLike) -> float | None:
     """Sample standard deviation; None of fewer than two values.
 

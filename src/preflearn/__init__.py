@@ -25,6 +25,7 @@ _HOMES = {
     "RankSVM": ".estimators.ranksvm",
     "RankSVMCV": ".estimators.ranksvm",
     "TransductiveRankRLS": ".estimators.transductive",
+    "rate": ".ratings.rating",
 }
 _MODULES = (
     "automatic",
@@ -43,6 +44,7 @@ _MODULES = (
     "ppi",
     "preferences",
     "preprocessing",
+    "ratings",
     "relations",
     "report",
     "solvers",
@@ -63,6 +65,7 @@ __all__ = [
     "RankSVMCV",
     "TransductiveRankRLS",
     "__version__",
+    "rate",
 ]
 
 if TYPE_CHECKING:
@@ -76,6 +79,7 @@ if TYPE_CHECKING:
     from .estimators.rls import RLS
     from .estimators.search import RLSCV, RankRLSCV
     from .estimators.transductive import TransductiveRankRLS
+    from .ratings.rating import rate
 
 
 def __getattr__(name: str) -> Any:

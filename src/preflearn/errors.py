@@ -67,11 +67,11 @@ class InputError(ValueError):
 
     Examples
     --------
-    >>> error = InputError("'red' is no number", Remedy("missing", 0.0), Remedy("drop", ["colour"]))
+    >>> error = InputError("'red' is not a number", Remedy("missing", 0.0), Remedy("drop", ["colour"]))
     >>> str(error)
-    "'red' is no number. Pass missing=0.0, or drop=['colour']."
+    "'red' is not a number. Pass missing=0.0, or drop=['colour']."
     >>> error.worded(lambda remedy: f"--{remedy.argument}")
-    "'red' is no number. Pass --missing, or --drop."
+    "'red' is not a number. Pass --missing, or --drop."
     """
 
     def __init__(self, found: str, *remedies: Remedy, argument: str | None = None) -> None:

@@ -17,8 +17,8 @@ from ..comparisons import encode_queries
 from ..inspection.rows import model_rows
 from ..io import RankingData
 from ..model_selection._tally import tally_scores
-from ..model_selection.intervals import most_effective, placement_variance, wilson_interval
-from ..report.contents import Baseline, Choice, Estimate, Influence, Roc, TrainingReport
+from ..model_selection.intervals import freedom_of, most_effective, placement_variance, wilson_interval
+from ..report.contents import Baseline, Choice, Estimate, Influence, Roc, SetSizes, TrainingReport
 from ..report.leaderboard import BEST_FEATURE, LeaderboardTable
 from .conclusions import SHOWN_FEATURES, shuffled_influence
 from .input_columns import InputColumns
@@ -39,8 +39,7 @@ class Candidates:
     Attributes
     ----------
     seen : ndarray of bool of shape (m,)
-        Whether each row was seen by the candidates, which see a sample of many rows, and has a held-out prediction
-        that no choice flatters.
+        Whether each row has a held-out prediction that no choice flatters: of many rows a sample has.
     held_out : HeldOutScores
         NaN in queries and folds that were not seen.
 
@@ -110,12 +109,17 @@ class Candidates:
         return Estimate(
             "AUC" if two_classes else "concordance",
             tally.share,
-            wilson_interval(tally.share, placement_variance(tally, strata), most_effective(y)),
+            wilson_interval(
+                tally.share, placement_variance(tally, strata), most_effective(y), freedom=freedom_of(y)
+            ),
             f"How a new pair of rows would be ordered: {tally.n_pairs:,} pairs inside {n_folds} folds, each "
             "ordered by a model that was trained without its fold.",
             "from the placement values of the rows (DeLong), in Wilson's form. It takes the trained models as given "
             "and is too narrow where models vary much",
         )
+
+    def sets(self) -> SetSizes | None:
+        return self.problem.sets_of(np.where(self.seen, self.held_out.scores, np.nan))
 
     def _about_leaderboard(self) -> str:
         text = (
@@ -201,7 +205,12 @@ class Candidates:
             return []
         n, m = np.count_nonzero(self.seen), self.seen.size
         what = "rows" if self.problem.data.qid is None else "whole queries"
-        return [f"Learned from {n:,} of {m:,} rows, {what} drawn at random, since more would hardly help."]
+        if self.model.n_training_rows_ + n == m:
+            return [
+                f"Candidates were chosen on a sample of the {m:,} rows, the members of the model then trained on all "
+                f"rows but {n:,} ({what} drawn at random), which every figure here comes from."
+            ]
+        return [f"Learned from {n:,} of {m:,} rows, {what} drawn at random."]
 
     def describe(self) -> dict[str, Any]:
         return {

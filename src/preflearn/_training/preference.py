@@ -18,7 +18,7 @@ from ..metrics import calibration_of_preferences
 from ..model_selection import HeldOut
 from ..model_selection.baselines import best_feature_of_preferences
 from ..model_selection.intervals import wilson_interval
-from ..report.contents import AlphaPath, Baseline, Calibration, Choice, Estimate, Roc
+from ..report.contents import AlphaPath, Baseline, Calibration, Choice, Estimate, Roc, SetSizes
 from ..report.leaderboard import BEST_FEATURE
 from .preparation import Preparation, TrainingOptions, choose_learner
 from .problem import BASELINE_FEATURES, Chosen
@@ -192,6 +192,9 @@ class PreferenceProblem:
             f"Each of {n:,} held-out differences became a probability by one slope, fitted on four fifths of the other "
             "preferences. A point on the diagonal is perfectly calibrated.",
         )
+
+    def sets(self, chosen: Chosen) -> SetSizes | None:
+        return None  # there are no queries
 
     def baselines(self, name: str, prepared: Preparation, chosen: Chosen) -> tuple[list[Baseline], str]:
         right = 0.5 + 0.5 * np.sign(chosen.held_out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
-from ..report.contents import Baseline, Choice, Estimate, Roc
+from ..report.contents import Baseline, Choice, Estimate, Roc, SetSizes
 from .preparation import Preparation, TrainingOptions
 
 # Shuffling a feature costs a prediction of the sampled rows.
@@ -72,6 +72,9 @@ class Problem(Protocol):
 
     def baselines(self, name: str, prepared: Preparation, chosen: Chosen) -> tuple[list[Baseline], str]:
         """Order the same held-out data in simpler ways; return the results and how they were measured."""
+
+    def sets(self, chosen: Chosen) -> SetSizes | None:
+        """How many items of a new query to show; None where nothing can be said."""
 
     def comparisons(self) -> dict[str, Any]:
         """Return the targets as arguments of `feature_influence`."""

@@ -24,13 +24,18 @@ from ..model_selection import (
     estimate_concordance,
 )
 from ..model_selection.baselines import best_feature_scores
-from ..model_selection.interval_checks import check_mean_interval
-from ..model_selection.intervals import TRAINED_TOGETHER, interval_over_queries, mean_interval
-from ..report.contents import AlphaPath, Baseline, Choice, Estimate, Roc
+from ..model_selection.intervals import (
+    TRAINED_TOGETHER,
+    check_mean_interval,
+    interval_over_queries,
+    mean_interval,
+)
+from ..report.contents import AlphaPath, Baseline, Choice, Estimate, Roc, SetSizes
 from ..report.displays import QueryRocDisplay
 from ..report.leaderboard import BEST_FEATURE
 from .preparation import Learner, Preparation, TrainingOptions, choose_learner, relative_to_query
 from .problem import BASELINE_FEATURES, SHUFFLED_ROWS, Chosen
+from .sets import set_sizes
 
 _FOLDS = 10
 _REFIT_FOLDS = 5
@@ -244,6 +249,15 @@ class RankingProblem:
             fitted = np.asarray(chosen.learner.predict(prepared.X))
             return self.estimate_over_queries(chosen.held_out, fitted), self.roc_over_units(chosen.held_out)
         return self._estimate_of_one_ranking(prepared, chosen)
+
+    def sets(self, chosen: Chosen) -> SetSizes | None:
+        return self.sets_of(chosen.held_out.scores)
+
+    def sets_of(self, scores: np.ndarray) -> SetSizes | None:
+        """Of held-out scores; NaN for rows without one."""
+        if self.division.unit != "query":
+            return None
+        return set_sizes(scores, self.y, self.division.units, with_scale=self.division.exact)
 
     def estimate_over_queries(self, held_out: HeldOutScores, fitted: np.ndarray) -> Estimate:
         """The mean over queries, with an interval; from the predictions of the model for its training rows as well."""
@@ -487,19 +501,6 @@ def check_weights(data: RankingData) -> None:
         )
 
 
-def _hashed(data: RankingData) -> set[str]:
-    """Features that are buckets of hashed words."""
-    if data.encoder is None:
-        return set()
-    kinds = data.encoder.kinds_
-    return {
-        name
-        for column, encoder in data.encoder.encoders_.items()
-        if kinds[column] in ("text", "words")
-        for name in encoder.names(column)
-    }
-
-
 def _check_features(data: RankingData, groups: Groups) -> list[str]:
     X = data.X
     if sp.issparse(X):
@@ -530,6 +531,19 @@ def _check_features(data: RankingData, groups: Groups) -> list[str]:
             f"{_features_are(same)} constant within every query: alone it cannot order the rows of a query."
         )
     return notes
+
+
+def _hashed(data: RankingData) -> set[str]:
+    """Features that are buckets of hashed words."""
+    if data.encoder is None:
+        return set()
+    kinds = data.encoder.kinds_
+    return {
+        name
+        for column, encoder in data.encoder.encoders_.items()
+        if kinds[column] in ("text", "words")
+        for name in encoder.names(column)
+    }
 
 
 def _features_are(names: list[str]) -> str:

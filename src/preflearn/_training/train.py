@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from .. import __version__
-from ..report.contents import AlphaPath, Baseline, Choice, Estimate, Influence, Roc, TrainingReport
+from ..report.contents import AlphaPath, Baseline, Choice, Estimate, Influence, Roc, SetSizes, TrainingReport
 from .conclusions import conclude, influence_of
 from .leaks import single_columns, with_findings
 from .preparation import Learner, prepare
@@ -87,6 +87,7 @@ def describe(
         notes=(*notes, *search.notes()),
         seed=problem.options.seed,
         version=__version__,
+        sets=search.sets(),
         **search.describe(),
     )
     tell("drawing conclusions")
@@ -154,6 +155,9 @@ class SingleLearner:
         path = self.chosen.path
         why = f"best of {len(path.alphas)} by {self.method}" if len(path.alphas) > 1 else "as asked"
         return (learner, *others, Choice("alpha", f"{path.chosen:.4g}", why))
+
+    def sets(self) -> SetSizes | None:
+        return self.problem.sets(self.chosen)
 
     def notes(self) -> list[str]:
         return _note_at_edge(self.chosen.path)

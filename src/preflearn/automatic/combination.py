@@ -221,8 +221,8 @@ def choose_combination(
     gain = scores_alone - scores_combined
     out = np.empty_like(combined)
     for fold, test in enumerate(folds.tests):
-        out[test] = (alone if _clearly_positive(gain, without=fold) else combined)[test]
-    if _clearly_positive(gain):
+        out[test] = (alone if clearly_positive(gain, without=fold) else combined)[test]
+    if clearly_positive(gain):
         weights, shrinkage = np.zeros(H.shape[1]), None
         weights[folds.best(by_member)] = 1.0
     else:
@@ -253,7 +253,7 @@ def _nested_combination(H: np.ndarray, t: np.ndarray, folds: FoldScores) -> tupl
     return nested(folds, settings, scores), scores
 
 
-def _clearly_positive(differences: np.ndarray, without: int | None = None) -> bool:
+def clearly_positive(differences: np.ndarray, without: int | None = None) -> bool:
     """Whether the mean over folds is above zero by more than its standard error."""
     d = np.delete(differences, without) if without is not None else differences
     d = d[~np.isnan(d)]

@@ -27,16 +27,20 @@ from ..comparisons.inputs import read_scores
 from ..estimators.base import RankerMixin
 from ..metrics import concordance
 from ..model_selection._folds import read_folds, shuffled_folds
+from ..model_selection._learner import SelfValidatingLearner
 from ..model_selection._row_order import order_by_content
 from ..model_selection._scoring import Scoring, read_scoring
 from ..model_selection._splitters import QueryKFold
 from ..preprocessing import TableEncoder
 from ..showing import ShowsItself, remember
-from .candidates import Task, candidates
+from .candidates import Candidate, candidates, rivals
 from .combination import FoldScores, choose_combination, nested
+from .everything import Everything
+from .extension import chunks_without, extend, fold_to_keep
 from .features import OF_QUERY, PARTS, Features
 from .leaderboard import Leaderboard
 from .presets import read_preset
+from .tasks import Task
 from .trial import Attempt, Trial
 
 _N_FOLDS = 5
@@ -57,7 +61,7 @@ _LEAST_SHARE = 0.01
 _LETTERS = dict(zip("xsqrp", PARTS, strict=True))
 
 
-class AutoRanker(ShowsItself, RankerMixin, BaseEstimator):
+class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator):
     """Try rankers of different kinds, combine them by what they predict for unseen queries, and report that honestly.
 
     Linear rankers, kernels that learn their metric, boosted and random trees, on features that are standardised, turned
@@ -110,11 +114,19 @@ class AutoRanker(ShowsItself, RankerMixin, BaseEstimator):
         The fitted preparation.
     encoder_ : TableEncoder or None
         For data frames and arrays with missing values.
+    n_training_rows_ : int
+        Rows that the members were trained on.
     n_queries_, n_features_in_ : int
 
     Notes
     -----
-    Beyond 60,000 rows a sample of whole queries is learned from.
+    Capacity follows the held-out score: another round of a metric, another stage of boosted trees is added while it
+    raises the score by more than its standard error over folds; basis vectors and leaves grow with the rows. From 5,000
+    rows on, kernels on two views of the features race, and one that is clearly behind is left out.
+
+    Beyond 60,000 rows the choice is made on a sample of whole queries, and the members with a share are then trained on
+    everything: kernels by one pass of sums over all rows, boosted trees on up to 2,000,000 rows. A fifth of the sample
+    stays out; it gives the weights and `best_score_`, which is thus the figure of what was trained.
 
     The model is a function of the data and the seed: the order of the rows and the names of the queries do not matter.
     Scores are on a scale of their own, whatever that of y is.
@@ -193,27 +205,37 @@ class AutoRanker(ShowsItself, RankerMixin, BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         taken = queries.sample(_MOST_ROWS)
         sample = order[taken]
-        rows, y = rows[sample], y[sample]
         part = encode_queries(queries.codes[taken], sample.shape[0])
+        self.n_training_rows_ = sample.shape[0]
         with nullcontext() if self.n_jobs is None else threads_limited(self.n_jobs):
-            trial = self._fit_rows(rows, y, part, scoring, seed, start, limit)
+            trial = self._fit_rows(rows[sample], y[sample], part, scoring, seed, start, limit)
             spent = time.perf_counter() - start
+            extended = False
             if (
                 rows.size <= preset.refitted * _REFITTED_CELLS
                 and (1 + len(trial.folds.tests)) * spent <= limit
             ):
                 with self._stages()("the same without each fold") as stage:
-                    trial = self._refit_without_folds(rows, y, part, scoring, seed, trial, stage)
+                    trial = self._refit_without_folds(
+                        rows[sample], y[sample], part, scoring, seed, trial, stage
+                    )
                 trial = self._prefer_simple(trial, is_refitted=True)
-            for run in range(1, preset.n_runs):
+            elif sample.shape[0] < rows.shape[0] and trial.can_extend and spent < limit:
+                places = taken[trial.folds.tests[fold_to_keep(trial.folds)]]
+                trial = self._extend(trial, rows, y, order, queries, places, scoring, seed)
+                sample, extended = order[places], True
+                self.n_training_rows_ = rows.shape[0] - places.shape[0]
+                part = encode_queries(queries.codes[places], sample.shape[0])
+            # Runs on the sample would only dilute members that have learned from all rows.
+            for run in range(1, 1 if extended else preset.n_runs):
                 if (1 + 1 / run) * (time.perf_counter() - start) > limit:
                     break
                 with self._stages()(f"run {run + 1} of {preset.n_runs}"):
-                    self._add_run(rows, y, part, scoring, seed + run, run)
+                    self._add_run(rows[sample], y[sample], part, scoring, seed + run, run)
         self.best_score_ = trial.score
         if np.isnan(self.best_score_):
             _warn_of_no_figure(trial)
-        self.leaderboard_ = trial.leaderboard(y, part, scoring, self._name_of)
+        self.leaderboard_ = trial.leaderboard(y[sample], part, scoring, self._name_of)
         self.n_queries_ = queries.n_groups
         self.cv_predictions_ = np.full(queries.n_rows, np.nan)
         self.cv_predictions_[sample] = np.where(trial.scored_rows, trial.held_out, np.nan)
@@ -239,8 +261,20 @@ class AutoRanker(ShowsItself, RankerMixin, BaseEstimator):
         inner = self._folds(y, queries, read_scoring("concordance"), seed, n_folds)
         self.features_ = Features().fit(rows)
         targets = _of_unit_size(y)
-        task = Task(self.features_.views(rows, queries), targets, queries, inner, self.n_jobs, seed)
-        attempts = self._train(task, start, limit)
+        only = read_preset(self.preset).candidates
+        options = [
+            one for one in candidates(rows.shape[0], queries.n_groups) if only is None or one.name in only
+        ]
+        task = Task(
+            self.features_.views(rows, queries),
+            targets,
+            queries,
+            inner,
+            self.n_jobs,
+            seed,
+            rivals(options, rows.shape[0]),
+        )
+        attempts = self._train(options, task, start, limit)
         joining = [one for one in attempts if one.member is not None and one.candidate.joins]
         held_out, unbiased = (
             np.column_stack([getattr(one.member, name) for one in joining])
@@ -256,6 +290,30 @@ class AutoRanker(ShowsItself, RankerMixin, BaseEstimator):
         trial = Trial(attempts, folds, chosen.nested, alone[0] if alone else "combination", scored)
         self._keep(trial)
         return self._prefer_simple(trial)
+
+    def _extend(
+        self,
+        trial: Trial,
+        rows: np.ndarray,
+        y: np.ndarray,
+        order: np.ndarray,
+        queries: Groups,
+        places: np.ndarray,
+        scoring: Scoring,
+        seed: int,
+    ) -> Trial:
+        """Train the members with a share on all rows; ``places`` in the order, a fold of the sample, stay out."""
+        targets, taken = _of_unit_size(y), order[places]
+        chunks = chunks_without(rows, targets, order, queries, places)
+        n_rows, fold = rows.shape[0] - places.shape[0], fold_to_keep(trial.folds)
+        everything = Everything(self.features_, chunks, n_rows, fold)
+        part = encode_queries(queries.codes[places], taken.shape[0])
+        folds = self._folds(y[taken], part, scoring, seed)
+        tell = self._stages()
+        with tell(f"training on {n_rows:,} rows"):
+            trial = extend(trial, everything, rows[taken], targets[taken], part, folds)
+        self._keep(trial)
+        return trial
 
     def _refit_without_folds(
         self,
@@ -387,15 +445,12 @@ class AutoRanker(ShowsItself, RankerMixin, BaseEstimator):
             )
         return found
 
-    def _train(self, task: Task, start: float, limit: float) -> list[Attempt]:
+    def _train(self, options: list[Candidate], task: Task, start: float, limit: float) -> list[Attempt]:
         """Candidate after candidate, as long as time allows."""
         attempts: list[Attempt] = []
         done, spent = 0.0, 0.0
         width, stages = self.features_.kept_.size, self._stages()
-        only = read_preset(self.preset).candidates
-        for candidate in candidates(task.queries.n_groups):
-            if only is not None and candidate.name not in only:
-                continue
+        for candidate in options:
             cost = candidate.cost(task.n_rows, width * len(candidate.view))
             begun = time.perf_counter()
             expected = cost * spent / done if done else 0.0
@@ -406,6 +461,9 @@ class AutoRanker(ShowsItself, RankerMixin, BaseEstimator):
                 warnings.filterwarnings("ignore", message="All gradients")  # the leaderboard says which round
                 member = candidate.train(task, candidate.view)
             seconds = time.perf_counter() - begun
+            if member is None:
+                attempts.append(Attempt(candidate, seconds=seconds, reason="behind after the first rounds"))
+                continue
             done, spent = done + cost, spent + seconds
             attempts.append(Attempt(candidate, member, seconds))
         return attempts

@@ -1,10 +1,11 @@
-r"""Trees of scikit-learn as plain arrays: f(x) = Σ over trees of the value of the leaf that x ends in.
+r"""Trees as plain arrays: f(x) = Σ over trees of the value of the leaf that x ends in.
 
-The trees are grown by scikit-learn on targets that are centred inside queries,
+Boosted trees are grown by `loops.boosting` on the pairs inside queries, random ones by scikit-learn on targets that are
+centred inside queries,
 
     t_i = y_i - mean of y over the query of i,
 
-so that they spend no leaf on what only tells queries apart. Once grown, they are copied to arrays of numbers: features,
+so that they spend no leaf on what only tells queries apart. Once grown, they are arrays of numbers: features,
 thresholds, children, values. These can be checked when a model is loaded, which scikit-learn's own trees cannot.
 """
 
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from .._engine.loops.threads import in_turns
 from .._engine.loops.trees import add_up_trees
 from .._engine.numerics.graph import Graph, Value
 from .onnx_nodes import tree_nodes
@@ -29,7 +31,7 @@ _NODE_ARRAYS = ("feature_", "threshold_", "left_", "right_", "value_")
 
 
 class Bins:
-    """Features as small whole numbers, so that boosting need not sort them again for every fold.
+    """Features as small whole numbers, the same for every fold.
 
     The code of x is the number of edges below it: x <= edge k means code <= k.
 
@@ -37,13 +39,18 @@ class Bins:
     ----------
     X : ndarray of shape (m, n)
     n_bins : int
-        Values that are told apart in a feature.
+        Values that are told apart in a feature; at most 256.
+
+    Attributes
+    ----------
+    edges : ndarray of shape (n, n_bins - 1)
 
     Examples
     --------
     >>> import numpy as np
-    >>> Bins(np.array([[1.0], [2.0], [8.0], [9.0]]), 2).codes.ravel()
-    array([0., 0., 1., 1.], dtype=float32)
+    >>> X = np.array([[1.0], [2.0], [8.0], [9.0]])
+    >>> Bins(X, 2).codes_of(X).ravel()
+    array([0, 0, 1, 1], dtype=uint8)
     """
 
     def __init__(self, X: np.ndarray, n_bins: int) -> None:
@@ -59,14 +66,16 @@ class Bins:
                     self.edges[k] = _between(self.edges[k], values)
                     continue
             self.edges[k] = _between(self.edges[k], rows[:, k])
-        self.codes = np.empty(X.shape, dtype=np.float32, order="F")
-        for k, edges in enumerate(self.edges):
-            self.codes[:, k] = np.searchsorted(edges, X[:, k])
 
-    def thresholds(self, nodes: Any) -> np.ndarray:
-        """The thresholds of the nodes of a tree that was grown on codes, for the features themselves."""
-        places = np.clip(np.floor(nodes["num_threshold"]), 0, self.edges.shape[1] - 1).astype(np.int64)
-        return self.edges[nodes["feature_idx"], places]
+    def codes_of(self, X: np.ndarray) -> np.ndarray:
+        """The codes of rows, uint8 of shape (m, n)."""
+        codes = np.empty(X.shape, dtype=np.uint8)
+
+        def fill(k: int) -> None:
+            codes[:, k] = np.searchsorted(self.edges[k], X[:, k])
+
+        in_turns(fill, [(k,) for k in range(X.shape[1])])
+        return codes
 
 
 def _quantiles(ordered: np.ndarray, shares: np.ndarray) -> np.ndarray:
@@ -119,25 +128,28 @@ class TreeSum(BaseEstimator):
     """
 
     @classmethod
-    def of_boosting(cls, model: Any, bins: Bins | None = None) -> TreeSum:
-        """The trees of a fitted HistGradientBoostingRegressor without categories; for rows, not for codes of bins."""
-        trees = [stage[0].nodes for stage in model._predictors]
-        gains = np.zeros(model.n_features_in_)
-        for nodes in trees:
-            inner = nodes["is_leaf"] == 0
-            np.add.at(gains, nodes["feature_idx"][inner], np.maximum(nodes["gain"][inner], 0.0))
+    def of_boosting(cls, grown: Sequence[tuple], bins: Bins) -> TreeSum:
+        """Trees of `loops.boosting.grow_trees`, which were grown on codes of bins; for the features themselves.
+
+        Parameters
+        ----------
+        grown : sequence of tuples
+            What one call after the other has returned.
+        bins : Bins
+        """
+        feature, code, left, right, value, gain, sizes = (
+            np.concatenate(one) for one in zip(*grown, strict=True)
+        )
+        kept = np.arange(feature.shape[1]) < sizes[:, None]
+        inner = kept & (left > 0)
+        gains = np.bincount(feature[inner], weights=gain[inner], minlength=bins.edges.shape[0])
+        threshold = bins.edges[feature, code]
         parts = [
-            (
-                nodes["feature_idx"],
-                nodes["num_threshold"] if bins is None else bins.thresholds(nodes),
-                nodes["left"],
-                nodes["right"],
-                nodes["value"],
-            )
-            for nodes in trees
+            tuple(one[tree, : sizes[tree]] for one in (feature, threshold, left, right, value))
+            for tree in range(sizes.shape[0])
         ]
-        leaves = [nodes["is_leaf"] == 1 for nodes in trees]
-        return cls()._join(parts, leaves, model.n_features_in_, gains)
+        leaves = [part[2] == 0 for part in parts]
+        return cls()._join(parts, leaves, bins.edges.shape[0], gains)
 
     @classmethod
     def of_mean(cls, models: Sequence[Any]) -> TreeSum:

@@ -15,9 +15,10 @@ import numpy as np
 from ..comparisons import Groups
 from ..model_selection._scoring import Scoring
 from ..model_selection.significance import holm, signed_rank_test
-from .candidates import Candidate, Member
+from .candidates import Candidate
 from .combination import FoldScores
 from .leaderboard import Entry, Leaderboard
+from .tasks import Member
 
 
 @dataclass
@@ -28,12 +29,14 @@ class Attempt:
     ----------
     candidate : Candidate
     member : Member or None
-        None where there was no time for it.
+        None where it was left out.
     seconds : float
     share : float
         In the model.
     factor : float
         Of its predictions.
+    reason : str
+        Why it was left out.
     """
 
     candidate: Candidate
@@ -41,6 +44,7 @@ class Attempt:
     seconds: float = 0.0
     share: float = 0.0
     factor: float = 0.0
+    reason: str = "time limit"
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,11 @@ class Trial:
     def score(self) -> float:
         """Held-out score of the model; NaN where no honest one can be given."""
         return self._figure(self.held_out)
+
+    @property
+    def can_extend(self) -> bool:
+        """Whether a member with a share could learn from more rows."""
+        return any(one.share > 0 and one.member is not None and one.member.extend for one in self.attempts)
 
     def score_of(self, attempt: Attempt) -> float:
         """Held-out score of a candidate, its settings chosen by the other folds."""
@@ -108,7 +117,7 @@ class Trial:
                     score,
                     float(one.share),
                     one.seconds,
-                    "left out: time limit" if one.member is None else _detail(one.member, name_of),
+                    f"left out: {one.reason}" if one.member is None else _detail(one.member, name_of),
                     float("nan") if one is first else score - least,
                     tested.get(id(one), float("nan")),
                 )

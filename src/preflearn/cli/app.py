@@ -20,8 +20,8 @@ from .output import as_option, option_name
 from .settings import spelled_out
 
 COMMANDS = (
-    "look", "train", "relate", "predict", "evaluate", "compare", "ask", "serve", "export", "demo", "reproduce", "ppi",
-    "parses",
+    "look", "train", "relate", "rate", "predict", "evaluate", "compare", "ask", "serve", "export", "demo", "reproduce",
+    "ppi", "parses",
 )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _FIRST_PORT = 8765
 
 
+# Long: most of it declares the options of the command.
 def ask(
     items: Annotated[
         Path,

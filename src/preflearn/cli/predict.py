@@ -14,8 +14,10 @@ from .output import QuietOption, collected_warnings, new_console, progress, tell
 from .settings import ReadOption
 
 _PLAIN = (".txt", ".scores", ".pred", "")
+_RUNS = (".trec", ".run")
 
 
+# Long: most of it declares the options of the command.
 def predict(
     model: files.ModelPath,
     data: files.DataPaths,
@@ -36,6 +38,14 @@ def predict(
     chosen: of_pairs.ChosenOption = None,
     rejected: of_pairs.RejectedOption = None,
     force: files.ForceOption = False,
+    coverage: Annotated[
+        float | None,
+        typer.Option(
+            "--set",
+            metavar="COVERAGE",
+            help="Mark the rows of each query among which the best one is with this probability, such as 0.9.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines on stdout instead of CSV.")] = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -47,6 +57,8 @@ def predict(
     )
     source = of_pairs.Source.from_options(preferences, chosen, rejected, None)
     files.check_outputs([output], [model, *source.all_files(data)], force)
+    if coverage is not None:
+        _check_set(coverage, output, preferences=bool(source))
     if source:
         found, _ = of_pairs.score_pairs(model, source, data, reading)
         of_pairs.write_pairs(found, (chosen or "winner", rejected or "loser"), output, as_json)
@@ -65,28 +77,61 @@ def predict(
         rows = files.read_for(model, saved, data, reading, with_target=False)
         tell(f"scoring {len(rows):,} rows")
         scores = saved.predict(rows)
+        shown = None if coverage is None else _shown(model, saved, scores, rows.qid, coverage)
     if not quiet:
         tell_notes(warned)
     labels: dict[str, Any] = {
         "qid": rows.qid,
         "item_names": rows.item_names,
         "rank": _ranks(scores, rows.qid),
+        "in_set": shown,
     }
     labels |= {"query_column": rows.query or "qid", "item_column": rows.item or "item"}
     if output is None:
         _print(scores, labels, "jsonl" if as_json else "csv")
         return
+    wrote = _write(output, scores, rows, labels, model.stem)
+    if not quiet:
+        new_console().print(f"Wrote {wrote} to {output}.", markup=False)
+
+
+def _write(output: Path, scores: Any, rows: files.Rows, labels: dict[str, Any], tag: str) -> str:
+    """Write a TREC run, or scores; what was written, in words."""
     from ..io import write_run, write_scores
     from ..io.compression import split_name
 
-    if output.suffix in (".trec", ".run"):
-        write_run(output, scores, *_labels_of(rows, len(scores)), tag=model.stem)
-        if not quiet:
-            new_console().print(f"Wrote a run of {len(scores):,} items to {output}.", markup=False)
-        return
+    if output.suffix in _RUNS:
+        write_run(output, scores, *_labels_of(rows, len(scores)), tag=tag)
+        return f"a run of {len(scores):,} items"
     write_scores(output, scores, **({} if split_name(output)[0] in _PLAIN else labels))
-    if not quiet:
-        new_console().print(f"Wrote {len(scores):,} scores to {output}.", markup=False)
+    return f"{len(scores):,} scores"
+
+
+def _check_set(coverage: float, output: Path | None, *, preferences: bool) -> None:
+    """Refuse what --set cannot be used with, before anything is read."""
+    from ..io.compression import split_name
+    from ..model_selection.calibrated import read_share
+
+    read_share(coverage, "--set coverage")
+    if preferences:
+        raise ValueError("--set is for the rows of queries, and preferences are pairs: leave it out.")
+    if output is not None and (split_name(output)[0] in _PLAIN or output.suffix in _RUNS):
+        raise ValueError(
+            f"--set marks rows, and {output.name} has scores alone: write .csv, .tsv, .jsonl or .parquet."
+        )
+
+
+def _shown(model: Path, saved: Any, scores: Any, qid: Any, coverage: float) -> Any:
+    """Which rows are in the set of their query."""
+    from ..model_selection.stored_sets import StoredSets
+
+    found = StoredSets.from_dict(saved.metadata.get("sets"))
+    if found is None:
+        raise ValueError(
+            f"{model.name} knows of no sets: it was trained without queries, with too few of them, or by an earlier "
+            "version. Train it again with --query, or leave --set out."
+        )
+    return found.shown(scores, qid, coverage)
 
 
 def _labels_of(rows: files.Rows, n: int) -> tuple[Any, Any]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 ALL = "all"
 
 
+# Long: most of it declares the options of the command.
 def reproduce(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="An experiment (--list names them), or all.")

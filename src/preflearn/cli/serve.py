@@ -72,13 +72,28 @@ def serve(
 
 
 def _scorer(path: Path, unreadable_as_missing: bool = False) -> Scorer:
-    """How the model of a file takes items: as a table, or as a matrix with the names that are known."""
+    """How the model of a file takes items, with the sets that it knows of."""
+    from dataclasses import replace
+
     from ..io import load_model, model_info
-    from ..preprocessing.table import table_encoder
-    from ..web.serving import feature_names, matrix_scorer, table_scorer
+    from ..model_selection import ConformalRanker
+    from ..model_selection.stored_sets import StoredSets
 
     found = load_model(path)
     metadata = model_info(path)["metadata"]
+    sets = (
+        StoredSets.of(found)
+        if isinstance(found, ConformalRanker)
+        else StoredSets.from_dict(metadata.get("sets"))
+    )
+    return replace(_plain_scorer(found, metadata, unreadable_as_missing), sets=sets)
+
+
+def _plain_scorer(found: Any, metadata: dict[str, Any], unreadable_as_missing: bool) -> Scorer:
+    """As a table, or as a matrix with the names that are known."""
+    from ..preprocessing.table import table_encoder
+    from ..web.serving import feature_names, matrix_scorer, table_scorer
+
     memory: dict[str, Any] = metadata.get("reading", {}) if metadata.get("command") == "train" else {}
     encoder = table_encoder(found)
     if encoder is not None:

@@ -57,6 +57,7 @@ KernelOption = Annotated[
 _SHOWN_COLUMNS = 12
 
 
+# Long: a parameter for each option.
 def train(
     context: typer.Context,
     data: files.DataPaths,
@@ -198,6 +199,7 @@ def _metadata(report: TrainingReport, memory: dict[str, Any]) -> dict[str, Any]:
         "command": "train",
         "reading": memory,
         "estimate": estimate,
+        **({} if report.sets is None else {"sets": report.sets.stored}),
         **kept,
     }
 
@@ -243,6 +245,8 @@ def _show(report: TrainingReport, output: Path, report_file: Path | None) -> Non
         )
     )
     console.print(Text(found.held_out))
+    if report.sets is not None:
+        console.print(Text(report.sets.sentence))
     if report.unit == "preference":
         for check in found.checks:
             console.print(Text(f"{check.name.capitalize()} {check.value}: {check.why}."))

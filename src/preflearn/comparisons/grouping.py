@@ -22,7 +22,7 @@ import numpy as np
 from .._engine.numerics.namespace import as_host
 
 WEIGHTINGS = ("pair", "item", "query")
-# Share of the squares of features that is left inside, below which what rows have in common costs digits.
+# Share of the squares of features that is left inside, below which what rows have in common costs precision.
 _SMALL_SHARE = 1e-4
 # A lookup table over the whole range of integer labels is used while it is at most this many times longer
 # than the labels themselves; it replaces a sort by two passes.
@@ -75,7 +75,7 @@ class Groups:
         return int(self.counts[np.unique(self.codes[rows])].sum()) == rows.shape[0]
 
     def sample(self, n_rows: int) -> np.ndarray:
-        """Rows of whole groups, drawn at random until there are about so many; all rows where they are no more.
+        """Rows of whole groups, drawn at random until there are about ``n_rows``; all rows where there are no more.
 
         Of a single group single rows are drawn. The draw is the same for the same groups.
         """
@@ -298,7 +298,7 @@ def centred(X: np.ndarray, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
 
 
 def offset_is_large(X: np.ndarray) -> bool:
-    """Whether rows have so much in common that their squares lose digits to it. O(m n)."""
+    """Whether rows have so much in common that their squares lose precision to it. O(m n)."""
     mean = X.mean(axis=0)
     unit = np.abs(X).max(initial=0.0) or 1.0
     spread = np.square((X[: 1 << 14] - mean) / unit).sum(axis=1).mean()

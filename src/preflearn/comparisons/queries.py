@@ -59,16 +59,11 @@ class QueryComparisons(Comparisons):
     queries: Groups
 
     def __init__(
-        self,
-        scores: np.ndarray,
-        queries: Groups,
-        *,
-        weighting: str = "pair",
-        exclude_ties: bool = False,
-        unit: bool = False,
-    ):
-        if (exclude_ties or unit) and scores.shape[1] != 1:
-            raise ValueError("Comparisons that leave ties out depend on the scores: one output at a time.")
+        self, scores: np.ndarray, queries: Groups, *, weighting: str = "pair",
+        exclude_ties: bool = False, unit: bool = False,
+    ):  # fmt: skip
+        if exclude_ties or unit:
+            refuse_several_outputs(scores)
         self.n_rows = scores.shape[0]
         self.scores = scores
         self.queries = queries
@@ -360,6 +355,12 @@ class QueryComparisons(Comparisons):
 
 def _inverse_root(values: np.ndarray) -> np.ndarray:
     return np.divide(1.0, np.sqrt(values), out=np.zeros_like(values), where=values > 0)
+
+
+def refuse_several_outputs(scores: np.ndarray) -> None:
+    """Refuse scores of several outputs where L depends on them."""
+    if scores.shape[1] != 1:
+        raise ValueError("Comparisons that leave ties out depend on the scores: one output at a time.")
 
 
 def tie_groups_of(scores: np.ndarray, queries: Groups) -> tuple[Groups, np.ndarray]:

@@ -14,7 +14,7 @@ from .._engine.numerics.memory import require_memory
 from .base import Comparisons, Removal, drop_from_blocks, parts_change_weight
 from .grouping import Groups, query_weights
 
-# Differences of features of all pairs are stored up to so many numbers.
+# Differences of features of all pairs are stored up to this many numbers.
 _MOST_DIFFERENCES = 1 << 24
 
 
@@ -33,13 +33,9 @@ class RelativeComparisons(Comparisons):
     queries: Groups
 
     def __init__(
-        self,
-        scores: np.ndarray,
-        queries: Groups,
-        *,
-        weighting: str = "pair",
+        self, scores: np.ndarray, queries: Groups, *, weighting: str = "pair",
         row_weights: np.ndarray | None = None,
-    ):
+    ):  # fmt: skip
         if scores.shape[1] != 1:
             raise ValueError("Cost 'relative' depends on the scores: one output at a time.")
         _require_memory_for_blocks(queries)

@@ -1,6 +1,6 @@
 r"""Rows that count more or less: a row i with weight w_i, a pair (i, j) with weight w_i w_j.
 
-With integer weights a row counts as so many copies of it. For plain regression L = diag(w) and b = w y. For the pairs
+With integer weights a row counts as that many copies of it. For plain regression L = diag(w) and b = w y. For the pairs
 of a query with weights w, total W, and totals W_g of its tie groups, times the factor κ of the query,
 
     (L f)_i = κ w_i [ (W - W_g) (f_i - m_g) + W (m_g - μ) ],      (L f)_i = κ w_i W (f_i - μ) with ties included,
@@ -20,7 +20,7 @@ import scipy.sparse as sp
 
 from .base import Comparisons, Removal, drop_from_blocks, parts_change_weight
 from .grouping import Groups
-from .queries import tie_groups_of
+from .queries import refuse_several_outputs, tie_groups_of
 from .weighted_groups import WeightedGroups
 
 
@@ -86,8 +86,8 @@ class WeightedPairs(Comparisons):
         exclude_ties: bool = False,
         unit: bool = False,
     ):
-        if (exclude_ties or unit) and scores.shape[1] != 1:
-            raise ValueError("Comparisons that leave ties out depend on the scores: one output at a time.")
+        if exclude_ties or unit:
+            refuse_several_outputs(scores)
         self.n_rows = scores.shape[0]
         self.scores, self.queries, self.row_weights = scores, queries, row_weights
         self._options: dict[str, Any] = {"weighting": weighting, "exclude_ties": exclude_ties, "unit": unit}

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from .grouping import Groups
 
-# Up to so many columns a bincount for each is faster than a compiled loop.
+# Up to this many columns a bincount for each is faster than a compiled loop.
 _FEW_COLUMNS = 4
 # A member with a larger share of the weight of its group than this is compared with the others pair by pair.
 _DOMINATES = 0.75
@@ -25,13 +25,6 @@ _DOMINATES = 0.75
 class WeightedGroups:
     """Members of groups with their weights.
 
-    Attributes
-    ----------
-    groups : Groups
-        Of the m members.
-    weights : ndarray of shape (m,)
-        w, not negative.
-
     Examples
     --------
     >>> import numpy as np
@@ -40,8 +33,8 @@ class WeightedGroups:
     [3.0, 1e+20, 1e+20]
     """
 
-    groups: Groups
-    weights: np.ndarray
+    groups: Groups  # of the m members
+    weights: np.ndarray  # w, not negative, shape (m,)
 
     @cached_property
     def total(self) -> np.ndarray:

@@ -14,13 +14,14 @@ from .._engine.core.statistics import Recipe, Statistics, recipe_of
 from .._engine.streaming.basis import Basis, refuse_basis
 from .._engine.streaming.models import OnePassSearch, set_solution
 from .._engine.streaming.one_pass_cv import FoldModels, MeasureTally, tally_chunk
-from .._engine.streaming.stream import basis_map, why_no_stream
+from .._engine.streaming.stream import basis_map
 from ..comparisons import encode_queries
 from ..comparisons.inputs import read_alpha, read_scores
 from ..kernels.basis import choose_basis
 from ..kernels.functions import n_items, take_items
 from ..kernels.inputs import read_items
 from ..metrics.scorers import RankingScorer
+from ..model_selection._learner import why_not_in_parts
 from .parts import Parts, as_plain, in_part, require_dask, tree_reduce
 
 
@@ -49,7 +50,7 @@ def _sum_up(
     model: Any, parts: Parts, n_folds: int, split_every: int
 ) -> tuple[Statistics, Recipe, dict[str, Any]]:
     dask = require_dask()
-    reason = why_no_stream(model)
+    reason = why_not_in_parts(model)
     if reason is not None:
         raise ValueError(f"{type(model).__name__} on partitions: {reason}")
     kernel = model._read_kernel()

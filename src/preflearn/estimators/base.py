@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,7 +18,7 @@ from .._engine.numerics.graph import Graph, Value
 from .._engine.numerics.namespace import Home, as_host, check_same_home, is_device_array
 from .._engine.solvers.progress import Stages
 from .._engine.solvers.squared_loss import SquaredLossProblem, check_solver_options
-from ..comparisons import Comparisons, encode_queries
+from ..comparisons import encode_queries, one_group
 from ..comparisons.grouping import positions_in_groups
 from ..comparisons.inputs import read_pairs
 from ..kernels.blocks import DIRECT_KERNELS, KernelBlocks
@@ -29,6 +29,13 @@ from ..kernels.maps import NystromMap
 from ..kernels.onnx_nodes import kernel_nodes, linear_nodes
 from ..model_selection._learner import KernelLearner, SquaredLossLearner
 from ..model_selection._tally import share_in_order
+from .gaussian_process import (
+    FunctionPosterior,
+    TrainingRows,
+    noise_of_comparisons,
+    refuse_without_posterior,
+    row_noise,
+)
 
 # One block of the kernel between new rows and basis vectors during prediction.
 _PREDICTION_BLOCK_BYTES = 1 << 26
@@ -77,15 +84,7 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
     def _wants_reduced_set(self) -> bool:
         return self.n_basis is not None or not (isinstance(self.basis, str) and self.basis == "uniform")
 
-    def _set_function(
-        self,
-        weights: np.ndarray | None,
-        dual_coef: np.ndarray | None,
-        basis_indices: np.ndarray | None,
-        basis: Any,
-        single: bool,
-    ) -> None:
-        """Store the learned function; ``single`` says that y came as one column."""
+    def _set_function(self, weights, dual_coef, basis_indices, basis, single) -> None:
         for name in ("coef_", "dual_coef_", "basis_", "basis_indices_"):
             self.__dict__.pop(name, None)
         if weights is not None:
@@ -133,7 +132,7 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
         if kernel.is_precomputed:
             every_row_in_order = np.array_equal(self.basis_indices_, np.arange(X.shape[1]))
             return (X if every_row_in_order else X[:, self.basis_indices_]) @ self.dual_coef_
-        # Single precision would lose digits in one product; functions of the user are not called from several threads.
+        # One product would lose too much in single precision; users' functions are not called from several threads.
         is_fast = (
             isinstance(kernel, Kernel)
             and kernel.kernel in DIRECT_KERNELS
@@ -227,15 +226,7 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
     tol: Any
     max_iter: Any
 
-    def _fit_tasks(
-        self,
-        X: Any,
-        kernel: Kernel,
-        tasks: list[Comparisons],
-        alpha: float,
-        single: bool,
-        with_mean: bool = True,
-    ) -> SquaredLossFit:
+    def _fit_tasks(self, X, kernel, tasks, alpha, single, with_mean=True) -> SquaredLossFit:
         check_solver_options(
             self.solver,
             linear=kernel.is_linear,
@@ -257,6 +248,10 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
         if indices is not None and is_device_array(X):
             indices = Home.of(X).put_as_is(indices)
         self._set_function(fit.weights, fit.dual_coef, indices, basis, single)
+        self._trained_on = TrainingRows.keep(
+            X if basis is None or feature_map is not None else basis, kernel, feature_map, tasks, alpha
+        )
+        self.__dict__.pop("_posterior", None)
         self.solver_ = fit.solver
         self.n_iter_ = fit.n_iter or 1  # a direct solver is one step
         self.residual_ = fit.residual
@@ -268,6 +263,114 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
                 stacklevel=3,
             )
         return fit
+
+    def predict(self, X, return_std=False):
+        """Scores: higher is better.
+
+        Parameters
+        ----------
+        X : array-like or sparse of shape (m, n), kernel matrix (m, m_train), or sequence of objects
+        return_std : bool, default=False
+            Return the standard deviations of the scores as well, by the posterior of a Gaussian process.
+
+        Returns
+        -------
+        scores : ndarray of shape (m,) or (m, v)
+        std : ndarray of the same shape
+            With `return_std`. What a ranker says about an order is in `difference_std`: scores by themselves are known
+            no better than the constant that all of them share.
+
+        Notes
+        -----
+        Of the function, not of a new y. The first call takes about the time of a fit and of held-out predictions; it
+        looks at the training rows, which a model that was loaded or copied does not have.
+        """
+        scores = super().predict(X)
+        if not return_std:
+            return scores
+        posterior, noise = self._posterior_and_noise()
+        items = read_items(self, X, self._read_kernel(), reset=False)
+        return scores, _spread_out(posterior.variances(items), noise, scores)
+
+    def difference_std(self, X_a, X_b) -> np.ndarray:
+        """Standard deviation of the difference of the scores of two items, which is what an order needs.
+
+        Parameters
+        ----------
+        X_a, X_b : as in predict, with as many rows
+
+        Returns
+        -------
+        ndarray of shape (m,) or (m, v)
+
+        Notes
+        -----
+        As in `predict` with ``return_std``. The noise is that of held-out residuals.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from preflearn import RankRLS
+        >>> rng = np.random.default_rng(0)
+        >>> X, qid = rng.normal(size=(200, 2)), np.repeat(np.arange(20), 10)
+        >>> y = X @ [1.0, -1.0] + rng.normal(size=200)
+        >>> RankRLS().fit(X, y, qid=qid).difference_std([[0.0, 0.0]], [[1.0, 0.0]]).round(2)
+        array([0.08])
+        """
+        check_is_fitted(self)
+        kernel = self._read_kernel()
+        posterior, noise = self._posterior_and_noise()
+        a, b = (read_items(self, X, kernel, reset=False) for X in (X_a, X_b))
+        if n_items(a) != n_items(b):
+            raise ValueError(f"X_a has {n_items(a)} rows and X_b {n_items(b)}: expected as many in both.")
+        like = np.empty((n_items(a), *self._coefficients().shape[1:]))
+        return _spread_out(posterior.variances_of_differences(a, b), noise, like)
+
+    def _coefficients(self) -> np.ndarray:
+        """Of all outputs, shape (r,) or (r, v)."""
+        return self.dual_coef_ if hasattr(self, "dual_coef_") else _transposed(self.coef_)
+
+    def _posterior_and_noise(self) -> tuple[FunctionPosterior, np.ndarray]:
+        """The posterior for σ = 1, and σ² of each output; both are kept."""
+        rows = refuse_without_posterior(self, getattr(self, "_trained_on", None))
+        if "_posterior" not in self.__dict__:
+            self._check_scale()
+            feature_map = rows.feature_map
+            if feature_map is None and not (rows.kernel.is_linear and rows.X.shape[1] <= rows.X.shape[0]):
+                names = ("gamma", "degree", "coef0", "kernel_params")
+                params = {name: getattr(rows.kernel, name) for name in names}
+                whole = NystromMap(rows.kernel.kernel, **params, basis=np.arange(n_items(rows.X)))
+                feature_map = whole.fit_items(rows.X, rows.kernel)
+            posterior = FunctionPosterior(rows, feature_map, hasattr(self, "intercept_"))
+            self._posterior = posterior, self._row_noise(rows) * noise_of_comparisons(rows.tasks[0])
+        return self._posterior
+
+    def _row_noise(self, rows: TrainingRows) -> np.ndarray:
+        """τ² of each output: by queries that are held out, or by ten folds of a single one."""
+        from ..model_selection._held_out import HeldOut
+
+        task = rows.tasks[0]
+        scores = task.scores[:, 0] if task.n_outputs == 1 else task.scores
+        queries = None if task.queries is None or task.queries.n_groups < 2 else task.queries
+        options = {"qid": None if queries is None else queries.codes, "sample_weight": task.row_weights}
+        held_out = HeldOut(self._at_alpha(rows.alpha), rows.X, scores, **options)
+        predictions = held_out.predict(10 if queries is None else "leave-query-out")[0]
+        residuals = (scores - predictions).reshape(task.scores.shape)
+        return row_noise(residuals, queries or one_group(residuals.shape[0]))
+
+    def _check_scale(self) -> None:
+        """Warn where alpha was chosen by something that does not see the scale of the scores."""
+
+    def _at_alpha(self, alpha: float) -> Any:
+        """The learner without a search, at one alpha."""
+        return clone(self).set_params(alpha=alpha)
+
+    def __getstate__(self) -> Any:
+        # The training rows, and what is computed from them, are no part of a model on disk.
+        state = dict(super().__getstate__())
+        for name in ("_trained_on", "_posterior"):
+            state.pop(name, None)
+        return state
 
     def __sklearn_tags__(self):
         from ..kernels.inputs import why_not_on_device
@@ -281,7 +384,7 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
 class RankerMixin:
     """Positions and concordance for learners that order items inside queries."""
 
-    predict: Callable[[Any], np.ndarray]
+    predict: Callable[..., Any]
     n_queries_: int
 
     # qid reaches fit and score through pipelines and searches without a set_fit_request by the user.
@@ -376,6 +479,11 @@ class RankerMixin:
 
 def _transposed(weights: Any) -> Any:
     return weights.T if is_device_array(weights) else np.ascontiguousarray(weights.T)
+
+
+def _spread_out(variances: np.ndarray, noise: np.ndarray, like: np.ndarray) -> np.ndarray:
+    """Standard deviations of each output, in the shape of the scores."""
+    return np.sqrt(variances[:, None] * noise).reshape(like.shape)
 
 
 def _copied(X: Any) -> Any:

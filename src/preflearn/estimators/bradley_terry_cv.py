@@ -74,7 +74,7 @@ class BradleyTerryCV(BradleyTerryModel):
         items nearly alone; not 0, with which a model can never learn what the features do not say.
     cv : "leave-preference-out", "leave-judge-out", int or iterable of index arrays, default="leave-preference-out"
         What is held out: each preference in turn (by an approximation that needs no refitting), all answers of a judge,
-        one of so many folds of preferences drawn at random, or these sets of preferences.
+        one of this many folds of preferences drawn at random, or these sets of preferences.
     scoring : {"neg_log_loss", "accuracy", "log_evidence"}, default="neg_log_loss"
         Of the held-out preferences: minus their mean log loss, or the share in the right order. "log_evidence" is the
         log marginal likelihood by Laplace's approximation, per preference: take it when the questions were chosen by
@@ -255,7 +255,7 @@ class BradleyTerryCV(BradleyTerryModel):
                     mean, variance = without_each(answers, posterior.scores, variance)
                 probabilities[k, left] = averaged_probability(scale * mean, scale**2 * variance)
                 if self.scoring == "log_evidence":
-                    assert isinstance(posterior, LaplacePosterior)  # `_try` refuses so many labels
+                    assert isinstance(posterior, LaplacePosterior)  # `_try` refuses this many labels
                     evidence[k] = posterior.log_evidence()
         return probabilities, evidence
 

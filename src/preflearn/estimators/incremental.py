@@ -14,6 +14,7 @@ from ..comparisons import encode_queries
 from ..comparisons.inputs import depends_on_scores
 from ..kernels.functions import Kernel, n_items
 from ..kernels.maps import NystromMap
+from ..model_selection._learner import why_not_in_parts
 
 # The parameters that the statistics of a chunk depend on.
 _FIXED = (
@@ -58,23 +59,11 @@ def why_no_partial_fit(model: Any) -> str | None:
     """What keeps a model from being trained in chunks, or None."""
     if hasattr(model, "n_queries_") and getattr(model, "_incremental", None) is None:
         return (
-            "partial_fit cannot go on from fit, fit_stream or fit_pairs, which keep no statistics: "
+            "partial_fit cannot continue from fit, fit_stream or fit_pairs, which keep no statistics: "
             "start with partial_fit, or use clone(model) for a fresh one."
         )
-    if model.solver not in ("auto", "primal"):
-        return (
-            f"partial_fit works in primal form: solver={model.solver!r} would be ignored. Use solver='auto'."
-        )
-    if model.tol is not None or model.max_iter is not None:
-        return "tol and max_iter belong to solver='cg' and would be ignored by partial_fit: leave them out."
-    if isinstance(model.kernel, str) and model.kernel == "precomputed":
-        return "partial_fit cannot take a precomputed kernel: new rows need the kernel function."
-    if not model._wants_reduced_set() and not (isinstance(model.kernel, str) and model.kernel == "linear"):
-        return (
-            "partial_fit needs a model of fixed width: the linear kernel, or n_basis=... (or basis=...) for "
-            f"kernel={model.kernel!r}."
-        )
-    return None
+    reason = why_not_in_parts(model)
+    return None if reason is None else f"partial_fit is not available: {reason}"
 
 
 @dataclass

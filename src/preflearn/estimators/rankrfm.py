@@ -20,6 +20,7 @@ from ..comparisons import Comparisons, Groups, PreferenceComparisons, compare_sc
 from ..comparisons.inputs import read_pairs, read_per_pair, read_scores
 from ..kernels.basis import choose_basis
 from ..kernels.functions import DISTANCE_KERNELS, Kernel, n_items, take_items
+from ..kernels.gradients import expansion_gradient
 from ..kernels.inputs import read_items
 from ..model_selection._alphas import auto_grid, choose, read_grid, warn_at_edge
 from ..model_selection._folds import Folds, encode_groups, read_folds, read_preference_folds, shuffled_folds
@@ -639,13 +640,17 @@ class RankRFM(RankerMixin, KernelModel):
 
     def _keep(self, model: MetricModel, basis_indices: np.ndarray, single: bool) -> None:
         """The attributes of the chosen model."""
-        n = self.n_features_in_
-        self.metric_ = np.ones(n) if model.kernel.metric is None else model.kernel.metric
-        self.gamma_ = model.kernel.width(self.metric_.shape[-1])
-        self._set_function(
-            None, model.coefficients(self.alpha_), basis_indices, model.features.basis_, single
-        )
-        self.feature_importances_ = _importances(model, self.alpha_)
+        coefficients = model.coefficients(self.alpha_)
+        self._keep_function(model.kernel, model.features.basis_, basis_indices, coefficients, single)
+
+    def _keep_function(
+        self, kernel: Kernel, basis: Any, basis_indices: np.ndarray, coefficients: np.ndarray, single: bool
+    ) -> None:
+        """The attributes of a function on these basis vectors, coefficients of shape (r, v)."""
+        self.metric_ = np.ones(self.n_features_in_) if kernel.metric is None else kernel.metric
+        self.gamma_ = kernel.width(self.metric_.shape[-1])
+        self._set_function(None, coefficients, basis_indices, basis, single)
+        self.feature_importances_ = _importances(kernel, basis, coefficients)
 
     def _set_function_of(self, model: RankRLS) -> None:
         self.dual_coef_, self.basis_, self.basis_indices_ = (
@@ -657,6 +662,31 @@ class RankRFM(RankerMixin, KernelModel):
     def _read_kernel(self) -> Kernel:
         """The learned kernel."""
         return Kernel(self.kernel, self.gamma_, kernel_params={"metric": self.metric_})
+
+
+def of_expansion(
+    kernel: Kernel,
+    basis: np.ndarray,
+    coefficients: np.ndarray,
+    *,
+    alpha: float,
+    best_round: int,
+    n_queries: int,
+) -> RankRFM:
+    """The function Σ_j β_j k(x, z_j) as a fitted `RankRFM`, which can be saved, exported and asked for gradients.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        With its metric and its width as a number.
+    basis : ndarray of shape (r, n)
+    coefficients : ndarray of shape (r,)
+    """
+    model = RankRFM(n_basis=basis.shape[0])
+    model.n_features_in_, model.n_queries_ = basis.shape[1], n_queries
+    model.alpha_, model.best_round_ = alpha, best_round
+    model._keep_function(kernel, basis, np.arange(basis.shape[0]), coefficients[:, None], single=True)
+    return model
 
 
 def _without(left: np.ndarray, n_rows: int, basis: np.ndarray, task: Comparisons) -> TrainingSet:
@@ -685,10 +715,12 @@ def _collect(predictions: list[np.ndarray], tests: list[np.ndarray]) -> np.ndarr
     return out
 
 
-def _importances(model: MetricModel, alpha: float) -> np.ndarray:
-    """Root mean square of the gradient along each feature, in standard deviations of it; they sum to 1."""
-    rows = model.features.basis_  # a sample of the training rows
-    gradients = model.gradients(rows, alpha)
+def _importances(kernel: Kernel, rows: Any, coefficients: np.ndarray) -> np.ndarray:
+    """Root mean square of the gradient along each feature, in standard deviations of it; they sum to 1.
+
+    ``rows`` are the basis vectors, a sample of the training rows.
+    """
+    gradients = expansion_gradient(kernel, rows, rows, coefficients)
     spread = np.sqrt(_column_variances(rows))
     size = np.sqrt((gradients**2).mean(axis=(0, 2))) * spread
     total = float(size.sum())

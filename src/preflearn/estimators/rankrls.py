@@ -21,8 +21,8 @@ from ..comparisons.inputs import (
 from ..kernels.functions import n_items
 from ..kernels.inputs import read_items
 from .base import RankerMixin, SquaredLossModel
-from .combined import read_scores_and_pairs
 from .incremental import AvailableUnless, IncrementalState, why_no_partial_fit
+from .partial_targets import read_scores_and_pairs
 
 
 class RankRLS(RankerMixin, SquaredLossModel):
@@ -238,10 +238,10 @@ class RankRLS(RankerMixin, SquaredLossModel):
             themselves: `preflearn.io.RankingData`, (X, y, qid) or (X, y). Rows of a query must come in one chunk;
             chunks without qid form one global ranking. A path, a list and a function can be read more than once.
         checkpoint : path, optional
-            A file to remember the progress in. If it is there, training goes on where it ended: what has been seen is
+            A file to remember the progress in. If it exists, training resumes where it ended: what has been seen is
             read past, not computed again, and the model is the same to the last bit. A checkpoint of other data or
-            parameters is refused (alpha may change). It stays there afterwards, and a file that has grown can be
-            gone on with.
+            parameters is refused (alpha may change). It stays there afterwards, so that training can
+            resume when the data file has grown.
         checkpoint_every : int or float, optional
             Chunks (int) or seconds (float) between two checkpoints; 60.0 by default. An interrupt (Ctrl-C) also
             writes one.

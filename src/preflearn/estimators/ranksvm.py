@@ -8,7 +8,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +15,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._engine.losses.pairs import ListedPairs, PairSet, ScoredPairs
 from .._engine.numerics.namespace import as_host
-from .._engine.solvers.newton import MINIMISERS, Features, PairLossFit, PairObjective
+from .._engine.solvers.newton import (
+    MINIMISERS,
+    Features,
+    PairLossFit,
+    PairObjective,
+    check_newton_options,
+)
 from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import read_alpha, read_pairs, read_per_pair, read_row_weights, read_scores
 from ..kernels.functions import Kernel, n_items
@@ -52,12 +57,7 @@ class _PairLossModel(RankerMixin, KernelModel, PathLearner):
             raise ValueError(f"loss must be 'hinge' or 'squared_hinge': found {self.loss!r}.")
         if self.weighting not in _WEIGHTINGS:
             raise ValueError(f"weighting must be 'pair', 'item' or 'query': found {self.weighting!r}.")
-        if isinstance(self.tol, bool) or not isinstance(self.tol, Real) or not 0 < float(self.tol) < 1:
-            raise ValueError(
-                f"tol is the relative accuracy of the objective, between 0 and 1: found {self.tol!r}."
-            )
-        if isinstance(self.max_iter, bool) or not isinstance(self.max_iter, Integral) or self.max_iter < 1:
-            raise ValueError(f"max_iter must be an int of at least 1: found {self.max_iter!r}.")
+        check_newton_options(self.tol, self.max_iter)
 
     def _represent(self, X: Any, kernel: Kernel) -> _Representation:
         """X itself for the linear kernel; Nyström features for a reduced set; a factor of K otherwise."""
@@ -184,16 +184,9 @@ class RankSVM(_PairLossModel):
     alpha : float, default=1.0
         Regularisation λ, positive. The loss is a sum over pairs: with weighting "pair" a query of n distinct scores
         counts n (n - 1) / 2.
-    kernel : str or callable, default="linear"
-        A name of ``sklearn.metrics.pairwise.pairwise_kernels``, ``"precomputed"``, or a function of two items.
-    gamma, degree, coef0, kernel_params
-        Parameters of the kernel; one that the kernel does not take is refused.
-    n_basis : None, int or float, default=None
-        Number of basis vectors of the reduced set, or their fraction of the rows; None for the full kernel.
+    kernel, gamma, degree, coef0, kernel_params, n_basis, random_state : as in RankRLS
     basis : "uniform" or array of int, default="uniform"
         How the basis vectors are chosen.
-    random_state : int, RandomState or None
-        For the draw of basis vectors.
     loss : {"squared_hinge", "hinge"}, default="squared_hinge"
         The squared hinge is smooth and takes a handful of Newton steps. The hinge takes two to three times as long.
     weighting : {"pair", "item", "query"}, default="pair"
@@ -208,12 +201,7 @@ class RankSVM(_PairLossModel):
 
     Attributes
     ----------
-    coef_ : ndarray of shape (n,) or (v, n)
-        Linear kernel without a reduced set.
-    dual_coef_ : ndarray of shape (r,) or (r, v)
-        Otherwise: coefficients of the basis vectors.
-    basis_, basis_indices_
-        The basis vectors (None for a precomputed kernel) and their rows in the training data.
+    coef_, dual_coef_, basis_, basis_indices_ : as in RankRLS
     objective_ : float or ndarray of shape (v,)
         Sum of the losses plus alpha ‖f‖² at the solution.
     duality_gap_ : float or ndarray of shape (v,)
@@ -417,10 +405,7 @@ class RankSVMCV(AlphaSearch, _PairLossModel):
         Parameters
         ----------
         X, y, qid : as in RankSVM.fit; y of shape (m,)
-        groups : array-like of shape (m,), optional
-            Rows that share a group are never split between training and test.
-        sample_weight : as in RankSVM.fit
-            For training; the held-out scores do not use it.
+        groups, sample_weight : as in RankRLSCV.fit
 
         Returns
         -------
@@ -455,8 +440,7 @@ class RankSVMCV(AlphaSearch, _PairLossModel):
         X, pairs, weight : as in RankSVM.fit_pairs
         magnitude : None
             The margin of a hinge is 1: magnitudes would be ignored and are refused.
-        groups : array-like of shape (l,), optional
-            Label of each preference (a judge, a session): all preferences of a group leave together.
+        groups : as in RankRLSCV.fit_pairs
 
         Returns
         -------

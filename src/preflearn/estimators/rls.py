@@ -28,7 +28,7 @@ from ..comparisons.inputs import (
 from ..kernels.functions import n_items, take_items
 from ..kernels.inputs import read_items
 from .base import SquaredLossModel
-from .combined import read_scores_and_pairs
+from .partial_targets import read_scores_and_pairs
 
 
 class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
@@ -109,7 +109,7 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
         X : array-like or sparse of shape (m, n), kernel matrix (m, m), or sequence of objects
         y : array-like of shape (m,) or (m, v)
         sample_weight : array-like of shape (m,), optional
-            Factor of the squared error of each row, not negative; an integer is so many copies of the row.
+            Factor of the squared error of each row, not negative; an integer counts the row that many times.
         pairs : int array of shape (l, 2), optional
             Preferences beside the scores: row ``pairs[k, 0]`` is preferred to row ``pairs[k, 1]``, labelled or not.
             The loss gains Σ_k weight_k (magnitude_k - (f(x_h) - f(x_j)))², and y may be NaN where not known.

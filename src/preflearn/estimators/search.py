@@ -6,10 +6,11 @@ all of them share; a further one names its learner and its defaults.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
-from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.base import MultiOutputMixin, RegressorMixin, is_regressor
 from sklearn.model_selection import ParameterGrid
 
 from .._engine.numerics.namespace import Home, is_device_array
@@ -18,6 +19,7 @@ from ..model_selection._alphas import choose, warn_at_edge
 from ..model_selection._folds import is_pairs
 from ..model_selection._held_out import HeldOut, HeldOutPreferences, SearchScores
 from ..model_selection._learner import SearchingLearner
+from ..model_selection._scoring import read_scoring
 from .base import KernelModel, RankerMixin, SquaredLossModel
 from .rankrls import RankRLS
 from .rls import RLS
@@ -116,17 +118,34 @@ class AlphaSearch(KernelModel, SearchingLearner):
         params = {name: value for name, value in self.get_params(deep=False).items() if name in names}
         return self._learner(**{**params, **setting, "alpha": alpha})
 
+    def _check_scale(self) -> None:
+        default = "r2" if is_regressor(self) else "concordance"
+        if read_scoring(self.scoring, default).compares_rows:
+            warnings.warn(
+                "Standard deviations are those of the chosen alpha, and an alpha that was chosen by the order of rows "
+                "may shrink the scores a lot, which does not change their order: use "
+                "scoring='neg_mean_squared_error'.",
+                UserWarning,
+                stacklevel=5,
+            )
+
+    def _at_alpha(self, alpha: float) -> Any:
+        return self._plain(getattr(self, "best_kernel_", {}), alpha)
+
     def _read_kernel(self) -> Kernel:
         """The kernel with the parameters that the search chose, once there are any."""
-        chosen = {**self.get_params(deep=False), **getattr(self, "best_kernel_", {})}
         names = ("kernel", "gamma", "degree", "coef0", "kernel_params")
-        return self._with_width(Kernel(*(chosen[name] for name in names)))
+        chosen = getattr(self, "best_kernel_", {})
+        return self._with_width(Kernel(*(chosen.get(name, getattr(self, name)) for name in names)))
 
     def _adopt(self, model: KernelModel) -> None:
         """Take over what the learner has learned at the chosen alpha."""
         for name, value in vars(model).items():
             if name.endswith("_") and not name.endswith("__"):
                 setattr(self, name, value)
+        self.__dict__.pop("_posterior", None)
+        if hasattr(model, "_trained_on"):
+            self._trained_on = model._trained_on
         learned = self.coef_ if hasattr(self, "coef_") else self.dual_coef_
         if is_device_array(learned):
             home = Home.of(learned)
@@ -363,10 +382,7 @@ class RLSCV(MultiOutputMixin, RegressorMixin, AlphaSearch, SquaredLossModel):
         X, y : as in RLS.fit
         qid : array-like of shape (m,), optional
             Query labels, for folds of whole queries and ranking measures.
-        groups : array-like of shape (m,), optional
-            Rows that share a group are never split between training and test.
-        sample_weight : as in RLS.fit
-            For training; the held-out scores do not use it.
+        groups, sample_weight : as in RankRLSCV.fit
 
         Returns
         -------

@@ -71,16 +71,9 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
     fidelity : float, default=1.0
         γ, positive: how close the missing scores stay to what the scored rows predict. As it grows the result becomes
         f₀.
-    kernel : str or callable, default="linear"
-        A name of ``sklearn.metrics.pairwise.pairwise_kernels``, ``"precomputed"``, or a function of two items.
-    gamma, degree, coef0, kernel_params
-        Parameters of the kernel; one that the kernel does not take is refused.
-    n_basis : None, int or float, default=None
-        Number of basis vectors of the reduced set, or their fraction of the rows; None for the full kernel.
+    kernel, gamma, degree, coef0, kernel_params, n_basis, random_state : as in RankRLS
     basis : "uniform" or array of int, default="uniform"
         How the basis vectors are chosen, from all rows.
-    random_state : int, RandomState or None
-        For the draw of basis vectors.
     weighting : {"pair", "item", "query"}, default="pair"
         As in `RankRLS`; ``"query"`` is that of the reference.
     cv : "leave-query-out", int, splitter or iterable of test index arrays, default="leave-query-out"

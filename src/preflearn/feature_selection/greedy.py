@@ -77,9 +77,8 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
     >>> import numpy as np
     >>> from preflearn import RankRLS
     >>> from preflearn.feature_selection import GreedySelector
-    >>> rng = np.random.default_rng(0)
-    >>> X, qid = rng.normal(size=(200, 30)), np.repeat(np.arange(20), 10)
-    >>> y = 2 * X[:, 4] - X[:, 7] + 0.1 * rng.normal(size=200)
+    >>> X = np.random.default_rng(0).normal(size=(200, 30))
+    >>> y, qid = 2 * X[:, 4] - X[:, 7], np.repeat(np.arange(20), 10)
     >>> selector = GreedySelector(RankRLS(), 2).fit(X, y, qid=qid)
     >>> selector.selected_
     array([4, 7])
@@ -92,11 +91,8 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
     def __init__(
         self, estimator, n_features_to_select, *, cv="leave-query-out", scoring=None, verbose=0
     ) -> None:
-        self.estimator = estimator
-        self.n_features_to_select = n_features_to_select
-        self.cv = cv
-        self.scoring = scoring
-        self.verbose = verbose
+        self.estimator, self.n_features_to_select = estimator, n_features_to_select
+        self.cv, self.scoring, self.verbose = cv, scoring, verbose
 
     def fit(self, X, y, *, qid=None) -> Self:
         """Select features, and train the estimator on them.

@@ -12,7 +12,7 @@ import numpy as np
 from .._engine.loops.threads import n_threads, over_ranges, transposed_product_in_threads
 from .._engine.numerics.memory import require_memory
 
-# Products with X are taken for so many promising candidates at once.
+# Promising candidates whose products with X are taken at once.
 _AHEAD = 16
 # Where less than this share of a feature is left beside the chosen ones, its products are taken afresh.
 _LEAST_LEFT = 1e-3

@@ -230,15 +230,19 @@ class LabeledGraph:
 
 def as_graphs(X: Iterable[Any]) -> Iterator[LabeledGraph]:
     """Yield graphs, refusing anything else with its position."""
-    if isinstance(X, LabeledGraph):
-        raise TypeError("Expected a sequence of graphs; found one LabeledGraph. Pass [graph].")
-    for position, graph in enumerate(X):
-        if not isinstance(graph, LabeledGraph):
-            raise TypeError(
-                f"Expected LabeledGraph objects; item {position} is a {type(graph).__name__}. Build it with "
-                "LabeledGraph(labels, edges) or LabeledGraph.from_networkx(graph)."
-            )
-        yield graph
+    remedy = "Build it with LabeledGraph(labels, edges) or LabeledGraph.from_networkx(graph)."
+    return each_of(LabeledGraph, X, "graph", remedy)
+
+
+def each_of(kind: type, X: Iterable[Any], noun: str, remedy: str) -> Iterator[Any]:
+    """Yield objects of one kind, refusing anything else with its position."""
+    if isinstance(X, kind):
+        raise TypeError(f"Expected a sequence of {noun}s; found one {kind.__name__}. Pass [{noun}].")
+    for position, one in enumerate(X):
+        if not isinstance(one, kind):
+            found = type(one).__name__
+            raise TypeError(f"Expected {kind.__name__} objects; item {position} is a {found}. {remedy}")
+        yield one
 
 
 def _as_list(labels: Any) -> Sequence[Hashable]:

@@ -345,7 +345,7 @@ def _parameters(kind: type) -> frozenset[str]:
 
 
 def _stored_fields(kind: Any) -> set[str]:
-    """The fields of a record that a file holds; the others are worked out from these."""
+    """The fields of a record that a file holds; the others are computed from these."""
     return {one.name for one in fields(kind) if one.init}
 
 

@@ -30,6 +30,7 @@ def write_scores(
     qid: Any = None,
     item_names: Any = None,
     rank: Any = None,
+    in_set: Any = None,
     query_column: str = "qid",
     item_column: str = "item",
     format: str | None = None,
@@ -37,8 +38,8 @@ def write_scores(
     """Write one score per row.
 
     ``.csv``, ``.tsv``, ``.jsonl`` and ``.parquet`` files have the columns ``qid`` and ``item`` (where given),
-    ``score``, and ``rank`` (where given). ``.txt`` files hold one score a line, as SVMrank and LightGBM write them.
-    Scores are written with enough precision to read back the same float64.
+    ``score``, ``rank`` and ``in_set`` (where given). ``.txt`` files hold one score a line, as SVMrank and LightGBM
+    write them. Scores are written with enough precision to read back the same float64.
 
     Parameters
     ----------
@@ -50,6 +51,8 @@ def write_scores(
         The query of each row.
     item_names : array-like of shape (m,), default=None
         The name of each row.
+    in_set : array-like of bool of shape (m,), default=None
+        Whether each row is in the set of its query, as a last column ``in_set``.
     rank : array-like of shape (m,), default=None
         Positions inside the query.
     query_column, item_column : str
@@ -82,14 +85,17 @@ def write_scores(
     if item_names is not None:
         columns[item_column] = _column(item_names, values.shape[0], "item_names")
     wanted = len(columns) + 1
-    if kind == "text" and (columns or rank is not None):
+    if kind == "text" and (columns or rank is not None or in_set is not None):
         raise ValueError(
-            "A text file of scores has no place for qid=, item_names= and rank=: leave them out, or write .csv, .tsv, "
-            ".jsonl or .parquet."
+            "A text file of scores has no place for qid=, item_names=, rank= and in_set=: leave them out, or write "
+            ".csv, .tsv, .jsonl or .parquet."
         )
     columns["score"] = values.tolist()
     if rank is not None:
         columns["rank"] = _column(rank, values.shape[0], "rank")
+        wanted += 1
+    if in_set is not None:
+        columns["in_set"] = _column(in_set, values.shape[0], "in_set")
         wanted += 1
     if len(columns) < wanted:
         raise ValueError(f"Two columns have the same name: found {', '.join(columns)}.")

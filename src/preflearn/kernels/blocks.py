@@ -4,7 +4,7 @@ The common kernels of dense rows are one matrix product and one function of its 
 
     exp(-γ |x - z|²) = exp([√(2γ) x, -γ |x|², 1] · [√(2γ) z, 1, -γ |z|²]),
 
-with x and z taken relative to the middle of the basis, so that large means lose no digits. What depends on the basis
+with x and z taken relative to the middle of the basis, so that large means cost no precision. What depends on the basis
 alone is prepared once; a block is then formed several times faster than by a call of ``pairwise_kernels``, and on any
 device that holds the rows. Every other kernel, sparse rows and objects are evaluated by `Kernel.matrix`.
 """
@@ -50,12 +50,15 @@ class KernelBlocks:
     def __init__(self, kernel: Kernel, basis: Any, xp: Any = np) -> None:
         self._origin = kernel.origin(basis)
         basis = kernel.seen(basis, self._origin)
+        n_seen = basis.shape[1] if hasattr(basis, "shape") else 0
+        self._used = _used_columns(kernel, basis, xp)
+        basis = basis if self._used is None else basis[:, self._used]
         self._kernel, self._basis, self._xp = kernel, basis, xp
         self._params = dict(kernel._params)
         dense = hasattr(basis, "shape") and not sp.issparse(basis)
         self._direct = dense and isinstance(kernel.kernel, str) and kernel.kernel in DIRECT_KERNELS
         if self._direct and kernel.kernel != "linear":
-            self._gamma = kernel.width(basis.shape[1])
+            self._gamma = kernel.width(n_seen)
         if self._direct and kernel.kernel == "rbf":
             self._centre = middle_row(basis) if xp is np else xp.mean(basis, axis=0)
             z = basis - self._centre
@@ -80,7 +83,7 @@ class KernelBlocks:
         if not self._direct or sp.issparse(rows):
             return self._kernel.matrix_of_seen(rows, self._basis)
         if self._kernel.kernel == "rbf":
-            return self._rbf(rows)
+            return self._rbf(rows if self._used is None else rows[:, self._used])
         products = rows @ self._basis.T
         if self._kernel.kernel == "linear":
             return products
@@ -114,6 +117,15 @@ class KernelBlocks:
         products = x @ self._basis.T if out is None else np.matmul(x, self._basis.T, out=out)
         # Rounding beside huge features must not make a kernel value of more than 1.
         return exp_in_place(_at_most_zero(products, xp), xp)
+
+
+def _used_columns(kernel: Kernel, basis: Any, xp: Any) -> np.ndarray | None:
+    """The columns that a diagonal metric of the RBF kernel has not forgotten; None where most are used."""
+    S = kernel.metric if kernel.kernel == "rbf" else None
+    if S is None or S.ndim != 1 or xp is not np or sp.issparse(basis):
+        return None
+    used = np.flatnonzero(S)
+    return used if 0 < used.size <= 0.75 * S.size else None
 
 
 def _at_most_zero(values: Any, xp: Any) -> Any:

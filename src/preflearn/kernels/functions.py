@@ -30,7 +30,7 @@ from .sparse import sparse_products
 
 # Rows from which the middle is taken.
 _SAMPLE = 65
-# Squares that are no more than so many times those of the differences leave them enough digits.
+# Squares of rows up to this many times those of their differences leave the differences precise enough.
 _HARMLESS = 16.0
 # scikit-learn's own defaults: a value that differs was given by the user.
 _DEFAULTS = {"gamma": None, "degree": 3, "coef0": 1}
@@ -166,7 +166,7 @@ class Kernel:
         """Refuse a rule for gamma that has not become a number: rows that come in parts cannot be asked together."""
         if isinstance(self._params.get("gamma"), str):
             raise ValueError(
-                f"gamma={self.gamma!r} is worked out from all rows together, and here they come in parts: pass a "
+                f"gamma={self.gamma!r} is computed from all rows together, and here they come in parts: pass a "
                 "number, for example gamma_ of a model that was fitted on some of them."
             )
 
@@ -180,12 +180,12 @@ class Kernel:
         return self.use_width(automatic_gamma(self, X))
 
     def use_width(self, gamma: float) -> float:
-        """Use a number that was worked out before in place of the rule."""
+        """Use a number that was computed before in place of the rule."""
         self._params["gamma"] = gamma
         return gamma
 
     def fitted_to(self, X: Any) -> Kernel:
-        """The same kernel with gamma as a number, worked out from the rows that it is trained on."""
+        """The same kernel with gamma as a number, computed from the rows that it is trained on."""
         return replace(self, gamma=automatic_gamma(self, X)) if self.needs_rows else self
 
     def matrix(self, X: Any, Y: Any = None) -> np.ndarray:
@@ -273,7 +273,7 @@ def _call_for_pairs(function: Callable[..., float], params: dict[str, Any], X: A
     return K
 
 
-# From here on fewer than half of the digits of a distance are left in the kernel.
+# From here on the kernel has less than half of the precision of a distance.
 _CONSTANT = 2.0**-30
 
 
@@ -463,7 +463,7 @@ def middle_row(rows: np.ndarray) -> np.ndarray:
 
 
 def large_offset(basis: Any) -> np.ndarray | None:
-    """The middle of dense rows where it is so far from 0 that squares of rows lose digits to it, or None. O(n).
+    """The middle of dense rows where it is so far from 0 that squares of rows lose precision to it, or None. O(n).
 
     Examples
     --------

@@ -181,7 +181,7 @@ def why_not_on_device(kernel: Any, solver: Any, cost: Any) -> str | None:
         return "solver='cg' works on NumPy arrays. " + DEVICE_REMEDY.format("solver='auto'")
     if cost == "relative":
         return (
-            "cost='relative' has a dense Laplacian, which is worked out on NumPy arrays. "
+            "cost='relative' has a dense Laplacian, which is computed on NumPy arrays. "
             + DEVICE_REMEDY.format("cost='magnitude' or 'unit'")
         )
     return None

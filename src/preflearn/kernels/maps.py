@@ -217,6 +217,6 @@ def _refuse_large_offsets(rows: np.ndarray) -> None:
     if 0 < spread < _LEAST_SPREAD * float(np.square(rows).sum()):
         raise ValueError(
             "The basis vectors have large means beside which their differences vanish: the linear kernel of a reduced "
-            "set would lose its digits to rounding. Centre or scale the features (StandardScaler), or leave out "
+            "set would be lost in rounding. Centre or scale the features (StandardScaler), or leave out "
             "n_basis and basis."
         )

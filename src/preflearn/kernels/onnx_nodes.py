@@ -53,7 +53,7 @@ def _dense(Z: Any) -> np.ndarray:
 
 
 def _squares(kernel: Kernel, X: Value, Z: np.ndarray) -> Value:
-    """|x - z|², relative to the middle of the basis so that large means lose no digits."""
+    """|x - z|², relative to the middle of the basis so that large means cost no precision."""
     centre = middle_row(Z)
     x, z = X - centre, Z - centre
     squares = (x * x).reduce("Sum", 1)

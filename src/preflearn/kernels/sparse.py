@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 # Numbers of a block of rows of a product of sparse matrices, before it is filled in.
 _SPARSE_BLOCK = 1 << 22
-# From so many rows on a compiled loop is worth its compilation.
+# From this many rows on, a compiled loop is worth its compilation.
 _COMPILED_ROWS = 1000
 
 

@@ -404,7 +404,7 @@ def _any_in_query(rows: Rows, flags: np.ndarray) -> np.ndarray:
 
 
 def _power_less_one(y: np.ndarray, top: float) -> np.ndarray:
-    """(2^y - 1) / 2^top: exact for whole grades, small ones keep their digits, large ones do not overflow."""
+    """(2^y - 1) / 2^top: exact for whole grades, small ones keep their precision, large ones do not overflow."""
     small = -np.expm1(-np.log(2.0) * y) * np.exp2(y - top)
     return np.where(y < 1.0, small, np.exp2(y - top) - np.exp2(-top))
 

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 # Where each public name lives.
 _HOMES = {
+    "ConformalRanker": ".conformal",
+    "DriftTest": ".drift",
     "Evaluation": ".evaluation",
     "HeldOut": "._held_out",
     "HeldOutPreferences": "._held_out",
@@ -34,6 +36,7 @@ _HOMES = {
     "RankRLSCV": "..estimators.search",
     "RankerComparison": ".significance",
     "RankerTable": ".significance",
+    "RiskControlledRanker": ".risk_control",
     "RocCurve": ".performance",
     "ShareRight": ".preference_evaluation",
     "SignedRanks": ".significance",
@@ -55,6 +58,8 @@ _HOMES = {
 }
 
 __all__ = [
+    "ConformalRanker",
+    "DriftTest",
     "Evaluation",
     "HeldOut",
     "HeldOutPreferences",
@@ -72,6 +77,7 @@ __all__ = [
     "RankerComparison",
     "RankerTable",
     "RankRLSCV",
+    "RiskControlledRanker",
     "RocCurve",
     "ShareRight",
     "SignedRanks",
@@ -97,7 +103,9 @@ if TYPE_CHECKING:
     from ._held_out import HeldOut, HeldOutPreferences
     from ._splitters import LeavePairOut, LeaveQueryOut, QueryKFold
     from ._tally import PairTally
+    from .conformal import ConformalRanker
     from .cross_validation import cross_val_predict
+    from .drift import DriftTest
     from .estimates import estimate_auc, estimate_concordance
     from .evaluation import Evaluation, MeasuredMetric, evaluate_preference_scores, evaluate_scores
     from .learning_curves import LearningCurve, learning_curve
@@ -111,6 +119,7 @@ if TYPE_CHECKING:
         evaluate_preferences,
         length_bias,
     )
+    from .risk_control import RiskControlledRanker
     from .significance import (
         RankerComparison,
         RankerTable,

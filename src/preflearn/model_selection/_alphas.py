@@ -15,7 +15,7 @@ import numpy as np
 from .._engine.numerics.namespace import as_host
 
 _AUTO_POWERS = np.arange(-27, 4)
-# Iterations go with the square root of Λ / alpha: what is below takes thousands, and is seldom best for so many rows.
+# Iterations go with the square root of Λ / alpha: what is below takes thousands, and is seldom best for this many rows.
 _ITERATED_POWERS = np.arange(-15, 4)
 # Where only refitting is possible the spectrum is not known.
 BLIND_GRID = 2.0 ** np.arange(-15, 16, 3)

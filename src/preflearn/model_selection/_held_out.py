@@ -110,16 +110,15 @@ class HeldOut:
     >>> import numpy as np
     >>> from preflearn import RankRLS
     >>> from preflearn.model_selection import HeldOut
-    >>> rng = np.random.default_rng(0)
-    >>> X, qid = rng.normal(size=(60, 3)), np.repeat(np.arange(6), 10)
-    >>> y = X @ [1.0, -2.0, 0.5] + 0.1 * rng.normal(size=60)
+    >>> X = np.random.default_rng(0).normal(size=(60, 3))
+    >>> y, qid = X @ [1.0, -2.0, 0.5], np.repeat(np.arange(6), 10)
     >>> held_out = HeldOut(RankRLS(kernel="rbf"), X, y, qid=qid)
     >>> held_out
     HeldOut(RankRLS(kernel='rbf'), 60 rows in 6 queries, not factorised yet)
     >>> held_out.predict("leave-query-out", [0.1, 1.0, 10.0]).shape
     (3, 60)
     >>> held_out.score("kendall_tau", cv=3, alphas=[0.1, 1.0]).round(1)
-    array([0.9, 0.9])
+    array([1. , 0.9])
     """
 
     def __init__(self, estimator, X, y, *, qid=None, groups=None, sample_weight=None, verbose=0) -> None:
@@ -239,7 +238,7 @@ class HeldOut:
     ) -> list[np.ndarray]:
         """Predictions whose order is right: rows that only rounding tells apart are tied.
 
-        Where they differ by next to nothing beside what they have in common, they are worked out again without it.
+        Where they differ by next to nothing beside what they have in common, they are computed again without it.
         """
         if not isinstance(self.problem, LearningProblem):
             return predictions
@@ -447,7 +446,7 @@ class HeldOut:
 
 
 def _drowns(predictions: list[np.ndarray]) -> bool:
-    """Whether predictions of some alpha differ inside every fold by less than half of their digits."""
+    """Whether predictions of some alpha differ inside every fold by less than half of their precision."""
     low, high = (
         np.stack([getattr(f, end)(axis=1) for f in predictions]) for end in ("min", "max")
     )  # (f, a, v)
@@ -544,16 +543,7 @@ class HeldOutPreferences:
         return self.evaluate(scoring, cv, alphas).scores
 
     def evaluate(self, scoring=None, cv=None, alphas=None) -> SearchScores:
-        """Scores and predicted differences from one pass over the sets.
-
-        Parameters
-        ----------
-        scoring, cv, alphas : as in score
-
-        Returns
-        -------
-        SearchScores
-        """
+        """Scores and predicted differences from one pass over the sets; the arguments are those of `score`."""
         measure = read_scoring(scoring)
         off = read_pair_scoring(scoring) if measure.compares_rows else None
         folds = read_preference_folds(cv, self.n_pairs, groups=self._groups)

@@ -1,7 +1,7 @@
 """What learners supply to the parts of the library that train, hold out and search in their place.
 
-The learners of `preflearn.estimators` inherit from these classes; `selection`, `streaming` and `distributed` ask for
-nothing else of them. The names are private because they are no part of what users call.
+The learners of `preflearn.estimators` inherit from these classes; `model_selection`, `streaming` and `distributed` ask
+nothing else of them. The names are private because users do not call them.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class PathLearner(KernelLearner):
     """A learner that trains faster along a path of alphas, each solution the start of the next."""
 
     def _read_options(self) -> None:
-        """Refuse what is no option."""
+        """Refuse invalid options."""
         raise NotImplementedError
 
     def _represent(self, X: Any, kernel: Kernel) -> Any:
@@ -141,3 +141,25 @@ class SearchingLearner:
     def _adopt(self, model: Any) -> None:
         """Take over what the learner has learned at the chosen alpha."""
         raise NotImplementedError
+
+
+class SelfValidatingLearner:
+    """A learner whose fit holds out whole queries and keeps what its procedure predicts for them, row by row."""
+
+    cv_predictions_: np.ndarray
+
+
+def why_not_in_parts(model: Any) -> str | None:
+    """What keeps a model from being trained by statistics of fixed width, or None."""
+    if model.solver not in ("auto", "primal"):
+        return f"training in parts takes the primal form: solver={model.solver!r} would be ignored. Use solver='auto'."
+    if model.tol is not None or model.max_iter is not None:
+        return "tol and max_iter belong to solver='cg' and would be ignored here: leave them out."
+    if isinstance(model.kernel, str) and model.kernel == "precomputed":
+        return "a precomputed kernel cannot be taken in parts: new rows need the kernel function."
+    if not model._wants_reduced_set() and not (isinstance(model.kernel, str) and model.kernel == "linear"):
+        return (
+            "training in parts needs a model of fixed width: the linear kernel, or n_basis=... (or "
+            f"basis=...) for kernel={model.kernel!r}."
+        )
+    return None

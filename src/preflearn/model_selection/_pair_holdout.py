@@ -128,7 +128,7 @@ def _closed_forms(
     problem: LearningProblem, alphas: Sequence[float], groups: Any
 ) -> Iterator[PairSystem | None]:
     """The closed form of all pairs at each alpha; None where basis vectors or groups may have to leave with them, or
-    where it has too few digits."""
+    where it is not precise enough."""
     (task,) = problem.tasks()
     if groups is not None or problem.feature_map() is not None or not has_pair_form(task):
         return iter([None] * len(alphas))

@@ -131,7 +131,7 @@ class LearningProblem:
     def expect(self, sets: Sequence[np.ndarray], alphas: Any, *, n_pairs: int = 0) -> None:
         """Say which sets of rows are going to be held out at which alphas; the route is chosen for that.
 
-        ``alphas`` are what the caller gave. With ``n_pairs`` the sets are of so many preferences.
+        ``alphas`` are what the caller gave. With ``n_pairs`` the sets divide that many preferences.
         """
         self._alphas, self._planned = alphas, None
         purpose = "folds" if len(sets) <= FEW_SETS else "queries"

@@ -22,6 +22,7 @@ from ..comparisons import Comparisons, Groups, encode_queries
 from ..comparisons.inputs import read_alpha, read_row_weights, read_scores
 from ..kernels.functions import Kernel, n_items, take_items, take_training_items
 from ..kernels.inputs import read_items
+from ..metrics.by_query import predict_scores, wants_qid
 from ._alphas import BLIND_GRID
 from ._folds import Folds
 
@@ -187,19 +188,52 @@ def refit_and_predict(
     Scores come from ``decision_function`` or the second column of ``predict_proba`` for classifiers, else ``predict``.
     """
     model = clone(estimator)
-    pairwise = bool(getattr(getattr(model, "__sklearn_tags__", lambda: None)(), "input_tags", None)) and (
-        model.__sklearn_tags__().input_tags.pairwise
-    )
-    rows = _rows(X, train)
     new = _rows(X, test)
-    if pairwise:
-        rows, new = rows[:, train], new[:, train]
+    kept = fit_on_rows(model, X, y, qid, train, row_weights)
+    if _is_pairwise(model):
+        new = new[:, kept]  # type: ignore[index]
+    if qid is not None and wants_qid(model):
+        return np.asarray(predict_scores(model, new, _rows(qid, test)))
+    return scores_of(model, new)
+
+
+def fit_on_rows(
+    model, X, y, qid, train: np.ndarray | None, row_weights: np.ndarray | None = None
+) -> np.ndarray | None:
+    """Fit any estimator on some rows (None for all), with their queries in the form that it takes.
+
+    That is the label of each row (``qid``, ``group_id``) or the number of rows of each query (``group``), for which
+    rows of a query are put together, as other libraries want them.
+
+    Returns
+    -------
+    ndarray of int or None
+        The rows in the order in which the estimator saw them; None for all as they are.
+    """
     name = None if qid is None else _qid_argument(model)
-    extra = {} if name is None else {name: _rows(qid, train)}
+    takes_any_order = type(model).__module__.startswith(("preflearn.", "sklearn."))
+    if train is None and takes_any_order:
+        model.fit(X, y, **({} if name is None else {name: qid}))
+        return None
+    train = np.arange(n_items(X)) if train is None else train
+    if name is not None and not takes_any_order:
+        codes = encode_queries(_rows(qid, train), train.shape[0]).codes
+        train = train[np.argsort(codes, kind="stable")]
+    rows = _rows(X, train)
+    extra = {}
+    if name is not None:
+        labels = _rows(qid, train)
+        extra[name] = encode_queries(labels, train.shape[0]).counts if name == "group" else labels
     if row_weights is not None:
         extra["sample_weight"] = row_weights[train]
-    model.fit(rows, _rows(y, train), **extra)
-    return scores_of(model, new)
+    model.fit(rows[:, train] if _is_pairwise(model) else rows, _rows(y, train), **extra)
+    return train
+
+
+def _is_pairwise(model) -> bool:
+    """Whether the estimator takes a kernel or distance matrix."""
+    tags = getattr(model, "__sklearn_tags__", lambda: None)()
+    return bool(getattr(getattr(tags, "input_tags", None), "pairwise", False))
 
 
 def scores_of(model, X) -> np.ndarray:
@@ -214,12 +248,14 @@ def scores_of(model, X) -> np.ndarray:
 
 
 def _qid_argument(model) -> str | None:
-    """The name under which fit takes qid, by its signature, by metadata routing or as an inner learner's; or None."""
+    """The name under which fit takes queries: by its signature, by metadata routing, as an inner learner's; or None."""
     from sklearn.model_selection._search import BaseSearchCV
     from sklearn.pipeline import Pipeline
 
-    if "qid" in inspect.signature(model.fit).parameters:
-        return "qid"
+    taken = inspect.signature(model.fit).parameters
+    for name in ("qid", "group_id", "group"):
+        if name in taken:
+            return name
     if get_config()["enable_metadata_routing"]:
         routed = hasattr(model, "get_metadata_routing") and get_routing_for_object(model).consumes(
             "fit", ["qid"]

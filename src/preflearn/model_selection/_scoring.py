@@ -19,9 +19,9 @@ from ..comparisons import Groups, encode_queries
 from ..metrics.scorers import RankingScorer, get_scorer, scorer_names
 from ._folds import Folds
 
-# Digits of held-out predictions that count: what lies below is rounding of the algebra.
+# Relative precision of held-out predictions: what lies below is rounding of the algebra.
 _PRECISION = 2.0**-40
-# Digits of sums of products.
+# Relative precision of sums of products.
 _SUM_PRECISION = 2.0**-44
 
 

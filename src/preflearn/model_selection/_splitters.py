@@ -24,6 +24,23 @@ class QuerySplitter(_MetadataRequester):
         arguments = ", ".join(f"{name}={value!r}" for name, value in given)
         return f"{type(self).__name__}({arguments})"
 
+    def split(
+        self, X: Any, y: Any = None, groups: Any = None, qid: Any = None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield (train, test) row numbers.
+
+        Parameters
+        ----------
+        X : array-like of m rows
+        y : ignored
+        groups, qid : array-like of shape (m,)
+            Query labels; one of the two.
+        """
+        yield from self._split(self._read_queries(X, groups, qid))
+
+    def _split(self, queries: Groups) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        raise NotImplementedError
+
     def _read_queries(self, X: Any, groups: Any, qid: Any) -> Groups:
         if qid is not None and groups is not None:
             raise ValueError(
@@ -76,19 +93,7 @@ class QueryKFold(QuerySplitter):
         """The number of folds."""
         return self.n_splits
 
-    def split(
-        self, X: Any, y: Any = None, groups: Any = None, qid: Any = None
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield (train, test) row numbers.
-
-        Parameters
-        ----------
-        X : array-like of m rows
-        y : ignored
-        groups, qid : array-like of shape (m,)
-            Query labels; one of the two.
-        """
-        queries = self._read_queries(X, groups, qid)
+    def _split(self, queries: Groups) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         if queries.n_groups < self.n_splits:
             raise ValueError(
                 f"{self.n_splits} folds of whole queries need at least {self.n_splits} queries: "
@@ -130,19 +135,7 @@ class LeaveQueryOut(QuerySplitter):
         labels = groups if qid is None else qid
         return self._read_queries(labels, groups, qid).n_groups
 
-    def split(
-        self, X: Any, y: Any = None, groups: Any = None, qid: Any = None
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield (train, test) row numbers, one pair per query.
-
-        Parameters
-        ----------
-        X : array-like of m rows
-        y : ignored
-        groups, qid : array-like of shape (m,)
-            Query labels; one of the two.
-        """
-        queries = self._read_queries(X, groups, qid)
+    def _split(self, queries: Groups) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         if queries.n_groups < 2:
             raise ValueError(
                 "LeaveQueryOut needs at least two queries: found one. Use LeavePairOut for a global ranking."

@@ -38,6 +38,7 @@ from ._splitters import QueryKFold
 from ._tally import PairTally, tally_pairs, tally_scores, winners
 from .intervals import (
     TRAINED_TOGETHER,
+    freedom_of,
     interval_over_queries,
     most_effective,
     optimism,
@@ -51,7 +52,7 @@ _METHODS = ("leave-pair-out", "averaged", "pooled")
 _QUERY_METHODS = ("leave-query-out", "averaged")
 # A tournament keeps two predictions of every pair of rows: beyond this many pairs (4,473 rows) there is none.
 _TOURNAMENT_PAIRS = 10_000_000
-# The optimism of so many rows is that of this many pairs.
+# Pairs that are drawn to estimate an optimism.
 _SAMPLE_PAIRS = 200_000
 
 _SCORES_AS_GIVEN = (
@@ -296,7 +297,7 @@ def _estimate(data: _Data, method: str, n_splits: int, random_state: Any) -> Per
     variance = placement_variance(tally, data.classes, data.owners)
     return PerformanceEstimate(
         value=tally.share,
-        interval=wilson_interval(tally.share, variance, data.max_effective),
+        interval=wilson_interval(tally.share, variance, data.max_effective, freedom=freedom_of(data.order)),
         method=method,
         n_pairs=tally.n_pairs,
         measure=data.measure,
@@ -320,7 +321,9 @@ def _leave_pair_out(data: _Data, random: np.random.RandomState, n_splits: int) -
     without = "the rows of both groups" if data.groups is not None else "its two rows"
     return PerformanceEstimate(
         value=tally.share,
-        interval=wilson_interval(tally.share, variance, data.max_effective, optimism=lost),
+        interval=wilson_interval(
+            tally.share, variance, data.max_effective, optimism=lost, freedom=freedom_of(data.order)
+        ),
         method="leave-pair-out",
         n_pairs=tally.n_pairs,
         measure=data.measure,

@@ -22,7 +22,7 @@ from ..metrics.scorers import full_name
 from ..plots import new_axes
 from ..tables import ShownTable, align_columns, shows_itself
 from ._tally import tally_scores
-from .intervals import mean_interval, placement_variance, wilson_interval
+from .intervals import freedom_of, mean_interval, placement_variance, wilson_interval
 
 DEFAULT_METRICS = ("concordance", "kendall_tau", "ndcg@10", "average_precision", "reciprocal_rank")
 _TITLES = {
@@ -292,4 +292,6 @@ def _interval_over_rows(y: Any, scores: Any) -> tuple[float, float]:
     tally = tally_scores(labels, np.asarray(scores), one_group(m))
     levels, codes = np.unique(labels, return_inverse=True)
     strata = codes if levels.size == 2 else np.zeros(m, dtype=np.int64)
-    return wilson_interval(tally.share, placement_variance(tally, strata), 4 * tally.n_pairs / m)
+    return wilson_interval(
+        tally.share, placement_variance(tally, strata), 4 * tally.n_pairs / m, freedom=freedom_of(labels)
+    )

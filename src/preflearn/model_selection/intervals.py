@@ -39,16 +39,24 @@ chance show no spread at all. A query of p pairs with different y, put in a rand
 the sample variance s² of the shares, which has Q - 1 degrees of freedom, is averaged with v₀, which is taken for 3:
 s² ← ((Q - 1) s² + 3 v₀) / (Q + 2). At least it is what N = Q² / Σ 1 / p pairs would show if all were independent, by
 Laplace's rule: the variance of the mean is at least π (1 - π) / (N + 2) with π = (c N + 1) / (N + 2).
-``benchmarks/interval_coverage.py`` measures how often the interval holds the true value.
+``benchmarks/coverage.py`` measures how often the interval holds the true value.
+
+**Checks.** Does Student's interval of a mean over queries hold for these data? `check_mean_interval` asks in two ways
+without a normal distribution. Bootstrap: the 2.5 % and 97.5 % quantiles of the means of resampled queries; where they
+are much wider or narrower than Student's interval, the values are far from normal. Halves: two random halves of the
+queries are independent samples of the same distribution, and their means should differ by no more than a 95 %
+interval of the difference in 95 % of all divisions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import norm
+from scipy.stats import beta
 from scipy.stats import t as student
+from sklearn.utils import check_random_state
 
 from ..comparisons import Groups
 from ._tally import PairTally
@@ -145,8 +153,18 @@ def most_effective(y: np.ndarray) -> float:
     return float(factor * pairs / m * fewest / (fewest + 1))
 
 
+def freedom_of(y: np.ndarray) -> float:
+    """Degrees of freedom of the variance of placement values: three times the rows of the smaller of two classes.
+
+    With few rows of a class their spread is known badly. Three times is by measurement (``benchmarks/coverage.py``):
+    once is right for a mean of as many values, and too wide for pairs, whose spread the other class shows as well.
+    """
+    counts = np.unique(y, return_counts=True)[1]
+    return 3.0 * float(counts.min()) if counts.shape[0] == 2 else float("inf")
+
+
 def wilson_interval(
-    share: float, variance: float, max_effective: float, *, optimism: float = 0.0
+    share: float, variance: float, max_effective: float, *, optimism: float = 0.0, freedom: float = np.inf
 ) -> tuple[float, float]:
     """95 % interval of a share of pairs, as of a proportion of independent ones.
 
@@ -159,7 +177,9 @@ def wilson_interval(
     max_effective : float
         The most independent pairs that the rows can be worth.
     optimism : float, default=0.0
-        ρ: so much less they are worth, the models being learned from them.
+        ρ: by how much less they are worth because the models were learned from them.
+    freedom : float, default=inf
+        Degrees of freedom of the variance, as of `freedom_of`: Student's quantile instead of the normal one.
 
     References
     ----------
@@ -175,7 +195,7 @@ def wilson_interval(
     spread = share * (1.0 - share)
     n = min(spread / variance, max_effective) if variance > 0 and spread > 0 else max_effective
     n = max(n / (1.0 + optimism), 1.0)  # no estimate is worth less than one pair
-    z = float(norm.ppf(0.5 + LEVEL / 2))
+    z = float(student.ppf(0.5 + LEVEL / 2, freedom))
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z * np.sqrt(spread / n + (z / (2 * n)) ** 2) / (1 + z * z / n)
     # Rounding may leave a share of 0 or 1 outside by the last digit.
@@ -184,6 +204,9 @@ def wilson_interval(
 
 def mean_interval(values: np.ndarray, clusters: Groups | None = None) -> tuple[float, tuple[float, float]]:
     """Variance of the mean of independent values in 0..1, and its 95 % interval by Student's t.
+
+    Where values lie at an end of the range, the interval is at least as wide as `end_if_others_miss` says: thirty
+    queries with a perfect score do not show that no query is less than perfect.
 
     Parameters
     ----------
@@ -201,7 +224,33 @@ def mean_interval(values: np.ndarray, clusters: Groups | None = None) -> tuple[f
         return float("nan"), (0.0, 1.0)
     half = float(student.ppf(0.5 + LEVEL / 2, n - 1)) * np.sqrt(variance)
     mean = float(values.mean())
-    return variance, (max(0.0, mean - half), min(1.0, mean + half))
+    low, high = (
+        min(mean - half, end_if_others_miss(values, n)),
+        max(mean + half, 1 - end_if_others_miss(1 - values, n)),
+    )
+    return variance, (max(0.0, low), min(1.0, high))
+
+
+def end_if_others_miss(values: np.ndarray, n: int) -> float:
+    """The lower end that values show which are nearly all 1, and hence hardly any spread.
+
+    Of n values k are below 1; the share of such values may be as high as p, the upper end of Clopper and Pearson's
+    interval. With their mean deficit, one of 1/2 counted in, the mean is 1 - p times that deficit at least. No values
+    at 1 have no such end.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> round(end_if_others_miss(np.ones(30), 30), 3)
+    0.942
+    """
+    missed = values < 1.0
+    k = round(float(missed.mean()) * n)
+    if k >= n:
+        return float("inf")
+    most = float(beta.ppf(0.5 + LEVEL / 2, k + 1, n - k))
+    deficit = (float((1.0 - values[missed]).sum()) * n / values.shape[0] + 0.5) / (k + 1)
+    return 1.0 - most * deficit
 
 
 def interval_over_queries(
@@ -335,3 +384,65 @@ def worth_of_queries(y: np.ndarray, queries: Groups) -> tuple[np.ndarray, np.nda
 def _unbias(n: int) -> float:
     """n / (n - 1); a single term says nothing of its spread, and adds none."""
     return n / (n - 1) if n > 1 else 0.0
+
+
+class IntervalCheck(NamedTuple):
+    """What :func:`check_mean_interval` found.
+
+    Attributes
+    ----------
+    interval : tuple of two float
+        Student's 95 % interval.
+    bootstrap : tuple of two float
+        The bootstrap's.
+    width_ratio : float
+        Width of the bootstrap interval divided by that of Student's; 1 is agreement.
+    coverage : float
+        Share of divisions whose halves agree; 0.95 is right.
+    n_draws : int
+        Resamples, and divisions.
+    """
+
+    interval: tuple[float, float]
+    bootstrap: tuple[float, float]
+    width_ratio: float
+    coverage: float
+    n_draws: int
+
+
+def check_mean_interval(values: Any, *, n_draws: int = 2000, random_state: Any = None) -> IntervalCheck:
+    """Compare Student's interval of a mean with the bootstrap, and with random halves of the data.
+
+    Parameters
+    ----------
+    values : array-like of shape (n,)
+        One value in 0..1 per query, at least four.
+    n_draws : int, default=2000
+    random_state : int, RandomState or None, default=None
+
+    Returns
+    -------
+    IntervalCheck
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> values = np.random.default_rng(0).uniform(0.4, 1.0, size=50)
+    >>> found = check_mean_interval(values, random_state=0)
+    >>> 0.9 < found.width_ratio < 1.1, 0.93 < found.coverage < 0.97
+    (True, True)
+    """
+    values = np.asarray(values, dtype=float)
+    n = values.shape[0]
+    if values.ndim != 1 or n < 4:
+        raise ValueError(f"halves of the values need at least four of them: found shape {values.shape}.")
+    random = check_random_state(random_state)
+    _, interval = mean_interval(values)
+    means = values[random.randint(0, n, size=(n_draws, n))].mean(axis=1)
+    low, high = map(float, np.quantile(means, [0.025, 0.975]))
+    order = np.argsort(random.random_sample((n_draws, n)), axis=1)
+    one, other = values[order[:, : n // 2]], values[order[:, n // 2 :]]
+    error = np.sqrt(one.var(axis=1, ddof=1) / one.shape[1] + other.var(axis=1, ddof=1) / other.shape[1])
+    covered = np.abs(one.mean(axis=1) - other.mean(axis=1)) <= student.ppf(0.975, n - 2) * error
+    ratio = float((high - low) / max(interval[1] - interval[0], 1e-12))
+    return IntervalCheck(interval, (low, high), ratio, float(covered.mean()), n_draws)

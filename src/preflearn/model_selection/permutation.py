@@ -27,7 +27,7 @@ from ._scoring import compared_within
 # Numbers of permuted scores that are worked on together: enough for the matrix products, a bound on the memory.
 _NUMBERS = 1 << 20
 _LEAST_OUTPUTS = 64
-# Up to so many rows the threads of BLAS cost more than they bring, between loops that want the processors.
+# Up to this many rows the threads of BLAS cost more than they gain, between loops that need the processors.
 _FEW_ROWS = 1536
 
 

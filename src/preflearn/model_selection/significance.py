@@ -26,7 +26,7 @@ from ..tables import ShownTable, align_columns, shows_itself
 
 # Differences under this are rounding of equal values: a share of pairs from two orders of summation.
 _ROUNDING = 1e-12
-# Up to so many untied trials the distribution of the statistic is counted.
+# Up to this many untied trials, the distribution of the statistic is counted.
 _EXACT_TRIALS = 50
 _ALTERNATIVES = ("two-sided", "greater", "less")
 

@@ -27,6 +27,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from ..graphs.labeled_graph import each_of
 from .linkages import Link, Linkage, Token
 
 KINDS = ("links", "context")
@@ -170,15 +171,8 @@ class LinkFeatures(TransformerMixin, BaseEstimator):
 
 def as_linkages(X: Iterable[Any]) -> Iterator[Linkage]:
     """Yield parses, refusing anything else with its position."""
-    if isinstance(X, Linkage):
-        raise TypeError("Expected a sequence of parses; found one Linkage. Pass [linkage].")
-    for position, linkage in enumerate(X):
-        if not isinstance(linkage, Linkage):
-            raise TypeError(
-                f"Expected Linkage objects; item {position} is a {type(linkage).__name__}. A sentence has them in "
-                "`linkages`; as_ranking(sentences) joins those of many sentences."
-            )
-        yield linkage
+    remedy = "A sentence has them in `linkages`; as_ranking(sentences) joins those of many sentences."
+    return each_of(Linkage, X, "linkage", remedy)
 
 
 class _SentenceFeatures:

@@ -168,7 +168,7 @@ def position_propensities(
     stood above). With one fixed order per query nothing can be estimated, by this or any other method that
     knows no features: randomise a small share of the lists, or swap neighbours in them.
 
-    O(m log m), and a Newton step for O(m) and p³ operations, of which some ten are needed.
+    O(m log m), and a Newton step for O(m) and p³ operations, of which about ten are needed.
 
     References
     ----------

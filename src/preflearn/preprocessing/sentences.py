@@ -95,8 +95,7 @@ class SentenceEmbedder(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : sequence of m texts, or a table with one column
-        y : ignored
+        X, y : as in fit
 
         Returns
         -------

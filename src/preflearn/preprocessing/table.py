@@ -108,11 +108,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def __init__(
         self, *, kinds=None, max_categories=30, text_features=32, sparse_output="auto", dtype="float64"
     ) -> None:
-        self.kinds = kinds
-        self.max_categories = max_categories
-        self.text_features = text_features
-        self.sparse_output = sparse_output
-        self.dtype = dtype
+        self.kinds, self.max_categories, self.text_features = kinds, max_categories, text_features
+        self.sparse_output, self.dtype = sparse_output, dtype
 
     def fit(self, X, y=None) -> Self:
         """Find the kind of each column and learn how to encode it.
@@ -139,8 +136,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : data frame, array, list of rows, or mapping from names to columns
-        y : ignored
+        X, y : as in fit
 
         Returns
         -------

@@ -219,7 +219,7 @@ def _is_one_of(signs: np.ndarray, some: str) -> np.ndarray:
 def month_bounds(months: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """First day of each month and of the next one, in days since 1970, of months counted from January 1970.
 
-    The calendar is worked out once for each month between the first and the last.
+    The calendar is computed once for each month between the first and the last.
     """
     if months.size == 0:
         return months, months

@@ -37,11 +37,11 @@ from .pairwise import PairwiseKernel
 from .separate import cauchy_factors
 from .sides import Side
 
-# Shrinkage of modes that differs by more than this is checked for digits that are lost.
+# Shrinkage of modes that differs by more than this is checked for lost precision.
 _LEAST_SPREAD = 2.0**-26
 # Of entries of eigenvectors, and what it may be of a result.
 _ROUNDING, _FEW_DIGITS = 2.0**-50, 1e-8
-# An alpha this far above the kernel leaves predictions with fewer digits than labels.
+# An alpha this far above the kernel leaves predictions less precise than the labels.
 _STRONG = 2.0**20
 # Numbers in the array of small systems that are solved in one go.
 _BATCH = 1 << 22

@@ -20,7 +20,7 @@ from ..model_selection._scoring import read_scoring, without_rounding
 
 __all__ = [
     "Folds",
-    "HoldOut",
+    "RelationFolds",
     "auto_grid",
     "choose",
     "read_alphas",
@@ -33,7 +33,7 @@ SETTINGS = ("entries", "rows", "columns", "both")
 
 
 @dataclass(frozen=True)
-class HoldOut:
+class RelationFolds:
     """What leaves the training together.
 
     Attributes
@@ -85,7 +85,7 @@ def read_hold_out(
     *,
     row_groups: Any = None,
     column_groups: Any = None,
-) -> HoldOut:
+) -> RelationFolds:
     """Read the setting and its folds.
 
     Parameters
@@ -112,7 +112,7 @@ def read_hold_out(
         raise ValueError(f"{unused[0]} would be ignored with hold_out={hold_out!r}: leave it out.")
     p, q = known.shape
     if hold_out == "entries":
-        return HoldOut(hold_out, entries=_read_entries(cv, known))
+        return RelationFolds(hold_out, entries=_read_entries(cv, known))
     row_cv, column_cv = cv if hold_out == "both" and isinstance(cv, tuple) and len(cv) == 2 else (cv, cv)
     if hold_out == "both" and not isinstance(cv, (str, Integral, tuple)) and not hasattr(cv, "split"):
         raise ValueError(
@@ -121,7 +121,7 @@ def read_hold_out(
         )
     rows = _objects(row_cv, p, row_groups) if hold_out in ("rows", "both") else None
     columns = _objects(column_cv, q, column_groups) if hold_out in ("columns", "both") else None
-    return HoldOut(hold_out, rows=rows, columns=columns)
+    return RelationFolds(hold_out, rows=rows, columns=columns)
 
 
 def _objects(cv: Any, n: int, groups: Any) -> Folds:

@@ -25,11 +25,11 @@ from .._engine.core.conjugate_gradients import ConjugateGradientResult, iterate
 from .._engine.numerics.linalg import eigh_in_place
 from .._engine.numerics.memory import fits_in_memory
 from .._engine.solvers.progress import Stages
-from .grammar import HoldOut
+from .grammar import RelationFolds
 from .pairwise import PairwiseKernel, Term
 from .sides import Side
 
-# A dense product does about so many operations in the time of one of a sampled product.
+# Operations that a dense product does in the time of one operation of a sampled product.
 _DENSE_GAIN = 8
 # Objects of a side up to which its eigen decomposition, for the preconditioner, is soon done.
 _FEW_OBJECTS = 1500
@@ -131,7 +131,7 @@ class KnownPairs:
         return A[self.row, self.column]
 
     def largest_eigenvalue(self) -> float:
-        """Of L Q L, to about a digit: it says which alphas matter."""
+        """Of L Q L, to about one digit: it says which alphas matter."""
         vector: np.ndarray = np.random.default_rng(0).standard_normal(self.y.shape)
         size = 0.0
         for _ in range(_POWER_ROUNDS):
@@ -262,7 +262,13 @@ class KnownPairs:
     # -------------------------------------------------------------------------------------------- hold-out
 
     def held_out(
-        self, hold_out: HoldOut, alphas: Sequence[float], *, tol: float, max_iter: int | None, on_fold=None
+        self,
+        hold_out: RelationFolds,
+        alphas: Sequence[float],
+        *,
+        tol: float,
+        max_iter: int | None,
+        on_fold=None,
     ) -> np.ndarray:
         """Predictions of what leaves, by training on the pairs that stay; shape (n_alphas, p, q), NaN elsewhere."""
         p, q = self.shape
@@ -287,7 +293,7 @@ class KnownPairs:
                 on_fold(number + 1)
         return np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
 
-    def _folds(self, hold_out: HoldOut) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _folds(self, hold_out: RelationFolds) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Masks of the entries that leave, and of those that are predicted; both p × q."""
         if hold_out.setting == "entries":
             yield from self._entry_folds(hold_out)
@@ -310,7 +316,7 @@ class KnownPairs:
                 test[np.ix_(_or_all(row_test, p), _or_all(column_test, q))] = True
                 yield left, test
 
-    def _entry_folds(self, hold_out: HoldOut) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _entry_folds(self, hold_out: RelationFolds) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         positions = self.row * self.shape[1] + self.column
         folds = positions[:, None] if hold_out.entries is None else hold_out.entries
         for fold in folds:

@@ -11,11 +11,11 @@ from .._engine.core.conjugate_gradients import ConjugateGradientResult
 from .._engine.numerics.memory import require_memory
 from ..comparisons.inputs import read_alpha
 from .complete import CompleteRelation
-from .grammar import HoldOut
+from .grammar import RelationFolds
 from .incomplete import KnownPairs, warn_unless_converged
 from .model import RelationData, RelationModel
 
-# Held-out predictions by conjugate gradients agree with refitting to more digits than anybody reads.
+# Held-out predictions by conjugate gradients agree with refitting to more digits than anyone reads.
 _HOLD_OUT_TOL = 1e-11
 
 
@@ -43,7 +43,7 @@ class KroneckerRLS(RelationModel):
     tol : float, default=1e-8
         Relative residual at which conjugate gradients stop (incomplete labels).
     max_iter : int, optional
-        At most so many iterations; 1000 by default.
+        Maximum number of iterations; 1000 by default.
     verbose : int, default=0
         Report stages and iterations on standard error.
 
@@ -189,7 +189,12 @@ class KroneckerProblem:
             yield number, self.known.coefficients(result)
 
     def held_out(
-        self, hold_out: HoldOut, alphas: Sequence[float], on_fold: Any = None, *, tol: float = _HOLD_OUT_TOL
+        self,
+        hold_out: RelationFolds,
+        alphas: Sequence[float],
+        on_fold: Any = None,
+        *,
+        tol: float = _HOLD_OUT_TOL,
     ) -> np.ndarray:
         """Predictions of what was left out, for each alpha, shape (n_alphas, p, q); ``tol`` for conjugate gradients."""
         p, q = self.data.shape
@@ -201,7 +206,9 @@ class KroneckerProblem:
         return closed_hold_out(self.complete, hold_out, alphas, on_fold)
 
 
-def closed_hold_out(relation: Any, hold_out: HoldOut, alphas: Sequence[Any], on_fold: Any) -> np.ndarray:
+def closed_hold_out(
+    relation: Any, hold_out: RelationFolds, alphas: Sequence[Any], on_fold: Any
+) -> np.ndarray:
     """One of the four settings of a complete relation, by algebra."""
     if hold_out.setting == "entries":
         return relation.entries_out(alphas, on_fold)

@@ -24,7 +24,7 @@ from .pairwise import PairwiseKernel, refuse_equal_objects, same_objects
 from .sides import Side
 
 COMPARE = (None, "rows", "columns")
-# Products of kernel values outside of this lose digits or overflow on the way.
+# Products of kernel values outside of this lose precision or overflow on the way.
 _RANGE = (1e-290, 1e290)
 
 

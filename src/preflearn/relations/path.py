@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from .._engine.solvers.progress import Counter
 from ..comparisons.inputs import read_alpha
-from .grammar import HoldOut, read_hold_out
+from .grammar import RelationFolds, read_hold_out
 from .kronecker import KroneckerProblem, KroneckerRLS
 
 
@@ -99,7 +99,7 @@ class RelationPath:
 
     def read_folds(
         self, hold_out: str, cv: Any, row_groups: Any = None, column_groups: Any = None
-    ) -> HoldOut:
+    ) -> RelationFolds:
         """The folds of a setting on these data."""
         known = ~np.isnan(self._problem.data.labels())
         return read_hold_out(hold_out, cv, known, row_groups=row_groups, column_groups=column_groups)

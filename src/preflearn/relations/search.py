@@ -1,4 +1,4 @@
-"""KroneckerRLSCV and TwoStepRLSCV: alpha chosen by exact held-out predictions of the setting met in use."""
+"""KroneckerRLSCV and TwoStepRLSCV: alpha chosen by exact held-out predictions of what will be new in use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from .._engine.solvers.progress import Counter
 from .grammar import (
-    HoldOut,
+    RelationFolds,
     choose,
     read_alphas,
     read_hold_out,
@@ -44,7 +44,9 @@ class _RelationSearch(RelationModel):
         tied = without_rounding(predictions[:, scored])
         return np.array([scoring(y, f[:, None], within) for f in tied])
 
-    def _held_out(self, problem: Any, folds: HoldOut, alphas: list[Any], counter: Counter) -> np.ndarray:
+    def _held_out(
+        self, problem: Any, folds: RelationFolds, alphas: list[Any], counter: Counter
+    ) -> np.ndarray:
         return problem.held_out(folds, alphas, counter)
 
     def _default_scoring(self) -> str:
@@ -54,7 +56,7 @@ class _RelationSearch(RelationModel):
         singles_compare = self.compare is None or self.hold_out not in (self.compare, "entries", "both")
         return "leave-one-out" if data.has_closed_form and singles_compare else 5
 
-    def _within(self, data: RelationData, folds: HoldOut, known: np.ndarray, name: Any) -> np.ndarray:
+    def _within(self, data: RelationData, folds: RelationFolds, known: np.ndarray, name: Any) -> np.ndarray:
         """Entries that a measure may compare: of one column (row), and by one model, where these are compared."""
         queries = data.queries()
         if self.compare is None:
@@ -162,7 +164,9 @@ class KroneckerRLSCV(_RelationSearch, KroneckerRLS):
         data = RelationData(self, rows, columns, None, (row_index, column_index, y, duplicates))
         return self._search(data, row_groups, column_groups)
 
-    def _held_out(self, problem: Any, folds: HoldOut, alphas: list[Any], counter: Counter) -> np.ndarray:
+    def _held_out(
+        self, problem: Any, folds: RelationFolds, alphas: list[Any], counter: Counter
+    ) -> np.ndarray:
         return problem.held_out(folds, alphas, counter, tol=self.tol)
 
     def _search(self, data: RelationData, row_groups: Any, column_groups: Any) -> KroneckerRLSCV:

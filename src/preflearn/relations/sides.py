@@ -24,23 +24,13 @@ from .._engine.numerics.memory import require_memory
 
 # Decompositions are made beside each other if one is at least this share of the work of the other.
 _ALIKE = 0.5
-# Up to so many objects: Ctrl-C has to wait for the one in the other thread.
+# Up to this many objects: Ctrl-C has to wait for the one in the other thread.
 _SHORT = 3000
 
 
 @dataclass(frozen=True)
 class Side:
     """A kernel of n objects and its decomposition into k modes.
-
-    Attributes
-    ----------
-    K : ndarray of shape (n, n)
-        The kernel matrix as it was given.
-    values : ndarray of shape (k,)
-        σ, not negative, ascending; k is n, or n - 1 where the objects are compared.
-    vectors : ndarray of shape (n, k)
-        V, orthonormal; orthogonal to the constant vector where the objects are compared.
-    compared : bool
 
     Examples
     --------
@@ -50,8 +40,11 @@ class Side:
     array([1., 2.])
     """
 
+    # The kernel matrix as it was given, shape (n, n).
     K: np.ndarray
+    # σ, not negative, ascending, shape (k,); k is n, or n - 1 where the objects are compared.
     values: np.ndarray
+    # V, orthonormal, shape (n, k); orthogonal to the constant vector where the objects are compared.
     vectors: np.ndarray
     compared: bool
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..comparisons.inputs import read_alpha
 from .complete import TwoStepRelation
-from .grammar import HoldOut
+from .grammar import RelationFolds
 from .kronecker import closed_hold_out
 from .model import RelationData, RelationModel
 
@@ -87,7 +87,7 @@ class TwoStepProblem:
         self.complete = TwoStepRelation(*data.sides(), data.labels())
 
     def held_out(
-        self, hold_out: HoldOut, alphas: Sequence[tuple[float, float]], on_fold: Any = None
+        self, hold_out: RelationFolds, alphas: Sequence[tuple[float, float]], on_fold: Any = None
     ) -> np.ndarray:
         """Predictions of what was left out, for each pair of alphas; shape (n_alphas, p, q)."""
         if hold_out.setting == "entries" and hold_out.entries is not None:

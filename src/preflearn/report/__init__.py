@@ -13,6 +13,7 @@ from .displays import (
     LearningCurveDisplay,
     QueryRocDisplay,
     QueryScoresDisplay,
+    SetSizeDisplay,
 )
 from .html import render_report, write_report
 from .look import ColumnLook, TableLook, look
@@ -29,6 +30,7 @@ __all__ = [
     "LearningCurveDisplay",
     "QueryRocDisplay",
     "QueryScoresDisplay",
+    "SetSizeDisplay",
     "TableLook",
     "TrainingReport",
     "look",

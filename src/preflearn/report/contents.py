@@ -228,6 +228,38 @@ class ShownQuery:
     n_items: int
 
 
+@dataclass(frozen=True, eq=False)
+class SetSizes:
+    """How many items to show so that the best one is among them.
+
+    Attributes
+    ----------
+    coverage : float
+        The share of new queries whose set holds the best item.
+    size, items : float
+        Mean number of items in a set, and in a query.
+    measured : float
+        The coverage of held-out queries, their sets made by others.
+    interval : tuple of two float
+        Its 95 % interval.
+    coverages, sizes : ndarray of shape (q,)
+        The mean size at every coverage that the queries allow.
+    sentence : str
+    stored : dict
+        What the model file remembers, to make sets of new queries.
+    """
+
+    coverage: float
+    size: float
+    items: float
+    measured: float
+    interval: tuple[float, float]
+    coverages: np.ndarray
+    sizes: np.ndarray
+    sentence: str
+    stored: dict[str, Any]
+
+
 @dataclass(frozen=True)
 class TrainingReport:
     """Everything that is said about one training.
@@ -262,6 +294,8 @@ class TrainingReport:
     roc : Roc or None
     calibration : Calibration or None
         Of preferences.
+    sets : SetSizes or None
+        How many items to show so that the best one is among them, by held-out queries.
     verdict : str
         How good, how sure, better than what, and what to do next, in one sentence.
     ndcg : tuple of three float, or None
@@ -310,6 +344,7 @@ class TrainingReport:
     influence_note: str = ""
     roc: Roc | None = None
     calibration: Calibration | None = None
+    sets: SetSizes | None = None
     verdict: str = ""
     ndcg: tuple[float, float, float] | None = None
     curve: Curve | None = None
@@ -342,7 +377,12 @@ class TrainingReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, texts and lists, for JSON."""
-        return plain(asdict(self))
+        found = asdict(self)
+        if found["sets"] is not None:
+            found["sets"] = {
+                k: v for k, v in found["sets"].items() if k not in ("stored", "coverages", "sizes")
+            }
+        return plain(found)
 
 
 def plain(value: Any) -> Any:

@@ -119,6 +119,68 @@ class AlphaPathDisplay(_Display):
         legend_above(ax, 3)
 
 
+class SetSizeDisplay(_Display):
+    """How many items to show over the share of queries whose set holds what it must.
+
+    Parameters
+    ----------
+    coverages, sizes : array-like of shape (n,)
+    coverage, size : float
+        The coverage that was asked for, and the mean size of the sets at it.
+    items : float
+        Mean number of items of a query.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Where it was drawn last.
+
+    Examples
+    --------
+    >>> from preflearn import RankRLS
+    >>> from preflearn.datasets import load_demo
+    >>> from preflearn.model_selection import ConformalRanker
+    >>> from preflearn.report import SetSizeDisplay
+    >>> X, y, qid, _ = load_demo()
+    >>> display = SetSizeDisplay.from_estimator(ConformalRanker(RankRLS(), coverage=0.8).fit(X, y, qid=qid))
+    >>> bool(display.size <= display.items)
+    True
+    """
+
+    def __init__(self, coverages, sizes, *, coverage, size, items) -> None:
+        self.coverages, self.sizes = np.asarray(coverages, dtype=float), np.asarray(sizes, dtype=float)
+        self.coverage, self.size, self.items = float(coverage), float(size), float(items)
+
+    @classmethod
+    def from_estimator(cls, estimator, *, ax=None) -> SetSizeDisplay:
+        """Of a fitted `preflearn.model_selection.ConformalRanker`.
+
+        Parameters
+        ----------
+        estimator : fitted ConformalRanker
+        ax : matplotlib Axes, optional
+            New axes by default.
+
+        Returns
+        -------
+        SetSizeDisplay
+        """
+        coverages, sizes = estimator.size_curve()
+        items = estimator.calibration_.codes.shape[0] / estimator.set_sizes_.shape[0]
+        return cls(
+            coverages, sizes, coverage=estimator.coverage, size=estimator.set_sizes_.mean(), items=items
+        ).plot(ax)
+
+    def _draw(self, ax: Any) -> None:
+        ax.plot(self.coverages, self.sizes, drawstyle="steps-pre", color=MAIN, label="held-out queries")
+        ax.plot(
+            self.coverage, self.size, "o", color=ACCENT, label=f"{self.coverage:g}: {self.size:.2g} items"
+        )
+        ax.axhline(self.items, linestyle=":", color="gray", label="all items")
+        ax.set(xlim=(0, 1), ylim=(0, None), xlabel="coverage", ylabel="items shown, mean")
+        legend_above(ax, 3)
+
+
 class LearningCurveDisplay(_Display):
     """Held-out score over the number of training queries.
 

@@ -20,6 +20,7 @@ from .displays import (
     LearningCurveDisplay,
     QueryRocDisplay,
     QueryScoresDisplay,
+    SetSizeDisplay,
 )
 
 # Colours that stand in for variables of the page's style: what Matplotlib draws in them follows light and dark.
@@ -132,6 +133,13 @@ def _plots(report: TrainingReport) -> dict[str, str]:
         curve = report.curve
         drawn = LearningCurveDisplay(curve.n_queries, curve.scores, curve.errors)
         drawings["curve"] = (drawn.plot, _say_curve(curve), _SIZE)
+    if report.sets is not None:
+        sets = report.sets
+        shown = SetSizeDisplay(
+            sets.coverages, sets.sizes, coverage=sets.coverage, size=sets.size, items=sets.items
+        )
+        text = f"Mean size of the sets over their coverage: {sets.size:.2g} of {sets.items:.3g} at {sets.coverage:g}."
+        drawings["sets"] = (shown.plot, text, _SIZE)
     if report.calibration is not None:
         found = report.calibration
         certain = CalibrationDisplay(found.confidence, found.won, found.weight, found.error)
@@ -142,10 +150,10 @@ def _plots(report: TrainingReport) -> dict[str, str]:
             bars = CoefficientsDisplay(one.names, one.values, xlabel=one.meaning, errors=one.errors)
             n_bars = min(15, len(one.names))
             drawings[name] = (bars.plot, _say_influence(bars), (4.8, 0.9 + 0.26 * n_bars))
-    return {name: inline_svg(name, *drawing) for name, drawing in drawings.items()}
+    return {name: svg_of(name, *drawing) for name, drawing in drawings.items()}
 
 
-def inline_svg(name: str, draw: Callable[[Any], Any], text: str, size: tuple[float, float]) -> str:
+def svg_of(name: str, draw: Callable[[Any], Any], text: str, size: tuple[float, float]) -> str:
     """A drawing as inline SVG that takes its colours from the page and says in words what it shows."""
     from cycler import cycler
     from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -233,6 +241,6 @@ def _number(value: float | None, digits: int = 3) -> str:
 
 
 def _p(value: float | None) -> str:
-    if value is None:
+    if value is None or value != value:
         return "–"
     return f"{value:.3f}" if value >= 0.001 else f"{value:.0e}"

@@ -17,28 +17,14 @@ _NAMED, _SHOWN_PAIRS = 40, 10
 
 @dataclass(frozen=True)
 class SettingRow:
-    """One setting.
+    """One setting."""
 
-    Attributes
-    ----------
-    new : str
-        What is new in it, in words.
-    how : str
-        What was held out.
-    concordance, error : float
-        Of the held-out predictions, over all known labels.
-    alpha : float
-        The best one for this setting.
-    chosen : bool
-        Whether the model was chosen for it.
-    """
-
-    new: str
-    how: str
-    concordance: float
-    error: float
-    alpha: float
-    chosen: bool
+    new: str  # what is new in it, in words
+    how: str  # what was held out
+    concordance: float  # of the held-out predictions, over all known labels
+    error: float  # likewise
+    alpha: float  # the best one for this setting
+    chosen: bool  # whether the model was chosen for it
 
 
 def render_relation_report(
@@ -69,7 +55,7 @@ def render_relation_report(
     from markupsafe import Markup
 
     from .. import __version__
-    from .html import environment, inline_svg
+    from .html import environment, svg_of
 
     pages = environment()
     figures = []
@@ -79,7 +65,7 @@ def render_relation_report(
         ("predictions", F, "Predictions of the trained model for every pair"),
     ):
         size = (4.8, min(7.0, max(3.0, 1.2 + 0.16 * min(Y.shape[0], _NAMED))))
-        drawing = inline_svg(
+        drawing = svg_of(
             name, partial(_heat_map, values, names, (low, high)), f"{text}, as a heat map.", size
         )
         figures.append({"svg": Markup(drawing), "caption": text})

@@ -37,6 +37,7 @@ _HEADERS = {
 }
 
 
+# Long: one small handler for each route; they share the session and the key.
 def ask_app(
     session: Session,
     token: str,

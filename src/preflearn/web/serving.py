@@ -1,6 +1,7 @@
 """A saved model behind HTTP: items in, scores and their order out.
 
     POST /rank     {"items": [{"price": 3.5, ...}, ...]}  ->  {"scores": [...], "order": [row numbers, best first]}
+                   with "set": 0.9 also {"set": [row numbers among which the best is with this probability]}
     GET  /schema   the features that an item has, with their types
     GET  /health   whether it is up, and what it serves
     GET  /metrics  counts and durations as Prometheus reads them
@@ -16,7 +17,7 @@ can ask by making a name of its own point here.
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,8 +31,11 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from .._engine.numerics.graph import ExportError
+from ..comparisons import one_group
 from ..io.linear_weights import folded_weights
 from ..metrics.by_query import predict_scores
+from ..model_selection.drift import query_figures
+from ..model_selection.stored_sets import LEAST_FOR_DRIFT, StoredSets
 from ..preprocessing.frames import read_table
 from ..preprocessing.values import is_missing
 from .requests import LOOPBACK, RefusedError, check_host, described, read_json
@@ -40,6 +44,8 @@ _MOST_BYTES = 16 * 1024 * 1024
 _MOST_ITEMS = 100_000
 # Up to this many items are scored directly, without handing them to a thread.
 _FEW = 200
+# Drift is looked for in the last queries.
+_RECENT_QUERIES = 500
 _BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
@@ -78,12 +84,15 @@ class Scorer:
         Of the model, for /health.
     ignored : frozenset of str
         Further names that an item may have, such as columns that the training set aside.
+    sets : StoredSets or None
+        What held-out queries needed; None where the model knows of no sets.
     """
 
     features: Sequence[Feature]
     score: Callable[[Mapping[str, list[Any]]], np.ndarray]
     name: str
     ignored: frozenset[str] = frozenset()
+    sets: StoredSets | None = None
 
     def columns(self, items: Any) -> dict[str, list[Any]]:
         """The values of the items by feature.
@@ -187,9 +196,17 @@ _WORDS = {
 
 
 class Metrics:
-    """Counts of requests and items, and how long requests took."""
+    """Counts of requests and items, how long requests took, and whether their queries are like those of the training.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    sets : StoredSets or None
+        What the queries of requests are compared with.
+    """
+
+    def __init__(self, sets: StoredSets | None = None) -> None:
+        self.sets = sets
+        self.figures: deque[np.ndarray] = deque(maxlen=_RECENT_QUERIES)
         self.requests: Counter[tuple[str, int]] = Counter()
         self.items = 0
         self.seconds = 0.0
@@ -221,7 +238,31 @@ class Metrics:
             total += count
             lines.append(f'preflearn_rank_seconds_bucket{{le="{bound}"}} {total}')
         lines += [f"preflearn_rank_seconds_sum {self.seconds:.6f}", f"preflearn_rank_seconds_count {total}"]
+        lines += self._drift()
         return "\n".join(lines) + "\n"
+
+    def note_query(self, scores: np.ndarray) -> None:
+        """Remember what is known of the query of a request without labels."""
+        if self.sets is not None:
+            self.figures.append(query_figures(scores, one_group(scores.shape[0]))[0])
+
+    def _drift(self) -> list[str]:
+        """Recent queries against those that were held out in training, once there are enough."""
+        if self.sets is None or len(self.figures) < LEAST_FOR_DRIFT:
+            return []
+        found = self.sets.drift(np.array(self.figures))
+        return [
+            "# HELP preflearn_drift Whether recent queries differ from those of the training (p below 0.01), so that "
+            "sets need not hold what they should.",
+            "# TYPE preflearn_drift gauge",
+            f"preflearn_drift {int(found.drifted)}",
+            "# HELP preflearn_drift_pvalue Of the hypothesis that recent queries are like those of the training.",
+            "# TYPE preflearn_drift_pvalue gauge",
+            f"preflearn_drift_pvalue {found.pvalue:.6g}",
+            "# HELP preflearn_drift_queries Recent queries that were compared.",
+            "# TYPE preflearn_drift_queries gauge",
+            f"preflearn_drift_queries {found.n_new}",
+        ]
 
 
 def serve_app(scorer: Scorer, *, hosts: Collection[str] | None = LOOPBACK) -> Starlette:
@@ -237,13 +278,15 @@ def serve_app(scorer: Scorer, *, hosts: Collection[str] | None = LOOPBACK) -> St
     -------
     Starlette
     """
-    metrics = Metrics()
+    metrics = Metrics(scorer.sets)
 
     async def rank(request: Request) -> Response:
         body = await read_json(request, _MOST_BYTES)
-        unknown = [name for name in body if name != "items"]
+        unknown = [name for name in body if name not in ("items", "set")]
         if unknown:
-            raise RefusedError(f"{unknown[0][:80]}: unknown, expected 'items' alone.", 422)
+            raise RefusedError(
+                f"{unknown[0][:80]}: unknown, expected 'items', and 'set' where sets are asked for.", 422
+            )
         columns = scorer.columns(body.get("items"))
         n = len(body["items"])
         try:
@@ -251,9 +294,12 @@ def serve_app(scorer: Scorer, *, hosts: Collection[str] | None = LOOPBACK) -> St
         except (ValueError, ArithmeticError) as error:
             raise RefusedError(f"items: {error}", 422) from None
         _check_scores(scores, columns)
+        found = {"scores": scores.tolist(), "order": np.argsort(-scores, kind="stable").tolist()}
+        if body.get("set") is not None:
+            found["set"] = np.flatnonzero(_shown(scorer, scores, body["set"])).tolist()
         metrics.items += n
-        order = np.argsort(-scores, kind="stable")
-        return JSONResponse({"scores": scores.tolist(), "order": order.tolist()})
+        metrics.note_query(scores)
+        return JSONResponse(found)
 
     async def health(request: Request) -> Response:
         return JSONResponse({"status": "ok", "model": scorer.name, "features": len(scorer.features)})
@@ -298,6 +344,18 @@ def serve_app(scorer: Scorer, *, hosts: Collection[str] | None = LOOPBACK) -> St
         ],
         exception_handlers={404: lost, 405: lost, 500: failed},
     )
+
+
+def _shown(scorer: Scorer, scores: np.ndarray, coverage: Any) -> np.ndarray:
+    """The items of a request that are in its set."""
+    if scorer.sets is None:
+        raise RefusedError(
+            "set: this model knows of no sets; it was trained without queries, or with too few.", 422
+        )
+    try:
+        return scorer.sets.shown(scores, None, coverage)
+    except ValueError as error:
+        raise RefusedError(f"set: {error}", 422) from None
 
 
 def _check_scores(scores: np.ndarray, columns: Mapping[str, list[Any]]) -> None:

@@ -29,7 +29,7 @@ def refuse_unless_served(kernel: Kernel, solver: Any, tasks: Sequence[Comparison
     reason = why_not_on_device(kernel.kernel, solver, None)
     if reason is None and not all(task.has_half for task in tasks):
         reason = (
-            "Preferences (pairs) and cost='relative' are worked out on NumPy arrays. "
+            "Preferences (pairs) and cost='relative' are computed on NumPy arrays. "
             + DEVICE_REMEDY.format("scores with qid and cost='magnitude' or 'unit'")
         )
     if reason is not None:
@@ -59,7 +59,7 @@ class DeviceBasis:
         home = Home.of(X)
         if isinstance(basis, str) and basis != "uniform":
             raise ValueError(
-                f"basis={basis!r} is worked out on NumPy arrays. Use basis='uniform', or choose the rows there and "
+                f"basis={basis!r} is computed on NumPy arrays. Use basis='uniform', or choose the rows there and "
                 "pass their numbers."
             )
         rows = choose_basis(X.shape[0], n_basis, basis, random_state)
@@ -78,7 +78,7 @@ class DeviceBasis:
 
     @cached_property
     def well_conditioned(self) -> bool:
-        """Whether the condition of K_RR leaves six digits of what leaves with a basis vector."""
+        """Whether K_RR is conditioned well enough that what leaves with a basis vector has six correct digits."""
         factor = cholesky(self.K, self.home)
         if factor is None:
             return False

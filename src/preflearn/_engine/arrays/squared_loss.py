@@ -127,7 +127,7 @@ def _solve_reduced(X: Any, basis: DeviceBasis, task: Comparisons, alpha: float, 
 
 
 def _solve_reduced_in_double(X: Any, basis: DeviceBasis, task: Comparisons, alpha: float, home: Home) -> Any:
-    """Where single precision has not enough digits for the basis vectors; β comes back in single precision."""
+    """Where single precision is not enough for the basis vectors; β comes back in single precision."""
     xp = home.xp
     X = xp.astype(X, xp.float64)
     double = DeviceBasis(basis.basis_indices_, xp.astype(basis.basis_, xp.float64), basis.kernel, Home.of(X))
@@ -137,7 +137,7 @@ def _solve_reduced_in_double(X: Any, basis: DeviceBasis, task: Comparisons, alph
 def _correct(
     form: Any, halves: HalfBlocks, K: Any, c: Any, alpha: float, factor: Any, home: Home
 ) -> Any | None:
-    """β that satisfies the equation itself and not only its rounded sum; None where that cannot be had."""
+    """β that satisfies the equation itself and not only its rounded sum; None where that is out of reach."""
     halves.prepare(form)
 
     def system(beta: Any) -> Any:

@@ -4,7 +4,7 @@ from .basis_system import solve_on_basis
 from .conjugate_gradients import ConjugateGradientResult, solve_conjugate_gradients
 from .moments import GlobalMoments, QueryMoments
 from .problem import (
-    RidgeProblem,
+    RidgeSystem,
     Spectrum,
     dual_problem,
     feature_gram,
@@ -18,7 +18,7 @@ __all__ = [
     "ConjugateGradientResult",
     "GlobalMoments",
     "QueryMoments",
-    "RidgeProblem",
+    "RidgeSystem",
     "Spectrum",
     "dual_problem",
     "feature_gram",

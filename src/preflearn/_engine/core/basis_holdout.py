@@ -22,7 +22,7 @@ from .holdout import HoldOut, rows_outside
 from .problem import feature_gram, gram_times, target_moment
 from .removal import RemovedBasis, RemovedRows, refuse_without_basis
 
-# Up to so many folds are factorised one by one; for more, one eigen decomposition that serves them all is cheaper.
+# Up to this many folds are factorised one by one; for more, one eigen decomposition that serves them all is cheaper.
 FEW_FOLDS = 30
 # A fold that takes more than all but this share of B with it is refitted.
 _LEAST_LEFT = 1e-3

@@ -1,7 +1,7 @@
 r"""The reduced set on kernel values: (K_RM L K_MR + λ K_RR) β = K_RM b, without its features Φ = K_MR C⁻ᵀ.
 
 Summing up kernel values saves the m r² operations of the features, but the condition of the sum A is that of the
-features' system (Φᵀ L Φ + λ I) w = Φᵀ b times that of K_RR = C Cᵀ, and rounding takes as many digits. They are given
+features' system (Φᵀ L Φ + λ I) w = Φᵀ b times that of K_RR = C Cᵀ, and rounding costs as much precision. They are given
 back without forming the features: conjugate gradients on the system in w, every product through the rows of K_MR
 (O(m r)), preconditioned by Cᵀ A⁻¹ C, which differs from the inverse of that system by the rounding of A alone. One or
 two iterations are enough; the residual is then computed afresh, and decides.
@@ -34,7 +34,7 @@ _MAX_CORRECTIONS = 10
 def sums_may_do(factor: KernelFactor, comparisons: Comparisons, alpha: float) -> bool:
     """Whether kernel values are worth summing up before features are tried.
 
-    They are if K_RR keeps half of the digits, or if a lower bound of the condition of the sum says that its Cholesky
+    They are if K_RR keeps half of the precision, or if a lower bound of the condition of the sum says that its Cholesky
     factor will be of some use.
     """
     if factor.well_conditioned and comparisons.has_half:
@@ -152,7 +152,7 @@ def solve_penalised(
 def solve_summed(
     A: np.ndarray, norm: float, rhs: np.ndarray, equation: Callable[[], BasisEquation]
 ) -> np.ndarray:
-    """A⁻¹ rhs from the lower triangle of the Fortran-ordered A, in its memory; corrected where digits are missing.
+    """A⁻¹ rhs from the lower triangle of the Fortran-ordered A, in its memory; corrected where it lacks precision.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def solve_summed(
         ‖A‖₁ or more.
     rhs : ndarray of shape (r, v)
     equation : callable
-        Makes the equation that A stands for, where fewer than half of the digits would be left without it.
+        Makes the equation that A stands for, where less than half of the precision would be left without it.
 
     Raises
     ------

@@ -17,7 +17,7 @@ from .holdout import LEAST_CONDITION
 
 # A kernel of equal items leaves less than this share of its trace inside queries: rounding.
 _ROUNDING_SHARE = 1e-12
-# Where less than this share of a kernel is left inside queries, fewer than seven of its sixteen digits are.
+# Where less than this share of a kernel is left inside queries, it has fewer than seven of its sixteen digits.
 _LEAST_SHARE = 1e-9
 
 
@@ -94,7 +94,7 @@ def refuse_small_alpha(alpha: float, size: float) -> NoReturn:
     """Refuse a λ that is lost in the rounding of the kernel."""
     raise ValueError(
         f"alpha = {alpha:.3g} is lost in the rounding of a kernel of size {size:.3g} that is close to singular: the "
-        f"predictions would have fewer than six digits. Use alpha >= {size * LEAST_CONDITION:.1g}."
+        f"predictions would have fewer than six correct digits. Use alpha >= {size * LEAST_CONDITION:.1g}."
     )
 
 

@@ -40,9 +40,9 @@ from .tridiagonal import TridiagonalForm
 
 # Columns that are solved for at once where all are needed.
 _BLOCK = 512
-# Up to so many rows products with many outputs are shared out among our own threads.
+# Up to this many rows products with many outputs are shared out among our own threads.
 _SMALL = 2048
-# From this share of the trace of G on, λ is so large that I - λ R loses digits: G R is formed.
+# From this share of the trace of G on, λ is so large that I - λ R loses precision: G R is formed.
 LARGE_ALPHA = 0.25
 
 
@@ -63,7 +63,7 @@ class DualHoldOut(HoldOut):
     kernel_means : ndarray of shape (n_anchors, m), optional
         Means of K over the rows of each query, where K itself is that of centred features and does not know them.
     fallback : callable, optional
-        Makes the routine for these comparisons to use at an alpha for which R has too few digits.
+        Makes the routine for these comparisons to use at an alpha for which R is not precise enough.
     form : type, default=TridiagonalForm
         What G is reduced to for many alphas; `BandForm` is reached faster, and each alpha costs more. For a K that is
         known to be positive semidefinite.
@@ -213,7 +213,7 @@ class DualHoldOut(HoldOut):
         )
 
     def _with_fallback(self, folds, alphas: np.ndarray, unstable: np.ndarray, on_fold) -> list[np.ndarray]:
-        """Predictions at alphas of which some leave R no digits."""
+        """Predictions at alphas at some of which R has no precision left."""
         if self._instead is None:
             if self._fallback is None:
                 refuse_small_alpha(float(alphas[unstable].min()), self.size)
@@ -229,7 +229,7 @@ class DualHoldOut(HoldOut):
         return out
 
     def is_stable(self, alpha: float) -> bool:
-        """Whether R has enough digits at this alpha."""
+        """Whether R is precise enough at this alpha."""
         if self._form is not None:
             return self._form.reciprocal_condition(alpha / self._unit) >= LEAST_CONDITION
         try:
@@ -346,7 +346,7 @@ class DualHoldOut(HoldOut):
     def _single_targets_by_cholesky(
         self, folds: Sequence[np.ndarray], alphas: Sequence[float]
     ) -> list[np.ndarray] | None:
-        """The same without an inverse; None where R is at hand, or might have too few digits."""
+        """The same without an inverse; None where R is at hand, or might not be precise enough."""
         everything = np.empty((len(alphas), *self._t.shape))
         for k, alpha in enumerate(alphas):
             at = alpha / self._unit
@@ -566,7 +566,7 @@ def explicit_resolvent(
     Raises
     ------
     numpy.linalg.LinAlgError
-        If the inverse has too few digits.
+        If the inverse is not precise enough.
     """
     R = np.array(G.T, order="F") if not overwrite else G.T
     if alpha < trace:

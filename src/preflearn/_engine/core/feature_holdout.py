@@ -22,7 +22,7 @@ import threading
 from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.linalg as la
@@ -51,19 +51,19 @@ _SMALL_FOLD = 64
 _NARROW = 128
 # Features of up to this many entries are worked on without the threads of BLAS, which would keep the loop waiting.
 _FEW_ENTRIES = 1 << 20
-# Weights of comparisons without a closed half have no bound; what a heavy one leaves behind needs more digits.
+# Weights of comparisons without a closed half have no bound; what a heavy one leaves behind needs more precision.
 _STABLE_WITHOUT_HALF = 1e-5
 # Features with a smaller share of the largest square than this may look like none beside it.
 _GRADED = 1e-8
 # The largest error to expect in the span of the directions that leave; a bound, usually far from reached.
 _DIGITS = 1e-6
 _making_features = threading.Lock()
-# Steps from 0 to a solution whose first approximation has five digits.
+# Steps from 0 to a solution whose first approximation has five correct digits.
 _REFINEMENTS = 3
 
 
-class FeatureHoldOut(HoldOut):
-    """Exact hold-out in the space of the features.
+class FeatureSpace(HoldOut):
+    """The features turned so that Φᵀ L Φ is diagonal, and what leaves it with rows, comparisons or basis vectors.
 
     Parameters
     ----------
@@ -91,11 +91,6 @@ class FeatureHoldOut(HoldOut):
     E : ndarray of shape (r, n)
         For each basis vector the direction that leaves with it; of a reduced set.
     removed_basis : RemovedBasis or None
-
-    Notes
-    -----
-    O(m n²) once, then O(n k²) for a fold of k lost comparisons and an alpha, or O(k n² + n³) for all alphas where that
-    is less. Two arrays of the size of Φ, one where all folds are whole queries that are small or larger than n.
     """
 
     def __init__(
@@ -185,7 +180,7 @@ class FeatureHoldOut(HoldOut):
         return 0.0 if self._offset is None else self._offset @ self._U
 
     def shrink(self, alpha: float) -> np.ndarray:
-        """D = 1 / (s + λ); directions that only rounding sees are none where λ is small, too."""
+        """D = 1 / (s + λ); where λ is small, directions within rounding of zero count as zero."""
         D = 1.0 / (self.s + alpha)
         if alpha < LEAST_CONDITION * self.size:
             D[self.s <= self._rounding] = 0.0
@@ -196,7 +191,7 @@ class FeatureHoldOut(HoldOut):
         return 16 * np.finfo(float).eps * np.sqrt(self.s.shape[0]) * self.size
 
     def is_well_determined(self, alpha: float) -> bool:
-        """Whether every direction is either known to six digits beside λ, or none."""
+        """Whether every direction is either known to six digits beside λ or within rounding of zero."""
         if alpha >= LEAST_CONDITION * self.size:
             return True
         null = self.s <= self._rounding
@@ -212,7 +207,7 @@ class FeatureHoldOut(HoldOut):
         E = la.solve_triangular(factor.C, self._U, lower=True, trans="T")
         self.E = E / np.linalg.norm(E, axis=1, keepdims=True)
 
-    def with_targets(self, comparisons: Comparisons) -> FeatureHoldOut:
+    def with_targets(self, comparisons: Comparisons) -> Self:
         removed_rows = self._removed_rows.with_targets(comparisons)
         other = copy(self)
         other.comparisons = comparisons
@@ -232,6 +227,132 @@ class FeatureHoldOut(HoldOut):
     @property
     def largest_eigenvalue(self) -> float:
         return float(self.s[-1])
+
+    def _solve_with(self, comparisons: Comparisons, alpha: float) -> np.ndarray:
+        """Train on other comparisons of the same rows, in the coordinates of Z."""
+        return solve_primal(self.Z, comparisons, alpha)
+
+    def _weights_without(self, alphas, Y, signs, change, E) -> tuple[np.ndarray, np.ndarray]:
+        """w' = P (c - Zᵀ d) under Eᵀ w' = 0 for each alpha, shape (a, n, v), and where that is stable.
+
+        Elsewhere the small system is too ill conditioned.
+        """
+        D = np.stack([self.shrink(alpha) for alpha in alphas])[:, :, None]
+        DY = D * Y
+        v = self.c.shape[1]
+        rhs = np.concatenate([self.c - change, E], axis=1)
+        small = np.diag(signs) - Y.T @ DY
+        with np.errstate(over="ignore", invalid="ignore"):
+            inverse, condition = inverses_checked(small)
+            # Beside the identity that Yᵀ D Y is taken from: where little is left of it, that is rounding.
+            size = np.abs(small).sum(axis=1).max(axis=1, initial=0.0)
+            stable = condition * np.minimum(1.0, size) >= self._least_condition if Y.size else condition > 0
+            image = D * rhs + DY @ (inverse @ (DY.transpose(0, 2, 1) @ rhs))
+            weights, constrained = _constrained(image[:, :, :v], image[:, :, v:], E)
+        return weights, stable & constrained
+
+
+class _WithoutPreferences(FeatureSpace):
+    """Preferences held out one by one or in sets; the rows stay."""
+
+    def predict_without_preferences(
+        self, sets: Sequence[np.ndarray], alphas: Sequence[float], *, on_fold: OnFold = None
+    ) -> list[np.ndarray]:
+        """For each set of preferences their predicted differences when the set leaves, shape (len(alphas), k).
+
+        For comparisons that are explicit preferences; rows and basis vectors stay. O(n k²) for a set of k preferences.
+        """
+        task = self.comparisons
+        assert isinstance(task, PreferenceComparisons)
+        if all(left.shape[0] == 1 for left in sets) and all(map(self.is_well_determined, alphas)):
+            found = self._without_each_preference(np.concatenate(sets), alphas)
+            return [found[:, [k]] for k in range(len(sets))]
+        return self._without_sets(sets, alphas, on_fold)
+
+    def _without_each_preference(self, which: np.ndarray, alphas: Sequence[float]) -> np.ndarray:
+        """The predicted differences of single preferences, shape (len(alphas), len(which)), many at once.
+
+        With y = Zᵀ N of a preference w' = w - D y (t - yᵀ w) / (1 - yᵀ D y), so that yᵀ w' needs yᵀ w and yᵀ D y only.
+        """
+        task = self.comparisons
+        assert isinstance(task, PreferenceComparisons)
+        D = np.stack([self.shrink(alpha) for alpha in alphas])
+        w = D * self.c[:, 0]
+        out = np.empty((len(alphas), which.shape[0]))
+        step = block_rows(self.s.shape[0])
+        for start in range(0, which.shape[0], step):
+            part = which[start : start + step]
+            better, worse = task.pairs[part].T
+            differences = self.Z[better] - self.Z[worse]
+            weight, z = task.weight[part], task.magnitude[part]
+            leverage = weight * (D @ (differences**2).T)
+            f = w @ differences.T
+            left = 1.0 - leverage
+            with np.errstate(divide="ignore", invalid="ignore"):
+                out[:, start : start + step] = f - leverage * (z - f) / left
+            for k, alpha in enumerate(alphas):
+                lost = np.flatnonzero(left[k] < self._least_condition)
+                if lost.size:
+                    out[k, start + lost] = self._without_lonely(part[lost], differences[lost], alpha)
+        return out
+
+    def _without_lonely(self, which: np.ndarray, differences: np.ndarray, alpha: float) -> np.ndarray:
+        """The same for preferences that alone decide what they say, with yᵀ D y ≈ 1, shape (len(which),).
+
+        The precision that 1 - yᵀ D y has lost is recovered from residuals of (A - y yᵀ + λ I) w' = c - t y: with λ
+        above the rounding of A a step removes all but 1e-5 of the error. O(n) a preference.
+        """
+        task = self.comparisons
+        assert isinstance(task, PreferenceComparisons)
+        if alpha < LEAST_CONDITION * self.size:
+            return np.array([self._without_sets([k], [alpha], None)[0][0, 0] for k in which[:, None]])
+        root = np.sqrt(task.weight[which])[:, None]
+        Y, D = root * differences, self.shrink(alpha)
+        target = self.c[:, 0] - root * task.magnitude[which, None] * Y
+        left = 1.0 - np.einsum("ij,ij,j->i", Y, Y, D)[:, None]
+        w = np.zeros_like(Y)
+        for _ in range(_REFINEMENTS):
+            step = D * (target - (self.s + alpha) * w + Y * _dots(Y, w))
+            w += step + D * Y * (_dots(Y, step) / left)
+        return _dots(differences, w)[:, 0]
+
+    def _without_sets(self, sets, alphas: Sequence[float], on_fold) -> list[np.ndarray]:
+        """Set by set."""
+        task = self.comparisons
+        assert isinstance(task, PreferenceComparisons)
+        none = np.empty((self.s.shape[0], 0))
+        predictions = []
+        for number, left in enumerate(sets):
+            removal = task.drop_preferences(left)
+            Z = self.Z[removal.rows]
+            Y, change = Z.T @ removal.columns, Z.T @ removal.change
+            pairs = task.pairs[left]
+            differences = self.Z[pairs[:, 0]] - self.Z[pairs[:, 1]]
+            out = np.empty((len(alphas), left.shape[0]))
+            for k, alpha in enumerate(alphas):
+                w = None
+                if left.shape[0] <= self.s.shape[0] and self.is_well_determined(alpha):
+                    weights, stable = self._weights_without([alpha], Y, removal.signs, change, none)
+                    w = weights[0] if stable[0] else None
+                if w is None:
+                    w = self._solve_with(task.without(left), alpha)
+                out[k] = (differences @ w)[:, 0]
+            predictions.append(out)
+            if on_fold is not None:
+                on_fold(number + 1)
+        return predictions
+
+
+class FeatureHoldOut(_WithoutPreferences):
+    """Exact hold-out of rows in the space of the features.
+
+    Parameters and attributes are those of `FeatureSpace`.
+
+    Notes
+    -----
+    O(m n²) once, then O(n k²) for a fold of k lost comparisons and an alpha, or O(k n² + n³) for all alphas where that
+    is less. Two arrays of the size of Φ, one where all folds are whole queries that are small or larger than n.
+    """
 
     def predict(self, folds, alphas, *, on_fold=None) -> list[np.ndarray]:
         with blas_at_rest():  # every product that is worth threads has some of ours
@@ -307,97 +428,6 @@ class FeatureHoldOut(HoldOut):
             for both, found in zip(out, self._predict(folds, alphas[determined].tolist(), None)):
                 both[determined] = found
         return out
-
-    def predict_without_preferences(
-        self, sets: Sequence[np.ndarray], alphas: Sequence[float], *, on_fold: OnFold = None
-    ) -> list[np.ndarray]:
-        """For each set of preferences their predicted differences when the set leaves, shape (len(alphas), k).
-
-        For comparisons that are explicit preferences; rows and basis vectors stay. O(n k²) for a set of k preferences.
-        """
-        task = self.comparisons
-        assert isinstance(task, PreferenceComparisons)
-        if all(left.shape[0] == 1 for left in sets) and all(map(self.is_well_determined, alphas)):
-            found = self._without_each_preference(np.concatenate(sets), alphas)
-            return [found[:, [k]] for k in range(len(sets))]
-        return self._without_sets(sets, alphas, on_fold)
-
-    def _without_each_preference(self, which: np.ndarray, alphas: Sequence[float]) -> np.ndarray:
-        """The predicted differences of single preferences, shape (len(alphas), len(which)), many at once.
-
-        With y = Zᵀ N of a preference w' = w - D y (t - yᵀ w) / (1 - yᵀ D y), so that yᵀ w' needs yᵀ w and yᵀ D y only.
-        """
-        task = self.comparisons
-        assert isinstance(task, PreferenceComparisons)
-        D = np.stack([self.shrink(alpha) for alpha in alphas])
-        w = D * self.c[:, 0]
-        out = np.empty((len(alphas), which.shape[0]))
-        step = block_rows(self.s.shape[0])
-        for start in range(0, which.shape[0], step):
-            part = which[start : start + step]
-            better, worse = task.pairs[part].T
-            differences = self.Z[better] - self.Z[worse]
-            weight, z = task.weight[part], task.magnitude[part]
-            leverage = weight * (D @ (differences**2).T)
-            f = w @ differences.T
-            left = 1.0 - leverage
-            with np.errstate(divide="ignore", invalid="ignore"):
-                out[:, start : start + step] = f - leverage * (z - f) / left
-            for k, alpha in enumerate(alphas):
-                lost = np.flatnonzero(left[k] < self._least_condition)
-                if lost.size:
-                    out[k, start + lost] = self._without_lonely(part[lost], differences[lost], alpha)
-        return out
-
-    def _without_lonely(self, which: np.ndarray, differences: np.ndarray, alpha: float) -> np.ndarray:
-        """The same for preferences that alone decide what they say, with yᵀ D y ≈ 1, shape (len(which),).
-
-        The digits that 1 - yᵀ D y has lost are brought back by residuals of (A - y yᵀ + λ I) w' = c - t y: with λ above
-        the rounding of A a step takes away all but 1e-5 of the error. O(n) a preference.
-        """
-        task = self.comparisons
-        assert isinstance(task, PreferenceComparisons)
-        if alpha < LEAST_CONDITION * self.size:
-            return np.array([self._without_sets([k], [alpha], None)[0][0, 0] for k in which[:, None]])
-        root = np.sqrt(task.weight[which])[:, None]
-        Y, D = root * differences, self.shrink(alpha)
-        target = self.c[:, 0] - root * task.magnitude[which, None] * Y
-        left = 1.0 - np.einsum("ij,ij,j->i", Y, Y, D)[:, None]
-        w = np.zeros_like(Y)
-        for _ in range(_REFINEMENTS):
-            step = D * (target - (self.s + alpha) * w + Y * _dots(Y, w))
-            w += step + D * Y * (_dots(Y, step) / left)
-        return _dots(differences, w)[:, 0]
-
-    def _without_sets(self, sets, alphas: Sequence[float], on_fold) -> list[np.ndarray]:
-        """Set by set."""
-        task = self.comparisons
-        assert isinstance(task, PreferenceComparisons)
-        none = np.empty((self.s.shape[0], 0))
-        predictions = []
-        for number, left in enumerate(sets):
-            removal = task.drop_preferences(left)
-            Z = self.Z[removal.rows]
-            Y, change = Z.T @ removal.columns, Z.T @ removal.change
-            pairs = task.pairs[left]
-            differences = self.Z[pairs[:, 0]] - self.Z[pairs[:, 1]]
-            out = np.empty((len(alphas), left.shape[0]))
-            for k, alpha in enumerate(alphas):
-                w = None
-                if left.shape[0] <= self.s.shape[0] and self.is_well_determined(alpha):
-                    weights, stable = self._weights_without([alpha], Y, removal.signs, change, none)
-                    w = weights[0] if stable[0] else None
-                if w is None:
-                    w = self._solve_with(task.without(left), alpha)
-                out[k] = (differences @ w)[:, 0]
-            predictions.append(out)
-            if on_fold is not None:
-                on_fold(number + 1)
-        return predictions
-
-    def _solve_with(self, comparisons: Comparisons, alpha: float) -> np.ndarray:
-        """Train on other comparisons of the same rows, in the coordinates of Z."""
-        return solve_primal(self.Z, comparisons, alpha)
 
     # The moments of large folds subtracted
 
@@ -495,25 +525,6 @@ class FeatureHoldOut(HoldOut):
         """The independent basis vectors that leave, and the dependent ones that stay."""
         assert self.removed_basis is not None
         return self.removed_basis.numbers(fold), self.removed_basis.dependent_that_stay(fold)
-
-    def _weights_without(self, alphas, Y, signs, change, E) -> tuple[np.ndarray, np.ndarray]:
-        """w' = P (c - Zᵀ d) under Eᵀ w' = 0 for each alpha, shape (a, n, v), and where that is stable.
-
-        Elsewhere the small system is too ill conditioned.
-        """
-        D = np.stack([self.shrink(alpha) for alpha in alphas])[:, :, None]
-        DY = D * Y
-        v = self.c.shape[1]
-        rhs = np.concatenate([self.c - change, E], axis=1)
-        small = np.diag(signs) - Y.T @ DY
-        with np.errstate(over="ignore", invalid="ignore"):
-            inverse, condition = inverses_checked(small)
-            # Beside the identity that Yᵀ D Y is taken from: where little is left of it, that is rounding.
-            size = np.abs(small).sum(axis=1).max(axis=1, initial=0.0)
-            stable = condition * np.minimum(1.0, size) >= self._least_condition if Y.size else condition > 0
-            image = D * rhs + DY @ (inverse @ (DY.transpose(0, 2, 1) @ rhs))
-            weights, constrained = _constrained(image[:, :, :v], image[:, :, v:], E)
-        return weights, stable & constrained
 
     def _retrain(self, fold: np.ndarray, alphas: Sequence[float]) -> np.ndarray:
         """Train on the remaining rows, in the coordinates of Z."""

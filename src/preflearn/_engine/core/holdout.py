@@ -19,7 +19,7 @@ from ...comparisons import Comparisons
 
 # A fold whose small system has a smaller reciprocal condition number is refitted instead.
 STABLE = 1e-8
-# Where R = (G + λ I)⁻¹ has a smaller reciprocal condition number, fewer than seven of its digits are right.
+# Where R = (G + λ I)⁻¹ has a smaller reciprocal condition number, it has fewer than seven correct digits.
 LEAST_CONDITION = 2.0**-30
 # Receives the number of folds done.
 OnFold = Callable[[int], None] | None

@@ -28,7 +28,7 @@ from .conjugate_gradients import largest_eigenvalue
 from .holdout import HoldOut, rows_outside
 from .removal import are_whole
 
-# Folds and outputs that are iterated together: a product with so many columns reads the data once.
+# Folds and outputs that are iterated together: a product with this many columns reads the data once.
 _LANES = 8
 # Terms of the error that are summed up to see how fast it falls.
 _WINDOW = 8

@@ -28,7 +28,7 @@ from ...kernels.gradients import expansion_gradient
 from ...kernels.maps import NystromMap
 from .problem import Spectrum, primal_problem
 
-# Gradients are averaged over at most so many rows.
+# Gradients are averaged over at most this many rows.
 GRADIENT_ROWS = 2000
 # Directions of a full metric that are shorter than this, relative to the longest, are left out.
 _SHORTEST_DIRECTION = 1e-4

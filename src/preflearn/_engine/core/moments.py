@@ -18,7 +18,7 @@ import numpy as np
 from ...comparisons import Comparisons, one_group
 from ...comparisons.grouping import query_weights
 from ...comparisons.queries import QueryComparisons
-from .problem import RidgeProblem, feature_moments, unchanged
+from .problem import RidgeSystem, feature_moments, unchanged
 
 
 @dataclass
@@ -100,9 +100,9 @@ class QueryMoments:
             self.weight,
         )
 
-    def problem(self) -> RidgeProblem:
+    def problem(self) -> RidgeSystem:
         """The primal system of everything seen; the statistics stay as they are."""
-        return RidgeProblem(np.array(self.gram, order="F"), self.cross, unchanged)
+        return RidgeSystem(np.array(self.gram, order="F"), self.cross, unchanged)
 
     def loss(self, weights: np.ndarray) -> np.ndarray:
         """The squared loss over these comparisons of weights learned elsewhere, shape (a,), summed over outputs.
@@ -214,10 +214,10 @@ class GlobalMoments:
             self.score_scatter.copy(),
         )
 
-    def problem(self) -> RidgeProblem:
+    def problem(self) -> RidgeSystem:
         """The primal system of everything seen; the statistics stay as they are."""
         factor = self._factor()
-        return RidgeProblem(np.array(factor * self.scatter, order="F"), factor * self.cross, unchanged)
+        return RidgeSystem(np.array(factor * self.scatter, order="F"), factor * self.cross, unchanged)
 
     def _factor(self) -> float:
         """L is this times the centring."""

@@ -121,7 +121,7 @@ class PairSystem:
 
     @property
     def _in_loop(self) -> bool:
-        """Whether t_H + v has enough digits to be compared, for every pair."""
+        """Whether t_H + v is precise enough to be compared, for every pair."""
         if self.H is not None:
             return False
         if self.source is None:
@@ -283,7 +283,7 @@ def path_pair_system(source: DualHoldOut, alpha: float) -> PairSystem:
     """
     alpha, kappa, share = pair_scale(source.comparisons, alpha)
     if not source.is_stable(alpha):
-        raise np.linalg.LinAlgError("the resolvent has too few digits at this alpha")
+        raise np.linalg.LinAlgError("the resolvent is not precise enough at this alpha")
     alpha /= source.unit
     large = alpha > LARGE_ALPHA * source.trace
     half = None if large else source.half_resolvent(alpha)

@@ -44,9 +44,9 @@ _NEAR_BYTES = 1 << 17
 _SAMPLE = 64
 # Error of predictions, relative to the targets, from which on another way is taken.
 _LEAST_DIGITS = 1e-7
-# Differences of features are stored up to so many numbers.
+# Differences of features are stored up to this many numbers.
 _MOST_ENTRIES = 1 << 22
-# Rows of a least-squares problem that are smaller than the largest by this factor lose digits to its rounding.
+# Rows of a least-squares problem that are smaller than the largest by this factor lose precision to its rounding.
 _GRADED_ROWS = 1e-7
 
 
@@ -81,13 +81,13 @@ class SquaredLossFit:
 
 
 @dataclass
-class RidgeProblem:
+class RidgeSystem:
     """(B + λ I) x = c for v right-hand sides.
 
     Attributes
     ----------
     matrix : ndarray of shape (n, n), Fortran order
-        B, symmetric positive semidefinite, both triangles filled. `solve` and `spectrum` use its memory: a problem
+        B, symmetric positive semidefinite, both triangles filled. `solve` and `spectrum` use its memory: a system
         can be solved once.
     rhs : ndarray of shape (n, v)
         c.
@@ -113,7 +113,7 @@ class RidgeProblem:
         Raises
         ------
         numpy.linalg.LinAlgError
-            With ``guarded`` or ``strict``, if fewer than six digits of the predictions would be right.
+            With ``guarded`` or ``strict``, if the predictions would have fewer than six correct digits.
         """
         B = self.matrix
         trace = 0.0 if B is None else float(np.trace(B))
@@ -155,7 +155,7 @@ class RidgeProblem:
         B, self.matrix = self.matrix, None
         if B is None:
             raise RuntimeError(
-                "This RidgeProblem has been solved already: its matrix was used up. Build it again."
+                "This RidgeSystem has been solved already: its matrix was used up. Build it again."
             )
         return B
 
@@ -173,7 +173,7 @@ class Spectrum:
     projected : ndarray of shape (n, v)
         Vᵀ c.
     recover : callable
-        As in `RidgeProblem`.
+        As in `RidgeSystem`.
     """
 
     values: np.ndarray
@@ -202,7 +202,7 @@ class Spectrum:
         return np.stack([x[:, i * n_outputs : (i + 1) * n_outputs] for i in range(len(alphas))])
 
 
-def dual_problem(K: np.ndarray, comparisons: Comparisons, alpha: float = 0.0) -> RidgeProblem:
+def dual_problem(K: np.ndarray, comparisons: Comparisons, alpha: float = 0.0) -> RidgeSystem:
     """The dual system in the memory of K, to be solved for this alpha.
 
     At a small alpha what the comparisons do not see is moved out of its way; ``inf`` leaves the spectrum as it is.
@@ -219,22 +219,22 @@ def dual_problem(K: np.ndarray, comparisons: Comparisons, alpha: float = 0.0) ->
     if alpha / unit < _LIFTED_BELOW * trace:
         fill_null_space(G, comparisons.anchors(), trace)
     rhs = comparisons.half_target.astype(K.dtype, copy=False)
-    return RidgeProblem(G.T, rhs, comparisons.half, unit, guarded=True)
+    return RidgeSystem(G.T, rhs, comparisons.half, unit, guarded=True)
 
 
 # Up to this share of the trace alpha is small beside the kernel.
 _LIFTED_BELOW = 1e-4
 
 
-def primal_problem(features, comparisons: Comparisons) -> RidgeProblem:
+def primal_problem(features, comparisons: Comparisons) -> RidgeSystem:
     """The primal system of features Φ, dense or sparse; Φ is not modified."""
-    return RidgeProblem(*feature_moments(features, comparisons), unchanged)
+    return RidgeSystem(*feature_moments(features, comparisons), unchanged)
 
 
 def solve_primal(features, comparisons: Comparisons, alpha: float) -> np.ndarray:
     """The weights of features Φ at one λ, shape (n, v).
 
-    By the primal system, whose condition is the square of that of S Φ; where that leaves too few digits, and S Φ can be
+    By the primal system, whose condition is the square of that of S Φ; where that is not precise enough and S Φ can be
     formed, by the singular values of S Φ.
     """
     return solve_primal_path(features, comparisons, [alpha])[0]
@@ -271,7 +271,7 @@ def solve_primal_path(
             solutions.append(by_least_squares(alpha))
             continue
         is_last = number == len(alphas) - 1
-        problem = RidgeProblem(A if is_last else A.copy(order="F"), c, unchanged)
+        problem = RidgeSystem(A if is_last else A.copy(order="F"), c, unchanged)
         try:
             solutions.append(problem.solve(alpha, strict=strict))
         except np.linalg.LinAlgError:
@@ -299,7 +299,7 @@ def _least_alpha(A: np.ndarray, features: Any, comparisons: Comparisons) -> floa
 def _solve_least_squares(T: np.ndarray, t: np.ndarray, alpha: float) -> np.ndarray:
     """The w of least ‖T w - t‖² + λ ‖w‖², without squares of T.
 
-    By singular values, or, where some rows are so much larger than others that these would drown, by `_solve_graded`.
+    By singular values, or, where some rows are so much larger that others are lost in rounding, by `_solve_graded`.
     """
     if _is_graded(T, alpha):
         return _solve_graded(T, t, alpha)
@@ -313,7 +313,7 @@ def _solve_least_squares(T: np.ndarray, t: np.ndarray, alpha: float) -> np.ndarr
 
 
 def warn_if_collinear(sigma: np.ndarray, root: float) -> None:
-    """Warn of a direction that √λ does not decide, and of which too few digits are above the rounding of the others.
+    """Warn of a direction that √λ does not decide, and which is hardly above the rounding of the others.
 
     ``sigma`` are the singular values of the features; one that is no more than the last bits of the largest is none.
     """
@@ -321,8 +321,8 @@ def warn_if_collinear(sigma: np.ndarray, root: float) -> None:
     if decided.size and decided.min() * _LEAST_DIGITS < np.finfo(float).eps * decided.max():
         warnings.warn(
             f"Features are collinear up to {decided.min() / decided.max():.1g} of their size, and alpha is too small "
-            "beside them to matter: predictions may have fewer than six digits. Use a larger alpha, or leave out one "
-            "of the columns.",
+            "beside them to matter: predictions may have fewer than six correct digits. Use a larger alpha, or "
+            "leave out one of the columns.",
             UserWarning,
             stacklevel=2,
         )

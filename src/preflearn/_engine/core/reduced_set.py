@@ -37,7 +37,7 @@ from ..numerics.linalg import (
 )
 from .basis_system import BasisEquation, solve_penalised, sums_may_do
 from .conjugate_gradients import ConjugateGradientResult, iterate
-from .problem import RidgeProblem, unchanged
+from .problem import RidgeSystem, unchanged
 from .row_blocks import HalfBlocks, RowBlock
 
 # Rows of a block of the kernel: enough for the matrix product, few enough for the cache.
@@ -114,12 +114,12 @@ def solve_streamed(rows: ReducedRows, comparisons: Comparisons, alpha: float) ->
         except np.linalg.LinAlgError:
             pass
     A, rhs = _moments(rows, comparisons, rows.features)
-    w = RidgeProblem(A, rhs, unchanged).solve(alpha)
+    w = RidgeSystem(A, rhs, unchanged).solve(alpha)
     return solve_triangular(rows.factor.C, w, lower=True, trans="T", check_finite=False)
 
 
 def _solve_on_kernel(rows: ReducedRows, comparisons: Comparisons, alpha: float) -> np.ndarray:
-    """β from the sums of kernel values; a few passes more where digits are missing."""
+    """β from the sums of kernel values; with a few further passes where that lacks precision."""
     B, rhs = _moments(rows, comparisons, rows.kernel)
 
     def equation() -> BasisEquation:
@@ -261,7 +261,7 @@ def _preconditioner(
 
 
 def sample_rows(comparisons: Comparisons, n_rows: int, rng: np.random.Generator) -> np.ndarray:
-    """About so many rows that are compared with each other: whole queries in random order, ascending row numbers.
+    """About this many rows that are compared with each other: whole queries in random order, ascending row numbers.
 
     Rows of a query larger than the sample, and rows without queries, are drawn singly.
     """

@@ -16,7 +16,7 @@ from ...comparisons import Comparisons, centred, encode_queries
 from ..numerics.linalg import KernelFactor
 from .holdout import intercept_of_rest
 
-# From a reciprocal condition of K_RR of this many roundings on, six digits are left of what leaves with a basis vector.
+# From a reciprocal condition of K_RR of this many roundings on, what leaves with a basis vector has six correct digits.
 LOST_IN_ROUNDING = 500.0
 # By this factor above or below the rounding of K_RR a component of a basis vector is clearly there, or clearly not: the
 # singular values that decide here and the pivots that decide in a refit differ by less.
@@ -84,7 +84,7 @@ class RemovedRows:
         return centred(self._Z[rows], encode_queries(queries.codes[rows], rows.shape[0]))[0]
 
     def centred_rows(self, rows: np.ndarray) -> np.ndarray:
-        """Rows of a global ranking less the mean row: from S Z, which has lost no digits to it, where it is at hand."""
+        """Rows of a global ranking less the mean row: from S Z, which lost no precision to it, where available."""
         if self.half_rows is None:
             return self._Z[rows] - self.mean
         return self.half_rows[rows] / self.comparisons.block_scale
@@ -216,7 +216,7 @@ def refuse_without_basis(n_left: int) -> None:
 def orthonormal(E: np.ndarray, least: float) -> np.ndarray | None:
     """Orthonormal columns that span those of E, of unit length; None where two of them are nearly one direction.
 
-    ``least`` is the smallest singular value of E that leaves enough digits of the span.
+    ``least`` is the smallest singular value of E that leaves the span precise enough.
     """
     if E.shape[1] < 2:
         return E

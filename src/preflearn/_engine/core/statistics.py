@@ -21,7 +21,7 @@ from .moments import GlobalMoments, QueryMoments
 from .query_keys import KeySet, folds_of, label_keys
 
 Moments = QueryMoments | GlobalMoments
-# Features of a reduced set are made for so many bytes of rows at a time, and at least for so many rows.
+# Features of a reduced set are made for this many bytes of rows at a time, and for at least this many rows.
 _FEATURE_BYTES = 1 << 27
 _LEAST_ROWS = 1024
 

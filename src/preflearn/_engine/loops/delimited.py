@@ -16,6 +16,7 @@ QUOTE = 34
 FINE, TOO_FEW_CELLS, TOO_MANY_CELLS, STRAY_QUOTE, TEXT_AFTER_QUOTE, OPEN_QUOTE, STRAY_RETURN = range(7)
 
 
+# Long: one state machine over the bytes of a block; its state would have to be passed through every call.
 @njit(cache=True, nogil=True)
 def parse_delimited(text, delimiter, kinds, lines, numbers, spans, odd):
     """Parse a block of whole records that ends in a line end.

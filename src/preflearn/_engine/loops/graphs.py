@@ -18,7 +18,7 @@ def sum_walks(weights: np.ndarray) -> bool:
     Kleene's elimination: vertex by vertex, walks through k are added to those that avoid it, with
     1 / (1 - W[k, k]) standing for any number of rounds at k. For non-negative A the pivots 1 - W[k, k] are those
     of the LU factorisation of I - A, and they are all positive exactly when the spectral radius of A is under 1.
-    Nothing but the pivot is ever subtracted, so even tiny weights keep their digits. Zeros are skipped: O(n³)
+    Nothing but the pivot is ever subtracted, so even tiny weights keep their precision. Zeros are skipped: O(n³)
     for a dense graph, close to the number of connected vertex pairs times the degree for a parse.
     """
     n = weights.shape[0]

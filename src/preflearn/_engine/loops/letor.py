@@ -64,6 +64,7 @@ def _list(odd, n_odd, slot, token, end, line):
     return n_odd + 1
 
 
+# Long: one state machine over the bytes of a block; its state would have to be passed through every call.
 @njit(cache=True, nogil=True)
 def parse_letor(text, y, qid, has_qid, lines, n_pairs, widths, comments, starts, columns, values, odd):
     """Parse a block that ends in a line end.

@@ -76,6 +76,7 @@ def _cut_groups(group_starts, first, last, n_parts, cuts):
     return n_cuts + 1
 
 
+# Long: one compiled pass whose running values a function would have to take and return.
 @njit(**_OPTIONS)
 def split_tree(group_starts, query_groups, fanout):
     """Nodes of the tree over slots, breadth first; the queries that have a pair come first.
@@ -126,7 +127,7 @@ def split_tree(group_starts, query_groups, fanout):
         first_bound[node] = n_bounds
         n_children[node] = 0
         if high - low > fanout:
-            # Children just small enough to be leaves, where so many children are allowed.
+            # Children just small enough to be leaves, where that many children are allowed.
             n_parts = min(fanout, -(-(group_starts[high] - group_starts[low]) // fanout))
             k = _cut_groups(group_starts, low, high, n_parts, cuts)
             if k < 0:
@@ -456,6 +457,7 @@ def _node_arrays(size):
     return rows, (np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size), np.empty(size))
 
 
+# Long: one compiled pass whose running values a function would have to take and return.
 @njit(**_OPTIONS)
 def settle_subtrees(
     nodes,

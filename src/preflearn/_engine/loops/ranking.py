@@ -11,7 +11,7 @@ Of the pairs of one query, each weighing w_i w_j, `count_pairs` gives
     U_s  not tied in the scores          tau-b = (U_y - H - 2 D) / √(U_y U_s)
 
 in O(n log n): sort by (score, y), then count the inversions of y while merge sorting it. Sums only ever grow, so
-weights of very different sizes lose no digits to cancellation.
+weights of very different sizes lose no precision to cancellation.
 
 Where predictions are tied, the listwise loops give the expected value over a random order of the tied rows.
 """
@@ -27,7 +27,7 @@ compiled = njit(cache=True, nogil=True, error_model="numpy")
 # Runs of this length are sorted by insertion before merging starts.
 _RUN = 12
 
-# A reader who goes on with a smaller probability than this adds nothing that float64 could hold.
+# A reader who continues with a smaller probability than this adds nothing that float64 could hold.
 _NEVER = 1e-17
 
 # Part of a matrix whose lines of memory stay in the nearest cache while it is transposed.
@@ -184,7 +184,7 @@ def _scaled_weights(weights: np.ndarray, low: int, high: int, scaled: np.ndarray
             scaled[i] = 0.0
 
 
-# Up to so many rows every pair is looked at: a processor compares several at once, and sorts one by one.
+# Up to this many rows every pair is looked at: a processor compares several at once, and sorts one by one.
 _FEW_ROWS = 128
 
 

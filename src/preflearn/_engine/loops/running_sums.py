@@ -72,7 +72,7 @@ def add_after(lanes, child, n_children, value):
 
 @njit(**_OPTIONS)
 def clear(lanes, n_children):
-    """Zero sums for so many children."""
+    """Zero sums for this many children."""
     lanes[: ((n_children - 1) >> 6) + 1] = 0
     lanes[_GROUPS : _GROUPS + ((n_children - 1) >> 3) + 1] = 0
     lanes[_CHILDREN : _CHILDREN + n_children] = 0

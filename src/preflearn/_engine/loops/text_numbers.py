@@ -91,7 +91,7 @@ def _nearest(w, q):
 def scan_number(text, at):
     """Read the number that starts at ``text[at]``.
 
-    The text must hold a byte that is no part of a number (a line end) somewhere behind ``at``.
+    The text must hold a byte that is not part of a number (a line end) somewhere behind ``at``.
 
     Returns
     -------

@@ -112,7 +112,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def threads_limited(n: int, library: str | None = None) -> Any:
-    """A context in which libraries have at most so many threads: "openmp" (scikit-learn's trees), "blas", or all."""
+    """A context in which libraries have at most this many threads: "openmp" (scikit-learn's trees), "blas", or all."""
     return threadpool_limits(n, user_api=library)
 
 

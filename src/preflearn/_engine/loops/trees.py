@@ -11,7 +11,7 @@ from .threads import over_ranges
 _LEAST = 1 << 14
 # Rows that go down a tree together: with their features they fit into the cache of a processor.
 _ROWS = 64
-# Up to so many rows each takes its own way: preparing the common one would cost more.
+# Up to this many rows each takes its own way: preparing the common one would cost more.
 _FEW_ROWS = 16
 
 

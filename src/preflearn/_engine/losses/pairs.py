@@ -557,7 +557,7 @@ class ScoredPairs:
             start = failed + 1
 
     def _sort_plainly(self, p: np.ndarray, query: int) -> None:
-        """For predictions that agree in so many leading bits that mending their order is too slow."""
+        """For predictions that share so many leading bits that repairing their order is too slow."""
         low, high = self._query_begin[query], self._query_end[query]
         rows = self._members[low:high]
         rows = rows[np.argsort(p[rows], kind="stable")]

@@ -218,7 +218,7 @@ class KernelFactor:
 
     @property
     def well_conditioned(self) -> bool:
-        """Whether the condition of K leaves half of the digits: then systems in K itself may be tried."""
+        """Whether the condition of K leaves half of the precision: then systems in K itself may be tried."""
         return bool(self.reciprocal_condition > np.sqrt(np.finfo(self.C.dtype).eps))
 
     def expand(self, w: np.ndarray) -> np.ndarray:
@@ -295,7 +295,7 @@ def first_equal_items(K: np.ndarray) -> np.ndarray:
     np.minimum.at(first, run, order)
     out = np.empty(r, dtype=np.int64)
     out[order] = first[run]
-    # Distances lose half of the digits, and neighbours of neighbours need not be equal: the rows of K decide.
+    # Distances lose half of the precision, and neighbours of neighbours need not be equal: the rows of K decide.
     for copy in np.flatnonzero(out != np.arange(r)):
         if np.abs(K[copy] - K[out[copy]]).max() > 16 * np.finfo(K.dtype).eps * diagonal.max():
             out[copy] = copy

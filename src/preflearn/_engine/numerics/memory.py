@@ -20,7 +20,7 @@ def available_bytes() -> int | None:
 
 
 def fits_in_memory(n_bytes: int) -> bool:
-    """Whether so much can be had; True where the system does not tell."""
+    """Whether this much memory is available; True where the system does not say."""
     if n_bytes < 1 << 20:  # not worth asking the system
         return True
     available = available_bytes()

@@ -125,7 +125,7 @@ class Home:
         return available_bytes() if kind == "cpu" else None
 
     def block_rows(self, width: int) -> int:
-        """Rows of a temporary block with so many columns."""
+        """Rows of a temporary block with this many columns."""
         host = getattr(self.device, "type", "cpu") == "cpu"
         limit = _HOST_BLOCK_BYTES if host else _DEVICE_BLOCK_BYTES
         free = self.free_bytes()

@@ -255,7 +255,7 @@ def _all_tiles(n_rows: int, n_columns: int, depth: int) -> list[tuple[int, int, 
 
 
 def column_tiles(start: int, stop: int, work: float) -> list[tuple[int, int]]:
-    """Ranges of columns (or rows), each of so many multiplications, to be worked on side by side."""
+    """Ranges of columns (or rows), each of about this many multiplications, to be worked on in parallel."""
     share = (stop - start) // (_TILES_EACH * threads_at_hand())
     return _ranges(start, stop, _tile(max(share, int(_LEAST_TILE_WORK / max(1.0, work)))))
 

@@ -62,7 +62,7 @@ class LabelPosterior:
         self.scores = self.mean = self.weights = weights
         self._answers, self._alpha = answers, alpha
         self._curvatures = LogisticLoss(answers, weights).curvatures
-        L = answers.laplacian(self._curvatures).sparse()
+        L = answers.hessian(self._curvatures)
         self._H = sp.csr_array(L + 2.0 * alpha * sp.eye_array(weights.shape[0], format="csr"))
         self._diagonal = self._H.diagonal()
         self.n_draws = N_DRAWS

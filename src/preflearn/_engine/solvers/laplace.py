@@ -57,7 +57,7 @@ from .row_span import Root, RowSpan, random_signs, refine, relative, score_of_on
 SLACK = 0.002
 # Errors of predictions, relative to the largest, that are not worth another look, and that a user should know of.
 _PRECISE, WORTH_A_WARNING = 1e-8, 1e-7
-# Below this part of the largest eigenvalue of the Hessian, 2 alpha loses its digits in it.
+# Below this part of the largest eigenvalue of the Hessian, 2 alpha is lost in its rounding.
 _SMALL_ALPHA = 1e-8
 # Features whose Hessian is formed for an estimate of the error, and the multiplications that it may take.
 _FEW_FEATURES, _MOST_WORK = 2000, 2e10
@@ -520,7 +520,7 @@ def precision(space: LatentSpace, answers: Answers, curvatures: np.ndarray, alph
 
 
 def is_small(space: LatentSpace, answers: Answers, curvatures: np.ndarray, alpha: float) -> bool:
-    """Whether 2 alpha loses its digits beside what the answers add to it."""
+    """Whether 2 alpha is lost in the rounding of what the answers add to it."""
     return bool(2.0 * alpha < _SMALL_ALPHA * space.largest_curvature(answers, curvatures))
 
 
@@ -577,7 +577,7 @@ def _error(
     """How far a score may be off for the gradient's rounding and what is left of it, relative to the largest.
 
     First by the strong convexity of the objective, ‖w - ŵ‖ ≤ ‖∇J‖ / 2 alpha. That is far too much where answers hold w
-    in every direction: then by the inverse of the Hessian, if it is known or can be had at little cost.
+    in every direction: then by the inverse of the Hessian, if it is known or costs little.
     """
     predictions = objective.forward(fit.weights)
     loss = LogisticLoss(answers, predictions)

@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from numbers import Integral, Real
 from typing import Any, Protocol
 
 import numpy as np
@@ -52,7 +53,7 @@ _SMALL = 1 << 16
 _ARMIJO = 1e-4
 # Steps after the one that promised little, for a duality gap that says so.
 _STEPS_FOR_GAP = 5
-# The narrowest rounding of the hinge: differences of two squared hinges lose their digits below.
+# The narrowest rounding of the hinge: below it, differences of two squared hinges lose their precision.
 _NARROWEST = 1e-7
 
 _OVERFLOW = "The objective overflows: the features are too large for this loss. Scale them to about 1."
@@ -465,15 +466,18 @@ class _Newton:
         return s, change, 0.5 * dot_without_blas(s, residual - at.gradient)
 
 
+def check_newton_options(tol: Any, max_iter: Any) -> None:
+    """Refuse what is not an accuracy of the objective, or not a number of steps."""
+    if isinstance(tol, bool) or not isinstance(tol, Real) or not 0 < float(tol) < 1:
+        raise ValueError(f"tol is the relative accuracy of the objective, between 0 and 1: found {tol!r}.")
+    if isinstance(max_iter, bool) or not isinstance(max_iter, Integral) or max_iter < 1:
+        raise ValueError(f"max_iter must be an int of at least 1: found {max_iter!r}.")
+
+
 def minimise_squared_hinge(
-    objective: PairObjective,
-    alpha: float,
-    *,
-    tol: float = 1e-4,
-    max_iter: int = 200,
-    start: np.ndarray | None = None,
-    report: Report | None = None,
-) -> PairLossFit:
+    objective: PairObjective, alpha: float, *, tol: float = 1e-4, max_iter: int = 200,
+    start: np.ndarray | None = None, report: Report | None = None,
+) -> PairLossFit:  # fmt: skip
     """Minimise the sum of squared hinges over pairs + alpha ‖w‖² to a relative accuracy of the objective.
 
     Parameters
@@ -495,15 +499,9 @@ def minimise_squared_hinge(
 
 
 def minimise_logistic(
-    objective: PairObjective,
-    alpha: float,
-    *,
-    tol: float = 1e-14,
-    max_iter: int = 100,
-    start: np.ndarray | None = None,
-    report: Report | None = None,
-    preconditioner: Preconditioner | None = None,
-) -> PairLossFit:
+    objective: PairObjective, alpha: float, *, tol: float = 1e-14, max_iter: int = 100,
+    start: np.ndarray | None = None, report: Report | None = None, preconditioner: Preconditioner | None = None,
+) -> PairLossFit:  # fmt: skip
     """Minimise the logistic loss of answers + alpha ‖w‖² to a relative accuracy of the objective.
 
     Parameters
@@ -569,14 +567,9 @@ def _minimise_smooth(
 
 
 def minimise_hinge(
-    objective: PairObjective,
-    alpha: float,
-    *,
-    tol: float = 1e-4,
-    max_iter: int = 200,
-    start: np.ndarray | None = None,
-    report: Report | None = None,
-) -> PairLossFit:
+    objective: PairObjective, alpha: float, *, tol: float = 1e-4, max_iter: int = 200,
+    start: np.ndarray | None = None, report: Report | None = None,
+) -> PairLossFit:  # fmt: skip
     """Minimise the sum of hinges over pairs + alpha ‖w‖² to a relative duality gap.
 
     Parameters

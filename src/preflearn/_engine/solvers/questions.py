@@ -40,17 +40,10 @@ MOST_CANDIDATES = 128
 
 @dataclass(frozen=True)
 class Goal:
-    """Differences f_a - f_b whose sign is wanted, with their weights.
+    """Differences f_a - f_b whose sign is wanted, with their weights."""
 
-    Attributes
-    ----------
-    pairs : ndarray of shape (g, 2)
-    weight : ndarray of shape (g,)
-        Summing to 1.
-    """
-
-    pairs: np.ndarray
-    weight: np.ndarray
+    pairs: np.ndarray  # shape (g, 2)
+    weight: np.ndarray  # shape (g,), summing to 1
 
 
 def read_goal(goal: Any, n_items: int) -> int | tuple[int, int] | None:

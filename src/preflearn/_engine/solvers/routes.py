@@ -43,7 +43,7 @@ from ..loops.threads import n_threads
 from ..numerics import memory as system
 
 PURPOSES = ("train", "path", "folds", "queries", "pairs", "preferences")
-# Iterations are taken where a square matrix is expected to take so many times as long.
+# Iterations are taken where a square matrix is expected to take this many times as long.
 HANDICAP = 3.0
 # Nothing is gained by iterations where a square matrix takes no longer, in seconds.
 MOMENT = 1.0
@@ -51,7 +51,7 @@ MOMENT = 1.0
 LONG = 60.0
 # Iterations for single queries, rows or pairs that are expected to take longer, in seconds, are refused.
 REFUSED = 3600.0
-# Sets up to so many are folds, which are never refused.
+# Up to this many sets are folds, which are never refused.
 FEW_SETS = 20
 # Condition of the system at the smallest alpha where it is not known.
 TYPICAL_SPREAD = 1e6
@@ -60,30 +60,20 @@ _HEADROOM = 0.9
 
 @dataclass(frozen=True)
 class Rates:
-    """What one processor does in a second; measured by ``python benchmarks/routes.py --part rates``.
+    """What one processor does in a second; measured by ``python benchmarks/routes.py --part rates``."""
 
-    Attributes
-    ----------
-    product, cholesky, inverse : float
-        Operations of a matrix product (2 n³), a Cholesky factorisation (n³ / 3) and an inverse by it (n³).
-    tridiagonal, eigen : float
-        n³ of a reduction to tridiagonal form with its orthogonal matrix, and of an eigen decomposition. Half of both
-        waits for memory.
-    values : float
-        Stored values of a sparse matrix times one column.
-    sparse_products : float
-        Products of two stored values in a sparse matrix times its transpose.
-    numbers : float
-        Numbers of an array that are read, changed and written.
-    """
-
+    # Operations of a matrix product (2 n³), a Cholesky factorisation (n³ / 3) and an inverse by it (n³).
     product: float = 3.5e10
     cholesky: float = 3.0e10
     inverse: float = 3.0e10
+    # n³ of a reduction to tridiagonal form with its orthogonal matrix, and of an eigen decomposition. Half of both
+    # waits for memory.
     tridiagonal: float = 7.5e9
     eigen: float = 5.0e9
+    # Stored values of a sparse matrix times one column, and products of two of them in it times its transpose.
     values: float = 3e8
     sparse_products: float = 2.5e8
+    # Numbers of an array that are read, changed and written.
     numbers: float = 1e9
     # Seconds that a fold costs at one alpha whatever its size.
     call: float = 5e-5

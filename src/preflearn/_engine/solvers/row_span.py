@@ -27,7 +27,7 @@ from ..losses.logistic import LogisticLoss
 from ..numerics.linalg import cholesky_in_place, in_row_span
 from .newton import PairLossFit, PairObjective, Preconditioner, minimise_logistic
 
-# Multiplications of a factorisation, and numbers of an array, that are worth the digits.
+# Multiplications of a factorisation, and numbers of an array, that are worth the precision.
 _MOST_WORK, _MOST_NUMBERS = 4e9, 2e7
 
 
@@ -79,7 +79,7 @@ class RowSpan:
 
     @staticmethod
     def affordable(shape: tuple[int, int], answers: Answers) -> bool:
-        """Whether the basis of features of this shape can be had in seconds."""
+        """Whether the basis of features of this shape can be computed in seconds."""
         n_rows, n = min(shape[0], 2 * answers.n_pairs), shape[1]
         return (
             answers.n_pairs > 0 and n_rows * n <= _MOST_NUMBERS and n_rows * n * min(n_rows, n) <= _MOST_WORK

@@ -40,13 +40,13 @@ from .basis import Basis
 FORMAT = "preflearn stream checkpoint"
 VERSION = 2
 _KINDS: dict[str, type] = {"QueryMoments": QueryMoments, "GlobalMoments": GlobalMoments}
-# Arrays are hashed in C order, so many rows at a time where that takes a copy.
+# Arrays are hashed in C order, this many rows at a time where that takes a copy.
 _HASHED_ROWS = 4096
 _DEFAULT_SECONDS = 60.0
 
 
 class CheckpointError(ValueError):
-    """A file that is no checkpoint, is damaged, or belongs to other data or parameters."""
+    """A file that is not a checkpoint, is damaged, or belongs to other data or parameters."""
 
 
 @dataclasses.dataclass
@@ -200,7 +200,7 @@ class Checkpoint:
         Raises
         ------
         CheckpointError
-            If the file is no whole checkpoint, or belongs to other parameters.
+            If the file is not a complete checkpoint, or belongs to other parameters.
         """
         if not self.path.exists():
             return None
@@ -258,7 +258,7 @@ class Checkpoint:
             why = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error)
             kept = "the one before stays" if self.path.exists() else "there is none yet"
             warnings.warn(
-                f"The checkpoint {self.path} could not be written ({why}); {kept}. Training goes on, and the "
+                f"The checkpoint {self.path} could not be written ({why}); {kept}. Training continues, and the "
                 "next checkpoint is tried as usual.",
                 RuntimeWarning,
                 stacklevel=2,

@@ -23,7 +23,7 @@ from ...comparisons import encode_queries
 from ...kernels.functions import take_items
 from ...metrics.scorers import RankingScorer
 from ...model_selection._scoring import without_rounding
-from ..core import RidgeProblem
+from ..core import RidgeSystem
 from ..core.query_keys import folds_of, label_keys
 from ..core.removal import span_of_rows
 from ..core.statistics import Recipe, Statistics
@@ -85,13 +85,13 @@ def models_of_folds(statistics: Statistics, recipe: Recipe, alphas: np.ndarray) 
     return FoldModels(alphas, weights, -losses.sum(axis=1) / sizes.sum(), fold_scores)
 
 
-def _path(problem: RidgeProblem, span: np.ndarray | None, alphas: np.ndarray) -> np.ndarray:
+def _path(problem: RidgeSystem, span: np.ndarray | None, alphas: np.ndarray) -> np.ndarray:
     """The weights of every alpha, of all features or of those in a subspace."""
     if span is None:
         return problem.spectrum().path(alphas.tolist())
     assert problem.matrix is not None
     inside = np.asfortranarray(span.T @ problem.matrix @ span)
-    found = RidgeProblem(inside, span.T @ problem.rhs, problem.recover).spectrum().path(alphas.tolist())
+    found = RidgeSystem(inside, span.T @ problem.rhs, problem.recover).spectrum().path(alphas.tolist())
     return np.matmul(span, found)
 
 

@@ -22,6 +22,7 @@ from ...errors import SplitQueryError
 from ...kernels.functions import Kernel, n_items
 from ...kernels.inputs import read_items
 from ...kernels.maps import NystromMap
+from ...model_selection._learner import why_not_in_parts
 from ..core.query_keys import KeySet
 from ..core.statistics import Recipe, Statistics, recipe_of
 from .basis import Basis, first_chunks, read_n_basis, sampler
@@ -56,24 +57,6 @@ class StreamFit:
     info: dict[str, Any]
 
 
-def why_no_stream(model: Any) -> str | None:
-    """What keeps a model from being trained by statistics of fixed width, or None."""
-    if model.solver not in ("auto", "primal"):
-        return (
-            f"streams are solved in primal form: solver={model.solver!r} would be ignored. Use solver='auto'."
-        )
-    if model.tol is not None or model.max_iter is not None:
-        return "tol and max_iter belong to solver='cg' and would be ignored here: leave them out."
-    if isinstance(model.kernel, str) and model.kernel == "precomputed":
-        return "a precomputed kernel cannot be taken in parts: new rows need the kernel function."
-    if not model._wants_reduced_set() and not (isinstance(model.kernel, str) and model.kernel == "linear"):
-        return (
-            "training in parts needs a model of fixed width: the linear kernel, or n_basis=... (or "
-            f"basis=...) for kernel={model.kernel!r}."
-        )
-    return None
-
-
 class Stream:
     """Chunks on their way into a model.
 
@@ -105,7 +88,7 @@ class Stream:
         reading: dict[str, Any] | None = None,
         needs_queries: str | None = None,
     ):
-        reason = why_no_stream(model)
+        reason = why_not_in_parts(model)
         if reason is not None:
             raise ValueError(f"{type(model).__name__}.fit_stream: {reason}")
         if checkpoint is None and checkpoint_every is not None:

@@ -22,7 +22,7 @@ from ..preference_holdout import PreferenceHoldOut
 from ..problem import SquaredLossFit
 from ..removal import LOST_IN_ROUNDING
 
-# Singular values with a smaller share of the largest lose half of their digits, or all, when they are squared.
+# Singular values with a smaller share of the largest lose half of their precision, or all of it, when they are squared.
 _HIDDEN = 2.0**-12
 
 # What takes preferences out.
@@ -179,5 +179,5 @@ class Representation(ABC):
 
 
 def column_means(X: Any) -> np.ndarray:
-    """In float64: a sum of many rows loses the digits of float32."""
+    """In float64: a sum of many rows would lose the precision of float32."""
     return np.asarray(X.mean(axis=0, dtype=np.float64)).ravel()

@@ -99,7 +99,7 @@ class FullKernel(Representation):
         """K, and its means over the rows of each query where they do not follow from it.
 
         A linear kernel of dense features is formed from rows less the mean of their query: S K S is the same, and no
-        digits are lost to what the rows have in common.
+        precision is lost to what the rows have in common.
         """
         anchors = task.anchors()
         if not self.inputs.is_dense_linear or anchors is None:
@@ -110,7 +110,7 @@ class FullKernel(Representation):
         return self.inputs.kernel.matrix(X), means @ X.T
 
     def _coefficients(self, K: np.ndarray, rows: Any, alpha: float) -> np.ndarray | None:
-        """The dual coefficients; None where K has too few digits and the columns of X serve instead."""
+        """The dual coefficients; None where K is not precise enough and the columns of X serve instead."""
         tasks, linear = self.tasks, self.inputs.kernel.is_linear
         if not tasks[0].has_half:
             if linear and not K.any():
@@ -140,7 +140,7 @@ class FullKernel(Representation):
         return factor.expand(self.each(lambda task: solve_primal(F, task, alpha)))
 
     def _solve_in_span(self, alpha: float, with_mean: bool) -> SquaredLossFit:
-        """The linear kernel where K has too few digits: in an orthonormal basis Q of the rows, w = Q v."""
+        """The linear kernel where K is not precise enough: in an orthonormal basis Q of the rows, w = Q v."""
         X = _without_offsets(self.inputs.X, self.tasks[0])
         warn_if_collinear(np.linalg.svd(X, compute_uv=False), np.sqrt(alpha))
         rows, Q = in_row_span(X)

@@ -63,7 +63,7 @@ def feature_hold_out(X: Any, task: Comparisons, asked: Asked) -> FeatureHoldOut:
 
 
 def pairs_by_features(source: Any, alpha: float) -> PairSystem | None:
-    """The closed form of all pairs; None where the source has none, or too few digits at this alpha."""
+    """The closed form of all pairs; None where the source has none, or is not precise enough at this alpha."""
     if not isinstance(source, FeatureHoldOut) or not source.is_well_determined(alpha):
         return None
     return feature_pair_system(source, alpha)

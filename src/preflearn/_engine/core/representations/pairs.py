@@ -34,7 +34,7 @@ class PairSpace(Representation):
     ----------
     tasks : the preferences
     by_rows : Linear or FullKernel
-        The same problem in the space of the rows, for an alpha at which the differences have too few digits.
+        The same problem in the space of the rows, for an alpha at which the differences are not precise enough.
     """
 
     needs = "preferences, the weights of one order of magnitude"
@@ -48,7 +48,7 @@ class PairSpace(Representation):
             try:
                 return self._solve_differences(alpha)
             except np.linalg.LinAlgError:
-                self.stages.note("too few digits at this alpha: the rows instead of their differences")
+                self.stages.note("not precise enough at this alpha: the rows instead of their differences")
         return self.by_rows.solve(alpha, with_mean=with_mean)
 
     def hold_out_preferences(self, task: PreferenceComparisons, asked: Asked) -> PreferenceHoldOut:
@@ -73,7 +73,7 @@ class PairSpace(Representation):
         Raises
         ------
         numpy.linalg.LinAlgError
-            If fewer than six digits of the differences would be right.
+            If the differences would have fewer than six correct digits.
         """
         X, kernel, (task,) = self.inputs.X, self.inputs.kernel, self.tasks
         assert isinstance(task, PreferenceComparisons)

@@ -70,7 +70,7 @@ class ReducedSet(Representation):
         )
 
     def _few_folds(self, task: Comparisons, asked: Asked) -> BasisHoldOut:
-        """On the kernel values, whose condition leaves enough digits."""
+        """On the kernel values, whose condition leaves enough precision."""
         feature_map = self.inputs.feature_map
         K_MR = feature_map.kernel_with_basis(self.inputs.X, self.inputs.kernel)
         return BasisHoldOut(
@@ -109,7 +109,7 @@ class ReducedSet(Representation):
         return factor.expand(self.each(lambda task: solve_primal(features, task, alpha)))
 
     def _solve_in_double(self, alpha: float, with_mean: bool) -> SquaredLossFit:
-        """Where single precision has not enough digits for the basis vectors; β comes back in single precision."""
+        """Where single precision is not enough for the basis vectors; β comes back in single precision."""
         X, kernel, feature_map = self.inputs.X.astype(np.float64), self.inputs.kernel, self.inputs.feature_map
         double = clone(feature_map).set_params(basis=feature_map.basis_indices_, n_basis=None)
         inputs = Inputs(X, kernel, double.fit_items(X, kernel))

@@ -1,0 +1,352 @@
+"""How often does a 95 % interval of the library hold the true value? Every kind of interval, small and large samples.
+
+Normal rows, of which the first feature adds to y (or tells two classes apart): nothing to learn, something, nearly
+everything. The truth is what new rows or queries show, by formula or on many fresh ones.
+
+    estimate_concordance   of unseen queries of 3, 5 or 20 rows, or of unequal sizes; beside it Student's over the
+    queries estimate_auc           with 3, 5 and 15 rows of the smaller class (``auc_intervals.py`` has more kernels and
+    features) evaluate_scores        concordance, NDCG@10, MAP and MRR of given scores; clustered rows; all queries
+    perfect compare_rankers        the share of equally good pairs of rankers between which it finds no difference at 5
+    % AutoRanker             the interval that ``preflearn train`` gives for its held-out score feature_influence
+    of a useful and of a useless feature, for a fixed model learning_curve         the score with all queries of a fold
+    BradleyTerry           posterior of the difference of two items, 95 % of a normal distribution difference_std
+    the same for RankRLS
+
+    python benchmarks/coverage.py [--quick] [--repeats DATA_SETS] [--only NAME]
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.stats import norm
+
+from _harness import arguments, coverage_of, write_results
+from preflearn import AutoRanker, BradleyTerry, RankRLS
+from preflearn.comparisons import encode_queries
+from preflearn.inspection import feature_influence
+from preflearn.metrics import concordance, get_scorer
+from preflearn.model_selection import (
+    compare_rankers,
+    estimate_auc,
+    estimate_concordance,
+    evaluate_scores,
+    learning_curve,
+)
+from preflearn.model_selection.intervals import interval_over_queries, mean_interval
+
+STRENGTH = {"none": 0.0, "medium": 0.4, "strong": 1.5, "all": 30.0}
+UNEQUAL = (2, 3, 5, 10, 30)
+NEW_QUERIES = 400
+# Coverages outside of this range have a reason on the page.
+ALLOWED = (0.92, 0.99)
+
+# One data set: the estimate, the truth, the interval, and perhaps another interval to compare with.
+Found = tuple[float, ...]
+
+
+class Cell(NamedTuple):
+    """One row of the table."""
+
+    interval: str
+    setting: str
+    one: Callable[[np.random.Generator], Found]
+    share: float = 1.0  # of the repeats, for slow ones
+
+
+class Ranking(NamedTuple):
+    """Queries of normal rows."""
+
+    features: int
+    signal: str
+    queries: int
+    rows: int | str
+    kernel: str = "linear"
+
+    def sizes(self, rng: np.random.Generator) -> np.ndarray:
+        if isinstance(self.rows, str):
+            return rng.choice(UNEQUAL, size=self.queries)
+        return np.full(self.queries, self.rows)
+
+    def labels(self, rng: np.random.Generator) -> np.ndarray:
+        return np.repeat(np.arange(self.queries), self.sizes(rng))
+
+    def draw(self, rng: np.random.Generator, qid: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        X = rng.normal(size=(qid.shape[0], self.features))
+        return X, STRENGTH[self.signal] * X[:, 0] + rng.normal(size=qid.shape[0])
+
+    def model(self) -> RankRLS:
+        return RankRLS() if self.kernel == "linear" else RankRLS(kernel="rbf", gamma=0.5 / self.features)
+
+    def truth(self, rng: np.random.Generator, model: Any) -> float:
+        if self.kernel == "linear":
+            share = model.coef_[0] / np.linalg.norm(model.coef_)  # of the first feature in the prediction
+            strength = STRENGTH[self.signal]
+            return float(0.5 + np.arcsin(share * strength / np.sqrt(strength**2 + 1)) / np.pi)
+        qid = np.repeat(np.arange(NEW_QUERIES), 10)
+        X, y = self.draw(rng, qid)
+        return concordance(y, model.predict(X), qid)
+
+
+def concordance_of_queries(setting: Ranking) -> Callable[[np.random.Generator], Found]:
+    def one(rng: np.random.Generator) -> Found:
+        qid = setting.labels(rng)
+        X, y = setting.draw(rng, qid)
+        found = estimate_concordance(setting.model(), X, y, qid=qid)
+        truth = setting.truth(rng, setting.model().fit(X, y, qid=qid))
+        return found.value, truth, *found.interval, *mean_interval(found.per_fold)[1]
+
+    return one
+
+
+def auc(rows: int, positive: int, features: int, strength: float) -> Callable[[np.random.Generator], Found]:
+    def one(rng: np.random.Generator) -> Found:
+        y = (np.arange(rows) < positive).astype(float)
+        X = rng.normal(size=(rows, features))
+        X[:, 0] += strength * y
+        found = estimate_auc(RankRLS(), X, y, random_state=0)
+        coef = RankRLS().fit(X, y).coef_
+        truth = float(norm.cdf(strength * coef[0] / np.linalg.norm(coef) / np.sqrt(2)))
+        return found.value, truth, *found.interval
+
+    return one
+
+
+def given_scores(
+    metric: str, queries: int, signal: float, tied: bool = False
+) -> Callable[[np.random.Generator], Found]:
+    """Scores of fixed quality; graded labels. ``tied``: labels that are mostly equal."""
+
+    def draw(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        qid = np.repeat(np.arange(n), 10)
+        scores = rng.normal(size=qid.shape[0])
+        latent = signal * scores + rng.normal(size=qid.shape[0])
+        cuts = np.sqrt(signal**2 + 1) * np.array([1.5, 2.0] if tied else [0.5, 1.0, 1.5])
+        y = np.digitize(latent, cuts).astype(float)
+        y[::10] = np.maximum(y[::10], 1.0 if signal < 5 else y[::10])
+        return y, scores, qid
+
+    truth = float(get_scorer(metric).per_query(*draw(np.random.default_rng(1), 20_000)).mean)
+
+    def one(rng: np.random.Generator) -> Found:
+        found = evaluate_scores(*draw(rng, queries), metrics=[metric]).metrics[0]
+        return found.value, truth, *(found.interval or (np.nan, np.nan))
+
+    return one
+
+
+def no_difference(queries: int, rows: int) -> Callable[[np.random.Generator], Found]:
+    """Two rankers that are equally good: the test should find a difference in 5 %."""
+
+    def one(rng: np.random.Generator) -> Found:
+        qid = np.repeat(np.arange(queries), rows)
+        y, a, b = rng.normal(size=(3, qid.shape[0]))
+        pvalue = compare_rankers(y, y + a, y + b, qid).pvalue
+        return 0.0, 0.0, *((0.0, 0.0) if pvalue >= 0.05 else (1.0, 1.0))
+
+    return one
+
+
+def automatic(signal: float) -> Callable[[np.random.Generator], Found]:
+    """A nonlinear function of two of ten features, 20 queries; beside the interval Student's over the queries."""
+
+    def targets(rng: np.random.Generator, X: np.ndarray) -> np.ndarray:
+        return signal * (np.sin(2 * X[:, 0]) + (X[:, 1] > 0)) + rng.normal(size=len(X))
+
+    def one(rng: np.random.Generator) -> Found:
+        X, qid = rng.normal(size=(200, 10)), np.repeat(np.arange(20), 10)
+        new, new_qid = rng.normal(size=(4000, 10)), np.repeat(np.arange(400), 10)
+        y = targets(rng, X)
+        model = AutoRanker(random_state=0).fit(X, y, qid=qid)
+        values = concordance(y, model.cv_predictions_, qid, per_query=True).values
+        fitted = model.predict(X, qid=qid)
+        interval = interval_over_queries(values, y, model.cv_predictions_, fitted, encode_queries(qid, 200))[
+            1
+        ]
+        truth = concordance(targets(rng, new), model.predict(new, qid=new_qid), new_qid)
+        return model.best_score_, truth, *interval, *mean_interval(values)[1]
+
+    return one
+
+
+def influence(feature: int, queries: int) -> Callable[[np.random.Generator], Found]:
+    """What a fixed model loses when a feature is shuffled inside queries; the truth from 3,000 queries."""
+    setting = Ranking(3, "medium", queries, 10)
+    model = RankRLS().fit([[0.0, 0, 0], [1.0, 0.3, 0]], [0.0, 1.0])
+
+    def measured(rng: np.random.Generator, n: int) -> Any:
+        qid = np.repeat(np.arange(n), 10)
+        X, y = setting.draw(rng, qid)
+        return feature_influence(model, X, y, qid=qid, n_repeats=5, random_state=0)
+
+    truth = float(measured(np.random.default_rng(1), 3000).values[feature])
+
+    def one(rng: np.random.Generator) -> Found:
+        found = measured(rng, queries)
+        return float(found.values[feature]), truth, *found.intervals[feature]
+
+    return one
+
+
+def curve(queries: int) -> Callable[[np.random.Generator], Found]:
+    """The last point of a learning curve; the truth is the mean over models trained on as many queries."""
+    setting = Ranking(5, "medium", queries, 10)
+    rng = np.random.default_rng(1)
+
+    def trained(n: int) -> float:
+        qid = np.repeat(np.arange(n), 10)
+        X, y = setting.draw(rng, qid)
+        return setting.truth(rng, setting.model().fit(X, y, qid=qid))
+
+    truth = float(np.mean([trained(queries - -(-queries // 3)) for _ in range(300)]))
+
+    def one(rng: np.random.Generator) -> Found:
+        qid = setting.labels(rng)
+        X, y = setting.draw(rng, qid)
+        found = learning_curve(setting.model(), X, y, qid=qid, sizes=[queries - -(-queries // 3)])
+        return (
+            found.scores[-1],
+            truth,
+            found.scores[-1] - found.errors[-1],
+            found.scores[-1] + found.errors[-1],
+        )
+
+    return one
+
+
+def strengths_of_items(answers: int) -> Callable[[np.random.Generator], Found]:
+    """Ten items with strengths from the prior of alpha = 1/2, a standard normal distribution."""
+
+    def one(rng: np.random.Generator) -> Found:
+        f = rng.normal(size=10)
+        pairs = rng.integers(10, size=(answers, 2))
+        pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+        first = rng.random(len(pairs)) < 1 / (1 + np.exp(f[pairs[:, 1]] - f[pairs[:, 0]]))
+        model = BradleyTerry(0.5, kernel="items").fit_pairs(
+            list(range(10)), np.where(first[:, None], pairs, pairs[:, ::-1])
+        )
+        mean, C = model.posterior([0, 1])
+        half = 1.96 * np.sqrt(C[0, 0] + C[1, 1] - 2 * C[0, 1])
+        d = mean[0] - mean[1]
+        return d, f[0] - f[1], d - half, d + half
+
+    return one
+
+
+def differences(setting: Ranking) -> Callable[[np.random.Generator], Found]:
+    def one(rng: np.random.Generator) -> Found:
+        qid = setting.labels(rng)
+        X, y = setting.draw(rng, qid)
+        model = RankRLS().fit(X, y, qid=qid)
+        a, b = rng.normal(size=(2, 1, setting.features))
+        d = float(model.predict(a)[0] - model.predict(b)[0])
+        half = 1.96 * float(model.difference_std(a, b)[0])
+        return d, STRENGTH[setting.signal] * float(a[0, 0] - b[0, 0]), d - half, d + half
+
+    return one
+
+
+def cells() -> Iterator[Cell]:
+    sizes = (3, 5, 20, "unequal")
+    settings = [
+        Ranking(5, *each)
+        for each in itertools.product(("none", "medium", "strong"), (10, 20, 50, 200), sizes)
+    ]
+    settings += [
+        Ranking(features, signal, 20, rows)
+        for features, signal, rows in itertools.product((1, 20), ("none", "medium", "strong"), sizes)
+    ]
+    settings += [
+        Ranking(5, signal, 20, rows, "rbf")
+        for signal, rows in itertools.product(("none", "medium", "strong"), (5, "unequal"))
+    ]
+    settings += [Ranking(5, "all", queries, 10) for queries in (20, 100)]
+    for one in settings:
+        name = (
+            f"{one.kernel}, {one.features} features, signal {one.signal}, {one.queries} queries of {one.rows}"
+        )
+        yield Cell("estimate_concordance", name, concordance_of_queries(one))
+    for (rows, positive), features, strength in itertools.product(
+        ((30, 3), (30, 5), (30, 15), (100, 3), (100, 50)), (1, 5, 20), (0.0, 0.7, 2.0)
+    ):
+        name = f"{positive} of {rows} rows positive, {features} features, distance {strength:g}"
+        yield Cell("estimate_auc", name, auc(rows, positive, features, strength))
+    for metric, queries, signal in itertools.product(
+        ("concordance", "ndcg@10", "average_precision", "reciprocal_rank"), (10, 30, 200), (0.0, 1.0, 5.0)
+    ):
+        yield Cell(
+            "evaluate_scores",
+            f"{metric}, {queries} queries, signal {signal:g}",
+            given_scores(metric, queries, signal),
+        )
+    for queries in (10, 30, 200):
+        yield Cell(
+            "evaluate_scores",
+            f"concordance, {queries} queries, ties",
+            given_scores("concordance", queries, 1.0, True),
+        )
+    for queries, rows in itertools.product((10, 50), (5, 20)):
+        yield Cell(
+            "compare_rankers", f"{queries} queries of {rows}, no difference", no_difference(queries, rows)
+        )
+    for signal in (0.0, 0.5):
+        yield Cell("AutoRanker", f"20 queries of 10, signal {signal:g}", automatic(signal), 0.1)
+    for feature, queries in itertools.product((0, 1), (10, 50)):
+        what = "useful" if feature == 0 else "useless"
+        yield Cell("feature_influence", f"{what} feature, {queries} queries", influence(feature, queries))
+    for queries in (30, 90):
+        yield Cell("learning_curve", f"last point, {queries} queries", curve(queries))
+    for answers in (20, 100, 1000):
+        yield Cell("BradleyTerry", f"10 items, {answers} answers", strengths_of_items(answers))
+    for signal, queries, rows in itertools.product(("none", "medium", "strong"), (20, 100), (5, "unequal")):
+        yield Cell(
+            "difference_std",
+            f"signal {signal}, {queries} queries of {rows}",
+            differences(Ranking(5, signal, queries, rows)),
+        )
+
+
+def covered(cell: Cell, data_sets: int, seed: int) -> dict:
+    rng = np.random.default_rng(seed)
+    found = [cell.one(rng) for _ in range(max(2, round(cell.share * data_sets)))]
+    if len(found[0]) == 4:
+        found = [(*row, *row[2:]) for row in found]
+        return {"interval": cell.interval, "setting": cell.setting} | {
+            key: value for key, value in coverage_of(found, "same").items() if not key.endswith("_same")
+        }
+    return {"interval": cell.interval, "setting": cell.setting} | coverage_of(found, "student")
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    options = arguments(__doc__, repeats=400, only="")
+    results = []
+    for number, cell in enumerate(cells()):
+        if options.only and options.only not in cell.interval:
+            continue
+        found = covered(cell, 3 if options.quick else options.repeats, seed=number)
+        results.append(found)
+        other = f"   Student's alone {found['coverage_student']:.3f}" if "coverage_student" in found else ""
+        mark = "" if ALLOWED[0] <= found["coverage"] <= ALLOWED[1] else "  <"
+        print(
+            f"{cell.interval:<21} {cell.setting:<62} {found['coverage']:.3f} (width {found['mean_width']:.3f}, "
+            f"{found['data_sets']} sets){other}{mark}",
+            flush=True,
+        )
+    for name in dict.fromkeys(found["interval"] for found in results):
+        shares = np.array([found["coverage"] for found in results if found["interval"] == name])
+        inside = np.mean((shares >= ALLOWED[0]) & (shares <= ALLOWED[1]))
+        print(
+            f"{name}: {shares.mean():.3f} on average, {shares.min():.3f} to {shares.max():.3f}; "
+            f"{inside:.0%} in 0.92..0.99"
+        )
+    if not options.quick and not options.only:
+        write_results("coverage", *results)
+
+
+if __name__ == "__main__":
+    main()

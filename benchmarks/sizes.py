@@ -1,0 +1,179 @@
+"""Is AutoRanker first at every size? Generated data of three kinds, from a thousand rows up, peers in the same run.
+
+python benchmarks/sizes.py                                     # 1,000, 10,000 and 60,000 rows, three kinds, one seed
+python benchmarks/sizes.py --rows 250000 1000000 --kinds interactions
+python benchmarks/sizes.py --rows 12000 --only AutoRanker CatBoost --seeds 3
+
+Trees stop early on a fifth of the training queries and are also given every feature standardised inside its query;
+AutoRanker takes the training rows as they are. Peers that are not installed are left out and named. Concordance and
+NDCG@10 are means over 300 test queries, with their standard errors; CPU seconds are told beside wall-clock seconds,
+since they hardly depend on what else the machine does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+
+from _harness import write_results
+from peers import Part, catboost, lightgbm, xgboost
+from preflearn import AutoRanker
+from preflearn.metrics import concordance, ndcg
+
+_FEATURES = 46
+_PER_QUERY = 100
+_TEST_QUERIES = 300
+_SHARES = (0.52, 0.23, 0.15, 0.07, 0.03)  # of grades 0 to 4
+
+
+# Data
+
+
+def make(kind: str, n_rows: int, seed: int) -> tuple[Part, Part]:
+    """Training and test rows; correlated, partly skewed features with an offset for each query."""
+    task, rng = np.random.default_rng(12345), np.random.default_rng(seed)
+    n_queries = max(10, n_rows // _PER_QUERY)
+    sizes = np.full(n_queries + _TEST_QUERIES, _PER_QUERY)
+    sizes = np.maximum(5, np.round(sizes * np.exp(0.5 * rng.normal(size=sizes.shape[0]) - 0.125))).astype(int)
+    qid = np.repeat(np.arange(sizes.shape[0]), sizes)
+    load = task.normal(size=(8, _FEATURES)) * (task.random((8, _FEATURES)) < 0.4)
+    Z = rng.normal(size=(qid.shape[0], 8)) @ load + 0.8 * rng.normal(size=(qid.shape[0], _FEATURES))
+    Z /= np.sqrt((load**2).sum(axis=0) + 0.64)
+    f = UTILITIES[kind](Z)
+    f = f / f.std() + 0.6 * rng.normal(size=qid.shape[0])
+    y = np.searchsorted(np.quantile(f, np.cumsum(_SHARES)[:-1]), f).astype(float)
+    X = Z + 0.5 * rng.normal(size=(sizes.shape[0], _FEATURES))[qid]
+    if kind == "heavy tails":
+        X = np.sign(X) * np.expm1(1.5 * np.abs(X))
+        X[rng.random(X.shape) < 0.05] = np.nan
+    train = qid < n_queries
+    return Part(X[train], y[train], qid[train]), Part(X[~train], y[~train], qid[~train])
+
+
+def additive(Z: np.ndarray) -> np.ndarray:
+    return (
+        np.tanh(1.5 * Z[:, 0])
+        + np.maximum(Z[:, 1], 0)
+        - 0.7 * Z[:, 2] ** 2
+        + np.sin(2 * Z[:, 3])
+        + 0.6 * Z[:, 4]
+    )
+
+
+def interactions(Z: np.ndarray) -> np.ndarray:
+    both = Z[:, 5] * Z[:, 6] + 0.7 * Z[:, 7] * (Z[:, 8] > 0) + 0.5 * np.abs(Z[:, 9] - Z[:, 10])
+    return additive(Z) + both
+
+
+UTILITIES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "additive": additive,
+    "interactions": interactions,
+    "heavy tails": interactions,
+}
+
+
+# Contestants
+
+
+def _relative(part: Part) -> Part:
+    """With each feature standardised inside its query as well; missing values stay missing."""
+    starts = np.flatnonzero(np.r_[True, np.diff(part.qid) != 0])
+    known = ~np.isnan(part.X)
+    filled = np.where(known, part.X, 0.0)
+    number = np.unique(part.qid, return_inverse=True)[1]
+    counts = np.maximum(1, np.add.reduceat(known, starts, axis=0))
+    centred = part.X - (np.add.reduceat(filled, starts, axis=0) / counts)[number]
+    squares = np.add.reduceat(np.where(known, centred, 0.0) ** 2, starts, axis=0) / counts
+    return Part(np.hstack([part.X, centred / np.sqrt(np.maximum(squares, 1e-12))[number]]), part.y, part.qid)
+
+
+def _early_stopping(grow: Callable) -> Callable:
+    def train(part: Part, _: str) -> Callable[[Part], np.ndarray]:
+        whole = _relative(part)
+        queries = np.unique(part.qid)
+        validates = np.isin(part.qid, queries[::5])
+        rest, validation = (Part(whole.X[m], whole.y[m], whole.qid[m]) for m in (~validates, validates))
+        leaves = 31 if part.X.shape[0] < 100_000 else 63
+        predict = grow(rest, validation, leaves, 0.1, 20)
+        return lambda test: np.asarray(predict(_relative(test).X), dtype=float)
+
+    return train
+
+
+def automatic(part: Part, scoring: str) -> Callable[[Part], np.ndarray]:
+    model = AutoRanker(random_state=0, scoring=scoring).fit(part.X, part.y, qid=part.qid)
+    return lambda test: model.predict(test.X, qid=test.qid)
+
+
+CONTESTANTS = {
+    "AutoRanker": automatic,
+    "LightGBM": _early_stopping(lightgbm),
+    "XGBoost": _early_stopping(xgboost),
+    "CatBoost": _early_stopping(catboost),
+}
+
+
+def measure(kind: str, n_rows: int, seed: int, name: str, scoring: str) -> dict:
+    train, test = make(kind, n_rows, seed)
+    start, cpu = time.perf_counter(), time.process_time()
+    predict = CONTESTANTS[name](train, scoring)
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+    start = time.perf_counter()
+    scores = predict(test)
+    microseconds = 1e6 * (time.perf_counter() - start) / test.y.shape[0]
+    found = {
+        "concordance": concordance(test.y, scores, test.qid, per_query=True).values,
+        "ndcg_at_10": ndcg(test.y, scores, test.qid, k=10, per_query=True).values,
+    }
+    row = {"kind": kind, "rows": int(train.y.shape[0]), "seed": seed, "contestant": name}
+    for measure_name, values in found.items():
+        values = values[~np.isnan(values)]
+        row[measure_name] = float(values.mean())
+        row[f"{measure_name}_error"] = float(values.std(ddof=1) / np.sqrt(values.size))
+    return {**row, "seconds": seconds, "cpu_s": cpu, "predict_us_a_row": microseconds}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", type=int, nargs="+", default=[1_000, 10_000, 60_000])
+    parser.add_argument("--kinds", nargs="+", default=list(UTILITIES), choices=list(UTILITIES))
+    parser.add_argument("--only", nargs="+", default=list(CONTESTANTS), choices=list(CONTESTANTS))
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--scoring", default="concordance", help="what AutoRanker chooses by")
+    parser.add_argument("--name", default="sizes", help="of the file of results")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    for name in options.only:  # compilation and the start of libraries do not count
+        try:
+            measure("additive", 1_000, 99, name, options.scoring)
+        except ImportError:
+            print(f"{name} is not installed and left out")
+            options.only = [one for one in options.only if one != name]
+    rows = []
+    print(
+        f"{'kind':14} {'rows':>9} seed  {'contestant':11} {'concordance':>15}  {'NDCG@10':>15} {'s':>7} {'CPU s':>7}"
+    )
+    for n_rows in options.rows:
+        for kind in options.kinds:
+            for seed in range(options.seeds):
+                for name in options.only:
+                    row = measure(kind, n_rows, seed, name, options.scoring)
+                    rows.append(row)
+                    print(
+                        f"{kind:14} {row['rows']:9,} {seed:4}  {name:11} "
+                        f"{row['concordance']:.4f} ± {row['concordance_error']:.4f}  "
+                        f"{row['ndcg_at_10']:.4f} ± {row['ndcg_at_10_error']:.4f} "
+                        f"{row['seconds']:7.1f} {row['cpu_s']:7.1f}  {row['predict_us_a_row']:.1f} µs a row",
+                        flush=True,
+                    )
+                write_results(options.name, *rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,263 @@
+r"""The learned kernel among the candidates: quick rounds for the metric, then one careful training for each fold.
+
+A round trains some expansions, each with a metric of its own and without some of the folds, which it predicts: on a
+sample of whole queries, with few basis vectors, from sums of kernel values (`core.expansion`). The rounds go on as long
+as the held-out score rises. Only then is the model trained: more basis vectors, all rows. A fold is predicted with the
+metric that was learned without it, of the round that the other folds prefer; the model has the mean of the metrics.
+
+With many rows the views race: those that are clearly behind after the first rounds are left out.
+
+The number of basis vectors grows with the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from .._engine.core.expansion import Expansion, kernel_moments, solve_expansion
+from .._engine.core.holdout import rows_outside
+from .._engine.core.learned_metric import GRADIENT_ROWS, average_gradient_metric
+from .._engine.loops.threads import with_small_matrices
+from ..comparisons import encode_queries
+from ..estimators.rankrfm import RankRFM, of_expansion
+from ..kernels.functions import Kernel
+from ..model_selection._alphas import choose
+from .combination import clearly_positive, nested
+from .everything import Everything
+from .tasks import Member, Task
+
+# Times that a metric may be learned. Another round follows while the last two have raised the score by more than the
+# standard error of the difference over folds.
+_ROUNDS = 15
+_LOOK_BACK = 2
+# Rows and basis vectors of a round.
+_ROUND_ROWS = 16_000
+_ROUND_BASIS = (250, 800)
+# From so many rows on views race over so many rounds, and folds share metrics: so many are learned.
+RACE_FROM = 5_000
+_RACE_ROUNDS = 2
+_METRICS = 3
+# Factors of a metric below this, relative to the largest, become 0: nothing is lost, and the kernel is formed faster.
+_LEAST_FACTOR = 0.02
+# Basis vectors of the model.
+_LEAST_BASIS, _MOST_BASIS = 300, 2000
+# The first round tries these alphas, later ones those beside the best so far.
+_ALPHAS = 4.0 ** np.arange(-4, 8)
+_BESIDE = np.array([0.25, 1.0, 4.0])
+_KERNEL = Kernel("rbf", "median")
+
+
+@dataclass
+class _Part:
+    """Rows that one metric is learned from.
+
+    Attributes
+    ----------
+    rows : ndarray of int
+        Those of a round: a sample of what is not held out.
+    folds : ndarray of int
+        The folds that are held out.
+    metrics : list of ndarray or None
+        Of each round so far, and of the next.
+    """
+
+    rows: np.ndarray
+    folds: np.ndarray
+    metrics: list[np.ndarray | None] = field(default_factory=lambda: [None])
+
+
+class Search:
+    """The rounds of one view.
+
+    Parameters
+    ----------
+    task : Task
+    view : tuple of str
+
+    Attributes
+    ----------
+    scores : list of ndarray of shape (f,)
+        Of each round and fold, at the alpha that is best on the whole.
+    alphas : list of float
+    """
+
+    def __init__(self, task: Task, view: tuple[str, ...]):
+        self.task, self.view, self.X = task, view, task.views[view]
+        self.scores: list[np.ndarray] = []
+        self.alphas: list[float] = []
+        self._parts = _parts(task)
+        self._ended = False
+
+    def advance(self, n_rounds: int = _ROUNDS + 1) -> None:
+        """More rounds, until there are so many or the held-out score no longer rises."""
+        while len(self.scores) < n_rounds and not self._ended:
+            alphas = self.alphas[-1] * _BESIDE if self.alphas else _ALPHAS
+            models = with_small_matrices(partial(self._train, alphas), len(self._parts))
+            table = self._score(models, alphas)
+            choice = choose(self.task.folds.mean(table), alphas)[0]
+            self.scores.append(table[choice])
+            self.alphas.append(float(alphas[choice]))
+            rises = len(self.scores) <= _LOOK_BACK or clearly_positive(
+                self.scores[-1] - self.scores[-1 - _LOOK_BACK]
+            )
+            self._ended = not rises or len(self.scores) > _ROUNDS or not self._update(models, choice)
+
+    def is_behind(self, others: Sequence[Search]) -> bool:
+        """Whether another view is clearly ahead after as many rounds."""
+        n_rounds = min(len(one.scores) for one in (self, *others))
+        return any(clearly_positive(one.scores[n_rounds - 1] - self.scores[n_rounds - 1]) for one in others)
+
+    def metric_without(self, fold: int, number: int) -> np.ndarray | None:
+        """The metric of a round that was learned without a fold."""
+        return next(part.metrics[number] for part in self._parts if fold in part.folds)
+
+    def mean_metric(self, number: int) -> np.ndarray | None:
+        """The mean of all metrics of a round."""
+        metrics = [part.metrics[number] for part in self._parts]
+        return None if metrics[0] is None else np.mean([one for one in metrics if one is not None], axis=0)
+
+    def train(self, rows: np.ndarray, metric: np.ndarray | None, alphas: np.ndarray, size: int) -> Expansion:
+        """An expansion on so many basis vectors from these rows."""
+        X, task = self.X, self.task
+        basis = X[_drawn(rows, size, task.seed)]
+        kernel = _KERNEL.with_metric(metric).fitted_to(X[rows])
+        moments = kernel_moments(kernel, basis, X.__getitem__, task.y, task.queries, rows)
+        return solve_expansion(kernel, basis, moments, alphas)
+
+    def _train(self, alphas: np.ndarray, place: int) -> Expansion:
+        part = self._parts[place]
+        return self.train(part.rows, part.metrics[-1], alphas, _round_basis(self.task.n_rows))
+
+    def _score(self, models: list[Expansion], alphas: np.ndarray) -> np.ndarray:
+        folds = self.task.folds
+        predictions = np.empty((alphas.shape[0], self.task.n_rows))
+        for part, model in zip(self._parts, models, strict=True):
+            held_out = np.concatenate([folds.tests[fold] for fold in part.folds])
+            predictions[:, held_out] = model.predict(self.X[held_out])
+        return folds.of(predictions)
+
+    def _update(self, models: list[Expansion], choice: int) -> bool:
+        """The next metric of every part; False where the gradients of one are all zero."""
+
+        def metric_of(place: int) -> np.ndarray | None:
+            rows = _drawn(self._parts[place].rows, GRADIENT_ROWS, 0)
+            gradients = models[place].gradients(self.X[rows], choice)
+            return average_gradient_metric(gradients[:, :, None], full=False)
+
+        metrics = with_small_matrices(metric_of, len(self._parts))
+        if any(one is None for one in metrics):
+            return False
+        for part, metric in zip(self._parts, metrics, strict=True):
+            part.metrics.append(np.where(metric < _LEAST_FACTOR, 0.0, metric))
+        return True
+
+
+def learned_kernel(task: Task, view: tuple[str, ...]) -> Member | None:
+    """A kernel whose metric is learned in rounds; None where another view is clearly ahead."""
+    search = task.searches.setdefault(view, Search(task, view)) if task.rivals else Search(task, view)
+    if view in task.rivals:
+        rivals = [task.searches.setdefault(one, Search(task, one)) for one in task.rivals if one != view]
+        for one in (search, *rivals):
+            one.advance(_RACE_ROUNDS)
+        if search.is_behind(rivals):
+            return None
+    search.advance()
+    return _train_members(task, search)
+
+
+def _train_members(task: Task, search: Search) -> Member:
+    """The trainings that the rounds were for."""
+    folds, table = task.folds, np.array(search.scores)
+    n_folds = len(folds.tests)
+    chosen = [folds.best(table, without=fold) for fold in range(n_folds)]
+    best = folds.best(table)
+    alphas, size = search.alphas[best] * _BESIDE, n_basis(task.n_rows)
+
+    def train(fold: int) -> Expansion:
+        if fold == n_folds:
+            return search.train(np.arange(task.n_rows), search.mean_metric(best), alphas, size)
+        rest = rows_outside(task.n_rows, folds.tests[fold])
+        return search.train(rest, search.metric_without(fold, chosen[fold]), alphas, size)
+
+    models = with_small_matrices(train, n_folds + 1)
+    settings = np.empty((alphas.shape[0], task.n_rows))
+    for test, model in zip(folds.tests, models):
+        settings[:, test] = model.predict(search.X[test])
+    scores = folds.of(settings)
+    choice = choose(folds.mean(scores), alphas)[0]
+    learner = _as_estimator(models[-1], choice, best, task)
+    detail = f"alpha {alphas[choice]:.3g}, round {best}, {learner.basis_.shape[0]} basis vectors"
+
+    def extend(everything: Everything) -> RankRFM:
+        fold = everything.fold
+        metric = search.metric_without(fold, chosen[fold])
+        model = _train_on_everything(everything, search, metric, alphas[[choice]])
+        return _as_estimator(model, 0, chosen[fold], task)
+
+    unbiased = nested(folds, settings, scores)
+    return Member(learner, settings[choice], unbiased, learner.feature_importances_, detail, extend)
+
+
+def n_basis(n_rows: int) -> int:
+    """Basis vectors for this many rows."""
+    return min(n_rows, max(_LEAST_BASIS, min(_MOST_BASIS, int(0.9 * n_rows**0.7))))
+
+
+def cost(m: int, n: int) -> float:
+    """Operations for rows and columns."""
+    rows, r, size = min(m, _ROUND_ROWS), _round_basis(m), n_basis(m)
+    one_round = rows * r**2 + 4.0 * rows * r * n + 4.0 * r**3
+    n_metrics = 5 if m < RACE_FROM else _METRICS
+    return _ROUNDS * n_metrics * one_round + 6 * (m * size**2 + 4.0 * m * size * n + 2.0 * size**3)
+
+
+def _round_basis(n_rows: int) -> int:
+    low, high = _ROUND_BASIS
+    return min(n_rows, max(low, min(high, int(0.7 * n_rows**0.7))))
+
+
+def _parts(task: Task) -> list[_Part]:
+    tests = task.folds.tests
+    n_metrics = len(tests) if task.n_rows < RACE_FROM else min(_METRICS, len(tests))
+    parts = []
+    for folds in np.array_split(np.arange(len(tests)), n_metrics):
+        rows = rows_outside(task.n_rows, np.concatenate([tests[fold] for fold in folds]))
+        taken = encode_queries(task.queries.codes[rows], rows.shape[0]).sample(_ROUND_ROWS)
+        parts.append(_Part(rows[taken], folds))
+    return parts
+
+
+def _drawn(rows: np.ndarray, size: int, seed: int) -> np.ndarray:
+    if rows.shape[0] <= size:
+        return rows
+    return np.sort(np.random.default_rng(seed).choice(rows, size, replace=False))
+
+
+def _train_on_everything(
+    everything: Everything, search: Search, metric: np.ndarray | None, alphas: np.ndarray
+) -> Expansion:
+    """A metric that has not seen the fold that is left out, more basis vectors, all other rows."""
+    task = search.task
+    rows = rows_outside(task.n_rows, task.folds.tests[everything.fold])
+    basis = search.X[_drawn(rows, n_basis(everything.n_rows), task.seed)]
+    kernel = _KERNEL.with_metric(metric).fitted_to(search.X[rows])
+    moments = everything.kernel_moments(kernel, basis, search.view)
+    return solve_expansion(kernel, basis, moments, alphas)
+
+
+def _as_estimator(model: Expansion, place: int, number: int, task: Task) -> RankRFM:
+    return of_expansion(
+        model.kernel,
+        model.basis,
+        model.betas[:, place],
+        alpha=float(model.alphas[place]),
+        best_round=number,
+        n_queries=task.queries.n_groups,
+    )
+
+
+__all__ = ["RACE_FROM", "Search", "cost", "learned_kernel", "n_basis"]

@@ -1,0 +1,74 @@
+"""What candidates learn from, and what they return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..comparisons import Groups
+from .combination import FoldScores
+from .everything import Everything
+from .features import Views
+
+
+@dataclass(frozen=True)
+class Task:
+    """What all candidates learn from.
+
+    Attributes
+    ----------
+    views : Views
+    y : ndarray of shape (m,)
+    queries : Groups
+    folds : FoldScores
+    n_jobs : int or None
+    seed : int
+    rivals : tuple of views
+        Of learned kernels, of which those that are clearly behind are left out.
+    searches : dict
+        The rounds of these views so far.
+    """
+
+    views: Views
+    y: np.ndarray
+    queries: Groups
+    folds: FoldScores
+    n_jobs: int | None
+    seed: int
+    rivals: tuple[tuple[str, ...], ...] = ()
+    searches: dict[tuple[str, ...], Any] = field(default_factory=dict)
+
+    @property
+    def n_rows(self) -> int:
+        return self.y.shape[0]
+
+
+@dataclass(frozen=True)
+class Member:
+    """A trained candidate.
+
+    Attributes
+    ----------
+    model : fitted estimator
+        On a view of the features.
+    held_out : ndarray of shape (m,)
+        Held-out predictions at the chosen setting.
+    unbiased : ndarray of shape (m,)
+        With the setting chosen by the other folds.
+    importances : ndarray
+        Of the columns of the view; they sum to 1.
+    detail : str
+        What was chosen.
+    extend : callable or None
+        Trains the same on more rows than the choice was made on (`Everything`); None where more would hardly help.
+    """
+
+    model: Any
+    held_out: np.ndarray
+    unbiased: np.ndarray
+    importances: np.ndarray
+    detail: str
+    extend: Callable[[Everything], Any] | None = None

@@ -1,0 +1,257 @@
+"""``preflearn rate``: from a file of battles to a leaderboard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .output import (
+    JsonOption,
+    QuietOption,
+    collected_warnings,
+    new_console,
+    print_json,
+    print_notes,
+    progress,
+    refuse_both,
+    typed,
+)
+
+if TYPE_CHECKING:
+    from ..ratings import Ratings
+
+BattlesPaths = Annotated[
+    list[Path],
+    typer.Argument(metavar="BATTLES...", help="Files of battles: CSV, TSV, JSON lines or Parquet."),
+]
+
+
+def _column(option: str, text: str) -> Any:
+    return typer.Option(option, metavar="COLUMN", help=text)
+
+
+SideA = Annotated[
+    str | None, _column("--a", "Column of one side; found where it is called model_a, left, ...")
+]
+SideB = Annotated[str | None, _column("--b", "Column of the other side.")]
+Winner = Annotated[str | None, _column("--winner", "Column that says who won.")]
+Loser = Annotated[str | None, _column("--loser", "Column of losers, where --winner holds the winners.")]
+Judge = Annotated[str | None, _column("--judge", "Column that says who judged.")]
+Time = Annotated[str | None, _column("--time", "Column of dates.")]
+Weight = Annotated[str | None, _column("--weight", "Column of how often a battle counts.")]
+Covariates = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--covariate",
+        help="What should not count: X for the columns X_a and X_b; position (repeat, or commas).",
+    ),
+]
+Cluster = Annotated[
+    str | None, _column("--cluster", "Column of what battles have in common, such as a prompt.")
+]
+Ranking = Annotated[
+    str | None, _column("--ranking", "Column of rankings such as 'a > b > c', in place of battles.")
+]
+HalfLife = Annotated[
+    str | None, typer.Option("--half-life", help="Days after which a battle counts half, or auto.")
+]
+Anchor = Annotated[
+    str | None, typer.Option("--anchor", metavar="ITEM=RATING", help="Give this item this rating.")
+]
+Alpha = Annotated[str, typer.Option("--alpha", help="Shrinkage: auto, or a number; 0 is maximum likelihood.")]
+Level = Annotated[float, typer.Option("--level", help="Probability of the intervals.")]
+Goal = Annotated[
+    str, typer.Option("--goal", help="What the next battles should tell: order, top-5, 'A vs B'.")
+]
+ReportOption = Annotated[
+    Path | None, typer.Option("--report", help="Write a page about the board: HTML, or Markdown for .md.")
+]
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write the board: .csv, .tsv, .json or .md.")
+]
+_SUFFIXES = (".csv", ".tsv", ".json", ".md")
+_SHOWN = 30
+
+
+def rate(
+    context: typer.Context,
+    battles: BattlesPaths,
+    a: SideA = None,
+    b: SideB = None,
+    winner: Winner = None,
+    loser: Loser = None,
+    judge: Judge = None,
+    time: Time = None,
+    weight: Weight = None,
+    covariate: Covariates = None,
+    cluster: Cluster = None,
+    ranking: Ranking = None,
+    half_life: HalfLife = None,
+    anchor: Anchor = None,
+    alpha: Alpha = "auto",
+    level: Level = 0.95,
+    goal: Goal = "order",
+    report: ReportOption = None,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Rate items by battles: a leaderboard with intervals, ranks that hold together, and what to run next."""
+    refuse_both(quiet, as_json, "--json")
+    if output is not None and output.suffix.lower() not in _SUFFIXES:
+        raise ValueError(
+            f"{output}: the board is written as {', '.join(_SUFFIXES)}: give one of these suffixes."
+        )
+    from .files import split_names
+
+    options: dict[str, Any] = {
+        "a": a, "b": b, "winner": winner, "loser": loser, "judge": judge, "time": time, "weight": weight,
+        "covariates": tuple(split_names(covariate, "--covariate") or ()), "cluster": cluster, "ranking": ranking,
+        "half_life": _read_number(half_life, "--half-life"), "anchor": _read_anchor(anchor),
+        "alpha": _read_number(alpha, "--alpha"), "level": level,
+    }  # fmt: skip
+    with progress(3, quiet=quiet) as tell, collected_warnings() as warned:
+        tell(f"reading {battles[0].name}")
+        table = _read(battles, options)
+        tell("rating")
+        from ..ratings import rate as rate_battles
+
+        found = rate_battles(table, **options)
+        tell("held-out battles and next battles")
+        _write(found, battles[0], report, output, typed(context))
+        if as_json:
+            out = {"source": str(battles[0]), **found.to_dict()}
+            out["next_battles"] = _next(found, goal)
+    notes = [note for note in warned if note not in found.notes]
+    if as_json:
+        print_json({**out, "notes": [*out["notes"], *notes]})
+    elif not quiet:
+        _show(found, goal, notes, report, output)
+
+
+def _read(paths: list[Path], options: dict[str, Any]) -> dict[str, Any]:
+    """The columns of the files; names are read as texts also where they look like numbers."""
+    from ..io import read_table
+    from ..ratings.battles import NAME_COLUMNS
+
+    asked = _read_answers(paths) if options["winner"] is None and options["a"] is None else None
+    if asked is not None:
+        return asked
+    from .files import Reading, column_names
+
+    names = column_names(paths[0], Reading())
+    given = [options[name] for name in ("a", "b", "loser", "judge", "cluster", "ranking")]
+    texts = [name for name in (*given, *NAME_COLUMNS) if name in names]
+    if options["winner"] is None or options["loser"] is not None:
+        texts += [name for name in (options["winner"] or "winner",) if name in names]
+    found = read_table(
+        [str(path) for path in paths], target=None, query=None, item=None, texts=list(dict.fromkeys(texts))
+    )
+    return dict(found.columns)
+
+
+def _read_answers(paths: list[Path]) -> dict[str, Any] | None:
+    """The answers of `preflearn ask` that stand, without those that were taken back; None for other files."""
+    if any(path.suffix not in (".jsonl", ".ndjson") for path in paths):
+        return None
+    from ..web.answers import parse_entry, standing_answers
+
+    entries = [parse_entry(line) for path in paths for line in path.read_bytes().splitlines() if line.strip()]
+    known = [entry for entry in entries if entry is not None]
+    if len(known) < len(entries) or not any("question" in entry for entry in known):
+        return None
+    answers = standing_answers(known)
+    names = ("winner", "loser", "judge", "time", "tie")
+    return {name: [getattr(answer, name) for answer in answers] for name in names}
+
+
+def _read_number(text: str | None, option: str) -> float | str | None:
+    if text is None or text == "auto":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{option} must be auto or a number: found {text!r}.") from None
+
+
+def _read_anchor(text: str | None) -> dict[str, float] | None:
+    if text is None:
+        return None
+    item, equals, rating = text.rpartition("=")
+    number = rating.strip().removeprefix("-").replace(".", "", 1)
+    if not item or not equals or not number.isdecimal():
+        raise ValueError(f"--anchor gives one item its rating, as gpt-4=1000: found {text!r}.")
+    return {item: float(rating)}
+
+
+def _next(found: Ratings, goal: str) -> list[dict[str, Any]] | None:
+    from ..ratings.frames import columns_of
+    from ..ratings.summary import is_moderate
+    from ..report.ratings import rows_of
+
+    return rows_of(columns_of(found.next_battles(5, goal=goal))) if is_moderate(found) else None
+
+
+def _write(found: Ratings, source: Path, report: Path | None, output: Path | None, command: str) -> None:
+    if report is not None:
+        from ..ratings.summary import write_page
+
+        write_page(found, report, f"Leaderboard of {source.name}", command)
+    if output is None:
+        return
+    from ..io.atomic import atomic_write
+    from ..ratings.summary import board_text
+
+    text = board_text(found, output.suffix.lower())
+    with atomic_write(output) as file:
+        file.write(text.encode())
+
+
+def _show(found: Ratings, goal: str, notes: list[str], report: Path | None, output: Path | None) -> None:
+    from ..ratings.summary import is_moderate, sentences, settings, text_board
+
+    console = new_console()
+    console.print(text_board(found, _SHOWN), markup=False, soft_wrap=True)
+    console.print()
+    for name, value in settings(found).items():
+        console.print(f"{name}: {value}", markup=False)
+    for line in _extras(found, goal) if is_moderate(found) else ():
+        console.print(line, markup=False, soft_wrap=True)
+    print_notes(console, [*sentences(found), *notes])
+    for path in (report, output):
+        if path is not None:
+            console.print(f"wrote {path}", markup=False)
+
+
+def _extras(found: Ratings, goal: str) -> list[str]:
+    """Covariates, held-out battles and next battles in lines."""
+    from ..ratings.frames import columns_of
+    from ..report.ratings import rows_of
+
+    lines = []
+    if found.covariates is not None:
+        for row in rows_of(columns_of(found.covariates)):
+            lines.append(
+                f"{row['covariate']} is worth {row['points']:.0f} points ({row['points_lower']:.0f} to "
+                f"{row['points_upper']:.0f}) for a typical difference"
+            )
+    lines.append("")
+    for row in rows_of(columns_of(found.held_out)):
+        lines.append(
+            f"held-out {row['held_out']}: {row['method']:<14} log loss {row['log_loss']:.4f}, accuracy "
+            f"{row['accuracy']:.3f}, "
+            f"calibration error {row['calibration_error']:.3f}"
+        )
+    needed = found.battles_needed(goal)
+    count = "more than a million" if needed is None else f"about {needed:,}"
+    settled = (
+        f"{goal}: settled."
+        if needed == 0
+        else f"{goal}: {count} more battles, well chosen, would settle it. Next:"
+    )
+    lines += ["", settled]
+    if needed != 0:
+        lines += [f"  {row['item_a']} against {row['item_b']}" for row in _next(found, goal) or ()]
+    return lines

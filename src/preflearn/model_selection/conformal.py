@@ -1,0 +1,387 @@
+r"""How far to trust an order: sets, ranks and cut-offs with a guarantee, by what held-out queries needed.
+
+    held-out scores f₋q ──► distance from the top that a query needed ──► cut-off t ──► rows shown of a new query
+
+`_calibration` has the mathematics. What holds:
+
+**A calibration part** (``cv="prefit"``). If its queries and a new one are exchangeable, the set of the new query holds
+what it must with probability c at least, and c + 1 / (Q + 1) at most where no two queries need the same cut-off. It
+holds for any model, any distribution of the data and any Q; the probability is over both the calibration part and the
+new query.
+
+**Leave-query-out and folds.** Every query is scored by a model that has not seen it, and a new one by the model trained
+on all. There is no such theorem for one cut-off: it takes that the model hardly changes when a query leaves. (Sets that
+score the new query by all Q models, called jackknife+, hold what they must with probability 1 - 2 (1 - c) at least.)
+What is measured is c; ``benchmarks/coverage.py``.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from ..comparisons import encode_queries
+from ._calibration import (
+    DISTANCES,
+    Calibration,
+    Cutoff,
+    SetChoice,
+    in_units_of,
+    least_cutoff,
+    rank_bounds,
+    rank_needs,
+    share_interval,
+    spreads,
+)
+from ._learner import SelfValidatingLearner
+from ._order_probability import OrderProbability
+from .calibrated import (
+    CalibratedRanker,
+    read_share,
+    refuse_estimator,
+    refuse_few,
+    refuse_too_few,
+    shown_rows,
+)
+from .drift import DriftTest, compare_figures, query_figures
+
+# Widths of rank intervals are compared on at most so many queries.
+_QUERIES_THAT_CHOOSE = 200
+_TARGETS = ("best", "top-k", "any-relevant", "all-relevant")
+_WORDS = {
+    "best": "the best item",
+    "top-k": "all of the top {k} items",
+    "any-relevant": "a relevant item",
+    "all-relevant": "all relevant items",
+}
+
+
+class ConformalRanker(CalibratedRanker):
+    """A ranker whose sets hold the best item, the top k or the relevant items with a given probability.
+
+    For every held-out query it is known how far down its list one had to go; a new query is shown as far as the share
+    ``coverage`` of these needed. Ranks and the order of two items get statements of the same kind.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Any ranker or regressor with fit and predict; its fit may take the queries as qid, group_id or group.
+    coverage : float, default=0.9
+        The share of new queries whose set shall hold what the target says.
+    target : {"best", "top-k", "any-relevant", "all-relevant"}, default="best"
+        What a set must hold: an item with the highest y of its query; k items such that no other is better; a relevant
+        one (y > 0); or all of these. Queries whose y are all equal, or without a relevant item, do not count.
+    k : int, default=1
+        For "top-k".
+    cv : "leave-query-out", int or "prefit", default="leave-query-out"
+        How queries are held out: each by itself (by algebra for `RLS`, `RankRLS` and their searches, by refitting for
+        others; `AutoRanker` uses the folds that it makes anyway), in so many folds, or not at all: "prefit" takes the
+        estimator as it is and the rows as a calibration part that it was not trained on. Without qid (a global ranking)
+        a number of folds, each of which stands for a query.
+    distance : {"auto", "gap", "spread", "rank", "share", "softmax"}, default="auto"
+        What is cut off: the difference to the highest score; this in standard deviations of the scores of the query;
+        the position; the position over the number of items; minus the logarithm of the share of Σ exp(f / σ), σ this
+        standard deviation. "auto" chooses by the size of the sets, and is "softmax" for "prefit", where choosing by
+        the calibration part would cost the guarantee.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        Trained on all rows.
+    threshold_ : float
+        The cut-off t: rows with a distance of at most t are in the set.
+    distance_ : str
+    coverage_ : float
+        Measured: the share of held-out queries whose set, chosen and cut off by other queries, holds what it must.
+    coverage_interval_ : tuple of two floats
+        Its 95 % interval (Clopper and Pearson).
+    set_sizes_ : ndarray of int of shape (n_queries,)
+        The size of the set of each held-out query, by its scores without it.
+    n_calibration_queries_ : int
+        Queries that count.
+    rank_threshold_, rank_distance_ : float, str
+        The same for `predict_rank_interval`.
+    calibration_ : Calibration
+        Held-out scores, y and queries.
+
+    Notes ----- **Guarantee.** With a calibration part, if its queries and the new one are exchangeable, sets hold what
+    they must with probability `coverage` at least, whatever the model and the distribution; and at most 1 / (Q + 1)
+    more where no two queries tie. It is an average over queries: not for each kind of query, and not under drift
+    (`drift_test`). With leave-query-out or folds there is no such bound without the assumption that the model hardly
+    changes when a query leaves; jackknife+, which keeps the Q models, has the bound 1 - 2 (1 - coverage). What is
+    measured is `coverage`.
+
+    Cost: held-out predictions (for `RankRLS` about those of a training) and O(m log m).
+
+    References
+    ----------
+    R. F. Barber, E. J. Candès, A. Ramdas, R. J. Tibshirani. Predictive inference with the jackknife+. Annals of
+    Statistics 49 (2021), 486-507.
+    A. N. Angelopoulos, S. Bates, A. Fisch, L. Lei, T. Schuster. Conformal risk control. ICLR 2024.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from preflearn import RankRLS
+    >>> from preflearn.model_selection import ConformalRanker
+    >>> rng = np.random.default_rng(0)
+    >>> X, qid = rng.normal(size=(1000, 3)), np.repeat(np.arange(100), 10)
+    >>> y = X @ [1.0, -2.0, 0.5] + rng.normal(size=1000)
+    >>> sure = ConformalRanker(RankRLS(), coverage=0.9).fit(X, y, qid=qid)
+    >>> print(sure.summary())
+    To have the best item among those shown for 9 of 10 new queries, show 2 of 10 items on average.
+    >>> sure.predict_set(X[:10], qid=qid[:10]).sum()
+    np.int64(1)
+    """
+
+    def __init__(
+        self, estimator, *, coverage=0.9, target="best", k=1, cv="leave-query-out", distance="auto"
+    ) -> None:
+        self.estimator = estimator
+        self.coverage = coverage
+        self.target = target
+        self.k = k
+        self.cv = cv
+        self.distance = distance
+
+    def fit(self, X, y, *, qid=None) -> Self:
+        """Train on all rows, and find the cut-offs by held-out queries.
+
+        Parameters
+        ----------
+        X : as in the estimator's fit
+        y : array-like of shape (m,)
+            Higher is better.
+        qid : array-like of shape (m,), optional
+            Query labels.
+
+        Returns
+        -------
+        self
+        """
+        self._check_options()
+        refuse_estimator(self.estimator, self.cv)
+        refuse_few(qid, self.coverage)
+        held_out = self._fit_held_out(X, y, qid)
+        choice = SetChoice(held_out, self.target, self.k, self._kinds())
+        self._refuse_unsuitable(choice)
+        self.distance_ = choice.choose(self.coverage)
+        cutoff = choice.cutoff(self.coverage, self.distance_)
+        self.threshold_ = cutoff.value
+        self.set_sizes_ = choice.sizes(cutoff).astype(np.int64)
+        self.n_calibration_queries_ = choice.n_counted
+        covered = choice.covered(self.coverage)
+        self.coverage_ = float(covered.mean())
+        self.coverage_interval_ = share_interval(int(covered.sum()), covered.shape[0])
+        self.rank_distance_, self.rank_threshold_ = _rank_cutoff(
+            held_out, self.coverage, auto=self.cv != "prefit"
+        )
+        self.order_probability_ = OrderProbability.fit(held_out)
+        return self
+
+    def predict_set(self, X, *, qid=None, coverage=None) -> np.ndarray:
+        """Which rows are in the set of their query.
+
+        Parameters
+        ----------
+        X : as in predict
+        qid : array-like of shape (m,), optional
+            Query labels; all items of a query together. One query without.
+        coverage : float, optional
+            Another one than that of the fit.
+
+        Returns
+        -------
+        ndarray of bool of shape (m,)
+        """
+        scores = self.predict(X, qid=qid)
+        return shown_rows(scores, encode_queries(qid, scores.shape[0]), self._cutoff(coverage))
+
+    def predict_rank_interval(self, X, *, qid=None, coverage=None) -> np.ndarray:
+        """For every row the lowest and highest rank that it may have in its query.
+
+        Parameters
+        ----------
+        X : as in predict
+        qid : array-like of shape (m,), optional
+            Query labels; all items of a query together. One query without.
+        coverage : float, optional
+            The share of the items of a new query, on average over queries, whose true rank lies in the interval; that
+            of the fit by default.
+
+        Returns
+        -------
+        ndarray of int of shape (m, 2)
+            1 is the best.
+
+        Notes
+        -----
+        Row i has the interval [1 + #{j : f_j > f_i + c}, n - #{j : f_j < f_i - c}], c the least width at which enough
+        rows of held-out queries have their rank inside; where rows share y, any of their ranks is right. The
+        guarantee is that of the sets.
+        """
+        scores = self.predict(X, qid=qid)
+        queries = encode_queries(qid, scores.shape[0])
+        kind, width = self.rank_distance_, self.rank_threshold_
+        if coverage is not None:
+            read_share(coverage, "coverage")
+            kind, width = _rank_cutoff(self.calibration_, coverage, auto=self.cv != "prefit")
+        widths = np.full(queries.n_groups, width)
+        if kind == "spread":
+            widths *= in_units_of(spreads(scores, queries))
+        return rank_bounds(scores, widths, queries)
+
+    def order_probability(self, X_a, X_b) -> np.ndarray:
+        """The probability that each item of X_a has a higher y than that of X_b, given that they differ.
+
+        Parameters
+        ----------
+        X_a, X_b : as in predict, with as many rows
+
+        Returns
+        -------
+        ndarray of shape (m,)
+
+        Notes
+        -----
+        Of the pairs of held-out queries whose scores differ about as much, the share that is ordered as y is: monotone
+        in the difference, and 1 - p for the pair the other way around. Each query weighs the same.
+        """
+        return self.order_probability_(self.predict(X_a) - self.predict(X_b))
+
+    def size_curve(self) -> tuple[np.ndarray, np.ndarray]:
+        """Every coverage that the held-out queries allow, and the mean size of the sets at it.
+
+        Returns
+        -------
+        coverages, sizes : ndarray of shape (n_calibration_queries_,)
+        """
+        check_is_fitted(self, "calibration_")
+        choice = SetChoice(self.calibration_, self.target, self.k, [self.distance_])
+        return choice.sizes_by_coverage(self.distance_)
+
+    def plot_set_sizes(self, ax=None):
+        """The mean size of the sets over the coverage, with the one asked for marked.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+
+        Returns
+        -------
+        matplotlib axes
+        """
+        from ..report.displays import SetSizeDisplay
+
+        return SetSizeDisplay.from_estimator(self).plot(ax).ax_
+
+    def summary(self) -> str:
+        """One sentence: how many items to show."""
+        check_is_fitted(self, "calibration_")
+        held = _WORDS[self.target].format(k=self.k)
+        items = self.calibration_.codes.shape[0] / self.set_sizes_.shape[0]
+        return (
+            f"To have {held} among those shown for {as_odds(self.coverage)} new queries, show "
+            f"{self.set_sizes_.mean():.2g} of {items:.3g} items on average."
+        )
+
+    def drift_test(self, X, *, qid=None) -> DriftTest:
+        """Do new queries look like those that the cut-off comes from?
+
+        Parameters
+        ----------
+        X : as in predict
+        qid : array-like of shape (m,)
+
+        Returns
+        -------
+        DriftTest
+        """
+        scores = self.predict(X, qid=qid)
+        new = query_figures(scores, encode_queries(qid, scores.shape[0]))
+        return compare_figures(self.query_figures(), new, with_scale=self.has_one_scale)
+
+    def query_figures(self) -> np.ndarray:
+        """What is known of each held-out query without labels, shape (n_queries, 3): see `DriftTest`."""
+        check_is_fitted(self, "calibration_")
+        return query_figures(self.calibration_.scores, self.calibration_.queries)
+
+    @property
+    def has_one_scale(self) -> bool:
+        """Whether held-out scores are on the scale of the final model: those of folds learn from clearly fewer rows."""
+        return self.cv in ("leave-query-out", "prefit") and not isinstance(
+            self.estimator_, SelfValidatingLearner
+        )
+
+    def _cutoff(self, coverage: float | None = None) -> Cutoff:
+        check_is_fitted(self, "calibration_")
+        if coverage is None or coverage == self.coverage:
+            return Cutoff(self.distance_, self.threshold_)
+        read_share(coverage, "coverage")
+        choice = SetChoice(self.calibration_, self.target, self.k, self._kinds())
+        refuse_too_few(choice.n_counted, coverage)
+        return choice.cutoff(coverage, choice.choose(coverage))
+
+    def _kinds(self) -> tuple[str, ...]:
+        if self.distance != "auto":
+            return (self.distance,)
+        return ("softmax",) if self.cv == "prefit" else DISTANCES
+
+    def _check_options(self) -> None:
+        read_share(self.coverage, "coverage")
+        if self.target not in _TARGETS:
+            raise ValueError(f"target={self.target!r}: expected one of {', '.join(map(repr, _TARGETS))}.")
+        if isinstance(self.k, bool) or not isinstance(self.k, Integral) or self.k < 1:
+            raise ValueError(f"k={self.k!r}: expected a whole number of at least 1.")
+        if self.k != 1 and self.target != "top-k":
+            raise ValueError(f"k={self.k} is for target='top-k': leave it out for target={self.target!r}.")
+        if self.distance not in ("auto", *DISTANCES):
+            raise ValueError(
+                f"distance={self.distance!r}: expected one of {', '.join(map(repr, ('auto', *DISTANCES)))}."
+            )
+
+    def _refuse_unsuitable(self, choice: SetChoice) -> None:
+        if not choice.n_counted:
+            lacks = "a relevant row (y > 0)" if "relevant" in self.target else "rows with different y"
+            raise ValueError(
+                f"No query has {lacks}, so that there is nothing to hold for target={self.target!r}: check y, or use "
+                "another target."
+            )
+        if "relevant" in self.target and (self.calibration_.y > 0).all():
+            raise ValueError(
+                f"Every row has y > 0, so that all are relevant: target={self.target!r} is for y with 0 for irrelevant "
+                "rows. Use target='best' or 'top-k'."
+            )
+        refuse_too_few(choice.n_counted, self.coverage)
+
+
+def _rank_cutoff(held_out: Calibration, coverage: float, *, auto: bool) -> tuple[str, float]:
+    """Whether widths are in units of the spread of a query, and the width: what makes intervals narrower."""
+    held_out = held_out.take(held_out.counted)
+    queries = held_out.queries
+    needs = rank_needs(held_out.y, held_out.scores, queries)
+    gains = 1.0 / queries.counts[queries.codes]
+    units = in_units_of(spreads(held_out.scores, queries))
+    found = []
+    for kind in ("gap", "spread") if auto else ("gap",):
+        unit = units if kind == "spread" else np.ones(queries.n_groups)
+        width = least_cutoff(needs / unit[queries.codes], gains, queries.n_groups, 1.0 - coverage)
+        found.append((kind, width, width * unit))
+    if len(found) == 1:
+        return found[0][:2]
+    # Some of the queries say which intervals are narrower.
+    some = np.arange(queries.n_groups) % (1 + queries.n_groups // _QUERIES_THAT_CHOOSE) == 0
+    part = held_out.take(some)
+    bounds = [rank_bounds(part.scores, widths[some], part.queries) for _, _, widths in found]
+    return found[int(np.argmin([float(np.mean(one[:, 1] - one[:, 0])) for one in bounds]))][:2]
+
+
+def as_odds(coverage: float) -> str:
+    """A share in words: "9 of 10", "95 of 100"."""
+    for whole in (10, 100, 1000):
+        if abs(coverage * whole - round(coverage * whole)) < 1e-9:
+            return f"{round(coverage * whole)} of {whole}"
+    return f"{coverage:.4g} of all"

@@ -1,0 +1,602 @@
+"""Battles as arrays: who met whom, who won, who judged, when, and what else differed.
+
+A battle has two sides, a and b. Its share y is 1 where a won, 0 where b won and 1/2 for a tie; "both bad" is a tie as
+far as the order of the two is concerned. Only sums over distinct pairs matter to the model as long as nothing else is
+known of a battle, so that a file of any size shrinks to its distinct pairs (`Battles.counted`, `count_battles`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ..comparisons.answers import AdjustedAnswers, Answers
+from ..preprocessing.frames import BOOLEAN, NUMBER, TEXT, TIME, Column, read_table
+from ..preprocessing.values import day_comes_first, parse_times
+from .rankings import Rankings, read_rankings
+
+_SIDES = (
+    ("model_a", "model_b"),
+    ("item_a", "item_b"),
+    ("player_a", "player_b"),
+    ("a", "b"),
+    ("left", "right"),
+    ("player_1", "player_2"),
+    ("home", "away"),
+)
+_FIRST = {"a", "model_a", "left", "first", "1", "home", "win", "win_a"}
+_SECOND = {"b", "model_b", "right", "second", "2", "away", "loss", "win_b"}
+_TIES = {
+    "tie",
+    "draw",
+    "tied",
+    "equal",
+    "both",
+    "both good",
+    "both_good",
+    "tie (both good)",
+    "tie (bothgood)",
+}
+_BOTH_BAD = {"bothbad", "both bad", "both_bad", "tie (bothbad)", "tie (both bad)", "neither"}
+_SCORES = ("score_a", "score_b")
+_MOST_SHOWN = 10
+# Columns that hold names, also where these look like numbers.
+NAME_COLUMNS = tuple(name for pair in _SIDES for name in pair) + ("loser",)
+POSITION = "position"
+_OUTCOMES = {"a won": 1.0, "b won": 0.0, "tie": 0.5}
+_SECONDS_A_DAY = 86400.0
+
+
+@dataclass(frozen=True)
+class Battles:
+    """l battles of m items.
+
+    Attributes
+    ----------
+    items : list
+        The labels, sorted.
+    pairs : ndarray of shape (l, 2)
+        Numbers of sides a and b.
+    share : ndarray of shape (l,)
+        y, of side a.
+    weight : ndarray of shape (l,)
+    judge, cluster : (codes, labels) or None
+    time : ndarray of shape (l,) or None
+        In days.
+    covariates : ndarray of shape (l, p)
+        a minus b.
+    covariate_names : tuple of str
+    ordered : bool
+        Whether the sides say something about the presentation; not if side a is the winner by definition.
+    outcomes : dict
+        How many battles had each outcome.
+    similarity : ndarray of shape (m, m) or None
+        Prior covariance of the strengths, but for a factor, where it is not the identity.
+    rankings : Rankings or None
+        What the battles are the pairs of.
+    """
+
+    items: list[Hashable]
+    pairs: np.ndarray
+    share: np.ndarray
+    weight: np.ndarray
+    judge: tuple[np.ndarray, list[Hashable]] | None = None
+    cluster: tuple[np.ndarray, list[Hashable]] | None = None
+    time: np.ndarray | None = None
+    covariates: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    covariate_names: tuple[str, ...] = ()
+    ordered: bool = True
+    outcomes: dict[str, int] = field(default_factory=dict)
+    similarity: np.ndarray | None = None
+    rankings: Rankings | None = None
+
+    @property
+    def n_items(self) -> int:
+        return len(self.items)
+
+    def __len__(self) -> int:
+        return self.pairs.shape[0]
+
+    def take(self, kept: np.ndarray) -> Battles:
+        """Some of the battles, of the same items."""
+
+        def coded(one: Any) -> Any:
+            return None if one is None else (one[0][kept], one[1])
+
+        return replace(
+            self,
+            pairs=self.pairs[kept],
+            share=self.share[kept],
+            weight=self.weight[kept],
+            judge=coded(self.judge),
+            cluster=coded(self.cluster),
+            time=None if self.time is None else self.time[kept],
+            covariates=self.covariates[kept],
+            rankings=None if self.rankings is None else self.rankings.take(kept),
+        )
+
+    def answers(self) -> Answers:
+        """One answer for each battle, as the learners take them."""
+        ones = np.ones(len(self))
+        plain = Answers(self.n_items, self.pairs, self.weight, self.share, ones)
+        return AdjustedAnswers.of(plain, self.covariates) if self.covariates.shape[1] else plain
+
+    def counted(self) -> Answers:
+        """The same sums in as few answers as possible: one for each distinct pair, without covariates."""
+        if self.covariates.shape[1]:
+            return self.answers()
+        distinct, which, sign = Answers.read(self.n_items, self.pairs).distinct_pairs()
+        n = distinct.shape[0]
+        weight = np.bincount(which, self.weight, n)
+        won = np.bincount(which, self.weight * np.where(sign > 0, self.share, 1.0 - self.share), n)
+        share = np.divide(won, weight, out=np.full(n, 0.5), where=weight > 0)
+        kept = weight > 0
+        return Answers(self.n_items, distinct[kept], weight[kept], share[kept], np.ones(int(kept.sum())))
+
+    def battles_of_items(self) -> np.ndarray:
+        """Weight of the battles of each item, shape (m,)."""
+        a, b = self.pairs.T
+        return np.bincount(a, self.weight, self.n_items) + np.bincount(b, self.weight, self.n_items)
+
+    def wins_of_items(self) -> np.ndarray:
+        """Weight of the wins of each item, half of a tie, shape (m,)."""
+        (a, b), won = self.pairs.T, self.weight * self.share
+        return np.bincount(a, won, self.n_items) + np.bincount(b, self.weight - won, self.n_items)
+
+    def followed_by(self, more: Battles) -> Battles:
+        """These battles and more of them, perhaps of further items."""
+        for name in ("judge", "cluster", "time"):
+            if (getattr(self, name) is None) != (getattr(more, name) is None):
+                raise ValueError(
+                    f"The new battles must have the same columns as the old ones: {name} differs."
+                )
+        items = _sorted_labels({*self.items, *more.items})
+        place = {item: k for k, item in enumerate(items)}
+        pairs = [np.array([place[item] for item in one.items])[one.pairs] for one in (self, more)]
+        joined: dict[str, Any] = {
+            name: np.concatenate([getattr(self, name), getattr(more, name)])
+            for name in ("share", "weight", "covariates")
+        }
+        counts = Counter(self.outcomes)
+        counts.update(more.outcomes)
+        return replace(
+            self,
+            items=items,
+            pairs=np.concatenate(pairs),
+            judge=_joined_codes(self.judge, more.judge),
+            cluster=_joined_codes(self.cluster, more.cluster),
+            time=None if self.time is None or more.time is None else np.concatenate([self.time, more.time]),
+            outcomes=dict(counts),
+            **joined,
+        )
+
+
+def _joined_codes(one: Any, other: Any) -> Any:
+    if one is None:
+        return None
+    labels = list(dict.fromkeys([*one[1], *other[1]]))
+    place = {label: k for k, label in enumerate(labels)}
+    codes = [np.array([place[label] for label in part[1]], dtype=np.int64)[part[0]] for part in (one, other)]
+    return np.concatenate(codes), labels
+
+
+def read_battles(
+    table: Any,
+    *,
+    a: str | None = None,
+    b: str | None = None,
+    winner: str | None = None,
+    loser: str | None = None,
+    judge: str | None = None,
+    time: str | None = None,
+    weight: str | None = None,
+    covariates: Sequence[str] = (),
+    cluster: str | None = None,
+) -> Battles:
+    """Read a data frame or a mapping of columns; see `preflearn.rate` for the arguments."""
+    if isinstance(covariates, str):
+        covariates = (covariates,)
+    found = read_table(table, "The table of battles")
+    columns = {column.name: column for column in found.columns}
+    sides = _find_sides(columns, a, b, winner, loser)
+    items, pairs = _read_items(columns, sides.a, sides.b)
+    share, outcomes = _read_outcomes(columns, sides, items, pairs)
+    values = read_numbers(columns[_known(columns, weight, "weight")], "weight") if weight else None
+    if values is not None and not (values >= 0).all():
+        raise ValueError(
+            f"Column {weight!r} holds weights, which must not be negative: found {values.min():g}."
+        )
+    Z = [_read_covariate(columns, str(name), sides, len(share)) for name in covariates]
+    return Battles(
+        items,
+        pairs,
+        share,
+        np.ones(len(share)) if values is None else values,
+        _read_labels(columns, judge, "judge"),
+        _read_labels(columns, cluster, "cluster"),
+        None if time is None else read_days(columns[_known(columns, time, "time")]),
+        np.stack(Z, axis=1) if Z else np.empty((len(share), 0)),
+        tuple(map(str, covariates)),
+        not sides.winner_first,
+        outcomes,
+    )
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """The columns of the two sides and of the outcome."""
+
+    a: str
+    b: str
+    winner: str | None
+    tie: str | None = None
+    by_score: bool = False
+
+    @property
+    def winner_first(self) -> bool:
+        return self.winner is None and not self.by_score
+
+
+def _find_sides(
+    columns: dict[str, Column], a: str | None, b: str | None, winner: str | None, loser: str | None
+) -> _Sides:
+    if (a is None) != (b is None):
+        raise ValueError("Give the columns of both sides, a=... and b=..., or neither.")
+    if loser is not None or (a is None and {"winner", "loser"} <= {*columns} and winner in (None, "winner")):
+        if a is not None:
+            raise ValueError("Columns of winners and losers say who met: leave out a and b, or loser.")
+        first = _known(columns, winner or "winner", "winner")
+        return _Sides(
+            first, _known(columns, loser or "loser", "loser"), None, "tie" if "tie" in columns else None
+        )
+    if a is None or b is None:
+        usual = [pair for pair in _SIDES if {*pair} <= {*columns}]
+        if not usual:
+            raise ValueError(
+                f"No columns of two sides were found among {_listed(list(columns))}: expected model_a and model_b "
+                "with winner, or winner and "
+                "loser. Name them with a=..., b=... and winner=..., or winner=... and loser=..."
+            )
+        if len(usual) > 1:
+            raise ValueError(
+                "Several pairs of columns could be the two sides: "
+                f"{_listed([' and '.join(pair) for pair in usual])}. Say which with a=... and b=..."
+            )
+        a, b = usual[0]
+    _known(columns, a, "a"), _known(columns, b, "b")
+    if winner is None and "winner" not in columns and {*_SCORES} <= {*columns}:
+        return _Sides(a, b, None, None, by_score=True)
+    if winner is None and "winner" not in columns:
+        raise ValueError(
+            f"The columns {a!r} and {b!r} say who met, and none says who won (found {_listed(list(columns))}): "
+            "name it with winner=..."
+        )
+    return _Sides(a, b, _known(columns, winner or "winner", "winner"))
+
+
+def _known(columns: dict[str, Column], name: str, argument: str) -> str:
+    if name not in columns:
+        raise ValueError(f"{argument}={name!r} is no column: found {_listed(list(columns))}.")
+    return name
+
+
+def _listed(names: Sequence[Any]) -> str:
+    shown = ", ".join(map(str, names[:_MOST_SHOWN]))
+    return shown if len(names) <= _MOST_SHOWN else f"{shown} and {len(names) - _MOST_SHOWN} more"
+
+
+def factorised(column: Column) -> tuple[np.ndarray, list[Hashable]]:
+    """(codes, -1 where missing; labels) of a column; whole numbers are labels as they are."""
+    if column.problem:
+        raise ValueError(f"{column.problem}.")
+    if column.form == TEXT and column.texts is not None:
+        codes, labels = column.texts.factorised
+        empty = {k for k, label in enumerate(labels) if not label.strip()}
+        return np.where(np.isin(codes, list(empty)), -1, codes) if empty else codes, list(labels)
+    missing = np.isnan(column.array)
+    distinct, codes = np.unique(np.where(missing, 0.0, column.array), return_inverse=True)
+    if column.form == BOOLEAN:
+        return np.where(missing, -1, codes.ravel()), [bool(value) for value in distinct]
+    numbers = [int(value) if value == round(value) else float(value) for value in distinct]
+    return np.where(missing, -1, codes.ravel()), [*numbers]
+
+
+def _read_labels(
+    columns: dict[str, Column], name: str | None, argument: str
+) -> tuple[np.ndarray, list[Hashable]] | None:
+    if name is None:
+        return None
+    codes, labels = factorised(columns[_known(columns, name, argument)])
+    _refuse_missing(codes < 0, name, f"a {argument}")
+    return codes, labels
+
+
+def _refuse_missing(missing: np.ndarray, name: str, what: str) -> None:
+    rows = np.flatnonzero(missing)
+    if rows.size:
+        raise ValueError(
+            f"Column {name!r} names {what} for every battle, and {rows.size:,} values are missing (row "
+            f"{rows[0] + 1:,} first): leave these battles "
+            "out, or fill the values in."
+        )
+
+
+def _sorted_labels(labels: Iterable[Hashable]) -> list[Hashable]:
+    return sorted(labels, key=lambda label: (isinstance(label, str), label))  # type: ignore[arg-type, return-value]
+
+
+def _read_items(columns: dict[str, Column], a: str, b: str) -> tuple[list[Hashable], np.ndarray]:
+    if a == b:
+        raise ValueError(f"The two sides are the same column, {a!r}: name two.")
+    read = []
+    for name in (a, b):
+        codes, labels = factorised(columns[name])
+        _refuse_missing(codes < 0, name, "an item")
+        read.append((codes, labels))
+    if len({isinstance(label, str) for _, labels in read for label in labels}) > 1:
+        read = [(codes, [str(label) for label in labels]) for codes, labels in read]
+    used = {labels[k] for codes, labels in read for k in np.unique(codes)}
+    items = _sorted_labels(used)
+    place = {item: k for k, item in enumerate(items)}
+    sides = [
+        np.array([place.get(label, -1) for label in labels], dtype=np.int64)[codes] for codes, labels in read
+    ]
+    same = np.flatnonzero(sides[0] == sides[1])
+    if same.size:
+        raise ValueError(
+            f"{same.size:,} of {sides[0].shape[0]:,} battles are of an item against itself (row {same[0] + 1:,}: "
+            f"{items[sides[0][same[0]]]!r}): leave them out."
+        )
+    if len(items) < 2:
+        raise ValueError(f"Ratings compare items: found only {items[0]!r}.")
+    return items, np.stack(sides, axis=1)
+
+
+def _read_outcomes(
+    columns: dict[str, Column], sides: _Sides, items: list[Hashable], pairs: np.ndarray
+) -> tuple[np.ndarray, dict[str, int]]:
+    """The share of side a, and how many battles had each outcome."""
+    n = pairs.shape[0]
+    if sides.by_score:
+        margin = np.subtract(*(read_numbers(columns[name], "score") for name in _SCORES))
+        share = 0.5 + 0.5 * np.sign(margin)
+        return share, {name: int((share == y).sum()) for name, y in _OUTCOMES.items()}
+    if sides.winner is None:
+        tie = np.zeros(n, dtype=bool)
+        if sides.tie is not None and columns[sides.tie].form in (BOOLEAN, NUMBER):
+            tie = np.nan_to_num(columns[sides.tie].array) == 1.0
+        share = np.where(tie, 0.5, 1.0)
+        return share, {"won": int((~tie).sum()), "tie": int(tie.sum())}
+    codes, labels = factorised(columns[sides.winner])
+    meanings = [_meaning(label, labels, sides, items) for label in labels]
+    table = np.array([m if isinstance(m, float) else np.nan for m in meanings] + [np.nan])
+    share = table[codes]
+    named = np.array([items.index(m[0]) if isinstance(m, tuple) else -1 for m in meanings] + [-1])[codes]
+    share = np.where(
+        named >= 0, np.where(named == pairs[:, 0], 1.0, np.where(named == pairs[:, 1], 0.0, np.nan)), share
+    )
+    unknown = np.isnan(share)
+    if unknown.any():
+        _refuse_labels(sides, codes[unknown], labels, n)
+    bad = [
+        k for k, label in enumerate(labels) if isinstance(label, str) and label.strip().lower() in _BOTH_BAD
+    ]
+    both_bad = int(np.isin(codes, bad).sum())
+    counts = {name: int((share == y).sum()) for name, y in _OUTCOMES.items()}
+    return share, {**counts, "tie": counts["tie"] - both_bad, "both bad": both_bad}
+
+
+def _meaning(label: Hashable, labels: list[Hashable], sides: _Sides, items: list[Hashable]) -> Any:
+    """The share of side a that a label stands for, (item,) for the name of an item, or None."""
+    if isinstance(label, str):
+        word = label.strip().lower()
+        if label in items and word not in _TIES | _BOTH_BAD | {sides.a.lower(), sides.b.lower()}:
+            return (label,)
+        for words, name, share in ((_FIRST, sides.a, 1.0), (_SECOND, sides.b, 0.0)):
+            if word in words or word == name.lower():
+                return share
+        return 0.5 if word in _TIES | _BOTH_BAD else None
+    if isinstance(label, bool):
+        return float(label)
+    if label in items and not set(labels) <= {0, 0.5, 1}:
+        return (label,)
+    if str(label) in items:
+        return (str(label),)
+    return float(label) if label in (0, 0.5, 1) and set(labels) <= {0, 0.5, 1} else None  # type: ignore[arg-type]
+
+
+def _refuse_labels(sides: _Sides, codes: np.ndarray, labels: list[Hashable], n: int) -> None:
+    counts = Counter("missing" if code < 0 else repr(labels[code]) for code in codes.tolist())
+    found = ", ".join(f"{label} ({count:,})" for label, count in counts.most_common(_MOST_SHOWN))
+    more = f" and {len(counts) - _MOST_SHOWN} more" if len(counts) > _MOST_SHOWN else ""
+    raise ValueError(
+        f"Column {sides.winner!r}: {sum(counts.values()):,} of {n:,} battles have a label that is neither a side, "
+        "an item of the battle nor a tie: "
+        f"{found}{more}. Expected {sides.a!r} or {sides.b!r}, 'tie', 'both bad', the name of the item that won, or "
+        "1, 0 and 0.5: leave "
+        "the other battles out."
+    )
+
+
+def read_numbers(column: Column, what: str) -> np.ndarray:
+    """The numbers of a column that must have one in every row."""
+    if column.form not in (NUMBER, BOOLEAN):
+        raise ValueError(f"Column {column.name!r} must hold numbers to be a {what}: found {column.form}s.")
+    bad = np.flatnonzero(~np.isfinite(column.array))
+    if bad.size:
+        raise ValueError(
+            f"Column {column.name!r}: {bad.size:,} values are missing or infinite (row {bad[0] + 1:,} first), and "
+            f"a {what} is needed for every battle."
+        )
+    return column.array
+
+
+def read_days(column: Column) -> np.ndarray:
+    """Days since 1970 of a column of dates; numbers that are not dates as 20240131 are taken as days."""
+    days = column.array
+    if column.form == TIME:
+        days = column.array / _SECONDS_A_DAY
+    elif column.form == TEXT and column.texts is not None:
+        codes, labels = column.texts.factorised
+        times = parse_times(labels, day_comes_first(labels)[0])
+        days = np.append(times, np.nan)[codes] / _SECONDS_A_DAY
+    elif days.size and ((days >= 18000101) & (days <= 21001231) & (days % 1 == 0)).all():
+        distinct, which = np.unique(days, return_inverse=True)
+        texts = [
+            f"{n // 10000:04d}-{n // 100 % 100:02d}-{n % 100:02d}" for n in distinct.astype(int).tolist()
+        ]
+        days = (parse_times(texts, False) / _SECONDS_A_DAY)[which.ravel()]
+    bad = np.flatnonzero(~np.isfinite(days))
+    if bad.size:
+        raise ValueError(
+            f"Column {column.name!r}: {bad.size:,} of {days.shape[0]:,} dates are missing or cannot be read (row "
+            f"{bad[0] + 1:,} first). Dates such as "
+            "2024-01-31 or 20240131, times or numbers of days are understood: leave these battles out, or fill "
+            "them in."
+        )
+    return days
+
+
+def _read_covariate(columns: dict[str, Column], name: str, sides: _Sides, n: int) -> np.ndarray:
+    """What side a has more of than side b."""
+    if sides.winner_first:
+        raise ValueError(
+            f"Covariate {name!r} needs battles as they were shown, columns of two sides and a winner: of winners and "
+            "losers it would say who won."
+        )
+    if name == POSITION and name not in columns:
+        return np.ones(n)
+    endings = (("_a", "_b"), (f"_{sides.a}", f"_{sides.b}"))
+    pair = next(
+        ((name + one, name + two) for one, two in endings if {name + one, name + two} <= {*columns}), None
+    )
+    if pair is not None:
+        z = read_numbers(columns[pair[0]], "covariate") - read_numbers(columns[pair[1]], "covariate")
+    elif name in columns:
+        z = read_numbers(columns[name], "covariate")
+    else:
+        raise ValueError(
+            f"Covariate {name!r}: neither {name}_a and {name}_b nor {name} (the difference, a minus b) is a "
+            f"column: found {_listed(list(columns))}."
+        )
+    if np.ptp(z) == 0:
+        raise ValueError(
+            f"Covariate {name!r} is constant: it differs by {z[0]:g} in every battle and cannot be told from the "
+            "advantage of being shown first. "
+            "Leave it out, or control for the side with covariates=['position']."
+        )
+    return z
+
+
+def read_ranked(
+    table: Any, ranking: str, *, judge: str | None = None, time: str | None = None, weight: str | None = None
+) -> Battles:
+    """Read rankings as the battles that they imply."""
+    items, pairs, rankings = read_rankings(table, ranking)
+    names = [name for name in (judge, time, weight) if name is not None]
+    of_row: Any = {"n": np.zeros(rankings.n_rankings)}
+    if names:
+        of_row = _other_columns(table, names)
+    columns = {column.name: column for column in read_table(of_row, "The table of rankings").columns}
+    judges = _read_labels(columns, judge, "judge")
+    days = None if time is None else read_days(columns[_known(columns, time, "time")])
+    w = np.ones(rankings.n_rankings) if weight is None else read_numbers(columns[weight], "weight")
+    if not (w >= 0).all():
+        raise ValueError(f"Column {weight!r} holds weights, which must not be negative: found {w.min():g}.")
+    each = rankings.of_pair
+    return Battles(
+        items,
+        pairs,
+        np.ones(len(pairs)),
+        w[each],
+        None if judges is None else (judges[0][each], judges[1]),
+        time=None if days is None else days[each],
+        covariates=np.empty((len(pairs), 0)),
+        ordered=False,
+        outcomes={"rankings": rankings.n_rankings},
+        rankings=rankings,
+    )
+
+
+def _other_columns(table: Any, names: list[str]) -> Any:
+    """Some columns of a table: that of the rankings may hold lists, which are no column of a table."""
+    import narwhals as nw
+
+    if isinstance(table, Mapping):
+        return {name: table[name] for name in names if name in table}
+    frame = nw.from_native(table, eager_only=True)
+    return frame.select([name for name in names if name in frame.columns]).to_native()
+
+
+def refuse_hopeless(battles: Battles) -> None:
+    """Refuse battles that no model can rate."""
+    if not battles.weight.any():
+        raise ValueError("Every battle has weight 0: there is nothing to learn from.")
+    decided = battles.share != 0.5
+    if not (decided & (battles.weight > 0)).any():
+        raise ValueError(
+            f"No battle was won: all {len(battles):,} are ties, which order nothing. Ratings need at least one "
+            "winner."
+        )
+    for name, z in zip(battles.covariate_names, battles.covariates.T, strict=True):
+        towards = z[decided] * (battles.share[decided] - 0.5)
+        if decided.sum() > 1 and ((towards > 0).all() or (towards < 0).all()):
+            raise ValueError(
+                f"Covariate {name!r} alone predicts every one of the {int(decided.sum()):,} decided battles, so "
+                "that nothing is left for the items "
+                "and its coefficient is not finite. Is it another form of the outcome? Leave it out."
+            )
+
+
+def count_battles(tables: Iterable[Any], **columns: Any) -> dict[str, list[Any]]:
+    """Count the battles of many tables by distinct pair and outcome, one table at a time.
+
+    Parameters
+    ----------
+    tables : iterable of data frames or mappings
+        For example the parts of a file that is larger than memory.
+    **columns
+        ``a``, ``b``, ``winner``, ``loser`` and ``weight``, as in `preflearn.rate`.
+
+    Returns
+    -------
+    dict
+        Columns ``model_a``, ``model_b``, ``winner`` and ``count``: ``rate(..., weight="count")`` gives the ratings of
+        all battles.
+
+    Notes
+    -----
+    Memory grows with distinct pairs, not with battles.
+
+    Examples
+    --------
+    >>> parts = [{"winner": ["x", "x"], "loser": ["y", "z"]}, {"winner": ["y", "x"], "loser": ["x", "y"]}]
+    >>> count_battles(parts)["count"]
+    [1.0, 2.0, 1.0]
+    """
+    counts: Counter[tuple[Any, Any, str]] = Counter()
+    names = {1.0: "model_a", 0.0: "model_b", 0.5: "tie"}
+    for table in tables:
+        part = read_battles(table, **columns)
+        low = part.pairs[:, 0] < part.pairs[:, 1]
+        pairs = np.where(low[:, None], part.pairs, part.pairs[:, ::-1])
+        share = np.where(low, part.share, 1.0 - part.share)
+        keys = (pairs[:, 0] * part.n_items + pairs[:, 1]) * 3 + np.rint(2 * share).astype(np.int64)
+        distinct, which = np.unique(keys, return_inverse=True)
+        for key, count in zip(
+            distinct.tolist(), np.bincount(which.ravel(), part.weight).tolist(), strict=True
+        ):
+            code, twice = divmod(key, 3)
+            one, other = divmod(code, part.n_items)
+            counts[part.items[one], part.items[other], names[twice / 2]] += count  # type: ignore[assignment]
+    rows = sorted(counts.items(), key=lambda entry: tuple(map(str, entry[0])))
+    return {
+        "model_a": [key[0] for key, _ in rows],
+        "model_b": [key[1] for key, _ in rows],
+        "winner": [key[2] for key, _ in rows],
+        "count": [float(count) for _, count in rows],
+    }

@@ -1,0 +1,145 @@
+r"""Boards by category that borrow strength from the whole, and boards over time.
+
+In category c item i has the strength f_ic = g_i + δ_ic with independent normal priors of g and δ, which is one kernel
+on pairs of item and category: [i = i'] (1 + s² [c = c']). How much categories may differ, s, is chosen by held-out
+battles; with s = 0 all boards are the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from .._engine.losses.logistic import LogisticLoss
+from .._engine.numerics.linalg import inverse_in_place
+from .._engine.solvers.newton import Features, PairObjective, minimise_logistic
+from ..comparisons.answers import Answers
+from .battles import Battles
+from .choice import decayed, log_losses
+from .strengths import MOST_DENSE, centred, fit_strengths
+
+_RATIOS = (0.0, 0.1, 0.2, 0.4, 0.8)
+_FOLDS = 5
+
+
+@dataclass(frozen=True)
+class CategoryBoards:
+    """Strengths of items in categories.
+
+    Attributes
+    ----------
+    scores : ndarray of shape (m, k)
+        Strengths in each category, with mean 0 in each.
+    covariance : ndarray of shape (m k, m k)
+        Of these, item by item.
+    differences, difference_errors : ndarrays of shape (m, k)
+        From the item's strength in all categories, and their standard errors.
+    ratio : float
+        s.
+    """
+
+    scores: np.ndarray
+    covariance: np.ndarray
+    differences: np.ndarray
+    difference_errors: np.ndarray
+    ratio: float
+
+
+def _by_category(battles: Battles, codes: np.ndarray, n_categories: int) -> Answers:
+    pairs = battles.pairs * n_categories + codes[:, None]
+    ones = np.ones(len(battles))
+    return Answers(battles.n_items * n_categories, pairs, battles.weight, battles.share, ones)
+
+
+def _design(n_items: int, n_categories: int, ratio: float) -> sp.csr_array:
+    """Φ with f = Φ (g, δ / s), one row for each item and category."""
+    common = sp.kron(sp.eye_array(n_items), np.ones((n_categories, 1)))
+    own = ratio * sp.eye_array(n_items * n_categories)
+    return sp.csr_array(sp.hstack([common, own]))
+
+
+def _weights(answers: Answers, design: sp.csr_array, alpha: float) -> np.ndarray:
+    return minimise_logistic(PairObjective(Features(design), answers), alpha).weights
+
+
+def category_boards(battles: Battles, codes: np.ndarray, n_categories: int, alpha: float) -> CategoryBoards:
+    """Fit all boards at once, s chosen by held-out battles."""
+    n = battles.n_items
+    size = n * (n_categories + 1)
+    if size > MOST_DENSE:
+        raise ValueError(
+            f"Boards of {n:,} items in {n_categories:,} categories need a matrix of {size:,} rows, more than "
+            f"{MOST_DENSE:,}: keep the items and "
+            "categories that matter."
+        )
+    answers = _by_category(battles, codes, n_categories)
+    ratio = _choose_ratio(answers, n, n_categories, alpha)
+    design = _design(n, n_categories, ratio)
+    w = _weights(answers, design, alpha)
+    f = design @ w
+    L = answers.hessian(LogisticLoss(answers, f).curvatures)
+    H = np.asfortranarray((design.T @ L @ design).toarray())
+    H[np.diag_indices_from(H)] += 2.0 * alpha
+    C = inverse_in_place(H)
+    Phi = design.toarray()
+    centre = np.eye(n * n_categories) - np.kron(np.full((n, n), 1.0 / n), np.eye(n_categories))
+    Phi = centre @ Phi
+    own = Phi - np.kron(Phi.reshape(n, n_categories, -1).mean(axis=1), np.ones((n_categories, 1)))
+    errors = np.sqrt(np.einsum("ij,jk,ik->i", own, C, own))
+    shape = (n, n_categories)
+    return CategoryBoards(
+        (Phi @ w).reshape(shape), Phi @ C @ Phi.T, (own @ w).reshape(shape), errors.reshape(shape), ratio
+    )
+
+
+def _choose_ratio(answers: Answers, n_items: int, n_categories: int, alpha: float) -> float:
+    from scipy.special import expit
+
+    fold = np.random.default_rng(0).permutation(answers.n_pairs) % _FOLDS
+    losses = []
+    for ratio in _RATIOS:
+        design, loss = _design(n_items, n_categories, ratio), 0.0
+        for k in range(_FOLDS):
+            w = _weights(answers.take(np.flatnonzero(fold != k)), design, alpha)
+            test = answers.take(np.flatnonzero(fold == k))
+            p = expit(test.differences(design @ w))
+            loss += float(test.weight @ log_losses(p, test.share))
+        losses.append(loss)
+    return _RATIOS[int(np.argmin(losses))]
+
+
+def boards_over_time(
+    battles: Battles, edges: np.ndarray, alpha: float, half_life: float | None
+) -> list[tuple[float, np.ndarray, np.ndarray, np.ndarray]]:
+    """(time, which items have played, strengths, their standard errors) at each edge, from the battles before it."""
+    assert battles.time is not None
+    found = []
+    for edge in edges:
+        past = battles.take(np.flatnonzero(battles.time < edge))
+        if not len(past) or not (past.share != 0.5).any():
+            continue
+        if half_life is not None:
+            past = decayed(past, half_life, float(edge))
+        strengths = fit_strengths(past, alpha)
+        n = battles.n_items
+        errors = np.full(n, np.nan)
+        if strengths.is_dense:
+            errors = np.sqrt(centred(strengths.inverse_hessian, n).diagonal()[:n])
+        found.append((float(edge), past.battles_of_items() > 0, strengths.scores, errors))
+    return found
+
+
+def month_edges(days: np.ndarray) -> np.ndarray:
+    """The first days of the months after the first battle, up to the one after the last, as days since 1970."""
+    first, last = (np.datetime64("1970-01-01") + np.array([days.min(), days.max()]).astype(int)).astype(
+        "datetime64[M]"
+    )
+    return np.arange(first + 1, last + 2).astype("datetime64[D]").astype(np.int64).astype(float)
+
+
+def dates_of(days: Any) -> list[str]:
+    """ISO dates of days since 1970."""
+    return [str(np.datetime64("1970-01-01") + int(np.floor(day))) for day in np.atleast_1d(days)]

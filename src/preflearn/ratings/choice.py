@@ -1,0 +1,158 @@
+"""How much shrinkage and how much past: chosen by battles that were held out.
+
+The held-out log loss of every battle is compared with that of the best candidate. Of all candidates that are within
+one standard error, the one that shrinks least is taken: ratings are published with intervals, and shrinkage is bias.
+Where battles are many this is next to maximum likelihood; where thousands of items have met a few times each it is
+not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from scipy.special import expit
+
+from .._engine.losses.logistic import averaged_probability
+from .._engine.solvers.laplace import without_each
+from .battles import Battles
+from .strengths import MOST_DENSE, Strengths, fit_strengths, variances_of_battles
+
+# Prior standard deviations of a strength, in natural-log units (1 is 174 points on Elo's scale).
+PRIOR_WIDTHS = (4.0, 2.5, 1.6, 1.0, 0.63, 0.4, 0.25)
+# In days; the last is "the past counts as much as today".
+HALF_LIVES = (30.0, 60.0, 120.0, 240.0, 365.0, 730.0, 1460.0, np.inf)
+_BLOCKS, _LAST_PART = 4, 0.2
+_MOST_HELD_OUT = 50_000
+# Battles that weigh less than this are left out of the fits that choose.
+_FORGOTTEN = 1.0 / 256.0
+# Battles of the median item from which on the candidates hardly differ.
+_PLENTY = 2000
+# Relative accuracy of the objective in fits that choose.
+_ROUGH = 1e-9
+
+
+def alpha_of(width: float) -> float:
+    """The alpha that stands for a prior standard deviation."""
+    return 0.5 / width**2
+
+
+def log_losses(probability: np.ndarray, share: np.ndarray) -> np.ndarray:
+    """Of each battle."""
+    p = np.clip(probability, 1e-15, 1.0 - 1e-15)
+    return -(share * np.log(p) + (1.0 - share) * np.log1p(-p))
+
+
+def leave_battle_out(strengths: Strengths) -> np.ndarray:
+    """The probability that side a wins each battle, by the model without it, to second order.
+
+    Of a row that stands for many battles, one is left out.
+    """
+    each = strengths.each
+    if strengths.battles.rankings is not None:
+        raise ValueError("Rankings are held out as a whole.")
+    single = replace(each, weight=np.minimum(each.weight, 1.0))
+    mean, variance = without_each(single, strengths.theta, variances_of_battles(strengths))
+    return averaged_probability(mean, variance)
+
+
+def choose_alpha(battles: Battles) -> Strengths:
+    """The model with the least shrinkage whose held-out log loss is within one standard error of the best.
+
+    Every battle is held out by a formula where covariances are a matrix, a sample of them by refitting otherwise.
+    """
+    if np.median(battles.battles_of_items()) >= _PLENTY:
+        return fit_strengths(battles, alpha_of(PRIOR_WIDTHS[0]))
+    few = battles.n_items + battles.covariates.shape[1] <= MOST_DENSE
+    by_formula = few and battles.rankings is None
+    widths = PRIOR_WIDTHS[::-1] if few else PRIOR_WIDTHS[::-2]
+    training, test = battles, battles
+    if not by_formula:
+        units = np.arange(len(battles)) if battles.rankings is None else battles.rankings.of_pair
+        n_units = int(units.max()) + 1
+        n_test = min(_MOST_HELD_OUT, n_units // (10 if battles.rankings is None else 4) + 1)
+        is_test = np.random.default_rng(0).permutation(n_units)[units] < n_test
+        test, training = battles.take(np.flatnonzero(is_test)), battles.take(np.flatnonzero(~is_test))
+    losses: list[np.ndarray] = []
+    path: list[Strengths] = []
+    for width in widths:
+        like = path[-1] if path else None
+        path.append(fit_strengths(training, alpha_of(width), like=like, tol=_ROUGH))
+        p = leave_battle_out(path[-1]) if by_formula else _plain_probabilities(path[-1], test)
+        losses.append(log_losses(p, test.share))
+    chosen = path[_least_shrinkage(np.array(losses), test.weight)]
+    if by_formula:
+        return fit_strengths(battles, chosen.alpha, like=chosen)
+    return fit_strengths(battles, chosen.alpha, start=chosen.theta)
+
+
+def _plain_probabilities(strengths: Strengths, test: Battles) -> np.ndarray:
+    return expit(replace(strengths, battles=test).differences())
+
+
+def _least_shrinkage(losses: np.ndarray, weight: np.ndarray) -> int:
+    """The last row whose mean is within one standard error of the best; rows go from much shrinkage to little."""
+    means = losses @ weight / weight.sum()
+    excess = losses - losses[np.argmin(means)]
+    off = excess - (means - means.min())[:, None]
+    errors = np.sqrt(np.square(weight * off).sum(axis=1)) / weight.sum()
+    return int(np.flatnonzero(means - means.min() <= errors)[-1])
+
+
+def decayed(battles: Battles, half_life: float, now: float | None = None) -> Battles:
+    """The same battles, each weighing half as much for every half-life that has passed since."""
+    assert battles.time is not None
+    age = (battles.time.max() if now is None else now) - battles.time
+    return replace(battles, weight=battles.weight * np.exp2(-np.maximum(age, 0.0) / half_life))
+
+
+def future_blocks(battles: Battles) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(past, block) row numbers of the last battles in time; each block is predicted from all before it."""
+    assert battles.time is not None
+    edges = np.unique(np.quantile(battles.time, np.linspace(1.0 - _LAST_PART, 1.0, _BLOCKS + 1)))
+    edges[-1] = np.inf
+    found = []
+    for start, stop in zip(edges[:-1], edges[1:], strict=True):
+        past = np.flatnonzero(battles.time < start)
+        block = np.flatnonzero((battles.time >= start) & (battles.time < stop))
+        if past.size and block.size:
+            found.append((past, block))
+    return found
+
+
+def future_probabilities(
+    battles: Battles, blocks: Sequence[tuple[np.ndarray, np.ndarray]], alpha: float, half_life: float | None
+) -> np.ndarray:
+    """The probability that side a wins each battle of the blocks, from what was known before, in their order."""
+    out = []
+    for past, block in blocks:
+        training, test = battles.take(past), battles.take(block)
+        if half_life is not None and np.isfinite(half_life):
+            assert test.time is not None
+            training = decayed(training, half_life, float(test.time.min()))
+            training = training.take(np.flatnonzero(training.weight > _FORGOTTEN * training.weight.max()))
+        strengths = fit_strengths(training, alpha, tol=_ROUGH)
+        out.append(_plain_probabilities(strengths, test))
+    return np.concatenate(out)
+
+
+def choose_half_life(
+    battles: Battles, alphas: Sequence[float], half_lives: Sequence[float] = HALF_LIVES
+) -> tuple[float | None, float]:
+    """The half-life in days (None for no decay) and the alpha that predict the last battles in time best."""
+    if battles.time is None:
+        raise ValueError("half_life needs the time of every battle: name its column with time=...")
+    blocks = future_blocks(battles)
+    if not blocks:
+        raise ValueError("half_life='auto' predicts later battles from earlier ones: all have the same time.")
+    rows = np.concatenate([block for _, block in blocks])
+    share, weight = battles.share[rows], battles.weight[rows]
+    best: tuple[float, float | None, float] = (np.inf, None, alphas[0])
+    for half_life in half_lives:
+        for alpha in alphas:
+            p = future_probabilities(battles, blocks, alpha, half_life)
+            loss = float(np.average(log_losses(p, share), weights=weight))
+            if loss < best[0]:
+                best = (loss, half_life if np.isfinite(half_life) else None, alpha)
+    return best[1], best[2]

@@ -1,0 +1,125 @@
+"""How well held-out battles are predicted, beside win rates and Elo: log loss, accuracy and calibration in one
+table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from .._engine.losses.logistic import averaged_probability
+from ..metrics.calibration import PreferenceCalibration, calibration_of_preferences
+from .battles import Battles
+from .choice import decayed, future_blocks
+from .strengths import fit_strengths, variances_of_battles
+
+_FOLDS = 10
+_ELO_K = 32.0
+OURS, PLACKETT_LUCE = "Bradley-Terry", "Plackett-Luce"
+WIN_RATE, ELO = "win rate", f"Elo (K = {_ELO_K:.0f})"
+
+
+def held_out_folds(battles: Battles, scheme: str) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(training, test) row numbers: "battle", "judge", "cluster" or "future"."""
+    if scheme == "future":
+        return future_blocks(battles)
+    rng = np.random.default_rng(0)
+    if scheme == "battle":
+        codes = np.arange(len(battles)) if battles.rankings is None else battles.rankings.of_pair
+    else:
+        found = battles.judge if scheme == "judge" else battles.cluster
+        assert found is not None
+        codes = found[0]
+    n = int(codes.max()) + 1
+    fold = rng.permutation(n)[codes] % min(_FOLDS, n)
+    return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in np.unique(fold)]
+
+
+def by_model(alpha: float, half_life: float | None) -> Callable[[Battles, Battles], np.ndarray]:
+    """Predictions of a Bradley-Terry model, averaged over its posterior where that is a matrix."""
+
+    def predict(training: Battles, test: Battles) -> np.ndarray:
+        if half_life is not None:
+            assert test.time is not None and training.time is not None
+            now = max(float(test.time.min()), float(training.time.max()))
+            training = decayed(training, half_life, now)
+        strengths = fit_strengths(training, alpha)
+        at = replace(strengths, battles=test)
+        mean = at.differences()
+        if not strengths.is_dense:
+            return averaged_probability(mean, np.zeros_like(mean))
+        return averaged_probability(mean, variances_of_battles(at))
+
+    return predict
+
+
+def by_win_rate(training: Battles, test: Battles) -> np.ndarray:
+    """Odds of a's win rate over those of b's; half a win and half a loss are added to each."""
+    played = training.battles_of_items()
+    rate = (training.wins_of_items() + 0.5) / (played + 1.0)
+    odds = (rate / (1.0 - rate))[test.pairs]
+    return odds[:, 0] / odds.sum(axis=1)
+
+
+def by_elo(training: Battles, test: Battles) -> np.ndarray:
+    """Elo's ratings after the training battles, in their order (that of time, where there is one)."""
+    from .._engine.loops.elo import elo_pass
+
+    order = np.arange(len(training)) if training.time is None else np.argsort(training.time, kind="stable")
+    pairs = np.concatenate([training.pairs[order], test.pairs])
+    share = np.concatenate([training.share[order], test.share])
+    learn = np.arange(pairs.shape[0]) < len(training)
+    return elo_pass(np.ascontiguousarray(pairs), share, learn, training.n_items, _ELO_K)[len(training) :]
+
+
+def held_out_predictions(
+    battles: Battles,
+    predict: Callable[[Battles, Battles], np.ndarray],
+    folds: list[tuple[np.ndarray, np.ndarray]],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Row numbers that were held out, and the probability that side a wins."""
+    rows = np.concatenate([test for _, test in folds])
+    p = [predict(battles.take(training), battles.take(test)) for training, test in folds]
+    return rows, np.concatenate(p)
+
+
+def held_out_table(
+    battles: Battles, alpha: float, half_life: float | None, cluster_name: str | None
+) -> tuple[dict[str, list[Any]], PreferenceCalibration]:
+    """The table, and the calibration of this model on held-out battles."""
+    schemes = [("battle" if battles.rankings is None else "ranking", "battle")]
+    if battles.judge is not None and len(battles.judge[1]) > 1:
+        schemes.append(("judge", "judge"))
+    if cluster_name is not None and battles.cluster is not None and len(battles.cluster[1]) > 1:
+        schemes.append((cluster_name, "cluster"))
+    if battles.time is not None and future_blocks(battles):
+        schemes.append(("future", "future"))
+    methods: dict[str, Callable[[Battles, Battles], np.ndarray]] = {
+        OURS if battles.rankings is None else PLACKETT_LUCE: by_model(alpha, half_life),
+        WIN_RATE: by_win_rate,
+        ELO: by_elo,
+    }
+    table: dict[str, list[Any]] = {
+        name: [] for name in ("held_out", "method", "log_loss", "accuracy", "calibration_error", "battles")
+    }
+    calibration: PreferenceCalibration | None = None
+    for name, scheme in schemes:
+        folds = held_out_folds(battles, scheme)
+        for method, predict in methods.items():
+            rows, p = held_out_predictions(battles, predict, folds)
+            found = calibration_of_preferences(p, battles.share[rows], weight=battles.weight[rows])
+            calibration = calibration or found
+            values = (
+                name,
+                method,
+                found.log_loss,
+                found.accuracy,
+                found.expected_calibration_error,
+                rows.size,
+            )
+            for column, value in zip(table, values, strict=True):
+                table[column].append(value)
+    assert calibration is not None
+    return table, calibration

@@ -1,0 +1,306 @@
+"""`rate`: from battles to ratings."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Mapping, Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from ..comparisons.inputs import read_alpha
+from .battles import Battles, read_battles, read_ranked, refuse_hopeless
+from .choice import PRIOR_WIDTHS, alpha_of, choose_alpha, choose_half_life, decayed
+from .diagnostics import components, describe_components, mutually_beaten
+from .features import with_features
+from .frames import backend_of
+from .result import MEAN_RATING, POINTS, Ratings
+from .strengths import Strengths, fit_strengths
+
+# Alphas among which half_life="auto" chooses.
+_FEW_WIDTHS = PRIOR_WIDTHS[::2]
+
+
+def rate(
+    battles: Any,
+    *,
+    a: str | None = None,
+    b: str | None = None,
+    winner: str | None = None,
+    loser: str | None = None,
+    judge: str | None = None,
+    time: str | None = None,
+    weight: str | None = None,
+    covariates: Sequence[str] = (),
+    cluster: str | bool | None = None,
+    half_life: float | str | None = None,
+    anchor: Any = None,
+    alpha: float | str = "auto",
+    level: float = 0.95,
+    features: Any = None,
+    kernel: Any = "linear",
+    item_offsets: float = 1.0,
+    ranking: str | None = None,
+) -> Ratings:
+    """Rate items by battles between them: a leaderboard with intervals of ratings and of ranks.
+
+    The model is Bradley and Terry's, P(a wins) = 1 / (1 + exp(-(f_a - f_b + z · β))), f the strengths and z what else
+    differed between the two sides. Ratings are on Elo's scale, 400 / ln 10 times the strength with mean 1000.
+
+    Parameters
+    ----------
+    battles : data frame or mapping of columns
+        One battle a row: two sides and who won, or winner and loser.
+    a, b : str, optional
+        Columns of the two sides; found where they are called ``model_a`` and ``model_b``, ``left`` and ``right``, ...
+    winner : str, optional
+        Column that says who won: the name of a side's column (or "a", "left", ...), the item's own name, "tie" or
+        "both bad" (half a win each way), or the numbers 1, 0 and 0.5. "winner" by default.
+    loser : str, optional
+        Column of the losers, where ``winner`` holds the winners; found where the two are called ``winner`` and
+        ``loser``. A column ``tie`` of booleans marks ties.
+    judge : str, optional
+        Column that says who judged.
+    time : str, optional
+        Column of dates, times or days.
+    weight : str, optional
+        Column of how often a battle counts, such as the counts of `preflearn.ratings.count_battles`.
+    covariates : sequence of str
+        What should not count, such as the length of an answer: ``"length"`` is the column ``length_a`` minus
+        ``length_b``, or a column ``length`` that holds the difference. ``"position"`` without such a column is the
+        advantage of side a.
+    cluster : str or False, optional
+        Column of what battles may have in common, such as a prompt: standard errors are then those of the sandwich
+        with these clusters. By default judges are clusters, and without judges standard errors are those of the
+        model; False asks for the latter.
+    half_life : float or "auto", optional
+        Days after which a battle counts half; "auto" chooses what predicts the last fifth of the battles best from
+        those before.
+    anchor : mapping or pair of item and rating, optional
+        ``{"gpt-4": 1000}`` moves all ratings so that this item has this one.
+    alpha : float or "auto", default="auto"
+        Shrinkage: alpha times the squared strengths is added to the log loss. 0 is maximum likelihood. "auto" is the
+        least shrinkage whose held-out log loss is within one standard error of the best, at least 1/32, which keeps
+        items finite that have won everything.
+    level : float, default=0.95
+        Of all intervals.
+    features : data frame or mapping, optional
+        A column ``item`` and columns of numbers: what is known of the items. Similar items then have similar strengths
+        before any battle, and items that have not played are rated, too.
+    kernel : str or callable, default="linear"
+        On the standardised features, as in `preflearn.BradleyTerry`.
+    item_offsets : float, default=1.0
+        Variance of what features do not say, relative to that of what they say.
+    ranking : str, optional
+        Column of rankings of two items or more in place of battles, by Plackett and Luce's model: lists with the best
+        first, or texts such as "a > b > c"; the last place may hold several without an order ("a > b, c, d" is a
+        choice of one among four). The pairs that a ranking implies count as ``battles`` in the table.
+
+    Returns
+    -------
+    Ratings
+
+    Notes
+    -----
+    Battles are counted by distinct pairs first; without covariates the time is that of distinct pairs. Up to 3,000
+    items covariances are a dense matrix; above, standard errors of the best 256 are solved for and the others
+    estimated from 64 draws.
+
+    References
+    ----------
+    Bradley and Terry, "Rank analysis of incomplete block designs", Biometrika 39 (1952). Ranks: Mogstad, Romano,
+    Shaikh and Wilhelm, "Inference for ranks with applications to mobility across neighbourhoods", Review of Economic
+    Studies 91 (2024).
+
+    Examples
+    --------
+    >>> from preflearn import rate
+    >>> battles = {"model_a": ["x", "x", "y", "z"] * 5, "model_b": ["y", "z", "z", "x"] * 5,
+    ...            "winner": ["model_a", "model_a", "tie", "model_a"] * 5}
+    >>> ratings = rate(battles)
+    >>> list(ratings.table["item"])
+    ['x', 'z', 'y']
+    >>> ratings.win_probability("x", "y") > 0.5
+    True
+    """
+    options: dict[str, Any] = {
+        "a": a, "b": b, "winner": winner, "loser": loser, "judge": judge, "time": time, "weight": weight,
+        "covariates": covariates, "cluster": cluster if isinstance(cluster, str) else None,
+    }  # fmt: skip
+    _check(half_life, alpha, level, time, cluster)
+    if ranking is None:
+        read = read_battles(battles, **options)
+    else:
+        read = _read_rankings(battles, ranking, options, features)
+    options["ranking"] = ranking
+    if features is not None:
+        if alpha == 0:
+            raise ValueError("features are a prior, which alpha=0 ignores: let alpha be 'auto' or positive.")
+        read = with_features(read, features, kernel, item_offsets)
+    elif kernel != "linear" or item_offsets != 1.0:
+        raise ValueError(
+            "kernel and item_offsets are about features of the items, and there are none: pass features=..."
+        )
+    options |= {"wants_cluster": cluster, "anchor": anchor}
+    return _rated(read, options, half_life, alpha, float(level), backend_of(battles))
+
+
+def _read_rankings(table: Any, ranking: str, options: dict[str, Any], features: Any) -> Battles:
+    ignored = [name for name in ("a", "b", "winner", "loser", "covariates", "cluster") if options[name]]
+    if features is not None:
+        ignored.append("features")
+    if ignored:
+        raise ValueError(f"{ignored[0]} would be ignored with ranking={ranking!r}: leave it out.")
+    return read_ranked(table, ranking, **{name: options[name] for name in ("judge", "time", "weight")})
+
+
+def _check(half_life: Any, alpha: Any, level: Any, time: str | None, cluster: Any) -> None:
+    if alpha != "auto" and alpha != 0:
+        read_alpha(alpha)
+    if isinstance(level, bool) or not isinstance(level, Real) or not 0.5 <= float(level) < 1:
+        raise ValueError(
+            f"level is the probability of the intervals, at least 0.5 and below 1: found {level!r}."
+        )
+    if half_life is not None and half_life != "auto":
+        if (
+            isinstance(half_life, (bool, str))
+            or not isinstance(half_life, Real)
+            or not 0 < float(half_life) < np.inf
+        ):
+            raise ValueError(
+                f"half_life must be a positive number of days, 'auto' or None: found {half_life!r}."
+            )
+    if half_life is not None and time is None:
+        raise ValueError("half_life needs the time of every battle: name its column with time=...")
+    if cluster is True:
+        raise ValueError("cluster must be a column, None or False: found True.")
+
+
+def _rated(
+    battles: Battles, options: dict[str, Any], half_life: Any, alpha: Any, level: float, backend: Any,
+    start: np.ndarray | None = None,
+) -> Ratings:  # fmt: skip
+    refuse_hopeless(battles)
+    shift = _read_anchor(options["anchor"], battles.items)
+    cluster, cluster_name = _read_cluster(battles, options)
+    notes = _notes(battles, alpha)
+    asked = {"half_life": half_life, "alpha": alpha, **options}
+    if half_life == "auto":
+        alphas = [alpha_of(width) for width in _FEW_WIDTHS] if alpha == "auto" else [float(alpha)]
+        half_life, alpha = choose_half_life(battles, alphas)
+    used = battles if half_life is None else decayed(battles, float(half_life))
+    strengths = choose_alpha(used) if alpha == "auto" else fit_strengths(used, float(alpha), start=start)
+    _refuse_separation(strengths)
+    where = strengths.scores[battles.items.index(shift[0])] if shift else 0.0
+    offset = shift[1] - MEAN_RATING - POINTS * where if shift else 0.0
+    return Ratings(
+        strengths,
+        battles,
+        strengths.alpha,
+        half_life,
+        level,
+        float(offset),
+        cluster,
+        cluster_name,
+        backend,
+        asked,
+        notes,
+    )
+
+
+def rerate(ratings: Ratings, battles: Any) -> Ratings:
+    """The ratings of old and new battles."""
+    if ratings.raw.similarity is not None or ratings.raw.rankings is not None:
+        raise ValueError("Ratings with features, or of rankings, are not updated: rate everything together.")
+    asked = dict(ratings.options)
+    names = ("a", "b", "winner", "loser", "judge", "time", "weight", "covariates", "cluster")
+    new = read_battles(battles, **{name: asked[name] for name in names})
+    both = ratings.raw.followed_by(new)
+    start = None
+    if both.items == ratings.raw.items and not both.covariate_names:
+        start = ratings.strengths.theta
+    half_life, alpha = asked.pop("half_life"), asked.pop("alpha")
+    return _rated(both, asked, half_life, alpha, ratings.level, ratings.backend, start)
+
+
+def _read_anchor(anchor: Any, items: list[Hashable]) -> tuple[Hashable, float] | None:
+    if anchor is None:
+        return None
+    pairs = (
+        list(anchor.items())
+        if isinstance(anchor, Mapping)
+        else [tuple(anchor)]
+        if not isinstance(anchor, str)
+        else []
+    )
+    if (
+        len(pairs) != 1
+        or len(pairs[0]) != 2
+        or not isinstance(pairs[0][1], Real)
+        or not np.isfinite(float(pairs[0][1]))
+    ):
+        raise ValueError(f"anchor gives one item its rating, as {{'gpt-4': 1000}}: found {anchor!r}.")
+    item, rating = pairs[0]
+    if item not in items:
+        raise ValueError(
+            f"anchor names {item!r}, which has not played: the items are {describe_components([items])}."
+        )
+    return item, float(rating)
+
+
+def _read_cluster(battles: Battles, options: dict[str, Any]) -> tuple[np.ndarray | None, str | None]:
+    """The cluster of each battle for the sandwich, and the name of the column that was asked for."""
+    if options["wants_cluster"] is False:
+        return None, None
+    found, name = battles.cluster, options["cluster"]
+    if found is None:
+        if battles.judge is None or len(battles.judge[1]) < 2:
+            return None, None
+        return battles.judge[0], None
+    if len(found[1]) < 2:
+        raise ValueError(f"cluster={name!r} has one value only, {found[1][0]!r}: clusters need at least two.")
+    return found[0], name
+
+
+def _notes(battles: Battles, alpha: Any) -> list[str]:
+    notes = []
+    apart = components(battles)
+    if len(apart) > 1:
+        text = (
+            f"The items fall into {len(apart):,} components that no battle connects: {describe_components(apart)}. "
+            "Differences between components rest "
+            "on shrinkage alone"
+        )
+        if alpha == 0:
+            raise ValueError(
+                f"{text}, and alpha=0 has none: let alpha be 'auto', or rate each component for itself."
+            )
+        notes.append(f"{text}.")
+        warnings.warn(notes[-1], UserWarning, stacklevel=4)
+    elif alpha == 0:
+        found = mutually_beaten(battles)
+        if len(found) > 1:
+            raise ValueError(
+                f"Maximum likelihood (alpha=0) has no finite answer: {describe_components(found[1:])} won or lost "
+                "everything against the others. Let alpha be "
+                "'auto'."
+            )
+    if battles.outcomes.get("both bad"):
+        notes.append(f"{battles.outcomes['both bad']:,} battles ended with both bad and count as ties.")
+    return notes
+
+
+def _refuse_separation(strengths: Strengths) -> None:
+    battles = strengths.battles
+    if not battles.covariate_names:
+        return
+    decided = battles.share != 0.5
+    towards = (battles.covariates[decided] @ strengths.coefficients) * (battles.share[decided] - 0.5)
+    if towards.size > 1 and (towards > 0).all():
+        names = ", ".join(battles.covariate_names)
+        raise ValueError(
+            f"The covariates ({names}) together predict every one of {towards.size:,} decided battles, so that "
+            "nothing is left for the items: leave out "
+            "what is another form of the outcome."
+        )

@@ -1,0 +1,447 @@
+"""What `preflearn.rate` gives: a leaderboard with intervals, and the answers to what one asks of it next."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, ndtr
+
+from . import boards, diagnostics, held_out, judges, planning, ranks
+from .battles import Battles
+from .frames import frame_like
+from .strengths import Strengths, dense_covariance, many_standard_errors, solved_standard_errors
+
+POINTS = 400.0 / np.log(10.0)
+MEAN_RATING = 1000.0
+_SURPRISES = 10
+
+
+@dataclass(frozen=True, repr=False)
+class Ratings:
+    """A leaderboard; `preflearn.rate` makes it.
+
+    Attributes
+    ----------
+    table : data frame
+        Best first: ``item``, ``rating``, ``lower``, ``upper``, ``rank``, ``rank_lower``, ``rank_upper``, ``group``,
+        ``battles``.
+    scores : dict
+        From item to natural-log strength; the mean is 0.
+    covariates, judges, held_out, surprises : data frame or None
+    alpha, half_life, level
+        As used; ``half_life`` in days, None for no decay.
+    notes : list of str
+        What to know before the ratings are believed.
+
+    Notes
+    -----
+    Everything but the strengths is computed when it is asked for, once.
+    """
+
+    strengths: Strengths
+    raw: Battles
+    alpha: float
+    half_life: float | None
+    level: float
+    shift: float
+    cluster: np.ndarray | None
+    cluster_name: str | None
+    backend: Any
+    options: dict[str, Any]
+    notes: list[str] = field(default_factory=list)
+
+    # Strengths and how certain they are
+    # -------------------------------------------------------------------------------
+
+    @property
+    def items(self) -> list[Hashable]:
+        """Every item, sorted by name."""
+        return self.raw.items
+
+    @cached_property
+    def scores(self) -> dict[Hashable, float]:
+        return dict(zip(self.items, self.strengths.scores.tolist(), strict=True))
+
+    @property
+    def degrees_of_freedom(self) -> float:
+        """Of the standard errors: one less than clusters; infinite without clusters."""
+        return np.inf if self.cluster is None else float(self.cluster.max())
+
+    @cached_property
+    def covariance(self) -> np.ndarray:
+        """Of strengths (relative to their mean) and coefficients of scaled covariates; up to 3,000 items."""
+        if not self.strengths.is_dense:
+            raise ValueError(
+                f"The covariance of {len(self.items):,} items is a matrix of as many rows; the table has standard "
+                "errors."
+            )
+        return dense_covariance(self.strengths, self.cluster)
+
+    @cached_property
+    def standard_errors(self) -> np.ndarray:
+        """Of the strengths, in the order of `items`."""
+        n = len(self.items)
+        if self.strengths.is_dense:
+            return np.sqrt(np.maximum(self.covariance.diagonal()[:n], 0.0))
+        best = np.argsort(-self.strengths.scores, kind="stable")
+        return many_standard_errors(self.strengths, self.cluster, best)
+
+    @cached_property
+    def threshold(self) -> float:
+        """How many standard errors a difference must have for all such signs to be right together."""
+        n = len(self.items)
+        return ranks.simultaneous_threshold(self.covariance[:n, :n], self.level, self.degrees_of_freedom)
+
+    @cached_property
+    def _apart(self) -> np.ndarray | None:
+        n = len(self.items)
+        if n > ranks.MOST_COMPARED or not self.strengths.is_dense:
+            return None
+        return ranks.told_apart(self.strengths.scores, self.covariance[:n, :n], self.threshold)
+
+    @cached_property
+    def columns(self) -> dict[str, list[Any]]:
+        """The table as a mapping."""
+        scores, se = self.strengths.scores, self.standard_errors
+        order = np.argsort(-scores, kind="stable")
+        width = ranks.quantile_of(self.level, self.degrees_of_freedom) * se
+        apart = self._apart
+        if apart is None:
+            best, worst = ranks.many_rank_bounds(scores, se, self.level)
+            groups = [""] * order.size
+        else:
+            best, worst = ranks.rank_bounds(apart)
+            groups = ranks.group_letters(apart[np.ix_(order, order)])
+        sorted_scores = np.sort(-scores)
+        return {
+            "item": [self.items[k] for k in order],
+            "rating": self._points(scores[order]).tolist(),
+            "lower": self._points((scores - width)[order]).tolist(),
+            "upper": self._points((scores + width)[order]).tolist(),
+            "rank": (1 + np.searchsorted(sorted_scores, -scores[order], side="left")).tolist(),
+            "rank_lower": best[order].tolist(),
+            "rank_upper": worst[order].tolist(),
+            "group": groups,
+            "battles": _whole(self.raw.battles_of_items()[order]),
+        }
+
+    def top(self, n: int = 100) -> Any:
+        """The first n rows with intervals of ratings, without ranks: quick also where items are very many.
+
+        Returns
+        -------
+        data frame
+            ``item``, ``rating``, ``lower``, ``upper``, ``battles``.
+        """
+        best = np.argsort(-self.strengths.scores, kind="stable")[:n]
+        if self.strengths.is_dense:
+            se = self.standard_errors[best]
+        else:
+            se = solved_standard_errors(self.strengths, self.cluster, best)
+        scores, width = (
+            self.strengths.scores[best],
+            ranks.quantile_of(self.level, self.degrees_of_freedom) * se,
+        )
+        return self._frame(
+            {
+                "item": [self.items[k] for k in best],
+                "rating": self._points(scores).tolist(),
+                "lower": self._points(scores - width).tolist(),
+                "upper": self._points(scores + width).tolist(),
+                "battles": _whole(self.raw.battles_of_items()[best]),
+            }
+        )
+
+    def _points(self, scores: np.ndarray) -> np.ndarray:
+        return MEAN_RATING + self.shift + POINTS * scores
+
+    @cached_property
+    def table(self) -> Any:
+        return self._frame(self.columns)
+
+    def _frame(self, columns: Mapping[str, list[Any]]) -> Any:
+        return frame_like(self.backend, columns)
+
+    def win_probability(self, a: Hashable, b: Hashable) -> float:
+        """The probability that ``a`` wins against ``b``, all covariates being equal.
+
+        Examples
+        --------
+        >>> from preflearn import rate
+        >>> ratings = rate({"winner": ["x", "x", "y"], "loser": ["y", "y", "x"]})
+        >>> 0.5 < ratings.win_probability("x", "y") < 0.7
+        True
+        """
+        for item in (a, b):
+            if item not in self.scores:
+                raise ValueError(
+                    f"{item!r} has not played: found {len(self.items):,} items, such as {self.items[0]!r}."
+                )
+        return float(expit(self.scores[a] - self.scores[b]))
+
+    def neighbours(self) -> list[tuple[Hashable, Hashable]]:
+        """Neighbours on the board that cannot be told apart."""
+        if self._apart is None:
+            raise ValueError(f"Groups are found for at most {ranks.MOST_COMPARED:,} items.")
+        order = np.argsort(-self.strengths.scores, kind="stable")
+        pairs = zip(order[:-1], order[1:], strict=True)
+        return [(self.items[i], self.items[j]) for i, j in pairs if self._apart[i, j] == 0]
+
+    # What does not count, and who judges
+    # ------------------------------------------------------------------------------
+
+    @cached_property
+    def covariates(self) -> Any:
+        """What covariates are worth, None without any.
+
+        ``coefficient`` with ``lower`` and ``upper`` are log odds per unit of the difference; ``points`` with its
+        bounds are the ratings that one standard deviation of the difference is worth.
+        """
+        names = self.raw.covariate_names
+        if not names:
+            return None
+        n, strengths = len(self.items), self.strengths
+        b, scale = strengths.coefficients, strengths.scale
+        se = np.sqrt(self.covariance.diagonal()[n:]) * scale
+        width = ranks.quantile_of(self.level, self.degrees_of_freedom) * se
+        typical = POINTS * np.sqrt(np.mean(np.square(self.raw.covariates), axis=0))
+        columns = {"covariate": list(names), "coefficient": b, "lower": b - width, "upper": b + width}
+        columns |= {
+            "points": typical * b,
+            "points_lower": typical * (b - width),
+            "points_upper": typical * (b + width),
+        }
+        return self._frame({name: list(map(_plain, values)) for name, values in columns.items()})
+
+    @cached_property
+    def judges(self) -> Any:
+        """Reliability and biases of each judge; None without judges."""
+        return None if self.raw.judge is None else self._frame(judges.judge_table(self.strengths))
+
+    @cached_property
+    def agreement(self) -> float:
+        """Krippendorff's alpha of the judges on battles of the same pair (and cluster); NaN without shared
+        battles."""
+        if self.raw.judge is None:
+            raise ValueError("Agreement needs judges: name their column with judge=...")
+        return judges.krippendorff_alpha(self.raw)
+
+    # Held-out battles and what looks wrong
+    # ----------------------------------------------------------------------------
+
+    @cached_property
+    def _held_out(self) -> tuple[dict[str, list[Any]], Any]:
+        return held_out.held_out_table(self.raw, self.alpha, self.half_life, self.cluster_name)
+
+    @property
+    def held_out(self) -> Any:
+        """Log loss, accuracy and calibration error of held-out battles, beside win rates and Elo."""
+        return self._frame(self._held_out[0])
+
+    @property
+    def calibration(self) -> Any:
+        """Of held-out battles, as `preflearn.metrics.calibration_of_preferences` gives it."""
+        return self._held_out[1]
+
+    @cached_property
+    def surprises(self) -> Any:
+        """The battles that the model without them found least likely."""
+        return self._frame(diagnostics.surprises(self.strengths, _SURPRISES))
+
+    @cached_property
+    def diagnostics(self) -> dict[str, Any]:
+        """Components, the test of transitivity, the strongest circle, repeated battles."""
+        return {
+            "components": diagnostics.components(self.raw),
+            "transitivity": diagnostics.transitivity_test(self.strengths),
+            "circle": diagnostics.strongest_circle(self.raw),
+            "repeated": diagnostics.repeated_battles(self.raw),
+        }
+
+    # Boards of parts
+    # --------------------------------------------------------------------------------------------------
+
+    def by(self, categories: Any) -> Any:
+        """Boards by category that borrow strength from each other.
+
+        Parameters
+        ----------
+        categories : sequence of l labels
+            The category of each battle, in the order of the rows.
+
+        Returns
+        -------
+        data frame
+            ``category``, ``item``, ``rating``, ``lower``, ``upper``, ``difference`` (points from the item's mean over
+            categories), ``pvalue`` (corrected for all of them by Holm's method), ``battles``.
+        """
+        labels = list(categories.to_list() if hasattr(categories, "to_list") else categories)
+        if len(labels) != len(self.raw):
+            raise ValueError(
+                f"Name one category for each of {len(self.raw):,} battles: found {len(labels):,}."
+            )
+        if self.raw.similarity is not None or self.raw.rankings is not None:
+            raise ValueError("Boards by category are of battles, without features of the items: rate these.")
+        if self.raw.covariate_names:
+            raise ValueError("Boards by category do not control for covariates: rate without them.")
+        distinct = list(dict.fromkeys(labels))
+        place = {label: k for k, label in enumerate(distinct)}
+        codes = np.array([place[label] for label in labels])
+        found = boards.category_boards(self.strengths.battles, codes, len(distinct), self.alpha)
+        return self._frame(self._category_columns(found, codes, distinct))
+
+    def _category_columns(self, found: Any, codes: np.ndarray, names: list[Hashable]) -> dict[str, list[Any]]:
+        n, k = found.scores.shape
+        width = ranks.quantile_of(self.level, np.inf) * np.sqrt(found.covariance.diagonal()).reshape(n, k)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            z = np.abs(found.differences / found.difference_errors)
+        p = judges.corrected(2.0 * ndtr(-np.where(np.isfinite(z), z, 0.0)).ravel()).reshape(n, k)
+        out: dict[str, list[Any]] = {
+            name: []
+            for name in ("category", "item", "rating", "lower", "upper", "difference", "pvalue", "battles")
+        }
+        for c, name in enumerate(names):
+            played = self.raw.take(np.flatnonzero(codes == c)).battles_of_items()
+            order = np.argsort(-found.scores[:, c], kind="stable")
+            out["category"] += [name] * n
+            out["item"] += [self.items[i] for i in order]
+            for column, shift in (("rating", 0.0), ("lower", -1.0), ("upper", 1.0)):
+                out[column] += self._points((found.scores + shift * width)[order, c]).tolist()
+            out["difference"] += (POINTS * found.differences[order, c]).tolist()
+            out["pvalue"] += p[order, c].tolist()
+            out["battles"] += _whole(played[order])
+        return out
+
+    def by_month(self) -> Any:
+        """Boards at the end of each month, from the battles so far: ``month``, ``item``, ``rating``, ``lower``,
+        ``upper``."""
+        if self.raw.time is None:
+            raise ValueError("Boards by month need the time of every battle: name its column with time=...")
+        out: dict[str, list[Any]] = {name: [] for name in ("month", "item", "rating", "lower", "upper")}
+        q = ranks.quantile_of(self.level, np.inf)
+        edges = boards.month_edges(self.raw.time)
+        for edge, played, scores, errors in boards.boards_over_time(
+            self.raw, edges, self.alpha, self.half_life
+        ):
+            order = [k for k in np.argsort(-scores, kind="stable") if played[k]]
+            out["month"] += [boards.dates_of(edge - 1.0)[0][:7]] * len(order)
+            out["item"] += [self.items[k] for k in order]
+            for column, shift in (("rating", 0.0), ("lower", -q), ("upper", q)):
+                out[column] += self._points((scores + shift * errors)[order]).tolist()
+        return self._frame(out)
+
+    # What to run next
+    # -------------------------------------------------------------------------------------------------
+
+    def next_battles(self, n: int = 10, *, goal: Any = None) -> Any:
+        """The battles that tell most about a goal.
+
+        Parameters
+        ----------
+        n : int, default=10
+        goal : None, "order", "top-5" (any number), "A vs B" or a pair of items
+            None and "order" are about the whole order.
+
+        Returns
+        -------
+        data frame
+            ``item_a``, ``item_b``, ``probability`` that a wins; a pair that should be run more often comes again.
+        """
+        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+            raise ValueError(f"n must be a whole number of battles, at least 1: found {n!r}.")
+        self._refuse_many()
+        # What one more battle tells is a matter of the model, whatever the clusters.
+        C = dense_covariance(self.strengths, None)[: len(self.items), : len(self.items)]
+        pairs = planning.next_pairs(self.strengths.scores, C, int(n), planning.read_goal(goal, self.items))
+        named = [(self.items[a], self.items[b]) for a, b in pairs]
+        return self._frame(
+            {
+                "item_a": [a for a, _ in named],
+                "item_b": [b for _, b in named],
+                "probability": [self.win_probability(a, b) for a, b in named],
+            }
+        )
+
+    def battles_needed(self, goal: Any = None) -> int | None:
+        """How many more battles, well chosen, settle a goal if the strengths are as estimated; None if too many to
+        say.
+
+        Settled means: every difference that the goal is about is told apart at the ratings' ``level``.
+        """
+        self._refuse_many()
+        C = self.covariance[: len(self.items), : len(self.items)]
+        what = planning.read_goal(goal, self.items)
+        return planning.battles_needed(self.strengths.scores, C, what, self.threshold)
+
+    def _refuse_many(self) -> None:
+        if len(self.items) > ranks.MOST_COMPARED:
+            raise ValueError(
+                f"Next battles are planned for at most {ranks.MOST_COMPARED:,} items: found {len(self.items):,}."
+            )
+
+    # Showing
+    # ----------------------------------------------------------------------------------------------------------
+
+    def update(self, battles: Any) -> Ratings:
+        """The ratings of these battles and more: those that `preflearn.rate` gives for all of them, found from here.
+
+        Parameters
+        ----------
+        battles : data frame or mapping
+            With the same columns.
+        """
+        from .rating import rerate
+
+        return rerate(self, battles)
+
+    def to_markdown(self, n: int | None = None) -> str:
+        """The leaderboard as a Markdown table, the first n rows."""
+        from ..report.ratings import markdown_board
+
+        return markdown_board(self.columns, n)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `preflearn rate --json` prints."""
+        from .summary import summary_of
+
+        return summary_of(self)
+
+    def plot(self, kind: str = "ratings", *, ax: Any = None) -> Any:
+        """Draw ``"ratings"`` or ``"ranks"`` with intervals, or ``"wins"``, the matrix of win probabilities.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        from ..report.ratings import draw_board, draw_wins
+
+        if kind not in ("ratings", "ranks", "wins"):
+            raise ValueError(f"kind must be 'ratings', 'ranks' or 'wins': found {kind!r}.")
+        if kind == "wins":
+            return draw_wins(self.columns, ax)
+        return draw_board(self.columns, ax, kind, self.level)
+
+    def report(self, path: str | os.PathLike[str], *, title: str | None = None) -> None:
+        """Write the board as one self-contained HTML page, or as Markdown with the suffix ``.md``."""
+        from .summary import write_page
+
+        write_page(self, path, title)
+
+    def __repr__(self) -> str:
+        from .summary import text_board
+
+        return text_board(self, 20)
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, str) else float(value)
+
+
+def _whole(values: np.ndarray) -> list[Any]:
+    """Counts as ints; sums of weights as they are."""
+    return values.astype(int).tolist() if (values == np.round(values)).all() else values.tolist()

@@ -1,0 +1,375 @@
+r"""Strengths of items, by Newton's method, and how certain they are.
+
+With x_k = e_a - e_b, followed by the covariates z_k, and P(a wins) = σ(x_k · θ), θ = (f, β):
+
+    min  -Σ_k w_k [y_k log σ(x_k · θ) + (1 - y_k) log σ(-x_k · θ)] + alpha ‖θ‖²
+    H  =  Σ_k w_k p_k (1 - p_k) x_k x_kᵀ + 2 alpha I.
+
+Covariates are scaled so that the penalty hardly touches β. Covariances of θ:
+
+    model-based  C = H⁻¹
+    sandwich     C = H⁻¹ (G / (G - 1) Σ_c g_c g_cᵀ + 2 alpha I) H⁻¹,     g_c = Σ_{k in c} w_k (y_k - p_k) x_k
+
+for G clusters of battles that may depend on each other: those of a judge, of a prompt. The prior counts as
+information in both, or an item that won all of its battles, of which the data alone say nothing, would look certain.
+Strengths are relative to the mean of all items, and so are their variances.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import expit
+from sklearn.exceptions import ConvergenceWarning
+
+from .._engine.losses.logistic import LogisticLoss
+from .._engine.numerics.linalg import inverse_in_place
+from .._engine.solvers.labels import MOST_SOLVED, LabelPosterior
+from .._engine.solvers.newton import Features, PairObjective, minimise_logistic
+from ..comparisons.answers import AdjustedAnswers, Answers
+from .battles import Battles
+from .preconditioner import ExactHessian
+from .rankings import ChoiceLoss, fit_rankings
+
+# Coordinates up to which Newton's method factorises the Hessian, and up to which covariances are a dense matrix.
+_MOST_FACTORED = 1500
+MOST_DENSE = 3000
+# Prior standard deviation of a covariate's effect (a difference of one standard deviation) in units of that of a
+# strength.
+_EFFECT_WIDTH = 4.0
+# What stands for alpha = 0: the mean of all strengths needs some value.
+_NO_ALPHA = 1e-10
+# Numbers of a dense matrix of gradients, clusters times coordinates.
+_MOST_IN_GRADIENTS = 20_000_000
+# Relative residual of columns of the inverse Hessian; their diagonal entries are right to its square.
+_SOLVED = 1e-5
+
+
+class _ManyItems(PairObjective):
+    """Distinct pairs of very many items: products with the Hessian by a sparse matrix whose pattern is found once."""
+
+    def __init__(self, answers: Answers):
+        super().__init__(Features(sp.eye_array(answers.n_rows, format="csr")), answers)
+        a, b = answers.pairs.T
+        which = np.arange(answers.n_pairs)
+        entries = (np.concatenate([which, which]), (np.concatenate([a, b]), np.concatenate([b, a])))
+        self._answers, self._pattern = answers, sp.csr_array(entries, shape=(answers.n_rows, answers.n_rows))
+
+    def logistic(self, p: np.ndarray) -> LogisticLoss:
+        return _SparseLoss(self._answers, p, self._pattern)
+
+
+class _SparseLoss(LogisticLoss):
+    """The loss with its Hessian D - W, W the curvatures of distinct pairs."""
+
+    def __init__(self, answers: Answers, f: np.ndarray, pattern: sp.csr_array):
+        super().__init__(answers, f)
+        self._pattern = pattern
+
+    @cached_property
+    def _parts(self) -> tuple[np.ndarray, sp.csr_array]:
+        pattern = self._pattern
+        W = sp.csr_array(
+            (self.curvatures[pattern.data], pattern.indices, pattern.indptr), shape=pattern.shape
+        )
+        return self.degrees, W
+
+    def curvature(self, v: np.ndarray) -> np.ndarray:
+        degrees, W = self._parts
+        return degrees * v - W @ v
+
+
+@dataclass(frozen=True)
+class Strengths:
+    """A fitted model.
+
+    Attributes
+    ----------
+    battles : Battles
+    alpha : float
+    theta : ndarray of shape (m + p,)
+        Strengths with mean 0, and coefficients of the scaled covariates.
+    scale : ndarray of shape (p,)
+        What the covariates were multiplied by.
+    counted : Answers
+        What the model was fitted to.
+    """
+
+    battles: Battles
+    alpha: float
+    theta: np.ndarray
+    scale: np.ndarray
+    counted: Answers
+
+    @property
+    def scores(self) -> np.ndarray:
+        """f, shape (m,)."""
+        return self.theta[: self.battles.n_items]
+
+    @property
+    def coefficients(self) -> np.ndarray:
+        """β of the covariates as given, shape (p,)."""
+        return self.theta[self.battles.n_items :] * self.scale
+
+    @cached_property
+    def each(self) -> Answers:
+        """One answer for each battle, with scaled covariates."""
+        return scaled(self.battles, self.scale).answers()
+
+    def differences(self) -> np.ndarray:
+        """x_k · θ of each battle."""
+        return self.each.differences(self.theta)
+
+    @cached_property
+    def curvatures(self) -> np.ndarray:
+        return LogisticLoss(self.counted, self.theta).curvatures
+
+    @cached_property
+    def inverse_hessian(self) -> np.ndarray:
+        """H⁻¹, dense; what is common to all strengths, which nothing depends on, is held at 0."""
+        H = self.counted.dense_hessian(self.curvatures)
+        n = self.battles.n_items
+        if self.battles.similarity is None:
+            H[np.diag_indices_from(H)] += 2.0 * self.alpha
+            H[:n, :n] += max(float(np.median(H.diagonal()[:n])), 2.0 * self.alpha) / n
+        else:
+            H += self.prior_precision()
+        return inverse_in_place(H)
+
+    def prior_precision(self) -> np.ndarray:
+        """2 alpha times the inverse of the prior covariance, shape (m + p, m + p)."""
+        P, K = np.eye(self.theta.shape[0]), self.battles.similarity
+        if K is not None:
+            P[: K.shape[0], : K.shape[0]] = inverse_in_place(np.array(K, order="F"))
+        return 2.0 * self.alpha * P
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether covariances of all coordinates are a matrix."""
+        return self.theta.shape[0] <= MOST_DENSE
+
+    @cached_property
+    def posterior(self) -> LabelPosterior:
+        """Covariances of very many items, without a matrix of them."""
+        return LabelPosterior(self.counted, self.alpha, self.theta)
+
+
+def scaled(battles: Battles, scale: np.ndarray) -> Battles:
+    """The same battles with covariates multiplied by these numbers."""
+    if not scale.size:
+        return battles
+    return replace(battles, covariates=battles.covariates * scale)
+
+
+def covariate_scale(battles: Battles) -> np.ndarray:
+    """One over the standard deviation of each covariate (about 0, which means no difference), times a wide prior."""
+    if not battles.covariates.shape[1]:
+        return np.empty(0)
+    sizes = np.sqrt(np.average(np.square(battles.covariates), axis=0, weights=battles.weight))
+    return _EFFECT_WIDTH / sizes
+
+
+def fit_strengths(
+    battles: Battles,
+    alpha: float,
+    *,
+    start: np.ndarray | None = None,
+    like: Strengths | None = None,
+    tol: float = 1e-14,
+) -> Strengths:
+    """Minimise the penalised log loss.
+
+    Parameters
+    ----------
+    battles : Battles
+    alpha : float
+        0 for maximum likelihood, which the caller has checked to exist.
+    start : ndarray of shape (m + p,), optional
+    like : Strengths, optional
+        Of the same battles at another alpha: what was counted is used again, and its strengths are the start.
+    tol : float
+        Relative accuracy of the objective.
+
+    Notes
+    -----
+    O(distinct pairs) for each product with the Hessian; with covariates O(battles).
+    """
+    if battles.rankings is not None:
+        return _fit_rankings(battles, max(alpha, _NO_ALPHA), start if like is None else like.theta, tol)
+    if like is not None:
+        scale, answers, start = like.scale, like.counted, like.theta
+    else:
+        scale = covariate_scale(battles)
+        answers = scaled(battles, scale).counted()
+    root = None
+    if battles.similarity is not None:
+        root = np.eye(answers.n_rows)
+        root[: battles.n_items, : battles.n_items] = np.linalg.cholesky(battles.similarity)
+    theta = minimise(answers, max(alpha, _NO_ALPHA), start, tol, root)
+    theta[: battles.n_items] -= theta[: battles.n_items].mean()
+    return Strengths(battles, max(alpha, _NO_ALPHA), theta, scale, answers)
+
+
+class RankingStrengths(Strengths):
+    """The same of Plackett and Luce's model."""
+
+    @cached_property
+    def loss(self) -> ChoiceLoss:
+        """At the strengths."""
+        rankings, weight = self.battles.rankings, self.battles.weight
+        assert rankings is not None
+        return ChoiceLoss(rankings, rankings.of_rankings(weight), self.theta)
+
+    @cached_property
+    def inverse_hessian(self) -> np.ndarray:
+        H, n = self.loss.hessian(), self.battles.n_items
+        H += self.prior_precision()
+        H += max(float(np.median(H.diagonal())), 2.0 * self.alpha) / n
+        return inverse_in_place(H)
+
+
+def _fit_rankings(battles: Battles, alpha: float, start: np.ndarray | None, tol: float) -> RankingStrengths:
+    rankings = battles.rankings
+    assert rankings is not None
+    weight = rankings.of_rankings(battles.weight)
+    theta = fit_rankings(rankings, weight, battles.n_items, alpha, start, tol)
+    return RankingStrengths(battles, alpha, theta - theta.mean(), np.empty(0), battles.counted())
+
+
+def minimise(
+    answers: Answers,
+    alpha: float,
+    start: np.ndarray | None = None,
+    tol: float = 1e-14,
+    root: np.ndarray | None = None,
+) -> np.ndarray:
+    """θ by Newton's method; coordinates are the items and the covariates, or weights w with θ = root w."""
+    size = answers.n_rows
+    exact = None
+    if size <= _MOST_FACTORED:
+        exact = ExactHessian(lambda loss: _hessian_of(answers, loss.curvatures, root), alpha)
+    if root is not None:
+        objective: PairObjective = PairObjective(Features(root), answers)
+        start = None if start is None else np.linalg.solve(root, start)
+    elif exact is None and not isinstance(answers, AdjustedAnswers):
+        objective = _ManyItems(answers)
+    else:
+        objective = PairObjective(Features(sp.eye_array(size, format="csr")), answers)
+    fit = minimise_logistic(objective, alpha, tol=tol, start=start, preconditioner=exact)
+    if not fit.converged:
+        warnings.warn(
+            f"The ratings have not converged after {fit.n_iter} Newton steps: raise alpha.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return fit.weights.copy() if root is None else root @ fit.weights
+
+
+def _hessian_of(answers: Answers, curvatures: np.ndarray, root: np.ndarray | None) -> np.ndarray:
+    H = answers.dense_hessian(curvatures)
+    return H if root is None else np.asfortranarray(root.T @ H @ root)
+
+
+def centred(C: np.ndarray, n_items: int) -> np.ndarray:
+    """The covariance of strengths relative to their mean (coefficients stay), from that of strengths."""
+    C = C.copy()
+    C[:n_items] -= C[:n_items].mean(axis=0)
+    C[:, :n_items] -= C[:, :n_items].mean(axis=1)[:, None]
+    return C
+
+
+def dense_covariance(strengths: Strengths, cluster: np.ndarray | None) -> np.ndarray:
+    """C of shape (m + p, m + p), model-based or, with a code for each battle, by the sandwich."""
+    inverse, n = strengths.inverse_hessian, strengths.battles.n_items
+    if cluster is None:
+        return centred(inverse, n)
+    g = cluster_gradients(strengths, cluster)
+    n_clusters = g.shape[0]
+    meat = g.T @ g
+    meat = (meat.toarray() if sp.issparse(meat) else meat) * (n_clusters / (n_clusters - 1.0))
+    meat += strengths.prior_precision()
+    return centred(inverse @ meat @ inverse, n)
+
+
+def cluster_gradients(strengths: Strengths, cluster: np.ndarray) -> Any:
+    """g_c as rows, shape (G, m + p); sparse unless few enough."""
+    if isinstance(strengths, RankingStrengths):
+        assert strengths.battles.rankings is not None
+        return strengths.loss.cluster_gradients(strengths.battles.rankings.of_rankings(cluster))
+    each, n_clusters, size = strengths.each, int(cluster.max()) + 1, strengths.theta.shape[0]
+    pulls = each.weight * (each.share - expit(each.differences(strengths.theta)))
+    a, b = each.pairs.T
+    effects = [
+        np.bincount(cluster, pulls * z, n_clusters)
+        for z in strengths.battles.covariates.T * strengths.scale[:, None]
+    ]
+    if n_clusters * size <= _MOST_IN_GRADIENTS:
+        g = np.bincount(cluster * size + a, pulls, n_clusters * size)
+        g -= np.bincount(cluster * size + b, pulls, n_clusters * size)
+        g = g.reshape(n_clusters, size)
+        if effects:
+            g[:, strengths.battles.n_items :] = np.stack(effects, axis=1)
+        return g
+    where = (np.concatenate([cluster, cluster]), np.concatenate([a, b]))
+    shape = (n_clusters, strengths.battles.n_items)
+    g = sp.csr_array(sp.coo_array((np.concatenate([pulls, -pulls]), where), shape=shape))
+    return sp.csr_array(sp.hstack([g, np.stack(effects, axis=1)])) if effects else g
+
+
+def many_standard_errors(strengths: Strengths, cluster: np.ndarray | None, exact: np.ndarray) -> np.ndarray:
+    """Standard errors of very many strengths: solved for the ``exact`` ones, estimated from draws for the others."""
+    if cluster is None:
+        variances = strengths.posterior.variances(np.arange(strengths.battles.n_items))
+    else:
+        variances = _drawn_sandwich(strengths, cluster)[: strengths.battles.n_items]
+    errors = np.sqrt(variances)
+    some = exact[:MOST_SOLVED]
+    errors[some] = solved_standard_errors(strengths, cluster, some)
+    return errors
+
+
+def solved_standard_errors(strengths: Strengths, cluster: np.ndarray | None, some: np.ndarray) -> np.ndarray:
+    """Standard errors of some of very many strengths: a solve for each."""
+    B = np.zeros((strengths.theta.shape[0], some.shape[0]))
+    B[some, np.arange(some.shape[0])] = 1.0
+    columns = strengths.posterior.solve(B, _SOLVED)
+    if cluster is None:
+        return np.sqrt(columns[some, np.arange(some.shape[0])])
+    g = cluster_gradients(strengths, cluster)
+    factor = g.shape[0] / (g.shape[0] - 1.0)
+    prior = 2.0 * strengths.alpha * np.square(columns).sum(axis=0)
+    return np.sqrt(factor * np.square(g @ columns).sum(axis=0) + prior)
+
+
+def _drawn_sandwich(strengths: Strengths, cluster: np.ndarray) -> np.ndarray:
+    g = cluster_gradients(strengths, cluster)
+    rng, n_draws = np.random.default_rng(0), 64
+    draws = g.T @ rng.standard_normal((g.shape[0], n_draws))
+    draws = draws + np.sqrt(2.0 * strengths.alpha) * rng.standard_normal(draws.shape)
+    return np.square(strengths.posterior.solve(draws, 1e-4)).mean(axis=1)
+
+
+def variances_of_battles(strengths: Strengths) -> np.ndarray:
+    """Model-based variance of x_k · θ of each battle, shape (l,)."""
+    pairs, Z = strengths.each.pairs, strengths.battles.covariates * strengths.scale
+    if not strengths.is_dense:
+        if Z.shape[1]:
+            raise ValueError(
+                f"Held-out battles with covariates need a matrix of {strengths.theta.shape[0]:,} rows: found more "
+                f"than {MOST_DENSE:,} items."
+            )
+        return strengths.posterior.variances_of_differences(pairs)
+    C, (a, b), n = strengths.inverse_hessian, pairs.T, strengths.battles.n_items
+    diagonal = C.diagonal()
+    variance = diagonal[a] + diagonal[b] - 2.0 * C[a, b]
+    if Z.shape[1]:
+        cross = C[:n, n:]
+        variance += 2.0 * np.einsum("kp,kp->k", Z, cross[a] - cross[b]) + np.einsum(
+            "kp,pq,kq->k", Z, C[n:, n:], Z
+        )
+    return np.maximum(variance, 0.0)

@@ -1,0 +1,257 @@
+"""Ratings in words, as plain values and as a page."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..report.ratings import RatingsPage, markdown_board, render_ratings, rows_of, shows_groups
+
+if TYPE_CHECKING:
+    from .result import Ratings
+
+# Items and battles up to which everything is shown without being asked for.
+_MOST_ITEMS, _MOST_BATTLES = 1000, 300_000
+_MOST_JUDGES = 50
+_NEXT = 10
+
+
+def is_moderate(ratings: Ratings) -> bool:
+    """Whether held-out battles, judges and next battles take seconds rather than minutes."""
+    return len(ratings.items) <= _MOST_ITEMS and len(ratings.raw) <= _MOST_BATTLES
+
+
+def verdict(ratings: Ratings) -> str:
+    """Which neighbours can be told apart, in a sentence or two."""
+    board, n = ratings.columns, len(ratings.items)
+    best = board["item"][0]
+    if n > _MOST_ITEMS:
+        return f"{best} leads; its rank is between {board['rank_lower'][0]} and {board['rank_upper'][0]}."
+    same = len(ratings.neighbours())
+    alone = board["rank_upper"][0] == 1
+    first = f"{best} is surely the best" if alone else (
+        f"{best} leads, but {sum(low == 1 for low in board['rank_lower']) - 1} others may be the best"
+    )  # fmt: skip
+    if same == 0:
+        return f"{first}. All neighbours on the board can be told apart."
+    return f"{first}. {same} of {n - 1} neighbours on the board cannot be told apart."
+
+
+def sentences(ratings: Ratings) -> list[str]:
+    """What looks wrong, and what to know."""
+    notes = list(ratings.notes)
+    if not is_moderate(ratings):
+        return notes
+    found = ratings.diagnostics
+    p = found["transitivity"]["pvalue"]
+    if p < 0.01:
+        circle = found["circle"]
+        example = (
+            ""
+            if circle is None
+            else f", for example {circle[0]} over {circle[1]} over {circle[2]} over {circle[0]}"
+        )
+        notes.append(
+            f"One strength for each item does not explain all results (p = {p:.1g}){example}: battles depend on "
+            "more than strength, or on each "
+            "other (name a judge or a cluster)."
+        )
+    if found["repeated"]:
+        notes.append(f"{found['repeated']:,} battles repeat an earlier one in every column that was read.")
+    if ratings.raw.judge is not None:
+        notes += _about_judges(ratings)
+    return notes
+
+
+def _about_judges(ratings: Ratings) -> list[str]:
+    from .judges import judge_table
+
+    table, notes = judge_table(ratings.strengths), []
+    for key, words in (("position", "prefer one side"), ("self", "prefer themselves")):
+        guilty = [
+            str(judge)
+            for judge, p in zip(
+                table["judge"], table.get(f"{key}_p", [1.0] * len(table["judge"])), strict=True
+            )
+            if p < 0.05
+        ]
+        if guilty:
+            more = f" and {len(guilty) - 5} more" if len(guilty) > 5 else ""
+            notes.append(f"Judges that {words} (p < 0.05, corrected): {', '.join(guilty[:5])}{more}.")
+    if np.isfinite(ratings.agreement):
+        notes.append(f"Krippendorff's alpha of the judges is {ratings.agreement:.2f}.")
+    return notes
+
+
+def settings(ratings: Ratings) -> dict[str, str]:
+    """What was chosen, in words."""
+    options = ratings.options
+    of_rankings = ratings.raw.rankings is not None
+    found = {"Model": "Plackett-Luce" if of_rankings else "Bradley-Terry; a tie is half a win each way"}
+    found["Shrinkage (alpha)"] = f"{ratings.alpha:.4g}" + (
+        " (by held-out battles)" if options["alpha"] == "auto" else ""
+    )
+    if ratings.half_life is not None:
+        found["Half-life"] = f"{ratings.half_life:g} days"
+    elif options["half_life"] == "auto":
+        found["Half-life"] = "none: the past counts as much as today"
+    if ratings.cluster is None:
+        found["Standard errors"] = "of the model"
+    else:
+        by = options["cluster"] or options["judge"]
+        found["Standard errors"] = f"sandwich, {int(ratings.cluster.max()) + 1:,} clusters by {by}"
+    if ratings.shift:
+        found["Anchor"] = ", ".join(f"{k} = {v}" for k, v in dict(_anchor(options["anchor"])).items())
+    return found
+
+
+def _anchor(anchor: Any) -> Any:
+    return anchor if hasattr(anchor, "items") else [tuple(anchor)]
+
+
+def summary_of(ratings: Ratings) -> dict[str, Any]:
+    """Everything as plain values, for JSON."""
+    out: dict[str, Any] = {
+        "items": len(ratings.items),
+        "battles": len(ratings.raw),
+        "outcomes": ratings.raw.outcomes,
+        "alpha": ratings.alpha,
+        "half_life": ratings.half_life,
+        "level": ratings.level,
+        "verdict": verdict(ratings),
+        "notes": sentences(ratings),
+        "table": rows_of(ratings.columns),
+    }
+    for name, columns in _parts(ratings).items():
+        out[name] = None if columns is None else rows_of(columns)
+    return out
+
+
+def _parts(ratings: Ratings) -> dict[str, Any]:
+    """Tables beside the board; those that take long are left out of large boards."""
+    from .frames import columns_of
+
+    names = ["covariates"] if ratings.strengths.is_dense else []
+    if is_moderate(ratings):
+        names += ["held_out", "judges", "surprises"]
+    parts = {name: None if (frame := getattr(ratings, name)) is None else columns_of(frame) for name in names}
+    if is_moderate(ratings):
+        parts["next_battles"] = columns_of(ratings.next_battles(_NEXT))
+    return parts
+
+
+def text_board(ratings: Ratings, n: int) -> str:
+    """The board as text, the first n rows."""
+    board = ratings.columns
+    groups = shows_groups(board)
+    width = min(40, max(len(str(item)) for item in board["item"][:n]))
+    head = f"{'rank':>5}  {'item':<{width}} {'rating':>7} {'interval':>15} {'ranks':>12}{'  group' if groups else ''}"
+    lines = [f"Ratings of {len(ratings.items):,} items by {len(ratings.raw):,} battles", head]
+    for row in rows_of(board, n):
+        interval, ranks = (
+            f"{row['lower']:.0f} to {row['upper']:.0f}",
+            f"{row['rank_lower']} to {row['rank_upper']}",
+        )
+        letters = f"  {row['group']}" if groups else ""
+        lines.append(
+            f"{row['rank']:>5}  {str(row['item'])[:width]:<{width}} {row['rating']:>7.0f} {interval:>15} "
+            f"{ranks:>12}{letters}"
+        )
+    if len(board["item"]) > n:
+        lines.append(f"... and {len(board['item']) - n:,} more")
+    return "\n".join([*lines, verdict(ratings)])
+
+
+def page_of(ratings: Ratings, title: str | None = None, command: str = "") -> RatingsPage:
+    """What the page shows."""
+    parts = _parts(ratings)
+    judges = parts.get("judges")
+    if judges is not None and len(judges["judge"]) > _MOST_JUDGES:
+        order = np.argsort(judges["battles"])[::-1][:_MOST_JUDGES]
+        parts["judges"] = {name: [values[k] for k in order] for name, values in judges.items()}
+    counts = {
+        "Items": f"{len(ratings.items):,}",
+        "Battles": f"{len(ratings.raw):,}",
+        "Ties": f"{100 * float(np.average(ratings.raw.share == 0.5, weights=ratings.raw.weight)):.0f} %",
+    }
+    months = None
+    if is_moderate(ratings):
+        counts["Held-out log loss"] = f"{parts['held_out']['log_loss'][0]:.3f}"
+        months = _months(ratings)
+    judged = "" if ratings.raw.judge is None else f", judged by {len(ratings.raw.judge[1]):,}"
+    return RatingsPage(
+        title or "Leaderboard",
+        f"{len(ratings.raw):,} battles of {len(ratings.items):,} items{judged}.",
+        verdict(ratings),
+        ratings.columns,
+        ratings.level,
+        counts,
+        calibration=ratings.calibration if is_moderate(ratings) else None,
+        months=months,
+        battles_of_pairs=_meetings(ratings),
+        notes=sentences(ratings),
+        settings=settings(ratings),
+        command=command,
+        **parts,
+    )
+
+
+def _months(ratings: Ratings) -> Any:
+    from .boards import month_edges
+    from .frames import columns_of
+
+    if ratings.raw.time is None or not 2 <= len(month_edges(ratings.raw.time)) <= 120:
+        return None
+    return columns_of(ratings.by_month())
+
+
+def _meetings(ratings: Ratings) -> np.ndarray | None:
+    """How often items met, in the order of the board."""
+    n = len(ratings.items)
+    if n > _MOST_ITEMS:
+        return None
+    order = np.argsort(np.argsort(-ratings.strengths.scores, kind="stable"))
+    (a, b), counts = order[ratings.raw.pairs].T, np.zeros((n, n))
+    np.add.at(counts, (a, b), ratings.raw.weight)
+    return counts + counts.T
+
+
+def write_page(
+    ratings: Ratings, path: str | os.PathLike[str], title: str | None = None, command: str = ""
+) -> None:
+    """HTML, or Markdown by the suffix ``.md``; the file appears whole or not at all."""
+    from ..io.atomic import atomic_write
+
+    if os.fspath(path).lower().endswith(".md"):
+        notes = "".join(f"- {note}\n" for note in sentences(ratings))
+        text = (
+            f"# {title or 'Leaderboard'}\n\n{verdict(ratings)}\n\n{markdown_board(ratings.columns)}\n{notes}"
+        )
+    else:
+        text = render_ratings(page_of(ratings, title, command))
+    with atomic_write(path) as file:
+        file.write(text.encode())
+
+
+def board_text(ratings: Ratings, suffix: str) -> str:
+    """The board as a file: ``.csv``, ``.tsv``, ``.json`` or ``.md``."""
+    import csv
+    import io
+    import json
+
+    if suffix == ".md":
+        return markdown_board(ratings.columns)
+    if suffix == ".json":
+        from ..report.contents import plain
+
+        return json.dumps(plain(summary_of(ratings)), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n")
+    writer.writerow(ratings.columns)
+    writer.writerows(
+        [f"{value:.4f}" if isinstance(value, float) else value for value in row.values()]
+        for row in rows_of(ratings.columns)
+    )
+    return buffer.getvalue()

@@ -1,0 +1,799 @@
+"""Ratings: every shortcut beside the slow, obvious version; bad input; what users see."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oracles
+import preflearn
+from preflearn import rate
+from preflearn.cli.app import run
+from preflearn.ratings import Ratings, count_battles
+from preflearn.ratings.battles import read_battles
+from preflearn.ratings.choice import leave_battle_out
+from preflearn.ratings.diagnostics import strongest_circle, transitivity_test
+from preflearn.ratings.held_out import by_elo, by_win_rate, held_out_folds
+from preflearn.ratings.judges import corrected, krippendorff_alpha, slopes_by_judge
+from preflearn.ratings.planning import after_battles
+from preflearn.ratings.ranks import (
+    group_letters,
+    many_rank_bounds,
+    rank_bounds,
+    simultaneous_threshold,
+    told_apart,
+)
+from preflearn.ratings.strengths import fit_strengths, many_standard_errors, variances_of_battles
+
+POINTS = 400 / np.log(10)
+
+
+def simulate(n=8, per_item=30, seed=0, ties=0.1, judges=0, covariate=0.0, spread=1.0):
+    """Battles as a mapping, and the true strengths."""
+    rng = np.random.default_rng(seed)
+    f = spread * rng.normal(size=n)
+    n_battles = n * per_item // 2
+    a = rng.integers(0, n, n_battles)
+    b = (a + rng.integers(1, n, n_battles)) % n
+    z = rng.normal(size=(n_battles, 2))
+    d = f[a] - f[b] + covariate * (z[:, 0] - z[:, 1])
+    won = rng.random(n_battles) < 1 / (1 + np.exp(-d))
+    winner = np.where(rng.random(n_battles) < ties, "tie", np.where(won, "model_a", "model_b"))
+    names = np.array([f"m{k:02d}" for k in range(n)])
+    battles = {"model_a": names[a].tolist(), "model_b": names[b].tolist(), "winner": winner.tolist()}
+    if judges:
+        battles["judge"] = rng.integers(0, judges, n_battles).tolist()
+    if covariate:
+        battles |= {"length_a": z[:, 0].tolist(), "length_b": z[:, 1].tolist()}
+    return battles, f - f.mean()
+
+
+def shares(battles):
+    return np.array([{"model_a": 1.0, "model_b": 0.0, "tie": 0.5}[label] for label in battles["winner"]])
+
+
+def dense(battles, items):
+    place = {item: k for k, item in enumerate(items)}
+    pairs = [(place[a], place[b]) for a, b in zip(battles["model_a"], battles["model_b"])]
+    z = None
+    if "length_a" in battles:
+        z = (np.array(battles["length_a"]) - np.array(battles["length_b"]))[:, None]
+    return oracles.rating_design(len(items), pairs, z)
+
+
+# Strengths and covariances
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(2, 9), st.integers(2, 30), st.integers(0, 100), st.sampled_from([0.01, 0.3, 4.0]))
+def test_strengths_are_those_of_the_dense_problem(n, per_item, seed, alpha):
+    battles, _ = simulate(n, per_item, seed)
+    if "model_a" not in battles["winner"] and "model_b" not in battles["winner"]:
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        found = rate(battles, alpha=alpha)
+    X, y = dense(battles, found.items), shares(battles)
+    m = len(found.items)
+    theta, H = oracles.rating_mode(X, y, np.ones(len(y)), np.full(m, alpha))
+    np.testing.assert_allclose(list(found.scores.values()), theta - theta.mean(), atol=1e-7)
+    centre = np.eye(m) - 1 / m
+    np.testing.assert_allclose(found.covariance, centre @ np.linalg.inv(H) @ centre, atol=1e-8)
+
+
+def test_covariates_and_sandwich_are_those_of_the_dense_problem():
+    battles, _ = simulate(6, 40, 1, judges=7, covariate=0.7)
+    found = rate(battles, judge="judge", covariates=["length"], alpha=0.2)
+    X, y = dense(battles, found.items), shares(battles)
+    scale = found.strengths.scale[0]
+    penalty = np.r_[np.full(6, 0.2), 0.2 / scale**2]
+    theta, H = oracles.rating_mode(X, y, np.ones(len(y)), penalty)
+    np.testing.assert_allclose(found.strengths.scores, theta[:6] - theta[:6].mean(), atol=1e-7)
+    np.testing.assert_allclose(found.strengths.coefficients, theta[6:], atol=1e-8)
+    C = oracles.rating_sandwich(X, y, np.ones(len(y)), theta, H, penalty, battles["judge"])
+    centre = np.eye(7)
+    centre[:6, :6] -= 1 / 6
+    unscale = np.diag(np.r_[np.ones(6), scale])
+    np.testing.assert_allclose(unscale @ found.covariance @ unscale, centre @ C @ centre.T, atol=1e-8)
+    board = found.covariates
+    assert board["lower"][0] < 0.7 < board["upper"][0]
+    typical = np.sqrt(np.mean(np.square(X[:, 6])))
+    assert board["points"][0] == pytest.approx(POINTS * theta[6] * typical)
+
+
+def test_many_items_take_no_matrix_and_say_the_same(monkeypatch):
+    battles = read_battles(simulate(20, 20, 2, judges=9)[0], judge="judge")
+    strengths = fit_strengths(battles, 0.3)
+    exact = np.sqrt(np.diagonal(np.linalg.inv(np.linalg.inv(strengths.inverse_hessian))))
+    wanted = np.arange(4)
+    H = strengths.counted.hessian(strengths.curvatures).toarray() + 0.6 * np.eye(20)
+    inverse = np.linalg.inv(H)
+    assert exact.shape == (20,)
+    found = many_standard_errors(strengths, None, wanted)
+    np.testing.assert_allclose(found[:4], np.sqrt(np.diagonal(inverse))[:4], rtol=1e-6)
+    np.testing.assert_allclose(found, np.sqrt(np.diagonal(inverse)), rtol=0.3)
+    X = oracles.rating_design(20, battles.pairs)
+    C = oracles.rating_sandwich(
+        X, battles.share, battles.weight, strengths.theta, H, np.full(20, 0.3), battles.judge[0].tolist()
+    )
+    found = many_standard_errors(strengths, battles.judge[0], wanted)
+    np.testing.assert_allclose(found[:4], np.sqrt(np.diagonal(C))[:4], rtol=1e-6)
+    np.testing.assert_allclose(found, np.sqrt(np.diagonal(C)), rtol=0.5)
+    monkeypatch.setattr("preflearn.ratings.strengths._MOST_FACTORED", 0)
+    np.testing.assert_allclose(fit_strengths(battles, 0.3).theta, strengths.theta, atol=1e-7)
+
+
+def test_variances_of_battles_with_covariates():
+    battles = read_battles(simulate(5, 20, 3, covariate=0.5)[0], covariates=["length"])
+    strengths = fit_strengths(battles, 0.3)
+    X = oracles.rating_design(5, battles.pairs, battles.covariates * strengths.scale)
+    expected = np.einsum("ij,jk,ik->i", X, strengths.inverse_hessian, X)
+    np.testing.assert_allclose(variances_of_battles(strengths), expected, rtol=1e-9)
+
+
+def test_leaving_a_battle_out_is_close_to_refitting():
+    battles = read_battles(simulate(6, 40, 4)[0])
+    formula = leave_battle_out(fit_strengths(battles, 0.3))
+    for row in (0, 17, 60):
+        rest = battles.take(np.delete(np.arange(len(battles)), row))
+        strengths = fit_strengths(rest, 0.3)
+        a, b = battles.pairs[row]
+        d = strengths.scores[a] - strengths.scores[b]
+        x = oracles.rating_design(6, [(a, b)])[0]
+        v = x @ strengths.inverse_hessian @ x
+        assert formula[row] == pytest.approx(1 / (1 + np.exp(-d / np.sqrt(1 + np.pi * v / 8))), abs=2e-3)
+
+
+def test_maximum_likelihood_is_the_fixed_point_of_wins():
+    battles, _ = simulate(6, 60, 5)
+    found = rate(battles, alpha=0)
+    read = read_battles(battles)
+    p = 1 / (
+        1 + np.exp(-(found.strengths.scores[read.pairs[:, 0]] - found.strengths.scores[read.pairs[:, 1]]))
+    )
+    expected = np.bincount(read.pairs[:, 0], p, 6) + np.bincount(read.pairs[:, 1], 1 - p, 6)
+    np.testing.assert_allclose(expected, read.wins_of_items(), atol=1e-6)
+
+
+# Ranks and groups
+
+
+def test_threshold_of_one_difference_is_the_normal_quantile():
+    C = np.array([[1.0, -1.0], [-1.0, 1.0]])
+    assert simultaneous_threshold(C, 0.95) == pytest.approx(1.96, abs=0.06)
+    assert simultaneous_threshold(C, 0.95, df=5) == pytest.approx(2.571, abs=0.12)
+
+
+def test_threshold_of_independent_items_is_the_studentised_range():
+    from scipy.stats import studentized_range
+
+    expected = studentized_range.ppf(0.95, 10, np.inf) / np.sqrt(2)
+    assert simultaneous_threshold(np.eye(10), 0.95) == pytest.approx(expected, abs=0.07)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(2, 8), st.integers(0, 1000))
+def test_letters_are_shared_exactly_by_those_that_cannot_be_told_apart(n, seed):
+    rng = np.random.default_rng(seed)
+    scores = -np.sort(-2 * rng.normal(size=n))
+    A = rng.normal(size=(n, n))
+    apart = told_apart(scores, A @ A.T / n, 1.0)
+    letters = group_letters(apart)
+    for i in range(n):
+        for j in range(n):
+            assert bool(set(letters[i]) & set(letters[j])) == (apart[i, j] == 0)
+    low, high = rank_bounds(apart)
+    for i in range(n):
+        assert low[i] == 1 + sum(apart[i, j] < 0 for j in range(n))
+        assert high[i] == n - sum(apart[i, j] > 0 for j in range(n))
+        assert low[i] <= i + 1 <= high[i]
+
+
+def test_rank_bounds_of_many_items_count_intervals_that_do_not_touch():
+    rng = np.random.default_rng(0)
+    scores, se = 5 * rng.normal(size=40), rng.uniform(0.1, 0.4, 40)
+    from scipy.stats import norm
+
+    width = norm.ppf(0.5 + 0.5 * 0.95 ** (1 / 40)) * se
+    low, high = many_rank_bounds(scores, se, 0.95)
+    for i in range(40):
+        ahead = sum(scores[j] - width[j] > scores[i] + width[i] for j in range(40))
+        behind = sum(scores[j] + width[j] < scores[i] - width[i] for j in range(40))
+        assert (low[i], high[i]) == (1 + ahead, 40 - behind)
+
+
+def test_intervals_and_ranks_hold_the_truth():
+    """40 seeds; `benchmarks/ratings.py` has more of them, sizes and judges."""
+    covered, together = [], []
+    for seed in range(40):
+        battles, f = simulate(12, 40, seed, ties=0.0)
+        found = rate(battles)
+        board = found.columns
+        place = [int(item[1:]) for item in board["item"]]
+        truth = 1000 + POINTS * f[place]
+        covered.append(np.mean((board["lower"] <= truth) & (truth <= board["upper"])))
+        ranks = 1 + (f[place][:, None] < f[place][None, :]).sum(axis=1)
+        together.append(((board["rank_lower"] <= ranks) & (ranks <= board["rank_upper"])).all())
+    assert 0.91 <= np.mean(covered) <= 0.99
+    assert np.mean(together) >= 0.93
+
+
+def test_judges_with_tastes_need_the_sandwich():
+    """Judges whose tastes differ make model-based intervals too short."""
+    rng = np.random.default_rng(0)
+    n, judges, per_judge = 6, 40, 40
+    shorter = []
+    for _ in range(3):
+        a = rng.integers(0, n, judges * per_judge)
+        b = (a + rng.integers(1, n, a.size)) % n
+        judge = np.repeat(np.arange(judges), per_judge)
+        taste = 1.5 * rng.normal(size=(judges, n))
+        won = rng.random(a.size) < 1 / (1 + np.exp(-(taste[judge, a] - taste[judge, b])))
+        table = {"a": a, "b": b, "winner": won.astype(float), "judge": judge}
+        robust, model = rate(table, judge="judge"), rate(table, judge="judge", cluster=False)
+        shorter.append(np.mean(model.standard_errors / robust.standard_errors))
+    assert np.mean(shorter) < 0.7
+
+
+# Held-out battles, judges, diagnostics
+
+
+def test_baselines_are_those_of_their_definitions():
+    battles = read_battles(simulate(5, 30, 6)[0])
+    training, test = battles.take(np.arange(50)), battles.take(np.arange(50, 60))
+    games = [(a, b, y) for (a, b), y in zip(training.pairs.tolist(), training.share)]
+    r = oracles.elo_by_hand(games)
+    expected = [1 / (1 + 10 ** ((r.get(b, 0) - r.get(a, 0)) / 400)) for a, b in test.pairs.tolist()]
+    np.testing.assert_allclose(by_elo(training, test), expected)
+    rates = {}
+    for item in range(5):
+        won = sum(y if a == item else 1 - y for a, b, y in games if item in (a, b))
+        rates[item] = (won + 0.5) / (sum(item in game[:2] for game in games) + 1)
+    odds = [rates[a] / (1 - rates[a]) / (rates[b] / (1 - rates[b])) for a, b in test.pairs.tolist()]
+    np.testing.assert_allclose(by_win_rate(training, test), [one / (1 + one) for one in odds])
+
+
+def test_held_out_table():
+    battles, _ = simulate(8, 60, 7, judges=6, spread=1.5)
+    battles["day"] = [f"2024-{1 + k % 12:02d}-{1 + k % 28:02d}" for k in range(len(battles["winner"]))]
+    found = rate(pd.DataFrame(battles), judge="judge", time="day")
+    table = found.held_out
+    assert list(dict.fromkeys(table["held_out"])) == ["battle", "judge", "future"]
+    ours = table[table["method"] == "Bradley-Terry"].set_index("held_out")["log_loss"]
+    # Every fold refitted by the dense problem.
+    read, losses = found.raw, []
+    for training, test in held_out_folds(read, "judge"):
+        assert not set(read.judge[0][training]) & set(read.judge[0][test])
+        X = oracles.rating_design(8, read.pairs)
+        theta, H = oracles.rating_mode(
+            X[training], read.share[training], np.ones(len(training)), np.full(8, found.alpha)
+        )
+        variance = np.einsum("ij,jk,ik->i", X[test], np.linalg.inv(H), X[test])
+        p = 1 / (1 + np.exp(-(X[test] @ theta) / np.sqrt(1 + np.pi * variance / 8)))
+        y = read.share[test]
+        losses += (-(y * np.log(p) + (1 - y) * np.log(1 - p))).tolist()
+    assert len(losses) == len(read) and ours["judge"] == pytest.approx(np.mean(losses), abs=1e-8)
+    assert (ours < np.log(2)).all()
+    for training, test in held_out_folds(read, "future"):
+        assert read.time[training].max() < read.time[test].min()
+    assert found.calibration.n_pairs == len(battles["winner"])
+
+
+def test_agreement_is_krippendorffs_alpha():
+    rng = np.random.default_rng(1)
+    a = rng.integers(0, 3, 60)
+    b = (a + rng.integers(1, 3, 60)) % 3
+    table = {"a": a, "b": b, "winner": rng.choice([0.0, 0.5, 1.0], 60), "judge": rng.integers(0, 4, 60)}
+    read = read_battles(table, judge="judge")
+    units = {}
+    for (one, other), y in zip(read.pairs.tolist(), read.share):
+        units.setdefault((min(one, other), max(one, other)), []).append(y if one < other else 1 - y)
+    both_ways = [*units.values(), *([1 - y for y in unit] for unit in units.values())]
+    assert krippendorff_alpha(read) == pytest.approx(oracles.krippendorff_by_pairs(both_ways))
+
+
+def test_corrected_pvalues_are_those_of_holm():
+    p = np.array([0.01, np.nan, 0.04, 0.03, 0.2])
+    found = corrected(p)
+    np.testing.assert_allclose(found[[0, 2, 3, 4]], oracles.holm_by_steps(p[[0, 2, 3, 4]]))
+    assert np.isnan(found[1])
+
+
+def test_biased_judges_are_found():
+    rng = np.random.default_rng(2)
+    n, per_judge = 6, 300
+    f = rng.normal(size=n)
+    a = rng.integers(0, n, 6 * per_judge)
+    b = (a + rng.integers(1, n, a.size)) % n
+    judge = np.repeat(np.arange(6), per_judge)
+    d = f[a] - f[b] + np.where(judge == 3, 1.5, 0.0)
+    d = d + np.where(judge == 4, 2.0 * ((a == 4) * 1.0 - (b == 4)), 0.0)
+    d = np.where(judge == 5, 0.0, d)
+    won = rng.random(a.size) < 1 / (1 + np.exp(-d))
+    names = np.array([f"m{k}" for k in range(n)])
+    table = {"model_a": names[a], "model_b": names[b], "winner": won.astype(float), "judge": names[judge]}
+    found = pd.DataFrame(rate(table, judge="judge").judges).set_index("judge")
+    assert found["position_p"]["m3"] < 0.001 and found["position_bias"]["m3"] == pytest.approx(1.5, abs=0.6)
+    assert (found["position_p"].drop("m3") > 0.01).all()
+    assert found["self_p"]["m4"] < 0.01 and found["self_bias"]["m4"] > 0.8
+    assert found["reliability"].idxmin() == "m5" and found["reliability"]["m5"] < 0.5
+
+
+def test_slopes_are_those_of_a_penalised_regression():
+    rng = np.random.default_rng(3)
+    x, offset, y = rng.normal(size=50), rng.normal(size=50), rng.integers(0, 2, 50).astype(float)
+    b, se = slopes_by_judge(np.zeros(50, dtype=int), x, offset, y, np.ones(50))
+    p = 1 / (1 + np.exp(-(offset + b[0] * x)))
+    assert np.sum(x * (y - p)) == pytest.approx(b[0], abs=1e-8)
+    assert se[0] == pytest.approx((np.sum(x**2 * p * (1 - p)) + 1) ** -0.5)
+
+
+def test_circles_are_noticed_and_transitive_results_are_not():
+    fair = [
+        transitivity_test(fit_strengths(read_battles(simulate(8, 60, s, ties=0)[0]), 0.03)) for s in range(20)
+    ]
+    p = np.array([one["pvalue"] for one in fair])
+    assert 0.2 < p.mean() < 0.8 and (p < 0.01).sum() <= 2
+    circle = {"winner": ["r"] * 20 + ["s"] * 20 + ["p"] * 20, "loser": ["s"] * 20 + ["p"] * 20 + ["r"] * 20}
+    read = read_battles(circle)
+    assert transitivity_test(fit_strengths(read, 0.03))["pvalue"] < 1e-6
+    found = strongest_circle(read)
+    assert found is not None and "".join(map(str, found)) in ("rsp", "spr", "prs")
+
+
+# Parts, time, next battles
+
+
+def test_boards_by_category_find_the_item_that_differs():
+    rng = np.random.default_rng(4)
+    n = 5
+    f = np.linspace(1, -1, n)
+    a = rng.integers(0, n, 1500)
+    b = (a + rng.integers(1, n, a.size)) % n
+    category = rng.choice(["code", "prose"], a.size)
+    extra = np.where(category == "code", 1.5, -1.5)
+    d = f[a] - f[b] + extra * ((a == 4) * 1.0 - (b == 4))
+    table = {"a": a, "b": b, "winner": (rng.random(a.size) < 1 / (1 + np.exp(-d))).astype(float)}
+    boards = pd.DataFrame(rate(table).by(category)).set_index(["category", "item"])
+    assert boards.loc[("code", 4), "pvalue"] < 0.001
+    assert boards.loc[("prose", 4), "difference"] == pytest.approx(-boards.loc[("code", 4), "difference"])
+    # 1.5 more than the others is 1.2 more than the mean, from which the others are 0.3 away.
+    truth = POINTS * np.where(np.arange(n) == 4, 1.2, -0.3)
+    np.testing.assert_allclose(boards.loc["code"]["difference"].sort_index(), truth, atol=45)
+    assert boards["battles"].groupby("category").sum().sum() == 3000
+
+
+def test_half_life_is_found_where_strengths_drift():
+    rng = np.random.default_rng(5)
+    n, days = 10, 900
+    walk = np.cumsum(rng.normal(size=(days, n)) * 0.15, axis=0)
+    day = np.sort(rng.integers(0, days, 4000))
+    a = rng.integers(0, n, 4000)
+    b = (a + rng.integers(1, n, 4000)) % n
+    d = walk[day, a] - walk[day, b]
+    won = rng.random(4000) < 1 / (1 + np.exp(-d))
+    table = {"a": a, "b": b, "winner": won.astype(float), "day": day.astype(float)}
+    found = rate(table, time="day", half_life="auto")
+    assert found.half_life is not None and found.half_life <= 240
+    months = pd.DataFrame(found.by_month())
+    assert months["month"].nunique() >= 29 and {"rating", "lower", "upper"} <= set(months.columns)
+    weighted = np.exp2(-(day.max() - day) / 100.0)
+    by_hand = rate({**table, "w": weighted}, weight="w", alpha=0.1)
+    np.testing.assert_allclose(
+        list(rate(table, time="day", half_life=100, alpha=0.1).scores.values()), list(by_hand.scores.values())
+    )
+
+
+def test_next_battles_are_about_the_goal():
+    battles, _ = simulate(12, 20, 8)
+    found = rate(battles)
+    asked = found.next_battles(6, goal="top-3")
+    order = list(found.table["item"])
+    assert len(asked) == 6
+    near = set(order[:7])
+    assert sum(a in near and b in near for a, b in zip(asked["item_a"], asked["item_b"])) >= 4
+    pair = found.next_battles(2, goal=f"{order[0]} vs {order[1]}")
+    assert [set(row) for row in zip(pair["item_a"], pair["item_b"])] == [{order[0], order[1]}] * 2
+    assert len(found.next_battles(100)) == 100
+    with pytest.raises(ValueError, match="goal must be"):
+        found.next_battles(3, goal="best")
+    with pytest.raises(ValueError, match="between top-1 and top-11"):
+        found.next_battles(3, goal="top-12")
+
+
+def test_the_number_of_battles_needed_settles_the_question():
+    battles, _ = simulate(6, 30, 9, ties=0)
+    found = rate(battles, alpha=0.1)
+    gaps = -np.diff(found.columns["rating"])
+    place = int(np.argmax(np.where(gaps < 60, gaps, 0)))  # neighbours that are neither equal nor told apart
+    first, second = list(found.table["item"])[place : place + 2]
+    needed = found.battles_needed(f"{first} vs {second}")
+    assert needed is not None and needed > 0
+    a, b = found.items.index(first), found.items.index(second)
+    for n, settled in ((0.8 * needed, False), (needed, True)):
+        C = after_battles(found.strengths.scores, found.covariance, a, b, n)
+        gap = found.strengths.scores[a] - found.strengths.scores[b]
+        assert (gap >= found.threshold * np.sqrt(C[a, a] + C[b, b] - 2 * C[a, b])) == settled
+
+
+# Input
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame])
+def test_frames_in_and_out(kind):
+    battles, _ = simulate()
+    found = rate(kind(battles))
+    assert isinstance(found, Ratings) and isinstance(found.table, kind)
+    assert list(found.table.columns) == [
+        "item", "rating", "lower", "upper", "rank", "rank_lower", "rank_upper", "group", "battles",
+    ]  # fmt: skip
+    assert sum(found.table["battles"]) == 2 * len(battles["winner"])
+    assert found.scores == rate(battles).scores
+    assert np.mean(list(found.scores.values())) == pytest.approx(0, abs=1e-12)
+    assert np.mean(found.columns["rating"]) == pytest.approx(1000)
+    assert found.win_probability("m00", "m01") + found.win_probability("m01", "m00") == pytest.approx(1)
+
+
+def test_ways_to_say_who_won():
+    sides = {"model_a": ["x", "y", "z", "x"], "model_b": ["y", "z", "x", "z"]}
+    expected = rate({**sides, "winner": ["model_a", "model_b", "tie", "model_a"]}).scores
+    for winner in (
+        ["a", "b", "draw", "a"], ["x", "z", "both bad", "x"],
+        [1, 0, 0.5, 1], ["left", "right", "tie (bothbad)", "left"],
+    ):  # fmt: skip
+        assert rate({**sides, "winner": winner}).scores == expected
+    assert rate(
+        {"model_b": sides["model_a"], "model_a": sides["model_b"], "winner": ["b", "a", "tie", "b"]}
+    ).scores == (pytest.approx(expected))
+    listed = {
+        "winner": ["x", "z", "z", "x"],
+        "loser": ["y", "y", "x", "z"],
+        "tie": [False, False, True, False],
+    }
+    assert rate(listed).scores == pytest.approx(expected)
+    renamed = {"w": listed["winner"], "l": listed["loser"]}
+    assert rate(renamed, winner="w", loser="l").scores == rate({**listed, "tie": [False] * 4}).scores
+
+
+def test_counts_are_as_good_as_battles():
+    battles, _ = simulate(6, 50, 10)
+    frame = pd.DataFrame(battles)
+    counts = count_battles(frame.iloc[k : k + 40] for k in range(0, len(frame), 40))
+    assert len(counts["count"]) <= 3 * 15 and sum(counts["count"]) == len(frame)
+    few, all_of_them = rate(counts, weight="count", alpha=0.2), rate(frame, alpha=0.2)
+    assert few.scores == pytest.approx(all_of_them.scores)
+    np.testing.assert_allclose(few.columns["lower"], all_of_them.columns["lower"])
+    assert few.columns["battles"] == all_of_them.columns["battles"]
+
+
+def test_more_battles_give_the_ratings_of_all():
+    battles, _ = simulate(6, 50, 11, judges=4)
+    frame = pd.DataFrame(battles)
+    found = rate(frame.iloc[:100], judge="judge", alpha=0.2).update(frame.iloc[100:])
+    expected = rate(frame, judge="judge", alpha=0.2)
+    assert found.scores == pytest.approx(expected.scores, abs=1e-9)
+    np.testing.assert_allclose(found.columns["upper"], expected.columns["upper"])
+
+
+def test_an_anchor_moves_every_rating():
+    battles, _ = simulate()
+    plain, moved = rate(battles), rate(battles, anchor={"m03": 1200})
+    assert dict(zip(moved.columns["item"], moved.columns["rating"]))["m03"] == pytest.approx(1200)
+    shift = np.array(moved.columns["lower"]) - plain.columns["lower"]
+    np.testing.assert_allclose(shift, shift[0])
+    with pytest.raises(ValueError, match="has not played"):
+        rate(battles, anchor={"nobody": 1})
+    with pytest.raises(ValueError, match="one item its rating"):
+        rate(battles, anchor="m03")
+
+
+def test_an_item_that_won_everything_is_finite_and_uncertain():
+    battles = {"winner": ["x"] * 5 + ["y", "z"] * 10, "loser": ["y"] * 5 + ["z", "y"] * 10}
+    found = rate(battles)
+    board = pd.DataFrame(found.columns).set_index("item")
+    assert board.index[0] == "x" and np.isfinite(board["rating"]).all()
+    assert board["upper"]["x"] - board["lower"]["x"] > 1.5 * (board["upper"]["y"] - board["lower"]["y"])
+
+
+GOOD = {"model_a": ["x", "y", "x"], "model_b": ["y", "z", "z"], "winner": ["model_a", "model_b", "tie"]}
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        ({"winner": ["model_a", "?!", "?!"]}, {}, r"'\?!' \(2\)"),
+        ({"winner": ["model_a", None, "tie"]}, {}, r"missing \(1\)"),
+        ({"winner": ["x", "x", "z"]}, {}, r"'x' \(1\)"),
+        ({"model_b": ["y", "y", "z"]}, {}, "item against itself"),
+        ({"model_a": ["x"] * 3, "model_b": ["x"] * 3}, {}, "against itself"),
+        ({"winner": ["tie"] * 3}, {}, "No battle was won"),
+        ({"model_a": ["x", None, "y"]}, {}, "values are missing"),
+        ({"day": ["2024-01-01", None, "2024-01-02"]}, {"time": "day"}, "1 of 3 dates are missing"),
+        ({"day": ["2024-01-01", "soon", "2024-01-02"]}, {"time": "day"}, "cannot be read"),
+        ({"long": [1.0, 1.0, 1.0]}, {"covariates": ["long"]}, "is constant"),
+        ({"long": [1.0, -1.0, 0.5]}, {"covariates": ["long"]}, "alone predicts every one"),
+        ({"long": [1.0, np.nan, 0.5]}, {"covariates": ["long"]}, "missing or infinite"),
+        ({}, {"covariates": ["long"]}, "neither long_a and long_b nor long"),
+        ({}, {"judge": "judge"}, "judge='judge' is no column"),
+        ({}, {"half_life": 30}, "needs the time"),
+        ({}, {"half_life": -1, "time": "winner"}, "positive number of days"),
+        ({}, {"level": 1.2}, "level is the probability"),
+        ({}, {"alpha": -1}, "alpha"),
+        ({}, {"a": "model_a"}, "both sides"),
+        ({"w": [1, -1, 1]}, {"weight": "w"}, "must not be negative"),
+        ({"c": ["k"] * 3}, {"cluster": "c"}, "one value only"),
+    ],
+)  # fmt: skip
+def test_bad_input_gets_one_clear_message(change, options, message):
+    with pytest.raises(ValueError, match=message):
+        rate({**GOOD, **change}, **options)
+
+
+def test_dates_in_many_forms():
+    expected = [-33774.0, 0.0, 19723.0]
+    for days in (
+        [18770713, 19700101, 20240101], ["1877-07-13", "1970-01-01", "2024-01-01"], expected,
+        np.array(["1877-07-13", "1970-01-01", "2024-01-01"], dtype="datetime64[D]"),
+    ):  # fmt: skip
+        np.testing.assert_allclose(read_battles({**GOOD, "day": days}, time="day").time, expected)
+
+
+def test_more_bad_input():
+    with pytest.raises(ValueError, match="No columns of two sides"):
+        rate({"x": [1], "y": [2]})
+    with pytest.raises(ValueError, match="none says who won"):
+        rate({"model_a": ["x"], "model_b": ["y"]})
+    with pytest.raises(ValueError, match="would say who won"):
+        rate({"winner": ["x"], "loser": ["y"], "long": [1.0]}, covariates=["long"])
+    with pytest.raises(ValueError, match="Several pairs of columns"):
+        rate({"model_a": ["x"], "model_b": ["y"], "left": ["x"], "right": ["y"], "winner": ["x"]})
+    with pytest.raises(ValueError, match="won or lost everything"):
+        rate({"winner": ["x", "y"], "loser": ["y", "z"]}, alpha=0)
+
+
+def test_components_are_named_and_shrunk_or_refused():
+    battles = {"winner": ["x", "y", "p", "q"] * 3, "loser": ["y", "x", "q", "p"] * 3}
+    with pytest.warns(UserWarning, match="2 components that no battle connects: p, q; x, y"):
+        found = rate(battles)
+    assert found.notes and np.isfinite(found.columns["rating"]).all()
+    with pytest.raises(ValueError, match="alpha=0 has none"):
+        rate(battles, alpha=0)
+
+
+def test_covariates_that_decide_together_are_refused():
+    rng = np.random.default_rng(6)
+    u, v = rng.normal(size=(2, 60))
+    a = rng.integers(0, 4, 60)
+    table = {
+        "a": a,
+        "b": (a + rng.integers(1, 4, 60)) % 4,
+        "winner": (u + v > 0).astype(float),
+        "u": u,
+        "v": v,
+    }
+    with pytest.raises(ValueError, match="together predict every one"):
+        rate(table, covariates=["u", "v"])
+
+
+# What users see
+
+
+def test_the_name_is_public():
+    assert preflearn.rate is rate and "rate" in preflearn.__all__
+
+
+def test_text_markdown_and_page(tmp_path):
+    battles, _ = simulate(6, 60, 12, judges=5, covariate=0.5)
+    battles["day"] = [f"2024-{1 + k % 6:02d}-10" for k in range(len(battles["winner"]))]
+    found = rate(battles, judge="judge", covariates=["length", "position"], time="day")
+    best = found.columns["item"][0]
+    assert best in repr(found) and "neighbours" in repr(found)
+    assert found.to_markdown(2).splitlines()[2].startswith(f"| 1 | {best} |")
+    found.report(tmp_path / "board.html", title="Six <models>")
+    page = (tmp_path / "board.html").read_text(encoding="utf-8")
+    assert (
+        "Six &lt;models&gt;" in page
+        and page.count("<svg") > 6
+        and "http://" not in page.replace("http://www.w3.org", "")
+    )
+    for heading in ("Leaderboard", "What was controlled for", "Judges", "Battles to run next", "by month"):
+        assert heading in page
+    found.report(tmp_path / "board.md")
+    assert "| rank | item |" in (tmp_path / "board.md").read_text(encoding="utf-8")
+    import matplotlib.pyplot as plt
+
+    for kind in ("ratings", "ranks", "wins"):
+        found.plot(kind)
+    plt.close("all")
+    with pytest.raises(ValueError, match="kind must be"):
+        found.plot("pie")
+
+
+def test_command(tmp_path, capsys):
+    battles, _ = simulate(6, 60, 13)
+    path = tmp_path / "battles.csv"
+    pd.DataFrame(battles).to_csv(path, index=False)
+    assert (
+        run(["rate", str(path), "--goal", "top-2", "--anchor", "m00=1100", "-o", str(tmp_path / "b.csv")])
+        == 0
+    )
+    said = capsys.readouterr().out
+    assert "Ratings of 6 items by 180 battles" in said and "held-out battle" in said and "top-2" in said
+    board = pd.read_csv(tmp_path / "b.csv").set_index("item")
+    assert board["rating"]["m00"] == 1100
+    assert run(["rate", str(path), "--json", "--report", str(tmp_path / "b.html"), "--alpha", "0.1"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    expected = rate(battles, alpha=0.1).columns
+    assert [row["item"] for row in found["table"]] == expected["item"]
+    np.testing.assert_allclose([row["rating"] for row in found["table"]], expected["rating"])
+    assert (tmp_path / "b.html").stat().st_size > 10_000
+    path_of_rankings = tmp_path / "rankings.csv"
+    path_of_rankings.write_text('r\n"x > y > z"\n"y > x, z"\n"x > z"\n"z > y"\n')
+    assert run(["rate", str(path_of_rankings), "--ranking", "r"]) == 0
+    assert "Plackett-Luce" in capsys.readouterr().out
+    said = [
+        {"winner": "x", "loser": "y", "judge": "ann", "question": "1"},
+        {"winner": "y", "loser": "z", "judge": "ann", "question": "2", "tie": True},
+        {"winner": "z", "loser": "x", "judge": "ann", "question": "3"},
+        {"undo": "3", "judge": "ann"},
+    ]
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text("".join(json.dumps(entry) + "\n" for entry in said))
+    assert run(["rate", str(answers), "--alpha", "0.1", "--json"]) == 0
+    found = {row["item"]: row["rating"] for row in json.loads(capsys.readouterr().out)["table"]}
+    expected = rate({"winner": ["x", "y"], "loser": ["y", "z"], "tie": [False, True]}, alpha=0.1).columns
+    assert found == pytest.approx(dict(zip(expected["item"], expected["rating"])))
+    assert run(["rate", str(path), "--winner", "nobody"]) == 2
+    assert "is no column" in capsys.readouterr().err
+    assert run(["rate", str(path), "--anchor", "m00"]) == 2
+    assert run(["rate", str(path), "-o", str(tmp_path / "b.pdf")]) == 2
+
+
+# Features of the items, scores
+
+
+def test_features_are_the_prior_of_bradley_terry():
+    from preflearn import BradleyTerry
+
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(12, 2))
+    f = 1.5 * X[:, 0]
+    a = rng.integers(0, 9, 150)
+    b = (a + rng.integers(1, 9, 150)) % 9
+    won = rng.random(150) < 1 / (1 + np.exp(-(f[a] - f[b])))
+    table = {"a": a, "b": b, "winner": won.astype(float)}
+    features = {"item": np.arange(12), "u": X[:, 0], "v": 100 + 7 * X[:, 1]}
+    found = rate(table, features=features, kernel="rbf", item_offsets=0.5, alpha=0.3)
+    Z = np.stack([features["u"], features["v"]], axis=1)
+    Z = (Z - Z.mean(axis=0)) / Z.std(axis=0)
+    model = BradleyTerry(0.3, kernel="rbf", item_offsets=0.5)
+    pairs = np.where(won[:, None], np.stack([a, b], axis=1), np.stack([b, a], axis=1))
+    mean, C = model.fit_pairs(Z, pairs).posterior(Z)
+    np.testing.assert_allclose(found.strengths.scores, mean - mean.mean(), atol=1e-6)
+    centre = np.eye(12) - 1 / 12
+    np.testing.assert_allclose(found.covariance, centre @ C @ centre, atol=1e-6)
+    plain = rate(table, features=features)
+    assert np.corrcoef(plain.strengths.scores[9:], f[9:])[0, 1] > 0.9  # these have not played
+    assert dict(zip(found.columns["item"], found.columns["battles"]))[11] == 0 and not found.notes
+    auto = rate(table, features=features, covariates=["position"])
+    assert set(auto.scores) == set(range(12)) and len(auto.held_out) == 3
+    with pytest.raises(ValueError, match="items have battles and no features"):
+        rate(table, features={"item": [0, 1], "u": [1.0, 2.0]})
+    with pytest.raises(ValueError, match="holds texts"):
+        rate(table, features={"item": np.arange(12), "u": ["x"] * 12})
+    with pytest.raises(ValueError, match="there are none"):
+        rate(table, kernel="rbf")
+
+
+def test_scores_say_who_won():
+    table = {"home": ["x", "y", "z"], "away": ["y", "z", "x"], "score_a": [3, 1, 2], "score_b": [1, 1, 4]}
+    assert (
+        rate(table).scores
+        == rate({"home": table["home"], "away": table["away"], "winner": ["home", "tie", "away"]}).scores
+    )
+
+
+# Rankings of more than two
+
+
+def draw_rankings(n_rankings=80, seed=0):
+    """Rankings of 3 to 5 of 7 items, a third of them choices of one among all; and the strengths."""
+    rng = np.random.default_rng(seed)
+    f = rng.normal(size=7)
+    rankings = []
+    for number in range(n_rankings):
+        some = rng.choice(7, rng.integers(3, 6), replace=False)
+        order = some[np.argsort(-(f[some] + rng.gumbel(size=some.size)))].tolist()
+        rankings.append([[order[0]], order[1:]] if number % 3 == 0 else [[one] for one in order])
+    return rankings, f - f.mean()
+
+
+def as_lists(rankings):
+    return [
+        [*(tier[0] for tier in one[:-1]), one[-1] if len(one[-1]) > 1 else one[-1][0]] for one in rankings
+    ]
+
+
+def test_rankings_are_fitted_by_plackett_and_luces_likelihood():
+    from scipy.optimize import approx_fprime, minimize
+
+    rankings, truth = draw_rankings()
+    judges = np.arange(80) % 9
+    found = rate(
+        {"ranking": as_lists(rankings), "judge": judges}, ranking="ranking", judge="judge", alpha=0.2
+    )
+
+    def objective(f, some=rankings, alpha=0.2):
+        return oracles.plackett_luce_loss(f, some) + alpha * f @ f
+
+    best = minimize(objective, np.zeros(7), tol=1e-12).x
+    np.testing.assert_allclose(found.strengths.scores, best, atol=1e-4)
+    f, loss = found.strengths.scores, found.strengths.loss
+    np.testing.assert_allclose(loss.value, oracles.plackett_luce_loss(f, rankings))
+    numeric = approx_fprime(f, lambda f: oracles.plackett_luce_loss(f, rankings), 1e-7)
+    np.testing.assert_allclose(loss.gradient, numeric, atol=1e-4)
+    H = loss.hessian()
+    np.testing.assert_allclose(np.stack([loss.curvature(e) for e in np.eye(7)]), H, atol=1e-12)
+    step = 1e-5
+    for k in range(7):
+        e = step * np.eye(7)[k]
+        ahead, back = (type(loss)(found.raw.rankings, np.ones(80), f + s * e).gradient for s in (1, -1))
+        np.testing.assert_allclose((ahead - back) / (2 * step), H[k], atol=1e-6)
+    meat = 0.4 * np.eye(7)
+    for judge in range(9):
+        some = [one for one, who in zip(rankings, judges) if who == judge]
+        g = approx_fprime(f, lambda f, some=some: oracles.plackett_luce_loss(f, some), 1e-7)
+        meat += 9 / 8 * np.outer(g, g)
+    inverse, centre = np.linalg.inv(H + 0.4 * np.eye(7)), np.eye(7) - 1 / 7
+    np.testing.assert_allclose(found.covariance, centre @ inverse @ meat @ inverse @ centre, atol=1e-4)
+    assert np.corrcoef(f, truth)[0, 1] > 0.8
+
+
+def test_rankings_of_two_are_battles():
+    battles = {"winner": ["x", "y", "z", "x", "x"], "loser": ["y", "z", "x", "z", "y"]}
+    texts = [f"{a} > {b}" for a, b in zip(battles["winner"], battles["loser"])]
+    found, expected = rate({"r": texts}, ranking="r", alpha=0.3), rate(battles, alpha=0.3)
+    assert found.scores == pytest.approx(expected.scores, abs=1e-8)
+    np.testing.assert_allclose(found.covariance, expected.covariance, atol=1e-8)
+
+
+def test_rankings_are_held_out_as_a_whole(tmp_path):
+    rankings, _ = draw_rankings(60, 1)
+    found = rate(pd.DataFrame({"ranking": as_lists(rankings)}), ranking="ranking")
+    assert list(found.held_out["held_out"]) == ["ranking"] * 3 and "Plackett-Luce" in list(
+        found.held_out["method"]
+    )
+    for training, test in held_out_folds(found.raw, "battle"):
+        of_pair = found.raw.rankings.of_pair
+        assert not set(of_pair[training]) & set(of_pair[test])
+        part = found.raw.take(test).rankings
+        expected = [rankings[k] for k in np.unique(of_pair[test])]
+        f = np.arange(7) / 3
+        loss = type(found.strengths.loss)(part, np.ones(part.n_rankings), f)
+        assert loss.value == pytest.approx(oracles.plackett_luce_loss(f, expected))
+    found.report(tmp_path / "r.html")
+    assert "Plackett-Luce" in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("ranking", "message"),
+    [
+        ("a > b > a", "twice"),
+        ("a", "no ranking"),
+        ("a, b > c", "no ranking"),
+        ("a > ", "no ranking"),
+        (3, "no ranking"),
+    ],
+)
+def test_bad_rankings(ranking, message):
+    with pytest.raises(ValueError, match=message):
+        rate({"r": ["a > b", ranking]}, ranking="r")
+    with pytest.raises(ValueError, match="would be ignored"):
+        rate({"r": ["a > b"]}, ranking="r", winner="r")
