@@ -136,3 +136,76 @@ def test_train_names_the_command_for_relations(tables, tmp_path, capsys) -> None
         err = capsys.readouterr().err
         assert "preflearn relate --rows FILE --columns FILE --pairs FILE" in err and err.count("\n") == 1
     assert not (tmp_path / "model").exists()
+
+
+# ------------------------------------------------------------------------------------------ tables as people have them
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> dict[str, Path]:
+    """Drugs with a class and a missing value; one pair measured twice."""
+    rng = np.random.default_rng(1)
+    kinds = rng.choice(["acid", "base"], 14)
+    drugs, targets = rng.normal(size=14).round(3), rng.normal(size=(9, 2)).round(3)
+    Y = np.where(kinds == "acid", 1.0, -1.0)[:, None] * targets[:, 0] + 0.3 * drugs[:, None] * targets[:, 1]
+    rows = [(f"d{i}", kinds[i], "" if i == 3 else drugs[i], f"note {i}") for i in range(14)]
+    measured = [
+        (f"d{i}", f"t{j}", round(Y[i, j], 4)) for i in range(14) for j in range(9) if (i + j) % 5 != 3
+    ]
+    objects = [(f"t{j}", *x) for j, x in enumerate(targets)]
+    return {
+        "rows": write(tmp_path / "drugs.csv", ["drug", "class", "mass", "lab_note"], rows),
+        "columns": write(tmp_path / "targets.csv", ["target", "u", "v"], objects),
+        "pairs": write(tmp_path / "measured.csv", ["drug", "target", "affinity"], [*measured, measured[0]]),
+    }
+
+
+def test_categories_missing_values_and_duplicates(mixed, tmp_path, call) -> None:
+    model, page = tmp_path / "m.preflearn", tmp_path / "page.html"
+    command = ["relate", *arguments(mixed), "-o", model, "--report", page, "--set", "alphas=0.1,1", "--json"]
+    status, _, err = call(*command, "--drop", "lab_note")
+    assert status == 2 and "duplicates" in err
+    status, out, err = call(*command, "--drop", "lab_note", "--duplicates", "mean")
+    assert (status, err) == (0, "")
+    assert json.loads(out)["settings"][0]["concordance"] > 0.8
+    text = page.read_text()
+    assert (
+        "Pairs without a label" in text
+        and '<th scope="row" class="name">d' in text
+        and 'class="tiles"' in text
+    )
+    scores = tmp_path / "scores.csv"
+    assert call("predict", model, mixed["rows"], mixed["columns"], "-o", scores)[0] == 0
+    assert len(scores.read_text().splitlines()) == 1 + 14 * 9
+    found = json.loads(call("evaluate", model, *mixed.values(), "--json")[1])
+    assert found["metrics"][0]["metric"] == "concordance" and found["metrics"][0]["value"] > 0.8
+    status, _, err = call("evaluate", model, mixed["rows"])
+    assert status == 2 and "ROWS COLUMNS PAIRS" in err
+    status, _, err = call(*command, "--drop", "colour")
+    assert status == 2 and "--drop asks for 'colour', in neither table" in err
+
+
+def test_few_labels_are_held_out_without_iterations(monkeypatch) -> None:
+    from preflearn.relations import KroneckerRLSCV, incomplete
+
+    rng = np.random.default_rng(0)
+    R, C = rng.normal(size=(12, 3)), rng.normal(size=(9, 2))
+    pick = rng.choice(108, 60, replace=False)
+    i, j = np.divmod(pick, 9)
+    y = np.tanh(R[i, 0] * C[j, 0]) + 0.1 * rng.normal(size=60)
+    for pairwise, compare in (("kronecker", None), ("cartesian", None), ("sum", None), ("kronecker", "rows")):
+        for setting in ("entries", "rows", "both"):
+            found = []
+            for few in (1500, 0):
+                monkeypatch.setattr(incomplete, "_FEW_PAIRS", few)
+                options = {
+                    "hold_out": setting,
+                    "keep_predictions": True,
+                    "pairwise": pairwise,
+                    "compare": compare,
+                }
+                model = KroneckerRLSCV(
+                    [0.1, 1.0, 10.0], row_kernel="rbf", column_kernel="rbf", tol=1e-10, **options
+                )
+                found.append(model.fit_pairs_of(R, C, i, j, y).cv_predictions_)
+            np.testing.assert_allclose(found[0], found[1], atol=1e-6, equal_nan=True)

@@ -176,7 +176,7 @@ def test_pictures_outside_of_the_folder_or_missing_are_told(tmp_path):
         ("ragged.csv", "a,b\n1,2\n3\n", "line 3: found 1 cell, expected 2 as in the header"),
         ("twice.csv", "a,a\n1,2\n", "column 'a' appears twice in the header"),
         ("bad.jsonl", '{"a": 1}\n{"a"\n', "line 2: not JSON"),
-        ("latin.txt", b"caf\xe9\nb\n", "is not UTF-8 text (byte 3). It may be Latin-1"),
+        ("damaged.txt", b"caf\xc3\xa9\xc3\xa9 \x81\nb\n", "is not UTF-8 text (byte 8)"),
         ("none.csv", None, "no file or folder"),
     ],
 )

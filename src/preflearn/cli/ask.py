@@ -42,6 +42,24 @@ def ask(
         str | None,
         typer.Option("--goal", help="everything, top:K for the K best, or 'A > B' for two items by name."),
     ] = None,
+    question: Annotated[
+        str | None, typer.Option("--question", help="What the page asks. Default: Which one is better?")
+    ] = None,
+    note: Annotated[bool, typer.Option("--note", help="A box for a comment on each answer.")] = False,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--name",
+            help="Column that names the items. Default: item, name, title, … or one that fits.",
+        ),
+    ] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            "--export",
+            help="Write the answers so far as chosen and rejected texts (JSON lines) to this file, and ask nothing.",
+        ),
+    ] = None,
     port: Annotated[int | None, port_option(_FIRST_PORT)] = None,
     host: HostOption = "127.0.0.1",
     output: Annotated[
@@ -58,12 +76,11 @@ def ask(
         from ..web.server import bind, is_loopback, serve
     except ImportError as error:
         raise missing_extra("`preflearn ask`", str(error.name), "web") from None
-    import secrets
-
     from ..web.answers import Journal
     from ..web.app import ask_app
     from ..web.items import read_items
     from ..web.session import Session, read_judge
+    from ..web.tokens import kept_token
 
     if output is not None and output.exists() and not output.is_dir():
         raise ValueError(f"--output names a folder, and {output} is a file.")
@@ -75,19 +92,41 @@ def ask(
         if not quiet:
             typer.echo(text, err=True)
 
-    found = read_items(items)
+    if export is not None:
+        _export(items, path, export, name, tell)
+        return
+    found = read_items(items, name)
     with Journal(path) as journal:
-        for note in (*found.notes, *journal.notes):
-            tell(f"Note: {note}")
+        for text in (*found.notes, *journal.notes):
+            tell(f"Note: {text}")
         listener = bind(host, port, _FIRST_PORT)
         session = Session(found, journal, goal=goal)
-        token = secrets.token_urlsafe(16)
-        app = ask_app(session, token, judge=judges[0], loopback=is_loopback(host))
+        token = kept_token(path)
+        app = ask_app(
+            session,
+            token,
+            judge=judges[0],
+            loopback=is_loopback(host),
+            question_text=" ".join((question or "").split()),
+            with_notes=note,
+        )
         try:
             serve(app, listener, lambda: _welcome(session, listener, token, judges, open_page, tell))
             _conclude(session, output, tell)
         finally:
             session.close()
+
+
+def _export(items: Path, answers: Path, output: Path, name: str | None, tell: Tell) -> None:
+    """Write the answers as pairs of texts."""
+    from .answers import export_preferences
+    from .files import check_outputs
+
+    if not answers.is_file():
+        raise FileNotFoundError(f"There is no file {answers} of answers: --answers names it.")
+    if not (output.is_file() and '"chosen":' in output.read_text(encoding="utf-8", errors="replace")[:4096]):
+        check_outputs([output], [items, answers])
+    tell(f"Wrote {export_preferences(items, answers, output, name):,} preferences to {output}.")
 
 
 def _welcome(

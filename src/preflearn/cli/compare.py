@@ -59,9 +59,7 @@ def compare(
         raise ValueError(
             f"compare needs two rankers or more: found {len(rankers)}. Usage: preflearn compare DATA A B [C...]"
         )
-    if output is not None and output.suffix not in (".md", ".tex"):
-        raise ValueError(f"-o {output}: the tables are written as .md (Markdown) or .tex (LaTeX).")
-    files.check_outputs([output], [data, *rankers], force)
+    _check_output(output, [data, *rankers], force)
     names = _names(rankers)
     if baseline is not None and baseline not in names:
         raise ValueError(
@@ -82,14 +80,25 @@ def compare(
         table = compare_several_rankers(y, scores, qid, metric=metric, baseline=against)
     notes += warned
     if output is not None:
-        from ..io.atomic import atomic_write
-
-        with atomic_write(output) as file:
-            file.write((table.to_latex() if output.suffix == ".tex" else table.to_markdown()).encode())
+        _write(output, table)
     if as_json:
         print_json({"data": [str(path) for path in paths], **table.to_dict(), "notes": notes})
     else:
         _show(table, notes)
+
+
+def _check_output(output: Path | None, inputs: list[Path], force: bool) -> None:
+    if output is not None and output.suffix not in (".md", ".tex"):
+        raise ValueError(f"-o {output}: the tables are written as .md (Markdown) or .tex (LaTeX).")
+    files.check_outputs([output], inputs, force)
+
+
+def _write(output: Path, table: RankerTable) -> None:
+    from ..io.atomic import atomic_write
+
+    text = table.to_latex() if output.suffix == ".tex" else table.to_markdown()
+    with atomic_write(output) as file:
+        file.write(text.encode())
 
 
 def _data_first(first: Path, others: list[Path]) -> tuple[Path, list[Path]]:

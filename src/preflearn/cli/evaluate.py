@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from . import files
+from . import files, relate
 from . import preferences as of_pairs
 from .output import (
     JsonOption,
@@ -64,6 +64,9 @@ def evaluate(
         return
     if not data:
         raise ValueError("evaluate needs DATA, rows with known targets, or --qrels FILE for a TREC run.")
+    if model.is_file() and files.is_model(model) and relate.is_relation(model):
+        relate.evaluate_relation(model, data, as_json)
+        return
     reading = files.Reading.from_options(
         read, target=target, query=query, no_query=no_query, drop=drop, unused=["item", "weight"]
     )

@@ -17,6 +17,7 @@ _PLAIN = (".txt", ".scores", ".pred", "")
 _RUNS = (".trec", ".run")
 
 
+# Long: most of it declares the options of the command.
 def predict(
     model: files.ModelPath,
     data: files.DataPaths,
@@ -89,17 +90,21 @@ def predict(
     if output is None:
         _print(scores, labels, "jsonl" if as_json else "csv")
         return
+    wrote = _write(output, scores, rows, labels, model.stem)
+    if not quiet:
+        new_console().print(f"Wrote {wrote} to {output}.", markup=False)
+
+
+def _write(output: Path, scores: Any, rows: files.Rows, labels: dict[str, Any], tag: str) -> str:
+    """Write a TREC run, or scores; what was written, in words."""
     from ..io import write_run, write_scores
     from ..io.compression import split_name
 
     if output.suffix in _RUNS:
-        write_run(output, scores, *_labels_of(rows, len(scores)), tag=model.stem)
-        if not quiet:
-            new_console().print(f"Wrote a run of {len(scores):,} items to {output}.", markup=False)
-        return
+        write_run(output, scores, *_labels_of(rows, len(scores)), tag=tag)
+        return f"a run of {len(scores):,} items"
     write_scores(output, scores, **({} if split_name(output)[0] in _PLAIN else labels))
-    if not quiet:
-        new_console().print(f"Wrote {len(scores):,} scores to {output}.", markup=False)
+    return f"{len(scores):,} scores"
 
 
 def _check_set(coverage: float, output: Path | None, *, preferences: bool) -> None:

@@ -35,6 +35,13 @@ SETTINGS = {
 COMMAND = "train relation"  # as model files have it
 
 
+class Duplicates(StrEnum):
+    """What to do with pairs that are labelled twice."""
+
+    refuse = "refuse"
+    mean = "mean"
+
+
 class HoldOut(StrEnum):
     """What will be new when the model is used."""
 
@@ -64,6 +71,11 @@ def relate(
     report: Annotated[
         Path | None, typer.Option("--report", help="Write an HTML report to this file.")
     ] = None,
+    drop: files.DropOption = None,
+    duplicates: Annotated[
+        Duplicates,
+        typer.Option("--duplicates", help="Pairs that are labelled twice: refuse them, or take the mean."),
+    ] = Duplicates.refuse,
     hold_out: Annotated[
         HoldOut, typer.Option("--hold-out", help="What will be new when the model is used.")
     ] = HoldOut.entries,
@@ -86,7 +98,10 @@ def relate(
     with progress(4, quiet=quiet, verbose=verbose) as tell, collected_warnings() as warned:
         tell("reading " + ", ".join(path.name for path in sources))
         name = "rbf" if kernel is KernelName.auto else kernel.value
-        work = _Relation(sources, name, given.get("gamma"), given.get("alphas", "auto"), hold_out.value)
+        work = _Relation(
+            sources, name, given.get("gamma"), given.get("alphas", "auto"), hold_out.value,
+            files.split_names(drop, "--drop") or (), duplicates.value,
+        )  # fmt: skip
         tell("held-out predictions in four settings")
         found = work.settings()
         tell("training")
@@ -113,7 +128,7 @@ def _write(
     from ..io.atomic import atomic_write
     from ..report.relation import to_dict
 
-    page = None if report is None else work.page(settings, model, command).encode()
+    page = None if report is None else work.page(settings, command).encode()
     save_model(model, output, metadata={**metadata, "settings": [to_dict(row) for row in settings]})
     if report is not None and page is not None:
         with atomic_write(report) as file:
@@ -127,7 +142,7 @@ def _as_object(
 
     return {
         "data": work.summary,
-        "alpha": model.alpha_,
+        "alpha": work.learned.alpha_,
         "hold_out": work.setting,
         "settings": [to_dict(row) for row in settings],
         "notes": notes,
@@ -139,15 +154,23 @@ def _as_object(
 class _Relation:
     """The tables, standardised, with the search for one setting."""
 
-    def __init__(self, sources: list[Path], kernel: str, gamma: float | None, alphas: Any, setting: str):
+    def __init__(
+        self,
+        sources: list[Path],
+        kernel: str,
+        gamma: float | None,
+        alphas: Any,
+        setting: str,
+        drop: tuple[str, ...] = (),
+        duplicates: str = "refuse",
+    ):
         import numpy as np
 
         from ..io.relations import read_relation
 
-        self.sources, self.alphas, self.setting = sources, alphas, setting
-        self.tables = tables = read_relation(*sources)
-        self.scaling = (_scaling(tables.rows), _scaling(tables.columns))
-        self.objects = (scaled(tables.rows.X, self.scaling[0]), scaled(tables.columns.X, self.scaling[1]))
+        self.sources, self.alphas, self.setting, self.duplicates = sources, alphas, setting, duplicates
+        self.tables = tables = read_relation(*sources, drop=drop)
+        self._prepare()
         self.kernels: dict[str, Any] = {"row_kernel": kernel, "column_kernel": kernel}
         if kernel == "rbf":
             for side, X in zip(("row", "column"), self.objects, strict=True):
@@ -160,13 +183,31 @@ class _Relation:
         known = f"{tables.y.shape[0]:,} labels ({tables.label}), {share:.0%} of all pairs"
         self.summary = f"{known} of {p:,} rows and {q:,} columns"
 
+    def _prepare(self) -> None:
+        """The objects as standardised numbers; tables of anything but numbers by an encoder that the model keeps."""
+        from ..relations.tables import prepared
+
+        sides = (self.tables.rows, self.tables.columns)
+        self.steps: Any = None
+        self.objects: Any
+        self.scaling: Any
+        if all(side.X is not None for side in sides):
+            self.scaling = tuple(_scaling(side) for side in sides)
+            self.objects = tuple(scaled(side.X, how) for side, how in zip(sides, self.scaling))
+            return
+        self.scaling = tuple({"table": side.feature_names} for side in sides)
+        self.steps = tuple(prepared(side.columns) for side in sides)
+        self.objects = tuple(step.transform(side.columns) for step, side in zip(self.steps, sides))
+
     def search(self, setting: str) -> Any:
         """The model with alpha chosen for a setting."""
         from ..relations import KroneckerRLSCV
 
         model = KroneckerRLSCV(self.alphas, hold_out=setting, keep_predictions=True, **self.kernels)
         tables = self.tables
-        return model.fit_pairs_of(*self.objects, tables.row_index, tables.column_index, tables.y)
+        rows, columns = self.objects
+        places = (tables.row_index, tables.column_index)
+        return model.fit_pairs_of(rows, columns, *places, tables.y, duplicates=self.duplicates)
 
     def settings(self) -> list[Any]:
         import numpy as np
@@ -194,6 +235,11 @@ class _Relation:
     def train(self) -> tuple[Any, dict[str, Any]]:
         model = self.chosen
         model.cv_predictions_ = None  # as large as the relation, for every alpha
+        self.learned = model
+        if self.steps is not None:
+            from ..relations.tables import TableRelation
+
+            model = TableRelation(model, *self.steps)
         metadata = {
             "command": COMMAND,
             "files": [vars(one) for one in files.describe_files(self.sources)],
@@ -203,12 +249,15 @@ class _Relation:
         }
         return model, metadata
 
-    def page(self, settings: list[Any], model: Any, command: str) -> str:
+    def page(self, settings: list[Any], command: str) -> str:
         from ..report.relation import render_relation_report
 
         title = f"Relation of {self.sources[0].name} and {self.sources[1].name}"
-        F = model.predict(*self.objects)
-        return render_relation_report(title, self.summary, settings, self.Y, F, command=command)
+        F = self.learned.predict(*self.objects)
+        names = (self.tables.rows.names.tolist(), self.tables.columns.names.tolist())
+        return render_relation_report(
+            title, self.summary, settings, self.Y, F, command=command, names=names, label=self.tables.label
+        )
 
 
 def is_relation(path: Path) -> bool:
@@ -224,11 +273,19 @@ def predict_relation(model_file: Path, data: list[Path], output: Path | None, qu
         raise ValueError(
             f"A relation is predicted for two tables, row objects and column objects: found {len(data)} files."
         )
+    F, tables = _predicted(model_file, data)
+    _write_scores(F, tables, output, quiet)
+
+
+def _predicted(model_file: Path, data: list[Path]) -> tuple[Any, list[Any]]:
+    """Predictions for every pair of two tables of objects, and the tables."""
     from ..io import load_model, model_info
     from ..io.relations import read_objects
 
     model, metadata = load_model(model_file), model_info(model_file)["metadata"]
     tables = [read_objects(path) for path in data]
+    if "table" in metadata["rows"]:
+        return model.predict(*(table.columns for table in tables)), tables
     objects = []
     for table, side, path in zip(tables, ("rows", "columns"), data, strict=True):
         if table.feature_names != metadata[side]["features"]:
@@ -237,8 +294,32 @@ def predict_relation(model_file: Path, data: list[Path], output: Path | None, qu
                 f"{', '.join(table.feature_names[:6])}, expected {', '.join(metadata[side]['features'][:6])}."
             )
         objects.append(scaled(table.X, metadata[side]))
-    F = model.predict(*objects)
+    return model.predict(*objects), tables
 
+
+def evaluate_relation(model_file: Path, data: list[Path], as_json: bool) -> None:
+    """The model of a relation on labels that are known: rows, columns and pairs, as in the training."""
+    from ..io.relations import read_relation
+    from ..model_selection import evaluate_scores
+
+    if len(data) != 3:
+        raise ValueError(
+            f"{model_file.name} is a relation: evaluate it on three tables, preflearn evaluate {model_file} ROWS "
+            f"COLUMNS PAIRS; found {len(data)}."
+        )
+    found = read_relation(*data)
+    F, _ = _predicted(model_file, data[:2])
+    result = evaluate_scores(
+        found.y, F[found.row_index, found.column_index], metrics=["concordance", "kendall_tau"]
+    )
+    if as_json:
+        print_json({"model": str(model_file), **result.to_dict()})
+        return
+    new_console().print(f"{model_file.name} on {found.y.shape[0]:,} labels ({found.label})", markup=False)
+    new_console().print(str(result), markup=False)
+
+
+def _write_scores(F: Any, tables: list[Any], output: Path | None, quiet: bool) -> None:
     def write(file: Any) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["row", "column", "score"])

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
+from ..errors import InputError
 from .cells import clip, refuse
 from .formats import open_file
 from .options import ReadOptions, as_paths
 from .preferences import rows_by_name
-from .ranking import read_ranking
 from .roles import Roles
+from .table import read_table
 
 
 @dataclass(frozen=True)
@@ -24,14 +24,18 @@ class ObjectTable:
 
     Attributes
     ----------
-    X : ndarray of shape (n, n_features)
+    X : ndarray of shape (n, n_features) or None
+        None where columns hold anything but numbers.
     names : ndarray of str, shape (n,)
     feature_names : list of str
+    columns : dict of str to ndarray
+        The features as they were read.
     """
 
-    X: np.ndarray
+    X: np.ndarray | None
     names: np.ndarray
     feature_names: list[str]
+    columns: dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,9 @@ class RelationTables:
     label: str
 
 
-def read_objects(path: str | os.PathLike[str], *, item: str | None = None) -> ObjectTable:
+def read_objects(
+    path: str | os.PathLike[str], *, item: str | None = None, drop: Sequence[str] = ()
+) -> ObjectTable:
     """A table of objects: the first column (or ``item``) names them, all others are features.
 
     Parameters
@@ -64,6 +70,8 @@ def read_objects(path: str | os.PathLike[str], *, item: str | None = None) -> Ob
         CSV, TSV, JSON lines or Parquet.
     item : str, optional
         The column of the names.
+    drop : sequence of str, default=()
+        Columns to leave out, those of them that are there.
 
     Returns
     -------
@@ -72,15 +80,21 @@ def read_objects(path: str | os.PathLike[str], *, item: str | None = None) -> Ob
     name = as_paths(path)[0]
     columns = _column_names(name)
     item = columns[0] if item is None else item
-    data = read_ranking(name, target=None, query=None, item=item)
+    left_out = [one for one in drop if one in columns]
+    data = read_table(name, target=None, query=None, item=item, drop=left_out or None)
     assert data.item_names is not None  # the column of the names was given
     rows_by_name(name, data.item_names)
-    X = data.X.toarray() if sp.issparse(data.X) else np.asarray(data.X)
-    return ObjectTable(X, data.item_names, list(data.feature_names))
+    numbers = all(values.dtype != object and np.isfinite(values).all() for values in data.columns.values())
+    X = np.column_stack(list(data.columns.values())) if numbers else None
+    return ObjectTable(X, data.item_names, list(data.columns), data.columns)
 
 
 def read_relation(
-    rows: str | os.PathLike[str], columns: str | os.PathLike[str], pairs: str | os.PathLike[str]
+    rows: str | os.PathLike[str],
+    columns: str | os.PathLike[str],
+    pairs: str | os.PathLike[str],
+    *,
+    drop: Sequence[str] = (),
 ) -> RelationTables:
     """Read objects of two kinds and the labels of their pairs, for ``fit_pairs_of``.
 
@@ -90,6 +104,8 @@ def read_relation(
         Tables of objects, the name first; see `read_objects`.
     pairs : path
         A table with one pair a row: the name of the row object, that of the column object, the label.
+    drop : sequence of str, default=()
+        Columns of the objects to leave out.
 
     Returns
     -------
@@ -100,7 +116,13 @@ def read_relation(
     ValueError
         If a pair names an object that is not in its table; the message gives the line.
     """
-    row_table, column_table = read_objects(rows), read_objects(columns)
+    known = {name for path in (rows, columns) for name in _column_names(as_paths(path)[0])}
+    absent = [one for one in drop if one not in known]
+    if absent:
+        raise InputError(
+            f"{{argument}} asks for {', '.join(map(repr, absent))}, in neither table", argument="drop"
+        )
+    row_table, column_table = read_objects(rows, drop=drop), read_objects(columns, drop=drop)
     path = as_paths(pairs)[0]
     names = _column_names(path)
     if len(names) < 3:

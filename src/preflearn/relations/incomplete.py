@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from .._engine.core.conjugate_gradients import ConjugateGradientResult, iterate
+from .._engine.numerics.linalg import eigh_in_place
 from .._engine.numerics.memory import fits_in_memory
 from .._engine.solvers.progress import Stages
 from .grammar import RelationFolds
@@ -32,6 +33,8 @@ from .sides import Side
 _DENSE_GAIN = 8
 # Objects of a side up to which its eigen decomposition, for the preconditioner, is soon done.
 _FEW_OBJECTS = 1500
+# Pairs up to which one eigen decomposition is faster than iterations for a grid of alphas.
+_FEW_PAIRS = 1500
 # Power iterations for the order of magnitude of the largest eigenvalue.
 _POWER_ROUNDS = 10
 
@@ -185,7 +188,7 @@ class KnownPairs:
 
         stages = Stages("KroneckerRLS" if verbose else None)
         with stages(f"conjugate gradients, {self.y.shape[0]} pairs, alpha {alpha:.3g}") as stage:
-            return iterate(
+            result = iterate(
                 system,
                 self._preconditioner(alpha),
                 self.centre(self.y)[:, None],
@@ -194,11 +197,22 @@ class KnownPairs:
                 start=start,
                 on_iteration=stage.iteration,
             )
+        if result.converged or max_iter is not None or self.y.shape[0] > _FEW_PAIRS:
+            return result
+        # Ill-conditioned, and small enough for a factorisation.
+        ((_, direct),) = self._direct_path([alpha])
+        return replace(direct, n_iter=result.n_iter)
 
     def path(
         self, alphas: Sequence[float], *, tol: float, max_iter: int | None, verbose: int = 0
     ) -> Iterator[tuple[int, ConjugateGradientResult]]:
-        """Solutions from the largest alpha down, each started at the last; with the place of alpha in ``alphas``."""
+        """Solutions from the largest alpha down, each started at the last; with the place of alpha in ``alphas``.
+
+        Of few pairs and several alphas by one eigen decomposition, O(e³), instead of iterations for each alpha.
+        """
+        if len(alphas) > 1 and self.y.shape[0] <= _FEW_PAIRS:
+            yield from self._direct_path(alphas)
+            return
         start = None
         for number in np.argsort(alphas)[::-1]:
             result = self.solve(
@@ -206,6 +220,35 @@ class KnownPairs:
             )
             start = result.weights
             yield int(number), result
+
+    def _direct_path(self, alphas: Sequence[float]) -> Iterator[tuple[int, ConjugateGradientResult]]:
+        """The same with (L Q L + λ I)⁻¹ = V (D + λ I)⁻¹ Vᵀ."""
+        Q = self.matrix()
+        if self._group is not None:
+            Q = np.apply_along_axis(self.centre, 0, np.apply_along_axis(self.centre, 1, Q))
+        values, vectors = eigh_in_place(0.5 * (Q + Q.T))
+        values = np.maximum(values, 0.0)  # Q is positive semidefinite but for rounding
+        target = vectors.T @ self.centre(self.y)
+        for number in np.argsort(alphas)[::-1]:
+            weights = vectors @ (target / (values + float(alphas[number])))
+            yield int(number), ConjugateGradientResult(weights[:, None], 0, 0.0, True)
+
+    def matrix(self) -> np.ndarray:
+        """Q, shape (e, e)."""
+        total = np.zeros((self.y.shape[0], self.y.shape[0]))
+        for term in self.pairwise.terms():
+            rows, columns = (self.column, self.row) if term.exchanged else (self.row, self.column)
+            factor = np.full_like(total, term.weight)
+            for kind, kernel, here, there in (
+                (term.row, self.K, self.row, rows),
+                (term.column, self.G, self.column, columns),
+            ):
+                if kind == "kernel":
+                    factor *= kernel[np.ix_(here, there)]
+                elif kind == "identity":
+                    factor *= here[:, None] == there[None, :]
+            total += factor
+        return total
 
     def coefficients(self, result: ConjugateGradientResult) -> Any:
         """A of shape (p, q): an array, or a sparse array where few pairs are known."""

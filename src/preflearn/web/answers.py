@@ -44,6 +44,8 @@ class Answer:
     tie : bool
     left : bool or None
         Whether the left one was preferred; None for a tie or where it is not known.
+    note : str
+        A comment of the judge.
     """
 
     winner: str
@@ -53,11 +55,13 @@ class Answer:
     question: str
     tie: bool = False
     left: bool | None = None
+    note: str = ""
 
     def as_entry(self) -> dict[str, Any]:
         """The line of the file."""
         side = {} if self.left is None else {"side": "left" if self.left else "right"}
         tie = {"tie": True} if self.tie else {}
+        note = {"note": self.note} if self.note else {}
         return {
             "winner": self.winner,
             "loser": self.loser,
@@ -66,6 +70,7 @@ class Answer:
             "question": self.question,
             **tie,
             **side,
+            **note,
         }
 
 
@@ -246,7 +251,7 @@ def standing_answers(entries: list[dict[str, Any]]) -> list[Answer]:
     --------
     >>> said = {"winner": "tea", "loser": "milk", "judge": "ann", "question": "1"}
     >>> standing_answers([said, said, {"undo": "1", "judge": "ann"}, {**said, "question": "2"}])
-    [Answer(winner='tea', loser='milk', judge='ann', time='', question='2', tie=False, left=None)]
+    [Answer(winner='tea', loser='milk', judge='ann', time='', question='2', tie=False, left=None, note='')]
     """
     standing: dict[str, Answer] = {}
     seen: set[str] = set()
@@ -267,6 +272,7 @@ def standing_answers(entries: list[dict[str, Any]]) -> list[Answer]:
                 question,
                 bool(entry.get("tie", False)),
                 None if side not in ("left", "right") else side == "left",
+                str(entry.get("note", "")),
             )
     return list(standing.values())
 

@@ -37,7 +37,16 @@ _HEADERS = {
 }
 
 
-def ask_app(session: Session, token: str, *, judge: str, loopback: bool = True) -> Starlette:
+# Long: one small handler for each route; they share the session and the key.
+def ask_app(
+    session: Session,
+    token: str,
+    *,
+    judge: str,
+    loopback: bool = True,
+    question_text: str = "",
+    with_notes: bool = False,
+) -> Starlette:
     """The application of a session.
 
     Parameters
@@ -49,6 +58,10 @@ def ask_app(session: Session, token: str, *, judge: str, loopback: bool = True) 
         The name of whoever opens the address without ``judge=``.
     loopback : bool, default=True
         Bound to this machine alone, so that the ``Host`` of a request must be this machine.
+    question_text : str, default=""
+        What the page asks; "Which one is better?" where empty.
+    with_notes : bool, default=False
+        Whether judges may comment on their answers.
 
     Returns
     -------
@@ -73,7 +86,7 @@ def ask_app(session: Session, token: str, *, judge: str, loopback: bool = True) 
 
     async def page(request: Request) -> Response:
         name = request.query_params.get("judge", judge)
-        return _page(name, session)
+        return _page(name, session, question_text, with_notes)
 
     async def question(request: Request) -> Response:
         query = request.query_params
@@ -92,8 +105,14 @@ def ask_app(session: Session, token: str, *, judge: str, loopback: bool = True) 
             body.get("right"),
             body.get("verdict"),
             _client(body),
+            body.get("note", "") if with_notes else "",
         )
         return JSONResponse(found)
+
+    async def leave(request: Request) -> Response:
+        query = request.query_params
+        await run_in_threadpool(session.leave, query.get("judge", judge), query.get("client", "")[:64])
+        return JSONResponse({})
 
     async def undo(request: Request) -> Response:
         body = await read_json(request, _MOST_BYTES)
@@ -118,6 +137,7 @@ def ask_app(session: Session, token: str, *, judge: str, loopback: bool = True) 
         Route("/", guarded(page)),
         Route("/api/question", guarded(question)),
         Route("/api/answer", guarded(answer), methods=["POST"]),
+        Route("/api/leave", guarded(leave), methods=["POST"]),
         Route("/api/undo", guarded(undo), methods=["POST"]),
         Route("/api/panel", guarded(panel)),
         Route("/picture/{row:int}/{number:int}", guarded(picture)),
@@ -150,11 +170,19 @@ def _refuse(reason: str) -> Response:
     return PlainTextResponse(reason, 403, _HEADERS)
 
 
-def _page(judge: str, session: Session) -> Response:
+def _page(judge: str, session: Session, question: str, with_notes: bool) -> Response:
     nonce = secrets.token_urlsafe(16)
     static = files("preflearn.web") / "static"
     # As JSON inside a script element: no text of a user may end it.
-    settings = json.dumps({"judge": judge, "source": session.items.source, "file": session.journal.path.name})
+    settings = json.dumps(
+        {
+            "judge": judge,
+            "source": session.items.source,
+            "file": session.journal.path.name,
+            "question": question,
+            "note": with_notes,
+        }
+    )
     text = (static / "ask.html").read_text(encoding="utf-8")
     for mark, value in {
         "{{nonce}}": nonce,

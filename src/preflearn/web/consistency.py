@@ -22,6 +22,8 @@ from .answers import Answer
 _RUN = 15
 _MOST_EXAMPLES = 5
 # Judges, and pairs of them, that are shown.
+# Fewer do not tell how reliable a judge is.
+_ANSWERS_TO_RELY_ON = 20
 _MOST_JUDGES = 50
 
 
@@ -131,7 +133,7 @@ def agreement(
                 "judge": judge,
                 "answers": len(given),
                 "agrees": float(np.mean(margins > 0)) if clear else None,
-                "reliability": reliability.get(judge),
+                "reliability": _shown_reliability(judge, len(given), reliability),
                 "against": [
                     {
                         "winner": clear[k].winner,
@@ -145,6 +147,14 @@ def agreement(
         )
     judges.sort(key=lambda one: -len(by_judge[one["judge"]]))
     return {"judges": judges[:_MOST_JUDGES], "n_judges": len(judges), "pairs": _common(by_judge)}
+
+
+def _shown_reliability(judge: str, n_answers: int, reliability: Mapping[str, float]) -> float | None:
+    """From 0 to 1, the most reliable judge; None where there are too few answers, or judges, to tell."""
+    largest = max(reliability.values(), default=0.0)
+    if n_answers < _ANSWERS_TO_RELY_ON or len(reliability) < 2 or judge not in reliability or largest <= 0:
+        return None
+    return float(np.clip(reliability[judge] / largest, 0.0, 1.0))
 
 
 def _common(by_judge: Mapping[str, Sequence[Answer]]) -> list[dict[str, Any]]:

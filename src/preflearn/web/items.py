@@ -9,17 +9,20 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
 from ..io import read_table
 from ..io.cells import clip, how_to_convert
+from ..io.encodings import UTF8, detect_encoding, spoken
 from ..io.formats import open_file
 from ..io.options import ReadOptions
+from ..preprocessing import TableWarning
 
 PICTURES = {
     ".png": "image/png",
@@ -123,14 +126,21 @@ def read_items(path: Path, name: str | None = None) -> Items:
         return _require_two(_from_folder(path))
     if not path.exists():
         raise FileNotFoundError(f"There is no file or folder {path}.")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        records = _records(path)
+    found = from_records(records, path.parent, _shown(path), name)
+    told = dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, TableWarning))
+    return _require_two(replace(found, notes=[*told, *found.notes]))
+
+
+def _records(path: Path) -> list[dict[str, Any]]:
     suffix = path.suffix.lower()
     if suffix in (".parquet", ".pq"):
-        records = _parquet(path)
-    elif suffix in _TABLES:
-        records = _json_lines(path, _decoded(path)) if suffix in (".jsonl", ".ndjson") else _delimited(path)
-    else:
-        records = [{"": line.strip()} for line in _decoded(path).split("\n") if line.strip()]
-    return _require_two(from_records(records, path.parent, _shown(path), name))
+        return _parquet(path)
+    if suffix in _TABLES:
+        return _json_lines(path, _decoded(path)) if suffix in (".jsonl", ".ndjson") else _delimited(path)
+    return [{"": line.strip()} for line in _decoded(path).split("\n") if line.strip()]
 
 
 def from_records(
@@ -243,8 +253,14 @@ def _shown(path: Path) -> str:
 
 
 def _decoded(path: Path) -> str:
+    data = path.read_bytes()
+    encoding = detect_encoding(data)
+    if encoding != UTF8:
+        warnings.warn(
+            f"{path}: the text is {spoken(encoding)}, not UTF-8, and is read so.", TableWarning, stacklevel=2
+        )
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return data.decode("utf-8-sig" if encoding == UTF8 else encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{path} is not UTF-8 text (byte {error.start}). {how_to_convert(error.object[:4096])}."
@@ -257,13 +273,9 @@ def _delimited(path: Path) -> list[dict[str, Any]]:
         first = file.readline()
     if not first.strip():
         return []
-    usual = "\t" if path.suffix.lower() == ".tsv" else ","
-    marks = [mark for mark in (usual, ";", "\t") if mark.encode() in first]
-    options = ReadOptions(format="csv", delimiter=(marks or [usual])[0])
-    names = open_file(str(path), options).names or []
-    table = read_table(
-        path, format="csv", target=None, query=None, item=None, texts=names, delimiter=options.delimiter
-    )
+    kind = "tsv" if path.suffix.lower() == ".tsv" else "csv"
+    names = open_file(str(path), ReadOptions(format=kind)).names or []
+    table = read_table(path, format=kind, target=None, query=None, item=None, texts=names)
     return [dict(zip(names, row)) for row in zip(*(table.columns[name].tolist() for name in names))]
 
 

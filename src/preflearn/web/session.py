@@ -34,6 +34,7 @@ from .worker import RemoteLearner, start_learner
 _PATIENCE = 0.06
 # Seconds after which an unanswered question may be asked of somebody else.
 _LEASE = 600.0
+LONGEST_NOTE = 2000
 # Prepared questions beside one for each window.
 _SPARE = 3
 # How often a judge is asked a question again, and after how many others at least; with several judges, how often a
@@ -66,6 +67,8 @@ class Question:
         When it was asked, in seconds of a clock that never goes back.
     repeated : bool
         Asked before, to see whether the answer is the same.
+    left_open : bool
+        The window was closed before an answer: the judge gets the question back.
     """
 
     key: str
@@ -75,6 +78,7 @@ class Question:
     client: str
     since: float
     repeated: bool = False
+    left_open: bool = False
 
     @property
     def pair(self) -> tuple[int, int]:
@@ -143,14 +147,23 @@ class Session:
         """What to ask now; the same as before if this window has an open question."""
         judge = read_judge(judge)
         with self._changed:
-            for question in self._open.values():
-                if (question.judge, question.client) == (judge, client):
-                    question.since = time.monotonic()
+            mine = [one for one in self._open.values() if one.judge == judge]
+            for question in sorted(mine, key=lambda one: one.client != client):
+                if question.client == client or question.left_open:
+                    question.since, question.client, question.left_open = time.monotonic(), client, False
                     return self._shown(question, judge)
             return self._shown(self._ask(judge, client), judge)
 
+    def leave(self, judge: str, client: str) -> None:
+        """A window was closed or left: its question waits for the judge to come back."""
+        judge = read_judge(judge)
+        with self._changed:
+            for question in self._open.values():
+                if (question.judge, question.client) == (judge, client):
+                    question.left_open = True
+
     def answer(
-        self, judge: Any, key: Any, left: Any, right: Any, verdict: Any, client: str = ""
+        self, judge: Any, key: Any, left: Any, right: Any, verdict: Any, client: str = "", note: Any = ""
     ) -> dict[str, Any]:
         """Keep an answer and give the next question.
 
@@ -162,7 +175,11 @@ class Session:
             raise RefusedError(f"verdict must be one of {', '.join(VERDICTS)}: found {described(verdict)}.")
         if not isinstance(key, str) or not 8 <= len(key) <= 64 or not key.isalnum():
             raise RefusedError("question must be the identifier that came with the question.")
-        new = self._keep(judge, key, rows, verdict)
+        if not isinstance(note, str) or len(note) > LONGEST_NOTE:
+            raise RefusedError(
+                f"note must be a text of at most {LONGEST_NOTE} characters: found {described(note)}."
+            )
+        new = self._keep(judge, key, rows, verdict, note.strip())
         with self._changed:
             if new and verdict != "skip":
                 version = self._version
@@ -231,7 +248,7 @@ class Session:
 
     # Keeping answers --------------------------------------------------------------------------------------------------
 
-    def _keep(self, judge: str, key: str, rows: tuple[int, int], verdict: str) -> bool:
+    def _keep(self, judge: str, key: str, rows: tuple[int, int], verdict: str, note: str = "") -> bool:
         """Write an answer down; whether it was new."""
         left, right = (self.items.names[row] for row in rows)
         with self._changed:
@@ -243,6 +260,7 @@ class Session:
                 raise RefusedError("The answer is about other items than the question.")
             if verdict == "skip":
                 entry: dict[str, Any] = {"skip": key, "judge": judge, "time": now(), "items": [left, right]}
+                entry |= {"note": note} if note else {}
                 self.journal.append(entry)
                 self._skipped.add(_pair(*rows))
                 self._seen.add(key)
@@ -250,7 +268,7 @@ class Session:
                 return True
             winner, loser = (right, left) if verdict == "right" else (left, right)
             side = None if verdict == "equal" else verdict == "left"
-            answer = Answer(winner, loser, judge, now(), key, verdict == "equal", side)
+            answer = Answer(winner, loser, judge, now(), key, verdict == "equal", side, note)
             # Under the lock: the order of the file is the order in which answers count.
             self.journal.append({**answer.as_entry()})
             self._seen.add(key)
@@ -428,6 +446,8 @@ class Session:
             "share": standing.share,
             "history": _thinned(self._history),
             "worth": None if worth is None else min(worth, max(n_left, 0)),
+            "left": max(n_left, 0),
+            "top": settled_top(low, high, standing.order()),
             "settled": worth == 0 or n_left <= 0,
             "order": [
                 {
@@ -480,6 +500,20 @@ def read_judge(judge: Any) -> str:
     if not name or len(name) > _LONGEST_JUDGE or not name.isprintable():
         raise RefusedError(f"A judge needs a name of 1 to {_LONGEST_JUDGE} characters.")
     return name
+
+
+def settled_top(low: np.ndarray, high: np.ndarray, order: np.ndarray) -> int:
+    """How many items at the top are certain to be there: every one of them is above all others, intervals apart.
+
+    Examples
+    --------
+    >>> settled_top(np.array([2.0, 1.8, -1.0, -1.2]), np.array([3.0, 2.8, 0.5, 0.2]), np.arange(4))
+    2
+    """
+    lowest = np.minimum.accumulate(low[order])[:-1]
+    highest = np.maximum.accumulate(high[order][::-1])[::-1][1:]
+    apart = np.flatnonzero(lowest > highest)
+    return int(apart[-1]) + 1 if apart.size else 0
 
 
 def _pair(h: int, j: int) -> tuple[int, int]:

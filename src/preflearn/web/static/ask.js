@@ -83,6 +83,7 @@
     if (!asked || !asked.question || performance.now() - shownAt < 120) return;
     if (verdict === "left" || verdict === "right") $(verdict).classList.add("chosen");
     const body = { judge, client, question: asked.question, left: asked.left.item, right: asked.right.item, verdict };
+    if (settings.note && $("note").value.trim()) body.note = $("note").value.trim();
     act(async () => {
       localStorage.setItem(MINE, JSON.stringify(body));
       return deliver(MINE, body);
@@ -137,8 +138,12 @@
     if (none) {
       $("live").textContent = "Every pair has been answered.";
     } else {
-      fill($("left-content"), found.left);
-      fill($("right-content"), found.right);
+      for (const side of ["left", "right"]) {
+        fill($(side + "-content"), found[side]);
+        fold(side);
+        $("choose-" + side).setAttribute("aria-label", `The ${side} one is better: ${spoken(found[side])}`);
+      }
+      $("note").value = "";
       $("live").textContent = `Question ${found.yours + 1}. Left: ${spoken(found.left)}. Right: ${spoken(found.right)}.`;
       document.body.dataset.question = found.question;
     }
@@ -159,10 +164,49 @@
     return element;
   }
 
+  // What does not fit a card fades out and can be unfolded; nothing is cut off unseen.
+  function fold(side) {
+    const box = $(side + "-content");
+    box.classList.remove("unfolded");
+    measure(side);
+    for (const image of box.querySelectorAll("img")) image.addEventListener("load", () => measure(side));
+  }
+
+  function measure(side) {
+    const box = $(side + "-content");
+    const open = box.classList.contains("unfolded");
+    const clipped = box.scrollHeight > box.clientHeight + 4;
+    box.classList.toggle("clipped", clipped && !open);
+    $("unfold-" + side).hidden = !clipped && !open;
+    $("unfold-" + side).textContent = open ? "Less" : "More";
+    $("unfold-" + side).setAttribute("aria-label", `${open ? "Less" : "More"} of the ${side} one`);
+    $("unfold-" + side).setAttribute("aria-expanded", String(open));
+  }
+
+  const ADDRESS = /(https?:\/\/[^\s<>"]+[^\s<>".,;:!?)\]])/;
+
+  // Text in which addresses of the web can be opened; whatever else it holds stays text.
+  function linked(element, text) {
+    for (const part of text.split(ADDRESS)) {
+      if (!ADDRESS.test(part)) {
+        element.append(part);
+        continue;
+      }
+      const link = make("a", "", part.length > 60 ? part.slice(0, 59) + "…" : part);
+      link.href = part;
+      link.target = "_blank";
+      link.rel = "noopener noreferrer";
+      element.append(link);
+    }
+    return element;
+  }
+
   function fill(box, item) {
     box.replaceChildren();
     box.scrollTop = 0;
+    // Short facts come before long texts, which may be folded.
     const facts = make("dl");
+    const long = [];
     for (const field of item.fields) {
       if (field.kind === "picture") {
         const image = make("img");
@@ -172,14 +216,17 @@
       } else if (field.kind === "missing") {
         box.append(make("p", "missing", "Picture missing: " + field.value));
       } else if (field.kind === "text" && field.label && field.value.length <= 80) {
-        facts.append(make("dt", "", field.label), make("dd", "", field.value));
+        facts.append(make("dt", "", field.label), linked(make("dd"), field.value));
       } else {
-        if (field.label) box.append(make("p", "label", field.label));
-        if (field.kind === "markdown") markdown(box, field.value);
-        else box.append(make("p", !field.label && field.value.length <= 80 ? "name" : "text", field.value));
+        const target = field.label ? make("div") : box;
+        if (field.label) target.append(make("p", "label", field.label));
+        if (field.kind === "markdown") markdown(target, field.value);
+        else target.append(linked(make("p", !field.label && field.value.length <= 80 ? "name" : "text"), field.value));
+        if (field.label) long.push(target);
       }
     }
     if (facts.children.length) box.append(facts);
+    box.append(...long);
   }
 
   // A small part of Markdown: headings, lists, code, bold, italics. No links, no pictures, no HTML.
@@ -273,10 +320,11 @@
 
   function worth(panel) {
     const so = `${panel.answers} answer${panel.answers === 1 ? "" : "s"} about ${panel.items} items. `;
+    const top = panel.top && panel.top < panel.items ? `The top ${panel.top === 1 ? "one is" : panel.top + " are"} settled. ` : "";
     if (panel.settled) return so + "The order has settled: further answers would change little.";
-    if (panel.worth === null) return so + "Keep going: it is too early to say how many are needed.";
-    const rounded = panel.worth < 20 ? panel.worth : Math.round(panel.worth / 10) * 10;
-    return so + `About ${rounded} more are worth giving.`;
+    if (panel.worth === null) return so + top + "Keep going: it is too early to say how many are needed.";
+    const rounded = Math.min(panel.worth < 20 ? panel.worth : Math.round(panel.worth / 10) * 10, panel.left);
+    return so + top + (rounded === 1 ? "About 1 more would settle the rest." : `About ${rounded} more would settle the rest.`);
   }
 
   function svg(tag, attributes, text) {
@@ -344,15 +392,16 @@
     $("judges-panel").classList.toggle("several", found.judges.length > 1);
     const lines = [];
     for (const one of found.judges) {
-      let line = `${one.judge}: ${one.answers} answers`;
+      let line = `${one.judge}: ${one.answers} answer${one.answers === 1 ? "" : "s"}`;
       if (found.judges.length > 1 && one.agrees !== null) line += `, ${Math.round(100 * one.agrees)} % agree with the order of all`;
-      if (one.reliability !== null) line += `, reliability ${one.reliability.toFixed(2)}`;
+      if (one.reliability !== null) line += `, reliability ${one.reliability.toFixed(2)} of 1`;
       lines.push(line);
       const worst = found.judges.length > 1 && one.against[0];
       if (worst) lines.push(`${one.judge} alone: ${worst.winner.slice(0, 40)} over ${worst.loser.slice(0, 40)}`);
     }
     for (const pair of found.pairs) lines.push(`${pair.judges.join(" and ")}: same answer to ${pair.same} of ${pair.common} common questions`);
-    if (found.n_judges > found.judges.length) lines.push(`and ${found.n_judges - found.judges.length} more judges`);
+    const others = found.n_judges - found.judges.length;
+    if (others > 0) lines.push(`and ${others} more judge${others === 1 ? "" : "s"}`);
     facts("judges", lines);
   }
 
@@ -390,11 +439,23 @@
 
   for (const side of ["left", "right"]) {
     $(side).addEventListener("click", (event) => {
-      // Marking text is not choosing.
+      // Neither marking text nor opening a link is choosing.
+      if (event.target.closest("a, .unfold")) return;
       if (String(getSelection()) && !event.target.closest("button")) return;
       answer(side);
     });
   }
+  for (const side of ["left", "right"]) {
+    $("unfold-" + side).addEventListener("click", () => {
+      $(side + "-content").classList.toggle("unfolded");
+      measure(side);
+    });
+  }
+  addEventListener("resize", () => { for (const side of ["left", "right"]) measure(side); });
+  // A window that is closed hands its question back, so that the judge who returns gets it again.
+  addEventListener("pagehide", () => {
+    if (asked && asked.question) navigator.sendBeacon("api/leave?" + new URLSearchParams({ token, judge, client }));
+  });
   $("equal").addEventListener("click", () => answer("equal"));
   $("skip").addEventListener("click", () => answer("skip"));
   $("undo").addEventListener("click", undo);
@@ -405,12 +466,18 @@
   };
   document.addEventListener("keydown", (event) => {
     if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || $("name-dialog").open) return;
+    if (event.target.closest && event.target.closest("textarea, input")) return;
     const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
     if (!KEYS[key]) return;
     event.preventDefault();
     KEYS[key]();
   });
 
+  if (settings.question) {
+    $("prompt").textContent = settings.question;
+    document.title = settings.question;
+  }
+  $("note-box").hidden = !settings.note;
   $("source").textContent = settings.source.split(/[\\/]/).pop();
   $("judge").textContent = judge;
   $("file").textContent = settings.file;

@@ -1,0 +1,229 @@
+"""Eight newcomers, each from their first command to what they came for, without a stumble.
+
+The README, a messy table, a page of comparisons in a browser, chosen and rejected texts, scikit-learn, a notebook,
+drugs and targets, the docs. ``pytest tests/test_newcomers.py -v`` plays them, with a browser where Chromium is there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from preflearn.datasets import load_demo
+
+ROOT = Path(__file__).resolve().parents[1]
+FAST = ("--kernel", "linear")
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def ok(call):
+    """Run a command that must succeed; what it printed."""
+
+    def ok(*arguments) -> str:
+        status, out, err = call(*arguments)
+        assert status == 0, err
+        return out
+
+    return ok
+
+
+def test_from_the_readme(ok):
+    """The commands of the README, as they are written there, but for the learner, which is fast here."""
+    block = re.search(
+        r"```bash\n(\. \.venv.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+    assert block is not None
+    commands = [shlex.split(line) for line in block[1].splitlines() if line.startswith("preflearn ")]
+    assert [words[1] for words in commands] == ["demo", "look", "train"]
+    for words in commands:
+        ok(*words[1:], *(FAST if words[1] == "train" else ()))
+    assert Path("report.html").is_file() and Path("shop.preflearn").is_file()
+    ok(*commands[-1][1:], *FAST)  # again, without being told that the model exists
+    assert "concordance" in ok("evaluate", "shop.preflearn", "shop.csv")
+
+
+def test_with_a_messy_table(ok, call):
+    """A German spreadsheet: semicolons, Windows-1252, decimal commas, missing values, a leak, a typing mistake."""
+    rng = np.random.default_rng(0)
+    lines = ["Sitzung;Größe;Preis;Farbe;Verweildauer;note"]
+    for k in range(120):
+        size, grade = rng.normal(), rng.integers(0, 4)
+        price = "" if k % 9 == 0 else f"{3 + grade + rng.normal():.2f}".replace(".", ",")
+        lines.append(
+            f"s{k // 8};{size:.2f};{price};{rng.choice(['grün', 'weiß'])};{10 * grade + rng.random():.2f};{grade}"
+        )
+    Path("liste.csv").write_bytes("\n".join(lines).encode("cp1252"))
+    seen = ok("look", "liste.csv", "--target", "note", "--report", "look.html")
+    assert "`Verweildauer` alone orders 100 %" in seen and "Windows-1252" in seen
+    status, _, err = call("train", "liste.csv", "--target", "Note")
+    assert status == 2 and "found 'Sitzung'" in err
+    found = json.loads(
+        ok(
+            "train",
+            "liste.csv",
+            "--target",
+            "note",
+            "--query",
+            "Sitzung",
+            *FAST,
+            "--report",
+            "r.html",
+            "--json",
+        )
+    )
+    assert "Verweildauer" in found["verdict"]
+    honest = json.loads(
+        ok(
+            "train",
+            "liste.csv",
+            "--target",
+            "note",
+            "--query",
+            "Sitzung",
+            "--drop",
+            "Verweildauer",
+            *FAST,
+            "--json",
+        )
+    )
+    assert honest["leaks"] == [] and honest["estimate"]["value"] < 0.95
+    assert "Preis" in honest["influence"]["names"]
+
+
+def test_at_a_page_of_comparisons(ok, tmp_path):
+    pytest.importorskip("uvicorn", reason="the extra 'web' is not installed")
+    from tests.browser import Browser, find_browser
+    from tests.web_server import Running
+
+    if find_browser() is None:
+        pytest.skip("no Chromium on this machine")
+    rows = [f"flat {k},{20 + 10 * k},https://example.org/{k}" for k in range(5)]
+    Path("flats.csv").write_text("\n".join(["name,size,url", *rows]) + "\n")
+    options = ("--answers", "said.jsonl", "--no-open", "--judge", "ann", "--port", "0")
+    asked = ("--question", "Which flat would you rent?", "--note")
+    with (
+        Running("ask", "flats.csv", *options, *asked, cwd=tmp_path) as server,
+        Browser(tmp_path / "b") as page,
+    ):
+        page.open(server.address, width=390, scheme="dark")
+        for _ in range(6):
+            page.wait_for("document.body.dataset.question")
+            before = page.evaluate("document.body.dataset.question")
+            name = "document.querySelector('#{}-content .name').innerText"
+            sides = [page.evaluate(name.format(side)) for side in ("left", "right")]
+            time.sleep(0.15)
+            page.click("#choose-left" if sides[0] > sides[1] else "#choose-right")
+            page.wait_for(f"document.body.dataset.question !== '{before}'")
+        assert page.complaints == []
+        server.stop()
+    found = json.loads(
+        ok("train", "flats.csv", "--preferences", "said.jsonl", "--features", "size", "--json")
+    )
+    assert found["counts"]["preferences"] == 6
+    scores = ok("predict", "flats.preflearn", "flats.csv").splitlines()
+    assert scores[0].startswith("name,score,rank") and scores[-1].endswith(",1")
+
+
+def test_with_chosen_and_rejected_texts(ok):
+    rng = np.random.default_rng(0)
+    records = [
+        {
+            "prompt": f"question {k // 3}",
+            "chosen": "clear " + " ".join(rng.choice(["exact", "kind", "short"], 3)),
+            "rejected": "" if k == 5 else "vague " + " ".join(rng.choice(["wrong", "rude", "long"], 3)),
+        }
+        for k in range(30)
+    ]
+    Path("prefs.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
+    assert "chosen" in ok("look", "prefs.jsonl")
+    trained = " ".join(ok("train", "prefs.jsonl", "--report", "report.html").split())
+    assert "1 row with an empty text was left out" in trained and "prompt" in trained
+    Path("candidates.csv").write_text("prompt,text\nq,vague rude\nq,clear exact\n")
+    assert [line[-1] for line in ok("predict", "prefs.preflearn", "candidates.csv").splitlines()[1:]] == [
+        "2",
+        "1",
+    ]
+
+
+def test_from_scikit_learn():
+    import sklearn
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    from preflearn import RankRLS
+    from preflearn.io import load_model, save_model
+    from preflearn.model_selection import QueryKFold
+
+    X, y, qid, _ = load_demo()
+    sizes = np.unique(qid, return_counts=True)[1]
+    with pytest.raises(ValueError, match="np.repeat"):
+        RankRLS().fit(X, y, qid=sizes)
+    with sklearn.config_context(enable_metadata_routing=True):
+        search = GridSearchCV(
+            make_pipeline(StandardScaler(), RankRLS()), {"rankrls__alpha": [1.0, 100.0]}, cv=QueryKFold(3)
+        ).fit(X, y, qid=qid)
+    save_model(search.best_estimator_, "model.preflearn")
+    ranks = load_model("model.preflearn").rank(X, qid=qid)
+    assert (ranks[qid == qid[0]] == 1).sum() == 1
+    broken = X.copy()
+    broken[0, 0] = np.nan
+    with pytest.raises(ValueError, match="AutoRanker takes missing values"):
+        RankRLS().fit(broken, y, qid=qid)
+
+
+def test_in_a_notebook():
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("matplotlib").use("Agg")
+    from preflearn import AutoRanker
+    from preflearn.report import look
+
+    X, y, qid, names = load_demo()
+    few = np.isin(qid, np.unique(qid)[:12])
+    table = pandas.DataFrame(X[few], columns=list(names))
+    assert "<table" in look(table.assign(session=qid[few], grade=y[few]))._repr_html_()
+    model = AutoRanker(preset="fast", random_state=0).fit(table, y[few], qid=qid[few])
+    assert "<table" in model.leaderboard_._repr_html_() and model.leaderboard_.plot().has_data()
+    assert model.explain(table, [0, 1], qid=qid[few]).shape == (2, 4 + len(names))
+    model.report("report.html")
+    assert "What was tried" in Path("report.html").read_text()
+
+
+def test_with_drugs_and_targets(ok):
+    rng = np.random.default_rng(0)
+    kinds, u = rng.choice(["acid", "base"], 12), rng.normal(size=8).round(3)
+    Path("drugs.csv").write_text("drug,class\n" + "".join(f"d{i},{kind}\n" for i, kind in enumerate(kinds)))
+    Path("targets.csv").write_text("target,u\n" + "".join(f"t{j},{one}\n" for j, one in enumerate(u)))
+    known = [(i, j) for i in range(12) for j in range(8) if (i + j) % 4]
+    lines = [f"d{i},t{j},{(1 if kinds[i] == 'acid' else -1) * u[j]:.3f}\n" for i, j in known]
+    Path("measured.csv").write_text("drug,target,affinity\n" + "".join([*lines, lines[0]]))
+    tables = ("--rows", "drugs.csv", "--columns", "targets.csv", "--pairs", "measured.csv")
+    ok("relate", *tables, "--duplicates", "mean", "--report", "page.html", "--set", "alphas=0.01,0.1,1")
+    assert "Pairs without a label" in Path("page.html").read_text()
+    assert len(ok("predict", "measured.preflearn", "drugs.csv", "targets.csv").splitlines()) == 97
+    assert "concordance" in ok("evaluate", "measured.preflearn", "drugs.csv", "targets.csv", "measured.csv")
+
+
+def test_in_the_docs():
+    """Pictures that pages show are there, and every command that they show exists."""
+    from preflearn.cli.app import COMMANDS
+
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        for target in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text):
+            if not target.startswith("http"):
+                assert (page.parent / target).is_file(), f"{page.name}: {target}"
+        for command in re.findall(r"^\$ preflearn ([a-z]+)", text, re.MULTILINE):
+            assert command in COMMANDS, f"{page.name}: preflearn {command}"
