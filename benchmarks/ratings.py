@@ -132,7 +132,7 @@ def simulated(n: int, per_item: int, seed: int, spread: float) -> tuple[dict[str
     a = rng.integers(0, n, n * per_item // 2)
     b = (a + rng.integers(1, n, a.size)) % n
     won = rng.random(a.size) < 1 / (1 + np.exp(-(f[a] - f[b])))
-    return {"a": a, "b": b, "winner": won.astype(float)}, f - f.mean()
+    return {"a": a, "b": b, "winner": np.where(won, "a", "b")}, f - f.mean()
 
 
 def check_coverage(quick: bool) -> list[dict[str, Any]]:
@@ -245,7 +245,7 @@ def check_battles_needed(seeds: int) -> dict[str, float]:
         rng = np.random.default_rng(10_000 + seed)
         # As strong as estimated: that is what the number is about.
         won = rng.random(needed) < found.win_probability(one, other)
-        more = {"a": np.full(needed, one), "b": np.full(needed, other), "winner": won.astype(float)}
+        more = {"a": np.full(needed, one), "b": np.full(needed, other), "winner": np.where(won, "a", "b")}
         later = found.update(more)
         settled.append(later.battles_needed((one, other)) == 0)
         needed_battles.append(needed)
