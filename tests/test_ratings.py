@@ -131,6 +131,35 @@ def test_many_items_take_no_matrix_and_say_the_same(monkeypatch):
     np.testing.assert_allclose(fit_strengths(battles, 0.3).theta, strengths.theta, atol=1e-7)
 
 
+def test_answers_with_covariates_are_products_with_the_dense_design():
+    battles = read_battles(simulate(5, 20, 16, covariate=0.5)[0], covariates=["length", "position"])
+    answers, rng = battles.answers(), np.random.default_rng(0)
+    X = oracles.rating_design(5, battles.pairs, battles.covariates)
+    v, theta = rng.uniform(size=len(battles)), rng.normal(size=7)
+    np.testing.assert_allclose(answers.differences(theta), X @ theta)
+    np.testing.assert_allclose(answers.spread(v), X.T @ v)
+    np.testing.assert_allclose(answers.spread_sizes(v), np.square(X).T @ v)
+    H = (X * v[:, None]).T @ X
+    np.testing.assert_allclose(answers.hessian(v).toarray(), H, atol=1e-10)
+    np.testing.assert_allclose(answers.dense_hessian(v), H, atol=1e-10)
+    some = answers.take(np.arange(7))
+    np.testing.assert_allclose(some.differences(theta), X[:7] @ theta)
+    plain = read_battles(simulate(5, 20, 16)[0]).counted()
+    w = rng.uniform(size=plain.n_pairs)
+    np.testing.assert_allclose(plain.hessian(w).toarray(), plain.dense_hessian(w), atol=1e-12)
+
+
+def test_very_many_items_with_covariates_take_the_sparse_way(monkeypatch):
+    battles, _ = simulate(12, 30, 17, covariate=0.5)
+    exact = rate(battles, covariates=["length"], alpha=0.2)
+    monkeypatch.setattr("preflearn.ratings.strengths._MOST_FACTORED", 0)
+    monkeypatch.setattr("preflearn.ratings.strengths.MOST_DENSE", 0)
+    sparse = rate(battles, covariates=["length"], alpha=0.2)
+    assert sparse.scores == pytest.approx(exact.scores, abs=1e-6)
+    assert not sparse.strengths.is_dense and np.isfinite(sparse.columns["lower"]).all()
+    np.testing.assert_allclose(sparse.standard_errors, exact.standard_errors, rtol=0.35)
+
+
 def test_variances_of_battles_with_covariates():
     battles = read_battles(simulate(5, 20, 3, covariate=0.5)[0], covariates=["length"])
     strengths = fit_strengths(battles, 0.3)
