@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # Items and battles up to which everything is shown without being asked for.
 _MOST_ITEMS, _MOST_BATTLES = 1000, 300_000
-_MOST_JUDGES = 50
+_MOST_JUDGES = 20
 _NEXT = 10
 _INTERVALS = (("lower", "upper"), ("rank_lower", "rank_upper"))
 
