@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from numbers import Real
 from typing import Any, Self
 
@@ -22,7 +22,7 @@ from .._engine.loops.threads import threads_limited
 from .._engine.numerics.graph import Graph, Value
 from .._engine.numerics.namespace import is_device_array
 from .._engine.solvers.progress import Stages
-from .._engine.streaming.sources import Source, as_source
+from .._engine.streaming.sources import as_source
 from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import read_scores
 from ..estimators.base import RankerMixin
@@ -38,7 +38,7 @@ from .everything import Chunk, Everything
 from .extension import chunks_without, extend, fold_to_keep
 from .features import OF_QUERY, PARTS, Features
 from .leaderboard import Leaderboard
-from .streams import QuerySample, chunks_without_keys, read_chunks
+from .streams import Preparation, RowsInParts, StreamedRows, UnitScale
 from .tasks import Task
 from .trial import Attempt, Trial
 
@@ -195,11 +195,11 @@ class AutoRanker(RankerMixin, BaseEstimator):
                 trial = self._prefer_simple(trial, is_refitted=True)
             elif sample.shape[0] < rows.shape[0] and trial.can_extend(rows.shape[0], limit - spent):
                 places = taken[trial.folds.tests[fold_to_keep(trial.folds)]]
-                targets, sample = _of_unit_size(y), order[places]
+                targets, sample = UnitScale(y)(y), order[places]
                 chunks = chunks_without(rows, targets, order, queries, places)
                 part = encode_queries(queries.codes[places], sample.shape[0])
                 held = (rows[sample], y[sample], targets[sample], part)
-                trial = self._extend(trial, chunks, rows.shape[0], held, scoring, seed)
+                trial = self._extend(trial, lambda f: map(f, chunks()), rows.shape[0], held, scoring, seed)
         self._keep_figures(trial, y[sample], part, scoring)
         self.n_queries_ = queries.n_groups
         self.cv_predictions_ = np.full(queries.n_rows, np.nan)
@@ -225,7 +225,7 @@ class AutoRanker(RankerMixin, BaseEstimator):
         # Settings inside of a candidate are told apart by the concordance, which is less noisy than the top of a list.
         inner = self._folds(y, queries, read_scoring("concordance"), seed, n_folds)
         self.features_ = Features().fit(rows)
-        targets = _of_unit_size(y)
+        targets = UnitScale(y)(y)
         options = candidates(rows.shape[0], queries.n_groups)
         task = Task(
             self.features_.views(rows, queries),
@@ -292,35 +292,27 @@ class AutoRanker(RankerMixin, BaseEstimator):
         >>> AutoRanker(random_state=0).fit_stream(parts).predict(X[:3], qid=qid[:3]).shape
         (3,)
         """
-        source = as_source(chunks, reading, verbose=bool(self.verbose))
-        if not source.again:
-            raise ValueError(
-                f"AutoRanker.fit_stream reads the rows several times, and {source.name}. Pass a path, a list, or a "
-                "function that returns a fresh iterator."
-            )
-        sample = QuerySample(_MOST_ROWS)
-        for X, y, qid in read_chunks(source, self._read_chunk):
-            sample.add(X, y, qid)
+        self._fit_parts(StreamedRows(as_source(chunks, reading, verbose=bool(self.verbose))))
+        return self
+
+    def _fit_parts(self, parts: RowsInParts) -> None:
+        """Choose on a sample of rows that come in parts, and train on all of them."""
+        sample = parts.sample(_MOST_ROWS)
         if sample.n_rows == 0:
             raise ValueError("There are no rows to learn from: the source gave no chunk.")
         X, y, keys = sample.table()
         if sample.is_everything:
             self.fit(X, y, qid=keys)
         else:
-            self._fit_sample(X, y, keys, source, sample)
+            self._fit_sample(X, y, keys, parts, sample.n_rows)
         self.n_queries_ = sample.n_queries
         for name in ("cv_predictions_", "cv_folds_"):
             self.__dict__.pop(name, None)
-        return self
-
-    def _read_chunk(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
-        rows = X.toarray() if sp.issparse(X) else np.asarray(X, dtype=np.float64)
-        return rows, self._read_targets(y, rows.shape[0])
 
     def _fit_sample(
-        self, X: np.ndarray, y: np.ndarray, keys: np.ndarray, source: Source, sample: QuerySample
+        self, X: np.ndarray, y: np.ndarray, keys: np.ndarray, parts: RowsInParts, n_rows: int
     ) -> None:
-        """`fit` on the sample; then its members on all other rows of the source."""
+        """`fit` on the sample; then its members on all other rows."""
         limit, start = self._read_limit(), time.perf_counter()
         scoring, rows = read_scoring(self.scoring), self._encode(X)
         order, queries = order_by_content(rows, y[:, None], encode_queries(keys, rows.shape[0]))
@@ -329,25 +321,19 @@ class AutoRanker(RankerMixin, BaseEstimator):
         self.n_training_rows_ = rows.shape[0]
         with nullcontext() if self.n_jobs is None else threads_limited(self.n_jobs):
             trial = self._fit_rows(rows, y, queries, scoring, seed, start, limit)
-            spent = time.perf_counter() - start
-            if trial.can_extend(sample.n_rows, limit - spent):
-                taken, scale = trial.folds.tests[fold_to_keep(trial.folds)], _unit_scale(y)
-
-                def read() -> Iterator[tuple[np.ndarray, np.ndarray, Any]]:
-                    for one, targets, qid in read_chunks(source, self._read_chunk):
-                        yield self._encoded(one), targets, qid
-
-                everything = chunks_without_keys(read, np.unique(keys[taken]), scale)
-                part = encode_queries(queries.codes[taken], taken.shape[0])
-                held = (rows[taken], y[taken], scale(y[taken]), part)
-                trial = self._extend(trial, everything, sample.n_rows, held, scoring, seed)
-                y, queries = y[taken], part
+            if trial.can_extend(n_rows, limit - (time.perf_counter() - start)):
+                taken = trial.folds.tests[fold_to_keep(trial.folds)]
+                prepare = Preparation(self.encoder_, np.unique(keys[taken]), UnitScale(y))
+                queries = encode_queries(queries.codes[taken], taken.shape[0])
+                rows, y = rows[taken], y[taken]
+                held = (rows, y, prepare.scale(y), queries)
+                trial = self._extend(trial, partial(parts.over, prepare), n_rows, held, scoring, seed)
         self._keep_figures(trial, y, queries, scoring)
 
     def _extend(
         self,
         trial: Trial,
-        chunks: Callable[[], Iterator[Chunk]],
+        over: Callable[[Callable[[Chunk], Any]], Iterator[Any]],
         n_rows: int,
         held: tuple[np.ndarray, np.ndarray, np.ndarray, Groups],
         scoring: Scoring,
@@ -359,7 +345,7 @@ class AutoRanker(RankerMixin, BaseEstimator):
         """
         rows, y, targets, part = held
         self.n_training_rows_ = n_rows - rows.shape[0]
-        everything = Everything(self.features_, chunks, self.n_training_rows_, fold_to_keep(trial.folds))
+        everything = Everything(self.features_, over, self.n_training_rows_, fold_to_keep(trial.folds))
         folds = self._folds(y, part, scoring, seed)
         with self._stages()(f"training on {self.n_training_rows_:,} rows"):
             trial = extend(trial, everything, rows, targets, part, folds)
@@ -679,19 +665,6 @@ class AutoRanker(RankerMixin, BaseEstimator):
         tags.target_tags.multi_output = False
         tags.target_tags.two_d_labels = False
         return tags
-
-
-def _unit_scale(y: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """What takes these targets to 0 to about 1, so that no square of them overflows or vanishes."""
-    first = -np.frexp(np.abs(y).max())[1]
-    least = np.ldexp(y, first).min()
-    second = -np.frexp(np.ldexp(y, first).max() - least)[1]
-    return lambda targets: np.ldexp(np.ldexp(targets, first) - least, second)
-
-
-def _of_unit_size(y: np.ndarray) -> np.ndarray:
-    """Targets from 0 to about 1; their order is what is learned."""
-    return _unit_scale(y)(y)
 
 
 def _warn_of_no_figure(trial: Trial) -> None:
