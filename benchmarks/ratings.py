@@ -11,7 +11,7 @@ Parts, each of them an entry of benchmarks/results/ratings.json:
 * ``matches``: 900,000 tennis matches: CPU seconds of ratings and intervals, and peak of memory.
 * ``tennis``: log loss of tour matches of 2023, month by month from the past, by one board and by boards for surfaces;
   half-life, shrinkage and how far surfaces differ are chosen on 2021 and 2022. Data: Jeff Sackmann, Tennis Abstract
-  (CC BY-NC-SA 4.0).
+  (CC BY-NC-SA 4.0). Boards for surfaces were added after results for 2023 had been seen.
 
 Real data are looked for in the folder that PREFLEARN_DATA names.
 
