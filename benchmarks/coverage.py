@@ -17,6 +17,10 @@ everything. The truth is what new rows or queries show, by formula or on many fr
 
 from __future__ import annotations
 
+# Scripts of this folder find this file where Numba looks for the package "coverage", which it can do without.
+if __name__ != "__main__":
+    raise ImportError("benchmarks/coverage.py is a script, not the package coverage")
+
 import itertools
 import warnings
 from collections.abc import Callable, Iterator

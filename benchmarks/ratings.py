@@ -9,8 +9,9 @@ Parts, each of them an entry of benchmarks/results/ratings.json:
 * ``planning``: battles until the top 5 are settled, chosen by `next_battles` and at random.
 * ``covariates``: a million battles of 200 items, 5 covariates, 10,000 judges, beside a logistic regression.
 * ``matches``: 900,000 tennis matches: CPU seconds of ratings and intervals, and peak of memory.
-* ``tennis``: log loss of tour matches of 2023, month by month from the past; half-life, shrinkage and the weight of
-  tour matches are chosen on 2021 and 2022. Data: Jeff Sackmann, Tennis Abstract (CC BY-NC-SA 4.0).
+* ``tennis``: log loss of tour matches of 2023, month by month from the past, by one board and by boards for surfaces;
+  half-life, shrinkage and how far surfaces differ are chosen on 2021 and 2022. Data: Jeff Sackmann, Tennis Abstract
+  (CC BY-NC-SA 4.0).
 
 Real data are looked for in the folder that PREFLEARN_DATA names.
 
@@ -37,7 +38,9 @@ from _harness import RESULTS, peak_memory, write_results
 from preflearn import rate
 from preflearn.metrics import calibration_of_preferences
 from preflearn.ratings import planning, ranks
-from preflearn.ratings.battles import Battles
+from preflearn.ratings.battles import Battles, read_battles
+from preflearn.ratings.boards import category_scores
+from preflearn.ratings.choice import decayed
 from preflearn.ratings.strengths import dense_covariance, fit_strengths
 
 DATA = Path(os.environ.get("PREFLEARN_DATA", "data"))
@@ -229,6 +232,30 @@ def battles_until_settled(n: int, seed: int, informed: bool, k: int = 5, most: i
     return share.size
 
 
+def check_battles_needed(seeds: int) -> dict[str, float]:
+    """How often as many battles as `battles_needed` says do settle which of two neighbours is better."""
+    settled, needed_battles = [], []
+    for seed in range(seeds):
+        table, f = simulated(8, 60, seed, 1.0)
+        found = rate(table, alpha=1 / 32)
+        one, other = found.columns["item"][:2]
+        needed = found.battles_needed((one, other))
+        if not needed or needed > 5000:
+            continue
+        rng = np.random.default_rng(10_000 + seed)
+        # As strong as estimated: that is what the number is about.
+        won = rng.random(needed) < found.win_probability(one, other)
+        more = {"a": np.full(needed, one), "b": np.full(needed, other), "winner": won.astype(float)}
+        later = found.update(more)
+        settled.append(later.battles_needed((one, other)) == 0)
+        needed_battles.append(needed)
+    return {
+        "boards": len(settled),
+        "median needed": float(np.median(needed_battles)),
+        "settled": float(np.mean(settled)),
+    }
+
+
 def check_planning(quick: bool) -> list[dict[str, Any]]:
     """Battles that settle the top 5, chosen and at random."""
     out = []
@@ -239,7 +266,7 @@ def check_planning(quick: bool) -> list[dict[str, Any]]:
             {"items": n, "seeds": len(seeds), "chosen": chosen, "random": random, "ratio": chosen / random}
         )
         print(out[-1], flush=True)
-    return out
+    return [*out, check_battles_needed(10 if quick else 100)]
 
 
 def check_covariates(quick: bool) -> dict[str, Any]:
@@ -303,51 +330,73 @@ def check_matches() -> dict[str, Any]:
     return out
 
 
-def predict_months(frame: pd.DataFrame, year: int, half_life: float, alpha: float, tour: float) -> np.ndarray:
-    """The probability of each winner of a tour match of the year, month by month from the past."""
+TOUR = list("GMAFD")
+SURFACES = {"Hard": 0, "Carpet": 0, "Clay": 1, "Grass": 2}
+
+
+def predict_months(
+    frame: pd.DataFrame, year: int, half_life: float, alpha: float, ratio: float
+) -> np.ndarray:
+    """The probability of each winner of a tour match of the year, month by month from the past, by surface."""
     out = []
-    is_tour, month = frame["level"].isin(list("GMAFD")).to_numpy(), (frame["date"] // 100).to_numpy()
+    is_tour, month = frame["level"].isin(TOUR).to_numpy(), (frame["date"] // 100).to_numpy()
     for number in range(1, 13):
         test = frame[(month == 100 * year + number) & is_tour]
         if test.empty:
             continue
         now = test["day"].min()
         past = frame[(frame["day"] < now) & (frame["day"] > now - 9 * half_life)]
-        weight = np.exp2(-(now - past["day"]) / half_life) * np.where(
-            past["level"].isin(list("GMAFD")), tour, 1.0
+        battles = read_battles(
+            {"winner": past["winner"], "loser": past["loser"], "day": past["day"]}, time="day"
         )
-        table = {"winner": past["winner"], "loser": past["loser"], "weight": weight.to_numpy()}
-        scores = rate(table, weight="weight", alpha=alpha).scores
-        d = test["winner"].map(scores).fillna(0.0) - test["loser"].map(scores).fillna(0.0)
-        out.append(1 / (1 + np.exp(-d.to_numpy())))
+        scores = category_scores(
+            decayed(battles, half_life, float(now)), past["surface"].to_numpy(), 3, alpha, ratio
+        )
+        place = {player: row for row, player in enumerate(battles.items)}
+        strengths = [
+            np.array(
+                [scores[place[p], s] if p in place else 0.0 for p, s in zip(test[side], test["surface"])]
+            )
+            for side in ("winner", "loser")
+        ]
+        out.append(1 / (1 + np.exp(strengths[1] - strengths[0])))
     return np.concatenate(out)
 
 
 def check_tennis(quick: bool) -> dict[str, Any]:
-    """Log loss of 2023 with what was best for 2021 and 2022."""
-    warnings.simplefilter("ignore")
-    frame = matches(["date", "winner", "loser", "level"])
+    """Log loss of 2023 with what was best for 2021 and 2022; without surfaces and with them."""
+    frame = matches(["date", "winner", "loser", "level", "surface"])
     frame = frame[frame["date"] >= 20130101].reset_index(drop=True)
     days = pd.to_datetime(frame["date"].astype(str), format="%Y%m%d") - pd.Timestamp("1970-01-01")
-    frame["day"] = days.dt.days
-    grid = [(300.0, 0.15, 2.0)] if quick else list(product((240.0, 300.0), (0.05, 0.08, 0.15), (2.0, 3.0)))
-    losses = {
-        one: float(np.mean([-np.log(predict_months(frame, year, *one)).mean() for year in (2021, 2022)]))
-        for one in grid
+    frame["day"], frame["surface"] = (
+        days.dt.days.astype(float),
+        frame["surface"].map(SURFACES).fillna(0).astype(int),
+    )
+    grids = {
+        "one board": list(product((240.0, 300.0, 365.0), (0.05, 0.1, 0.2), (0.0,))),
+        "boards by surface": list(product((240.0, 300.0, 365.0), (0.1, 0.2), (0.3, 0.5))),
     }
-    chosen = min(grid, key=lambda one: losses[one])
-    p = predict_months(frame, 2023, *chosen)
-    found = calibration_of_preferences(p)
-    return {
-        "half-life": chosen[0],
-        "alpha": chosen[1],
-        "weight of tour matches": chosen[2],
-        "log loss of 2021 and 2022": losses[chosen],
-        "log loss of 2023": found.log_loss,
-        "accuracy": found.accuracy,
-        "matches": found.n_pairs,
-        "calibration error": found.expected_calibration_error,
-    }
+    out = {}
+    for name, grid in grids.items():
+        grid = grid[4:5] if quick else grid
+        losses = {
+            one: float(np.mean([-np.log(predict_months(frame, year, *one)).mean() for year in (2021, 2022)]))
+            for one in grid
+        }
+        chosen = min(grid, key=lambda one: losses[one])
+        found = calibration_of_preferences(predict_months(frame, 2023, *chosen))
+        out[name] = {
+            "half-life": chosen[0],
+            "alpha": chosen[1],
+            "ratio": chosen[2],
+            "log loss of 2021 and 2022": losses[chosen],
+            "log loss of 2023": found.log_loss,
+            "accuracy": found.accuracy,
+            "matches": found.n_pairs,
+            "calibration error": found.expected_calibration_error,
+        }
+        print(name, out[name], flush=True)
+    return out
 
 
 def main() -> None:

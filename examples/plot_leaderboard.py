@@ -60,7 +60,7 @@ ratings.covariates[["covariate", "points", "points_lower", "points_upper"]].roun
 # The bias for the side that is shown first is that of one judge. It shows once the effect that all judges have in
 # common is not taken off.
 
-rate(battles, covariates=["length"], judge="judge", cluster=False).judges.round(3)
+rate(battles, covariates=["length"], judge="judge").judges.round(3)
 
 # %%
 # Held-out battles

@@ -651,3 +651,42 @@ def test_a_view_that_is_clearly_behind_is_left_out(monkeypatch, small_trees):
     behind = [one for one in board if one.detail == "left out: behind after the first rounds"]
     assert [one.name for one in behind] == ["learned kernel, standardised and query"]
     assert np.isnan(behind[0].score) and behind[0].weight == 0
+
+
+def in_chunks(X, y, qid, size):
+    bounds = np.searchsorted(qid, np.arange(0, qid.max() + 1 + size, size))
+    return [(X[a:b], y[a:b], qid[a:b]) for a, b in zip(bounds[:-1], bounds[1:], strict=True) if b > a]
+
+
+def test_a_stream_that_fits_gives_the_model_of_fit(small_trees):
+    X, y, qid = make_data(100)
+    found = AutoRanker(random_state=0).fit_stream(in_chunks(X, y, qid, 3))
+    expected = AutoRanker(random_state=0).fit(X, y, qid=qid)
+    np.testing.assert_allclose(found.predict(X, qid=qid), expected.predict(X, qid=qid), atol=1e-9)
+    assert found.best_score_ == pytest.approx(expected.best_score_) and found.n_queries_ == 10
+
+
+def test_the_size_of_chunks_does_not_matter(monkeypatch, small_trees):
+    monkeypatch.setattr(ranker, "_MOST_ROWS", 200)
+    X, y, qid = make_data(600)
+    new = make_data(400, seed=1)
+    models = [AutoRanker(random_state=0).fit_stream(in_chunks(X, y, qid, size)) for size in (4, 60)]
+    first, second = (one.predict(new[0], qid=new[2]) for one in models)
+    np.testing.assert_allclose(first, second, atol=1e-6)
+    assert models[0].best_score_ == pytest.approx(models[1].best_score_)
+    assert models[0].n_training_rows_ > 500 and models[0].n_queries_ == 60
+    assert models[0].score(new[0], new[1], qid=new[2]) == pytest.approx(models[0].best_score_, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "message"),
+    [
+        (lambda X, y, qid: iter(in_chunks(X, y, qid, 3)), "reads the rows several times"),
+        (lambda X, y, qid: [(X, y)], "Chunk 1 .*there is no qid"),
+        (lambda X, y, qid: [(X, y, qid), (X, y, qid)], "is in an earlier chunk already"),
+        (lambda X, y, qid: [], "no rows to learn from"),
+    ],
+)
+def test_streams_that_are_refused(chunks, message):
+    with pytest.raises(ValueError, match=message):
+        AutoRanker().fit_stream(chunks(*make_data(60)))

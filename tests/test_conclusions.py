@@ -7,7 +7,7 @@ import pytest
 
 from demo_rows import shop
 from preflearn import RankRLS
-from preflearn._training.preparation import KernelName, TrainingOptions
+from preflearn._training.options import KernelName, TrainingOptions
 from preflearn._training.ranking import RankingProblem
 from preflearn._training.train import train
 from preflearn.io import RankingData, TableData

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflearn import RLS, RLSCV, RankRLS, RankRLSCV, RankSVM
+from preflearn import RLS, RLSCV, AutoRanker, RankRLS, RankRLSCV, RankSVM
 from preflearn._engine.solvers.newton import PairObjective
 from strategies import ranking_problems
 
@@ -392,3 +392,37 @@ def test_bad_alignments_are_refused(here):
         fit(RankRLS(), frame, "stars", "query")
     with pytest.raises(ValueError, match="partitioned alike"):
         fit(RankRLS(), frame[NAMES], frame["relevance"].repartition(npartitions=2), frame["query"])
+
+
+def ranked_rows(m=600, seed=0):
+    rng = np.random.default_rng(seed)
+    X, qid = rng.normal(size=(m, 4)), np.repeat(np.arange(m // 10), 10)
+    return X, np.round(np.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=m)), qid
+
+
+@pytest.fixture
+def quick_automatic(monkeypatch):
+    from preflearn.automatic import boosting, ranker
+
+    monkeypatch.setattr(ranker, "_MOST_ROWS", 200)
+    monkeypatch.setattr(ranker, "_REFITTED_CELLS", 0)
+    monkeypatch.setattr(boosting, "_STAGES", (5, 10))
+
+
+def test_the_automatic_ranker_of_partitions_is_that_of_a_stream(quick_automatic):
+    """Chosen on the same sample, trained on the same rows."""
+    X, y, qid = ranked_rows()
+    found = fit(AutoRanker(random_state=0), *as_arrays(X, y, qid, (200, 0, 250, 150)))
+    parts = [(X[a:b], y[a:b], qid[a:b]) for a, b in ((0, 300), (300, 600))]
+    expected = AutoRanker(random_state=0).fit_stream(parts)
+    np.testing.assert_allclose(found.predict(X, qid=qid), expected.predict(X, qid=qid), atol=1e-6)
+    assert found.best_score_ == pytest.approx(expected.best_score_)
+    assert found.n_training_rows_ == expected.n_training_rows_ > 500 and found.n_queries_ == 60
+
+
+def test_the_automatic_ranker_refuses_partitions_that_it_cannot_learn_from(quick_automatic):
+    X, y, qid = ranked_rows(60)
+    with pytest.raises(ValueError, match="there is no qid"):
+        fit(AutoRanker(), *as_arrays(X, y, None, (30, 30))[:2])
+    with pytest.raises(ValueError, match="is in two parts"):
+        fit(AutoRanker(), *as_arrays(X, y, qid, (25, 35)))

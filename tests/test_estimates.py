@@ -607,3 +607,11 @@ def test_with_leave_pair_out_the_folds_are_those_of_the_pooled_number_beside_it(
     pooled = estimate_auc(RLS(), X, y, method="pooled", n_splits=5, random_state=0)
     assert five.pooled == pytest.approx(pooled.value)
     assert "pooled 5-fold would say" in " ".join(str(five).split())
+
+
+def test_an_interval_from_a_handful_of_positive_rows_says_so():
+    X, y = two_classes(m=30, n_positive=3, seed=0)
+    found = estimate_auc(RankRLS(), X, y, random_state=0)
+    assert "with 3 rows of a class it is a rough guide" in " ".join(str(found).split())
+    X, y = two_classes(m=30, n_positive=10, seed=0)
+    assert "rough guide" not in str(estimate_auc(RankRLS(), X, y, random_state=0))

@@ -160,9 +160,9 @@ FOREIGN = {
     "_default_to_infrequent_mappings", "_drop_idx_after_grouping", "_meta", "_n_features_outs", "_predictors",
     "_validate_params",
 }  # fmt: skip
-# What learners and transformers offer to the library, not to users: operators for ONNX (`_engine.numerics.graph`), the
-# search of a learned metric to `AutoRanker`, features relative to a query to `explain`.
-HOOKS = {"_in_query", "_keep", "_onnx_inputs", "_onnx_nodes", "_onnx_values", "_search_rows", "_walk"}
+# What learners and transformers offer to the library, not to users: operators for ONNX (`_engine.numerics.graph`),
+# training on rows in parts to `distributed`, features relative to a query to `explain`.
+HOOKS = {"_fit_parts", "_in_query", "_onnx_inputs", "_onnx_nodes", "_onnx_values"}
 
 
 def is_private(name: str) -> bool:

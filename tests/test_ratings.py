@@ -18,6 +18,7 @@ from preflearn import rate
 from preflearn.cli.app import run
 from preflearn.ratings import Ratings, count_battles
 from preflearn.ratings.battles import read_battles
+from preflearn.ratings.boards import category_boards
 from preflearn.ratings.choice import leave_battle_out
 from preflearn.ratings.diagnostics import strongest_circle, transitivity_test
 from preflearn.ratings.held_out import by_elo, by_win_rate, held_out_folds
@@ -90,7 +91,7 @@ def test_strengths_are_those_of_the_dense_problem(n, per_item, seed, alpha):
 
 def test_covariates_and_sandwich_are_those_of_the_dense_problem():
     battles, _ = simulate(6, 40, 1, judges=7, covariate=0.7)
-    found = rate(battles, judge="judge", covariates=["length"], alpha=0.2)
+    found = rate(battles, cluster="judge", covariates=["length"], alpha=0.2)
     X, y = dense(battles, found.items), shares(battles)
     scale = found.strengths.scale[0]
     penalty = np.r_[np.full(6, 0.2), 0.2 / scale**2]
@@ -299,6 +300,33 @@ def test_agreement_is_krippendorffs_alpha():
     assert krippendorff_alpha(read) == pytest.approx(oracles.krippendorff_by_pairs(both_ways))
 
 
+def test_groups_of_judges_are_compared_judgement_by_judgement():
+    rng = np.random.default_rng(8)
+    a = rng.integers(0, 4, 80)
+    b = (a + rng.integers(1, 4, 80)) % 4
+    judge = rng.choice(["p", "q", "lm"], 80)
+    table = {"a": a, "b": b, "winner": rng.choice([0.0, 0.5, 1.0], 80), "judge": judge}
+    found = rate(table, judge="judge", cluster=False).compare_judges(["p", "q"], "lm")
+    who = [("one" if j != "lm" else "other", (min(x, y), max(x, y)), w if x < y else 1 - w)
+           for x, y, w, j in zip(a, b, table["winner"], judge)]  # fmt: skip
+    shared = {unit for group, unit, _ in who if group == "one"} & {
+        unit for group, unit, _ in who if group == "other"
+    }
+    between, inside = [], {"one": [], "other": []}
+    for k, (group, unit, won) in enumerate(who):
+        for j, (group_2, unit_2, won_2) in enumerate(who):
+            if unit == unit_2 and unit in shared and j != k:
+                (inside[group] if group == group_2 else between).append(won == won_2)
+    assert found == pytest.approx(
+        {"shared": len(shared), "agreement": np.mean(between), "within_one": np.mean(inside["one"]),
+         "within_other": np.mean(inside["other"])}
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="No judges of these names: nobody"):
+        rate(table, judge="judge").compare_judges("nobody", "lm")
+    with pytest.raises(ValueError, match="in both groups"):
+        rate(table, judge="judge").compare_judges(["p", "lm"], "lm")
+
+
 def test_corrected_pvalues_are_those_of_holm():
     p = np.array([0.01, np.nan, 0.04, 0.03, 0.2])
     found = corrected(p)
@@ -368,6 +396,28 @@ def test_boards_by_category_find_the_item_that_differs():
     truth = POINTS * np.where(np.arange(n) == 4, 1.2, -0.3)
     np.testing.assert_allclose(boards.loc["code"]["difference"].sort_index(), truth, atol=45)
     assert boards["battles"].groupby("category").sum().sum() == 3000
+    quick = pd.DataFrame(rate(table).by(category, intervals=False)).set_index(["category", "item"])
+    pd.testing.assert_series_equal(quick["rating"], boards["rating"], rtol=1e-6)
+
+
+def test_boards_by_category_are_one_model_of_items_and_differences():
+    battles = read_battles(simulate(4, 60, 14)[0])
+    codes = np.arange(len(battles)) % 3
+    found = category_boards(battles, codes, 3, 0.2, 0.5)
+    X = np.zeros((len(battles), 4 + 12))
+    for row, ((a, b), c) in enumerate(zip(battles.pairs, codes)):
+        X[row, [a, b]] = 1, -1
+        X[row, [4 + 3 * a + c, 4 + 3 * b + c]] = 0.5, -0.5
+    w, H = oracles.rating_mode(X, battles.share, battles.weight, np.full(16, 0.2))
+    rows = {(i, c): np.eye(16)[i] + 0.5 * np.eye(16)[4 + 3 * i + c] for i in range(4) for c in range(3)}
+    for (i, c), x in rows.items():
+        x = x - np.mean([rows[j, c] for j in range(4)], axis=0)
+        assert found.scores[i, c] == pytest.approx(x @ w, abs=1e-6)
+        assert found.errors[i, c] == pytest.approx(np.sqrt(x @ np.linalg.solve(H, x)), rel=1e-6)
+        mean = np.mean(
+            [rows[i, d] - np.mean([rows[j, d] for j in range(4)], axis=0) for d in range(3)], axis=0
+        )
+        assert found.differences[i, c] == pytest.approx((x - mean) @ w, abs=1e-6)
 
 
 def test_half_life_is_found_where_strengths_drift():
@@ -482,6 +532,31 @@ def test_more_battles_give_the_ratings_of_all():
     np.testing.assert_allclose(found.columns["upper"], expected.columns["upper"])
 
 
+def test_columns_that_were_not_used_are_named():
+    battles, _ = simulate(judges=3)
+    assert rate(battles).notes[0].startswith("Not used: judge.")
+    few = rate(battles, judge="judge")
+    assert few.notes[0].startswith("3 judges are too few") and few.cluster is None
+    asked = rate(battles, judge="judge", cluster="judge")
+    assert not asked.notes and asked.degrees_of_freedom == 2
+    assert not rate(battles, judge="judge", cluster=False).notes
+
+
+def test_covariates_of_winners_and_losers():
+    battles, _ = simulate(5, 40, 15, ties=0.0, covariate=0.6)
+    first = np.array(battles["winner"]) == "model_a"
+    listed = {}
+    for name, (a, b) in {"": ("model_a", "model_b"), "_length": ("length_a", "length_b")}.items():
+        one, other = np.array(battles[a]), np.array(battles[b])
+        listed["winner" + name], listed["loser" + name] = (
+            np.where(first, one, other),
+            np.where(first, other, one),
+        )
+    found, expected = rate(listed, covariates=["length"]), rate(battles, covariates=["length"])
+    assert found.scores == pytest.approx(expected.scores, abs=1e-8)
+    assert found.covariates["coefficient"][0] == pytest.approx(expected.covariates["coefficient"][0])
+
+
 def test_an_anchor_moves_every_rating():
     battles, _ = simulate()
     plain, moved = rate(battles), rate(battles, anchor={"m03": 1200})
@@ -550,8 +625,13 @@ def test_more_bad_input():
         rate({"x": [1], "y": [2]})
     with pytest.raises(ValueError, match="none says who won"):
         rate({"model_a": ["x"], "model_b": ["y"]})
-    with pytest.raises(ValueError, match="would say who won"):
-        rate({"winner": ["x"], "loser": ["y"], "long": [1.0]}, covariates=["long"])
+    with pytest.raises(ValueError, match="position of winners and losers"):
+        rate({"winner": ["x"], "loser": ["y"]}, covariates=["position"])
+    with pytest.raises(ValueError, match="items as well as shares"):
+        rate({"a": [0, 1, 0], "b": [1, 0, 1], "winner": [1, 1, 0]})
+    assert (
+        rate({"a": [0, 2, 1], "b": [1, 0, 2], "winner": [1, 1, 0]}).scores[1] < 0
+    )  # 1 has not played in row 2
     with pytest.raises(ValueError, match="Several pairs of columns"):
         rate({"model_a": ["x"], "model_b": ["y"], "left": ["x"], "right": ["y"], "winner": ["x"]})
     with pytest.raises(ValueError, match="won or lost everything"):
@@ -725,7 +805,7 @@ def test_rankings_are_fitted_by_plackett_and_luces_likelihood():
     from scipy.optimize import approx_fprime, minimize
 
     rankings, truth = draw_rankings()
-    judges = np.arange(80) % 9
+    judges = np.arange(80) % 11
     found = rate(
         {"ranking": as_lists(rankings), "judge": judges}, ranking="ranking", judge="judge", alpha=0.2
     )
@@ -747,10 +827,10 @@ def test_rankings_are_fitted_by_plackett_and_luces_likelihood():
         ahead, back = (type(loss)(found.raw.rankings, np.ones(80), f + s * e).gradient for s in (1, -1))
         np.testing.assert_allclose((ahead - back) / (2 * step), H[k], atol=1e-6)
     meat = 0.4 * np.eye(7)
-    for judge in range(9):
+    for judge in range(11):
         some = [one for one, who in zip(rankings, judges) if who == judge]
         g = approx_fprime(f, lambda f, some=some: oracles.plackett_luce_loss(f, some), 1e-7)
-        meat += 9 / 8 * np.outer(g, g)
+        meat += 11 / 10 * np.outer(g, g)
     inverse, centre = np.linalg.inv(H + 0.4 * np.eye(7)), np.eye(7) - 1 / 7
     np.testing.assert_allclose(found.covariance, centre @ inverse @ meat @ inverse @ centre, atol=1e-4)
     assert np.corrcoef(f, truth)[0, 1] > 0.8

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse as sp
 
+from preflearn._training.options import KernelName, Learner, TrainingOptions
 from preflearn._training.preference import PreferenceProblem
-from preflearn._training.preparation import KernelName, Learner, TrainingOptions, prepare
+from preflearn._training.preparation import prepare
 from preflearn._training.ranking import HeldOutScores, RankingProblem
 from preflearn._training.train import train
 from preflearn.cli.output import as_option, option_name

@@ -9,7 +9,7 @@ import pytest
 
 from demo_rows import shop
 from preflearn import AutoRanker
-from preflearn._training.preparation import Learner, TrainingOptions
+from preflearn._training.options import Learner, TrainingOptions
 from preflearn._training.ranking import RankingProblem
 from preflearn._training.train import train
 from preflearn.automatic import ranker

@@ -22,7 +22,7 @@ class ShownTable:
     Attributes
     ----------
     rows : list of rows
-        The heading first.
+        The heading first; one of empty texts is not shown in HTML.
     caption : str
     notes : sequence of str
         Below it.
@@ -66,9 +66,10 @@ class ShownTable:
         if self.caption:
             caption = f'<caption style="text-align:left;caption-side:top">{escape(self.caption)}</caption>'
         below = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        heading = f"<thead><tr>{head}</tr></thead>" if any(self.rows[0]) else ""
         return (
             f'<div class="preflearn-table" style="overflow-x:auto"><table style="{_STYLE}">{caption}'
-            f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>{below}</div>"
+            f"{heading}<tbody>{''.join(body)}</tbody></table>{below}</div>"
         )
 
     def to_markdown(self) -> str:

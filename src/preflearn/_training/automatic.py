@@ -22,7 +22,7 @@ from ..report.contents import Baseline, Choice, Estimate, Influence, Roc, SetSiz
 from ..report.leaderboard import BEST_FEATURE, LeaderboardTable
 from .conclusions import SHOWN_FEATURES, shuffled_influence
 from .input_columns import InputColumns
-from .preparation import Learner, TrainingOptions
+from .options import Learner, TrainingOptions
 from .problem import Chosen
 from .ranking import HeldOutScores, RankingProblem
 from .train import describe
@@ -47,7 +47,7 @@ class Candidates:
     --------
     >>> from preflearn.datasets import load_demo
     >>> from preflearn.io import RankingData
-    >>> from preflearn._training.preparation import Learner, TrainingOptions
+    >>> from preflearn._training.options import Learner, TrainingOptions
     >>> from preflearn._training.train import train
     >>> X, y, qid, names = load_demo()
     >>> options = TrainingOptions(learner=Learner.auto, time_limit=0.1)

@@ -20,7 +20,8 @@ from ..model_selection.baselines import best_feature_of_preferences
 from ..model_selection.intervals import wilson_interval
 from ..report.contents import AlphaPath, Baseline, Calibration, Choice, Estimate, Roc, SetSizes
 from ..report.leaderboard import BEST_FEATURE
-from .preparation import Preparation, TrainingOptions, choose_learner
+from .options import TrainingOptions
+from .preparation import Preparation, choose_learner
 from .problem import BASELINE_FEATURES, Chosen
 
 # Folds that the scale of the probabilities is fitted on, and the least number of preferences for that.

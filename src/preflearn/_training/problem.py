@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Protocol
 
 from ..report.contents import Baseline, Choice, Estimate, Roc, SetSizes
-from .preparation import Preparation, TrainingOptions
+from .options import TrainingOptions
+from .preparation import Preparation
 
 # Shuffling a feature costs a prediction of the sampled rows.
 SHUFFLED_ROWS = 1000

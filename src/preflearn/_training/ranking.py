@@ -33,7 +33,8 @@ from ..model_selection.intervals import (
 from ..report.contents import AlphaPath, Baseline, Choice, Estimate, Roc, SetSizes
 from ..report.displays import QueryRocDisplay
 from ..report.leaderboard import BEST_FEATURE
-from .preparation import Learner, Preparation, TrainingOptions, choose_learner, relative_to_query
+from .options import Learner, TrainingOptions
+from .preparation import Preparation, choose_learner, relative_to_query
 from .problem import BASELINE_FEATURES, SHUFFLED_ROWS, Chosen
 from .sets import set_sizes
 

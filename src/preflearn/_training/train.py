@@ -14,7 +14,8 @@ from .. import __version__
 from ..report.contents import AlphaPath, Baseline, Choice, Estimate, Influence, Roc, SetSizes, TrainingReport
 from .conclusions import conclude, influence_of
 from .leaks import single_columns, with_findings
-from .preparation import Learner, prepare
+from .options import Learner
+from .preparation import prepare
 from .problem import Problem
 
 Tell = Callable[[str], None]
@@ -46,7 +47,7 @@ def train(problem: Problem, *, tell: Tell = lambda stage: None) -> Trained:
     --------
     >>> from preflearn.datasets import load_demo
     >>> from preflearn.io import RankingData
-    >>> from preflearn._training.preparation import KernelName, TrainingOptions
+    >>> from preflearn._training.options import KernelName, TrainingOptions
     >>> from preflearn._training.ranking import RankingProblem
     >>> X, y, qid, names = load_demo()
     >>> options = TrainingOptions(kernel=KernelName.linear)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -42,8 +44,8 @@ class Everything:
     Attributes
     ----------
     features : Features
-    chunks : callable
-        Starts a pass over the rows.
+    over : callable
+        Applies a function to every chunk, one pass over the rows, wherever they are; yields the results in order.
     n_rows : int
         About how many there are.
     fold : int
@@ -51,38 +53,47 @@ class Everything:
     """
 
     features: Features
-    chunks: Callable[[], Iterator[Chunk]]
+    over: Callable[[Callable[[Chunk], Any]], Iterator[Any]]
     n_rows: int
     fold: int
 
     def kernel_moments(self, kernel: Kernel, basis: np.ndarray, view: tuple[str, ...]) -> Moments:
         """Sums of kernel values (`core.expansion`) in one pass; memory for one chunk."""
-        total: Moments | None = None
-        for chunk in self.chunks():
-            X = self.features.views(chunk.X, chunk.queries)[view]
-            rows = np.arange(X.shape[0])
-            part = kernel_moments(kernel, basis, X.__getitem__, chunk.y, chunk.queries, rows)
-            if total is None:
-                total = part
-            else:
-                total.add(part)  # type: ignore[arg-type]
-        assert total is not None
+        parts = iter(self.over(partial(_moments_of, self.features, kernel, basis, view)))
+        total: Any = next(parts)
+        for part in parts:
+            total.add(part)
         return total
 
     def binned(
         self, bins: Bins, view: tuple[str, ...], most: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Codes of the features (m, n), targets (m,) and the first row of each query (q + 1,), of at most about so
-        many rows; a byte for each number."""
+        """Codes of the features (m, n), targets (m,) and the first row of each query (q + 1,).
+
+        Of at most about so many rows; a byte for each number.
+        """
         codes, targets, sizes, n_rows = [], [], [], 0
-        for chunk in self.chunks():
-            X = self.features.views(chunk.X, chunk.queries)[view]
-            order = chunk.queries.order
-            codes.append(bins.codes_of(X[order]))
-            targets.append(chunk.y[order])
-            sizes.append(chunk.queries.counts)
-            n_rows += X.shape[0]
+        for part in self.over(partial(_binned, self.features, bins, view)):
+            codes.append(part[0])
+            targets.append(part[1])
+            sizes.append(part[2])
+            n_rows += part[1].shape[0]
             if n_rows >= most:
                 break
         starts = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
         return np.concatenate(codes), np.concatenate(targets), starts
+
+
+def _moments_of(
+    features: Features, kernel: Kernel, basis: np.ndarray, view: tuple[str, ...], chunk: Chunk
+) -> Moments:
+    X = features.views(chunk.X, chunk.queries)[view]
+    return kernel_moments(kernel, basis, X.__getitem__, chunk.y, chunk.queries, np.arange(X.shape[0]))
+
+
+def _binned(
+    features: Features, bins: Bins, view: tuple[str, ...], chunk: Chunk
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    order = chunk.queries.order
+    X = features.views(chunk.X, chunk.queries)[view]
+    return bins.codes_of(X[order]), chunk.y[order], chunk.queries.counts

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from numbers import Real
 from typing import Any, Self
 
@@ -22,6 +22,7 @@ from .._engine.loops.threads import threads_limited
 from .._engine.numerics.graph import Graph, Value
 from .._engine.numerics.namespace import is_device_array
 from .._engine.solvers.progress import Stage, Stages
+from .._engine.streaming.sources import as_source
 from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import read_scores
 from ..estimators.base import RankerMixin
@@ -35,11 +36,12 @@ from ..preprocessing import TableEncoder
 from ..showing import ShowsItself, remember
 from .candidates import Candidate, candidates, rivals
 from .combination import FoldScores, choose_combination, nested
-from .everything import Everything
+from .everything import Chunk, Everything
 from .extension import chunks_without, extend, fold_to_keep
 from .features import OF_QUERY, PARTS, Features
 from .leaderboard import Leaderboard
 from .presets import read_preset
+from .streams import Preparation, RowsInParts, StreamedRows, UnitScale
 from .tasks import Task
 from .trial import Attempt, Trial
 
@@ -61,6 +63,7 @@ _LEAST_SHARE = 0.01
 _LETTERS = dict(zip("xsqrp", PARTS, strict=True))
 
 
+# Long: the steps of one procedure, from a table to a combination, which share what was fitted.
 class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator):
     """Try rankers of different kinds, combine them by what they predict for unseen queries, and report that honestly.
 
@@ -220,22 +223,20 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
                         rows[sample], y[sample], part, scoring, seed, trial, stage
                     )
                 trial = self._prefer_simple(trial, is_refitted=True)
-            elif sample.shape[0] < rows.shape[0] and trial.can_extend and spent < limit:
+            elif sample.shape[0] < rows.shape[0] and trial.can_extend(rows.shape[0], limit - spent):
                 places = taken[trial.folds.tests[fold_to_keep(trial.folds)]]
-                trial = self._extend(trial, rows, y, order, queries, places, scoring, seed)
-                sample, extended = order[places], True
-                self.n_training_rows_ = rows.shape[0] - places.shape[0]
+                targets, sample, extended = UnitScale(y)(y), order[places], True
+                chunks = chunks_without(rows, targets, order, queries, places)
                 part = encode_queries(queries.codes[places], sample.shape[0])
+                held = (rows[sample], y[sample], targets[sample], part)
+                trial = self._extend(trial, lambda f: map(f, chunks()), rows.shape[0], held, scoring, seed)
             # Runs on the sample would only dilute members that have learned from all rows.
             for run in range(1, 1 if extended else preset.n_runs):
                 if (1 + 1 / run) * (time.perf_counter() - start) > limit:
                     break
                 with self._stages()(f"run {run + 1} of {preset.n_runs}"):
                     self._add_run(rows[sample], y[sample], part, scoring, seed + run, run)
-        self.best_score_ = trial.score
-        if np.isnan(self.best_score_):
-            _warn_of_no_figure(trial)
-        self.leaderboard_ = trial.leaderboard(y[sample], part, scoring, self._name_of)
+        self._keep_figures(trial, y[sample], part, scoring)
         self.n_queries_ = queries.n_groups
         self.cv_predictions_ = np.full(queries.n_rows, np.nan)
         self.cv_predictions_[sample] = np.where(trial.scored_rows, trial.held_out, np.nan)
@@ -260,7 +261,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         # Settings inside of a candidate are told apart by the concordance, which is less noisy than the top of a list.
         inner = self._folds(y, queries, read_scoring("concordance"), seed, n_folds)
         self.features_ = Features().fit(rows)
-        targets = _of_unit_size(y)
+        targets = UnitScale(y)(y)
         only = read_preset(self.preset).candidates
         options = [
             one for one in candidates(rows.shape[0], queries.n_groups) if only is None or one.name in only
@@ -291,27 +292,102 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         self._keep(trial)
         return self._prefer_simple(trial)
 
+    def _keep_figures(self, trial: Trial, y: np.ndarray, queries: Groups, scoring: Scoring) -> None:
+        self.best_score_ = trial.score
+        if np.isnan(self.best_score_):
+            _warn_of_no_figure(trial)
+        self.leaderboard_ = trial.leaderboard(y, queries, scoring, self._name_of)
+
+    def fit_stream(self, chunks, **reading) -> Self:
+        """Choose on a sample of whole queries, then train the members on all rows, chunk by chunk.
+
+        Parameters
+        ----------
+        chunks : path, list of paths, iterable of chunks, or callable that returns one
+            Files as in `preflearn.io.iter_ranking`, or chunks of whole queries: (X, y, qid) or `RankingData`. They are
+            read several times, so an iterator that can be read once is refused.
+        **reading
+            Options of `iter_ranking`, for files.
+
+        Returns
+        -------
+        self
+            Without ``cv_predictions_`` and ``cv_folds_``. Up to 60,000 rows it is the model of `fit`.
+
+        Notes
+        -----
+        Memory: the sample (60,000 rows), a chunk, and a byte for each number of up to 2,000,000 rows for boosted trees.
+        Passes: one for the sample, one for each member with a share. The sample holds the queries whose labels have the
+        smallest hashes: it depends on the labels, not on the order of the rows or the size of the chunks.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from preflearn import AutoRanker
+        >>> from preflearn.datasets import load_demo
+        >>> X, y, qid, names = load_demo()
+        >>> first = qid <= np.sort(np.unique(qid))[10]
+        >>> parts = [(X[first], y[first], qid[first])]
+        >>> AutoRanker(random_state=0).fit_stream(parts).predict(X[:3], qid=qid[:3]).shape
+        (3,)
+        """
+        self._fit_parts(StreamedRows(as_source(chunks, reading, verbose=bool(self.verbose))))
+        return self
+
+    def _fit_parts(self, parts: RowsInParts) -> None:
+        """Choose on a sample of rows that come in parts, and train on all of them."""
+        sample = parts.sample(_MOST_ROWS)
+        if sample.n_rows == 0:
+            raise ValueError("There are no rows to learn from: the source gave no chunk.")
+        X, y, keys = sample.table()
+        if sample.is_everything:
+            self.fit(X, y, qid=keys)
+        else:
+            self._fit_sample(X, y, keys, parts, sample.n_rows)
+        self.n_queries_ = sample.n_queries
+        for name in ("cv_predictions_", "cv_folds_"):
+            self.__dict__.pop(name, None)
+
+    def _fit_sample(
+        self, X: np.ndarray, y: np.ndarray, keys: np.ndarray, parts: RowsInParts, n_rows: int
+    ) -> None:
+        """`fit` on the sample; then its members on all other rows."""
+        limit, start = self._read_limit(), time.perf_counter()
+        scoring, rows = read_scoring(self.scoring), self._encode(X)
+        order, queries = order_by_content(rows, y[:, None], encode_queries(keys, rows.shape[0]))
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        rows, y, keys = rows[order], y[order], keys[order]
+        self.n_training_rows_ = rows.shape[0]
+        with nullcontext() if self.n_jobs is None else threads_limited(self.n_jobs):
+            trial = self._fit_rows(rows, y, queries, scoring, seed, start, limit)
+            if trial.can_extend(n_rows, limit - (time.perf_counter() - start)):
+                taken = trial.folds.tests[fold_to_keep(trial.folds)]
+                prepare = Preparation(self.encoder_, np.unique(keys[taken]), UnitScale(y))
+                queries = encode_queries(queries.codes[taken], taken.shape[0])
+                rows, y = rows[taken], y[taken]
+                held = (rows, y, prepare.scale(y), queries)
+                trial = self._extend(trial, partial(parts.over, prepare), n_rows, held, scoring, seed)
+        self._keep_figures(trial, y, queries, scoring)
+
     def _extend(
         self,
         trial: Trial,
-        rows: np.ndarray,
-        y: np.ndarray,
-        order: np.ndarray,
-        queries: Groups,
-        places: np.ndarray,
+        over: Callable[[Callable[[Chunk], Any]], Iterator[Any]],
+        n_rows: int,
+        held: tuple[np.ndarray, np.ndarray, np.ndarray, Groups],
         scoring: Scoring,
         seed: int,
     ) -> Trial:
-        """Train the members with a share on all rows; ``places`` in the order, a fold of the sample, stay out."""
-        targets, taken = _of_unit_size(y), order[places]
-        chunks = chunks_without(rows, targets, order, queries, places)
-        n_rows, fold = rows.shape[0] - places.shape[0], fold_to_keep(trial.folds)
-        everything = Everything(self.features_, chunks, n_rows, fold)
-        part = encode_queries(queries.codes[places], taken.shape[0])
-        folds = self._folds(y[taken], part, scoring, seed)
-        tell = self._stages()
-        with tell(f"training on {n_rows:,} rows"):
-            trial = extend(trial, everything, rows[taken], targets[taken], part, folds)
+        """Train the members with a share on all rows; ``held``, a fold of the sample, stays out.
+
+        ``held`` are rows, y, scaled targets and queries.
+        """
+        rows, y, targets, part = held
+        self.n_training_rows_ = n_rows - rows.shape[0]
+        everything = Everything(self.features_, over, self.n_training_rows_, fold_to_keep(trial.folds))
+        folds = self._folds(y, part, scoring, seed)
+        with self._stages()(f"training on {self.n_training_rows_:,} rows"):
+            trial = extend(trial, everything, rows, targets, part, folds)
         self._keep(trial)
         return trial
 
@@ -651,13 +727,6 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         tags.target_tags.multi_output = False
         tags.target_tags.two_d_labels = False
         return tags
-
-
-def _of_unit_size(y: np.ndarray) -> np.ndarray:
-    """Targets from 0 to about 1, so that no square of them overflows or vanishes; their order is what is learned."""
-    y = np.ldexp(y, -np.frexp(np.abs(y).max())[1])
-    y = y - y.min()
-    return np.ldexp(y, -np.frexp(y.max())[1])
 
 
 def _warn_of_no_figure(trial: Trial) -> None:

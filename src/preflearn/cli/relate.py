@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .._training.preparation import KernelName
+from .._training.options import KernelName
 from . import files
 from .output import (
     JsonOption,

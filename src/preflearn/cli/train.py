@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from .._training.preparation import KernelName, Learner, TrainingOptions
+from .._training.options import KernelName, Learner, TrainingOptions
 from . import files
 from . import preferences as of_pairs
 from .output import (

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ..automatic import AutoRanker
 from ..estimators.rankrls import RankRLS
 from ..estimators.ranksvm import RankSVM
 from ..estimators.rls import RLS
 from ..estimators.search import RankRLSCV
+from .automatic import fit_automatic
 from .pair_losses import fit_pair_losses
 from .parts import Parts, read_parts
 from .squared_losses import fit_squared_losses, search_squared_losses
@@ -21,7 +23,7 @@ def fit(estimator: Any, X: Any, y: Any = None, qid: Any = None, *, split_every: 
 
     Parameters
     ----------
-    estimator : RankRLS, RankRLSCV, RLS or RankSVM
+    estimator : RankRLS, RankRLSCV, RLS, RankSVM or AutoRanker
         With the linear kernel or a reduced set (`n_basis` or `basis`). It is fitted in place.
     X : Dask array of shape (m, n) or data frame
         Features; a data frame may hold y and qid as columns.
@@ -46,6 +48,9 @@ def fit(estimator: Any, X: Any, y: Any = None, qid: Any = None, *, split_every: 
     the partitions in the memory of the workers and takes 10 to 60 evaluations; each sends n numbers to every
     partition and gets n back.
 
+    AutoRanker is chosen on a sample of whole queries, as in `AutoRanker.fit_stream`, on the machine that calls; sums
+    for its kernels and binned features for its trees come from the partitions.
+
     Work goes to the current Dask scheduler: the one of the last ``distributed.Client``, or threads of this process.
 
     Examples
@@ -66,11 +71,12 @@ def fit(estimator: Any, X: Any, y: Any = None, qid: Any = None, *, split_every: 
         RankRLS: _fit_squared,
         RLS: _fit_squared,
         RankSVM: fit_pair_losses,
+        AutoRanker: fit_automatic,
     }
     train = next((function for kind, function in trainers.items() if isinstance(estimator, kind)), None)
     if train is None:
         raise TypeError(
-            f"distributed.fit trains RankRLS, RankRLSCV, RLS and RankSVM: found {type(estimator).__name__}."
+            f"distributed.fit trains RankRLS, RankRLSCV, RLS, RankSVM and AutoRanker: found {type(estimator).__name__}."
         )
     if isinstance(split_every, bool) or not isinstance(split_every, Integral) or split_every < 2:
         raise ValueError(f"split_every must be an int of at least 2: found {split_every!r}.")

@@ -102,8 +102,6 @@ class ConformalRanker(CalibratedRanker):
         The size of the set of each held-out query, by its scores without it.
     n_calibration_queries_ : int
         Queries that count.
-    rank_threshold_, rank_distance_ : float, str
-        The same for `predict_rank_interval`.
     calibration_ : Calibration
         Held-out scores, y and queries.
 
@@ -176,10 +174,8 @@ class ConformalRanker(CalibratedRanker):
         covered = choice.covered(self.coverage)
         self.coverage_ = float(covered.mean())
         self.coverage_interval_ = share_interval(int(covered.sum()), covered.shape[0])
-        self.rank_distance_, self.rank_threshold_ = _rank_cutoff(
-            held_out, self.coverage, auto=self.cv != "prefit"
-        )
-        self.order_probability_ = OrderProbability.fit(held_out)
+        for name in ("_rank_width", "_order_probability"):  # made when they are first asked for
+            self.__dict__.pop(name, None)
         return self
 
     def predict_set(self, X, *, qid=None, coverage=None) -> np.ndarray:
@@ -225,10 +221,7 @@ class ConformalRanker(CalibratedRanker):
         """
         scores = self.predict(X, qid=qid)
         queries = encode_queries(qid, scores.shape[0])
-        kind, width = self.rank_distance_, self.rank_threshold_
-        if coverage is not None:
-            read_share(coverage, "coverage")
-            kind, width = _rank_cutoff(self.calibration_, coverage, auto=self.cv != "prefit")
+        kind, width = self._width(coverage)
         widths = np.full(queries.n_groups, width)
         if kind == "spread":
             widths *= in_units_of(spreads(scores, queries))
@@ -250,7 +243,10 @@ class ConformalRanker(CalibratedRanker):
         Of the pairs of held-out queries whose scores differ about as much, the share that is ordered as y is: monotone
         in the difference, and 1 - p for the pair the other way around. Each query weighs the same.
         """
-        return self.order_probability_(self.predict(X_a) - self.predict(X_b))
+        differences = self.predict(X_a) - self.predict(X_b)
+        if "_order_probability" not in self.__dict__:
+            self._order_probability = OrderProbability.fit(self.calibration_)
+        return self._order_probability(differences)
 
     def size_curve(self) -> tuple[np.ndarray, np.ndarray]:
         """Every coverage that the held-out queries allow, and the mean size of the sets at it.
@@ -324,6 +320,15 @@ class ConformalRanker(CalibratedRanker):
         choice = SetChoice(self.calibration_, self.target, self.k, self._kinds())
         refuse_too_few(choice.n_counted, coverage)
         return choice.cutoff(coverage, choice.choose(coverage))
+
+    def _width(self, coverage: float | None) -> tuple[str, float]:
+        """The unit and the width of rank intervals."""
+        auto = self.cv != "prefit"
+        if coverage is not None:
+            return _rank_cutoff(self.calibration_, read_share(coverage, "coverage"), auto=auto)
+        if "_rank_width" not in self.__dict__:
+            self._rank_width = _rank_cutoff(self.calibration_, self.coverage, auto=auto)
+        return self._rank_width
 
     def _kinds(self) -> tuple[str, ...]:
         if self.distance != "auto":

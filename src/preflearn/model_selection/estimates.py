@@ -59,6 +59,8 @@ _SCORES_AS_GIVEN = (
     "from the placement values of the rows (DeLong), in Wilson's form. It takes the trained models as given: it covers "
     "the luck of the test rows but not that of the training rows, and is too narrow where models vary much"
 )
+# With fewer rows of a class an interval is a rough guide.
+_FEW_OF_A_CLASS = 5
 _WITH_TRAINING = (
     "from the placement values of the rows (DeLong), which show the luck of the test rows, widened for that of the "
     "training rows by the share of the separation on them that is lost on held-out pairs, in Wilson's form"
@@ -304,11 +306,19 @@ def _estimate(data: _Data, method: str, n_splits: int, random_state: Any) -> Per
         n_rows=data.n_rows,
         standard_error=float(np.sqrt(variance)),
         compared=compared,
-        interval_method=_SCORES_AS_GIVEN,
+        interval_method=_SCORES_AS_GIVEN + _caution(data),
         per_fold=_share_per_group(tally_scores(data.order, scores, folds), folds),
         per_row=_share_per_row(tally),
         roc=roc,
     )
+
+
+def _caution(data: _Data) -> str:
+    """Say that an interval from a handful of rows of a class is no more than a rough guide."""
+    fewest = int(np.bincount(data.classes).min()) if data.values.shape[0] == 2 else _FEW_OF_A_CLASS
+    if fewest >= _FEW_OF_A_CLASS:
+        return ""
+    return f"; with {fewest} rows of a class it is a rough guide, on the wide side"
 
 
 def _leave_pair_out(data: _Data, random: np.random.RandomState, n_splits: int) -> PerformanceEstimate:
@@ -330,7 +340,7 @@ def _leave_pair_out(data: _Data, random: np.random.RandomState, n_splits: int) -
         n_rows=data.n_rows,
         standard_error=0.5 if np.isinf(lost) else float(np.sqrt(min(variance * (1 + lost), 0.25))),
         compared=f"{pairs}, each ordered by a model trained without {without}",
-        interval_method=_WITH_TRAINING,
+        interval_method=_WITH_TRAINING + _caution(data),
         per_row=_share_per_row(tally),
         roc=None if tournament is None else _roc(data, tournament),
         tournament=tournament,

@@ -224,33 +224,33 @@ def mean_interval(values: np.ndarray, clusters: Groups | None = None) -> tuple[f
         return float("nan"), (0.0, 1.0)
     half = float(student.ppf(0.5 + LEVEL / 2, n - 1)) * np.sqrt(variance)
     mean = float(values.mean())
-    low, high = (
-        min(mean - half, end_if_others_miss(values, n)),
-        max(mean + half, 1 - end_if_others_miss(1 - values, n)),
-    )
+    trials = values
+    if clusters is not None:
+        trials = np.bincount(clusters.codes, weights=values, minlength=n) / clusters.counts
+    low = min(mean - half, end_if_others_miss(trials))
+    high = max(mean + half, 1.0 - end_if_others_miss(1.0 - trials))
     return variance, (max(0.0, low), min(1.0, high))
 
 
-def end_if_others_miss(values: np.ndarray, n: int) -> float:
-    """The lower end that values show which are nearly all 1, and hence hardly any spread.
+def end_if_others_miss(values: np.ndarray) -> float:
+    """The lower end of the mean that values allow which are nearly all 1, and hence show hardly any spread.
 
     Of n values k are below 1; the share of such values may be as high as p, the upper end of Clopper and Pearson's
-    interval. With their mean deficit, one of 1/2 counted in, the mean is 1 - p times that deficit at least. No values
-    at 1 have no such end.
+    interval. With their mean deficit, one of 1/2 counted in, the mean is 1 - p times that deficit at least. Infinite
+    where no value is 1: then there is no such end.
 
     Examples
     --------
     >>> import numpy as np
-    >>> round(end_if_others_miss(np.ones(30), 30), 3)
+    >>> round(end_if_others_miss(np.ones(30)), 3)
     0.942
     """
-    missed = values < 1.0
-    k = round(float(missed.mean()) * n)
-    if k >= n:
+    deficits = 1.0 - values[values < 1.0]
+    n, k = values.shape[0], deficits.shape[0]
+    if k == n:
         return float("inf")
     most = float(beta.ppf(0.5 + LEVEL / 2, k + 1, n - k))
-    deficit = (float((1.0 - values[missed]).sum()) * n / values.shape[0] + 0.5) / (k + 1)
-    return 1.0 - most * deficit
+    return 1.0 - most * (float(deficits.sum()) + 0.5) / (k + 1)
 
 
 def interval_over_queries(

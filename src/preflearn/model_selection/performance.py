@@ -91,28 +91,28 @@ class PerformanceEstimate:
 
     def __str__(self) -> str:
         low, high = self.interval
-        lines = [
-            f"{self.measure} {self.value:.3f}, 95 % interval {low:.3f} to {high:.3f}",
-            _item("method", f"{self.method}: {self.compared}"),
-            _item("interval", self.interval_method),
-        ]
-        if self.method == "pooled":
-            lines.append(
-                _item("careful", f"{_POOLED} Use method='leave-pair-out', or 'averaged' on large data.")
-            )
-        elif self.pooled is not None:
-            folds = "ten" if self.pooled_folds == 10 else str(self.pooled_folds)
-            lines.append(_item("beside it", f"pooled {folds}-fold would say {self.pooled:.3f}. {_POOLED}"))
-        return "\n".join(lines)
+        first = f"{self.measure} {self.value:.3f}, 95 % interval {low:.3f} to {high:.3f}"
+        return "\n".join([first, *(_item(*remark) for remark in self._remarks())])
 
     def shown_tables(self) -> list[ShownTable]:
         low, high = self.interval
         rows = [
-            (self.measure, "95 % interval", "method", "pairs"),
-            (f"{self.value:.3f}", f"{low:.3f} to {high:.3f}", self.method, f"{self.n_pairs:,}"),
+            (self.measure, "95 % interval", "pairs"),
+            (f"{self.value:.3f}", f"{low:.3f} to {high:.3f}", f"{self.n_pairs:,}"),
         ]
-        lines = [" ".join(line.split()) for line in str(self).split("\n  ")[1:]]
-        return [ShownTable(rows, notes=[" ".join(lines)])]
+        return [ShownTable(rows), ShownTable([("", ""), *self._remarks()])]
+
+    def _remarks(self) -> list[tuple[str, str]]:
+        """What was done, what the interval is, and what to beware of: a word and a text each."""
+        remarks = [("method", f"{self.method}: {self.compared}"), ("interval", self.interval_method)]
+        if self.method == "pooled":
+            remarks.append(
+                ("careful", f"{_POOLED} Use method='leave-pair-out', or 'averaged' on large data.")
+            )
+        elif self.pooled is not None:
+            folds = "ten" if self.pooled_folds == 10 else str(self.pooled_folds)
+            remarks.append(("beside it", f"pooled {folds}-fold would say {self.pooled:.3f}. {_POOLED}"))
+        return remarks
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, text and lists, for JSON."""

@@ -43,6 +43,18 @@ _TIES = {
 }
 _BOTH_BAD = {"bothbad", "both bad", "both_bad", "tie (bothbad)", "tie (both bad)", "neither"}
 _SCORES = ("score_a", "score_b")
+_TELLING = (
+    "judge",
+    "worker",
+    "annotator",
+    "rater",
+    "prompt",
+    "question_id",
+    "time",
+    "date",
+    "timestamp",
+    "tstamp",
+)
 _MOST_SHOWN = 10
 # Columns that hold names, also where these look like numbers.
 NAME_COLUMNS = tuple(name for pair in _SIDES for name in pair) + ("loser",)
@@ -78,6 +90,8 @@ class Battles:
         Prior covariance of the strengths, but for a factor, where it is not the identity.
     rankings : Rankings or None
         What the battles are the pairs of.
+    unused : tuple of str
+        Columns that look like a judge, a prompt or a time and were not asked for.
     """
 
     items: list[Hashable]
@@ -93,6 +107,7 @@ class Battles:
     outcomes: dict[str, int] = field(default_factory=dict)
     similarity: np.ndarray | None = None
     rankings: Rankings | None = None
+    unused: tuple[str, ...] = ()
 
     @property
     def n_items(self) -> int:
@@ -223,6 +238,9 @@ def read_battles(
         tuple(map(str, covariates)),
         not sides.winner_first,
         outcomes,
+        unused=tuple(
+            name for name in _TELLING if name in columns and name not in (judge, time, cluster, weight)
+        ),
     )
 
 
@@ -372,10 +390,14 @@ def _read_outcomes(
         share = np.where(tie, 0.5, 1.0)
         return share, {"won": int((~tie).sum()), "tie": int(tie.sum())}
     codes, labels = factorised(columns[sides.winner])
-    meanings = [_meaning(label, labels, sides, items) for label in labels]
+    place = {item: k for k, item in enumerate(items)}
+    are_shares = set(labels) <= {0, 0.5, 1}
+    if are_shares:
+        _refuse_ambiguous(sides, codes, labels, place, pairs)
+    meanings = [_meaning(label, are_shares, sides, place) for label in labels]
     table = np.array([m if isinstance(m, float) else np.nan for m in meanings] + [np.nan])
     share = table[codes]
-    named = np.array([items.index(m[0]) if isinstance(m, tuple) else -1 for m in meanings] + [-1])[codes]
+    named = np.array([place[m[0]] if isinstance(m, tuple) else -1 for m in meanings] + [-1])[codes]
     share = np.where(
         named >= 0, np.where(named == pairs[:, 0], 1.0, np.where(named == pairs[:, 1], 0.0, np.nan)), share
     )
@@ -390,7 +412,21 @@ def _read_outcomes(
     return share, {**counts, "tie": counts["tie"] - both_bad, "both bad": both_bad}
 
 
-def _meaning(label: Hashable, labels: list[Hashable], sides: _Sides, items: list[Hashable]) -> Any:
+def _refuse_ambiguous(
+    sides: _Sides, codes: np.ndarray, labels: list[Hashable], place: dict[Hashable, int], pairs: np.ndarray
+) -> None:
+    """Items called 0 and 1 must not be taken for shares, nor shares for items."""
+    found = [place.get(label, place.get(str(label), -1)) for label in labels]
+    named = np.array([*found, -1])[codes]
+    if ((named == pairs[:, 0]) | (named == pairs[:, 1])).all() and not {type(x) for x in labels} <= {bool}:
+        raise ValueError(
+            f"Column {sides.winner!r} holds {_listed(labels)}, which are items as well as shares (1 for "
+            f"{sides.a!r}, 0 for "
+            f"{sides.b!r}): write the names of the columns, or other names of the items."
+        )
+
+
+def _meaning(label: Hashable, are_shares: bool, sides: _Sides, items: dict[Hashable, int]) -> Any:
     """The share of side a that a label stands for, (item,) for the name of an item, or None."""
     if isinstance(label, str):
         word = label.strip().lower()
@@ -402,11 +438,11 @@ def _meaning(label: Hashable, labels: list[Hashable], sides: _Sides, items: list
         return 0.5 if word in _TIES | _BOTH_BAD else None
     if isinstance(label, bool):
         return float(label)
-    if label in items and not set(labels) <= {0, 0.5, 1}:
+    if label in items and not are_shares:
         return (label,)
-    if str(label) in items:
-        return (str(label),)
-    return float(label) if label in (0, 0.5, 1) and set(labels) <= {0, 0.5, 1} else None  # type: ignore[arg-type]
+    if are_shares:
+        return float(label)  # type: ignore[arg-type]
+    return (str(label),) if str(label) in items else None
 
 
 def _refuse_labels(sides: _Sides, codes: np.ndarray, labels: list[Hashable], n: int) -> None:
@@ -463,17 +499,19 @@ def read_days(column: Column) -> np.ndarray:
 
 def _read_covariate(columns: dict[str, Column], name: str, sides: _Sides, n: int) -> np.ndarray:
     """What side a has more of than side b."""
-    if sides.winner_first:
-        raise ValueError(
-            f"Covariate {name!r} needs battles as they were shown, columns of two sides and a winner: of winners and "
-            "losers it would say who won."
-        )
     if name == POSITION and name not in columns:
+        if sides.winner_first:
+            raise ValueError(
+                "The position of winners and losers is not known, only who won: give the battles as two sides with a "
+                "winner column to control for it."
+            )
         return np.ones(n)
-    endings = (("_a", "_b"), (f"_{sides.a}", f"_{sides.b}"))
-    pair = next(
-        ((name + one, name + two) for one, two in endings if {name + one, name + two} <= {*columns}), None
-    )
+    written = [
+        (name + "_a", name + "_b"),
+        (f"{name}_{sides.a}", f"{name}_{sides.b}"),
+        (f"{sides.a}_{name}", f"{sides.b}_{name}"),
+    ]
+    pair = next((pair for pair in written if {*pair} <= {*columns}), None)
     if pair is not None:
         z = read_numbers(columns[pair[0]], "covariate") - read_numbers(columns[pair[1]], "covariate")
     elif name in columns:
@@ -576,7 +614,7 @@ def count_battles(tables: Iterable[Any], **columns: Any) -> dict[str, list[Any]]
     --------
     >>> parts = [{"winner": ["x", "x"], "loser": ["y", "z"]}, {"winner": ["y", "x"], "loser": ["x", "y"]}]
     >>> count_battles(parts)["count"]
-    [1.0, 2.0, 1.0]
+    [2.0, 1.0, 1.0]
     """
     counts: Counter[tuple[Any, Any, str]] = Counter()
     names = {1.0: "model_a", 0.0: "model_b", 0.5: "tie"}

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.special import expit
 
 from .._engine.losses.logistic import LogisticLoss
 from .._engine.numerics.linalg import inverse_in_place
@@ -33,8 +34,8 @@ class CategoryBoards:
     ----------
     scores : ndarray of shape (m, k)
         Strengths in each category, with mean 0 in each.
-    covariance : ndarray of shape (m k, m k)
-        Of these, item by item.
+    errors : ndarray of shape (m, k)
+        Their standard errors.
     differences, difference_errors : ndarrays of shape (m, k)
         From the item's strength in all categories, and their standard errors.
     ratio : float
@@ -42,7 +43,7 @@ class CategoryBoards:
     """
 
     scores: np.ndarray
-    covariance: np.ndarray
+    errors: np.ndarray
     differences: np.ndarray
     difference_errors: np.ndarray
     ratio: float
@@ -65,39 +66,54 @@ def _weights(answers: Answers, design: sp.csr_array, alpha: float) -> np.ndarray
     return minimise_logistic(PairObjective(Features(design), answers), alpha).weights
 
 
-def category_boards(battles: Battles, codes: np.ndarray, n_categories: int, alpha: float) -> CategoryBoards:
-    """Fit all boards at once, s chosen by held-out battles."""
+def category_scores(
+    battles: Battles, codes: np.ndarray, n_categories: int, alpha: float, ratio: float
+) -> np.ndarray:
+    """Strengths in each category with mean 0, shape (m, k), of any number of items: no covariances."""
+    answers = _by_category(battles, codes, n_categories)
+    design = _design(battles.n_items, n_categories, ratio)
+    f = (design @ _weights(answers, design, alpha)).reshape(battles.n_items, n_categories)
+    return f - f.mean(axis=0)
+
+
+def category_boards(
+    battles: Battles, codes: np.ndarray, n_categories: int, alpha: float, ratio: float | None = None
+) -> CategoryBoards:
+    """Fit all boards at once; s is chosen by held-out battles where it is not given."""
     n = battles.n_items
     size = n * (n_categories + 1)
     if size > MOST_DENSE:
         raise ValueError(
             f"Boards of {n:,} items in {n_categories:,} categories need a matrix of {size:,} rows, more than "
-            f"{MOST_DENSE:,}: keep the items and "
-            "categories that matter."
+            f"{MOST_DENSE:,}: keep the items and categories that matter, or leave intervals out with intervals=False."
         )
     answers = _by_category(battles, codes, n_categories)
-    ratio = _choose_ratio(answers, n, n_categories, alpha)
+    ratio = choose_ratio(battles, codes, n_categories, alpha) if ratio is None else ratio
     design = _design(n, n_categories, ratio)
     w = _weights(answers, design, alpha)
-    f = design @ w
-    L = answers.hessian(LogisticLoss(answers, f).curvatures)
+    L = answers.hessian(LogisticLoss(answers, design @ w).curvatures)
     H = np.asfortranarray((design.T @ L @ design).toarray())
     H[np.diag_indices_from(H)] += 2.0 * alpha
     C = inverse_in_place(H)
-    Phi = design.toarray()
-    centre = np.eye(n * n_categories) - np.kron(np.full((n, n), 1.0 / n), np.eye(n_categories))
-    Phi = centre @ Phi
-    own = Phi - np.kron(Phi.reshape(n, n_categories, -1).mean(axis=1), np.ones((n_categories, 1)))
-    errors = np.sqrt(np.einsum("ij,jk,ik->i", own, C, own))
+    # Strengths relative to the mean of their category, and to the item's mean over categories.
+    strengths = design.toarray().reshape(n, n_categories, -1)
+    strengths = strengths - strengths.mean(axis=0)
+    own = (strengths - strengths.mean(axis=1, keepdims=True)).reshape(n * n_categories, -1)
+    Phi = strengths.reshape(n * n_categories, -1)
+    errors = np.sqrt(np.einsum("ij,ij->i", own @ C, own))
     shape = (n, n_categories)
     return CategoryBoards(
-        (Phi @ w).reshape(shape), Phi @ C @ Phi.T, (own @ w).reshape(shape), errors.reshape(shape), ratio
+        (Phi @ w).reshape(shape),
+        np.sqrt(np.einsum("ij,ij->i", Phi @ C, Phi)).reshape(shape),
+        (own @ w).reshape(shape),
+        errors.reshape(shape),
+        ratio,
     )
 
 
-def _choose_ratio(answers: Answers, n_items: int, n_categories: int, alpha: float) -> float:
-    from scipy.special import expit
-
+def choose_ratio(battles: Battles, codes: np.ndarray, n_categories: int, alpha: float) -> float:
+    """How much categories may differ, by held-out battles."""
+    answers, n_items = _by_category(battles, codes, n_categories), battles.n_items
     fold = np.random.default_rng(0).permutation(answers.n_pairs) % _FOLDS
     losses = []
     for ratio in _RATIOS:

@@ -98,22 +98,30 @@ def corrected(p: np.ndarray) -> np.ndarray:
     return out
 
 
-def krippendorff_alpha(battles: Battles, by_cluster: bool = True) -> float:
-    """Krippendorff's alpha of who won, over battles that several judges have seen; NaN where there are none.
+def _judgements(battles: Battles, kept: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Units that may be judged several times, and how often each was lost, tied and won by its first item.
 
-    A unit is a pair of items, about the same prompt where battles are clustered by prompts. Which item comes first in
-    a unit means nothing, so each counts in both orders.
+    A unit is a pair of items, about the same prompt where battles are clustered by prompts. Units are numbered alike
+    for every choice of battles. Shapes (u,) and (u, 3).
     """
-    assert battles.judge is not None
     low = battles.pairs.min(axis=1)
     code = low * battles.n_items + battles.pairs.max(axis=1)
-    if by_cluster and battles.cluster is not None:
+    if battles.cluster is not None:
         code = code * len(battles.cluster[1]) + battles.cluster[0]
     units, which = np.unique(code, return_inverse=True)
     won = np.where(battles.pairs[:, 0] == low, battles.share, 1.0 - battles.share)
-    kind = np.rint(2 * won).astype(int)
     counts = np.zeros((units.size, 3))
-    np.add.at(counts, (which.ravel(), kind), 1.0)
+    some = slice(None) if kept is None else kept
+    np.add.at(counts, (which.ravel()[some], np.rint(2 * won).astype(int)[some]), 1.0)
+    return units, counts
+
+
+def krippendorff_alpha(battles: Battles) -> float:
+    """Krippendorff's alpha of who won, over units that several judgements are about; NaN where there are none.
+
+    Which item comes first in a unit means nothing, so each unit counts in both orders.
+    """
+    _, counts = _judgements(battles)
     seen = counts.sum(axis=1)
     counts, seen = counts[seen > 1], seen[seen > 1]
     if not seen.size:
@@ -121,6 +129,29 @@ def krippendorff_alpha(battles: Battles, by_cluster: bool = True) -> float:
     counts, seen = np.concatenate([counts, counts[:, ::-1]]), np.concatenate([seen, seen])
     total = seen.sum()
     differ = (np.square(seen) - np.square(counts).sum(axis=1)) / (seen - 1.0)
-    sums = counts.sum(axis=0)
-    expected = (total**2 - np.square(sums).sum()) / (total - 1.0)
+    expected = (total**2 - np.square(counts.sum(axis=0)).sum()) / (total - 1.0)
     return float(1.0 - differ.sum() / expected) if expected > 0 else float("nan")
+
+
+def compare_groups(battles: Battles, one: np.ndarray, other: np.ndarray) -> dict[str, float]:
+    """How often judgements of two groups of judges on the same unit agree, and those inside of each group.
+
+    Parameters
+    ----------
+    battles : Battles
+    one, other : bool ndarrays of shape (l,)
+        The battles of each group.
+    """
+    (_, first), (_, second) = _judgements(battles, one), _judgements(battles, other)
+    shared = (first.sum(axis=1) > 0) & (second.sum(axis=1) > 0)
+    a, b = first[shared], second[shared]
+    return {
+        "shared": int(shared.sum()),
+        "agreement": _share((a * b).sum(), (a.sum(axis=1) * b.sum(axis=1)).sum()),
+        "within_one": _share((a * (a - 1)).sum(), (a.sum(axis=1) * (a.sum(axis=1) - 1)).sum()),
+        "within_other": _share((b * (b - 1)).sum(), (b.sum(axis=1) * (b.sum(axis=1) - 1)).sum()),
+    }
+
+
+def _share(part: float, whole: float) -> float:
+    return float(part / whole) if whole else float("nan")

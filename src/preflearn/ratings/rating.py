@@ -15,11 +15,14 @@ from .choice import PRIOR_WIDTHS, alpha_of, choose_alpha, choose_half_life, deca
 from .diagnostics import components, describe_components, mutually_beaten
 from .features import with_features
 from .frames import backend_of
-from .result import MEAN_RATING, POINTS, Ratings
+from .result import Ratings
 from .strengths import Strengths, fit_strengths
+from .tables import MEAN_RATING, POINTS
 
 # Alphas among which half_life="auto" chooses.
 _FEW_WIDTHS = PRIOR_WIDTHS[::2]
+# Fewer judges than this tell too little of how judges differ to be clusters without being asked for.
+_FEW_JUDGES = 10
 
 
 def rate(
@@ -68,12 +71,12 @@ def rate(
         Column of how often a battle counts, such as the counts of `preflearn.ratings.count_battles`.
     covariates : sequence of str
         What should not count, such as the length of an answer: ``"length"`` is the column ``length_a`` minus
-        ``length_b``, or a column ``length`` that holds the difference. ``"position"`` without such a column is the
-        advantage of side a.
+        ``length_b`` (``winner_length`` minus ``loser_length``), or a column ``length`` that holds the difference.
+        ``"position"`` without such a column is the advantage of side a.
     cluster : str or False, optional
         Column of what battles may have in common, such as a prompt: standard errors are then those of the sandwich
-        with these clusters. By default judges are clusters, and without judges standard errors are those of the
-        model; False asks for the latter.
+        with these clusters. By default ten judges or more are clusters, and otherwise standard errors are those of
+        the model; False asks for the latter.
     half_life : float or "auto", optional
         Days after which a battle counts half; "auto" chooses what predicts the last fifth of the battles best from
         those before.
@@ -184,7 +187,7 @@ def _rated(
     refuse_hopeless(battles)
     shift = _read_anchor(options["anchor"], battles.items)
     cluster, cluster_name = _read_cluster(battles, options)
-    notes = _notes(battles, alpha)
+    notes = _notes(battles, alpha, cluster is not None or options["wants_cluster"] is False)
     asked = {"half_life": half_life, "alpha": alpha, **options}
     if half_life == "auto":
         alphas = [alpha_of(width) for width in _FEW_WIDTHS] if alpha == "auto" else [float(alpha)]
@@ -255,7 +258,7 @@ def _read_cluster(battles: Battles, options: dict[str, Any]) -> tuple[np.ndarray
         return None, None
     found, name = battles.cluster, options["cluster"]
     if found is None:
-        if battles.judge is None or len(battles.judge[1]) < 2:
+        if battles.judge is None or len(battles.judge[1]) < _FEW_JUDGES:
             return None, None
         return battles.judge[0], None
     if len(found[1]) < 2:
@@ -263,7 +266,7 @@ def _read_cluster(battles: Battles, options: dict[str, Any]) -> tuple[np.ndarray
     return found[0], name
 
 
-def _notes(battles: Battles, alpha: Any) -> list[str]:
+def _notes(battles: Battles, alpha: Any, clustered: bool) -> list[str]:
     notes = []
     apart = components(battles)
     if len(apart) > 1:
@@ -283,9 +286,18 @@ def _notes(battles: Battles, alpha: Any) -> list[str]:
         if len(found) > 1:
             raise ValueError(
                 f"Maximum likelihood (alpha=0) has no finite answer: {describe_components(found[1:])} won or lost "
-                "everything against the others. Let alpha be "
-                "'auto'."
+                "everything against the others. Let alpha be 'auto'."
             )
+    if battles.unused:
+        notes.append(
+            f"Not used: {', '.join(battles.unused)}. Name a judge, a cluster or a time for standard errors that allow "
+            "for them, biases of judges, and boards that follow time."
+        )
+    if battles.judge is not None and 1 < len(battles.judge[1]) < _FEW_JUDGES and not clustered:
+        notes.append(
+            f"{len(battles.judge[1])} judges are too few for standard errors that allow for differences between "
+            "judges: they are those of the model."
+        )
     if battles.outcomes.get("both bad"):
         notes.append(f"{battles.outcomes['both bad']:,} battles ended with both bad and count as ties.")
     return notes

@@ -9,18 +9,19 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, ndtr
+from scipy.special import expit
 
-from . import boards, diagnostics, held_out, judges, planning, ranks
+from ..tables import ShownTable, in_notebooks
+from . import diagnostics, held_out, judges, planning, ranks, tables
 from .battles import Battles
 from .frames import frame_like
-from .strengths import Strengths, dense_covariance, many_standard_errors, solved_standard_errors
+from .strengths import Strengths, dense_covariance, many_standard_errors
+from .tables import MEAN_RATING, POINTS
 
-POINTS = 400.0 / np.log(10.0)
-MEAN_RATING = 1000.0
 _SURPRISES = 10
 
 
+@in_notebooks
 @dataclass(frozen=True, repr=False)
 class Ratings:
     """A leaderboard; `preflearn.rate` makes it.
@@ -98,7 +99,8 @@ class Ratings:
         return ranks.simultaneous_threshold(self.covariance[:n, :n], self.level, self.degrees_of_freedom)
 
     @cached_property
-    def _apart(self) -> np.ndarray | None:
+    def apart(self) -> np.ndarray | None:
+        """1 where an item is surely ahead of another, -1 where it is behind, else 0; None of very many items."""
         n = len(self.items)
         if n > ranks.MOST_COMPARED or not self.strengths.is_dense:
             return None
@@ -107,28 +109,7 @@ class Ratings:
     @cached_property
     def columns(self) -> dict[str, list[Any]]:
         """The table as a mapping."""
-        scores, se = self.strengths.scores, self.standard_errors
-        order = np.argsort(-scores, kind="stable")
-        width = ranks.quantile_of(self.level, self.degrees_of_freedom) * se
-        apart = self._apart
-        if apart is None:
-            best, worst = ranks.many_rank_bounds(scores, se, self.level)
-            groups = [""] * order.size
-        else:
-            best, worst = ranks.rank_bounds(apart)
-            groups = ranks.group_letters(apart[np.ix_(order, order)])
-        sorted_scores = np.sort(-scores)
-        return {
-            "item": [self.items[k] for k in order],
-            "rating": self._points(scores[order]).tolist(),
-            "lower": self._points((scores - width)[order]).tolist(),
-            "upper": self._points((scores + width)[order]).tolist(),
-            "rank": (1 + np.searchsorted(sorted_scores, -scores[order], side="left")).tolist(),
-            "rank_lower": best[order].tolist(),
-            "rank_upper": worst[order].tolist(),
-            "group": groups,
-            "battles": _whole(self.raw.battles_of_items()[order]),
-        }
+        return tables.board(self)
 
     def top(self, n: int = 100) -> Any:
         """The first n rows with intervals of ratings, without ranks: quick also where items are very many.
@@ -138,26 +119,10 @@ class Ratings:
         data frame
             ``item``, ``rating``, ``lower``, ``upper``, ``battles``.
         """
-        best = np.argsort(-self.strengths.scores, kind="stable")[:n]
-        if self.strengths.is_dense:
-            se = self.standard_errors[best]
-        else:
-            se = solved_standard_errors(self.strengths, self.cluster, best)
-        scores, width = (
-            self.strengths.scores[best],
-            ranks.quantile_of(self.level, self.degrees_of_freedom) * se,
-        )
-        return self._frame(
-            {
-                "item": [self.items[k] for k in best],
-                "rating": self._points(scores).tolist(),
-                "lower": self._points(scores - width).tolist(),
-                "upper": self._points(scores + width).tolist(),
-                "battles": _whole(self.raw.battles_of_items()[best]),
-            }
-        )
+        return self._frame(tables.top(self, n))
 
-    def _points(self, scores: np.ndarray) -> np.ndarray:
+    def points(self, scores: np.ndarray) -> np.ndarray:
+        """Strengths as ratings."""
         return MEAN_RATING + self.shift + POINTS * scores
 
     @cached_property
@@ -186,11 +151,11 @@ class Ratings:
 
     def neighbours(self) -> list[tuple[Hashable, Hashable]]:
         """Neighbours on the board that cannot be told apart."""
-        if self._apart is None:
+        if self.apart is None:
             raise ValueError(f"Groups are found for at most {ranks.MOST_COMPARED:,} items.")
         order = np.argsort(-self.strengths.scores, kind="stable")
         pairs = zip(order[:-1], order[1:], strict=True)
-        return [(self.items[i], self.items[j]) for i, j in pairs if self._apart[i, j] == 0]
+        return [(self.items[i], self.items[j]) for i, j in pairs if self.apart[i, j] == 0]
 
     # What does not count, and who judges
     # ------------------------------------------------------------------------------
@@ -202,21 +167,7 @@ class Ratings:
         ``coefficient`` with ``lower`` and ``upper`` are log odds per unit of the difference; ``points`` with its
         bounds are the ratings that one standard deviation of the difference is worth.
         """
-        names = self.raw.covariate_names
-        if not names:
-            return None
-        n, strengths = len(self.items), self.strengths
-        b, scale = strengths.coefficients, strengths.scale
-        se = np.sqrt(self.covariance.diagonal()[n:]) * scale
-        width = ranks.quantile_of(self.level, self.degrees_of_freedom) * se
-        typical = POINTS * np.sqrt(np.mean(np.square(self.raw.covariates), axis=0))
-        columns = {"covariate": list(names), "coefficient": b, "lower": b - width, "upper": b + width}
-        columns |= {
-            "points": typical * b,
-            "points_lower": typical * (b - width),
-            "points_upper": typical * (b + width),
-        }
-        return self._frame({name: list(map(_plain, values)) for name, values in columns.items()})
+        return None if not self.raw.covariate_names else self._frame(tables.covariates(self))
 
     @cached_property
     def judges(self) -> Any:
@@ -230,6 +181,34 @@ class Ratings:
         if self.raw.judge is None:
             raise ValueError("Agreement needs judges: name their column with judge=...")
         return judges.krippendorff_alpha(self.raw)
+
+    def compare_judges(self, one: Any, other: Any) -> dict[str, float]:
+        """How far two groups of judges agree, such as language models and people.
+
+        Parameters
+        ----------
+        one, other : judge or list of judges
+
+        Returns
+        -------
+        dict
+            ``shared``: pairs (of the same cluster) that both have judged; on these ``agreement``, the share of pairs of
+            judgements, one of each group, that are the same, and for comparison ``within_one`` and ``within_other``,
+            those of two judgements of one group.
+        """
+        if self.raw.judge is None:
+            raise ValueError("Judges are compared where they are known: name their column with judge=...")
+        codes, labels = self.raw.judge
+        masks = []
+        for group in (one, other):
+            wanted = set(group) if isinstance(group, (list, tuple, set)) else {group}
+            if not wanted or not wanted <= set(labels):
+                unknown = sorted(map(str, wanted - set(labels)))
+                raise ValueError(f"No judges of these names: {', '.join(unknown) or 'an empty list'}.")
+            masks.append(np.isin(codes, [k for k, label in enumerate(labels) if label in wanted]))
+        if (masks[0] & masks[1]).any():
+            raise ValueError("A judge is in both groups: compare different ones.")
+        return judges.compare_groups(self.raw, *masks)
 
     # Held-out battles and what looks wrong
     # ----------------------------------------------------------------------------
@@ -266,13 +245,15 @@ class Ratings:
     # Boards of parts
     # --------------------------------------------------------------------------------------------------
 
-    def by(self, categories: Any) -> Any:
+    def by(self, categories: Any, *, intervals: bool = True) -> Any:
         """Boards by category that borrow strength from each other.
 
         Parameters
         ----------
         categories : sequence of l labels
             The category of each battle, in the order of the rows.
+        intervals : bool, default=True
+            False gives ratings alone, of any number of items.
 
         Returns
         -------
@@ -280,60 +261,12 @@ class Ratings:
             ``category``, ``item``, ``rating``, ``lower``, ``upper``, ``difference`` (points from the item's mean over
             categories), ``pvalue`` (corrected for all of them by Holm's method), ``battles``.
         """
-        labels = list(categories.to_list() if hasattr(categories, "to_list") else categories)
-        if len(labels) != len(self.raw):
-            raise ValueError(
-                f"Name one category for each of {len(self.raw):,} battles: found {len(labels):,}."
-            )
-        if self.raw.similarity is not None or self.raw.rankings is not None:
-            raise ValueError("Boards by category are of battles, without features of the items: rate these.")
-        if self.raw.covariate_names:
-            raise ValueError("Boards by category do not control for covariates: rate without them.")
-        distinct = list(dict.fromkeys(labels))
-        place = {label: k for k, label in enumerate(distinct)}
-        codes = np.array([place[label] for label in labels])
-        found = boards.category_boards(self.strengths.battles, codes, len(distinct), self.alpha)
-        return self._frame(self._category_columns(found, codes, distinct))
-
-    def _category_columns(self, found: Any, codes: np.ndarray, names: list[Hashable]) -> dict[str, list[Any]]:
-        n, k = found.scores.shape
-        width = ranks.quantile_of(self.level, np.inf) * np.sqrt(found.covariance.diagonal()).reshape(n, k)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            z = np.abs(found.differences / found.difference_errors)
-        p = judges.corrected(2.0 * ndtr(-np.where(np.isfinite(z), z, 0.0)).ravel()).reshape(n, k)
-        out: dict[str, list[Any]] = {
-            name: []
-            for name in ("category", "item", "rating", "lower", "upper", "difference", "pvalue", "battles")
-        }
-        for c, name in enumerate(names):
-            played = self.raw.take(np.flatnonzero(codes == c)).battles_of_items()
-            order = np.argsort(-found.scores[:, c], kind="stable")
-            out["category"] += [name] * n
-            out["item"] += [self.items[i] for i in order]
-            for column, shift in (("rating", 0.0), ("lower", -1.0), ("upper", 1.0)):
-                out[column] += self._points((found.scores + shift * width)[order, c]).tolist()
-            out["difference"] += (POINTS * found.differences[order, c]).tolist()
-            out["pvalue"] += p[order, c].tolist()
-            out["battles"] += _whole(played[order])
-        return out
+        return self._frame(tables.by_category(self, categories, intervals))
 
     def by_month(self) -> Any:
         """Boards at the end of each month, from the battles so far: ``month``, ``item``, ``rating``, ``lower``,
         ``upper``."""
-        if self.raw.time is None:
-            raise ValueError("Boards by month need the time of every battle: name its column with time=...")
-        out: dict[str, list[Any]] = {name: [] for name in ("month", "item", "rating", "lower", "upper")}
-        q = ranks.quantile_of(self.level, np.inf)
-        edges = boards.month_edges(self.raw.time)
-        for edge, played, scores, errors in boards.boards_over_time(
-            self.raw, edges, self.alpha, self.half_life
-        ):
-            order = [k for k in np.argsort(-scores, kind="stable") if played[k]]
-            out["month"] += [boards.dates_of(edge - 1.0)[0][:7]] * len(order)
-            out["item"] += [self.items[k] for k in order]
-            for column, shift in (("rating", 0.0), ("lower", -q), ("upper", q)):
-                out[column] += self._points((scores + shift * errors)[order]).tolist()
-        return self._frame(out)
+        return self._frame(tables.by_month(self))
 
     # What to run next
     # -------------------------------------------------------------------------------------------------
@@ -371,7 +304,8 @@ class Ratings:
         """How many more battles, well chosen, settle a goal if the strengths are as estimated; None if too many to
         say.
 
-        Settled means: every difference that the goal is about is told apart at the ratings' ``level``.
+        Settled means: every difference that the goal is about is told apart at the ratings' ``level``. Results
+        differ from what is expected: after that many battles somewhat more than half of the questions are settled.
         """
         self._refuse_many()
         C = self.covariance[: len(self.items), : len(self.items)]
@@ -437,11 +371,7 @@ class Ratings:
 
         return text_board(self, 20)
 
+    def shown_tables(self) -> list[ShownTable]:
+        from .summary import shown_board
 
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, str) else float(value)
-
-
-def _whole(values: np.ndarray) -> list[Any]:
-    """Counts as ints; sums of weights as they are."""
-    return values.astype(int).tolist() if (values == np.round(values)).all() else values.tolist()
+        return [shown_board(self, 20)]

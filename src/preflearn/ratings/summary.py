@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..report.ratings import RatingsPage, markdown_board, render_ratings, rows_of, shows_groups
+from ..tables import ShownTable
 
 if TYPE_CHECKING:
     from .result import Ratings
 
 # Items and battles up to which everything is shown without being asked for.
 _MOST_ITEMS, _MOST_BATTLES = 1000, 300_000
-_MOST_JUDGES = 50
+_MOST_JUDGES = 20
 _NEXT = 10
+_INTERVALS = (("lower", "upper"), ("rank_lower", "rank_upper"))
 
 
 def is_moderate(ratings: Ratings) -> bool:
@@ -30,10 +32,12 @@ def verdict(ratings: Ratings) -> str:
     if n > _MOST_ITEMS:
         return f"{best} leads; its rank is between {board['rank_lower'][0]} and {board['rank_upper'][0]}."
     same = len(ratings.neighbours())
-    alone = board["rank_upper"][0] == 1
-    first = f"{best} is surely the best" if alone else (
-        f"{best} leads, but {sum(low == 1 for low in board['rank_lower']) - 1} others may be the best"
-    )  # fmt: skip
+    others = sum(low == 1 for low in board["rank_lower"]) - 1
+    first = f"{best} leads, but {others} others may be the best"
+    if others == 1:
+        first = f"{best} leads, but one other may be the best"
+    if board["rank_upper"][0] == 1:
+        first = f"{best} is surely the best"
     if same == 0:
         return f"{first}. All neighbours on the board can be told apart."
     return f"{first}. {same} of {n - 1} neighbours on the board cannot be told apart."
@@ -150,10 +154,7 @@ def text_board(ratings: Ratings, n: int) -> str:
     head = f"{'rank':>5}  {'item':<{width}} {'rating':>7} {'interval':>15} {'ranks':>12}{'  group' if groups else ''}"
     lines = [f"Ratings of {len(ratings.items):,} items by {len(ratings.raw):,} battles", head]
     for row in rows_of(board, n):
-        interval, ranks = (
-            f"{row['lower']:.0f} to {row['upper']:.0f}",
-            f"{row['rank_lower']} to {row['rank_upper']}",
-        )
+        interval, ranks = (f"{row[low]:.0f} to {row[high]:.0f}" for low, high in _INTERVALS)
         letters = f"  {row['group']}" if groups else ""
         lines.append(
             f"{row['rank']:>5}  {str(row['item'])[:width]:<{width}} {row['rating']:>7.0f} {interval:>15} "
@@ -162,6 +163,20 @@ def text_board(ratings: Ratings, n: int) -> str:
     if len(board["item"]) > n:
         lines.append(f"... and {len(board['item']) - n:,} more")
     return "\n".join([*lines, verdict(ratings)])
+
+
+def shown_board(ratings: Ratings, n: int) -> ShownTable:
+    """The board for a notebook, the first n rows."""
+    board = ratings.columns
+    groups = shows_groups(board)
+    rows = [("rank", "item", "rating", "interval", "ranks", *(("group",) if groups else ()))]
+    for row in rows_of(board, n):
+        interval, ranks = (f"{row[low]:.0f} to {row[high]:.0f}" for low, high in _INTERVALS)
+        letters = (row["group"],) if groups else ()
+        rows.append((str(row["rank"]), str(row["item"]), f"{row['rating']:.0f}", interval, ranks, *letters))
+    left = len(board["item"]) - n
+    caption = f"Ratings of {len(ratings.items):,} items by {len(ratings.raw):,} battles"
+    return ShownTable(rows, caption, [*([f"... and {left:,} more"] if left > 0 else []), verdict(ratings)])
 
 
 def page_of(ratings: Ratings, title: str | None = None, command: str = "") -> RatingsPage:

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 # Rows of the board that are drawn, and items of the matrix of win probabilities.
-_MOST_DRAWN, _MOST_IN_MATRIX = 60, 25
+_MOST_DRAWN, _MOST_IN_MATRIX = 30, 20
+# Rows of the board on the page.
+_MOST_ROWS = 1000
 # Characters of letters of groups up to which they say something at a glance.
 _MOST_LETTERS = 8
 
@@ -119,11 +121,13 @@ def _draw_matrix(values: np.ndarray, board: Columns, ax: Any, label: str, **opti
     """One cell for each pair of the best items."""
     ax = _axes(ax, values.shape[0])
     picture = ax.imshow(values, **options)
-    names = [_short(item) for item in board["item"][: values.shape[0]]]
-    ax.set_yticks(range(len(names)), names)
-    ax.set_xticks(range(len(names)), names, rotation=90)
+    n = values.shape[0]
+    names = [f"{_short(item, 18)} {k}" for k, item in enumerate(board["item"][:n], start=1)]
+    ax.set_yticks(range(n), names, fontsize=8)
+    ax.set_xticks(range(n), range(1, n + 1), fontsize=6)
+    ax.xaxis.tick_top()
     ax.grid(False)
-    ax.figure.colorbar(picture, ax=ax, label=label, shrink=0.8)
+    ax.figure.colorbar(picture, ax=ax, label=label, location="bottom", shrink=0.8)
     return ax
 
 
@@ -171,12 +175,13 @@ def render_ratings(page: RatingsPage) -> str:
     plots = {name: Markup(svg_of(name, *drawing)) for name, drawing in _drawings(page).items()}
     tables = {
         name: None if (columns := getattr(page, name)) is None else rows_of(columns)
-        for name in ("board", "held_out", "covariates", "judges", "next_battles", "surprises")
+        for name in ("held_out", "covariates", "judges", "next_battles", "surprises")
     }
+    tables["board"] = rows_of(page.board, _MOST_ROWS)
     span = _span(page.board)
     return pages.get_template("ratings.html.j2").render(
         page=page, tables=tables, plots=plots, version=__version__, groups=shows_groups(page.board), bar=span,
-        percent=f"{100 * page.level:g}",
+        more=max(len(page.board["item"]) - _MOST_ROWS, 0), percent=f"{100 * page.level:g}",
     )  # fmt: skip
 
 
@@ -191,7 +196,7 @@ def _drawings(page: RatingsPage) -> dict[str, tuple[Any, str, tuple[float, float
     n = len(board["item"])
     best = f"The best is {board['item'][0]} with {board['rating'][0]:.0f}."
     size = (4.8, 1.0 + 0.2 * min(n, _MOST_DRAWN))
-    square = (4.8, 4.6)
+    square = (4.8, 1.6 + 0.17 * min(n, _MOST_IN_MATRIX))
     found: dict[str, tuple[Any, str, tuple[float, float]]] = {
         "ranks": (lambda ax: draw_board(board, ax, "ranks", page.level), f"Intervals of ranks. {best}", size),
         "wins": (lambda ax: draw_wins(board, ax), f"Matrix of win probabilities, best first. {best}", square),

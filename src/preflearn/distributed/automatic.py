@@ -1,0 +1,78 @@
+"""AutoRanker: a sample of whole queries from every partition, and sums over partitions for what was chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..automatic.everything import Chunk
+from ..automatic.streams import Preparation, QuerySample, read_chunk
+from .parts import Parts, as_plain, in_part, require_dask
+
+
+class PartitionedRows:
+    """The rows of Dask partitions, for `AutoRanker`: work goes to where they are.
+
+    Parameters
+    ----------
+    parts : Parts
+    at_a_time : int
+        Results that are fetched together.
+    """
+
+    def __init__(self, parts: Parts, at_a_time: int):
+        self._parts, self._at_a_time = parts, at_a_time
+
+    def sample(self, most: int) -> QuerySample:
+        """Every partition sends the queries that may be in the sample."""
+        found = QuerySample(most)
+        for part in self._map(_sample, most):
+            found.merge(part)
+        return found
+
+    def over(self, prepare: Preparation, function: Callable[[Chunk], Any]) -> Iterator[Any]:
+        """The function of every prepared partition, in order."""
+        return (one for one in self._map(_apply, (prepare, function)) if one is not None)
+
+    def _map(self, work: Callable[..., Any], shared: Any) -> Iterator[Any]:
+        dask = require_dask()
+        # One object in the graph, not one copy in every task.
+        shared, task = dask.delayed(shared, traverse=False), dask.delayed(work)
+        calls = [task(number, shared, *one) for number, one in enumerate(self._parts.triples())]
+        for first in range(0, len(calls), self._at_a_time):
+            yield from dask.compute(*calls[first : first + self._at_a_time])
+
+
+def fit_automatic(model: Any, parts: Parts, split_every: int) -> None:
+    """Train an AutoRanker."""
+    if parts.qid is None:
+        raise ValueError(
+            "AutoRanker on partitions samples whole queries, and there is no qid: pass it, or train RankRLSCV, which "
+            "takes a global ranking in parts."
+        )
+    model._fit_parts(PartitionedRows(parts, split_every))
+
+
+def _sample(number: int, most: int, X: Any, y: Any, qid: Any) -> QuerySample:
+    found = QuerySample(most)
+    rows = _read(number, X, y, qid)
+    if rows[1].shape[0]:
+        found.add(*rows)
+    return found
+
+
+def _apply(number: int, work: tuple[Preparation, Callable[[Chunk], Any]], X: Any, y: Any, qid: Any) -> Any:
+    prepare, function = work
+    rows = _read(number, X, y, qid)
+    chunk = prepare(*rows) if rows[1].shape[0] else None
+    return None if chunk is None else function(chunk)
+
+
+def _read(number: int, X: Any, y: Any, qid: Any) -> tuple[Any, Any, Any]:
+    X, y, qid = (as_plain(one) for one in (X, y, qid))
+    if X.shape[0] == 0:
+        return X, y, qid
+    try:
+        return read_chunk(X, y, qid)
+    except (TypeError, ValueError) as error:
+        raise in_part(number, error) from error
