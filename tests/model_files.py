@@ -30,8 +30,16 @@ from preflearn.parses import Link, Linkage, LinkFeatures, ParseRanker, Sentence,
 from preflearn.ppi.extractor import InteractionExtractor
 from preflearn.preprocessing import QueryRelative, TableEncoder
 from preflearn.relations import KroneckerRLS, KroneckerRLSCV, TwoStepRLS, TwoStepRLSCV
+from preflearn.relations.tables import TableRelation, prepared
 
 Zoo = dict[str, tuple[Any, Any]]
+
+
+def of_tables(rows: Any, columns: Any, Y: Any) -> TableRelation:
+    """A relation of two tables."""
+    steps = prepared(rows), prepared(columns)
+    model = KroneckerRLS().fit(steps[0].transform(rows), steps[1].transform(columns), Y)
+    return TableRelation(model, *steps)
 
 
 def fitted_models() -> Zoo:
@@ -56,6 +64,7 @@ def fitted_models() -> Zoo:
     judge = ["ann", "bo"] * 3
     U, V, Y = X[:6], X[6:11, :2], both[:6] @ rng.normal(size=(2, 5))
     new_pairs = (U[:2] + 0.5, V[:3])
+    drugs, targets = {"kind": ["acid", "base"] * 3, "mass": U[:, 0]}, {"length": V[:, 0]}
     views = {"left": X[:, :2], "right": X}
     days = np.datetime_as_string(np.datetime64("2024-03-30") + np.arange(24)).tolist()
     table = {
@@ -140,6 +149,7 @@ def fitted_models() -> Zoo:
             .fit_pairs(X, answers), new,
         ),
         "KroneckerRLS": (KroneckerRLS(row_kernel="rbf").fit(U, V, Y), new_pairs),
+        "TableRelation": (of_tables(drugs, targets, Y), (drugs, targets)),
         "KroneckerRLS incomplete": (KroneckerRLS().fit(U, V, np.where(Y > Y.max() - 0.1, np.nan, Y)), new_pairs),
         "KroneckerRLS of one kind": (
             KroneckerRLS(row_kernel="rbf", column_kernel="rbf", pairwise="symmetric").fit(U, None, Y[:, :1] + Y[:, 0]),

@@ -68,35 +68,9 @@ def test_with_a_messy_table(ok, call):
     assert "`Verweildauer` alone orders 100 %" in seen and "Windows-1252" in seen
     status, _, err = call("train", "liste.csv", "--target", "Note")
     assert status == 2 and "found 'Sitzung'" in err
-    found = json.loads(
-        ok(
-            "train",
-            "liste.csv",
-            "--target",
-            "note",
-            "--query",
-            "Sitzung",
-            *FAST,
-            "--report",
-            "r.html",
-            "--json",
-        )
-    )
-    assert "Verweildauer" in found["verdict"]
-    honest = json.loads(
-        ok(
-            "train",
-            "liste.csv",
-            "--target",
-            "note",
-            "--query",
-            "Sitzung",
-            "--drop",
-            "Verweildauer",
-            *FAST,
-            "--json",
-        )
-    )
+    train = ("train", "liste.csv", "--target", "note", "--query", "Sitzung", *FAST, "--json")
+    assert "Verweildauer" in json.loads(ok(*train, "--report", "r.html"))["verdict"]
+    honest = json.loads(ok(*train, "--drop", "Verweildauer"))
     assert honest["leaks"] == [] and honest["estimate"]["value"] < 0.95
     assert "Preis" in honest["influence"]["names"]
 

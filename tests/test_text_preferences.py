@@ -88,6 +88,11 @@ def test_held_out_by_prompt_is_refitting_without_the_prompt(data):
         assert held_out[out] == pytest.approx(expected, abs=1e-8)
 
 
+def test_evaluate_knows_the_columns_of_the_training(model, data, call):
+    status, out, err = call("evaluate", model, data)
+    assert (status, err) == (0, "") and "36 preferences" in out
+
+
 def test_candidates_are_reranked(model, call, tmp_path):
     path = tmp_path / "candidates.csv"
     path.write_text("prompt,answer\nq,wrong rude odd\nq,clear exact odd\nr,kind odd\nr,vague odd\n")

@@ -146,7 +146,7 @@ class ShowsItself:
         >>> X, y, qid, names = load_demo()
         >>> model = AutoRanker(time_limit=0.1, random_state=0).fit(X[:150], y[:150], qid=qid[:150])
         >>> model.report().counts  # model.report("report.html") writes the page
-        {'rows': 150, 'queries': 12, 'features': 8}
+        {'rows': 150, 'queries': 13, 'features': 8}
         """
         check_is_fitted(self)
         if (X is None) != (y is None):

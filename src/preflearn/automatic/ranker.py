@@ -63,6 +63,7 @@ _LEAST_SHARE = 0.01
 _LETTERS = dict(zip("xsqrp", PARTS, strict=True))
 
 
+# Long: the steps of one procedure, from a table to a combination, which share what was fitted.
 class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator):
     """Try rankers of different kinds, combine them by what they predict for unseen queries, and report that honestly.
 

@@ -70,6 +70,8 @@ def evaluate(
     reading = files.Reading.from_options(
         read, target=target, query=query, no_query=no_query, drop=drop, unused=["item", "weight"]
     )
+    if (preferences, chosen, rejected) == (None, None, None):
+        chosen, rejected = of_pairs.texts_of_training(model, data, reading) or (None, None)
     source = of_pairs.Source.from_options(preferences, chosen, rejected, judge)
     if source:
         if metrics is not None:

@@ -191,6 +191,23 @@ def text_columns(data: Sequence[Path], reading: files.Reading) -> tuple[str, str
     return _TEXT_COLUMNS if {*_TEXT_COLUMNS} <= {*names} and "target" not in names else None
 
 
+def texts_of_training(
+    model_file: Path, data: Sequence[Path], reading: files.Reading
+) -> tuple[str, str] | None:
+    """The columns of texts that a model was trained on, where the data have them."""
+    if not model_file.is_file() or not files.is_model(model_file) or not data[0].is_file():
+        return None
+    from ..io import model_info
+
+    memory = model_info(model_file)["metadata"].get("reading") or {}
+    if memory.get("kind") != "texts" or not reading.is_table(data[0]):
+        return None
+    wanted = (str(memory["chosen"]), str(memory["rejected"]))
+    with collected_warnings():
+        names = files.column_names(data[0], reading)
+    return wanted if {*wanted} <= {*names} else None
+
+
 def score_pairs(
     model_file: Path, source: Source, data: Sequence[Path], reading: files.Reading
 ) -> tuple[ScoredPairs, dict[str, Any]]:

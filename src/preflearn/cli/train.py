@@ -97,11 +97,14 @@ def train(
     pairs_from = of_pairs.Source.from_options(preferences, chosen, rejected, judge, embed, prompt)
     options = TrainingOptions(learner, kernel, verbose=verbose, **given)
     inputs = pairs_from.all_files(data)
-    if not pairs_from:
-        with collected_warnings():  # reported when the rows are read
-            files.check_columns(data, reading)
-    output = output or files.default_output(data[0], inputs, force)
-    files.check_outputs([output, report], inputs, force)
+    try:
+        output = output or files.default_output(data[0], inputs, force)
+        files.check_outputs([output, report], inputs, force)
+    except FileExistsError:
+        if not pairs_from:  # a misspelt column is the first thing to say
+            with collected_warnings():
+                files.check_columns(data, reading)
+        raise
     _refuse_unused(options, reading, pairs_from, data)
     _require_parts(report)
     with progress(7, quiet=quiet, verbose=verbose) as tell, collected_warnings() as warned:

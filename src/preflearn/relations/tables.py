@@ -54,6 +54,10 @@ class TableRelation(BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
+    def _fitted_arrays(self) -> dict[str, str]:
+        """What a loaded model is checked for (`preflearn.io.fitted`); the parts check their own arrays."""
+        return {"model": "a RelationModel", "row_steps": "a Pipeline", "column_steps": "a Pipeline"}
+
 
 def prepared(table: Any) -> Pipeline:
     """What makes standardised numbers of a table of objects, fitted to it."""

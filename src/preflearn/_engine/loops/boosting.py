@@ -119,6 +119,7 @@ def _centred_residuals(scores, targets, starts, out):
             out[i] -= mean
 
 
+# Long: one compiled pass whose running values a function would have to take and return.
 @njit(cache=True, nogil=True)
 def _grow_tree(
     codes,
