@@ -877,3 +877,18 @@ def test_bad_rankings(ranking, message):
         rate({"r": ["a > b", ranking]}, ranking="r")
     with pytest.raises(ValueError, match="would be ignored"):
         rate({"r": ["a > b"]}, ranking="r", winner="r")
+
+
+@pytest.mark.parametrize(
+    "marks", [["yes", "no"], ["True", "False"], ["1", "0"], ["tie", ""], [1, 0], [True, None]]
+)
+def test_a_column_of_ties_is_understood_however_it_is_written(marks):
+    battles = {"winner": ["x", "x", "y", "z"], "loser": ["y", "z", "z", "x"], "tie": marks * 2}
+    assert read_battles(battles).share.tolist() == [0.5, 1.0, 0.5, 1.0]
+
+
+@pytest.mark.parametrize("marks", [["perhaps", "no"], [2, 0]])
+def test_marks_of_ties_that_are_not_understood_are_refused(marks):
+    battles = {"winner": ["x", "x", "y", "z"], "loser": ["y", "z", "z", "x"], "tie": marks * 2}
+    with pytest.raises(ValueError, match="'tie' marks ties, and holds"):
+        rate(battles)
