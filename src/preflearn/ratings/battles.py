@@ -390,6 +390,7 @@ def _read_outcomes(
         share = np.where(tie, 0.5, 1.0)
         return share, {"won": int((~tie).sum()), "tie": int(tie.sum())}
     codes, labels = factorised(columns[sides.winner])
+    labels = _as_shares(labels)
     place = {item: k for k, item in enumerate(items)}
     are_shares = set(labels) <= {0, 0.5, 1}
     if are_shares:
@@ -410,6 +411,15 @@ def _read_outcomes(
     both_bad = int(np.isin(codes, bad).sum())
     counts = {name: int((share == y).sum()) for name, y in _OUTCOMES.items()}
     return share, {**counts, "tie": counts["tie"] - both_bad, "both bad": both_bad}
+
+
+def _as_shares(labels: list[Hashable]) -> list[Hashable]:
+    """Texts such as "0.5" as numbers, where all are shares: a file may have been read without looking for numbers."""
+    if not all(isinstance(label, str) for label in labels):
+        return labels
+    shares: dict[Hashable, Hashable] = {"0": 0, "0.0": 0, "0.5": 0.5, "1": 1, "1.0": 1}
+    found = [shares.get(str(label).strip()) for label in labels]
+    return labels if None in found else found
 
 
 def _read_ties(column: Column) -> np.ndarray:
