@@ -906,3 +906,29 @@ def test_bad_rankings(ranking, message):
         rate({"r": ["a > b", ranking]}, ranking="r")
     with pytest.raises(ValueError, match="would be ignored"):
         rate({"r": ["a > b"]}, ranking="r", winner="r")
+
+
+@pytest.mark.parametrize(
+    "marks", [["yes", "no"], ["True", "False"], ["1", "0"], ["tie", ""], [1, 0], [True, None]]
+)
+def test_a_column_of_ties_is_understood_however_it_is_written(marks):
+    battles = {"winner": ["x", "x", "y", "z"], "loser": ["y", "z", "z", "x"], "tie": marks * 2}
+    assert read_battles(battles).share.tolist() == [0.5, 1.0, 0.5, 1.0]
+
+
+@pytest.mark.parametrize("marks", [["perhaps", "no"], [2, 0]])
+def test_marks_of_ties_that_are_not_understood_are_refused(marks):
+    battles = {"winner": ["x", "x", "y", "z"], "loser": ["y", "z", "z", "x"], "tie": marks * 2}
+    with pytest.raises(ValueError, match="'tie' marks ties, and holds"):
+        rate(battles)
+
+
+def test_shares_that_were_read_as_texts_are_shares(tmp_path):
+    """The command reads the column of winners as names, which 1, 0.5 and 0 are not."""
+    sides = {"model_a": list("xyxz"), "model_b": list("yzzx")}
+    assert read_battles({**sides, "winner": ["1", "0", "0.5", "1"]}).share.tolist() == [1.0, 0.0, 0.5, 1.0]
+    file = tmp_path / "battles.csv"
+    pd.DataFrame({**sides, "winner": [1, 0, 0.5, 1]}).to_csv(file, index=False)
+    assert run(["rate", str(file), "--quiet"]) == 0
+    with pytest.raises(ValueError, match="items as well as shares"):
+        rate({"model_a": ["1", "0"], "model_b": ["0", "1"], "winner": ["1", "1"]})
