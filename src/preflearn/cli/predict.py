@@ -73,6 +73,13 @@ def predict(
         shown = None if coverage is None else _shown(model, saved, scores, rows.qid, coverage)
     if not quiet:
         tell_notes(warned)
+    _write(rows, scores, shown, output, as_json)
+    if output is not None and not quiet:
+        new_console().print(f"Wrote {len(scores):,} scores to {output}.", markup=False)
+
+
+def _write(rows: Any, scores: Any, shown: Any, output: Path | None, as_json: bool) -> None:
+    """Scores with the names and ranks of their rows, to a file or to stdout."""
     labels: dict[str, Any] = {
         "qid": rows.qid,
         "item_names": rows.item_names,
@@ -87,8 +94,6 @@ def predict(
     from ..io.compression import split_name
 
     write_scores(output, scores, **({} if split_name(output)[0] in _PLAIN else labels))
-    if not quiet:
-        new_console().print(f"Wrote {len(scores):,} scores to {output}.", markup=False)
 
 
 def _check_set(coverage: float, output: Path | None, *, preferences: bool) -> None:
