@@ -124,6 +124,12 @@ def test_refusals() -> None:
             other.predict(new, return_std=True)
     with pytest.raises(ValueError, match="Call fit on rows in memory"):
         RankRLS().partial_fit(X, y, qid=qid).predict(new, return_std=True)
+    again = RankRLS().fit(X, y, qid=qid)
+    again.predict(new, return_std=True)
+    with pytest.raises(
+        ValueError, match="Call fit on rows in memory"
+    ):  # those of fit are not those of the stream
+        again.fit_stream([(X, y, qid)]).predict(new, return_std=True)
     with pytest.raises(ValueError, match="cost='magnitude'"):
         RankRLS(cost="unit").fit(X, y, qid=qid).predict(new, return_std=True)
     with pytest.raises(ValueError, match="learned from preferences"):

@@ -85,7 +85,7 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
         return self.n_basis is not None or not (isinstance(self.basis, str) and self.basis == "uniform")
 
     def _set_function(self, weights, dual_coef, basis_indices, basis, single) -> None:
-        for name in ("coef_", "dual_coef_", "basis_", "basis_indices_"):
+        for name in ("coef_", "dual_coef_", "basis_", "basis_indices_", "_trained_on", "_posterior"):
             self.__dict__.pop(name, None)
         if weights is not None:
             self.coef_ = weights[:, 0] if single else _transposed(weights)
@@ -251,7 +251,6 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
         self._trained_on = TrainingRows.keep(
             X if basis is None or feature_map is not None else basis, kernel, feature_map, tasks, alpha
         )
-        self.__dict__.pop("_posterior", None)
         self.solver_ = fit.solver
         self.n_iter_ = fit.n_iter or 1  # a direct solver is one step
         self.residual_ = fit.residual
