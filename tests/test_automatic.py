@@ -639,8 +639,10 @@ def test_expansions_from_sums_of_kernel_values_equal_the_learner(seed, n_queries
     learner = RankRLS(alpha, **params, basis=np.arange(15), weighting="item").fit(X, y, qid=qid)
     # What all rows of a query share is not compared, and rounding decides about it.
     both = centred(np.column_stack([found.predict(X)[0], learner.predict(X)]), queries)
-    np.testing.assert_allclose(both[:, 0], both[:, 1], atol=1e-6 * np.abs(both).max())
-    np.testing.assert_allclose(found.gradients(X, 0), learner.gradient(X), atol=1e-5)
+    tol = 1e-6 * max(1.0, 1.0 / alpha)  # the nugget of the sums counts for more beside a small alpha
+    np.testing.assert_allclose(both[:, 0], both[:, 1], atol=tol * np.abs(both).max())
+    slopes = learner.gradient(X)
+    np.testing.assert_allclose(found.gradients(X, 0), slopes, atol=3 * tol * np.abs(slopes).max())
 
 
 def test_a_view_that_is_clearly_behind_is_left_out(monkeypatch, small_trees):

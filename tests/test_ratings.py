@@ -131,6 +131,35 @@ def test_many_items_take_no_matrix_and_say_the_same(monkeypatch):
     np.testing.assert_allclose(fit_strengths(battles, 0.3).theta, strengths.theta, atol=1e-7)
 
 
+def test_answers_with_covariates_are_products_with_the_dense_design():
+    battles = read_battles(simulate(5, 20, 16, covariate=0.5)[0], covariates=["length", "position"])
+    answers, rng = battles.answers(), np.random.default_rng(0)
+    X = oracles.rating_design(5, battles.pairs, battles.covariates)
+    v, theta = rng.uniform(size=len(battles)), rng.normal(size=7)
+    np.testing.assert_allclose(answers.differences(theta), X @ theta)
+    np.testing.assert_allclose(answers.spread(v), X.T @ v)
+    np.testing.assert_allclose(answers.spread_sizes(v), np.square(X).T @ v)
+    H = (X * v[:, None]).T @ X
+    np.testing.assert_allclose(answers.hessian(v).toarray(), H, atol=1e-10)
+    np.testing.assert_allclose(answers.dense_hessian(v), H, atol=1e-10)
+    some = answers.take(np.arange(7))
+    np.testing.assert_allclose(some.differences(theta), X[:7] @ theta)
+    plain = read_battles(simulate(5, 20, 16)[0]).counted()
+    w = rng.uniform(size=plain.n_pairs)
+    np.testing.assert_allclose(plain.hessian(w).toarray(), plain.dense_hessian(w), atol=1e-12)
+
+
+def test_very_many_items_with_covariates_take_the_sparse_way(monkeypatch):
+    battles, _ = simulate(12, 30, 17, covariate=0.5)
+    exact = rate(battles, covariates=["length"], alpha=0.2)
+    monkeypatch.setattr("preflearn.ratings.strengths._MOST_FACTORED", 0)
+    monkeypatch.setattr("preflearn.ratings.strengths.MOST_DENSE", 0)
+    sparse = rate(battles, covariates=["length"], alpha=0.2)
+    assert sparse.scores == pytest.approx(exact.scores, abs=1e-6)
+    assert not sparse.strengths.is_dense and np.isfinite(sparse.columns["lower"]).all()
+    np.testing.assert_allclose(sparse.standard_errors, exact.standard_errors, rtol=0.35)
+
+
 def test_variances_of_battles_with_covariates():
     battles = read_battles(simulate(5, 20, 3, covariate=0.5)[0], covariates=["length"])
     strengths = fit_strengths(battles, 0.3)
@@ -877,3 +906,29 @@ def test_bad_rankings(ranking, message):
         rate({"r": ["a > b", ranking]}, ranking="r")
     with pytest.raises(ValueError, match="would be ignored"):
         rate({"r": ["a > b"]}, ranking="r", winner="r")
+
+
+@pytest.mark.parametrize(
+    "marks", [["yes", "no"], ["True", "False"], ["1", "0"], ["tie", ""], [1, 0], [True, None]]
+)
+def test_a_column_of_ties_is_understood_however_it_is_written(marks):
+    battles = {"winner": ["x", "x", "y", "z"], "loser": ["y", "z", "z", "x"], "tie": marks * 2}
+    assert read_battles(battles).share.tolist() == [0.5, 1.0, 0.5, 1.0]
+
+
+@pytest.mark.parametrize("marks", [["perhaps", "no"], [2, 0]])
+def test_marks_of_ties_that_are_not_understood_are_refused(marks):
+    battles = {"winner": ["x", "x", "y", "z"], "loser": ["y", "z", "z", "x"], "tie": marks * 2}
+    with pytest.raises(ValueError, match="'tie' marks ties, and holds"):
+        rate(battles)
+
+
+def test_shares_that_were_read_as_texts_are_shares(tmp_path):
+    """The command reads the column of winners as names, which 1, 0.5 and 0 are not."""
+    sides = {"model_a": list("xyxz"), "model_b": list("yzzx")}
+    assert read_battles({**sides, "winner": ["1", "0", "0.5", "1"]}).share.tolist() == [1.0, 0.0, 0.5, 1.0]
+    file = tmp_path / "battles.csv"
+    pd.DataFrame({**sides, "winner": [1, 0, 0.5, 1]}).to_csv(file, index=False)
+    assert run(["rate", str(file), "--quiet"]) == 0
+    with pytest.raises(ValueError, match="items as well as shares"):
+        rate({"model_a": ["1", "0"], "model_b": ["0", "1"], "winner": ["1", "1"]})

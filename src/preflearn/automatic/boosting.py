@@ -32,8 +32,9 @@ _RATE = 0.1
 _RIDGE = 1.0
 # Leaves at these numbers of rows.
 _LEAVES = ((1_000, 8), (10_000, 16), (60_000, 24), (1_000_000, 63))
-# Below so many rows a node looks at half of the features.
+# Below so many rows a node looks at half of the features, and trees with the fewest leaves are tried as well.
 _FEW_ROWS = 20_000
+_FEWEST_LEAVES = 8
 # Rows that trees learn from at most: a byte for each number is kept in memory.
 _MOST_ROWS = 2_000_000
 
@@ -95,9 +96,21 @@ def boosted_trees(task: Task, view: tuple[str, ...]) -> Member:
     bins = Bins(X, _BINS)
     codes = bins.codes_of(X)
     t = centred(task.y[:, None], task.queries)[:, 0]
-    folds = [_without(task, codes, t, fold) for fold in range(len(task.folds.tests))]
-    settings, scores = _grow_in_stages(task, folds)
-    best = task.folds.best(scores)
+    sizes = (
+        sorted({_FEWEST_LEAVES, n_leaves(task.n_rows)})
+        if task.n_rows < _FEW_ROWS
+        else [n_leaves(task.n_rows)]
+    )
+    grown = [
+        [_without(task, codes, t, fold, size) for fold in range(len(task.folds.tests))] for size in sizes
+    ]
+    found = [_grow_in_stages(task, folds) for folds in grown]
+    settings, scores = (np.concatenate(one) for one in zip(*found, strict=True))
+    place = task.folds.best(scores)
+    firsts = np.cumsum([0, *(len(one[1]) for one in found[:-1])])
+    which = int(np.searchsorted(firsts, place, side="right")) - 1
+    best = place - int(firsts[which])
+    folds = grown[which]
     model = TreeSum.mean([TreeSum.of_boosting(one.trees[: best + 1], bins) for one in folds])
     detail = f"{_STAGES[best]} trees of {folds[0].leaves} leaves without each fold"
 
@@ -105,7 +118,7 @@ def boosted_trees(task: Task, view: tuple[str, ...]) -> Member:
         return _grow_on_everything(everything, task, view, bins, best)
 
     unbiased = nested(task.folds, settings, scores)
-    return Member(model, settings[best], unbiased, model.feature_importances_, detail, extend)
+    return Member(model, settings[place], unbiased, model.feature_importances_, detail, extend)
 
 
 def cost(m: int, n: int) -> float:
@@ -124,12 +137,12 @@ def _settings(n_rows: int) -> tuple[int, int, float]:
     return min(50, max(5, n_rows // 50)), n_leaves(n_rows), 0.5 if n_rows < _FEW_ROWS else 1.0
 
 
-def _without(task: Task, codes: np.ndarray, t: np.ndarray, fold: int) -> _Grown:
+def _without(task: Task, codes: np.ndarray, t: np.ndarray, fold: int, leaves: int) -> _Grown:
     test = task.folds.tests[fold]
     rest = rows_outside(task.n_rows, test)
     queries = encode_queries(task.queries.codes[rest], rest.shape[0])
     rest = rest[queries.order]
-    least, leaves, share = _settings(task.n_rows)
+    least, _, share = _settings(task.n_rows)
     return _Grown(
         codes[rest], t[rest], queries.starts, codes[test], least, leaves, share, task.seed % 2**31 + fold
     )

@@ -26,9 +26,10 @@ from .combination import centred, nested
 from .tasks import Member, Task
 from .trees import TreeSum
 
-# Random trees without a fold, and rows up to which they are tried.
+# Random trees without a fold.
 _RANDOM = 32
-_MOST_FOR_FOREST = 20_000
+# Rows up to which random trees, and a kernel that does not look at the query, are tried: with more they are behind.
+_MOST_FOR_ALL = 20_000
 # Features that a node of a random tree looks at: 30 percent, but at most so many.
 _LOOKED_AT = 80
 # Random trees of a fold are grown in so many parts, which processors share.
@@ -176,9 +177,9 @@ def candidates(n_rows: int, n_queries: int) -> list[Candidate]:
     ]
     if n_rows >= kernels.RACE_FROM:
         found.append(_kernel(f"learned kernel, standardised{beside}", standardised + relative))
-    elif n_queries > 1:
-        found.append(_kernel("learned kernel, quantiles", quantiles))
-    if n_rows <= _MOST_FOR_FOREST:
+    if n_rows <= _MOST_FOR_ALL:
+        if n_queries > 1:
+            found.append(_kernel("learned kernel, quantiles", quantiles))
         found.append(Candidate("random trees", plain + relative, _cost_of_forest, random_trees))
     view = ("quantiles", "relative quantiles") if n_queries > 1 else quantiles
     return [*found, Candidate(f"linear, quantiles{beside}", view, _cost_of_linear, linear)]

@@ -37,9 +37,11 @@ _LOOK_BACK = 2
 # Rows and basis vectors of a round.
 _ROUND_ROWS = 16_000
 _ROUND_BASIS = (250, 800)
-# From so many rows on views race over so many rounds, and folds share metrics: so many are learned.
+# From so many rows on views race over so many rounds.
 RACE_FROM = 5_000
 _RACE_ROUNDS = 2
+# From so many rows on folds share metrics: so many are learned.
+_SHARE_FROM = 10_000
 _METRICS = 3
 # Factors of a metric below this, relative to the largest, become 0: nothing is lost, and the kernel is formed faster.
 _LEAST_FACTOR = 0.02
@@ -211,7 +213,7 @@ def cost(m: int, n: int) -> float:
     """Operations for rows and columns."""
     rows, r, size = min(m, _ROUND_ROWS), _round_basis(m), n_basis(m)
     one_round = rows * r**2 + 4.0 * rows * r * n + 4.0 * r**3
-    n_metrics = 5 if m < RACE_FROM else _METRICS
+    n_metrics = 5 if m < _SHARE_FROM else _METRICS
     return _ROUNDS * n_metrics * one_round + 6 * (m * size**2 + 4.0 * m * size * n + 2.0 * size**3)
 
 
@@ -222,7 +224,7 @@ def _round_basis(n_rows: int) -> int:
 
 def _parts(task: Task) -> list[_Part]:
     tests = task.folds.tests
-    n_metrics = len(tests) if task.n_rows < RACE_FROM else min(_METRICS, len(tests))
+    n_metrics = len(tests) if task.n_rows < _SHARE_FROM else min(_METRICS, len(tests))
     parts = []
     for folds in np.array_split(np.arange(len(tests)), n_metrics):
         rows = rows_outside(task.n_rows, np.concatenate([tests[fold] for fold in folds]))

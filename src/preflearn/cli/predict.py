@@ -68,6 +68,10 @@ def predict(
     with progress(3, quiet=quiet) as tell, collected_warnings() as warned:
         tell(f"loading {model.name}")
         if relate.is_relation(model):
+            if coverage is not None:
+                raise ValueError(
+                    "--set is for the rows of queries, and this is a model of pairs: leave it out."
+                )
             relate.predict_relation(model, data, output, quiet)
             return
         saved = files.load(model)

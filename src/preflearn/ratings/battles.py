@@ -41,6 +41,8 @@ _TIES = {
     "tie (both good)",
     "tie (bothgood)",
 }
+# What a column that marks ties may hold.
+_TIED, _NOT_TIED = {"true", "yes", "1", "tie", "draw"}, {"false", "no", "0"}
 _BOTH_BAD = {"bothbad", "both bad", "both_bad", "tie (bothbad)", "tie (both bad)", "neither"}
 _SCORES = ("score_a", "score_b")
 _TELLING = (
@@ -384,12 +386,11 @@ def _read_outcomes(
         share = 0.5 + 0.5 * np.sign(margin)
         return share, {name: int((share == y).sum()) for name, y in _OUTCOMES.items()}
     if sides.winner is None:
-        tie = np.zeros(n, dtype=bool)
-        if sides.tie is not None and columns[sides.tie].form in (BOOLEAN, NUMBER):
-            tie = np.nan_to_num(columns[sides.tie].array) == 1.0
+        tie = np.zeros(n, dtype=bool) if sides.tie is None else _read_ties(columns[sides.tie])
         share = np.where(tie, 0.5, 1.0)
         return share, {"won": int((~tie).sum()), "tie": int(tie.sum())}
     codes, labels = factorised(columns[sides.winner])
+    labels = _as_shares(labels)
     place = {item: k for k, item in enumerate(items)}
     are_shares = set(labels) <= {0, 0.5, 1}
     if are_shares:
@@ -410,6 +411,30 @@ def _read_outcomes(
     both_bad = int(np.isin(codes, bad).sum())
     counts = {name: int((share == y).sum()) for name, y in _OUTCOMES.items()}
     return share, {**counts, "tie": counts["tie"] - both_bad, "both bad": both_bad}
+
+
+def _as_shares(labels: list[Hashable]) -> list[Hashable]:
+    """Texts such as "0.5" as numbers, where all are shares: a file may have been read without looking for numbers."""
+    if not all(isinstance(label, str) for label in labels):
+        return labels
+    shares: dict[Hashable, Hashable] = {"0": 0, "0.0": 0, "0.5": 0.5, "1": 1, "1.0": 1}
+    found = [shares.get(str(label).strip()) for label in labels]
+    return labels if None in found else found
+
+
+def _read_ties(column: Column) -> np.ndarray:
+    """Which battles are marked as ties; a missing mark is none."""
+    codes, labels = factorised(column)
+    words = [str(label).strip().lower() for label in labels]
+    unknown = [
+        label for label, word in zip(labels, words, strict=True) if word and word not in _TIED | _NOT_TIED
+    ]
+    if unknown:
+        raise ValueError(
+            f"Column {column.name!r} marks ties, and holds {_listed([repr(label) for label in unknown])}: expected "
+            "true and false, 1 and 0, or yes and no. Rename it if it is about something else."
+        )
+    return np.array([word in _TIED for word in words] + [False])[codes]
 
 
 def _refuse_ambiguous(

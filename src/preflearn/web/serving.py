@@ -294,9 +294,7 @@ def serve_app(scorer: Scorer, *, hosts: Collection[str] | None = LOOPBACK) -> St
         except (ValueError, ArithmeticError) as error:
             raise RefusedError(f"items: {error}", 422) from None
         _check_scores(scores, columns)
-        found = {"scores": scores.tolist(), "order": np.argsort(-scores, kind="stable").tolist()}
-        if body.get("set") is not None:
-            found["set"] = np.flatnonzero(_shown(scorer, scores, body["set"])).tolist()
+        found = _ranked(scorer, scores, body.get("set"))
         metrics.items += n
         metrics.note_query(scores)
         return JSONResponse(found)
@@ -344,6 +342,14 @@ def serve_app(scorer: Scorer, *, hosts: Collection[str] | None = LOOPBACK) -> St
         ],
         exception_handlers={404: lost, 405: lost, 500: failed},
     )
+
+
+def _ranked(scorer: Scorer, scores: np.ndarray, coverage: Any) -> dict[str, list[Any]]:
+    """What /rank answers: scores, their order, and the set where one is asked for."""
+    found = {"scores": scores.tolist(), "order": np.argsort(-scores, kind="stable").tolist()}
+    if coverage is not None:
+        found["set"] = np.flatnonzero(_shown(scorer, scores, coverage)).tolist()
+    return found
 
 
 def _shown(scorer: Scorer, scores: np.ndarray, coverage: Any) -> np.ndarray:

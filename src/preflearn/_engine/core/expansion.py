@@ -8,10 +8,11 @@ add up block by block, and f(x) = k(x, R) β with
 
     (A + λ K_RR + ν I) β = c
 
-costs m r² operations for all λ together and r³/3 for each, about a quarter of what features Φ = K_MR C⁻ᵀ and their
-eigen decomposition take. The price is the nugget ν, a small multiple of the rounding of A: directions of R that the
-rounding hides are left out instead of being blown up. `basis_system` corrects that to full precision where one model
-is asked for; here the score of held-out rows decides which of many is kept.
+costs m r² operations for all λ together and r³/3 for each, without features Φ = K_MR C⁻ᵀ and their eigen
+decomposition. The price is the nugget ν, a small multiple of the rounding of A: directions of R that the rounding hides
+are left out instead of being blown up. On 40 rows with 15 basis vectors predictions differ from those of `RankRLS` by
+less than 1e-6 · max(1, 1/λ) of the largest. `basis_system` corrects that to full precision where one model is asked
+for; here the score of held-out rows decides which of many is kept.
 """
 
 from __future__ import annotations
