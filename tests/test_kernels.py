@@ -14,6 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from preflearn._engine.numerics.linalg import factor_kernel
 from preflearn.kernels import EmpiricalKernelMap, Kernel, NystromMap, choose_basis
+from preflearn.kernels.blocks import KernelBlocks
 from strategies import ranking_problems
 
 RNG = np.random.default_rng(0)
@@ -200,3 +201,15 @@ def test_wildly_different_scales_are_told_where_distances_count():
         RankRLS(kernel="linear").fit(X, y)  # alpha is about scales too, but every feature has its say
         RankRLS(kernel="rbf").fit(X * [1.0, 0.01, 1.0], y)
         RankRLS(kernel="rbf", kernel_params={"metric": np.array([1.0, 2e-4, 1.0])}).fit(X, y)
+
+
+def test_features_that_a_metric_has_forgotten_are_not_looked_at():
+    rng = np.random.default_rng(0)
+    rows, basis = rng.normal(size=(30, 6)), rng.normal(size=(7, 6))
+    kernel = Kernel("rbf", 0.4, kernel_params={"metric": np.array([0.0, 1.0, 0.0, 0.0, 0.3, 0.0])})
+    expected = kernel.matrix(rows, basis)
+    np.testing.assert_allclose(KernelBlocks(kernel, basis)(rows), expected, atol=1e-12)
+    rows[:, 0] += 100.0
+    np.testing.assert_allclose(KernelBlocks(kernel, basis)(rows), expected, atol=1e-12)
+    nothing = Kernel("rbf", 0.4, kernel_params={"metric": np.zeros(6)})
+    np.testing.assert_allclose(KernelBlocks(nothing, basis)(rows), 1.0)

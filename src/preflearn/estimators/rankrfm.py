@@ -521,13 +521,12 @@ class RankRFM(RankerMixin, KernelModel):
         return np.arange(n_items(X)), queries
 
     def _search_rows(
-        self, X: Any, scores: np.ndarray, codes: np.ndarray, groups: Any, *, has_queries: bool, cv: Any = None
+        self, X: Any, scores: np.ndarray, codes: np.ndarray, groups: Any, *, has_queries: bool
     ) -> _Search:
         n_rows = n_items(X)
         queries = encode_queries(codes, n_rows)
         scoring = read_scoring(self.scoring)
-        if cv is None:
-            cv = _few_folds(n_rows, queries, groups) if self.cv is None else self.cv
+        cv = _few_folds(n_rows, queries, groups) if self.cv is None else self.cv
         folds = read_folds(cv, X, scores, n_rows, qid=codes if has_queries else None, groups=groups)
         task = compare_scores(scores, queries, cost="magnitude", ties="include", weighting=self.weighting)
         basis = self._basis_rows(n_rows)
