@@ -385,3 +385,15 @@ def test_the_ndcg_of_tied_scores_does_not_depend_on_the_order_of_the_rows(best_f
     y, scores = y[order], rng.integers(0, 2, size=180).astype(float)
     found = np.bincount(qid, weights=ndcg_gains(y, scores, encode_queries(qid, 180)))
     np.testing.assert_allclose(found, ndcg(y, scores, qid, per_query=True).values, atol=1e-12)
+
+
+def test_ranks_and_orders_that_cannot_be_told_are_refused() -> None:
+    rng = np.random.default_rng(0)
+    X, qid = rng.normal(size=(200, 3)), np.repeat(np.arange(20), 10)
+    sure = ConformalRanker(RLS(), target="all-relevant", coverage=0.8).fit(
+        X, (qid % 2).astype(float), qid=qid
+    )
+    with pytest.raises(ValueError, match="no ranks to calibrate"):
+        sure.predict_rank_interval(X[:10], qid=qid[:10])
+    with pytest.raises(ValueError, match="X_a has 3 rows and X_b 1"):
+        sure.order_probability(X[:3], X[:1])
