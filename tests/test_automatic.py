@@ -22,9 +22,11 @@ from preflearn import AutoRanker, RankRLS, RankRLSCV
 from preflearn._engine.core.expansion import kernel_moments, solve_expansion
 from preflearn._engine.loops.boosting import grow_trees
 from preflearn._engine.loops.quantiles import shares_below
+from preflearn._engine.streaming.sources import as_source
 from preflearn.automatic import boosting, candidates, extension, kernels, ranker
 from preflearn.automatic.combination import FoldScores, centred, choose_combination, combine, nested
 from preflearn.automatic.features import PARTS, Features
+from preflearn.automatic.streams import StreamedRows
 from preflearn.automatic.trees import Bins, TreeSum
 from preflearn.comparisons import encode_queries
 from preflearn.io import load_model, save_model
@@ -660,12 +662,41 @@ def in_chunks(X, y, qid, size):
     return [(X[a:b], y[a:b], qid[a:b]) for a, b in zip(bounds[:-1], bounds[1:], strict=True) if b > a]
 
 
+def in_other_order(X, y, qid):
+    frame, half = pd.DataFrame(X), qid < 3
+    return [(frame[half], y[half], qid[half]), (frame[~half][frame.columns[::-1]], y[~half], qid[~half])]
+
+
 def test_a_stream_that_fits_gives_the_model_of_fit(small_trees):
     X, y, qid = make_data(100)
     found = AutoRanker(random_state=0).fit_stream(in_chunks(X, y, qid, 3))
     expected = AutoRanker(random_state=0).fit(X, y, qid=qid)
     np.testing.assert_allclose(found.predict(X, qid=qid), expected.predict(X, qid=qid), atol=1e-9)
     assert found.best_score_ == pytest.approx(expected.best_score_) and found.n_queries_ == 10
+
+
+def test_missing_values_outside_of_the_sample_are_filled_in(monkeypatch, small_trees):
+    monkeypatch.setattr(ranker, "_MOST_ROWS", 200)
+    X, y, qid = make_data(600)
+    whole = StreamedRows(as_source(in_chunks(X, y, qid, 4), {}, verbose=False)).sample(200)
+    in_sample = (X[:, None] == whole.table()[0][None]).all(axis=2).any(axis=1)
+    X[np.flatnonzero(~in_sample)[::7], 0] = np.nan
+    found = AutoRanker(random_state=0).fit_stream(in_chunks(X, y, qid, 4))
+    assert found.encoder_ is not None and found.n_training_rows_ > 500
+    assert np.isfinite(found.predict(X, qid=qid)).all()
+
+
+def test_options_are_refused_before_a_stream_is_read():
+    def unread():
+        raise AssertionError("the stream was read")
+
+    for options, message in (
+        ({"preset": "quick"}, "preset"),
+        ({"scoring": "no"}, "scoring"),
+        ({"time_limit": 0}, "time"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            AutoRanker(**options).fit_stream(unread)
 
 
 def test_the_size_of_chunks_does_not_matter(monkeypatch, small_trees):
@@ -687,6 +718,12 @@ def test_the_size_of_chunks_does_not_matter(monkeypatch, small_trees):
         (lambda X, y, qid: [(X, y)], "Chunk 1 .*there is no qid"),
         (lambda X, y, qid: [(X, y, qid), (X, y, qid)], "is in an earlier chunk already"),
         (lambda X, y, qid: [], "no rows to learn from"),
+        (
+            lambda X, y, qid: [(X[:30], y[:30], qid[:30]), (X[30:, :2], y[30:], qid[30:])],
+            "2 columns, and 5 in the",
+        ),
+        (lambda X, y, qid: [(X + np.inf, y, qid)], "Chunk 1 .*infinity"),
+        (lambda X, y, qid: in_other_order(X, y, qid), "Chunk 2 .*expected the same in the same order"),
     ],
 )
 def test_streams_that_are_refused(chunks, message):

@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 import oracles
 from preflearn import RLS, AutoRanker, RankRLS, RankRLSCV, RankSVM
 from preflearn.comparisons import encode_queries
+from preflearn.metrics import ndcg
 from preflearn.metrics.calibration import calibration_of_preferences
 from preflearn.model_selection import ConformalRanker, HeldOut, RiskControlledRanker
 from preflearn.model_selection._calibration import (
@@ -21,6 +22,7 @@ from preflearn.model_selection._calibration import (
     Calibration,
     SetChoice,
     distances,
+    ndcg_gains,
     rank_bounds,
     rank_needs,
     share_interval,
@@ -371,3 +373,27 @@ def test_refusals_of_data() -> None:
         RiskControlledRanker(RankRLS(), risk=0.08, loss="ndcg").fit(X, np.abs(X[::-1, 0]), qid=qid)
     with pytest.raises(ValueError, match="k=2 is for loss='recall'"):
         RiskControlledRanker(RankRLS(), loss="ndcg", k=2).fit(X, y, qid=qid)
+
+
+@pytest.mark.parametrize("best_first", [True, False])
+def test_the_ndcg_of_tied_scores_does_not_depend_on_the_order_of_the_rows(best_first) -> None:
+    """A file in the order of y must not make a model that knows nothing look perfect."""
+    rng = np.random.default_rng(5)
+    qid = np.repeat(np.arange(30), 6)
+    y = rng.integers(0, 3, size=180).astype(float)
+    order = np.lexsort((-y if best_first else y, qid))
+    y, scores = y[order], rng.integers(0, 2, size=180).astype(float)
+    found = np.bincount(qid, weights=ndcg_gains(y, scores, encode_queries(qid, 180)))
+    np.testing.assert_allclose(found, ndcg(y, scores, qid, per_query=True).values, atol=1e-12)
+
+
+def test_ranks_and_orders_that_cannot_be_told_are_refused() -> None:
+    rng = np.random.default_rng(0)
+    X, qid = rng.normal(size=(200, 3)), np.repeat(np.arange(20), 10)
+    sure = ConformalRanker(RLS(), target="all-relevant", coverage=0.8).fit(
+        X, (qid % 2).astype(float), qid=qid
+    )
+    with pytest.raises(ValueError, match="no ranks to calibrate"):
+        sure.predict_rank_interval(X[:10], qid=qid[:10])
+    with pytest.raises(ValueError, match="X_a has 3 rows and X_b 1"):
+        sure.order_probability(X[:3], X[:1])

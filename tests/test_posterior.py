@@ -141,3 +141,34 @@ def test_refusals() -> None:
     X[0] += 1
     with pytest.raises(ValueError, match="changed since fit"):
         model.predict(new, return_std=True)
+
+
+def test_rows_without_weight_do_not_count() -> None:
+    """Weights of 0 and 1 are the rows with weight 1, whatever the others hold."""
+    X, y, qid = problem(n_queries=16)[:3]
+    kept = qid < 8
+    wild = np.where(kept, y, 1000 * y)
+    new = np.random.default_rng(1).normal(size=(4, X.shape[1]))
+    found = RankRLS().fit(X, wild, qid=qid, sample_weight=kept.astype(float)).difference_std(new, X[:4])
+    expected = RankRLS().fit(X[kept], y[kept], qid=qid[kept]).difference_std(new, X[:4])
+    np.testing.assert_allclose(found, expected, rtol=0.05)  # the trace of L² is estimated
+    _, found = RLS().fit(X, wild, sample_weight=kept.astype(float)).predict(new, return_std=True)
+    _, expected = RLS().fit(X[kept], y[kept]).predict(new, return_std=True)
+    np.testing.assert_allclose(found, expected, rtol=0.25)  # other folds tell the noise
+
+
+def test_equal_weights_are_another_alpha() -> None:
+    X, y = problem()[:2]
+    new = np.random.default_rng(1).normal(size=(4, X.shape[1]))
+    found = RLS(alpha=1.0).fit(X, y, sample_weight=np.full(len(y), 4.0)).predict(new, return_std=True)
+    expected = RLS(alpha=0.25).fit(X, y).predict(new, return_std=True)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("n", [2, 5])
+def test_a_few_rows_are_enough(n) -> None:
+    X, y = problem()[:2]
+    assert (RLS().fit(X[:n], y[:n]).predict(X[:3], return_std=True)[1] > 0).all()
+    assert (RankRLS().fit(X[:n], y[:n]).difference_std(X[:1], X[1:2]) > 0).all()
+    with pytest.raises(ValueError, match="trained on one row"):
+        RLS().fit(X[:1], y[:1]).predict(X[:3], return_std=True)

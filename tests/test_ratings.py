@@ -21,7 +21,7 @@ from preflearn.ratings.battles import read_battles
 from preflearn.ratings.boards import category_boards
 from preflearn.ratings.choice import leave_battle_out
 from preflearn.ratings.diagnostics import strongest_circle, transitivity_test
-from preflearn.ratings.held_out import by_elo, by_win_rate, held_out_folds
+from preflearn.ratings.held_out import by_elo, by_model, by_win_rate, held_out_folds
 from preflearn.ratings.judges import corrected, krippendorff_alpha, slopes_by_judge
 from preflearn.ratings.planning import after_battles
 from preflearn.ratings.ranks import (
@@ -932,3 +932,47 @@ def test_shares_that_were_read_as_texts_are_shares(tmp_path):
     assert run(["rate", str(file), "--quiet"]) == 0
     with pytest.raises(ValueError, match="items as well as shares"):
         rate({"model_a": ["1", "0"], "model_b": ["0", "1"], "winner": ["1", "1"]})
+
+
+def test_an_update_may_be_a_single_battle_with_covariates():
+    battles, _ = simulate(5, 30, 3, covariate=0.5)
+    first, last = (
+        {name: values[part] for name, values in battles.items()} for part in (slice(-1), slice(-1, None))
+    )
+    found = rate(first, covariates=["length"], alpha=0.3).update(last)
+    expected = rate(battles, covariates=["length"], alpha=0.3)
+    assert found.scores == pytest.approx(expected.scores, abs=1e-6)
+    with pytest.raises(ValueError, match="'length' is constant"):
+        rate({**battles, "length_a": [1.0] * 75, "length_b": [0.5] * 75}, covariates=["length"])
+
+
+def test_covariates_that_do_not_differ_in_a_part_of_the_battles():
+    """Of a month or a fold in which no battle has the covariate, the effect is not known and stays 0."""
+    battles, _ = simulate(5, 30, 3, covariate=0.5)
+    n = len(battles["winner"])
+    early = np.arange(n) < n // 2
+    for name in ("length_a", "length_b"):
+        battles[name] = np.where(early, 0.0, battles[name]).tolist()
+    battles["date"] = np.where(early, "2024-01-05", "2024-02-05").tolist()
+    found = rate(battles, covariates=["length"], time="date", alpha=0.3).by_month()
+    january = {name: np.array(values)[early].tolist() for name, values in battles.items()}
+    expected = rate(january, alpha=0.3).scores
+    in_january = {
+        item: (rating - 1000) / POINTS
+        for month, item, rating in zip(found["month"], found["item"], found["rating"], strict=True)
+        if month == "2024-01"
+    }
+    assert in_january == pytest.approx(expected, abs=1e-6)
+
+
+def test_held_out_rankings_are_predicted_with_the_variances_of_the_training():
+    rankings, _ = draw_rankings(60, 1)
+    battles = rate({"r": as_lists(rankings)}, ranking="r", alpha=0.3).raw
+    training, test = held_out_folds(battles, "battle")[0]
+    strengths = fit_strengths(battles.take(training), 0.3)
+    C, (a, b) = strengths.inverse_hessian, battles.pairs[test].T
+    d = strengths.scores[a] - strengths.scores[b]
+    variance = C[a, a] + C[b, b] - 2 * C[a, b]
+    expected = 1 / (1 + np.exp(-d / np.sqrt(1 + np.pi / 8 * variance)))
+    found = by_model(0.3, None)(battles.take(training), battles.take(test))
+    np.testing.assert_allclose(found, expected, atol=0.01)

@@ -41,7 +41,7 @@ from .extension import chunks_without, extend, fold_to_keep
 from .features import OF_QUERY, PARTS, Features
 from .leaderboard import Leaderboard
 from .presets import read_preset
-from .streams import Preparation, RowsInParts, StreamedRows, UnitScale
+from .streams import Preparation, QuerySample, RowsInParts, StreamedRows, UnitScale
 from .tasks import Task
 from .trial import Attempt, Trial
 
@@ -336,6 +336,8 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
 
     def _fit_parts(self, parts: RowsInParts) -> None:
         """Choose on a sample of rows that come in parts, and train on all of them."""
+        # Before anything is read.
+        read_preset(self.preset), read_scoring(self.scoring), self._read_limit()
         sample = parts.sample(_MOST_ROWS)
         if sample.n_rows == 0:
             raise ValueError("There are no rows to learn from: the source gave no chunk.")
@@ -343,17 +345,17 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         if sample.is_everything:
             self.fit(X, y, qid=keys)
         else:
-            self._fit_sample(X, y, keys, parts, sample.n_rows)
+            self._fit_sample(X, y, keys, parts, sample)
         self.n_queries_ = sample.n_queries
         for name in ("cv_predictions_", "cv_folds_"):
             self.__dict__.pop(name, None)
 
     def _fit_sample(
-        self, X: np.ndarray, y: np.ndarray, keys: np.ndarray, parts: RowsInParts, n_rows: int
+        self, X: np.ndarray, y: np.ndarray, keys: np.ndarray, parts: RowsInParts, sample: QuerySample
     ) -> None:
         """`fit` on the sample; then its members on all other rows."""
-        limit, start = self._read_limit(), time.perf_counter()
-        scoring, rows = read_scoring(self.scoring), self._encode(X)
+        limit, start, n_rows = self._read_limit(), time.perf_counter(), sample.n_rows
+        scoring, rows = read_scoring(self.scoring), self._encode(X, has_missing=sample.has_missing)
         order, queries = order_by_content(rows, y[:, None], encode_queries(keys, rows.shape[0]))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         rows, y, keys = rows[order], y[order], keys[order]
@@ -472,15 +474,15 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
             )
         return scores[:, 0].astype(np.float64)
 
-    def _encode(self, X: Any) -> np.ndarray:
-        """The table as numbers; `encoder_` remembers how."""
+    def _encode(self, X: Any, *, has_missing: bool = False) -> np.ndarray:
+        """The table as numbers; `encoder_` remembers how. Missing values may be in rows that come later alone."""
         if is_device_array(X):
             raise TypeError(
                 "AutoRanker tries its candidates on NumPy arrays: pass X.cpu().numpy() for a PyTorch tensor, or train "
                 "RankRLSCV on the device."
             )
         self.encoder_ = None
-        if not _is_plain(X):
+        if has_missing or not _is_plain(X):
             self.encoder_ = TableEncoder(sparse_output=False)
             rows = self.encoder_.fit_transform(X)
             self.n_features_in_ = self.encoder_.n_features_in_

@@ -59,6 +59,8 @@ class QuerySample:
     ----------
     n_rows, n_queries : int
         Of the whole stream.
+    has_missing : bool
+        Whether any of its rows has a missing value, in the sample or not.
 
     Examples
     --------
@@ -74,7 +76,9 @@ class QuerySample:
         self._parts: dict[int, tuple[int, Any, np.ndarray]] = {}  # by key: place, rows, targets
         self._held = 0
         self._seen = KeySet()
+        self._width: int | None = None
         self.n_rows = 0
+        self.has_missing = False
 
     @property
     def n_queries(self) -> int:
@@ -87,6 +91,8 @@ class QuerySample:
 
     def add(self, X: Any, y: np.ndarray, qid: Any) -> None:
         """The next rows, whole queries."""
+        self._check_width(X.shape[1])
+        self.has_missing |= bool(np.isnan(X).any())
         queries = encode_queries(qid, y.shape[0])
         assert queries.labels is not None
         keys = label_keys(queries.labels)
@@ -114,10 +120,20 @@ class QuerySample:
                 f"a query (key {known}) is in two parts, and its rows are compared with each other: parts must hold "
                 "whole queries (preflearn.distributed.align_queries)."
             )
+        if other._width is not None:
+            self._check_width(other._width)
+        self.has_missing |= other.has_missing
         self.n_rows += other.n_rows
         self._parts |= other._parts
         self._held += other._held
         self._shrink()
+
+    def _check_width(self, width: int) -> None:
+        if self._width not in (None, width):
+            raise ValueError(
+                f"X has {width} columns, and {self._width} in the chunks before: expected as many."
+            )
+        self._width = width
 
     def _shrink(self) -> None:
         for key in sorted(self._parts, key=lambda one: -self._parts[one][0]):
@@ -146,6 +162,10 @@ def read_chunk(X: Any, y: Any, qid: Any) -> tuple[np.ndarray, np.ndarray, Any]:
             "RankRLSCV, which takes a global ranking in parts."
         )
     rows = X.toarray() if sp.issparse(X) else np.asarray(X, dtype=np.float64)
+    if rows.ndim != 2:
+        raise ValueError(f"X has shape {rows.shape}: expected (m, n).")
+    if np.isinf(rows).any():
+        raise ValueError("X contains infinity: replace it, or mark it as missing (NaN).")
     scores, single = read_scores(y, rows.shape[0])
     if not single:
         raise ValueError(f"AutoRanker learns one ranking: found y with {scores.shape[1]} columns.")
@@ -217,12 +237,24 @@ class StreamedRows:
         return (function(chunk) for chunk in self._chunks(prepare) if chunk is not None)
 
     def _chunks(self, read: Callable[[Any, Any, Any], Any]) -> Iterator[Any]:
-        n_rows = 0
+        n_rows, names = 0, None
         for number, chunk in enumerate(self._source.open()):
             try:
                 X, y, qid = unpack(chunk)
+                names = _same_columns(X, names)
                 found = read(X, y, qid)
             except (TypeError, ValueError) as error:
                 raise type(error)(f"Chunk {number + 1} (from row {n_rows}): {error}") from error
             n_rows += len(y)
             yield found
+
+
+def _same_columns(X: Any, before: list[Any] | None) -> list[Any] | None:
+    """The names of the columns of a data frame, which must be those of the chunks before."""
+    names = list(X.columns) if hasattr(X, "columns") else None
+    if before is not None and names is not None and names != before:
+        raise ValueError(
+            f"the columns are {', '.join(map(str, names[:10]))}, and {', '.join(map(str, before[:10]))} in the chunks "
+            "before: expected the same in the same order."
+        )
+    return names or before

@@ -353,9 +353,10 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
         queries = None if task.queries is None or task.queries.n_groups < 2 else task.queries
         options = {"qid": None if queries is None else queries.codes, "sample_weight": task.row_weights}
         held_out = HeldOut(self._at_alpha(rows.alpha), rows.X, scores, **options)
-        predictions = held_out.predict(10 if queries is None else "leave-query-out")[0]
+        n_folds = min(10, n_items(rows.X))
+        predictions = held_out.predict(n_folds if queries is None else "leave-query-out")[0]
         residuals = (scores - predictions).reshape(task.scores.shape)
-        return row_noise(residuals, queries or one_group(residuals.shape[0]))
+        return row_noise(residuals, queries or one_group(residuals.shape[0]), task.row_weights)
 
     def _check_scale(self) -> None:
         """Warn where alpha was chosen by something that does not see the scale of the scores."""

@@ -11,7 +11,8 @@ share their rows: L counts a row of a query of n rows n times. Rows with indepen
 
     σ² = τ² tr L² / tr L,        τ² = Σ_q ‖C e_q‖² / Σ_q (n_q - 1),
 
-with e_q the residuals of query q by the model trained without it, and C the centring. τ² has the error of the model in
+with e_q the residuals of query q by the model trained without it, and C the centring. With weights of the rows both
+sums are weighted, those of squares by w and n_q - 1 by Σ w - Σ w² / Σ w. τ² has the error of the model in
 it, which makes it a little too large rather than too small.
 
 Reference: C. E. Rasmussen, C. K. I. Williams. Gaussian Processes for Machine Learning (2006), chapter 2.
@@ -100,8 +101,10 @@ class FunctionPosterior:
         A = np.asfortranarray(feature_moments(features, rows.tasks[0])[0])
         np.fill_diagonal(A, A.diagonal() + rows.alpha)
         self._factor = cholesky_in_place(A, clean=True)
-        self._centre = np.asarray(features.mean(axis=0)).ravel() if with_intercept else None
-        self._n_rows = n_items(rows.X)
+        weights = rows.tasks[0].row_weights
+        weights = np.ones(n_items(rows.X)) if weights is None else weights
+        self._total = float(weights.sum())
+        self._centre = features.T @ weights / self._total if with_intercept else None
 
     def variances(self, X: Any) -> np.ndarray:
         """Of the scores of validated items, shape (m,)."""
@@ -110,7 +113,7 @@ class FunctionPosterior:
         unseen = self._unseen(d, X)
         if self._centre is None:
             return self._of(d) + unseen
-        return self._of(d - self._centre) + unseen + 1.0 / self._n_rows
+        return self._of(d - self._centre) + unseen + 1.0 / self._total
 
     def variances_of_differences(self, X: Any, Z: Any) -> np.ndarray:
         """Of f(x) - f(z) for validated items row by row, shape (m,)."""
@@ -144,11 +147,17 @@ def _diagonal(kernel: Kernel, X: Any, Z: Any) -> np.ndarray:
     return np.concatenate([np.diagonal(kernel.matrix(X[block], Z[block])) for block in blocks])
 
 
-def row_noise(residuals: np.ndarray, queries: Groups) -> np.ndarray:
-    """τ² of each output from held-out residuals of shape (m, v)."""
-    means = np.stack([np.bincount(queries.codes, weights=column) for column in residuals.T], axis=1)
-    centred = residuals - (means / queries.counts[:, None])[queries.codes]
-    return (centred**2).sum(axis=0) / max(queries.n_rows - queries.n_groups, 1)
+def row_noise(residuals: np.ndarray, queries: Groups, weights: np.ndarray | None = None) -> np.ndarray:
+    """τ² of each output from held-out residuals of shape (m, v); rows without weight tell nothing."""
+    w = np.ones(queries.n_rows) if weights is None else weights
+    total, squares = (
+        np.bincount(queries.codes, weights=one, minlength=queries.n_groups) for one in (w, w**2)
+    )
+    known = np.where(total > 0, total, 1.0)
+    means = np.stack([np.bincount(queries.codes, weights=w * column) for column in residuals.T], axis=1)
+    centred = residuals - (means / known[:, None])[queries.codes]
+    free = float((total - squares / known).sum())
+    return (w[:, None] * centred**2).sum(axis=0) / (free if free > 0 else 1.0)
 
 
 def noise_of_comparisons(task: Comparisons) -> float:
@@ -177,6 +186,8 @@ def refuse_without_posterior(model: Any, rows: TrainingRows | None) -> TrainingR
             f"Standard deviations need scores, whose held-out residuals tell the noise: this {name} learned from "
             "preferences. BradleyTerry has a posterior of those."
         )
+    if n_items(rows.X) < 2:
+        raise ValueError(f"Standard deviations need held-out rows: this {name} was trained on one row.")
     if rows.kernel.is_precomputed:
         raise ValueError(
             "Standard deviations need k(x, x) of new items: pass a kernel instead of its matrix."

@@ -165,11 +165,21 @@ def recall_gains(y: np.ndarray, scores: np.ndarray, queries: Groups, k: int | No
 
 
 def ndcg_gains(y: np.ndarray, scores: np.ndarray, queries: Groups) -> np.ndarray:
-    """What each row adds to the NDCG of the list: (2^y - 1) / log₂(1 + rank), over that of the ideal list."""
+    """What each row adds to the NDCG of the list: (2^y - 1) / log₂(1 + rank), over that of the ideal list.
+
+    Rows with equal scores share the mean of their discounts, as in `preflearn.metrics.ndcg`: the order in which they
+    happen to be given may be that of y.
+    """
     gain = np.exp2(y) - 1.0
     ideal_places, places = (positions_by(-scores, -first, queries) for first in (y, scores))
     ideal = np.bincount(queries.codes, weights=gain / np.log2(ideal_places + 2.0), minlength=queries.n_groups)
-    return gain / np.log2(places + 2.0) / np.where(ideal > 0, ideal, 1.0)[queries.codes]
+    tied = queries.starts[queries.codes] + positions_in_groups(
+        scores, queries
+    )  # the same for equal scores alone
+    of_ties, tie = np.unique(tied, return_inverse=True)
+    counts = np.bincount(tie, minlength=of_ties.shape[0])
+    discount = np.bincount(tie, weights=1.0 / np.log2(places + 2.0), minlength=of_ties.shape[0]) / counts
+    return gain * discount[tie] / np.where(ideal > 0, ideal, 1.0)[queries.codes]
 
 
 def rank_needs(y: np.ndarray, scores: np.ndarray, queries: Groups) -> np.ndarray:

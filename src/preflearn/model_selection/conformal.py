@@ -243,7 +243,10 @@ class ConformalRanker(CalibratedRanker):
         Of the pairs of held-out queries whose scores differ about as much, the share that is ordered as y is: monotone
         in the difference, and 1 - p for the pair the other way around. Each query weighs the same.
         """
-        differences = self.predict(X_a) - self.predict(X_b)
+        a, b = self.predict(X_a), self.predict(X_b)
+        if a.shape != b.shape:
+            raise ValueError(f"X_a has {a.shape[0]} rows and X_b {b.shape[0]}: expected as many in both.")
+        differences = a - b
         if "_order_probability" not in self.__dict__:
             self._order_probability = OrderProbability.fit(self.calibration_)
         return self._order_probability(differences)
@@ -365,7 +368,12 @@ class ConformalRanker(CalibratedRanker):
 
 def _rank_cutoff(held_out: Calibration, coverage: float, *, auto: bool) -> tuple[str, float]:
     """Whether widths are in units of the spread of a query, and the width: what makes intervals narrower."""
-    held_out = held_out.take(held_out.counted)
+    counted = held_out.counted
+    if not counted.any():
+        raise ValueError(
+            "No held-out query has rows with different y, so that there are no ranks to calibrate intervals by."
+        )
+    held_out = held_out.take(counted)
     queries = held_out.queries
     needs = rank_needs(held_out.y, held_out.scores, queries)
     gains = 1.0 / queries.counts[queries.codes]

@@ -546,12 +546,6 @@ def _read_covariate(columns: dict[str, Column], name: str, sides: _Sides, n: int
             f"Covariate {name!r}: neither {name}_a and {name}_b nor {name} (the difference, a minus b) is a "
             f"column: found {_listed(list(columns))}."
         )
-    if np.ptp(z) == 0:
-        raise ValueError(
-            f"Covariate {name!r} is constant: it differs by {z[0]:g} in every battle and cannot be told from the "
-            "advantage of being shown first. "
-            "Leave it out, or control for the side with covariates=['position']."
-        )
     return z
 
 
@@ -599,6 +593,7 @@ def refuse_hopeless(battles: Battles) -> None:
     """Refuse battles that no model can rate."""
     if not battles.weight.any():
         raise ValueError("Every battle has weight 0: there is nothing to learn from.")
+    _refuse_constant(battles)
     decided = battles.share != 0.5
     if not (decided & (battles.weight > 0)).any():
         raise ValueError(
@@ -612,6 +607,17 @@ def refuse_hopeless(battles: Battles) -> None:
                 f"Covariate {name!r} alone predicts every one of the {int(decided.sum()):,} decided battles, so "
                 "that nothing is left for the items "
                 "and its coefficient is not finite. Is it another form of the outcome? Leave it out."
+            )
+
+
+def _refuse_constant(battles: Battles) -> None:
+    """Of all battles together: new ones alone may well have a covariate that does not vary."""
+    for name, z in zip(battles.covariate_names, battles.covariates.T, strict=True):
+        if np.ptp(z) == 0 and not (name == POSITION and z[0] == 1.0):
+            raise ValueError(
+                f"Covariate {name!r} is constant: it differs by {z[0]:g} in every battle and cannot be told from the "
+                "advantage of being shown first. "
+                "Leave it out, or control for the side with covariates=['position']."
             )
 
 

@@ -46,11 +46,10 @@ def by_model(alpha: float, half_life: float | None) -> Callable[[Battles, Battle
             now = max(float(test.time.min()), float(training.time.max()))
             training = decayed(training, half_life, now)
         strengths = fit_strengths(training, alpha)
-        at = replace(strengths, battles=test)
-        mean = at.differences()
+        mean = replace(strengths, battles=test).differences()
         if not strengths.is_dense:
             return averaged_probability(mean, np.zeros_like(mean))
-        return averaged_probability(mean, variances_of_battles(at))
+        return averaged_probability(mean, variances_of_battles(strengths, test))
 
     return predict
 

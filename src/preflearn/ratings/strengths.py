@@ -171,7 +171,8 @@ def covariate_scale(battles: Battles) -> np.ndarray:
     if not battles.covariates.shape[1]:
         return np.empty(0)
     sizes = np.sqrt(np.average(np.square(battles.covariates), axis=0, weights=battles.weight))
-    return _EFFECT_WIDTH / sizes
+    # A covariate that never differed in these battles, such as a part of them, tells nothing: its effect stays 0.
+    return np.divide(_EFFECT_WIDTH, sizes, out=np.ones_like(sizes), where=sizes > 0)
 
 
 def fit_strengths(
@@ -354,9 +355,10 @@ def _drawn_sandwich(strengths: Strengths, cluster: np.ndarray) -> np.ndarray:
     return np.square(strengths.posterior.solve(draws, 1e-4)).mean(axis=1)
 
 
-def variances_of_battles(strengths: Strengths) -> np.ndarray:
-    """Model-based variance of x_k · θ of each battle, shape (l,)."""
-    pairs, Z = strengths.each.pairs, strengths.battles.covariates * strengths.scale
+def variances_of_battles(strengths: Strengths, battles: Battles | None = None) -> np.ndarray:
+    """Model-based variance of x_k · θ of each battle, shape (l,); of others than those of the fit where given."""
+    battles = strengths.battles if battles is None else battles
+    pairs, Z = battles.pairs, battles.covariates * strengths.scale
     if not strengths.is_dense:
         if Z.shape[1]:
             raise ValueError(
