@@ -947,3 +947,20 @@ def test_held_out_rankings_are_predicted_with_the_variances_of_the_training():
     expected = 1 / (1 + np.exp(-d / np.sqrt(1 + np.pi / 8 * variance)))
     found = by_model(0.3, None)(battles.take(training), battles.take(test))
     np.testing.assert_allclose(found, expected, atol=0.01)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_counts_are_held_out_as_the_battles_that_they_count(seed):
+    battles, _ = simulate(8, 60, seed)
+    found, expected = rate(count_battles([battles]), weight="count"), rate(battles)
+    assert found.alpha == expected.alpha and found.scores == pytest.approx(expected.scores, abs=1e-6)
+    assert list(found.held_out["battles"]) == list(expected.held_out["battles"])
+    np.testing.assert_allclose(found.held_out["log_loss"], expected.held_out["log_loss"], atol=0.05)
+
+
+def test_very_many_counts_are_divided_into_ten(monkeypatch):
+    monkeypatch.setattr(preflearn.ratings.battles, "_MOST_SINGLE", 100)
+    counted = read_battles(count_battles([simulate(8, 60, 0)[0]]), weight="count")
+    parts = counted.one_by_one()
+    assert parts.weight.sum() == pytest.approx(counted.weight.sum()) and len(parts) > len(counted)
+    np.testing.assert_allclose(parts.wins_of_items(), counted.wins_of_items())

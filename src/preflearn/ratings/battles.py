@@ -63,6 +63,8 @@ NAME_COLUMNS = tuple(name for pair in _SIDES for name in pair) + ("loser",)
 POSITION = "position"
 _OUTCOMES = {"a won": 1.0, "b won": 0.0, "tie": 0.5}
 _SECONDS_A_DAY = 86400.0
+# Battles that counts are divided into one by one.
+_MOST_SINGLE = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,26 @@ class Battles:
             covariates=self.covariates[kept],
             rankings=None if self.rankings is None else self.rankings.take(kept),
         )
+
+    @property
+    def are_counts(self) -> bool:
+        """Whether weights are whole numbers, so that a row may stand for several battles."""
+        return bool((self.weight == np.round(self.weight)).all())
+
+    def one_by_one(self) -> Battles:
+        """Rows that stand for many battles as these battles, in a random order unless times are known.
+
+        Of more than a million battles each row is divided into ten at most. Held-out battles must not be all wins of
+        a pair at once, which is what a row of counts is.
+        """
+        w = self.weight
+        if self.rankings is not None or not self.are_counts or w.max() <= 1:
+            return self
+        parts = (w if w.sum() <= _MOST_SINGLE else np.minimum(w, 10)).astype(np.int64)
+        rows = np.repeat(np.arange(len(self)), parts)
+        if self.time is None:
+            rows = np.random.default_rng(0).permutation(rows)
+        return replace(self.take(rows), weight=(w[rows] / parts[rows]))
 
     def answers(self) -> Answers:
         """One answer for each battle, as the learners take them."""
