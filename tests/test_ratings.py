@@ -964,3 +964,15 @@ def test_very_many_counts_are_divided_into_ten(monkeypatch):
     parts = counted.one_by_one()
     assert parts.weight.sum() == pytest.approx(counted.weight.sum()) and len(parts) > len(counted)
     np.testing.assert_allclose(parts.wins_of_items(), counted.wins_of_items())
+
+
+def test_boards_of_parts_allow_for_clusters():
+    """Every battle eight times over, all of one prompt: that is no more than once."""
+    once, _ = simulate(6, 100, 0)
+    n = len(once["winner"])
+    battles = {name: np.repeat(values, 8).tolist() for name, values in once.items()}
+    battles |= {"prompt": np.repeat(np.arange(n), 8).tolist(), "date": ["2024-01-05"] * (8 * n)}
+    ratings = rate(battles, cluster="prompt", time="date", alpha=0.3)
+    expected = (ratings.table["upper"] - ratings.table["lower"]).tolist()
+    for board in (ratings.by(["all"] * (8 * n)), ratings.by_month()):
+        np.testing.assert_allclose(board["upper"] - board["lower"], expected, rtol=1e-6)
