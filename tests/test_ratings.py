@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,7 @@ from preflearn import rate
 from preflearn.cli.app import run
 from preflearn.ratings import Ratings, count_battles
 from preflearn.ratings.battles import read_battles
-from preflearn.ratings.boards import category_boards
+from preflearn.ratings.boards import category_boards, month_edges
 from preflearn.ratings.choice import leave_battle_out
 from preflearn.ratings.diagnostics import strongest_circle, transitivity_test
 from preflearn.ratings.held_out import by_elo, by_model, by_win_rate, held_out_folds
@@ -32,6 +33,7 @@ from preflearn.ratings.ranks import (
     told_apart,
 )
 from preflearn.ratings.strengths import fit_strengths, many_standard_errors, variances_of_battles
+from preflearn.ratings.summary import verdict
 
 POINTS = 400 / np.log(10)
 
@@ -976,3 +978,25 @@ def test_boards_of_parts_allow_for_clusters():
     expected = (ratings.table["upper"] - ratings.table["lower"]).tolist()
     for board in (ratings.by(["all"] * (8 * n)), ratings.by_month()):
         np.testing.assert_allclose(board["upper"] - board["lower"], expected, rtol=1e-6)
+
+
+def test_what_counts_and_updates_would_lose_is_refused():
+    battles = {"winner": [1, 2, 3, 1], "loser": [2, 3, 1, 3], "judge": list("uuvv")}
+    with pytest.raises(ValueError, match="judge='judge' would be lost"):
+        count_battles([battles], judge="judge")
+    with pytest.raises(ValueError, match="new battles are texts and those of the old ones numbers"):
+        rate(battles).update({"winner": ["1", "x"], "loser": ["2", "1"]})
+
+
+def test_months_before_1970_are_those_of_the_day():
+    last_noon_of_1969 = -0.5
+    assert month_edges(np.array([last_noon_of_1969, 20.0])).tolist() == [0.0, 31.0]
+
+
+def test_the_verdict_names_no_rivals_where_there_are_none():
+    """The first is surely ahead of the second, the second of the third: the third is no rival of the first."""
+    apart = np.array([[0, 1, 0], [-1, 0, 1], [0, -1, 0]])
+    lower, upper = rank_bounds(apart)
+    board = {"item": list("xyz"), "rank_lower": lower.tolist(), "rank_upper": upper.tolist()}
+    ratings = SimpleNamespace(columns=board, items=list("xyz"), neighbours=lambda: [])
+    assert verdict(ratings).startswith("x is surely the best")

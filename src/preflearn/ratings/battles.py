@@ -193,6 +193,14 @@ class Battles:
                 raise ValueError(
                     f"The new battles must have the same columns as the old ones: {name} differs."
                 )
+        kinds = [
+            {"texts" if isinstance(item, str) else "numbers" for item in one.items} for one in (more, self)
+        ]
+        if kinds[0] != kinds[1]:
+            raise ValueError(
+                f"The items of the new battles are {kinds[0].pop()} and those of the old ones {kinds[1].pop()}, so "
+                "that none of them would be the same: write them alike, or rate everything together."
+            )
         items = _sorted_labels({*self.items, *more.items})
         place = {item: k for k, item in enumerate(items)}
         pairs = [np.array([place[item] for item in one.items])[one.pairs] for one in (self, more)]
@@ -669,6 +677,12 @@ def count_battles(tables: Iterable[Any], **columns: Any) -> dict[str, list[Any]]
     >>> count_battles(parts)["count"]
     [2.0, 1.0, 1.0]
     """
+    lost = [name for name in columns if name not in ("a", "b", "winner", "loser", "weight")]
+    if lost:
+        raise ValueError(
+            f"{lost[0]}={columns[lost[0]]!r} would be lost: counts of pairs know nothing else of a battle. Rate the "
+            "battles themselves."
+        )
     counts: Counter[tuple[Any, Any, str]] = Counter()
     names = {1.0: "model_a", 0.0: "model_b", 0.5: "tie"}
     for table in tables:

@@ -176,7 +176,7 @@ def boards_over_time(
 
 def month_edges(days: np.ndarray) -> np.ndarray:
     """The first days of the months after the first battle, up to the one after the last, as days since 1970."""
-    first, last = (np.datetime64("1970-01-01") + np.array([days.min(), days.max()]).astype(int)).astype(
+    first, last = (np.datetime64("1970-01-01") + np.floor([days.min(), days.max()]).astype(int)).astype(
         "datetime64[M]"
     )
     return np.arange(first + 1, last + 2).astype("datetime64[D]").astype(np.int64).astype(float)
