@@ -1000,3 +1000,38 @@ def test_the_verdict_names_no_rivals_where_there_are_none():
     board = {"item": list("xyz"), "rank_lower": lower.tolist(), "rank_upper": upper.tolist()}
     ratings = SimpleNamespace(columns=board, items=list("xyz"), neighbours=lambda: [])
     assert verdict(ratings).startswith("x is surely the best")
+
+
+def test_one_battle_has_everything_that_many_have():
+    found = rate({"winner": ["x"], "loser": ["y"]}).to_dict()
+    assert found["held_out"][0]["log_loss"] == pytest.approx(np.log(2))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"anchor": 5}, "anchor gives one item"),
+        ({"anchor": {"x": True}}, "anchor gives one item"),
+        (
+            {"features": {"item": ["x", "y", "z"], "s": [1, 2, 4]}, "item_offsets": "a"},
+            "item_offsets is the variance",
+        ),
+        ({"covariates": ["position", "position"]}, "names a column twice"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(options, message):
+    sides = {"model_a": list("xyxz"), "model_b": list("yzzx"), "winner": ["model_a", "model_b"] * 2}
+    with pytest.raises(ValueError, match=message):
+        rate(sides, **options)
+    for n in (-1, 1.5):
+        with pytest.raises(ValueError, match="whole number of rows"):
+            rate(sides).top(n)
+
+
+def test_columns_of_rankings_that_are_not_there():
+    table = {"r": ["a > b", "b > a"], "judge": ["u", "v"]}
+    for one in (table, pd.DataFrame(table)):
+        with pytest.raises(ValueError, match="'w' is no column: found r, judge"):
+            rate(one, ranking="r", judge="judge", weight="w")
+    with pytest.raises(ValueError, match="Row 1 is no ranking"):
+        rate({"r": [["a", float("nan")], ["a", "b"]]}, ranking="r")

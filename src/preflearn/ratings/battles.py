@@ -247,6 +247,8 @@ def read_battles(
     """Read a data frame or a mapping of columns; see `preflearn.rate` for the arguments."""
     if isinstance(covariates, str):
         covariates = (covariates,)
+    if len({*covariates}) < len(covariates):
+        raise ValueError(f"covariates names a column twice: found {_listed(list(covariates))}.")
     found = read_table(table, "The table of battles")
     columns = {column.name: column for column in found.columns}
     sides = _find_sides(columns, a, b, winner, loser)
@@ -613,10 +615,16 @@ def _other_columns(table: Any, names: list[str]) -> Any:
     """Some columns of a table: that of the rankings may hold lists, which are no column of a table."""
     import narwhals as nw
 
-    if isinstance(table, Mapping):
-        return {name: table[name] for name in names if name in table}
-    frame = nw.from_native(table, eager_only=True)
-    return frame.select([name for name in names if name in frame.columns]).to_native()
+    frame = table if isinstance(table, Mapping) else nw.from_native(table, eager_only=True)
+    known = list(frame if isinstance(frame, Mapping) else frame.columns)
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{name!r} is no column: found {_listed(known)}.")
+    return (
+        {name: table[name] for name in names}
+        if isinstance(table, Mapping)
+        else frame.select(names).to_native()
+    )
 
 
 def refuse_hopeless(battles: Battles) -> None:
