@@ -615,16 +615,12 @@ def _other_columns(table: Any, names: list[str]) -> Any:
     """Some columns of a table: that of the rankings may hold lists, which are no column of a table."""
     import narwhals as nw
 
-    frame = table if isinstance(table, Mapping) else nw.from_native(table, eager_only=True)
-    known = list(frame if isinstance(frame, Mapping) else frame.columns)
+    frame: Any = table if isinstance(table, Mapping) else nw.from_native(table, eager_only=True)
+    known = list(frame) if isinstance(table, Mapping) else frame.columns
     for name in names:
         if name not in known:
             raise ValueError(f"{name!r} is no column: found {_listed(known)}.")
-    return (
-        {name: table[name] for name in names}
-        if isinstance(table, Mapping)
-        else frame.select(names).to_native()
-    )
+    return {name: table[name] for name in names} if frame is table else frame.select(names).to_native()
 
 
 def refuse_hopeless(battles: Battles) -> None:
