@@ -1035,3 +1035,9 @@ def test_columns_of_rankings_that_are_not_there():
             rate(one, ranking="r", judge="judge", weight="w")
     with pytest.raises(ValueError, match="Row 1 is no ranking"):
         rate({"r": [["a", float("nan")], ["a", "b"]]}, ranking="r")
+
+
+def test_few_clusters_widen_the_ranks_of_very_many_items():
+    scores, se = np.linspace(0, 50, 40), np.full(40, 0.5)
+    (low, high), (low_t, high_t) = (many_rank_bounds(scores, se, 0.95, df) for df in (np.inf, 3.0))
+    assert (low_t <= low).all() and (high_t >= high).all() and (high_t - low_t).sum() > (high - low).sum()

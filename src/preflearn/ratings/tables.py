@@ -29,7 +29,7 @@ def board(ratings: Ratings) -> Columns:
     width = ranks.quantile_of(ratings.level, ratings.degrees_of_freedom) * se
     apart = ratings.apart
     if apart is None:
-        best, worst = ranks.many_rank_bounds(scores, se, ratings.level)
+        best, worst = ranks.many_rank_bounds(scores, se, ratings.level, ratings.degrees_of_freedom)
         groups = [""] * order.size
     else:
         best, worst = ranks.rank_bounds(apart)
