@@ -397,3 +397,10 @@ def test_ranks_and_orders_that_cannot_be_told_are_refused() -> None:
         sure.predict_rank_interval(X[:10], qid=qid[:10])
     with pytest.raises(ValueError, match="X_a has 3 rows and X_b 1"):
         sure.order_probability(X[:3], X[:1])
+
+
+def test_targets_that_are_no_grades_are_refused() -> None:
+    """Gains of a few queries that overflow must not leave these queries out."""
+    X, y, qid = draw(np.random.default_rng(0), 40)
+    with pytest.raises(ValueError, match="which is not a grade"):
+        RiskControlledRanker(RankRLS(), risk=0.3, loss="ndcg").fit(X, np.where(qid < 3, 2000 * y, y), qid=qid)

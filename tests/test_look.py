@@ -198,3 +198,10 @@ def test_without_a_leak_nothing_is_asked(call, tmp_path):
     found = json.loads(call(*command, "-o", tmp_path / "m.preflearn", "--json")[1])
     assert found["leaks"] == [] and "known before" not in found["verdict"]
     assert any(row["name"] == "best single feature" and row["detail"] for row in found["baselines"])
+
+
+def test_infinite_values_are_said_and_a_column_has_one_role():
+    table = {"qid": ["a"] * 4, "y": [1, 2, 3, 4], "x": [np.inf, 1.0, 2.0, -np.inf]}
+    assert look(table)["x"].notes == ("2 infinite",)
+    with pytest.raises(ValueError, match="A column has one role"):
+        look(table, target="y", query="y")

@@ -172,3 +172,20 @@ def test_a_few_rows_are_enough(n) -> None:
     assert (RankRLS().fit(X[:n], y[:n]).difference_std(X[:1], X[1:2]) > 0).all()
     with pytest.raises(ValueError, match="trained on one row"):
         RLS().fit(X[:1], y[:1]).predict(X[:3], return_std=True)
+
+
+@pytest.mark.parametrize("changed", ["X", "y", "qid", "sample_weight"])
+def test_what_was_changed_since_fit_is_noticed(changed) -> None:
+    X, y, qid = problem()[:3]
+    given = {"X": X, "y": y, "qid": qid, "sample_weight": np.ones(len(y))}
+    model = RankRLS().fit(**given)
+    before = given[changed].copy()
+    given[changed][:] = 7
+    try:
+        found = model.difference_std(np.ones((1, 3)), np.zeros((1, 3)))
+    except ValueError as error:
+        assert "changed since fit" in str(error)
+    else:
+        given[changed][:] = before  # copied by fit, which is as good
+        expected = RankRLS().fit(**given).difference_std(np.ones((1, 3)), np.zeros((1, 3)))
+        np.testing.assert_allclose(found, expected)

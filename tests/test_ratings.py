@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,7 @@ from preflearn import rate
 from preflearn.cli.app import run
 from preflearn.ratings import Ratings, count_battles
 from preflearn.ratings.battles import read_battles
-from preflearn.ratings.boards import category_boards
+from preflearn.ratings.boards import category_boards, month_edges
 from preflearn.ratings.choice import leave_battle_out
 from preflearn.ratings.diagnostics import strongest_circle, transitivity_test
 from preflearn.ratings.held_out import by_elo, by_model, by_win_rate, held_out_folds
@@ -32,6 +33,7 @@ from preflearn.ratings.ranks import (
     told_apart,
 )
 from preflearn.ratings.strengths import fit_strengths, many_standard_errors, variances_of_battles
+from preflearn.ratings.summary import verdict
 
 POINTS = 400 / np.log(10)
 
@@ -976,3 +978,95 @@ def test_held_out_rankings_are_predicted_with_the_variances_of_the_training():
     expected = 1 / (1 + np.exp(-d / np.sqrt(1 + np.pi / 8 * variance)))
     found = by_model(0.3, None)(battles.take(training), battles.take(test))
     np.testing.assert_allclose(found, expected, atol=0.01)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_counts_are_held_out_as_the_battles_that_they_count(seed):
+    battles, _ = simulate(8, 60, seed)
+    found, expected = rate(count_battles([battles]), weight="count"), rate(battles)
+    assert found.alpha == expected.alpha and found.scores == pytest.approx(expected.scores, abs=1e-6)
+    assert list(found.held_out["battles"]) == list(expected.held_out["battles"])
+    np.testing.assert_allclose(found.held_out["log_loss"], expected.held_out["log_loss"], atol=0.05)
+
+
+def test_very_many_counts_are_divided_into_ten(monkeypatch):
+    monkeypatch.setattr(preflearn.ratings.battles, "_MOST_SINGLE", 100)
+    counted = read_battles(count_battles([simulate(8, 60, 0)[0]]), weight="count")
+    parts = counted.one_by_one()
+    assert parts.weight.sum() == pytest.approx(counted.weight.sum()) and len(parts) > len(counted)
+    np.testing.assert_allclose(parts.wins_of_items(), counted.wins_of_items())
+
+
+def test_boards_of_parts_allow_for_clusters():
+    """Every battle eight times over, all of one prompt: that is no more than once."""
+    once, _ = simulate(6, 100, 0)
+    n = len(once["winner"])
+    battles = {name: np.repeat(values, 8).tolist() for name, values in once.items()}
+    battles |= {"prompt": np.repeat(np.arange(n), 8).tolist(), "date": ["2024-01-05"] * (8 * n)}
+    ratings = rate(battles, cluster="prompt", time="date", alpha=0.3)
+    expected = (ratings.table["upper"] - ratings.table["lower"]).tolist()
+    for board in (ratings.by(["all"] * (8 * n)), ratings.by_month()):
+        np.testing.assert_allclose(board["upper"] - board["lower"], expected, rtol=1e-6)
+
+
+def test_what_counts_and_updates_would_lose_is_refused():
+    battles = {"winner": [1, 2, 3, 1], "loser": [2, 3, 1, 3], "judge": list("uuvv")}
+    with pytest.raises(ValueError, match="judge='judge' would be lost"):
+        count_battles([battles], judge="judge")
+    with pytest.raises(ValueError, match="new battles are texts and those of the old ones numbers"):
+        rate(battles).update({"winner": ["1", "x"], "loser": ["2", "1"]})
+
+
+def test_months_before_1970_are_those_of_the_day():
+    last_noon_of_1969 = -0.5
+    assert month_edges(np.array([last_noon_of_1969, 20.0])).tolist() == [0.0, 31.0]
+
+
+def test_the_verdict_names_no_rivals_where_there_are_none():
+    """The first is surely ahead of the second, the second of the third: the third is no rival of the first."""
+    apart = np.array([[0, 1, 0], [-1, 0, 1], [0, -1, 0]])
+    lower, upper = rank_bounds(apart)
+    board = {"item": list("xyz"), "rank_lower": lower.tolist(), "rank_upper": upper.tolist()}
+    ratings = SimpleNamespace(columns=board, items=list("xyz"), neighbours=lambda: [])
+    assert verdict(ratings).startswith("x is surely the best")
+
+
+def test_one_battle_has_everything_that_many_have():
+    found = rate({"winner": ["x"], "loser": ["y"]}).to_dict()
+    assert found["held_out"][0]["log_loss"] == pytest.approx(np.log(2))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"anchor": 5}, "anchor gives one item"),
+        ({"anchor": {"x": True}}, "anchor gives one item"),
+        (
+            {"features": {"item": ["x", "y", "z"], "s": [1, 2, 4]}, "item_offsets": "a"},
+            "item_offsets is the variance",
+        ),
+        ({"covariates": ["position", "position"]}, "names a column twice"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(options, message):
+    sides = {"model_a": list("xyxz"), "model_b": list("yzzx"), "winner": ["model_a", "model_b"] * 2}
+    with pytest.raises(ValueError, match=message):
+        rate(sides, **options)
+    for n in (-1, 1.5):
+        with pytest.raises(ValueError, match="whole number of rows"):
+            rate(sides).top(n)
+
+
+def test_columns_of_rankings_that_are_not_there():
+    table = {"r": ["a > b", "b > a"], "judge": ["u", "v"]}
+    for one in (table, pd.DataFrame(table)):
+        with pytest.raises(ValueError, match="'w' is no column: found r, judge"):
+            rate(one, ranking="r", judge="judge", weight="w")
+    with pytest.raises(ValueError, match="Row 1 is no ranking"):
+        rate({"r": [["a", float("nan")], ["a", "b"]]}, ranking="r")
+
+
+def test_few_clusters_widen_the_ranks_of_very_many_items():
+    scores, se = np.linspace(0, 50, 40), np.full(40, 0.5)
+    (low, high), (low_t, high_t) = (many_rank_bounds(scores, se, 0.95, df) for df in (np.inf, 3.0))
+    assert (low_t <= low).all() and (high_t >= high).all() and (high_t - low_t).sum() > (high - low).sum()

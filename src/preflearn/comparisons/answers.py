@@ -123,7 +123,8 @@ class Answers:
         """The same as a Fortran-ordered array: quicker where answers are many and items few. O(l + m²)."""
         n = self.n_rows
         better, worse = self.pairs.T
-        W = np.bincount(better * n + worse, curvature, n * n).reshape(n, n)
+        # Without any answer, counts would be whole numbers.
+        W = np.bincount(better * n + worse, curvature, n * n).astype(np.float64, copy=False).reshape(n, n)
         H = -(W + W.T)
         H[np.diag_indices(n)] -= H.sum(axis=0)
         return np.asfortranarray(H)

@@ -50,6 +50,8 @@ class TrainingRows:
     ----------
     X, kernel, feature_map, tasks, alpha : as in training
     witnesses : copies of some rows, or None
+    told : tuple of ndarray
+        Copies of what is known of these rows: scores, weights, queries.
     """
 
     X: Any
@@ -58,13 +60,26 @@ class TrainingRows:
     tasks: Sequence[Comparisons]
     alpha: float
     witnesses: Any
+    told: tuple[np.ndarray, ...]
 
     @classmethod
     def keep(cls, X: Any, kernel: Kernel, feature_map: Any, tasks: Sequence[Comparisons], alpha: float):
         """By reference: no row is copied but for a few."""
         is_array = isinstance(X, np.ndarray) or sp.issparse(X)
         rows = cls._witness_rows(X) if is_array else None
-        return cls(X, kernel, feature_map, tasks, alpha, None if rows is None else take_items(X, rows).copy())
+        witnesses = None if rows is None else take_items(X, rows).copy()
+        told = () if rows is None else tuple(one[rows] for one in cls._arrays_of(tasks))
+        return cls(X, kernel, feature_map, tasks, alpha, witnesses, told)
+
+    @staticmethod
+    def _arrays_of(tasks: Sequence[Comparisons]) -> list[np.ndarray]:
+        """What the caller has said about the rows, and may change; of several tasks nothing is asked later."""
+        if len(tasks) != 1:
+            return []
+        task = tasks[0]
+        codes = None if task.queries is None else task.queries.codes
+        found = (getattr(task, "scores", None), task.row_weights, codes)
+        return [one for one in found if isinstance(one, np.ndarray)]
 
     @staticmethod
     def _witness_rows(X: Any) -> np.ndarray:
@@ -74,7 +89,13 @@ class TrainingRows:
         """Whether the rows that were copied are as they were."""
         if self.witnesses is None:
             return True
-        now = take_items(self.X, self._witness_rows(self.X))
+        rows = self._witness_rows(self.X)
+        if not all(
+            np.array_equal(one[rows], then)
+            for one, then in zip(self._arrays_of(self.tasks), self.told, strict=True)
+        ):
+            return False
+        now = take_items(self.X, rows)
         differs = now != self.witnesses
         return not (differs.nnz if sp.issparse(differs) else np.any(differs))
 

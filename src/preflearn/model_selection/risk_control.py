@@ -10,6 +10,9 @@ import numpy as np
 from ._calibration import DISTANCES, Calibration, distances, least_cutoff, ndcg_gains, recall_gains
 from .calibrated import CalibratedRanker, read_share, refuse_estimator, refuse_few, refuse_too_few
 
+# Beyond this grade the sum of the gains of a long list would overflow, as in `preflearn.metrics.ndcg`.
+_LARGEST_GRADE = 900.0
+
 
 class RiskControlledRanker(CalibratedRanker):
     """A ranker that shows so much of each list that an expected loss of new queries stays below a level.
@@ -110,6 +113,11 @@ class RiskControlledRanker(CalibratedRanker):
         if self.loss == "ndcg":
             if (y < 0).any():
                 raise ValueError("loss='ndcg' has gains 2^y - 1, which are not for negative y.")
+            if y.max() > _LARGEST_GRADE:
+                raise ValueError(
+                    f"loss='ndcg' has gains 2^y - 1: found y = {y.max():g}, which is not a grade. Use grades such as "
+                    "0 to 4, or loss='recall'."
+                )
             return ndcg_gains(y, scores, queries)
         return recall_gains(y, scores, queries, self.k)
 

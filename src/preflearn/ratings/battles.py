@@ -63,6 +63,8 @@ NAME_COLUMNS = tuple(name for pair in _SIDES for name in pair) + ("loser",)
 POSITION = "position"
 _OUTCOMES = {"a won": 1.0, "b won": 0.0, "tie": 0.5}
 _SECONDS_A_DAY = 86400.0
+# Battles that counts are divided into one by one.
+_MOST_SINGLE = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,26 @@ class Battles:
             rankings=None if self.rankings is None else self.rankings.take(kept),
         )
 
+    @property
+    def are_counts(self) -> bool:
+        """Whether weights are whole numbers, so that a row may stand for several battles."""
+        return bool((self.weight == np.round(self.weight)).all())
+
+    def one_by_one(self) -> Battles:
+        """Rows that stand for many battles as these battles, in a random order unless times are known.
+
+        Of more than a million battles each row is divided into ten at most. Held-out battles must not be all wins of
+        a pair at once, which is what a row of counts is.
+        """
+        w = self.weight
+        if self.rankings is not None or not self.are_counts or w.max() <= 1:
+            return self
+        parts = (w if w.sum() <= _MOST_SINGLE else np.minimum(w, 10)).astype(np.int64)
+        rows = np.repeat(np.arange(len(self)), parts)
+        if self.time is None:
+            rows = np.random.default_rng(0).permutation(rows)
+        return replace(self.take(rows), weight=(w[rows] / parts[rows]))
+
     def answers(self) -> Answers:
         """One answer for each battle, as the learners take them."""
         ones = np.ones(len(self))
@@ -171,6 +193,14 @@ class Battles:
                 raise ValueError(
                     f"The new battles must have the same columns as the old ones: {name} differs."
                 )
+        kinds = [
+            {"texts" if isinstance(item, str) else "numbers" for item in one.items} for one in (more, self)
+        ]
+        if kinds[0] != kinds[1]:
+            raise ValueError(
+                f"The items of the new battles are {kinds[0].pop()} and those of the old ones {kinds[1].pop()}, so "
+                "that none of them would be the same: write them alike, or rate everything together."
+            )
         items = _sorted_labels({*self.items, *more.items})
         place = {item: k for k, item in enumerate(items)}
         pairs = [np.array([place[item] for item in one.items])[one.pairs] for one in (self, more)]
@@ -217,6 +247,8 @@ def read_battles(
     """Read a data frame or a mapping of columns; see `preflearn.rate` for the arguments."""
     if isinstance(covariates, str):
         covariates = (covariates,)
+    if len({*covariates}) < len(covariates):
+        raise ValueError(f"covariates names a column twice: found {_listed(list(covariates))}.")
     found = read_table(table, "The table of battles")
     columns = {column.name: column for column in found.columns}
     sides = _find_sides(columns, a, b, winner, loser)
@@ -583,10 +615,12 @@ def _other_columns(table: Any, names: list[str]) -> Any:
     """Some columns of a table: that of the rankings may hold lists, which are no column of a table."""
     import narwhals as nw
 
-    if isinstance(table, Mapping):
-        return {name: table[name] for name in names if name in table}
-    frame = nw.from_native(table, eager_only=True)
-    return frame.select([name for name in names if name in frame.columns]).to_native()
+    frame: Any = table if isinstance(table, Mapping) else nw.from_native(table, eager_only=True)
+    known = list(frame) if isinstance(table, Mapping) else frame.columns
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{name!r} is no column: found {_listed(known)}.")
+    return {name: table[name] for name in names} if frame is table else frame.select(names).to_native()
 
 
 def refuse_hopeless(battles: Battles) -> None:
@@ -647,6 +681,12 @@ def count_battles(tables: Iterable[Any], **columns: Any) -> dict[str, list[Any]]
     >>> count_battles(parts)["count"]
     [2.0, 1.0, 1.0]
     """
+    lost = [name for name in columns if name not in ("a", "b", "winner", "loser", "weight")]
+    if lost:
+        raise ValueError(
+            f"{lost[0]}={columns[lost[0]]!r} would be lost: counts of pairs know nothing else of a battle. Rate the "
+            "battles themselves."
+        )
     counts: Counter[tuple[Any, Any, str]] = Counter()
     names = {1.0: "model_a", 0.0: "model_b", 0.5: "tie"}
     for table in tables:

@@ -20,7 +20,7 @@ from .._engine.solvers.newton import Features, PairObjective, minimise_logistic
 from ..comparisons.answers import Answers
 from .battles import Battles
 from .choice import decayed, log_losses
-from .strengths import MOST_DENSE, centred, fit_strengths
+from .strengths import MOST_DENSE, dense_covariance, fit_strengths, sandwich
 
 _RATIOS = (0.0, 0.1, 0.2, 0.4, 0.8)
 _FOLDS = 5
@@ -77,9 +77,17 @@ def category_scores(
 
 
 def category_boards(
-    battles: Battles, codes: np.ndarray, n_categories: int, alpha: float, ratio: float | None = None
+    battles: Battles,
+    codes: np.ndarray,
+    n_categories: int,
+    alpha: float,
+    ratio: float | None = None,
+    cluster: np.ndarray | None = None,
 ) -> CategoryBoards:
-    """Fit all boards at once; s is chosen by held-out battles where it is not given."""
+    """Fit all boards at once; s is chosen by held-out battles where it is not given.
+
+    With the cluster of each battle, standard errors are those of the sandwich (`strengths`).
+    """
     n = battles.n_items
     size = n * (n_categories + 1)
     if size > MOST_DENSE:
@@ -95,6 +103,13 @@ def category_boards(
     H = np.asfortranarray((design.T @ L @ design).toarray())
     H[np.diag_indices_from(H)] += 2.0 * alpha
     C = inverse_in_place(H)
+    if cluster is not None:
+        pulls = answers.weight * (answers.share - expit(answers.differences(design @ w)))
+        rows = (np.concatenate([cluster, cluster]), answers.pairs.T.ravel())
+        g = sp.csr_array(
+            (np.concatenate([pulls, -pulls]), rows), shape=(int(cluster.max()) + 1, design.shape[0])
+        )
+        C = sandwich(C, g @ design, 2.0 * alpha * np.eye(C.shape[0]))
     # Strengths relative to the mean of their category, and to the item's mean over categories.
     strengths = design.toarray().reshape(n, n_categories, -1)
     strengths = strengths - strengths.mean(axis=0)
@@ -128,29 +143,40 @@ def choose_ratio(battles: Battles, codes: np.ndarray, n_categories: int, alpha: 
 
 
 def boards_over_time(
-    battles: Battles, edges: np.ndarray, alpha: float, half_life: float | None
-) -> list[tuple[float, np.ndarray, np.ndarray, np.ndarray]]:
-    """(time, which items have played, strengths, their standard errors) at each edge, from the battles before it."""
+    battles: Battles,
+    edges: np.ndarray,
+    alpha: float,
+    half_life: float | None,
+    cluster: np.ndarray | None = None,
+) -> list[tuple[float, np.ndarray, np.ndarray, np.ndarray, float]]:
+    """(time, which items have played, strengths, their standard errors, degrees of freedom) at each edge.
+
+    From the battles before it; with clusters by the sandwich, as soon as there are two of them.
+    """
     assert battles.time is not None
     found = []
     for edge in edges:
-        past = battles.take(np.flatnonzero(battles.time < edge))
+        rows = np.flatnonzero(battles.time < edge)
+        past = battles.take(rows)
         if not len(past) or not (past.share != 0.5).any():
             continue
         if half_life is not None:
             past = decayed(past, half_life, float(edge))
         strengths = fit_strengths(past, alpha)
         n = battles.n_items
-        errors = np.full(n, np.nan)
+        errors, df, codes = np.full(n, np.nan), np.inf, None
+        if cluster is not None and np.ptp(cluster[rows]) > 0:
+            codes = np.unique(cluster[rows], return_inverse=True)[1]
+            df = float(codes.max())
         if strengths.is_dense:
-            errors = np.sqrt(centred(strengths.inverse_hessian, n).diagonal()[:n])
-        found.append((float(edge), past.battles_of_items() > 0, strengths.scores, errors))
+            errors = np.sqrt(dense_covariance(strengths, codes).diagonal()[:n])
+        found.append((float(edge), past.battles_of_items() > 0, strengths.scores, errors, df))
     return found
 
 
 def month_edges(days: np.ndarray) -> np.ndarray:
     """The first days of the months after the first battle, up to the one after the last, as days since 1970."""
-    first, last = (np.datetime64("1970-01-01") + np.array([days.min(), days.max()]).astype(int)).astype(
+    first, last = (np.datetime64("1970-01-01") + np.floor([days.min(), days.max()]).astype(int)).astype(
         "datetime64[M]"
     )
     return np.arange(first + 1, last + 2).astype("datetime64[D]").astype(np.int64).astype(float)

@@ -69,11 +69,12 @@ def choose_alpha(battles: Battles) -> Strengths:
     widths = PRIOR_WIDTHS[::-1] if few else PRIOR_WIDTHS[::-2]
     training, test = battles, battles
     if not by_formula:
-        units = np.arange(len(battles)) if battles.rankings is None else battles.rankings.of_pair
+        single = battles.one_by_one()
+        units = np.arange(len(single)) if single.rankings is None else single.rankings.of_pair
         n_units = int(units.max()) + 1
         n_test = min(_MOST_HELD_OUT, n_units // (10 if battles.rankings is None else 4) + 1)
         is_test = np.random.default_rng(0).permutation(n_units)[units] < n_test
-        test, training = battles.take(np.flatnonzero(is_test)), battles.take(np.flatnonzero(~is_test))
+        test, training = single.take(np.flatnonzero(is_test)), single.take(np.flatnonzero(~is_test))
     losses: list[np.ndarray] = []
     path: list[Strengths] = []
     for width in widths:
@@ -81,7 +82,7 @@ def choose_alpha(battles: Battles) -> Strengths:
         path.append(fit_strengths(training, alpha_of(width), like=like, tol=_ROUGH))
         p = leave_battle_out(path[-1]) if by_formula else _plain_probabilities(path[-1], test)
         losses.append(log_losses(p, test.share))
-    chosen = path[_least_shrinkage(np.array(losses), test.weight)]
+    chosen = path[_least_shrinkage(np.array(losses), test.weight, test.are_counts)]
     if by_formula:
         return fit_strengths(battles, chosen.alpha, like=chosen)
     return fit_strengths(battles, chosen.alpha, start=chosen.theta)
@@ -91,12 +92,16 @@ def _plain_probabilities(strengths: Strengths, test: Battles) -> np.ndarray:
     return expit(replace(strengths, battles=test).differences())
 
 
-def _least_shrinkage(losses: np.ndarray, weight: np.ndarray) -> int:
-    """The last row whose mean is within one standard error of the best; rows go from much shrinkage to little."""
+def _least_shrinkage(losses: np.ndarray, weight: np.ndarray, are_counts: bool) -> int:
+    """The last row whose mean is within one standard error of the best; rows go from much shrinkage to little.
+
+    A weight that is a count stands for as many battles, another one for a battle that counts more.
+    """
     means = losses @ weight / weight.sum()
     excess = losses - losses[np.argmin(means)]
     off = excess - (means - means.min())[:, None]
-    errors = np.sqrt(np.square(weight * off).sum(axis=1)) / weight.sum()
+    spread = weight if are_counts else np.square(weight)
+    errors = np.sqrt((spread * np.square(off)).sum(axis=1)) / weight.sum()
     return int(np.flatnonzero(means - means.min() <= errors)[-1])
 
 

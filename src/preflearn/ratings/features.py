@@ -7,6 +7,7 @@ diagonal and ρ the variance of what features do not say.
 from __future__ import annotations
 
 from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def with_features(battles: Battles, features: Any, kernel: Any, item_offsets: fl
     item_offsets : float
         ρ.
     """
-    if not 0 < item_offsets < np.inf:
+    if not isinstance(item_offsets, Real) or not 0 < item_offsets < np.inf:
         raise ValueError(
             "item_offsets is the variance of what features do not say, relative to that of what they say, positive: "
             f"found {item_offsets!r}."

@@ -88,6 +88,7 @@ def held_out_table(
     battles: Battles, alpha: float, half_life: float | None, cluster_name: str | None
 ) -> tuple[dict[str, list[Any]], PreferenceCalibration]:
     """The table, and the calibration of this model on held-out battles."""
+    battles = battles.one_by_one()
     schemes = [("battle" if battles.rankings is None else "ranking", "battle")]
     if battles.judge is not None and len(battles.judge[1]) > 1:
         schemes.append(("judge", "judge"))

@@ -201,7 +201,11 @@ def _read_tiers(value: Any, row: int) -> list[list[Hashable]]:
     else:
         raise ValueError(f"Row {row + 1:,} has no ranking: found {value!r}, expected a list or 'a > b > c'.")
     flat = [name for tier in tiers for name in tier]
-    if len(tiers) < 2 or any(len(tier) != 1 for tier in tiers[:-1]) or "" in flat or None in flat:
+    if (
+        len(tiers) < 2
+        or any(len(tier) != 1 for tier in tiers[:-1])
+        or any(name in ("", None) or name != name for name in flat)
+    ):
         raise ValueError(
             f"Row {row + 1:,} is no ranking: found {value!r}, expected at least two items, best first; only the "
             "last place may hold several "

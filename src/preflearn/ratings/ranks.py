@@ -73,10 +73,12 @@ def rank_bounds(apart: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return 1 + (apart < 0).sum(axis=1), apart.shape[0] - (apart > 0).sum(axis=1)
 
 
-def many_rank_bounds(scores: np.ndarray, se: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
+def many_rank_bounds(
+    scores: np.ndarray, se: np.ndarray, level: float, df: float = np.inf
+) -> tuple[np.ndarray, np.ndarray]:
     """The same of very many items, by intervals that hold together."""
     n = scores.shape[0]
-    width = norm.ppf(0.5 + 0.5 * level ** (1.0 / n)) * se
+    width = quantile_of(level ** (1.0 / n), df) * se
     low, high = scores - width, scores + width
     ahead = n - np.searchsorted(np.sort(low), high, side="right")
     behind = np.searchsorted(np.sort(high), low, side="left")

@@ -234,12 +234,13 @@ def _read_anchor(anchor: Any, items: list[Hashable]) -> tuple[Hashable, float] |
         list(anchor.items())
         if isinstance(anchor, Mapping)
         else [tuple(anchor)]
-        if not isinstance(anchor, str)
+        if isinstance(anchor, (tuple, list))
         else []
     )
     if (
         len(pairs) != 1
         or len(pairs[0]) != 2
+        or isinstance(pairs[0][1], bool)
         or not isinstance(pairs[0][1], Real)
         or not np.isfinite(float(pairs[0][1]))
     ):

@@ -119,6 +119,7 @@ class Ratings:
         data frame
             ``item``, ``rating``, ``lower``, ``upper``, ``battles``.
         """
+        _check_number(n, "rows")
         return self._frame(tables.top(self, n))
 
     def points(self, scores: np.ndarray) -> np.ndarray:
@@ -285,8 +286,7 @@ class Ratings:
         data frame
             ``item_a``, ``item_b``, ``probability`` that a wins; a pair that should be run more often comes again.
         """
-        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-            raise ValueError(f"n must be a whole number of battles, at least 1: found {n!r}.")
+        _check_number(n, "battles")
         self._refuse_many()
         # What one more battle tells is a matter of the model, whatever the clusters.
         C = dense_covariance(self.strengths, None)[: len(self.items), : len(self.items)]
@@ -375,3 +375,8 @@ class Ratings:
         from .summary import shown_board
 
         return [shown_board(self, 20)]
+
+
+def _check_number(n: Any, what: str) -> None:
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+        raise ValueError(f"n must be a whole number of {what}, at least 1: found {n!r}.")

@@ -289,12 +289,15 @@ def dense_covariance(strengths: Strengths, cluster: np.ndarray | None) -> np.nda
     inverse, n = strengths.inverse_hessian, strengths.battles.n_items
     if cluster is None:
         return centred(inverse, n)
-    g = cluster_gradients(strengths, cluster)
+    return centred(sandwich(inverse, cluster_gradients(strengths, cluster), strengths.prior_precision()), n)
+
+
+def sandwich(inverse: np.ndarray, g: Any, prior: np.ndarray) -> np.ndarray:
+    """H⁻¹ (G / (G - 1) Σ_c g_c g_cᵀ + prior) H⁻¹ for gradients of shape (G, size), dense or sparse."""
     n_clusters = g.shape[0]
     meat = g.T @ g
     meat = (meat.toarray() if sp.issparse(meat) else meat) * (n_clusters / (n_clusters - 1.0))
-    meat += strengths.prior_precision()
-    return centred(inverse @ meat @ inverse, n)
+    return inverse @ (meat + prior) @ inverse
 
 
 def cluster_gradients(strengths: Strengths, cluster: np.ndarray) -> Any:

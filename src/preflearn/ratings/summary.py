@@ -36,7 +36,8 @@ def verdict(ratings: Ratings) -> str:
     first = f"{best} leads, but {others} others may be the best"
     if others == 1:
         first = f"{best} leads, but one other may be the best"
-    if board["rank_upper"][0] == 1:
+    # Nobody else may be where each is surely behind somebody: the first of them all is then surely the best.
+    if others == 0:
         first = f"{best} is surely the best"
     if same == 0:
         return f"{first}. All neighbours on the board can be told apart."

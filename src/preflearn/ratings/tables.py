@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import ndtr
+from scipy.stats import t as student
 
 from . import boards, judges, ranks
 from .strengths import solved_standard_errors
@@ -28,7 +29,7 @@ def board(ratings: Ratings) -> Columns:
     width = ranks.quantile_of(ratings.level, ratings.degrees_of_freedom) * se
     apart = ratings.apart
     if apart is None:
-        best, worst = ranks.many_rank_bounds(scores, se, ratings.level)
+        best, worst = ranks.many_rank_bounds(scores, se, ratings.level, ratings.degrees_of_freedom)
         groups = [""] * order.size
     else:
         best, worst = ranks.rank_bounds(apart)
@@ -93,8 +94,9 @@ def by_category(ratings: Ratings, categories: Any, intervals: bool) -> Columns:
 
 
 def _categories(ratings: Ratings, codes: np.ndarray, names: list[Hashable]) -> Columns:
-    found = boards.category_boards(ratings.strengths.battles, codes, len(names), ratings.alpha)
-    width = ranks.quantile_of(ratings.level, np.inf) * found.errors
+    battles, df = ratings.strengths.battles, ratings.degrees_of_freedom
+    found = boards.category_boards(battles, codes, len(names), ratings.alpha, cluster=ratings.cluster)
+    width = ranks.quantile_of(ratings.level, df) * found.errors
     # Without differences between categories (s = 0) there is nothing to test.
     z = np.divide(
         found.differences,
@@ -102,7 +104,8 @@ def _categories(ratings: Ratings, codes: np.ndarray, names: list[Hashable]) -> C
         out=np.zeros_like(width),
         where=found.difference_errors > 0,
     )
-    p = judges.corrected(2.0 * ndtr(-np.abs(z)).ravel()).reshape(z.shape)
+    tails = student.sf(np.abs(z), df) if np.isfinite(df) else ndtr(-np.abs(z))
+    p = judges.corrected(2.0 * tails.ravel()).reshape(z.shape)
     out: Columns = {}
     for c, name in enumerate(names):
         order = np.argsort(-found.scores[:, c], kind="stable")
@@ -134,12 +137,12 @@ def by_month(ratings: Ratings) -> Columns:
         raise ValueError("Boards by month need the time of every battle: name its column with time=...")
     edges = boards.month_edges(ratings.raw.time)
     out: Columns = {}
-    for edge, played, scores, errors in boards.boards_over_time(
-        ratings.raw, edges, ratings.alpha, ratings.half_life
+    for edge, played, scores, errors, df in boards.boards_over_time(
+        ratings.raw, edges, ratings.alpha, ratings.half_life, ratings.cluster
     ):
         order = np.argsort(-scores, kind="stable")
         order = order[played[order]]
-        width = ranks.quantile_of(ratings.level, np.inf) * errors[order]
+        width = ranks.quantile_of(ratings.level, df) * errors[order]
         month = boards.dates_of(edge - 1.0)[0][:7]
         part = _with_intervals(ratings, order, scores[order], width)
         _append(out, {"month": [month] * order.size, **part})

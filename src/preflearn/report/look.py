@@ -236,6 +236,9 @@ def _find_roles(table: Table, asked: dict[str, str | None]) -> dict[str, str | N
             raise ValueError(
                 f"{role}={name!r} is not a column of the table: found {', '.join(map(repr, names))}."
             )
+    given = [name for name in asked.values() if name not in (None, "auto")]
+    if len({*given}) < len(given):
+        raise ValueError(f"A column has one role: found {', '.join(f'{k}={v!r}' for k, v in asked.items())}.")
     target = _likely_target(table) if asked["target"] == "auto" else asked["target"]
     query = asked["query"]
     if query == "auto":
@@ -364,6 +367,9 @@ def _look_at(column: Column, decision: Any, role: str | None, alone: SingleColum
     if values is None:
         return _look_at_labels(column, kind, role, share, notes)
     there = values[np.isfinite(values)]
+    n_infinite = int(np.isinf(values).sum())
+    if n_infinite:
+        notes += (f"{n_infinite:,} infinite",)
     distinct = np.unique(there)
     detail = ""
     if there.size and kind == "date":
