@@ -337,7 +337,7 @@ def test_the_solver_is_the_one_of_one_machine():
 @pytest.mark.parametrize(
     ("model", "change", "error", "message"),
     [
-        (RLSCV(), {}, TypeError, "trains RankRLS, RankRLSCV, RLS and RankSVM: found RLSCV"),
+        (RLSCV(), {}, TypeError, "trains RankRLS, RankRLSCV, RLS, RankSVM and AutoRanker: found RLSCV"),
         (
             RankRLS(),
             {"X": np.ones((300, 4))},

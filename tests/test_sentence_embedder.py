@@ -154,8 +154,11 @@ def test_on_the_command_line(stand_in, call, tmp_path):
     model = load_model(tmp_path / "m.preflearn")
     assert model[0].model_name == "letters"
     assert model.predict(["a good thing", "a bad thing"]) @ [1, -1] > 0
+    # Columns of these names are recognised as answers; under other names they are not.
+    other = [{"better": row["chosen"], "worse": row["rejected"]} for row in rows]
+    (tmp_path / "other.jsonl").write_text("".join(json.dumps(row) + "\n" for row in other))
     status, _, err = call(
-        "train", tmp_path / "prefs.jsonl", "--set", "embed=letters", "-o", tmp_path / "n.preflearn"
+        "train", tmp_path / "other.jsonl", "--set", "embed=letters", "-o", tmp_path / "n.preflearn"
     )
     assert status == 2 and "--set embed makes features of texts: give --chosen" in err
     assert not (tmp_path / "n.preflearn").exists()

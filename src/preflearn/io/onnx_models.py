@@ -25,6 +25,7 @@ from .._engine.numerics.graph import ExportError, Graph, Value
 from ..errors import missing_extra
 from .model_types import is_ours
 from .onnx_checks import refuse_other_order
+from .pipelines import as_plain
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -102,7 +103,8 @@ def to_onnx(
         raise ValueError(f"dtype must be 'float32' or 'float64': found {dtype!r}.")
     if check is None and qid is not None:
         raise ValueError("qid would be ignored without check, the rows that it belongs to. Leave it out.")
-    check_is_fitted(model)
+    if hasattr(model, "fit"):  # what is made of fitted parts has none
+        check_is_fitted(model)
     given, model = model, _unwrapped(model)
     if check is not None and not hasattr(model, "predict"):
         raise ValueError("check compares scores, and this model has no predict. Leave it out.")
@@ -150,6 +152,7 @@ def _unwrapped(model: Any) -> Any:
     """The estimator that a search has chosen; a selector that predicts as selection, then prediction."""
     if hasattr(model, "best_estimator_"):
         return _unwrapped(model.best_estimator_)
+    model = as_plain(model)  # skl2onnx knows scikit-learn's own class
     if isinstance(model, Pipeline):
         last = _unwrapped(model.steps[-1][1])
         return Pipeline([*model.steps[:-1], ("last", last)]) if last is not model.steps[-1][1] else model

@@ -50,7 +50,7 @@ class KernelBlocks:
     def __init__(self, kernel: Kernel, basis: Any, xp: Any = np) -> None:
         self._origin = kernel.origin(basis)
         basis = kernel.seen(basis, self._origin)
-        n_seen = basis.shape[1] if hasattr(basis, "shape") else 0
+        n_seen = basis.shape[1] if getattr(basis, "ndim", 1) > 1 else 0  # objects have no columns
         self._used = _used_columns(kernel, basis, xp)
         basis = basis if self._used is None else basis[:, self._used]
         self._kernel, self._basis, self._xp = kernel, basis, xp
