@@ -154,21 +154,12 @@ def test_the_page_fits_phones_and_desktops(tmp_path):
 # ----------------------------------------------------------------------------------------------------------- training
 
 
+LINEAR = ("--target", "grade", "--query", "session", "--learner", "rankrls", "--kernel", "linear")
+
+
 def test_a_leak_is_asked_about_and_not_celebrated(call, tmp_path):
     data = write_csv(tmp_path / "shop.csv", shop_table())
-    command = (
-        "train",
-        data,
-        "--target",
-        "grade",
-        "--query",
-        "session",
-        "--learner",
-        "rankrls",
-        "--kernel",
-        "linear",
-    )
-    status, out, _ = call(*command, "-o", tmp_path / "m.preflearn", "--json")
+    status, out, _ = call("train", data, *LINEAR, "-o", tmp_path / "m.preflearn", "--json")
     found = json.loads(out)
     assert status == 0
     question = (
@@ -183,19 +174,7 @@ def test_a_leak_is_asked_about_and_not_celebrated(call, tmp_path):
 
 def test_without_a_leak_nothing_is_asked(call, tmp_path):
     data = write_csv(tmp_path / "shop.csv", shop_table(leak=False))
-    command = (
-        "train",
-        data,
-        "--target",
-        "grade",
-        "--query",
-        "session",
-        "--learner",
-        "rankrls",
-        "--kernel",
-        "linear",
-    )
-    found = json.loads(call(*command, "-o", tmp_path / "m.preflearn", "--json")[1])
+    found = json.loads(call("train", data, *LINEAR, "-o", tmp_path / "m.preflearn", "--json")[1])
     assert found["leaks"] == [] and "known before" not in found["verdict"]
     assert any(row["name"] == "best single feature" and row["detail"] for row in found["baselines"])
 

@@ -30,7 +30,7 @@ from preflearn.report import (
     QueryRocDisplay,
     QueryScoresDisplay,
 )
-from preflearn.tables import ShownTable
+from preflearn.shown_tables import ShownTable
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,18 @@ from .errors import missing_extra
 # The first, second and eighth of Matplotlib's cycle, so that a style changes them all.
 MAIN, ACCENT, MUTED = "C0", "C1", "C7"
 
+# The rest of the docstring of what `on_axes` makes.
+_AXES = """
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+
 
 def new_axes(size: tuple[float, float] = (5.0, 3.8)) -> Any:
     """One pair of axes in a figure of its own."""
@@ -19,6 +32,29 @@ def new_axes(size: tuple[float, float] = (5.0, 3.8)) -> Any:
     except ImportError:
         raise missing_extra("A plot", "Matplotlib", "plots") from None
     return plt.subplots(figsize=size, layout="constrained")[1]
+
+
+def on_axes(draw: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Make a method that draws on given axes one that draws on new ones where none are given, and returns them.
+
+    Examples
+    --------
+    >>> class Score:
+    ...     @on_axes
+    ...     def plot(self, ax):
+    ...         'A point.'
+    >>> Score().plot("axes"), Score.plot.__doc__.split()[:4]
+    ('axes', ['A', 'point.', 'Parameters', '----------'])
+    """
+
+    def plot(self: Any, ax: Any = None) -> Any:
+        ax = new_axes() if ax is None else ax
+        draw(self, ax)
+        return ax
+
+    plot.__name__, plot.__qualname__, plot.__module__ = draw.__name__, draw.__qualname__, draw.__module__
+    plot.__doc__ = f"{draw.__doc__}{_AXES}"
+    return plot
 
 
 def legend_above(ax: Any, n_columns: int) -> None:

@@ -8,7 +8,7 @@ from math import isnan, nan
 from typing import Any
 
 from ..plots import new_axes
-from ..tables import ShownTable, align_columns, shows_itself
+from ..shown_tables import ShownTable, align_columns, shows_itself
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,6 @@ from ..model_selection._row_order import order_by_content
 from ..model_selection._scoring import Scoring, read_scoring
 from ..model_selection._splitters import QueryKFold
 from ..preprocessing import TableEncoder
-from ..showing import ShowsItself, remember
 from .candidates import Candidate, candidates, rivals
 from .combination import FoldScores, choose_combination, nested
 from .everything import Chunk, Everything
@@ -41,6 +40,7 @@ from .extension import chunks_without, extend, fold_to_keep
 from .features import OF_QUERY, PARTS, Features
 from .leaderboard import Leaderboard
 from .presets import read_preset
+from .showing import ShowsItself, remember
 from .streams import Preparation, QuerySample, RowsInParts, StreamedRows, UnitScale
 from .tasks import Task
 from .trial import Attempt, Trial

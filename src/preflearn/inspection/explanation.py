@@ -26,7 +26,7 @@ from sklearn.utils import check_random_state
 
 from ..comparisons import encode_queries
 from ..plots import new_axes
-from ..tables import ShownTable, align_columns, shows_itself
+from ..shown_tables import ShownTable, align_columns, shows_itself
 from .rows import count_rows, model_rows, rowwise, take_rows
 
 

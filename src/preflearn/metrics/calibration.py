@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ..plots import draw_reliability, new_axes
-from ..tables import ShownTable, shows_itself
+from ..plots import draw_reliability, on_axes
+from ..shown_tables import ShownTable, shows_itself
 
 
 @shows_itself
@@ -64,19 +64,10 @@ class PreferenceCalibration:
         ]
         return [ShownTable(rows, str(self).split("\n")[0])]
 
-    def plot(self, ax: Any = None) -> Any:
-        """Reliability diagram.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        matplotlib Axes
-        """
-        ax = new_axes() if ax is None else ax
-        return draw_reliability(ax, self.confidence, self.won, self.weight, self.expected_calibration_error)
+    @on_axes
+    def plot(self, ax: Any) -> None:
+        """Reliability diagram."""
+        draw_reliability(ax, self.confidence, self.won, self.weight, self.expected_calibration_error)
 
 
 def calibration_of_preferences(

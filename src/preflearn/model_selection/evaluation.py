@@ -19,8 +19,8 @@ from ..comparisons.inputs import read_pairs
 from ..metrics import PerQuery, get_scorer
 from ..metrics.by_query import check_rows
 from ..metrics.scorers import full_name
-from ..plots import new_axes
-from ..tables import ShownTable, align_columns, shows_itself
+from ..plots import on_axes
+from ..shown_tables import ShownTable, align_columns, shows_itself
 from ._tally import tally_scores
 from .intervals import freedom_of, mean_interval, placement_variance, wilson_interval
 
@@ -117,25 +117,15 @@ class Evaluation:
         how = [f"Intervals: {', '.join(self.interval_methods)}."] if self.interval_methods else []
         return [ShownTable(self.table(), f"{self.n_rows:,} rows", [*how, *self.notes])]
 
-    def plot(self, ax: Any = None) -> Any:
-        """A point for each metric, with its interval.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        matplotlib Axes
-        """
-        ax = new_axes() if ax is None else ax
+    @on_axes
+    def plot(self, ax: Any) -> None:
+        """A point for each metric, with its interval."""
         for place, one in enumerate(reversed(self.metrics)):
             ax.plot([one.value], [place], "o", color="C0")
             if one.interval is not None:
                 ax.plot(one.interval, [place, place], color="C0")
         ax.set_yticks(range(len(self.metrics)), [one.title for one in reversed(self.metrics)])
         ax.set_xlabel("value and 95 % interval")
-        return ax
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, text and lists, for JSON."""

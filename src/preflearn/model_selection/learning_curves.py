@@ -20,7 +20,7 @@ from sklearn.utils import check_random_state
 from ..comparisons import encode_queries
 from ..metrics import get_scorer
 from ..metrics.by_query import predict_scores
-from ..tables import ShownTable, align_columns, shows_itself
+from ..shown_tables import ShownTable, align_columns, shows_itself
 
 _SHARES = (0.1, 0.2, 0.4, 0.7, 1.0)
 _LEAST_QUERIES = 2

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..plots import new_axes
-from ..tables import ShownTable, in_notebooks
+from ..plots import on_axes
+from ..shown_tables import ShownTable, in_notebooks
 
 _POOLED = (
     "Pooling compares scores of different models. A model that was trained without some of the positive (higher) rows "
@@ -130,18 +130,9 @@ class PerformanceEstimate:
         )
         return plain
 
-    def plot(self, ax: Any = None) -> Any:
-        """The ROC curve where there is one, else the spread over folds, queries or rows.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        matplotlib Axes
-        """
-        ax = new_axes() if ax is None else ax
+    @on_axes
+    def plot(self, ax: Any) -> None:
+        """The ROC curve where there is one, else the spread over folds, queries or rows."""
         if self.roc is not None:
             ax.plot([0, 1], [0, 1], color="0.7", linewidth=0.8, linestyle="--")
             ax.plot(self.roc.fpr, self.roc.tpr, color="C0", drawstyle="default")
@@ -154,7 +145,6 @@ class PerformanceEstimate:
         ax.set_title(
             f"{self.measure} {self.value:.3f} ({low:.3f} to {high:.3f}), {self.method}", fontsize="medium"
         )
-        return ax
 
     def _plot_spread(self, ax: Any) -> None:
         found = self.per_row if self.per_fold is None else self.per_fold

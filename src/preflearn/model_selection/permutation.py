@@ -17,8 +17,8 @@ from ..comparisons.inputs import read_scores
 from ..kernels.functions import n_items
 from ..metrics import concordance
 from ..metrics.pairwise import columns_of
-from ..plots import new_axes
-from ..tables import shows_itself
+from ..plots import on_axes
+from ..shown_tables import shows_itself
 from ._folds import Folds, default_cv, read_folds
 from ._held_out import HeldOut
 from ._problem import has_closed_form
@@ -57,23 +57,13 @@ class PermutationTest:
             f"(permuted scores: mean {self.permuted.mean():.3f}, 95 % between {low:.3f} and {high:.3f})"
         )
 
-    def plot(self, ax: Any = None) -> Any:
-        """The histogram of the permuted scores, and the one found.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        matplotlib Axes
-        """
-        ax = new_axes() if ax is None else ax
+    @on_axes
+    def plot(self, ax: Any) -> None:
+        """The histogram of the permuted scores, and the one found."""
         ax.hist(self.permuted, bins=30, color="C7", label="scores permuted")
         ax.axvline(self.value, color="C1", label=f"as they are: {self.value:.3f}, p = {self.p_value:.2g}")
         ax.set(xlabel="held-out concordance", ylabel="permutations")
         ax.legend(frameon=False)
-        return ax
 
 
 def permutation_test(

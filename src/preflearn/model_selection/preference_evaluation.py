@@ -21,7 +21,7 @@ from ..comparisons import Groups
 from ..comparisons.inputs import read_pairs, read_per_pair
 from ..kernels.functions import n_items, take_items
 from ..metrics import PreferenceCalibration, calibration_of_preferences
-from ..tables import ShownTable, align_columns, shows_itself
+from ..shown_tables import ShownTable, align_columns, shows_itself
 from ._folds import Folds, encode_groups, read_preference_folds, shuffled_folds
 from ._held_out import HeldOut
 from .intervals import mean_interval, wilson_interval

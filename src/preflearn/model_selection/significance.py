@@ -21,8 +21,8 @@ import numpy as np
 from scipy.stats import rankdata, wilcoxon
 
 from ..metrics import PerQuery, get_scorer
-from ..plots import new_axes
-from ..tables import ShownTable, align_columns, shows_itself
+from ..plots import on_axes
+from ..shown_tables import ShownTable, align_columns, shows_itself
 
 # Differences under this are rounding of equal values: a share of pairs from two orders of summation.
 _ROUNDING = 1e-12
@@ -194,18 +194,9 @@ class RankerComparison:
         plain["labels"], plain["differences"] = self.labels.tolist(), self.differences.tolist()
         return plain
 
-    def plot(self, ax: Any = None) -> Any:
-        """The difference in each query, in order of size.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        matplotlib Axes
-        """
-        ax = new_axes() if ax is None else ax
+    @on_axes
+    def plot(self, ax: Any) -> None:
+        """The difference in each query, in order of size."""
         values = np.sort(self.differences)
         colors = np.where(values > 0, "C0", np.where(values < 0, "C1", "0.7"))
         ax.bar(np.arange(values.shape[0]), values, width=1.0, color=colors)
@@ -213,7 +204,6 @@ class RankerComparison:
         ax.set_xlabel("queries, in order of the difference")
         ax.set_ylabel(f"{self.metric}: {self.names[0]} - {self.names[1]}")
         ax.set_title(f"p = {_p_text(self.pvalue)}, effect size {self.effect_size:+.2f}")
-        return ax
 
 
 @shows_itself
@@ -273,22 +263,12 @@ class RankerTable:
         caption = f"% {self.shown_tables()[0].caption}"
         return "\n".join([caption, *(one.to_latex() for one in self.shown_tables())]) + "\n"
 
-    def plot(self, ax: Any = None) -> Any:
-        """The mean of each ranker as a bar.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        matplotlib Axes
-        """
-        ax = new_axes() if ax is None else ax
+    @on_axes
+    def plot(self, ax: Any) -> None:
+        """The mean of each ranker as a bar."""
         names = list(self.means)[::-1]
         ax.barh(names, [self.means[name] for name in names], color="C0", height=0.7)
         ax.set_xlabel(f"{self.metric}, mean over {self.comparisons[0].n_queries} queries")
-        return ax
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, for JSON."""

@@ -34,8 +34,8 @@ from scipy.sparse.csgraph import connected_components
 
 from .._engine.numerics.memory import require_memory
 from ..comparisons import encode_queries
-from ..plots import new_axes
-from ..tables import ShownTable, shows_itself
+from ..plots import on_axes
+from ..shown_tables import ShownTable, shows_itself
 from .statements import Preferences
 
 _AGAINST = ("unclicked", "all")
@@ -109,23 +109,13 @@ class Propensities:
             rows.append((str(k), f"{value:.3f}", str(n), *interval))
         return [ShownTable(rows)]
 
-    def plot(self, ax: Any = None) -> Any:
-        """The propensity of each position, with its interval.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        matplotlib Axes
-        """
-        ax = new_axes() if ax is None else ax
+    @on_axes
+    def plot(self, ax: Any) -> None:
+        """The propensity of each position, with its interval."""
         ax.plot(self.positions, self.values, "o-", color="C0", markersize=4)
         if self.errors is not None:
             ax.fill_between(self.positions, *self.intervals.T, color="C0", alpha=0.18, linewidth=0)
         ax.set(xlabel="position", ylabel="looked at, relative to the first", ylim=(0, None))
-        return ax
 
 
 def position_propensities(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from ..tables import ShownTable, in_notebooks
+from ..shown_tables import ShownTable, in_notebooks
 from . import diagnostics, held_out, judges, planning, ranks, tables
 from .battles import Battles
 from .frames import frame_like

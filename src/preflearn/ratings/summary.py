@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..report.ratings import RatingsPage, markdown_board, render_ratings, rows_of, shows_groups
-from ..tables import ShownTable
+from ..shown_tables import ShownTable
 
 if TYPE_CHECKING:
     from .result import Ratings

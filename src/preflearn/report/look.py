@@ -18,7 +18,7 @@ from ..preprocessing.columns import CategoryColumn, DateColumn, NumberColumn
 from ..preprocessing.frames import TEXT, Column, Table, read_table
 from ..preprocessing.kinds import decide, name_words
 from ..preprocessing.queries import suggest
-from ..tables import ShownTable, align_columns, shows_itself
+from ..shown_tables import ShownTable, align_columns, shows_itself
 from .contents import plain
 
 _MAX_CATEGORIES = 30

@@ -75,8 +75,8 @@ class ShowsItself:
 
     def _score_members(self, X: Any, y: Any, qid: Any) -> dict[str, float]:
         """Score of each member by its name, and of the whole model under the empty name."""
-        from .comparisons import encode_queries
-        from .model_selection._scoring import read_scoring
+        from ..comparisons import encode_queries
+        from ..model_selection._scoring import read_scoring
 
         rows = self._encoded(X)
         queries, y = encode_queries(qid, rows.shape[0]), self._read_targets(y, rows.shape[0])
@@ -109,7 +109,7 @@ class ShowsItself:
             ``score`` of each item, the mean score of its query (``query_mean``), and the contribution of each feature:
             they add up to ``score - query_mean``.
         """
-        from .inspection import explain_rows
+        from ..inspection import explain_rows
 
         check_is_fitted(self)
         return explain_rows(self, X, rows, qid=qid, n_orders=n_orders)
@@ -158,12 +158,12 @@ class ShowsItself:
                     "large: pass report(path, X, y, qid=qid)."
                 )
             X, y, qid = _SEEN[self]
-        from ._training.automatic import report_of
+        from .._training.automatic import report_of
 
         model: Any = self
         found = report_of(model, X, y, qid, title)
         if path is not None:
-            from .report import write_report
+            from ..report import write_report
 
             write_report(found, path)
         return found
