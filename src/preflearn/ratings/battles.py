@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..comparisons.answers import AdjustedAnswers, Answers
+from ..errors import InputError, Remedy
 from ..preprocessing.frames import BOOLEAN, NUMBER, TEXT, TIME, Column, read_table
 from ..preprocessing.values import day_comes_first, parse_times
 from .rankings import Rankings, read_rankings
@@ -297,7 +298,10 @@ def _find_sides(
     columns: dict[str, Column], a: str | None, b: str | None, winner: str | None, loser: str | None
 ) -> _Sides:
     if (a is None) != (b is None):
-        raise ValueError("Give the columns of both sides, a=... and b=..., or neither.")
+        given, missing = ("a", "b") if b is None else ("b", "a")
+        raise InputError(
+            f"Columns of both sides are needed, or of neither: found {given} alone", Remedy(missing)
+        )
     if loser is not None or (a is None and {"winner", "loser"} <= {*columns} and winner in (None, "winner")):
         if a is not None:
             raise ValueError("Columns of winners and losers say who met: leave out a and b, or loser.")
@@ -308,24 +312,27 @@ def _find_sides(
     if a is None or b is None:
         usual = [pair for pair in _SIDES if {*pair} <= {*columns}]
         if not usual:
-            raise ValueError(
+            raise InputError(
                 f"No columns of two sides were found among {_listed(list(columns))}: expected model_a and model_b "
-                "with winner, or winner and "
-                "loser. Name them with a=..., b=... and winner=..., or winner=... and loser=..."
+                "with winner, or winner and loser",
+                *(Remedy(name) for name in ("a", "b", "winner")),
+                Remedy("loser", purpose="for the columns that you have"),
             )
         if len(usual) > 1:
-            raise ValueError(
+            raise InputError(
                 "Several pairs of columns could be the two sides: "
-                f"{_listed([' and '.join(pair) for pair in usual])}. Say which with a=... and b=..."
+                f"{_listed([' and '.join(pair) for pair in usual])}",
+                Remedy("a"),
+                Remedy("b", purpose="to say which"),
             )
         a, b = usual[0]
     _known(columns, a, "a"), _known(columns, b, "b")
     if winner is None and "winner" not in columns and {*_SCORES} <= {*columns}:
         return _Sides(a, b, None, None, by_score=True)
     if winner is None and "winner" not in columns:
-        raise ValueError(
-            f"The columns {a!r} and {b!r} say who met, and none says who won (found {_listed(list(columns))}): "
-            "name it with winner=..."
+        raise InputError(
+            f"The columns {a!r} and {b!r} say who met, and none says who won: found {_listed(list(columns))}",
+            Remedy("winner", purpose="and the column that does"),
         )
     return _Sides(a, b, _known(columns, winner or "winner", "winner"))
 

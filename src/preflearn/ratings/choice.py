@@ -16,6 +16,7 @@ from scipy.special import expit
 
 from .._engine.losses.logistic import averaged_probability
 from .._engine.solvers.laplace import without_each
+from ..errors import InputError, Remedy
 from .battles import Battles
 from .strengths import MOST_DENSE, Strengths, fit_strengths, variances_of_battles
 
@@ -147,7 +148,9 @@ def choose_half_life(
 ) -> tuple[float | None, float]:
     """The half-life in days (None for no decay) and the alpha that predict the last battles in time best."""
     if battles.time is None:
-        raise ValueError("half_life needs the time of every battle: name its column with time=...")
+        raise InputError(
+            "A half-life needs the time of every battle", Remedy("time", purpose="and its column")
+        )
     blocks = future_blocks(battles)
     if not blocks:
         raise ValueError("half_life='auto' predicts later battles from earlier ones: all have the same time.")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..comparisons.inputs import read_alpha
+from ..errors import InputError, Remedy
 from .battles import Battles, read_battles, read_ranked, refuse_hopeless
 from .choice import PRIOR_WIDTHS, alpha_of, choose_alpha, choose_half_life, decayed
 from .diagnostics import components, describe_components, mutually_beaten
@@ -175,7 +176,9 @@ def _check(half_life: Any, alpha: Any, level: Any, time: str | None, cluster: An
                 f"half_life must be a positive number of days, 'auto' or None: found {half_life!r}."
             )
     if half_life is not None and time is None:
-        raise ValueError("half_life needs the time of every battle: name its column with time=...")
+        raise InputError(
+            "A half-life needs the time of every battle", Remedy("time", purpose="and its column")
+        )
     if cluster is True:
         raise ValueError("cluster must be a column, None or False: found True.")
 
