@@ -363,10 +363,36 @@ def test_without_dispatch_a_tensor_on_a_device_is_refused():
 
 
 def test_what_learns_on_the_host_refuses_device_arrays(xp):
+    with dispatch(), pytest.raises(TypeError, match="NumPy arrays"):
+        AutoRanker().fit(xp.asarray(X), Y, qid=QID)
+
+
+@pytest.mark.parametrize("options", [{}, {"metric": "full", "weighting": "item"}, {"n_outputs": 2}])
+def test_a_metric_is_learned_on_the_device(xp, options):
+    options = dict(options)
+    y = Y2 if options.pop("n_outputs", 1) == 2 else Y
+    model = RankRFM([0.1, 1.0, 10.0], basis=np.arange(0, M, 3), max_rounds=2, cv=3, **options)
+    expected = clone(model).fit(X, y, qid=QID)
+    fitted, found = fit_there(model, xp, X, y, 23 * 20 * 8, qid=QID)
+    assert (fitted.alpha_, fitted.best_round_) == (expected.alpha_, expected.best_round_)
+    assert fitted.best_score_ == pytest.approx(expected.best_score_, abs=1e-9)
+    # The directions of a full metric are known up to their sign.
+    outer = [np.atleast_2d(one.metric_.T).T for one in (fitted, expected)]
+    np.testing.assert_allclose(outer[0] @ outer[0].T, outer[1] @ outer[1].T, atol=1e-5)
+    np.testing.assert_allclose(fitted.feature_importances_, expected.feature_importances_, atol=1e-5)
+    np.testing.assert_allclose(found, expected.predict(X), atol=1e-5)
+
+
+def test_the_grid_of_alphas_of_a_learned_metric_is_that_of_numpy_arrays(xp):
+    model = RankRFM(n_basis=20, max_rounds=0, cv=3, random_state=0)
     with dispatch():
-        for learner in (AutoRanker(), RankRFM()):
-            with pytest.raises(TypeError, match="NumPy arrays"):
-                learner.fit(xp.asarray(X), Y, qid=QID)
+        fitted = clone(model).fit(xp.asarray(X), Y, qid=QID)
+    np.testing.assert_array_equal(fitted.alphas_, model.fit(X, Y, qid=QID).alphas_)
+
+
+def test_kernels_without_a_metric_on_the_device_are_refused(xp):
+    with dispatch(), pytest.raises(ValueError, match="kernel='laplacian' is not evaluated on device arrays"):
+        RankRFM(kernel="laplacian").fit(xp.asarray(X), Y, qid=QID)
 
 
 def test_without_dispatch_tensors_are_read_as_numpy_arrays():
