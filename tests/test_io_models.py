@@ -23,7 +23,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from preflearn import RLS, RankRLS, RankRLSCV
+from preflearn import RLS, BradleyTerry, RankRLS, RankRLSCV
 from preflearn.io import load_model, model_info, save_model
 from preflearn.io.atomic import atomic_write
 from preflearn.io.models import VERSION
@@ -384,3 +384,16 @@ def test_classes_are_found_by_the_names_that_older_files_have():
     assert object_class("preflearn.core.moments", "QueryMoments") is QueryMoments
     assert object_class("preflearn.selection.splitters", "QueryKFold") is QueryKFold
     assert object_class("preflearn.selection.learner", "os") is None
+
+
+def test_a_former_parameter_of_an_older_file_is_left_out(tmp_path):
+    model = BradleyTerry().fit_pairs([[0.0], [1.0]], [[1, 0]])
+    model.link = "logit"
+    path = tmp_path / "model"
+    path.write_bytes(with_header(skops.io.dumps(model)))
+    found = load_model(path)
+    assert not hasattr(found, "link") and found.get_params() == BradleyTerry().get_params()
+    model.other = "logit"
+    path.write_bytes(with_header(skops.io.dumps(model)))
+    with pytest.raises(ValueError, match="'other'"):
+        load_model(path)
