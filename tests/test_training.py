@@ -20,7 +20,7 @@ from preflearn.comparisons import encode_queries
 from preflearn.errors import InputError, Remedy
 from preflearn.io import PreferenceData, RankingData
 from preflearn.metrics import concordance
-from preflearn.model_selection.baselines import best_feature_of_preferences, best_feature_scores
+from preflearn.metrics.single_columns import best_feature_of_preferences, best_feature_scores
 from preflearn.model_selection.intervals import check_mean_interval
 
 

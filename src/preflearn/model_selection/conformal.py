@@ -29,6 +29,7 @@ from ._calibration import (
     Calibration,
     Cutoff,
     SetChoice,
+    as_odds,
     in_units_of,
     least_cutoff,
     rank_bounds,
@@ -390,11 +391,3 @@ def _rank_cutoff(held_out: Calibration, coverage: float, *, auto: bool) -> tuple
     part = held_out.take(some)
     bounds = [rank_bounds(part.scores, widths[some], part.queries) for _, _, widths in found]
     return found[int(np.argmin([float(np.mean(one[:, 1] - one[:, 0])) for one in bounds]))][:2]
-
-
-def as_odds(coverage: float) -> str:
-    """A share in words: "9 of 10", "95 of 100"."""
-    for whole in (10, 100, 1000):
-        if abs(coverage * whole - round(coverage * whole)) < 1e-9:
-            return f"{round(coverage * whole)} of {whole}"
-    return f"{coverage:.4g} of all"
