@@ -137,7 +137,7 @@ def test_a_sentence_may_be_there_once(tmp_path: Path) -> None:
     [
         (b'{"tokens": [', "line 1: expected one JSON object a line"),
         (b"[" * 100_000, "line 1: expected one JSON object a line"),
-        (b'{"a": "\xff"}', "line 1: found bytes that are no UTF-8"),
+        (b'{"a": "\xff"}', "line 1: found bytes that are not valid UTF-8"),
         (b'{"a": ' + b"9" * 5000 + b"}", "line 1: expected one JSON object a line"),
     ],
 )

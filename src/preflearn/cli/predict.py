@@ -77,7 +77,7 @@ def predict(
         saved = files.load(model)
         tell(f"reading {data[0].name}")
         if text is not None and saved.memory["kind"] != "texts":
-            raise ValueError(f"--text is for a model of texts, and {model.name} is none: leave it out.")
+            raise ValueError(f"--text is for a model of texts, which {model.name} is not: leave it out.")
         rows = files.read_for(model, saved, data, reading, with_target=False)
         tell(f"scoring {len(rows):,} rows")
         scores = saved.predict(rows)

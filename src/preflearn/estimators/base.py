@@ -366,7 +366,7 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
         return clone(self).set_params(alpha=alpha)
 
     def __getstate__(self) -> Any:
-        # The training rows, and what is computed from them, are no part of a model on disk.
+        # The training rows, and what is computed from them, are not part of a model on disk.
         state = dict(super().__getstate__())
         for name in ("_trained_on", "_posterior"):
             state.pop(name, None)

@@ -49,7 +49,7 @@ from .calibrated import (
 )
 from .drift import DriftTest, compare_figures, query_figures
 
-# Widths of rank intervals are compared on at most so many queries.
+# Maximum number of queries on which the widths of rank intervals are compared.
 _QUERIES_THAT_CHOOSE = 200
 _TARGETS = ("best", "top-k", "any-relevant", "all-relevant")
 _WORDS = {
@@ -79,9 +79,9 @@ class ConformalRanker(CalibratedRanker):
         For "top-k".
     cv : "leave-query-out", int or "prefit", default="leave-query-out"
         How queries are held out: each by itself (by algebra for `RLS`, `RankRLS` and their searches, by refitting for
-        others; `AutoRanker` uses the folds that it makes anyway), in so many folds, or not at all: "prefit" takes the
-        estimator as it is and the rows as a calibration part that it was not trained on. Without qid (a global ranking)
-        a number of folds, each of which stands for a query.
+        others; `AutoRanker` uses the folds that it makes anyway), in this number of folds, or not at all: "prefit"
+        takes the estimator as it is and the rows as a calibration part that it was not trained on. Without qid (a
+        global ranking) a number of folds, each of which stands for a query.
     distance : {"auto", "gap", "spread", "rank", "share", "softmax"}, default="auto"
         What is cut off: the difference to the highest score; this in standard deviations of the scores of the query;
         the position; the position over the number of items; minus the logarithm of the share of Σ exp(f / σ), σ this

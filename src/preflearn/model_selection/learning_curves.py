@@ -1,6 +1,6 @@
 r"""Would more queries help? Held-out scores of models trained on more and more queries.
 
-The queries are dealt into folds; in each fold the model is trained on the first n of the other queries, for growing n,
+The queries are split into folds; in each fold the model is trained on the first n of the other queries, for growing n,
 and measured on the queries of the fold. The folds and their test queries are the same for every n, so that the points
 of the curve can be compared.
 """

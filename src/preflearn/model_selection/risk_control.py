@@ -15,7 +15,7 @@ _LARGEST_GRADE = 900.0
 
 
 class RiskControlledRanker(CalibratedRanker):
-    """A ranker that shows so much of each list that an expected loss of new queries stays below a level.
+    """A ranker that shows the top of each list, long enough that the expected loss of new queries stays below a level.
 
     Parameters
     ----------

@@ -272,7 +272,7 @@ class _Reader:
         try:
             found = json.loads(line.decode("utf-8"))
         except UnicodeDecodeError:
-            self.refuse("found bytes that are no UTF-8.")
+            self.refuse("found bytes that are not valid UTF-8.")
         except (ValueError, RecursionError) as error:
             self.refuse(f"expected one JSON object a line: {error}.")
         if not isinstance(found, dict):

@@ -347,7 +347,7 @@ def _distinct(
 def _naming_column(table: Mapping[str, list[Any]], columns: Sequence[str]) -> str | None:
     """A column whose texts are short, all there and all different."""
     known = [name for wanted in _NAMING for name in columns if name.lower() == wanted]
-    for name in known:  # by its name: a few long or equal ones are no reason to take another column
+    for name in known:  # by its name: a few long or equal names do not disqualify it
         texts = [_as_text(value) for value in table[name]]
         if len({text for text in texts if text}) > len(texts) / 2:
             return name
