@@ -404,7 +404,11 @@ class RankerMixin:
         -------
         ndarray of int of shape (m,) or (m, v)
         """
-        return self._positions_of(self.predict(X), qid)
+        return self._positions_of(self._scores_in_queries(X, qid), qid)
+
+    def _scores_in_queries(self, X: Any, qid: Any) -> Any:
+        """Predictions, for learners whose scores do not depend on the query."""
+        return self.predict(X)
 
     def _positions_of(self, found: Any, qid: Any) -> Any:
         """Positions by scores that have been predicted."""

@@ -18,12 +18,13 @@ What is measured is c; ``benchmarks/coverage.py``.
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..comparisons import encode_queries
+from ..plots import on_axes
 from ._calibration import (
     DISTANCES,
     Calibration,
@@ -263,20 +264,12 @@ class ConformalRanker(CalibratedRanker):
         choice = SetChoice(self.calibration_, self.target, self.k, [self.distance_])
         return choice.sizes_by_coverage(self.distance_)
 
-    def plot_set_sizes(self, ax=None):
-        """The mean size of the sets over the coverage, with the one asked for marked.
-
-        Parameters
-        ----------
-        ax : matplotlib axes, optional
-
-        Returns
-        -------
-        matplotlib axes
-        """
+    @on_axes
+    def plot_set_sizes(self, ax: Any) -> None:
+        """The mean size of the sets over the coverage, with the one asked for marked."""
         from ..report.displays import SetSizeDisplay
 
-        return SetSizeDisplay.from_estimator(self).plot(ax).ax_
+        SetSizeDisplay.from_estimator(self, ax=ax)
 
     def summary(self) -> str:
         """One sentence: how many items to show."""

@@ -20,6 +20,7 @@ from sklearn.utils import check_random_state
 from ..comparisons import encode_queries
 from ..metrics import get_scorer
 from ..metrics.by_query import predict_scores
+from ..plots import on_axes
 from ..shown_tables import ShownTable, align_columns, shows_itself
 
 _SHARES = (0.1, 0.2, 0.4, 0.7, 1.0)
@@ -76,20 +77,12 @@ class LearningCurve:
         )
         return [ShownTable(rows, notes=[tail])]
 
-    def plot(self, ax: Any = None) -> Any:
-        """The score over the number of training queries, with its interval.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        matplotlib Axes
-        """
+    @on_axes
+    def plot(self, ax: Any) -> None:
+        """The score over the number of training queries, with its interval."""
         from ..report.displays import LearningCurveDisplay
 
-        return LearningCurveDisplay.from_curve(self, ax=ax).ax_
+        LearningCurveDisplay.from_curve(self, ax=ax)
 
 
 def learning_curve(
