@@ -280,7 +280,7 @@ def _delimited(path: Path) -> list[dict[str, Any]]:
 
 
 def _json_lines(path: Path, text: str) -> list[dict[str, Any]]:
-    """Any values, to be shown: unlike the rows of `read_table` they may be nested, plain texts, or have further keys."""
+    """Values to be shown: unlike the rows of `read_table` they may be nested, plain texts, or have further keys."""
     records = []
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
