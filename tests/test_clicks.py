@@ -110,11 +110,11 @@ def test_few_sessions_do_not_raise_low_positions() -> None:
 def test_positions_that_the_clicks_do_not_tell_are_named() -> None:
     position, clicked, query, item = few_sessions(np.random.default_rng(1), 1 / np.arange(1, 9))
     with pytest.warns(
-        UserWarning, match=r"do not tell the propensity of position\(s\) .*8.*times the estimate"
+        UserWarning, match=r"do not determine the propensity of position\(s\) .*8.*times the estimate"
     ):
         found = position_propensities(position, clicked, query=query, item=item)
     assert "95 % interval" in str(found).splitlines()[0]
-    with pytest.warns(UserWarning, match="do not tell"):
+    with pytest.warns(UserWarning, match="do not determine"):
         position_propensities(np.repeat([1, 2], 50), np.r_[np.ones(50), 1, np.zeros(49)], randomised=True)
 
 

@@ -20,7 +20,7 @@ TEXT = "größe{0}farbe{0}preis{0}target\n1{0}grün{0}3,5{0}1\n2{0}weiß{0}7,25{
 def test_a_delimiter_that_is_evident_is_used(tmp_path, mark, name):
     path = tmp_path / "data.csv"
     path.write_text(TEXT.format(mark), encoding="utf-8")
-    with pytest.warns(TableWarning, match=f"separated by {name} and are read so"):
+    with pytest.warns(TableWarning, match=f"separated by {name} and are read accordingly"):
         table = read_table(path)
     assert table.columns["farbe"].tolist() == ["grün", "weiß"] and table.y.tolist() == [1, 0]
     assert table.encode().X[:, 0].tolist() == [1, 2]

@@ -415,7 +415,7 @@ def test_several_files_are_read_as_one(folder):
         ("x.csv", {"missing": float("inf")}, "missing must be"),
         ("x.csv", {"delimiter": ";;"}, "one ASCII character"),
         ("x.csv", {"n_jobs": 0}, "n_jobs must be"),
-        ("x.weird", {}, "does not tell the format"),
+        ("x.weird", {}, "does not determine the format"),
         ("x.csv.gz", {}, "named as gzip data but is not compressed"),
     ],
 )

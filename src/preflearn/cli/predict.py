@@ -132,7 +132,7 @@ def _shown(model: Path, saved: Any, scores: Any, qid: Any, coverage: float) -> A
     found = StoredSets.from_dict(saved.metadata.get("sets"))
     if found is None:
         raise ValueError(
-            f"{model.name} knows of no sets: it was trained without queries, with too few of them, or by an earlier "
+            f"{model.name} holds no sets: it was trained without queries, with too few of them, or by an earlier "
             "version. Train it again with --query, or leave --set out."
         )
     return found.shown(scores, qid, coverage)

@@ -321,7 +321,7 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
         posterior, noise = self._posterior_and_noise()
         a, b = (read_items(self, X, kernel, reset=False) for X in (X_a, X_b))
         if n_items(a) != n_items(b):
-            raise ValueError(f"X_a has {n_items(a)} rows and X_b {n_items(b)}: expected as many in both.")
+            raise ValueError(f"X_a has {n_items(a)} rows and X_b {n_items(b)}: expected the same number.")
         like = np.empty((n_items(a), *self._coefficients().shape[1:]))
         return _spread_out(posterior.variances_of_differences(a, b), noise, like)
 

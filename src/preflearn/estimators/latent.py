@@ -57,7 +57,7 @@ class LatentModel(RankerMixin, KernelModel):
             )
         if self.kernel == "precomputed":
             raise ValueError(
-                "A precomputed kernel does not tell which items are the same: add the offsets' variance to its "
+                "A precomputed kernel does not say which items are the same: add the offsets' variance to its "
                 "diagonal and leave item_offsets at 0."
             )
         if self._wants_reduced_set():

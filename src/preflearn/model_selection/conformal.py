@@ -247,7 +247,7 @@ class ConformalRanker(CalibratedRanker):
         """
         a, b = self.predict(X_a), self.predict(X_b)
         if a.shape != b.shape:
-            raise ValueError(f"X_a has {a.shape[0]} rows and X_b {b.shape[0]}: expected as many in both.")
+            raise ValueError(f"X_a has {a.shape[0]} rows and X_b {b.shape[0]}: expected the same number.")
         differences = a - b
         if "_order_probability" not in self.__dict__:
             self._order_probability = OrderProbability.fit(self.calibration_)

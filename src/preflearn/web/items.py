@@ -257,7 +257,9 @@ def _decoded(path: Path) -> str:
     encoding = detect_encoding(data)
     if encoding != UTF8:
         warnings.warn(
-            f"{path}: the text is {spoken(encoding)}, not UTF-8, and is read so.", TableWarning, stacklevel=2
+            f"{path}: the text is {spoken(encoding)}, not UTF-8, and is read as such.",
+            TableWarning,
+            stacklevel=2,
         )
     try:
         return data.decode("utf-8-sig" if encoding == UTF8 else encoding).removeprefix("\ufeff")
