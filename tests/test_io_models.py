@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import skops.io
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import Ridge
@@ -28,6 +28,7 @@ from preflearn.io import load_model, model_info, save_model
 from preflearn.io.atomic import atomic_write
 from preflearn.io.models import VERSION
 from preflearn.model_selection import QueryKFold
+from strategies import examples
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
@@ -294,7 +295,7 @@ def test_types_that_are_not_on_the_list_are_refused(saved, tmp_path, module, nam
 
 
 @given(st.data())
-@settings(max_examples=200)
+@examples(200)
 def test_damaged_models_are_refused_or_unharmed(saved, tmp_path_factory, data):
     model, path, X = saved
     content = bytearray(path.read_bytes())
