@@ -15,7 +15,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 import sklearn
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import estimator_checks_generator
@@ -27,7 +27,7 @@ from preflearn._engine.numerics import namespace
 from preflearn._engine.numerics.namespace import Home, as_host
 from preflearn.model_selection import cross_val_predict, leave_pair_out
 from preflearn.model_selection.pairs import leave_pair_out_tally
-from strategies import ranking_problems
+from strategies import examples, ranking_problems
 
 RNG = np.random.default_rng(0)
 M = 60
@@ -135,7 +135,7 @@ def test_rls_is_the_same_as_on_numpy_arrays(xp, kernel, intercept):
         np.testing.assert_allclose(found, clone(model).fit(X, y).predict(X), atol=1e-8)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(
     ranking_problems(),
     st.sampled_from(COMPARISONS),

@@ -664,18 +664,8 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         names = getattr(self, "feature_names_in_", [f"x{k}" for k in range(self.n_features_in_)])
         return views[parts], score, owners, list(map(str, names))
 
-    def rank(self, X, *, qid=None) -> np.ndarray:
-        """Positions inside the query: 1 is the best, ties share the best position.
-
-        Parameters
-        ----------
-        X, qid : as in predict
-
-        Returns
-        -------
-        ndarray of int of shape (m,)
-        """
-        return self._positions_of(self.predict(X, qid=qid), qid)
+    def _scores_in_queries(self, X: Any, qid: Any) -> Any:
+        return self.predict(X, qid=qid)
 
     def score(self, X, y, *, qid=None, sample_weight=None) -> float:
         """Concordance: the share of untied pairs inside queries that are ordered as in y, averaged over queries.

@@ -38,12 +38,12 @@ from .rankrls import RankRLS
 METRICS = ("diagonal", "full")
 # Basis vectors that n_basis=None stands for.
 _DEFAULT_BASIS = 1000
-# Round and alpha are chosen on at most so many rows; the last training takes all of them.
+# Maximum number of rows that round and alpha are chosen on; the final training uses all rows.
 _SEARCH_ROWS = 25_000
 # So many rounds in a row without a better held-out score end the recursion.
 _PATIENCE = 2
 _N_FOLDS = 5
-# The reported score comes from a choice without one of so many parts of the folds.
+# Number of parts of the folds: the reported score of a part comes from a choice made without it.
 _MOST_PARTS = 10
 # Mean scores that differ by less differ by rounding.
 _SAME_SCORE = 1e-12
