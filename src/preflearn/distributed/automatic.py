@@ -23,15 +23,17 @@ class PartitionedRows:
     def __init__(self, parts: Parts, at_a_time: int):
         self._parts, self._at_a_time = parts, at_a_time
 
-    def sample(self, most: int) -> QuerySample:
+    def sample(self, most: int, tell: Callable[[int], None] = lambda n_rows: None) -> QuerySample:
         """Every partition sends the queries that may be in the sample."""
         found = QuerySample(most)
         for part in self._map(_sample, most):
             found.merge(part)
+            tell(found.n_rows)
         return found
 
-    def over(self, prepare: Preparation, function: Callable[[Chunk], Any]) -> Iterator[Any]:
+    def over(self, prepare: Preparation, function: Callable[[Chunk], Any], skip: int = 0) -> Iterator[Any]:
         """The function of every prepared partition, in order."""
+        assert skip == 0, "partitions are not resumed"
         return (one for one in self._map(_apply, (prepare, function)) if one is not None)
 
     def _map(self, work: Callable[..., Any], shared: Any) -> Iterator[Any]:
@@ -51,6 +53,8 @@ def fit_automatic(model: Any, parts: Parts, split_every: int) -> None:
             "takes a global ranking in parts."
         )
     model._fit_parts(PartitionedRows(parts, split_every))
+    for name in ("cv_predictions_", "cv_folds_"):  # of the sample
+        del model.__dict__[name]
 
 
 def _sample(number: int, most: int, X: Any, y: Any, qid: Any) -> QuerySample:
@@ -58,6 +62,7 @@ def _sample(number: int, most: int, X: Any, y: Any, qid: Any) -> QuerySample:
     rows = _read(number, X, y, qid)
     if rows[1].shape[0]:
         found.add(*rows)
+        found.shrink()
     return found
 
 
