@@ -352,7 +352,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         """
         # Before anything is read.
         read_preset(self.preset), read_scoring(self.scoring), self._read_limit()
-        with run_of(checkpoint, self, self._stages()) as run:
+        with run_of(checkpoint, self, self._stages(), parts) as run:
             return self._choose_and_train(parts, run)
 
     def _choose_and_train(self, parts: RowsInParts, run: Run) -> QuerySample:

@@ -101,6 +101,8 @@ class ResumableRun(Run):
         Of the checkpoint.
     model : AutoRanker
     stages : Stages
+    parts : StreamedRows
+        Rows that are compared with those of the checkpoint.
 
     Raises
     ------
@@ -108,13 +110,14 @@ class ResumableRun(Run):
         If the file is not a complete checkpoint, or belongs to other parameters.
     """
 
-    def __init__(self, path: str | os.PathLike[str], model: Any, stages: Stages):
+    def __init__(self, path: str | os.PathLike[str], model: Any, stages: Stages, parts: StreamedRows):
         super().__init__(stages)
         self.is_consistent = True
         parameters = {name: getattr(model, name) for name in _PARAMETERS}
         known = fingerprint(type(model).__name__, {**parameters, "version": __version__}, 1)
+        known |= parts.parameters
+        parts.digests = self.digests = Digests(path)
         self._file = _File(path, None, known)
-        self.digests = Digests(path)
         found = self._file.read()
         # One dictionary of plain values, one of arrays: what the file holds.
         self._header: dict[str, Any] = {
@@ -147,8 +150,8 @@ class ResumableRun(Run):
 
     def save(self) -> None:
         """Write the file."""
-        if not self.digests.is_complete:
-            return  # the sample is not there yet: nothing could be resumed
+        if not self.digests.is_complete or not (self._header["sampled"] or self._header["attempts"]):
+            return  # nothing that could be resumed
         self._arrays["digests"] = np.frombuffer(b"".join(self.digests.known), np.uint8).reshape(-1, 16)
         self._file.written_at(0)
         self._file.write(self._header, self._arrays)
@@ -156,11 +159,10 @@ class ResumableRun(Run):
     # The steps --------------------------------------------------------------------------------------------------------
 
     def sample(self, parts: RowsInParts, most: int) -> QuerySample:
-        assert isinstance(parts, StreamedRows), "other parts cannot be told apart"
-        parts.digests = self.digests
+        assert isinstance(parts, StreamedRows)
         if not self._header["sampled"]:
             sample = super().sample(parts, most)
-            arrays = sample.arrays() if sample.n_rows else None
+            arrays = sample.arrays() if sample.n_rows and parts.keeps_sample else None
             if arrays is not None:
                 self._header["sampled"] = True
                 self._arrays |= {f"sample_{name}": one for name, one in arrays.items()}
@@ -173,7 +175,6 @@ class ResumableRun(Run):
     def seed(self, drawn: int) -> int:
         if self._header["seed"] is None:
             self._header["seed"] = drawn
-            self.save()
         return self._header["seed"]
 
     def attempt(self, candidate: Candidate, task: Task) -> Attempt | None:
@@ -278,9 +279,12 @@ def _as_array(model: Any) -> np.ndarray:
     return np.frombuffer(model_to_bytes(model), np.uint8)
 
 
-def run_of(checkpoint: Any, model: Any, stages: Stages) -> Run:
+def run_of(checkpoint: Any, model: Any, stages: Stages, parts: RowsInParts) -> Run:
     """A run that remembers what it has done where there is a checkpoint."""
-    return Run(stages) if checkpoint is None else ResumableRun(checkpoint, model, stages)
+    if checkpoint is None:
+        return Run(stages)
+    assert isinstance(parts, StreamedRows)  # others are not offered a checkpoint
+    return ResumableRun(checkpoint, model, stages, parts)
 
 
 __all__ = ["CheckpointError", "ResumableRun", "Run", "run_of"]

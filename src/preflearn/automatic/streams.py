@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -307,6 +308,9 @@ class StreamedRows:
     """
 
     digests: Digests | None = None
+    # Whether a checkpoint keeps the sample, and what else it must belong to.
+    keeps_sample = True
+    parameters: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, source: Source):
         if not source.again:
