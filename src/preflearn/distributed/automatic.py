@@ -74,10 +74,15 @@ def _apply(number: int, work: tuple[Preparation, Callable[[Chunk], Any]], X: Any
 
 
 def _read(number: int, X: Any, y: Any, qid: Any) -> tuple[Any, Any, Any]:
-    X, y, qid = (as_plain(one) for one in (X, y, qid))
+    X, y, qid = X if _is_table(X) else as_plain(X), as_plain(y), as_plain(qid)
     if X.shape[0] == 0:
         return X, y, qid
     try:
         return read_chunk(X, y, qid)
     except (TypeError, ValueError) as error:
         raise in_part(number, error) from error
+
+
+def _is_table(X: Any) -> bool:
+    """Whether a partition is a data frame with columns that are not numbers, which the encoder of the sample reads."""
+    return hasattr(X, "columns") and any(one.kind not in "fiub" for one in X.dtypes)
