@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from types import SimpleNamespace
 
@@ -17,6 +18,7 @@ import oracles
 import preflearn
 from preflearn import rate
 from preflearn.cli.app import run
+from preflearn.errors import InputError
 from preflearn.ratings import Ratings, count_battles
 from preflearn.ratings.battles import read_battles
 from preflearn.ratings.boards import category_boards, month_edges
@@ -627,7 +629,7 @@ GOOD = {"model_a": ["x", "y", "x"], "model_b": ["y", "z", "z"], "winner": ["mode
         ({"long": [1.0, -1.0, 0.5]}, {"covariates": ["long"]}, "alone predicts every one"),
         ({"long": [1.0, np.nan, 0.5]}, {"covariates": ["long"]}, "missing or infinite"),
         ({}, {"covariates": ["long"]}, "neither long_a and long_b nor long"),
-        ({}, {"judge": "judge"}, "judge='judge' is no column"),
+        ({}, {"judge": "judge"}, "judge asks for the column 'judge'"),
         ({}, {"half_life": 30}, "needs the time"),
         ({}, {"half_life": -1, "time": "winner"}, "positive number of days"),
         ({}, {"level": 1.2}, "level is the probability"),
@@ -674,7 +676,7 @@ def test_components_are_named_and_shrunk_or_refused():
     with pytest.warns(UserWarning, match="2 components that no battle connects: p, q; x, y"):
         found = rate(battles)
     assert found.notes and np.isfinite(found.columns["rating"]).all()
-    with pytest.raises(ValueError, match="alpha=0 has none"):
+    with pytest.raises(ValueError, match="maximum likelihood has none"):
         rate(battles, alpha=0)
 
 
@@ -762,7 +764,7 @@ def test_command(tmp_path, capsys):
     expected = rate({"winner": ["x", "y"], "loser": ["y", "z"], "tie": [False, True]}, alpha=0.1).columns
     assert found == pytest.approx(dict(zip(expected["item"], expected["rating"])))
     assert run(["rate", str(path), "--winner", "nobody"]) == 2
-    assert "is no column" in capsys.readouterr().err
+    assert "--winner asks for the column 'nobody'" in capsys.readouterr().err
     assert run(["rate", str(path), "--anchor", "m00"]) == 2
     assert run(["rate", str(path), "-o", str(tmp_path / "b.pdf")]) == 2
 
@@ -1011,7 +1013,7 @@ def test_boards_of_parts_allow_for_clusters():
 
 def test_what_counts_and_updates_would_lose_is_refused():
     battles = {"winner": [1, 2, 3, 1], "loser": [2, 3, 1, 3], "judge": list("uuvv")}
-    with pytest.raises(ValueError, match="judge='judge' would be lost"):
+    with pytest.raises(ValueError, match="judge would be lost"):
         count_battles([battles], judge="judge")
     with pytest.raises(ValueError, match="new battles are texts and those of the old ones numbers"):
         rate(battles).update({"winner": ["1", "x"], "loser": ["2", "1"]})
@@ -1060,7 +1062,7 @@ def test_options_that_mean_nothing_are_refused(options, message):
 def test_columns_of_rankings_that_are_not_there():
     table = {"r": ["a > b", "b > a"], "judge": ["u", "v"]}
     for one in (table, pd.DataFrame(table)):
-        with pytest.raises(ValueError, match="'w' is no column: found r, judge"):
+        with pytest.raises(ValueError, match="weight asks for the column 'w', found r, judge"):
             rate(one, ranking="r", judge="judge", weight="w")
     with pytest.raises(ValueError, match="Row 1 is no ranking"):
         rate({"r": [["a", float("nan")], ["a", "b"]]}, ranking="r")
@@ -1070,3 +1072,48 @@ def test_few_clusters_widen_the_ranks_of_very_many_items():
     scores, se = np.linspace(0, 50, 40), np.full(40, 0.5)
     (low, high), (low_t, high_t) = (many_rank_bounds(scores, se, 0.95, df) for df in (np.inf, 3.0))
     assert (low_t <= low).all() and (high_t >= high).all() and (high_t - low_t).sum() > (high - low).sum()
+
+
+@pytest.mark.parametrize(
+    ("typed", "options", "expected"),
+    [
+        (["--judge", "who"], {"judge": "who"}, "{judge} asks for the column 'who', found model_a"),
+        (["--weight", "who"], {"weight": "who"}, "{weight} asks for the column 'who'"),
+        (["--a", "model_a"], {"a": "model_a"}, "found {a} alone. Pass {b}"),
+        (["--half-life", "30"], {"half_life": 30}, "Pass {time}"),
+        (["--half-life", "-3", "--time", "day"], {"half_life": -3, "time": "day"}, "{half_life} must be a positive"),
+        (["--level", "2"], {"level": 2}, "{level} is the probability"),
+        (["--alpha", "-1"], {"alpha": -1}, "{alpha} must be 'auto' or a number"),
+        (["--anchor", "q=5"], {"anchor": {"q": 5}}, "{anchor} names 'q', which has not played"),
+        (["--covariate", "size"], {"covariates": ["size"]}, "{covariates} asks for 'size'"),
+        (["--covariate", "one"], {"covariates": ["one"]}, "Pass {covariates}"),
+        (["--cluster", "one"], {"cluster": "one"}, "{cluster}: the column 'one' has one value only"),
+        (["--loser", "model_b", "--a", "model_a", "--b", "model_b"],
+         {"loser": "model_b", "a": "model_a", "b": "model_b"}, "{a} would be ignored"),
+        (["--ranking", "winner", "--cluster", "one"], {"ranking": "winner", "cluster": "one"},
+         "{cluster} would be ignored"),
+    ],
+)  # fmt: skip
+def test_messages_name_options_on_the_command_line_and_arguments_in_python(
+    typed, options, expected, tmp_path, capsys
+):
+    table = {"model_a": list("xyx"), "model_b": list("yzz"), "winner": list("xzx"), "one": [1] * 3}
+    table["day"] = ["2024-01-01", "2024-01-02", "2024-01-03"]
+    path = tmp_path / "battles.csv"
+    pd.DataFrame(table).to_csv(path, index=False)
+    names = set(re.findall(r"{(\w+)}", expected))
+    with pytest.raises(InputError) as caught:
+        rate(table, **options)
+    assert expected.format(**{name: name for name in names}) in str(caught.value)
+    assert run(["rate", str(path), *typed]) == 2
+    spelled = {name: "--" + name.replace("_", "-").replace("covariates", "covariate") for name in names}
+    assert expected.format(**spelled) in capsys.readouterr().err
+
+
+def test_a_goal_that_cannot_be_planned_for_is_refused_before_anything_is_written(tmp_path, capsys):
+    path, board = tmp_path / "battles.csv", tmp_path / "board.md"
+    pd.DataFrame(GOOD).to_csv(path, index=False)
+    assert run(["rate", str(path), "--goal", "top-9", "-o", str(board)]) == 2
+    shown = capsys.readouterr()
+    assert "--goal 'top-9': choose between top-1 and top-2" in shown.err and not shown.out
+    assert not board.exists()

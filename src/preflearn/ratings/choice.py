@@ -153,7 +153,10 @@ def choose_half_life(
         )
     blocks = future_blocks(battles)
     if not blocks:
-        raise ValueError("half_life='auto' predicts later battles from earlier ones: all have the same time.")
+        raise InputError(
+            "A half-life is chosen by predicting later battles from earlier ones, and all have the same time",
+            Remedy("half_life", purpose="and a number of days"),
+        )
     rows = np.concatenate([block for _, block in blocks])
     share, weight = battles.share[rows], battles.weight[rows]
     best: tuple[float, float | None, float] = (np.inf, None, alphas[0])

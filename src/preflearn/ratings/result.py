@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
+from ..errors import InputError, Remedy
 from ..shown_tables import ShownTable, in_notebooks
 from . import diagnostics, held_out, judges, planning, ranks, tables
 from .battles import Battles
@@ -180,7 +181,7 @@ class Ratings:
         """Krippendorff's alpha of the judges on battles of the same pair (and cluster); NaN without shared
         battles."""
         if self.raw.judge is None:
-            raise ValueError("Agreement needs judges: name their column with judge=...")
+            raise InputError("Agreement needs judges", Remedy("judge", purpose="and their column"))
         return judges.krippendorff_alpha(self.raw)
 
     def compare_judges(self, one: Any, other: Any) -> dict[str, float]:
@@ -198,7 +199,9 @@ class Ratings:
             those of two judgements of one group.
         """
         if self.raw.judge is None:
-            raise ValueError("Judges are compared where they are known: name their column with judge=...")
+            raise InputError(
+                "Judges are compared where they are known", Remedy("judge", purpose="and their column")
+            )
         codes, labels = self.raw.judge
         masks = []
         for group in (one, other):

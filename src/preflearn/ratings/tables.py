@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import ndtr
 from scipy.stats import t as student
 
+from ..errors import InputError, Remedy
 from . import boards, judges, ranks
 from .strengths import solved_standard_errors
 
@@ -134,7 +135,9 @@ def _categories_without_intervals(ratings: Ratings, codes: np.ndarray, names: li
 def by_month(ratings: Ratings) -> Columns:
     """`Ratings.by_month`."""
     if ratings.raw.time is None:
-        raise ValueError("Boards by month need the time of every battle: name its column with time=...")
+        raise InputError(
+            "Boards by month need the time of every battle", Remedy("time", purpose="and its column")
+        )
     edges = boards.month_edges(ratings.raw.time)
     out: Columns = {}
     for edge, played, scores, errors, df in boards.boards_over_time(
