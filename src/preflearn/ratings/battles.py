@@ -286,14 +286,16 @@ class _Sides:
     winner: str | None
     tie: str | None = None
     by_score: bool = False
-
-    @property
-    def winner_first(self) -> bool:
-        return self.winner is None and not self.by_score
+    winner_first: bool = False
 
 
 def _find_sides(
-    columns: dict[str, Column], a: str | None, b: str | None, winner: str | None, loser: str | None
+    columns: dict[str, Column],
+    a: str | None,
+    b: str | None,
+    winner: str | None,
+    loser: str | None,
+    needs_winner: bool = True,
 ) -> _Sides:
     if (a is None) != (b is None):
         given, missing = ("a", "b") if b is None else ("b", "a")
@@ -310,7 +312,11 @@ def _find_sides(
             )
         first = _known(columns, winner or "winner", "winner")
         return _Sides(
-            first, _known(columns, loser or "loser", "loser"), None, "tie" if "tie" in columns else None
+            first,
+            _known(columns, loser or "loser", "loser"),
+            None,
+            "tie" if "tie" in columns else None,
+            winner_first=True,
         )
     if a is None or b is None:
         usual = [pair for pair in _SIDES if {*pair} <= {*columns}]
@@ -333,6 +339,8 @@ def _find_sides(
             )
         a, b = usual[0]
     _known(columns, a, "a"), _known(columns, b, "b")
+    if not needs_winner:
+        return _Sides(a, b, None)
     if winner is None and "winner" not in columns and {*_SCORES} <= {*columns}:
         return _Sides(a, b, None, None, by_score=True)
     if winner is None and "winner" not in columns:
@@ -608,6 +616,34 @@ def _read_covariate(columns: dict[str, Column], name: str, sides: _Sides, n: int
             argument="covariates",
         )
     return z
+
+
+def read_meetings(
+    table: Any,
+    items: list[Hashable],
+    *,
+    a: str | None,
+    b: str | None,
+    winner: str | None,
+    loser: str | None,
+    covariates: Sequence[str] = (),
+) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of the sides of battles whose winner need not be known, -1 for other items, and their covariates."""
+    columns = {column.name: column for column in read_table(table, "The table of battles").columns}
+    if loser is not None and loser not in columns:
+        winner = loser = None
+    sides = _find_sides(columns, a, b, winner, loser, needs_winner=False)
+    place = {item: k for k, item in enumerate(items)}
+    texts = any(isinstance(item, str) for item in items)
+    pairs = []
+    for name in (sides.a, sides.b):
+        codes, labels = factorised(columns[name])
+        _refuse_missing(codes < 0, name, "an item")
+        numbers = [place.get(str(label) if texts else label, -1) for label in labels]
+        pairs.append(np.array(numbers, dtype=np.int64)[codes])
+    n = pairs[0].shape[0]
+    Z = [_read_covariate(columns, name, sides, n) for name in covariates]
+    return np.stack(pairs, axis=1), np.stack(Z, axis=1) if Z else np.empty((n, 0))
 
 
 def read_ranked(

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import InputError, Remedy
 from .battles import Battles, read_battles, read_ranked, refuse_hopeless
-from .choice import PRIOR_WIDTHS, alpha_of, choose_alpha, choose_half_life, decayed
+from .choice import FEW_ALPHAS, choose_alpha, choose_half_life, decayed
 from .diagnostics import components, describe_components, mutually_beaten
 from .features import with_features
 from .frames import backend_of
@@ -19,8 +19,6 @@ from .result import Ratings
 from .strengths import Strengths, fit_strengths
 from .tables import MEAN_RATING, POINTS
 
-# Alphas among which half_life="auto" chooses.
-_FEW_WIDTHS = PRIOR_WIDTHS[::2]
 # Fewer judges than this tell too little of how judges differ to be clusters without being asked for.
 _FEW_JUDGES = 10
 
@@ -202,7 +200,7 @@ def _rated(
     notes = _notes(battles, alpha, cluster is not None or options["wants_cluster"] is False)
     asked = {"half_life": half_life, "alpha": alpha, **options}
     if half_life == "auto":
-        alphas = [alpha_of(width) for width in _FEW_WIDTHS] if alpha == "auto" else [float(alpha)]
+        alphas = FEW_ALPHAS if alpha == "auto" else [float(alpha)]
         half_life, alpha = choose_half_life(battles, alphas)
     used = battles if half_life is None else decayed(battles, float(half_life))
     strengths = choose_alpha(used) if alpha == "auto" else fit_strengths(used, float(alpha), start=start)
