@@ -9,7 +9,9 @@ on four fifths of them are as good, and have been paid for.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +22,7 @@ from ..comparisons import encode_queries
 from ..metrics import concordance
 from .combination import centred, clearly_positive, nested
 from .everything import Everything
-from .tasks import Member, Task
+from .tasks import Extension, Member, Task
 from .trees import Bins, TreeSum
 
 # Values that are told apart in a feature.
@@ -114,9 +116,7 @@ def boosted_trees(task: Task, view: tuple[str, ...]) -> Member:
     model = TreeSum.mean([TreeSum.of_boosting(one.trees[: best + 1], bins) for one in folds])
     detail = f"{_STAGES[best]} trees of {folds[0].leaves} leaves without each fold"
 
-    def extend(everything: Everything) -> TreeSum:
-        return _grow_on_everything(everything, task, view, bins, best)
-
+    extend = Extension(grow_on_everything, task, view, {"stage": best})
     unbiased = nested(task.folds, settings, scores)
     return Member(model, settings[place], unbiased, model.feature_importances_, detail, extend)
 
@@ -165,10 +165,11 @@ def _grow_in_stages(task: Task, folds: list[_Grown]) -> tuple[np.ndarray, np.nda
     return np.array(settings), np.array(scores)
 
 
-def _grow_on_everything(
-    everything: Everything, task: Task, view: tuple[str, ...], bins: Bins, best: int
+def grow_on_everything(
+    task: Task, view: tuple[str, ...], settings: Mapping[str, Any], everything: Everything
 ) -> TreeSum:
     """At least as many trees on all rows, with more leaves; more while the fold that is left out gains by it."""
+    bins = Bins(task.views[view], _BINS)
     codes, targets, starts = everything.binned(bins, view, _MOST_ROWS)
     test = task.folds.tests[everything.fold]
     least, leaves, share = _settings(targets.shape[0])
@@ -182,9 +183,9 @@ def _grow_on_everything(
         score = concordance(task.y[test], predictions, queries)
         if score > best_score:
             best_score, kept = score, stage
-        elif stage > best:
+        elif stage > settings["stage"]:
             break
     return TreeSum.of_boosting(grown.trees[: kept + 1], bins)
 
 
-__all__ = ["boosted_trees", "cost", "n_leaves"]
+__all__ = ["boosted_trees", "cost", "grow_on_everything", "n_leaves"]

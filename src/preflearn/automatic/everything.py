@@ -20,6 +20,20 @@ from .features import Features
 from .trees import Bins
 
 
+class Sums:
+    """Where sums over chunks begin, and what hears of them: here at nothing, and nobody."""
+
+    def begin(self) -> tuple[Moments | None, int]:
+        """Sums of the first chunks, and how many these are."""
+        return None, 0
+
+    def changing(self) -> None:
+        """Sums are between two states until the next note."""
+
+    def note(self, total: Moments, n_chunks: int) -> None:
+        """Another chunk has been added."""
+
+
 @dataclass(frozen=True)
 class Chunk:
     """Rows of whole queries.
@@ -45,24 +59,34 @@ class Everything:
     ----------
     features : Features
     over : callable
-        Applies a function to every chunk, one pass over the rows, wherever they are; yields the results in order.
+        Applies a function to every chunk, one pass over the rows, wherever they are; yields the results in order. A
+        second argument is the number of chunks that are left out, the first ones.
     n_rows : int
         About how many there are.
     fold : int
         The fold of the sample that is left out.
+    sums : Sums
     """
 
     features: Features
-    over: Callable[[Callable[[Chunk], Any]], Iterator[Any]]
+    over: Callable[..., Iterator[Any]]
     n_rows: int
     fold: int
+    sums: Sums = Sums()
 
     def kernel_moments(self, kernel: Kernel, basis: np.ndarray, view: tuple[str, ...]) -> Moments:
         """Sums of kernel values (`core.expansion`) in one pass; memory for one chunk."""
-        parts = iter(self.over(partial(_moments_of, self.features, kernel, basis, view)))
-        total: Any = next(parts)
-        for part in parts:
-            total.add(part)
+        work = partial(_moments_of, self.features, kernel, basis, view)
+        total: Any
+        total, n_chunks = self.sums.begin()
+        for part in self.over(work, n_chunks):
+            if total is None:
+                total = part
+            else:
+                self.sums.changing()
+                total.add(part)
+            n_chunks += 1
+            self.sums.note(total, n_chunks)
         return total
 
     def binned(

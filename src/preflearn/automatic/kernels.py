@@ -12,9 +12,10 @@ The number of basis vectors grows with the rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from ..kernels.functions import Kernel
 from ..model_selection._alphas import choose
 from .combination import clearly_positive, nested
 from .everything import Everything
-from .tasks import Member, Task
+from .tasks import Extension, Member, Task
 
 # Times that a metric may be learned. Another round follows while the last two have raised the score by more than the
 # standard error of the difference over folds.
@@ -194,12 +195,14 @@ def _train_members(task: Task, search: Search) -> Member:
     learner = _as_estimator(models[-1], choice, best, task)
     detail = f"alpha {alphas[choice]:.3g}, round {best}, {learner.basis_.shape[0]} basis vectors"
 
-    def extend(everything: Everything) -> RankRFM:
-        fold = everything.fold
-        metric = search.metric_without(fold, chosen[fold])
-        model = _train_on_everything(everything, search, metric, alphas[[choice]])
-        return _as_estimator(model, 0, chosen[fold], task)
-
+    metrics = [search.metric_without(fold, number) for fold, number in enumerate(chosen)]
+    plain = np.full(search.X.shape[1], np.nan)  # stands for no metric
+    kept = {
+        "metrics": np.stack([plain if one is None else one for one in metrics]),
+        "rounds": np.array(chosen),
+        "alpha": alphas[choice],
+    }
+    extend = Extension(train_on_everything, task, search.view, kept)
     unbiased = nested(folds, settings, scores)
     return Member(learner, settings[choice], unbiased, learner.feature_importances_, detail, extend)
 
@@ -239,16 +242,18 @@ def _drawn(rows: np.ndarray, size: int, seed: int) -> np.ndarray:
     return np.sort(np.random.default_rng(seed).choice(rows, size, replace=False))
 
 
-def _train_on_everything(
-    everything: Everything, search: Search, metric: np.ndarray | None, alphas: np.ndarray
-) -> Expansion:
+def train_on_everything(
+    task: Task, view: tuple[str, ...], settings: Mapping[str, Any], everything: Everything
+) -> RankRFM:
     """A metric that has not seen the fold that is left out, more basis vectors, all other rows."""
-    task = search.task
-    rows = rows_outside(task.n_rows, task.folds.tests[everything.fold])
-    basis = search.X[_drawn(rows, n_basis(everything.n_rows), task.seed)]
-    kernel = _KERNEL.with_metric(metric).fitted_to(search.X[rows])
-    moments = everything.kernel_moments(kernel, basis, search.view)
-    return solve_expansion(kernel, basis, moments, alphas)
+    X, fold = task.views[view], everything.fold
+    metric = settings["metrics"][fold]
+    rows = rows_outside(task.n_rows, task.folds.tests[fold])
+    basis = X[_drawn(rows, n_basis(everything.n_rows), task.seed)]
+    kernel = _KERNEL.with_metric(None if np.isnan(metric).any() else metric).fitted_to(X[rows])
+    moments = everything.kernel_moments(kernel, basis, view)
+    model = solve_expansion(kernel, basis, moments, np.array([settings["alpha"]]))
+    return _as_estimator(model, 0, int(settings["rounds"][fold]), task)
 
 
 def _as_estimator(model: Expansion, place: int, number: int, task: Task) -> RankRFM:
@@ -262,4 +267,4 @@ def _as_estimator(model: Expansion, place: int, number: int, task: Task) -> Rank
     )
 
 
-__all__ = ["RACE_FROM", "Search", "cost", "learned_kernel", "n_basis"]
+__all__ = ["RACE_FROM", "Search", "cost", "learned_kernel", "n_basis", "train_on_everything"]

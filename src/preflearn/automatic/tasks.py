@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +47,30 @@ class Task:
 
 
 @dataclass(frozen=True)
+class Extension:
+    """Trains a member on more rows than it was chosen on.
+
+    What it needs beside the task are plain values, so that it can be written to a file and resumed from there.
+
+    Attributes
+    ----------
+    train : callable
+        From the task, the view, the settings and `Everything` to a fitted model.
+    task : Task
+    view : tuple of str
+    settings : mapping from names to numbers and arrays
+    """
+
+    train: Callable[[Task, tuple[str, ...], Mapping[str, Any], Everything], Any]
+    task: Task
+    view: tuple[str, ...]
+    settings: Mapping[str, Any]
+
+    def __call__(self, everything: Everything) -> Any:
+        return self.train(self.task, self.view, self.settings, everything)
+
+
+@dataclass(frozen=True)
 class Member:
     """A trained candidate.
 
@@ -62,8 +86,8 @@ class Member:
         Of the columns of the view; they sum to 1.
     detail : str
         What was chosen.
-    extend : callable or None
-        Trains the same on more rows than the choice was made on (`Everything`); None where more would hardly help.
+    extend : Extension or None
+        Trains the same on more rows than the choice was made on; None where more would hardly help.
     """
 
     model: Any
@@ -71,4 +95,4 @@ class Member:
     unbiased: np.ndarray
     importances: np.ndarray
     detail: str
-    extend: Callable[[Everything], Any] | None = None
+    extend: Extension | None = None

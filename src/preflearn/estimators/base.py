@@ -110,8 +110,11 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
         check_is_fitted(self)
         kernel = self._read_kernel()
         check_same_home(self, "predict", X, self.coef_ if hasattr(self, "coef_") else self.dual_coef_)
-        X = read_items(self, X, kernel, reset=False)
-        scores = self._evaluate(X, kernel)
+        return self.predict_items(read_items(self, X, kernel, reset=False), kernel)
+
+    def predict_items(self, X: Any, kernel: Kernel | None = None) -> Any:
+        """`predict` for items that have been validated."""
+        scores = self._evaluate(X, self._read_kernel() if kernel is None else kernel)
         return scores + self.intercept_ if hasattr(self, "intercept_") else scores
 
     def _evaluate(self, X: Any, kernel: Kernel) -> Any:

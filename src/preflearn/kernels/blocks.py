@@ -90,8 +90,11 @@ class KernelBlocks:
         return products**degree
 
     def _rbf(self, rows: Any) -> Any:
-        if self._xp is not np or rows.shape[0] * self.width <= _ONE_BLOCK:
+        if self._xp is not np:
             return self._products(rows)
+        if rows.shape[0] * self.width <= _ONE_BLOCK:
+            with blas_at_rest():  # its threads cost more than so few products, far more on a busy machine
+                return self._products(rows)
         K = np.empty((rows.shape[0], self.width), np.result_type(rows, self._products.dtype))
 
         def fill(start: int, stop: int) -> None:

@@ -73,7 +73,7 @@ def _files(paths: Any, reading: dict[str, Any], verbose: bool) -> Source:
     name = str(paths) if _is_path(paths) else f"{paths[0]} and {len(paths) - 1} more"
     # The reader refuses what is not finite, unless it is told to let it pass.
     finite = reading.get("missing") is None and not reading.get("allow_unknown")
-    return Source(lambda: _read_ahead(iter_ranking(paths, **options)), True, name, verbose, finite)
+    return Source(lambda: read_ahead(iter_ranking(paths, **options)), True, name, verbose, finite)
 
 
 def _is_path(value: Any) -> bool:
@@ -84,7 +84,7 @@ def _is_list_of_paths(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and bool(value) and all(_is_path(item) for item in value)
 
 
-def _read_ahead(chunks: Iterator[Any]) -> Iterator[Any]:
+def read_ahead(chunks: Iterator[Any]) -> Iterator[Any]:
     """The same chunks, the next one read by another thread while this one is worked on."""
     end = object()
     with ThreadPoolExecutor(1, thread_name_prefix="preflearn-read") as pool:
