@@ -191,9 +191,9 @@ class ResumableRun(Run):
             if found["extends"]:
                 settings = {name[4:]: one for name, one in arrays.items() if name.startswith("set_")}
                 extend = Extension(EXTENSIONS[candidate.train], task, candidate.view, settings)
-            member = Member(
-                self._model(arrays["model"]), *(arrays[name] for name in _OF_MEMBER), found["detail"], extend
-            )
+            held_out, unbiased, importances = (arrays[name] for name in _OF_MEMBER)
+            model = self._model(arrays["model"])
+            member = Member(model, held_out, unbiased, importances, found["detail"], extend)
         return Attempt(candidate, member, found["seconds"], reason=found["reason"])
 
     def keep_attempt(self, attempt: Attempt) -> None:
