@@ -5,7 +5,8 @@
     python benchmarks/out_of_core.py --rows 10000000 --parts passes training --preset fast
 
 The rows are generated block by block (the same for every run), written to a temporary folder and removed afterwards.
-"passes" reads, samples and prepares without training. Each part runs in a process of its own, whose peak memory (resident set, imports included) is that of the whole run.
+"passes" reads, samples and prepares without training. Each part runs in a process of its own, whose peak memory
+(resident set, imports included) is that of the whole run.
 """
 
 from __future__ import annotations
