@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -67,6 +68,7 @@ def module_name(path: Path) -> str:
     return ".".join(["preflearn", *path.relative_to(SOURCE).with_suffix("").parts]).removesuffix(".__init__")
 
 
+@cache
 def imported_modules(path: Path) -> set[str]:
     """Absolute names of all modules that a file imports, at the top or inside functions."""
     package = ["preflearn", *path.relative_to(SOURCE).parent.parts]

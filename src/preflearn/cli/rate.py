@@ -63,7 +63,10 @@ Anchor = Annotated[
 Alpha = Annotated[str, typer.Option("--alpha", help="Shrinkage: auto, or a number; 0 is maximum likelihood.")]
 Level = Annotated[float, typer.Option("--level", help="Probability of the intervals.")]
 Goal = Annotated[
-    str, typer.Option("--goal", help="What the next battles should tell: order, top-5, 'A vs B'.")
+    str | None,
+    typer.Option(
+        "--goal", help="What the next battles should tell: order, top-5, 'A vs B'. [default: order]"
+    ),
 ]
 ReportOption = Annotated[
     Path | None, typer.Option("--report", help="Write a page about the board: HTML, or Markdown for .md.")
@@ -92,7 +95,7 @@ def rate(
     anchor: Anchor = None,
     alpha: Alpha = "auto",
     level: Level = 0.95,
-    goal: Goal = "order",
+    goal: Goal = None,
     report: ReportOption = None,
     output: OutputOption = None,
     as_json: JsonOption = False,
@@ -119,6 +122,7 @@ def rate(
         from ..ratings import rate as rate_battles
 
         found = rate_battles(table, **options)
+        _check_goal(found, goal)
         tell("held-out battles and next battles")
         _write(found, battles[0], report, output, typed(context))
         if as_json:
@@ -182,11 +186,26 @@ def _read_anchor(text: str | None) -> dict[str, float] | None:
     item, equals, rating = text.rpartition("=")
     number = rating.strip().removeprefix("-").replace(".", "", 1)
     if not item or not equals or not number.isdecimal():
-        raise ValueError(f"--anchor gives one item its rating, as gpt-4=1000: found {text!r}.")
+        raise ValueError(f"--anchor gives one item its rating, such as gpt-4=1000: found {text!r}.")
     return {item: float(rating)}
 
 
-def _next(found: Ratings, goal: str) -> list[dict[str, Any]] | None:
+def _check_goal(found: Ratings, goal: str | None) -> None:
+    """Refuse a goal that nothing could be planned for, before anything is written."""
+    from ..errors import InputError
+    from ..ratings.planning import read_goal
+    from ..ratings.summary import MOST_BATTLES, MOST_ITEMS, is_moderate
+
+    if goal is not None and not is_moderate(found):
+        raise InputError(
+            f"Battles are planned for at most {MOST_ITEMS:,} items and {MOST_BATTLES:,} battles, so that {{argument}} "
+            f"would be ignored: found {len(found.items):,} items and {len(found.raw):,} battles",
+            argument="goal",
+        )
+    read_goal(goal, found.items)
+
+
+def _next(found: Ratings, goal: str | None) -> list[dict[str, Any]] | None:
     from ..ratings.frames import columns_of
     from ..ratings.summary import is_moderate
     from ..report.ratings import rows_of
@@ -209,7 +228,9 @@ def _write(found: Ratings, source: Path, report: Path | None, output: Path | Non
         file.write(text.encode())
 
 
-def _show(found: Ratings, goal: str, notes: list[str], report: Path | None, output: Path | None) -> None:
+def _show(
+    found: Ratings, goal: str | None, notes: list[str], report: Path | None, output: Path | None
+) -> None:
     from ..ratings.summary import is_moderate, sentences, settings, text_board
 
     console = new_console()
@@ -225,7 +246,7 @@ def _show(found: Ratings, goal: str, notes: list[str], report: Path | None, outp
             console.print(f"wrote {path}", markup=False)
 
 
-def _extras(found: Ratings, goal: str) -> list[str]:
+def _extras(found: Ratings, goal: str | None) -> list[str]:
     """Covariates, held-out battles and next battles in lines."""
     from ..ratings.frames import columns_of
     from ..report.ratings import rows_of
@@ -247,9 +268,9 @@ def _extras(found: Ratings, goal: str) -> list[str]:
     needed = found.battles_needed(goal)
     count = "more than a million" if needed is None else f"about {needed:,}"
     settled = (
-        f"{goal}: settled."
+        f"{goal or 'order'}: settled."
         if needed == 0
-        else f"{goal}: {count} more battles, well chosen, would settle it. Next:"
+        else f"{goal or 'order'}: {count} more battles, well chosen, would settle it. Next:"
     )
     lines += ["", settled]
     if needed != 0:

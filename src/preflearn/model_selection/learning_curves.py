@@ -1,6 +1,6 @@
 r"""Would more queries help? Held-out scores of models trained on more and more queries.
 
-The queries are dealt into folds; in each fold the model is trained on the first n of the other queries, for growing n,
+The queries are split into folds; in each fold the model is trained on the first n of the other queries, for growing n,
 and measured on the queries of the fold. The folds and their test queries are the same for every n, so that the points
 of the curve can be compared.
 """
@@ -20,6 +20,7 @@ from sklearn.utils import check_random_state
 from ..comparisons import encode_queries
 from ..metrics import get_scorer
 from ..metrics.by_query import predict_scores
+from ..plots import on_axes
 from ..shown_tables import ShownTable, align_columns, shows_itself
 
 _SHARES = (0.1, 0.2, 0.4, 0.7, 1.0)
@@ -76,20 +77,12 @@ class LearningCurve:
         )
         return [ShownTable(rows, notes=[tail])]
 
-    def plot(self, ax: Any = None) -> Any:
-        """The score over the number of training queries, with its interval.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        matplotlib Axes
-        """
+    @on_axes
+    def plot(self, ax: Any) -> None:
+        """The score over the number of training queries, with its interval."""
         from ..report.displays import LearningCurveDisplay
 
-        return LearningCurveDisplay.from_curve(self, ax=ax).ax_
+        LearningCurveDisplay.from_curve(self, ax=ax)
 
 
 def learning_curve(

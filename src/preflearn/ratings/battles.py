@@ -249,17 +249,15 @@ def read_battles(
     if isinstance(covariates, str):
         covariates = (covariates,)
     if len({*covariates}) < len(covariates):
-        raise ValueError(f"covariates names a column twice: found {_listed(list(covariates))}.")
+        raise InputError(
+            f"{{argument}} names a column twice: found {_listed(list(covariates))}", argument="covariates"
+        )
     found = read_table(table, "The table of battles")
     columns = {column.name: column for column in found.columns}
     sides = _find_sides(columns, a, b, winner, loser)
     items, pairs = _read_items(columns, sides.a, sides.b)
     share, outcomes = _read_outcomes(columns, sides, items, pairs)
-    values = read_numbers(columns[_known(columns, weight, "weight")], "weight") if weight else None
-    if values is not None and not (values >= 0).all():
-        raise ValueError(
-            f"Column {weight!r} holds weights, which must not be negative: found {values.min():g}."
-        )
+    values = _read_weights(columns, weight) if weight else None
     Z = [_read_covariate(columns, str(name), sides, len(share)) for name in covariates]
     return Battles(
         items,
@@ -288,26 +286,37 @@ class _Sides:
     winner: str | None
     tie: str | None = None
     by_score: bool = False
-
-    @property
-    def winner_first(self) -> bool:
-        return self.winner is None and not self.by_score
+    winner_first: bool = False
 
 
 def _find_sides(
-    columns: dict[str, Column], a: str | None, b: str | None, winner: str | None, loser: str | None
+    columns: dict[str, Column],
+    a: str | None,
+    b: str | None,
+    winner: str | None,
+    loser: str | None,
+    needs_winner: bool = True,
 ) -> _Sides:
     if (a is None) != (b is None):
         given, missing = ("a", "b") if b is None else ("b", "a")
         raise InputError(
-            f"Columns of both sides are needed, or of neither: found {given} alone", Remedy(missing)
+            "Columns of both sides are needed, or of neither: found {argument} alone",
+            Remedy(missing),
+            argument=given,
         )
     if loser is not None or (a is None and {"winner", "loser"} <= {*columns} and winner in (None, "winner")):
         if a is not None:
-            raise ValueError("Columns of winners and losers say who met: leave out a and b, or loser.")
+            raise InputError(
+                "A column of losers says who met, so that {argument} would be ignored: leave one of them out",
+                argument="a",
+            )
         first = _known(columns, winner or "winner", "winner")
         return _Sides(
-            first, _known(columns, loser or "loser", "loser"), None, "tie" if "tie" in columns else None
+            first,
+            _known(columns, loser or "loser", "loser"),
+            None,
+            "tie" if "tie" in columns else None,
+            winner_first=True,
         )
     if a is None or b is None:
         usual = [pair for pair in _SIDES if {*pair} <= {*columns}]
@@ -315,8 +324,10 @@ def _find_sides(
             raise InputError(
                 f"No columns of two sides were found among {_listed(list(columns))}: expected model_a and model_b "
                 "with winner, or winner and loser",
-                *(Remedy(name) for name in ("a", "b", "winner")),
-                Remedy("loser", purpose="for the columns that you have"),
+                Remedy("a"),
+                Remedy("b"),
+                Remedy("winner", purpose="to name the columns that you have"),
+                together=True,
             )
         if len(usual) > 1:
             raise InputError(
@@ -324,9 +335,12 @@ def _find_sides(
                 f"{_listed([' and '.join(pair) for pair in usual])}",
                 Remedy("a"),
                 Remedy("b", purpose="to say which"),
+                together=True,
             )
         a, b = usual[0]
     _known(columns, a, "a"), _known(columns, b, "b")
+    if not needs_winner:
+        return _Sides(a, b, None)
     if winner is None and "winner" not in columns and {*_SCORES} <= {*columns}:
         return _Sides(a, b, None, None, by_score=True)
     if winner is None and "winner" not in columns:
@@ -339,7 +353,9 @@ def _find_sides(
 
 def _known(columns: dict[str, Column], name: str, argument: str) -> str:
     if name not in columns:
-        raise ValueError(f"{argument}={name!r} is no column: found {_listed(list(columns))}.")
+        raise InputError(
+            f"{{argument}} asks for the column {name!r}, found {_listed(list(columns))}", argument=argument
+        )
     return name
 
 
@@ -390,7 +406,7 @@ def _sorted_labels(labels: Iterable[Hashable]) -> list[Hashable]:
 
 def _read_items(columns: dict[str, Column], a: str, b: str) -> tuple[list[Hashable], np.ndarray]:
     if a == b:
-        raise ValueError(f"The two sides are the same column, {a!r}: name two.")
+        raise InputError(f"The two sides are the same column, {a!r}", Remedy("b", purpose="and another one"))
     read = []
     for name in (a, b):
         codes, labels = factorised(columns[name])
@@ -561,13 +577,26 @@ def read_days(column: Column) -> np.ndarray:
     return days
 
 
+def _read_weights(columns: dict[str, Column], name: str) -> np.ndarray:
+    values = read_numbers(columns[_known(columns, name, "weight")], "weight")
+    if not (values >= 0).all():
+        raise ValueError(
+            f"Column {name!r} holds weights, which must not be negative: found {values.min():g}."
+        )
+    return values
+
+
 def _read_covariate(columns: dict[str, Column], name: str, sides: _Sides, n: int) -> np.ndarray:
     """What side a has more of than side b."""
     if name == POSITION and name not in columns:
         if sides.winner_first:
-            raise ValueError(
-                "The position of winners and losers is not known, only who won: give the battles as two sides with a "
-                "winner column to control for it."
+            raise InputError(
+                "The position of winners and losers is not known, only who won: to control for it, give the battles as "
+                "two sides with a column that says who won",
+                Remedy("a"),
+                Remedy("b"),
+                Remedy("winner", purpose="to name them"),
+                together=True,
             )
         return np.ones(n)
     written = [
@@ -581,11 +610,40 @@ def _read_covariate(columns: dict[str, Column], name: str, sides: _Sides, n: int
     elif name in columns:
         z = read_numbers(columns[name], "covariate")
     else:
-        raise ValueError(
-            f"Covariate {name!r}: neither {name}_a and {name}_b nor {name} (the difference, a minus b) is a "
-            f"column: found {_listed(list(columns))}."
+        raise InputError(
+            f"{{argument}} asks for {name!r}, and neither {name}_a and {name}_b nor {name} (the difference, a minus b) "
+            f"is a column: found {_listed(list(columns))}",
+            argument="covariates",
         )
     return z
+
+
+def read_meetings(
+    table: Any,
+    items: list[Hashable],
+    *,
+    a: str | None,
+    b: str | None,
+    winner: str | None,
+    loser: str | None,
+    covariates: Sequence[str] = (),
+) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of the sides of battles whose winner need not be known, -1 for other items, and their covariates."""
+    columns = {column.name: column for column in read_table(table, "The table of battles").columns}
+    if loser is not None and loser not in columns:
+        winner = loser = None
+    sides = _find_sides(columns, a, b, winner, loser, needs_winner=False)
+    place = {item: k for k, item in enumerate(items)}
+    texts = any(isinstance(item, str) for item in items)
+    pairs = []
+    for name in (sides.a, sides.b):
+        codes, labels = factorised(columns[name])
+        _refuse_missing(codes < 0, name, "an item")
+        numbers = [place.get(str(label) if texts else label, -1) for label in labels]
+        pairs.append(np.array(numbers, dtype=np.int64)[codes])
+    n = pairs[0].shape[0]
+    Z = [_read_covariate(columns, name, sides, n) for name in covariates]
+    return np.stack(pairs, axis=1), np.stack(Z, axis=1) if Z else np.empty((n, 0))
 
 
 def read_ranked(
@@ -593,16 +651,15 @@ def read_ranked(
 ) -> Battles:
     """Read rankings as the battles that they imply."""
     items, pairs, rankings = read_rankings(table, ranking)
-    names = [name for name in (judge, time, weight) if name is not None]
+    asked = {"judge": judge, "time": time, "weight": weight}
+    given = {argument: name for argument, name in asked.items() if name is not None}
     of_row: Any = {"n": np.zeros(rankings.n_rankings)}
-    if names:
-        of_row = _other_columns(table, names)
+    if given:
+        of_row = _other_columns(table, given)
     columns = {column.name: column for column in read_table(of_row, "The table of rankings").columns}
     judges = _read_labels(columns, judge, "judge")
     days = None if time is None else read_days(columns[_known(columns, time, "time")])
-    w = np.ones(rankings.n_rankings) if weight is None else read_numbers(columns[weight], "weight")
-    if not (w >= 0).all():
-        raise ValueError(f"Column {weight!r} holds weights, which must not be negative: found {w.min():g}.")
+    w = np.ones(rankings.n_rankings) if weight is None else _read_weights(columns, weight)
     each = rankings.of_pair
     return Battles(
         items,
@@ -618,15 +675,18 @@ def read_ranked(
     )
 
 
-def _other_columns(table: Any, names: list[str]) -> Any:
+def _other_columns(table: Any, asked: dict[str, str]) -> Any:
     """Some columns of a table: that of the rankings may hold lists, which are no column of a table."""
     import narwhals as nw
 
     frame: Any = table if isinstance(table, Mapping) else nw.from_native(table, eager_only=True)
     known = list(frame) if isinstance(table, Mapping) else frame.columns
-    for name in names:
+    for argument, name in asked.items():
         if name not in known:
-            raise ValueError(f"{name!r} is no column: found {_listed(known)}.")
+            raise InputError(
+                f"{{argument}} asks for the column {name!r}, found {_listed(known)}", argument=argument
+            )
+    names = list(asked.values())
     return {name: table[name] for name in names} if frame is table else frame.select(names).to_native()
 
 
@@ -655,10 +715,10 @@ def _refuse_constant(battles: Battles) -> None:
     """Of all battles together: new ones alone may well have a covariate that does not vary."""
     for name, z in zip(battles.covariate_names, battles.covariates.T, strict=True):
         if np.ptp(z) == 0 and not (name == POSITION and z[0] == 1.0):
-            raise ValueError(
-                f"Covariate {name!r} is constant: it differs by {z[0]:g} in every battle and cannot be told from the "
-                "advantage of being shown first. "
-                "Leave it out, or control for the side with covariates=['position']."
+            raise InputError(
+                f"Covariate {name!r} is constant: it differs by {z[0]:g} in every battle, which cannot be "
+                "distinguished from the advantage of being shown first. Leave it out",
+                Remedy("covariates", ["position"], "to control for the side"),
             )
 
 
@@ -690,9 +750,9 @@ def count_battles(tables: Iterable[Any], **columns: Any) -> dict[str, list[Any]]
     """
     lost = [name for name in columns if name not in ("a", "b", "winner", "loser", "weight")]
     if lost:
-        raise ValueError(
-            f"{lost[0]}={columns[lost[0]]!r} would be lost: counts of pairs know nothing else of a battle. Rate the "
-            "battles themselves."
+        raise InputError(
+            "{argument} would be lost: counts of pairs know nothing else of a battle. Rate the battles themselves",
+            argument=lost[0],
         )
     counts: Counter[tuple[Any, Any, str]] = Counter()
     names = {1.0: "model_a", 0.0: "model_b", 0.5: "tie"}

@@ -39,6 +39,10 @@ def alpha_of(width: float) -> float:
     return 0.5 / width**2
 
 
+# Among which half_life="auto" chooses.
+FEW_ALPHAS = [alpha_of(width) for width in PRIOR_WIDTHS[::2]]
+
+
 def log_losses(probability: np.ndarray, share: np.ndarray) -> np.ndarray:
     """Of each battle."""
     p = np.clip(probability, 1e-15, 1.0 - 1e-15)
@@ -63,7 +67,8 @@ def choose_alpha(battles: Battles) -> Strengths:
 
     Every battle is held out by a formula where covariances are a matrix, a sample of them by refitting otherwise.
     """
-    if np.median(battles.battles_of_items()) >= _PLENTY:
+    # Without any battle, as where the only one is held out, there is nothing to choose by.
+    if np.median(battles.battles_of_items()) >= _PLENTY or not battles.weight.any():
         return fit_strengths(battles, alpha_of(PRIOR_WIDTHS[0]))
     few = battles.n_items + battles.covariates.shape[1] <= MOST_DENSE
     by_formula = few and battles.rankings is None
@@ -153,7 +158,10 @@ def choose_half_life(
         )
     blocks = future_blocks(battles)
     if not blocks:
-        raise ValueError("half_life='auto' predicts later battles from earlier ones: all have the same time.")
+        raise InputError(
+            "A half-life is chosen by predicting later battles from earlier ones, and all have the same time",
+            Remedy("half_life", purpose="and a number of days"),
+        )
     rows = np.concatenate([block for _, block in blocks])
     share, weight = battles.share[rows], battles.weight[rows]
     best: tuple[float, float | None, float] = (np.inf, None, alphas[0])

@@ -6,17 +6,21 @@ import os
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import expit
 
+from ..errors import InputError, Remedy
 from ..shown_tables import ShownTable, in_notebooks
 from . import diagnostics, held_out, judges, planning, ranks, tables
 from .battles import Battles
 from .frames import frame_like
 from .strengths import Strengths, dense_covariance, many_standard_errors
 from .tables import MEAN_RATING, POINTS
+
+if TYPE_CHECKING:
+    from .categories import CategoryRatings
 
 _SURPRISES = 10
 
@@ -111,16 +115,24 @@ class Ratings:
         """The table as a mapping."""
         return tables.board(self)
 
-    def top(self, n: int = 100) -> Any:
-        """The first n rows with intervals of ratings, without ranks: quick also where items are very many.
+    def top(self, n: int = 100, *, ranks: bool = False) -> Any:
+        """The first n rows with intervals of ratings: quick also where items are very many.
+
+        Parameters
+        ----------
+        n : int, default=100
+        ranks : bool, default=False
+            Whether to find intervals of the ranks as well. Those of more than 1,000 items hold together for these n
+            rows, so that they are shorter than those of a longer table.
 
         Returns
         -------
         data frame
-            ``item``, ``rating``, ``lower``, ``upper``, ``battles``.
+            ``item``, ``rating``, ``lower``, ``upper``, ``battles``, with ranks also ``rank``, ``rank_lower``,
+            ``rank_upper``.
         """
         _check_number(n, "rows")
-        return self._frame(tables.top(self, n))
+        return self._frame(tables.top(self, n, ranks))
 
     def points(self, scores: np.ndarray) -> np.ndarray:
         """Strengths as ratings."""
@@ -149,6 +161,39 @@ class Ratings:
                     f"{item!r} has not played: found {len(self.items):,} items, such as {self.items[0]!r}."
                 )
         return float(expit(self.scores[a] - self.scores[b]))
+
+    def predict(self, battles: Any) -> np.ndarray:
+        """The probability that the first side wins each battle of a table, such as one of the future.
+
+        Parameters
+        ----------
+        battles : data frame or mapping
+            With the columns of the sides, and those of the covariates where the ratings control for some.
+
+        Returns
+        -------
+        ndarray of shape (l,)
+            An item that has not been seen counts as an average one.
+
+        Examples
+        --------
+        >>> from preflearn import rate
+        >>> ratings = rate({"winner": ["x", "x", "y"], "loser": ["y", "y", "x"]})
+        >>> ratings.predict({"a": ["x", "new"], "b": ["y", "x"]}) > 0.5
+        array([ True, False])
+        """
+        from .battles import read_meetings
+
+        pairs, Z = read_meetings(
+            battles, self.items, **self.columns_asked, covariates=self.raw.covariate_names
+        )
+        scores = np.append(self.strengths.scores, 0.0)
+        return expit(scores[pairs[:, 0]] - scores[pairs[:, 1]] + Z @ self.strengths.coefficients)
+
+    @property
+    def columns_asked(self) -> dict[str, Any]:
+        """The columns of the sides, as they were asked for."""
+        return {name: self.options[name] for name in ("a", "b", "winner", "loser")}
 
     def neighbours(self) -> list[tuple[Hashable, Hashable]]:
         """Neighbours on the board that cannot be told apart."""
@@ -180,7 +225,7 @@ class Ratings:
         """Krippendorff's alpha of the judges on battles of the same pair (and cluster); NaN without shared
         battles."""
         if self.raw.judge is None:
-            raise ValueError("Agreement needs judges: name their column with judge=...")
+            raise InputError("Agreement needs judges", Remedy("judge", purpose="and their column"))
         return judges.krippendorff_alpha(self.raw)
 
     def compare_judges(self, one: Any, other: Any) -> dict[str, float]:
@@ -198,7 +243,9 @@ class Ratings:
             those of two judgements of one group.
         """
         if self.raw.judge is None:
-            raise ValueError("Judges are compared where they are known: name their column with judge=...")
+            raise InputError(
+                "Judges are compared where they are known", Remedy("judge", purpose="and their column")
+            )
         codes, labels = self.raw.judge
         masks = []
         for group in (one, other):
@@ -216,11 +263,15 @@ class Ratings:
 
     @cached_property
     def _held_out(self) -> tuple[dict[str, list[Any]], Any]:
-        return held_out.held_out_table(self.raw, self.alpha, self.half_life, self.cluster_name)
+        asked = self.options["alpha"], self.options["half_life"]
+        return held_out.held_out_table(self.raw, *asked, (self.alpha, self.half_life), self.cluster_name)
 
     @property
     def held_out(self) -> Any:
-        """Log loss, accuracy and calibration error of held-out battles, beside win rates and Elo."""
+        """Log loss, accuracy and calibration error of held-out battles, beside win rates and Elo.
+
+        ``alpha="auto"`` is chosen anew without each fold.
+        """
         return self._frame(self._held_out[0])
 
     @property
@@ -262,7 +313,34 @@ class Ratings:
             ``category``, ``item``, ``rating``, ``lower``, ``upper``, ``difference`` (points from the item's mean over
             categories), ``pvalue`` (corrected for all of them by Holm's method), ``battles``.
         """
-        return self._frame(tables.by_category(self, categories, intervals))
+        return self.boards(categories, intervals=intervals).table
+
+    def boards(
+        self, categories: Any, *, ratio: float | str = "auto", intervals: bool | None = None
+    ) -> CategoryRatings:
+        """Boards by category as one result, which predicts battles, too.
+
+        Parameters
+        ----------
+        categories : sequence of l labels
+            The category of each battle, in the order of the rows.
+        ratio : float or "auto", default="auto"
+            How far categories may differ: the standard deviation of an item's difference between categories, relative
+            to that of strengths. "auto" is chosen by held-out battles, 0 is one board for all.
+        intervals : bool, optional
+            By default, where items times categories allow it.
+
+        Examples
+        --------
+        >>> from preflearn import rate
+        >>> battles = {"winner": ["x", "x", "y", "y"] * 9, "loser": ["y", "y", "x", "x"] * 9}
+        >>> boards = rate(battles).boards(["clay", "clay", "grass", "grass"] * 9)
+        >>> boards.win_probability("x", "y", "clay") > 0.5 > boards.win_probability("x", "y", "grass")
+        True
+        """
+        from .categories import make_boards
+
+        return make_boards(self, categories, ratio, intervals)
 
     def by_month(self) -> Any:
         """Boards at the end of each month, from the battles so far: ``month``, ``item``, ``rating``, ``lower``,

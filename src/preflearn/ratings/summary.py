@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .result import Ratings
 
 # Items and battles up to which everything is shown without being asked for.
-_MOST_ITEMS, _MOST_BATTLES = 1000, 300_000
+MOST_ITEMS, MOST_BATTLES = 1000, 300_000
 _MOST_JUDGES = 20
 _NEXT = 10
 _INTERVALS = (("lower", "upper"), ("rank_lower", "rank_upper"))
@@ -22,14 +22,14 @@ _INTERVALS = (("lower", "upper"), ("rank_lower", "rank_upper"))
 
 def is_moderate(ratings: Ratings) -> bool:
     """Whether held-out battles, judges and next battles take seconds rather than minutes."""
-    return len(ratings.items) <= _MOST_ITEMS and len(ratings.raw) <= _MOST_BATTLES
+    return len(ratings.items) <= MOST_ITEMS and len(ratings.raw) <= MOST_BATTLES
 
 
 def verdict(ratings: Ratings) -> str:
     """Which neighbours can be told apart, in a sentence or two."""
     board, n = ratings.columns, len(ratings.items)
     best = board["item"][0]
-    if n > _MOST_ITEMS:
+    if n > MOST_ITEMS:
         return f"{best} leads; its rank is between {board['rank_lower'][0]} and {board['rank_upper'][0]}."
     same = len(ratings.neighbours())
     others = sum(low == 1 for low in board["rank_lower"]) - 1
@@ -226,7 +226,7 @@ def _months(ratings: Ratings) -> Any:
 def _meetings(ratings: Ratings) -> np.ndarray | None:
     """How often items met, in the order of the board."""
     n = len(ratings.items)
-    if n > _MOST_ITEMS:
+    if n > MOST_ITEMS:
         return None
     order = np.argsort(np.argsort(-ratings.strengths.scores, kind="stable"))
     (a, b), counts = order[ratings.raw.pairs].T, np.zeros((n, n))
