@@ -24,7 +24,6 @@ from .._engine.loops.threads import threads_limited
 from .._engine.numerics.graph import Graph, Value
 from .._engine.numerics.namespace import Home, as_host, is_device_array
 from .._engine.solvers.progress import Stage, Stages
-from .._engine.streaming.sources import as_source
 from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import read_scores
 from ..estimators.base import RankerMixin
@@ -44,7 +43,7 @@ from .leaderboard import Leaderboard
 from .presets import read_preset
 from .resuming import Run, run_of
 from .showing import ShowsItself, remember
-from .streams import Preparation, QuerySample, RowsInParts, StreamedRows, UnitScale
+from .streams import Preparation, QuerySample, RowsInParts, UnitScale, rows_in_chunks
 from .tasks import Task
 from .trees import TreeSum
 from .trial import Attempt, Trial
@@ -349,8 +348,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         >>> AutoRanker(random_state=0).fit_stream(parts).predict(X[:3], qid=qid[:3]).shape
         (3,)
         """
-        source = as_source(chunks, reading, verbose=False)
-        self._fit_parts(StreamedRows(source), checkpoint)
+        self._fit_parts(rows_in_chunks(chunks, reading), checkpoint)
         # Rows in parts have no held-out predictions one by one.
         for name in ("cv_predictions_", "cv_folds_"):
             del self.__dict__[name]

@@ -139,6 +139,8 @@ class TableChunks:
         All columns of the table.
     target, query, item : str or None
         The columns of these names.
+    source : str
+        The file or files.
 
     Raises
     ------
@@ -159,6 +161,7 @@ class TableChunks:
         reader = _TableReader(self._paths, ReadOptions(missing=np.nan, **options), None, texts, False)
         refuse_all(reader.name, reader.problems)
         self._files, roles = reader.files, reader.roles
+        self.source = reader.name
         self.target, self.query, self.item = (
             roles.targets[0] if roles.targets else None,
             roles.query,
