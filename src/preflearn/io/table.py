@@ -367,7 +367,7 @@ class _TableReader:
         if not blocks:
             self.problems.append(InputError(f"{self.name}: there are no rows in it"))
             refuse_all(self.name, self.problems)
-        return _Rows(_joined(blocks, roles), self._placing(blocks))
+        return _Rows(_columns_of(blocks, roles), self._placing(blocks))
 
     def _placing(self, blocks: list[Block]) -> Callable[[int], str]:
         unit = self.files[0].unit
