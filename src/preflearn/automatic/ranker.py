@@ -42,6 +42,7 @@ from .leaderboard import Leaderboard
 from .presets import read_preset
 from .showing import ShowsItself, remember
 from .streams import Preparation, QuerySample, RowsInParts, StreamedRows, UnitScale
+from .targets import for_the_top, half_gains
 from .tasks import Task
 from .trial import Attempt, Trial
 
@@ -76,7 +77,8 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
     ----------
     scoring : str, callable or None, default="concordance"
         What the members are combined by and what is reported: "concordance", "ndcg", "ndcg@10" or another name of
-        `preflearn.metrics.get_scorer`. Settings inside of a member are always chosen by the concordance.
+        `preflearn.metrics.get_scorer`. Settings inside of a member are always chosen by the concordance. For NDCG there
+        are also members that learn 2^(y/2), half-way between grades and gains, which takes up to twice the time.
     time_limit : float or None, default=None
         Seconds; candidates that would exceed it are left out. The first one is always trained. What Numba compiles on
         first use does not count.
@@ -276,6 +278,10 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
             rivals(options, rows.shape[0]),
         )
         attempts = self._train(options, task, start, limit)
+        gains = half_gains(y, targets, scoring)
+        if gains is not None:
+            top = replace(task, y=gains(targets), searches={})
+            attempts += self._train(for_the_top(options, gains), top, start, limit)
         joining = [one for one in attempts if one.member is not None and one.candidate.joins]
         held_out, unbiased = (
             np.column_stack([getattr(one.member, name) for one in joining])

@@ -63,7 +63,9 @@ class Member:
     detail : str
         What was chosen.
     extend : callable or None
-        Trains the same on more rows than the choice was made on (`Everything`); None where more would hardly help.
+        Trains the same on more rows than the choice was made on (`Everything`), and returns the model and what it
+        predicts for the fold that is left out, with settings that its rows did not choose; None where more would
+        hardly help.
     """
 
     model: Any
@@ -71,4 +73,4 @@ class Member:
     unbiased: np.ndarray
     importances: np.ndarray
     detail: str
-    extend: Callable[[Everything], Any] | None = None
+    extend: Callable[[Everything], tuple[Any, np.ndarray]] | None = None
