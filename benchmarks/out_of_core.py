@@ -76,7 +76,9 @@ class Clock:
         start, cpu = time.perf_counter(), time.process_time()
         result = function(*arguments)
         self.steps[name] = {"s": time.perf_counter() - start, "cpu_s": time.process_time() - cpu}
-        print(f"  {name:60} {self.steps[name]['s']:8.1f} s {self.steps[name]['cpu_s']:8.1f} CPU s", flush=True)
+        print(
+            f"  {name:60} {self.steps[name]['s']:8.1f} s {self.steps[name]['cpu_s']:8.1f} CPU s", flush=True
+        )
         return result
 
 

@@ -188,9 +188,8 @@ class ResumableRun(Run):
             if found["extends"]:
                 settings = {name[4:]: one for name, one in arrays.items() if name.startswith("set_")}
                 extend = Extension(EXTENSIONS[candidate.train], task, candidate.view, settings)
-            member = Member(
-                self._model(arrays["model"]), *(arrays[name] for name in _OF_MEMBER), found["detail"], extend
-            )
+            kept = {name: arrays[name] for name in _OF_MEMBER}
+            member = Member(self._model(arrays["model"]), **kept, detail=found["detail"], extend=extend)
         return Attempt(candidate, member, found["seconds"], reason=found["reason"])
 
     def keep_attempt(self, attempt: Attempt) -> None:

@@ -83,8 +83,10 @@ class _Queries:
         """All queries of some parts."""
         if len(parts) == 1:
             return parts[0]
-        arrays = [np.concatenate([getattr(part, name) for part in parts]) for name in _OF_QUERIES]
-        return cls(*arrays, join([part.X for part in parts]), np.concatenate([part.y for part in parts]))
+        keys, places, sizes, y = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in (*_OF_QUERIES, "y")
+        )
+        return cls(keys, places, sizes, join([part.X for part in parts]), y)
 
 
 _OF_QUERIES = ("keys", "places", "sizes")

@@ -176,4 +176,5 @@ class DeviceExpansions:
 
     def take(self, model: Expansion) -> DeviceExpansion:
         """The same expansion, evaluated here."""
-        return DeviceExpansion(*(getattr(model, one.name) for one in fields(Expansion)), self.home)
+        parts = {one.name: getattr(model, one.name) for one in fields(Expansion)}
+        return DeviceExpansion(**parts, home=self.home)
