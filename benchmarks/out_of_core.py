@@ -2,10 +2,11 @@
 
     python benchmarks/out_of_core.py                              # 1,000,000 rows x 46 features
     python benchmarks/out_of_core.py --rows 3000000 10000000
-    python benchmarks/out_of_core.py --rows 10000000 --passes     # reading, sample and preparation without training
+    python benchmarks/out_of_core.py --rows 10000000 --parts passes training --preset fast
 
 The rows are generated block by block (the same for every run), written to a temporary folder and removed afterwards.
-Each size runs in a process of its own, whose peak memory (resident set, imports included) is that of the whole run.
+"passes" reads, samples and prepares without training. Each part runs in a process of its own, whose peak memory
+(resident set, imports included) is that of the whole run.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def passes(path: str, clock: Clock) -> None:
     clock("preparation and quantiles", lambda: sum(count))
 
 
-def training(path: str, clock: Clock) -> dict:
+def training(path: str, clock: Clock, preset: str | None) -> dict:
     """A model of all rows, and how it orders rows that it has not seen."""
     extended = Run.extended
 
@@ -105,11 +106,12 @@ def training(path: str, clock: Clock) -> dict:
 
     Run.extended = timed  # type: ignore[method-assign]
     folder = Path(path).parent
-    model = AutoRanker(random_state=0)
+    model = AutoRanker(random_state=0, preset=preset)
     clock("training, everything", lambda: model.fit_stream(path, checkpoint=folder / "checkpoint"))
     X, y, qid = rows_of(_TEST, 30_000)
     scores = model.predict(X.astype(np.float64), qid=qid)
     return {
+        "preset": preset,
         "best_score": model.best_score_,
         "concordance": concordance(y, scores, qid),
         "ndcg_at_10": ndcg(y, scores, qid, k=10),
@@ -120,13 +122,13 @@ def training(path: str, clock: Clock) -> dict:
     }
 
 
-def measure(path: str, n_rows: int, passes_only: bool) -> dict:
+def measure(path: str, n_rows: int, part: str, preset: str | None) -> dict:
     clock = Clock()
-    found = {"rows": n_rows, "features": N_FEATURES, "file_mb": Path(path).stat().st_size / 1e6}
-    if passes_only:
+    found = {"part": part, "rows": n_rows, "features": N_FEATURES, "file_mb": Path(path).stat().st_size / 1e6}
+    if part == "passes":
         passes(path, clock)
     else:
-        found |= training(path, clock)
+        found |= training(path, clock, preset)
     # Linux counts in units of 1,024 bytes.
     found["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
     found["steps"] = clock.steps
@@ -139,12 +141,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000])
-    parser.add_argument("--passes", action="store_true", help="do not train")
+    parser.add_argument("--parts", nargs="+", default=["training"], choices=["passes", "training"])
+    parser.add_argument("--preset", default=None, help="of AutoRanker")
     parser.add_argument("--name", default="out_of_core", help="of the file of results")
     parser.add_argument("--measure", metavar="FILE", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
-        found = measure(options.measure, options.rows[0], options.passes)
+        found = measure(options.measure, options.rows[0], options.parts[0], options.preset)
         Path(options.measure + ".json").write_text(json.dumps(found))
         return
     results = []
@@ -153,11 +156,21 @@ def main() -> None:
             path = Path(folder) / "rows.parquet"
             write_parquet(path, n_rows)
             print(f"{n_rows:,} rows, {path.stat().st_size / 1e6:.0f} MB", flush=True)
-            command = [sys.executable, __file__, "--measure", str(path), "--rows", str(n_rows)]
-            subprocess.run(command + ["--passes"] * options.passes, check=True)
-            results.append(json.loads(Path(f"{path}.json").read_text()))
-        print(json.dumps(results[-1], indent=1), flush=True)
-        write_results(options.name, *results)
+            for part in options.parts:
+                command = [
+                    sys.executable,
+                    __file__,
+                    "--measure",
+                    str(path),
+                    "--rows",
+                    str(n_rows),
+                    "--parts",
+                    part,
+                ]
+                subprocess.run(command + (["--preset", options.preset] if options.preset else []), check=True)
+                results.append(json.loads(Path(f"{path}.json").read_text()))
+                print(json.dumps(results[-1], indent=1), flush=True)
+                write_results(options.name, *results)
 
 
 if __name__ == "__main__":

@@ -141,6 +141,30 @@ def test_data_frames_in_parts(small, of_columns, kind, tmp_path):
     np.testing.assert_array_equal(found.predict(columns, qid=qid), model.predict(columns, qid=qid))
 
 
+def test_files_with_columns_of_any_kind(small, of_columns, tmp_path):
+    """By their path; numbers that end late in the file are texts, also for a run that continues."""
+    columns, y, qid, model = of_columns
+    table = pd.DataFrame({"target": y, "qid": qid, **columns})
+    table.to_parquet(tmp_path / "rows.parquet")
+    found = AutoRanker(random_state=0).fit_stream(tmp_path / "rows.parquet", rows=150)
+    np.testing.assert_array_equal(found.predict(columns, qid=qid), model.predict(columns, qid=qid))
+    table["noise"] = table["noise"].astype(object)
+    table.loc[len(y) - 1, "noise"] = "unknown"
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    keep = resuming.ResumableRun.keep_attempt
+    with pytest.MonkeyPatch.context() as patch:
+
+        def interrupting(run, attempt):
+            keep(run, attempt)
+            raise KeyboardInterrupt
+
+        patch.setattr(resuming.ResumableRun, "keep_attempt", interrupting)
+        with pytest.raises(KeyboardInterrupt):
+            AutoRanker(random_state=0).fit_stream(tmp_path / "rows.csv", checkpoint=tmp_path / "run")
+    found = AutoRanker(random_state=0).fit_stream(tmp_path / "rows.csv", checkpoint=tmp_path / "run")
+    assert found.encoder_.kinds_ == model.encoder_.kinds_ and found.n_training_rows_ == model.n_training_rows_
+
+
 # ------------------------------------------------------------------------- killed and resumed
 
 

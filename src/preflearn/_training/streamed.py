@@ -16,12 +16,11 @@ import numpy as np
 
 from .. import AutoRanker
 from .._engine.loops.threads import n_threads
-from .._engine.streaming.sources import Source, read_ahead
+from .._engine.streaming.sources import Source
 from ..automatic.everything import Chunk
 from ..automatic.kernels import n_basis
-from ..automatic.streams import Preparation, QuerySample, StreamedRows
+from ..automatic.streams import Preparation, QuerySample, StreamedRows, TableRows
 from ..errors import InputError
-from ..io.cells import FileFaultError
 from ..io.data import NumberedNames, RankingData, TableData
 from ..io.table import TableChunks
 from .automatic import Candidates
@@ -33,24 +32,16 @@ from .train import Tell, Trained, after_steps, describe
 _QUERY, _ITEM = "\0query", "\0item"
 # Processor seconds of the choice among candidates on a full sample, and of a multiplication of the sums of kernel
 # values (benchmarks/out_of_core.py).
-_CHOICE_SECONDS = 150.0
+_CHOICE_SECONDS = 170.0
 _SECONDS_A_PRODUCT = 2.6e-11
-_SECONDS_A_TREE_ROW = 5e-5
+_SECONDS_A_TREE_ROW = 1.3e-4
 _TREE_ROWS = 2_000_000
 # Kernels with a share, usually.
 _KERNELS = 2
 
 
-class SampledRows(StreamedRows):
-    """Chunks of a file, encoded as the sample is; what is to be learned becomes known with the sample.
-
-    Parameters
-    ----------
-    source : Source
-    problem_of : callable
-        From the rows of the sample, their targets and the keys of their queries to a `RankingProblem`.
-    parameters : dict of str
-        How the rows are read and encoded: a checkpoint of another way is refused.
+class Sampled:
+    """Beside `StreamedRows`: what is to be learned becomes known with the sample, and all rows are encoded as it is.
 
     Attributes
     ----------
@@ -60,75 +51,89 @@ class SampledRows(StreamedRows):
         About the sample.
     """
 
+    # The columns as they were read are needed for the report: a resumed run reads the sample again.
     keeps_sample = False
-
-    def __init__(
-        self,
-        source: Source,
-        problem_of: Callable[[Any, np.ndarray, np.ndarray], RankingProblem],
-        parameters: dict[str, str],
-    ):
-        super().__init__(source)
-        self._problem_of, self.parameters = problem_of, parameters
+    problem: RankingProblem
+    notes: list[str]
 
     def sample(self, most: int, tell: Callable[[int], None] = lambda n_rows: None) -> QuerySample:
-        found = super().sample(most, tell)
-        self.problem = self._problem_of(*found.table())
-        if self.problem.options.learner is not Learner.auto:
+        found = super().sample(most, tell)  # type: ignore[misc]
+        self.problem = problem = self.problem_of(*found.table())
+        if problem.options.learner is not Learner.auto:
             raise InputError(
-                f"{self.problem.data.source}: the table does not fit into memory, and AutoRanker, which could learn "
-                f"from it in parts, does not suit it: {self.problem.why_single}. RankRLSCV.fit_stream of Python learns "
-                "from files of any size"
+                f"{problem.data.source}: the table does not fit into memory, and AutoRanker, which could learn from it "
+                f"in parts, does not suit it: {problem.why_single}. RankRLSCV.fit_stream of Python learns from files "
+                "of any size"
             )
-        self.notes = self.problem.check()
-        found.encoded(lambda rows: np.asarray(self.problem.X))
+        self.notes = problem.check()
+        found.encoded(lambda rows: np.asarray(problem.X))
         return found
 
     def over(self, prepare: Preparation, function: Callable[[Chunk], Any], skip: int = 0) -> Iterator[Any]:
-        return super().over(replace(prepare, encoder=self.problem.data.encoder), function, skip)
+        encoded = replace(prepare, encoder=self.problem.data.encoder)
+        return super().over(encoded, function, skip)  # type: ignore[misc]
+
+    def problem_of(self, rows: Any, y: np.ndarray, keys: np.ndarray) -> RankingProblem:
+        """The problem of the rows of the sample, their targets and the keys of their queries."""
+        raise NotImplementedError
 
 
-def rows_of_table(chunks: TableChunks, kinds: Any, options: TrainingOptions, source: str) -> SampledRows:
-    """A table with columns of any kind."""
+class SampledTable(Sampled, TableRows):
+    """A table with columns of any kind.
 
-    def opened() -> Iterator[Any]:
-        for table in chunks:
-            columns = {**table.columns, _QUERY: table.qid}
-            yield (
-                columns | ({} if table.item_names is None else {_ITEM: table.item_names}),
-                table.y,
-                table.qid,
-            )
+    Parameters
+    ----------
+    chunks : TableChunks
+    kinds : mapping from column name to kind, or None
+    options : TrainingOptions
+    """
 
-    def problem_of(rows: dict[str, np.ndarray], y: np.ndarray, keys: np.ndarray) -> RankingProblem:
+    def __init__(self, chunks: TableChunks, kinds: Any, options: TrainingOptions):
+        super().__init__(chunks, self._opened)
+        self._chunks_of_table, self._kinds, self._options = chunks, kinds, options
+        self.parameters = {**self.parameters, "kinds": repr(sorted((kinds or {}).items()))}
+
+    def _opened(self) -> Iterator[Any]:
+        for table in self._chunks_of_table:
+            labels = {_QUERY: table.qid} | ({} if table.item_names is None else {_ITEM: table.item_names})
+            yield {**table.columns, **labels}, table.y, table.qid
+
+    def problem_of(self, rows: Any, y: np.ndarray, keys: np.ndarray) -> RankingProblem:
+        chunks = self._chunks_of_table
         columns = {name: values for name, values in rows.items() if name not in (_QUERY, _ITEM)}
-        table = TableData(
-            columns, y, rows[_QUERY], rows.get(_ITEM), None, chunks.target, chunks.query, chunks.item, source
-        )
+        roles = (chunks.target, chunks.query, chunks.item, chunks.source)
+        table = TableData(columns, y, rows[_QUERY], rows.get(_ITEM), None, *roles)
         try:
-            data = table.encode(kinds)
+            data = table.encode(self._kinds)
         except ValueError as error:
-            raise InputError(f"{source}: {str(error).rstrip('.')}") from error
-        return RankingProblem(data, options)
-
-    parameters = {"features": repr(chunks.features), "kinds": repr(sorted((kinds or {}).items()))}
-    return SampledRows(Source(lambda: read_ahead(opened()), True, source), problem_of, parameters)
+            raise InputError(f"{chunks.source}: {str(error).rstrip('.')}") from error
+        return RankingProblem(data, self._options)
 
 
-def rows_of_letor(source: Source, n_features: int, options: TrainingOptions, name: str) -> SampledRows:
-    """Numbered features."""
+class SampledLetor(Sampled, StreamedRows):
+    """Numbered features.
 
-    def problem_of(rows: np.ndarray, y: np.ndarray, keys: np.ndarray) -> RankingProblem:
-        return RankingProblem(RankingData(rows, y, keys, NumberedNames(n_features), source=name), options)
+    Parameters
+    ----------
+    source : Source
+    n_features : int
+    options : TrainingOptions
+    """
 
-    return SampledRows(source, problem_of, {"features": str(n_features)})
+    def __init__(self, source: Source, n_features: int, options: TrainingOptions):
+        super().__init__(source)
+        self._name, self._n_features, self._options = source.name, n_features, options
+
+    def problem_of(self, rows: Any, y: np.ndarray, keys: np.ndarray) -> RankingProblem:
+        data = RankingData(rows, y, keys, NumberedNames(self._n_features), source=self._name)
+        return RankingProblem(data, self._options)
 
 
 def train_in_parts(
-    rows: SampledRows,
+    rows: SampledTable | SampledLetor,
+    title: str,
     options: TrainingOptions,
     checkpoint: str | os.PathLike[str],
-    read_as_text: Callable[[str], None],
     *,
     tell: Tell = lambda stage: None,
 ) -> Trained:
@@ -136,12 +141,11 @@ def train_in_parts(
 
     Parameters
     ----------
-    rows : SampledRows
+    rows : SampledTable or SampledLetor
+    title : str
     options : TrainingOptions
     checkpoint : path
         To resume from.
-    read_as_text : callable
-        Told the name of a column that is not one of numbers, as its first rows looked; reading begins again.
     tell : callable, optional
         Called with the name of each stage as it begins.
     """
@@ -151,34 +155,20 @@ def train_in_parts(
     )
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="best_score_ is NaN")
-        sample = _fit(model, rows, checkpoint, read_as_text)
+        sample = model._fit_parts(rows, checkpoint)
     model.set_params(verbose=0)
     if np.isnan(model.best_score_):
         raise InputError(
             f"{rows.problem.data.source}: too few queries of the sample have rows with different targets to tell "
             "candidates apart"
         )
+    rows.problem.title = title
     search = SampledCandidates(rows.problem, sample)
     search.take(model)
     for name in ("cv_predictions_", "cv_folds_"):
         delattr(model, name)
     report = describe(rows.problem, search, model, rows.notes, tell)
     return Trained(after_steps(rows.problem.steps, model), report)
-
-
-def _fit(
-    model: Any, rows: SampledRows, checkpoint: str | os.PathLike[str], read_as_text: Callable[[str], None]
-) -> QuerySample:
-    while True:
-        try:
-            return model._fit_parts(rows, checkpoint)
-        except FileFaultError as fault:
-            if fault.column is None:
-                raise
-            try:
-                read_as_text(fault.column)
-            except ValueError:
-                raise fault from None
 
 
 class SampledCandidates(Candidates):

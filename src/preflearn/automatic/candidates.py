@@ -186,7 +186,7 @@ def candidates(n_rows: int, n_queries: int) -> list[Candidate]:
 
 
 # What trains the members of a candidate on all rows.
-EXTENSIONS: dict[Callable[..., Any], Callable[..., Any]] = {
+EXTENSIONS: dict[Any, Callable[..., Any]] = {
     kernels.learned_kernel: kernels.train_on_everything,
     boosting.boosted_trees: boosting.grow_on_everything,
 }

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from .._engine.arrays.expansion import DeviceExpansions
 from .._engine.core.expansion import Moments, kernel_moments
 from ..comparisons import Groups
 from ..kernels.functions import Kernel
@@ -66,6 +67,8 @@ class Everything:
     fold : int
         The fold of the sample that is left out.
     sums : Sums
+    device : DeviceExpansions or None
+        Where kernels are evaluated; None for the processor.
     """
 
     features: Features
@@ -73,10 +76,11 @@ class Everything:
     n_rows: int
     fold: int
     sums: Sums = Sums()
+    device: DeviceExpansions | None = None
 
     def kernel_moments(self, kernel: Kernel, basis: np.ndarray, view: tuple[str, ...]) -> Moments:
         """Sums of kernel values (`core.expansion`) in one pass; memory for one chunk."""
-        work = partial(_moments_of, self.features, kernel, basis, view)
+        work = partial(_moments_of, self.features, kernel, basis, view, self.device)
         total: Any
         total, n_chunks = self.sums.begin()
         for part in self.over(work, n_chunks):
@@ -109,10 +113,16 @@ class Everything:
 
 
 def _moments_of(
-    features: Features, kernel: Kernel, basis: np.ndarray, view: tuple[str, ...], chunk: Chunk
+    features: Features,
+    kernel: Kernel,
+    basis: np.ndarray,
+    view: tuple[str, ...],
+    device: DeviceExpansions | None,
+    chunk: Chunk,
 ) -> Moments:
     X = features.views(chunk.X, chunk.queries)[view]
-    return kernel_moments(kernel, basis, X.__getitem__, chunk.y, chunk.queries, np.arange(X.shape[0]))
+    sum_up = kernel_moments if device is None else device.kernel_moments
+    return sum_up(kernel, basis, X.__getitem__, chunk.y, chunk.queries, np.arange(X.shape[0]))
 
 
 def _binned(

@@ -99,7 +99,7 @@ class Search:
         """More rounds, until there are so many or the held-out score no longer rises."""
         while len(self.scores) < n_rounds and not self._ended:
             alphas = self.alphas[-1] * _BESIDE if self.alphas else _ALPHAS
-            models = with_small_matrices(partial(self._train, alphas), len(self._parts))
+            models = with_small_matrices(partial(self._train, alphas), len(self._parts), _threads(self.task))
             table = self._score(models, alphas)
             choice = choose(self.task.folds.mean(table), alphas)[0]
             self.scores.append(table[choice])
@@ -128,8 +128,10 @@ class Search:
         X, task = self.X, self.task
         basis = X[_drawn(rows, size, task.seed)]
         kernel = _KERNEL.with_metric(metric).fitted_to(X[rows])
-        moments = kernel_moments(kernel, basis, X.__getitem__, task.y, task.queries, rows)
-        return solve_expansion(kernel, basis, moments, alphas)
+        sum_up = kernel_moments if task.device is None else task.device.kernel_moments
+        moments = sum_up(kernel, basis, X.__getitem__, task.y, task.queries, rows)
+        model = solve_expansion(kernel, basis, moments, alphas)
+        return model if task.device is None else task.device.take(model)
 
     def _train(self, alphas: np.ndarray, place: int) -> Expansion:
         part = self._parts[place]
@@ -151,7 +153,7 @@ class Search:
             gradients = models[place].gradients(self.X[rows], choice)
             return average_gradient_metric(gradients[:, :, None], full=False)
 
-        metrics = with_small_matrices(metric_of, len(self._parts))
+        metrics = with_small_matrices(metric_of, len(self._parts), _threads(self.task))
         if any(one is None for one in metrics):
             return False
         for part, metric in zip(self._parts, metrics, strict=True):
@@ -186,7 +188,7 @@ def _train_members(task: Task, search: Search) -> Member:
         rest = rows_outside(task.n_rows, folds.tests[fold])
         return search.train(rest, search.metric_without(fold, chosen[fold]), alphas, size)
 
-    models = with_small_matrices(train, n_folds + 1)
+    models = with_small_matrices(train, n_folds + 1, _threads(task))
     settings = np.empty((alphas.shape[0], task.n_rows))
     for test, model in zip(folds.tests, models):
         settings[:, test] = model.predict(search.X[test])
@@ -205,6 +207,11 @@ def _train_members(task: Task, search: Search) -> Member:
     extend = Extension(train_on_everything, task, search.view, kept)
     unbiased = nested(folds, settings, scores)
     return Member(learner, settings[choice], unbiased, learner.feature_importances_, detail, extend)
+
+
+def _threads(task: Task) -> int | None:
+    """A device takes one training after the other."""
+    return None if task.device is None else 1
 
 
 def n_basis(n_rows: int) -> int:

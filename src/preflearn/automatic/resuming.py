@@ -116,6 +116,7 @@ class ResumableRun(Run):
         parameters = {name: getattr(model, name) for name in _PARAMETERS}
         known = fingerprint(type(model).__name__, {**parameters, "version": __version__}, 1)
         known |= parts.parameters
+        self._parts = parts
         parts.digests = self.digests = Digests(path)
         self._file = _File(path, None, known)
         found = self._file.read()
@@ -132,6 +133,7 @@ class ResumableRun(Run):
             self._header, self._arrays = found
             self.digests.known = [bytes(one) for one in self._arrays["digests"]]
             self.digests.is_complete = True
+            parts.read_as_texts(self._header["texts"])
             stages.note(f"resuming from {path}: {self._done()}")
         self.seconds = math.fsum(one["seconds"] for one in self._header["attempts"].values())
 
@@ -153,6 +155,7 @@ class ResumableRun(Run):
         if not self.digests.is_complete or not (self._header["sampled"] or self._header["attempts"]):
             return  # nothing that could be resumed
         self._arrays["digests"] = np.frombuffer(b"".join(self.digests.known), np.uint8).reshape(-1, 16)
+        self._header["texts"] = list(self._parts.texts)
         self._file.written_at(0)
         self._file.write(self._header, self._arrays)
 
@@ -188,8 +191,9 @@ class ResumableRun(Run):
             if found["extends"]:
                 settings = {name[4:]: one for name, one in arrays.items() if name.startswith("set_")}
                 extend = Extension(EXTENSIONS[candidate.train], task, candidate.view, settings)
-            kept = {name: arrays[name] for name in _OF_MEMBER}
-            member = Member(self._model(arrays["model"]), **kept, detail=found["detail"], extend=extend)
+            held_out, unbiased, importances = (arrays[name] for name in _OF_MEMBER)
+            model = self._model(arrays["model"])
+            member = Member(model, held_out, unbiased, importances, found["detail"], extend)
         return Attempt(candidate, member, found["seconds"], reason=found["reason"])
 
     def keep_attempt(self, attempt: Attempt) -> None:

@@ -6,8 +6,9 @@ the rows nor on the size of the chunks.
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -16,9 +17,12 @@ import numpy as np
 
 from .._engine.core.query_keys import KeySet, folds_of, label_keys
 from .._engine.streaming.checkpoint import CheckpointError, extend_digest
-from .._engine.streaming.sources import Source, unpack
+from .._engine.streaming.sources import Source, are_paths, as_source, read_ahead, unpack
 from ..comparisons import encode_queries
 from ..comparisons.inputs import read_scores
+from ..io.cells import FileFaultError
+from ..io.options import ReadOptions
+from ..io.table import TableChunks
 from ..preprocessing.summary import TableWarning
 from .everything import Chunk
 from .rows import arrays_of, as_rows, is_complete, join, n_columns, n_rows, names_of, take
@@ -313,6 +317,8 @@ class StreamedRows:
     # Whether a checkpoint keeps the sample, and what else it must belong to.
     keeps_sample = True
     parameters: Mapping[str, str] = MappingProxyType({})
+    # Columns that turned out not to be numbers after the first rows.
+    texts: Sequence[str] = ()
 
     def __init__(self, source: Source):
         if not source.again:
@@ -332,6 +338,9 @@ class StreamedRows:
     def over(self, prepare: Preparation, function: Callable[[Chunk], Any], skip: int = 0) -> Iterator[Any]:
         chunks = (chunk for chunk in self._chunks(prepare) if chunk is not None)
         return (function(chunk) for place, chunk in enumerate(chunks) if place >= skip)
+
+    def read_as_texts(self, names: list[str]) -> None:
+        """Columns that turned out not to be numbers in an earlier run."""
 
     def check_first(self) -> None:
         """Refuse rows whose first chunk is not what it was."""
@@ -355,6 +364,61 @@ class StreamedRows:
             yield found
         if self.digests is not None:
             self.digests.end(number + 1)
+
+
+class TableRows(StreamedRows):
+    """A file with columns of any kind.
+
+    Parameters
+    ----------
+    chunks : TableChunks
+    open_chunks : callable, optional
+        Starts reading: (columns, y, qid) of each chunk.
+    """
+
+    def __init__(self, chunks: TableChunks, open_chunks: Callable[[], Iterator[Any]] | None = None):
+        def opened() -> Iterator[Any]:
+            return ((table.columns, table.y, table.qid) for table in chunks)
+
+        start = opened if open_chunks is None else open_chunks
+        super().__init__(Source(lambda: read_ahead(start()), True, chunks.source))
+        self._table, self.parameters = chunks, {"features": repr(chunks.features)}
+        self.texts = []
+
+    def sample(self, most: int, tell: Callable[[int], None] = lambda n_rows: None) -> QuerySample:
+        while True:
+            try:
+                return super().sample(most, tell)
+            except FileFaultError as fault:
+                # The first rows looked like numbers; now the column is read as texts, from the beginning.
+                if fault.column not in self._table.numbers:
+                    raise
+                self.read_as_texts([fault.column])
+                if self.digests is not None:
+                    self.digests.known.clear()
+
+    def read_as_texts(self, names: list[str]) -> None:
+        self.texts = [*self.texts, *names]
+        for name in names:
+            self._table.read_as_text(name)
+
+
+def rows_in_chunks(chunks: Any, reading: dict[str, Any]) -> StreamedRows:
+    """Recognise chunks, or files: tables with columns that are not numbers are encoded as their sample is."""
+    if are_paths(chunks) and set(reading) <= _OF_TABLES:
+        first = chunks if isinstance(chunks, (str, os.PathLike)) else chunks[0]
+        options = {name: one for name, one in reading.items() if name != "rows"}
+        if ReadOptions(**options).format_of(os.fspath(first)) != "letor":
+            table = TableChunks(chunks, **reading)
+            if table.numbers != table.features:
+                return TableRows(table)
+    return StreamedRows(as_source(chunks, reading, verbose=False))
+
+
+# Options of `iter_ranking` that do not ask for numbers.
+_OF_TABLES = {
+    "rows", "format", "target", "query", "item", "features", "drop", "columns", "delimiter", "encoding",
+}  # fmt: skip
 
 
 class Digests:

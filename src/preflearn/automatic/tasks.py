@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .._engine.arrays.expansion import DeviceExpansions
 from ..comparisons import Groups
 from .combination import FoldScores
 from .everything import Everything
@@ -28,6 +29,8 @@ class Task:
     seed : int
     rivals : tuple of views
         Of learned kernels, of which those that are clearly behind are left out.
+    device : DeviceExpansions or None
+        Where kernels are evaluated; None for the processor.
     searches : dict
         The rounds of these views so far.
     """
@@ -39,6 +42,7 @@ class Task:
     n_jobs: int | None
     seed: int
     rivals: tuple[tuple[str, ...], ...] = ()
+    device: DeviceExpansions | None = None
     searches: dict[tuple[str, ...], Any] = field(default_factory=dict)
 
     @property

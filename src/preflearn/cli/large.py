@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,7 +14,7 @@ from .output import collected_warnings
 
 if TYPE_CHECKING:
     from .._training.problem import Problem
-    from .._training.streamed import SampledRows
+    from .._training.streamed import SampledLetor, SampledTable
     from ..io.sizes import TableSize
     from ..report import TrainingReport
 
@@ -100,9 +100,11 @@ class InParts:
         if not quiet:
             print(self._announcement(), file=sys.stderr, flush=True)
         options = replace(self.options, verbose=shows)
-        rows, read_as_text, memory_of = self._open(options, tell)
-        model, report = train_in_parts(rows, options, self.checkpoint, read_as_text, tell=tell)
-        return Read(rows.problem, memory_of(rows), rows.problem.data.encoder, []), model, report
+        rows, memory_of = self._open(options, tell)
+        title = f"Ranking model from {files.together(self.paths)}"
+        model, report = train_in_parts(rows, title, options, self.checkpoint, tell=tell)
+        encoder = rows.problem.data.encoder
+        return Read(rows.problem, memory_of(encoder), encoder, []), model, report
 
     def _announcement(self) -> str:
         from .._engine.solvers.routes import in_words
@@ -115,55 +117,45 @@ class InParts:
             f"{in_words(seconds)} on an idle machine. {resumed} {self.checkpoint}; the same command continues there."
         )
 
-    def _open(self, options: TrainingOptions, tell: Any) -> tuple[SampledRows, Any, Any]:
-        """The rows, what reads a column as text, and what the model remembers."""
-        from .._training import streamed
+    def _open(
+        self, options: TrainingOptions, tell: Callable[[str], None]
+    ) -> tuple[SampledTable | SampledLetor, Callable[[Any], dict[str, Any]]]:
+        """The rows, and what the model remembers of how they were read, given their encoder."""
+        from .._training.streamed import SampledTable
 
         names = [str(path) for path in self.paths]
-        source = files.together(self.paths)
-        if self.reading.is_table(self.paths[0]):
-            from ..errors import InputError, Remedy
-            from ..io.table import TableChunks
+        if not self.reading.is_table(self.paths[0]):
+            return self._open_letor(names, options, tell)
 
-            arguments = self.reading.of_table()
-            del arguments["weight"]
-            chunks = TableChunks(names, **arguments)
-            if chunks.query is None:
-                raise InputError(
-                    f"{source}: {_size(self.size)}; one ranking of all rows is not learned in parts, and there is no "
-                    "column of queries",
-                    Remedy("query", purpose="with a column whose rows are compared"),
-                )
-            rows = streamed.rows_of_table(chunks, self.reading.kinds, options, source)
+        from ..errors import InputError, Remedy
+        from ..io.table import TableChunks
 
-            def memory_of(found: SampledRows) -> dict[str, Any]:
-                return files.table_memory(chunks, found.problem.data.encoder, chunks.names)
-
-            return rows, chunks.read_as_text, memory_of
-        return self._open_letor(names, source, options, tell)
+        arguments = self.reading.of_table()
+        del arguments["weight"]
+        chunks = TableChunks(names, **arguments)
+        if chunks.query is None:
+            raise InputError(
+                f"{files.together(self.paths)}: {_size(self.size)}; one ranking of all rows is not learned in parts, "
+                "and there is no column of queries",
+                Remedy("query", purpose="with a column whose rows are compared"),
+            )
+        rows = SampledTable(chunks, self.reading.kinds, options)
+        return rows, lambda encoder: files.table_memory(chunks, encoder, chunks.names)
 
     def _open_letor(
-        self, names: list[str], source: str, options: TrainingOptions, tell: Any
-    ) -> tuple[SampledRows, Any, Any]:
+        self, names: list[str], options: TrainingOptions, tell: Callable[[str], None]
+    ) -> tuple[SampledLetor, Callable[[Any], dict[str, Any]]]:
         from .._engine.streaming.sources import as_source
-        from .._training import streamed
+        from .._training.streamed import SampledLetor
         from ..io.ranking import scan_ranking
 
         tell("counting the features")
-        arguments = {
-            k: one for k, one in self.reading.of_letor().items() if one is not None and one != "auto"
-        }
+        given = self.reading.of_letor().items()
+        arguments = {name: one for name, one in given if one is not None and one != "auto"}
         n_features = scan_ranking(names, **arguments).n_features
-        chunks = as_source(names, {**arguments, "n_features": n_features}, verbose=False)
-        rows = streamed.rows_of_letor(chunks, n_features, options, source)
-
-        def read_as_text(column: str) -> None:
-            raise ValueError("LETOR files have no texts")
-
-        def memory_of(found: SampledRows) -> dict[str, Any]:
-            return {"kind": "letor", "features": list(found.problem.data.feature_names)}
-
-        return rows, read_as_text, memory_of
+        source = as_source(names, {**arguments, "n_features": n_features}, verbose=False)
+        memory = {"kind": "letor", "features": [str(k + 1) for k in range(n_features)]}
+        return SampledLetor(source, n_features, options), lambda encoder: memory
 
 
 def _size(found: TableSize) -> str:

@@ -49,7 +49,7 @@ def as_source(chunks: Any, reading: dict[str, Any], *, verbose: bool) -> Source:
     verbose : bool
         Whether reading files shows a progress bar.
     """
-    if _is_path(chunks) or _is_list_of_paths(chunks):
+    if are_paths(chunks):
         return _files(chunks, reading, verbose)
     if reading:
         raise TypeError(
@@ -74,6 +74,11 @@ def _files(paths: Any, reading: dict[str, Any], verbose: bool) -> Source:
     # The reader refuses what is not finite, unless it is told to let it pass.
     finite = reading.get("missing") is None and not reading.get("allow_unknown")
     return Source(lambda: read_ahead(iter_ranking(paths, **options)), True, name, verbose, finite)
+
+
+def are_paths(chunks: Any) -> bool:
+    """Whether these are files: a path, or a list of paths."""
+    return _is_path(chunks) or _is_list_of_paths(chunks)
 
 
 def _is_path(value: Any) -> bool:
