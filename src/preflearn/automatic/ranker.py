@@ -44,6 +44,7 @@ from .presets import read_preset
 from .resuming import Run, run_of
 from .showing import ShowsItself, remember
 from .streams import Preparation, QuerySample, RowsInParts, UnitScale, rows_in_chunks
+from .targets import for_the_top, half_gains
 from .tasks import Task
 from .trees import TreeSum
 from .trial import Attempt, Trial
@@ -79,7 +80,8 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
     ----------
     scoring : str, callable or None, default="concordance"
         What the members are combined by and what is reported: "concordance", "ndcg", "ndcg@10" or another name of
-        `preflearn.metrics.get_scorer`. Settings inside of a member are always chosen by the concordance.
+        `preflearn.metrics.get_scorer`. Settings inside of a member are always chosen by the concordance. For NDCG there
+        are also members that learn 2^(y/2), half-way between grades and gains, which takes up to twice the time.
     time_limit : float or None, default=None
         Seconds; candidates that would exceed it are left out. The first one is always trained. What Numba compiles on
         first use does not count.
@@ -287,7 +289,12 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
             rivals(options, rows.shape[0]),
             self._expansions(),
         )
-        attempts = self._train(options, task, start, limit, run or Run(self._stages()))
+        run = run or Run(self._stages())
+        attempts = self._train(options, task, start, limit, run)
+        gains = half_gains(y, targets, scoring)
+        if gains is not None:
+            top = replace(task, y=gains(targets), gains=gains, searches={})
+            attempts += self._train(for_the_top(options), top, start, limit, run)
         joining = [one for one in attempts if one.member is not None and one.candidate.joins]
         held_out, unbiased = (
             np.column_stack([getattr(one.member, name) for one in joining])

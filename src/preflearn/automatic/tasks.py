@@ -31,6 +31,8 @@ class Task:
         Of learned kernels, of which those that are clearly behind are left out.
     device : DeviceExpansions or None
         Where kernels are evaluated; None for the processor.
+    gains : callable or None
+        What y was made from the targets by, where it is not the targets themselves.
     searches : dict
         The rounds of these views so far.
     """
@@ -43,6 +45,7 @@ class Task:
     seed: int
     rivals: tuple[tuple[str, ...], ...] = ()
     device: DeviceExpansions | None = None
+    gains: Callable[[np.ndarray], np.ndarray] | None = None
     searches: dict[tuple[str, ...], Any] = field(default_factory=dict)
 
     @property
@@ -59,19 +62,22 @@ class Extension:
     Attributes
     ----------
     train : callable
-        From the task, the view, the settings and `Everything` to a fitted model.
+        From the task, the view, the settings and `Everything` to a fitted model, and to what it predicts for the fold
+        that is left out, with settings that its rows did not choose.
     task : Task
     view : tuple of str
     settings : mapping from names to numbers and arrays
     """
 
-    train: Callable[[Task, tuple[str, ...], Mapping[str, Any], Everything], Any]
+    train: Callable[[Task, tuple[str, ...], Mapping[str, Any], Everything], tuple[Any, np.ndarray]]
     task: Task
     view: tuple[str, ...]
     settings: Mapping[str, Any]
 
-    def __call__(self, everything: Everything) -> Any:
-        return self.train(self.task, self.view, self.settings, everything)
+    def __call__(self, everything: Everything) -> tuple[Any, np.ndarray]:
+        gains = self.task.gains
+        rows = everything if gains is None else everything.with_targets(gains)
+        return self.train(self.task, self.view, self.settings, rows)
 
 
 @dataclass(frozen=True)
