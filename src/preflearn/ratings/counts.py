@@ -56,7 +56,8 @@ class BattleCounts:
             )
         self._columns = columns
         self._items: dict[Hashable, int] = {}
-        self._keys, self._counts = np.empty(0, dtype=np.int64), np.empty(0)
+        self._keys: np.ndarray = np.empty(0, dtype=np.int64)
+        self._counts: np.ndarray = np.empty(0)
         self._last: Ratings | None = None
 
     @property
