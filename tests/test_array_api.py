@@ -366,9 +366,20 @@ def test_without_dispatch_a_tensor_on_a_device_is_refused():
         RankRLS().fit(torch.asarray(X).to("meta"), Y)
 
 
-def test_what_learns_on_the_host_refuses_device_arrays(xp):
-    with dispatch(), pytest.raises(TypeError, match="NumPy arrays"):
-        AutoRanker().fit(xp.asarray(X), Y, qid=QID)
+def test_kernels_of_autoranker_on_a_device():
+    torch = _library("torch")
+    expected = AutoRanker(random_state=0).fit(X, Y, qid=QID)
+    here = AutoRanker(random_state=0, device="cpu").fit(X, Y, qid=QID)
+    assert here.best_score_ == pytest.approx(expected.best_score_, abs=1e-6)
+    np.testing.assert_allclose(here.predict(X, qid=QID), expected.predict(X, qid=QID), atol=1e-5)
+    with dispatch():
+        of_tensor = AutoRanker(random_state=0).fit(torch.asarray(X), torch.asarray(Y), qid=QID)
+        found = of_tensor.predict(torch.asarray(X), qid=QID)
+    assert isinstance(found, torch.Tensor)
+    np.testing.assert_array_equal(found.numpy(), here.predict(X, qid=QID))
+    for device, message in (("cuda:99", "device='cuda:99' cannot be used"), (3, "device must be the name")):
+        with pytest.raises(ValueError, match=message):
+            AutoRanker(device=device).fit(X, Y, qid=QID)
 
 
 @pytest.mark.parametrize("options", [{}, {"metric": "full", "weighting": "item"}, {"n_outputs": 2}])

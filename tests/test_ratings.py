@@ -278,7 +278,7 @@ def test_the_best_of_very_many_items_have_ranks_that_are_of_use(monkeypatch):
     before = many_rank_bounds(found.strengths.scores, found.standard_errors, 0.95)[1]
     assert "rank" not in found.top(3)
     assert list(found.top(3, ranks=True)["rank_upper"]) == found.columns["rank_upper"][:3]
-    monkeypatch.setattr(ranks, "MOST_COMPARED", 100)
+    monkeypatch.setattr("preflearn.ratings.result.MOST_COMPARED", 100)
     for most_dense in (3000, 100):
         monkeypatch.setattr("preflearn.ratings.strengths.MOST_DENSE", most_dense)
         large = rate({"a": a, "b": b, "winner": won.astype(float)}, alpha=0.3)
@@ -1240,3 +1240,199 @@ def test_a_goal_that_cannot_be_planned_for_is_refused_before_anything_is_written
     shown = capsys.readouterr()
     assert "--goal 'top-9': choose between top-1 and top-2" in shown.err and not shown.out
     assert not board.exists()
+
+
+# Battles that arrive, and files that are larger than memory
+
+
+def test_counts_of_battles_that_arrive_rate_as_all_battles_do():
+    battles, _ = simulate(12, 40, 5, ties=0.2)
+    parts = [{name: column[k::4] for name, column in battles.items()} for k in range(4)]
+    whole = {"alpha": 0.2}, {"alpha": "auto"}, {"alpha": 0}
+    for options in whole:
+        counts = preflearn.ratings.BattleCounts()
+        for part in parts:
+            counts.add(part)
+            if len(counts.table["count"]) > 60:
+                last = counts.rate(**options)
+        expected = rate(battles, **options)
+        assert last.alpha == pytest.approx(expected.alpha)
+        np.testing.assert_allclose(last.strengths.scores, expected.strengths.scores, atol=1e-8)
+        board = pd.DataFrame(last.columns)
+        pd.testing.assert_frame_equal(board, pd.DataFrame(expected.columns), rtol=1e-8)
+    assert "240 battles of" in str(counts) and "by 240 battles" in str(last)
+    # What is taken out again has never been there; what was never there cannot be taken out.
+    more = {"model_a": ["m01", "new"], "model_b": ["new", "m02"], "winner": ["tie", "new"]}
+    before = counts.table
+    assert counts.add(more).rate(alpha=0.2).items[-1] == "new" and counts.remove(more).table == before
+    with pytest.raises(ValueError, match="have not been counted"):
+        counts.remove(more)
+    with pytest.raises(ValueError, match="texts in one table and numbers in another"):
+        counts.add({"winner": [1], "loser": [2]})
+    with pytest.raises(TypeError, match="judge"):
+        counts.rate(judge="judge")
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(1, 4), st.sampled_from([0, 0.5, 1])), min_size=2),
+    st.data(),
+)
+def test_counts_are_those_of_a_counter(rows, data):
+    battles = [(a, (a + step) % 5, y) for a, step, y in rows]
+    cut = data.draw(st.integers(1, len(battles) - 1))
+    counts = preflearn.ratings.BattleCounts()
+    expected = {}
+    words = {0: "b", 0.5: "tie", 1: "a"}
+    for part in (battles[:cut], battles[cut:]):
+        counts.add({"a": [f"i{a}" for a, _, _ in part], "b": [f"i{b}" for _, b, _ in part],
+                    "winner": [words[y] for _, _, y in part]})  # fmt: skip
+        for a, b, y in part:
+            key = (
+                f"i{min(a, b)}",
+                f"i{max(a, b)}",
+                f"model_{words[y if a < b else 1 - y]}".replace("model_tie", "tie"),
+            )
+            expected[key] = expected.get(key, 0) + 1
+    table = counts.table
+    found = dict(zip(zip(table["model_a"], table["model_b"], table["winner"]), table["count"]))
+    assert found == expected
+
+
+def test_large_files_are_counted_while_they_are_read(tmp_path, capsys, monkeypatch):
+    battles, _ = simulate(6, 60, 8, ties=0.2, judges=3)
+    frame = pd.DataFrame(battles)
+    paths = [tmp_path / "one.csv", tmp_path / "two.csv"]
+    frame[:100].to_csv(paths[0], index=False)
+    frame[100:].to_csv(paths[1], index=False)
+    names = [str(path) for path in paths]
+    assert run(["rate", *names, "--json"]) == 0
+    plain = json.loads(capsys.readouterr().out)
+    monkeypatch.setattr("preflearn.cli.rate._LARGE", 10)
+    read_rows = []
+    original = preflearn.io.table.iter_columns
+    monkeypatch.setattr(
+        "preflearn.io.table.iter_columns",
+        lambda *given: (read_rows.append(len(part["winner"])) or part for part in original(*given, rows=50)),
+    )
+    assert run(["rate", *names, "--json"]) == 0
+    counted = json.loads(capsys.readouterr().out)
+    assert len(read_rows) > 1 and sum(read_rows) == len(frame)
+    assert counted["table"] == [pytest.approx(row) for row in plain["table"]]
+    assert counted["battles"] == plain["battles"] == len(frame)
+    assert any("counted by pairs while they were read" in note for note in counted["notes"])
+    # Judges need the rows, which are read if they fit, and refused otherwise.
+    assert run(["rate", *names, "--judge", "judge", "-q"]) == 0
+    monkeypatch.setattr("preflearn._engine.numerics.memory.available_bytes", lambda: 10)
+    monkeypatch.setattr("preflearn.cli.rate._IN_MEMORY", 10**6)
+    assert run(["rate", *names, "--judge", "judge"]) == 2
+    assert "do not fit into memory, and --judge needs every battle" in capsys.readouterr().err
+
+
+def test_categories_on_the_command_line(tmp_path, capsys):
+    battles, _ = simulate(4, 80, 9, ties=0.0)
+    flipped = np.arange(160) % 2 == 1
+    first = [{"model_a", "model_b"} ^ {w} for w in battles["winner"]]
+    winner = [w if not f else other.pop() for w, f, other in zip(battles["winner"], flipped, first)]
+    frame = pd.DataFrame({**battles, "winner": winner, "kind": np.where(flipped, "code", "prose")})
+    path = tmp_path / "battles.csv"
+    frame.to_csv(path, index=False)
+    assert run(["rate", str(path), "--category", "kind"]) == 0
+    shown = capsys.readouterr().out
+    assert "4 items in 2 categories: prose, code" in shown and "points worse in code than on average" in shown
+    assert run(["rate", str(path), "--category", "kind", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["categories"]
+    assert len(rows) == 8 and {row["category"] for row in rows} == {"prose", "code"}
+    assert run(["rate", str(path), "--category", "sort"]) == 2
+    assert "--category asks for the column 'sort', found model_a" in capsys.readouterr().err
+
+
+# Margins
+
+
+def draw_margins(n=8, l=600, seed=0, noise=7.0):
+    """Scores of two sides whose differences are normal, and the strengths in log odds."""
+    rng = np.random.default_rng(seed)
+    f = rng.normal(size=n)
+    f -= f.mean()
+    a = rng.integers(0, n, l)
+    b = (a + rng.integers(1, n, l)) % n
+    d = noise * ((f[a] - f[b]) / 1.702 + rng.normal(size=l))
+    other = rng.normal(50, 10, l)
+    return {"a": a, "b": b, "score_a": other + d, "score_b": other}, f
+
+
+@pytest.mark.parametrize("most", [3000, 5])
+def test_margins_are_fitted_by_least_squares(most, monkeypatch):
+    monkeypatch.setattr("preflearn.ratings.margins._MOST_FACTORED", most)
+    table, f = draw_margins()
+    found = rate(table, margin="score", alpha=0.2)
+    d = table["score_a"] - table["score_b"]
+    X = oracles.rating_design(8, np.stack([table["a"], table["b"]], axis=1))
+    H = X.T @ X / 1.702**2 + 0.4 * np.eye(8)
+    in_margins = np.linalg.solve(H, X.T @ d / 1.702**2)
+    noise = np.sqrt(np.sum((d - X @ in_margins) ** 2) / (600 - 7))
+    np.testing.assert_allclose(found.strengths.scores, 1.702 * in_margins / noise, atol=1e-8)
+    centre = np.eye(8) - 1 / 8
+    np.testing.assert_allclose(found.covariance, centre @ np.linalg.inv(H) @ centre, atol=1e-8)
+    assert noise == pytest.approx(7.0, rel=0.1)
+    by_judge = rate(
+        {**table, "judge": table["a"] + 8 * (np.arange(600) % 3)}, margin="score", alpha=0.2, judge="judge"
+    )
+    z = 1.702 * d / noise
+    g = np.zeros((24, 8))
+    np.add.at(
+        g, table["a"] + 8 * (np.arange(600) % 3), X * ((z - X @ found.strengths.scores) / 1.702**2)[:, None]
+    )
+    C = np.linalg.inv(H) @ (24 / 23 * g.T @ g + 0.4 * np.eye(8)) @ np.linalg.inv(H)
+    np.testing.assert_allclose(by_judge.covariance, centre @ C @ centre, atol=1e-7)
+
+
+def test_margins_say_more_than_who_won_and_as_much_about_winning():
+    errors, covered = [], []
+    for seed in range(12):
+        table, f = draw_margins(10, 200, seed)
+        margins, signs = rate(table, margin="score"), rate(table)
+        errors.append([np.mean((one.strengths.scores - f) ** 2) for one in (margins, signs)])
+        board = pd.DataFrame(margins.columns).set_index("item").sort_index()
+        truth = 1000 + POINTS * f
+        covered.append(np.mean((board["lower"] < truth) & (truth < board["upper"])))
+    better, plain = np.mean(errors, axis=0)
+    assert better < 0.75 * plain and 0.88 < np.mean(covered) < 0.99
+    table = margins.held_out
+    assert list(table["method"])[0] == "margins" and table["log_loss"][0] < np.log(2)
+    assert "least squares on margins (score)" in str(preflearn.ratings.summary.settings(margins))
+    margins.surprises, margins.diagnostics, margins.next_battles(2), margins.to_dict()
+    np.testing.assert_allclose(
+        rate(draw_margins(5, 80)[0], margin="score", alpha=0.3).strengths.scores,
+        rate({k: v[:40] for k, v in draw_margins(5, 80)[0].items()}, margin="score", alpha=0.3)
+        .update({k: v[40:] for k, v in draw_margins(5, 80)[0].items()})
+        .strengths.scores,
+        atol=1e-8,
+    )  # fmt: skip
+
+
+def test_ambiguous_margins_are_refused(tmp_path, capsys):
+    table = {"winner": list("xyx"), "loser": list("yzz"), "by": [3.0, 1.0, -2.0]}
+    with pytest.raises(
+        InputError, match="1 of 3 battles were won by one side and have a margin in favour of the other"
+    ):
+        rate(table, margin="by")
+    good = {**table, "by": [3.0, 1.0, 2.0]}
+    assert rate(good, margin="by").scores["x"] > 0
+    for change, options, message in (
+        ({}, {"margin": "goals"}, "margin asks for 'goals'"),
+        ({"by": [2.0, 2.0, 2.0]}, {"margin": "by"}, "every battle has the margin 2"),
+        ({"by": [2.0, np.nan, 2.0]}, {"margin": "by"}, "a margin is needed for every battle"),
+        ({"r": ["x > y"] * 3}, {"margin": "by", "ranking": "r"}, "margin would be ignored"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            rate({**good, **change}, **options)
+    with pytest.raises(ValueError, match="who won, not by how much"):
+        rate(good, margin="by").by(["k"] * 3)
+    path = tmp_path / "battles.csv"
+    pd.DataFrame(good).to_csv(path, index=False)
+    assert run(["rate", str(path), "--margin", "goals"]) == 2
+    assert "--margin asks for 'goals'" in capsys.readouterr().err
+    assert run(["rate", str(path), "--margin", "by"]) == 0
+    assert "least squares on margins (by)" in capsys.readouterr().out

@@ -97,19 +97,20 @@ def extend(
         member = one.member
         if one.share <= 0 or member is None or member.extend is None:
             continue
-        model = run.extended(one.candidate.name, member.extend, everything)
-        predictions = model.predict(views[one.candidate.view])
+        model, unbiased = run.extended(one.candidate.name, member.extend, everything)
         attempts[-1].member = replace(
             member,
             model=model,
-            held_out=predictions,
-            unbiased=predictions,
+            held_out=model.predict(views[one.candidate.view]),
+            unbiased=unbiased,
             importances=model.feature_importances_,
             detail=f"{member.detail}; on {everything.n_rows:,} rows",
         )
     joining = [one for one in attempts if one.share > 0 and one.member is not None]
-    held_out = np.column_stack([one.member.held_out for one in joining if one.member is not None])
-    chosen = choose_combination(held_out, held_out, y, queries, folds)
+    held_out, unbiased = (
+        np.column_stack([getattr(one.member, name) for one in joining]) for name in ("held_out", "unbiased")
+    )
+    chosen = choose_combination(held_out, unbiased, y, queries, folds)
     for one, weight, spread in zip(joining, chosen.weights, chosen.spreads, strict=True):
         one.share, one.factor = weight / chosen.weights.sum(), weight / spread
     scored = (folds.sizes > 0) & (folds.n_scored > 1)

@@ -39,15 +39,17 @@ _LOOK_BACK = 2
 _ROUND_ROWS = 16_000
 _ROUND_BASIS = (250, 800)
 # From so many rows on views race over so many rounds.
-RACE_FROM = 5_000
+RACE_FROM = 10_000
 _RACE_ROUNDS = 2
+# Standard errors that a view has to be behind to be left out: one that is as good helps the combination.
+_BEHIND = 2.0
 # From so many rows on folds share metrics: so many are learned.
 _SHARE_FROM = 10_000
 _METRICS = 3
 # Factors of a metric below this, relative to the largest, become 0: nothing is lost, and the kernel is formed faster.
 _LEAST_FACTOR = 0.02
 # Basis vectors of the model.
-_LEAST_BASIS, _MOST_BASIS = 300, 2000
+_LEAST_BASIS, _MOST_BASIS = 600, 2000
 # The first round tries these alphas, later ones those beside the best so far.
 _ALPHAS = 4.0 ** np.arange(-4, 8)
 _BESIDE = np.array([0.25, 1.0, 4.0])
@@ -99,7 +101,7 @@ class Search:
         """More rounds, until there are so many or the held-out score no longer rises."""
         while len(self.scores) < n_rounds and not self._ended:
             alphas = self.alphas[-1] * _BESIDE if self.alphas else _ALPHAS
-            models = with_small_matrices(partial(self._train, alphas), len(self._parts))
+            models = with_small_matrices(partial(self._train, alphas), len(self._parts), _threads(self.task))
             table = self._score(models, alphas)
             choice = choose(self.task.folds.mean(table), alphas)[0]
             self.scores.append(table[choice])
@@ -112,7 +114,8 @@ class Search:
     def is_behind(self, others: Sequence[Search]) -> bool:
         """Whether another view is clearly ahead after as many rounds."""
         n_rounds = min(len(one.scores) for one in (self, *others))
-        return any(clearly_positive(one.scores[n_rounds - 1] - self.scores[n_rounds - 1]) for one in others)
+        ahead = (one.scores[n_rounds - 1] - self.scores[n_rounds - 1] for one in others)
+        return any(clearly_positive(one, errors=_BEHIND) for one in ahead)
 
     def metric_without(self, fold: int, number: int) -> np.ndarray | None:
         """The metric of a round that was learned without a fold."""
@@ -128,8 +131,10 @@ class Search:
         X, task = self.X, self.task
         basis = X[_drawn(rows, size, task.seed)]
         kernel = _KERNEL.with_metric(metric).fitted_to(X[rows])
-        moments = kernel_moments(kernel, basis, X.__getitem__, task.y, task.queries, rows)
-        return solve_expansion(kernel, basis, moments, alphas)
+        sum_up = kernel_moments if task.device is None else task.device.kernel_moments
+        moments = sum_up(kernel, basis, X.__getitem__, task.y, task.queries, rows)
+        model = solve_expansion(kernel, basis, moments, alphas)
+        return model if task.device is None else task.device.take(model)
 
     def _train(self, alphas: np.ndarray, place: int) -> Expansion:
         part = self._parts[place]
@@ -151,7 +156,7 @@ class Search:
             gradients = models[place].gradients(self.X[rows], choice)
             return average_gradient_metric(gradients[:, :, None], full=False)
 
-        metrics = with_small_matrices(metric_of, len(self._parts))
+        metrics = with_small_matrices(metric_of, len(self._parts), _threads(self.task))
         if any(one is None for one in metrics):
             return False
         for part, metric in zip(self._parts, metrics, strict=True):
@@ -186,7 +191,7 @@ def _train_members(task: Task, search: Search) -> Member:
         rest = rows_outside(task.n_rows, folds.tests[fold])
         return search.train(rest, search.metric_without(fold, chosen[fold]), alphas, size)
 
-    models = with_small_matrices(train, n_folds + 1)
+    models = with_small_matrices(train, n_folds + 1, _threads(task))
     settings = np.empty((alphas.shape[0], task.n_rows))
     for test, model in zip(folds.tests, models):
         settings[:, test] = model.predict(search.X[test])
@@ -205,6 +210,11 @@ def _train_members(task: Task, search: Search) -> Member:
     extend = Extension(train_on_everything, task, search.view, kept)
     unbiased = nested(folds, settings, scores)
     return Member(learner, settings[choice], unbiased, learner.feature_importances_, detail, extend)
+
+
+def _threads(task: Task) -> int | None:
+    """A device takes one training after the other."""
+    return None if task.device is None else 1
 
 
 def n_basis(n_rows: int) -> int:
@@ -244,7 +254,7 @@ def _drawn(rows: np.ndarray, size: int, seed: int) -> np.ndarray:
 
 def train_on_everything(
     task: Task, view: tuple[str, ...], settings: Mapping[str, Any], everything: Everything
-) -> RankRFM:
+) -> tuple[RankRFM, np.ndarray]:
     """A metric that has not seen the fold that is left out, more basis vectors, all other rows."""
     X, fold = task.views[view], everything.fold
     metric = settings["metrics"][fold]
@@ -253,7 +263,8 @@ def train_on_everything(
     kernel = _KERNEL.with_metric(None if np.isnan(metric).any() else metric).fitted_to(X[rows])
     moments = everything.kernel_moments(kernel, basis, view)
     model = solve_expansion(kernel, basis, moments, np.array([settings["alpha"]]))
-    return _as_estimator(model, 0, int(settings["rounds"][fold]), task)
+    predictions = model.predict(X[task.folds.tests[fold]])[0]
+    return _as_estimator(model, 0, int(settings["rounds"][fold]), task), predictions
 
 
 def _as_estimator(model: Expansion, place: int, number: int, task: Task) -> RankRFM:

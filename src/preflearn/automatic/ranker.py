@@ -18,10 +18,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._engine.arrays.expansion import DeviceExpansions
 from .._engine.core.holdout import rows_outside
 from .._engine.loops.threads import threads_limited
 from .._engine.numerics.graph import Graph, Value
-from .._engine.numerics.namespace import is_device_array
+from .._engine.numerics.namespace import Home, as_host, is_device_array
 from .._engine.solvers.progress import Stage, Stages
 from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import read_scores
@@ -43,6 +44,7 @@ from .presets import read_preset
 from .resuming import Run, run_of
 from .showing import ShowsItself, remember
 from .streams import Preparation, QuerySample, RowsInParts, UnitScale, rows_in_chunks
+from .targets import for_the_top, half_gains
 from .tasks import Task
 from .trees import TreeSum
 from .trial import Attempt, Trial
@@ -78,7 +80,8 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
     ----------
     scoring : str, callable or None, default="concordance"
         What the members are combined by and what is reported: "concordance", "ndcg", "ndcg@10" or another name of
-        `preflearn.metrics.get_scorer`. Settings inside of a member are always chosen by the concordance.
+        `preflearn.metrics.get_scorer`. Settings inside of a member are always chosen by the concordance. For NDCG there
+        are also members that learn 2^(y/2), half-way between grades and gains, which takes up to twice the time.
     time_limit : float or None, default=None
         Seconds; candidates that would exceed it are left out. The first one is always trained. What Numba compiles on
         first use does not count.
@@ -92,6 +95,9 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         "fast" tries a linear ranker, a single feature and boosted trees; its figure comes from choices made by the
         other folds, without repeating the procedure. "best" averages three runs with other folds and seeds; its figure
         is that of one of them. None is in between.
+    device : str or None, default=None
+        A device of PyTorch, such as "cuda", on which kernels are evaluated in double precision; rows are sent there in
+        blocks. None is the processor, or the device of X where X is a tensor. The fitted model is on the host.
 
     Attributes
     ----------
@@ -172,6 +178,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         random_state=None,
         verbose=0,
         preset=None,
+        device=None,
     ) -> None:
         self.scoring = scoring
         self.time_limit = time_limit
@@ -179,6 +186,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         self.random_state = random_state
         self.verbose = verbose
         self.preset = preset
+        self.device = device
 
     # Fitting --------------------------------------------------------------------------------------------------------
 
@@ -198,7 +206,10 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         -------
         self
         """
+        if is_device_array(X):
+            return self._fit_tensor(X, y, qid)
         limit, preset = self._read_limit(), read_preset(self.preset)
+        self._expansions()  # refuses a device that is not there
         remember(self, X, y, qid)
         if limit < np.inf:
             _compile()
@@ -276,8 +287,14 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
             self.n_jobs,
             seed,
             rivals(options, rows.shape[0]),
+            self._expansions(),
         )
-        attempts = self._train(options, task, start, limit, run or Run(self._stages()))
+        run = run or Run(self._stages())
+        attempts = self._train(options, task, start, limit, run)
+        gains = half_gains(y, targets, scoring)
+        if gains is not None:
+            top = replace(task, y=gains(targets), gains=gains, searches={})
+            attempts += self._train(for_the_top(options), top, start, limit, run)
         joining = [one for one in attempts if one.member is not None and one.candidate.joins]
         held_out, unbiased = (
             np.column_stack([getattr(one.member, name) for one in joining])
@@ -350,7 +367,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         Held-out predictions are those of the sample, which is returned.
         """
         # Before anything is read.
-        read_preset(self.preset), read_scoring(self.scoring), self._read_limit()
+        read_preset(self.preset), read_scoring(self.scoring), self._read_limit(), self._expansions()
         with run_of(checkpoint, self, self._stages(), parts) as run:
             return self._choose_and_train(parts, run)
 
@@ -412,7 +429,13 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         """
         rows, y, targets, part = held
         self.n_training_rows_ = n_rows - rows.shape[0]
-        everything = Everything(self.features_, over, self.n_training_rows_, fold_to_keep(trial.folds))
+        everything = Everything(
+            self.features_,
+            over,
+            self.n_training_rows_,
+            fold_to_keep(trial.folds),
+            device=self._expansions(),
+        )
         folds = self._folds(y, part, scoring, seed)
         trial = extend(trial, everything, rows, targets, part, folds, run)
         self._keep(trial)
@@ -442,7 +465,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         for fold, test in enumerate(trial.folds.tests):
             stage.count(fold, len(trial.folds.tests), "folds")
             rest = rows_outside(rows.shape[0], test)
-            model = _for_numbers(rows, scoring=self.scoring, n_jobs=self.n_jobs)
+            model = _for_numbers(rows, scoring=self.scoring, n_jobs=self.n_jobs, device=self._device_name())
             try:
                 part = encode_queries(queries.codes[rest], rest.shape[0])
                 without = model._fit_rows(rows[rest], y[rest], part, scoring, seed, 0.0, np.inf, _INNER_FOLDS)
@@ -464,7 +487,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         self, rows: np.ndarray, y: np.ndarray, queries: Groups, scoring: Scoring, seed: int, n_before: int
     ) -> None:
         """Average the model of ``n_before`` runs with that of another one, with other folds and seeds."""
-        other = _for_numbers(rows, scoring=self.scoring, n_jobs=self.n_jobs)
+        other = _for_numbers(rows, scoring=self.scoring, n_jobs=self.n_jobs, device=self._device_name())
         other._fit_rows(rows, y, queries, scoring, seed, 0.0, np.inf)
         old, new = n_before / (n_before + 1), 1 / (n_before + 1)
         self.members_, self.views_ = self.members_ + other.members_, self.views_ + other.views_
@@ -482,6 +505,26 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
 
     def _stages(self) -> Stages:
         return Stages("AutoRanker" if self.verbose else None)
+
+    def _fit_tensor(self, X: Any, y: Any, qid: Any) -> Self:
+        """`fit` on a copy of a tensor on the host, with kernels on the device of the tensor."""
+        self._device_of_X = None if self.device is not None or not hasattr(X, "cpu") else str(X.device)
+        try:
+            return self.fit(as_host(X), as_host(y), qid=as_host(qid))
+        finally:
+            del self._device_of_X
+
+    def _device_name(self) -> str | None:
+        return getattr(self, "_device_of_X", None) if self.device is None else self.device
+
+    def _expansions(self) -> DeviceExpansions | None:
+        """What evaluates kernels on a device; None for the processor."""
+        name = self._device_name()
+        if name is not None and not isinstance(name, str):
+            raise ValueError(
+                f"device must be the name of a device of PyTorch, such as 'cuda', or None: found {name!r}."
+            )
+        return None if name is None else DeviceExpansions.on(name)
 
     def _read_limit(self) -> float:
         limit = self.time_limit
@@ -501,11 +544,6 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
 
     def _encode(self, X: Any, *, has_missing: bool = False) -> np.ndarray:
         """The table as numbers; `encoder_` remembers how. Missing values may be in rows that come later alone."""
-        if is_device_array(X):
-            raise TypeError(
-                "AutoRanker tries its candidates on NumPy arrays: pass X.cpu().numpy() for a PyTorch tensor, or train "
-                "RankRLSCV on the device."
-            )
         self.encoder_ = None
         if has_missing or not _is_plain(X):
             self.encoder_ = TableEncoder(sparse_output=False)
@@ -644,6 +682,8 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         ndarray of shape (m,)
         """
         check_is_fitted(self)
+        if is_device_array(X):
+            return Home.of(X).put(self.predict(as_host(X), qid=as_host(qid)))
         if (
             qid is None
             and self.n_queries_ > 1

@@ -73,8 +73,8 @@ class Run:
     def keep_attempt(self, attempt: Attempt) -> None:
         """A candidate has been tried."""
 
-    def extended(self, name: str, extend: Extension, everything: Everything) -> Any:
-        """A member trained on everything."""
+    def extended(self, name: str, extend: Extension, everything: Everything) -> tuple[Any, np.ndarray]:
+        """A member trained on everything, and what it predicts for the fold that is left out."""
         with self.stages(f"{name} on {everything.n_rows:,} rows") as stage:
             return extend(replace(everything, sums=self._sums(name, everything.n_rows, stage)))
 
@@ -213,15 +213,17 @@ class ResumableRun(Run):
         }
         self.save()
 
-    def extended(self, name: str, extend: Extension, everything: Everything) -> Any:
+    def extended(self, name: str, extend: Extension, everything: Everything) -> tuple[Any, np.ndarray]:
         names = self._header["models"]
         if name not in names:
-            model = super().extended(name, extend, everything)
+            model, predictions = super().extended(name, extend, everything)
             self._forget_sums()
             self._arrays[f"extended{len(names)}"] = _as_array(model)
+            self._arrays[f"predicted{len(names)}"] = predictions
             names.append(name)
             self.save()
-        return self._model(self._arrays[f"extended{names.index(name)}"])
+        place = names.index(name)
+        return self._model(self._arrays[f"extended{place}"]), self._arrays[f"predicted{place}"]
 
     def _sums(self, name: str, n_rows: int, stage: Stage) -> Sums:
         return _Kept(self, name, n_rows, stage)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .._engine.arrays.expansion import DeviceExpansions
 from ..comparisons import Groups
 from .combination import FoldScores
 from .everything import Everything
@@ -28,6 +29,10 @@ class Task:
     seed : int
     rivals : tuple of views
         Of learned kernels, of which those that are clearly behind are left out.
+    device : DeviceExpansions or None
+        Where kernels are evaluated; None for the processor.
+    gains : callable or None
+        What y was made from the targets by, where it is not the targets themselves.
     searches : dict
         The rounds of these views so far.
     """
@@ -39,6 +44,8 @@ class Task:
     n_jobs: int | None
     seed: int
     rivals: tuple[tuple[str, ...], ...] = ()
+    device: DeviceExpansions | None = None
+    gains: Callable[[np.ndarray], np.ndarray] | None = None
     searches: dict[tuple[str, ...], Any] = field(default_factory=dict)
 
     @property
@@ -55,19 +62,22 @@ class Extension:
     Attributes
     ----------
     train : callable
-        From the task, the view, the settings and `Everything` to a fitted model.
+        From the task, the view, the settings and `Everything` to a fitted model, and to what it predicts for the fold
+        that is left out, with settings that its rows did not choose.
     task : Task
     view : tuple of str
     settings : mapping from names to numbers and arrays
     """
 
-    train: Callable[[Task, tuple[str, ...], Mapping[str, Any], Everything], Any]
+    train: Callable[[Task, tuple[str, ...], Mapping[str, Any], Everything], tuple[Any, np.ndarray]]
     task: Task
     view: tuple[str, ...]
     settings: Mapping[str, Any]
 
-    def __call__(self, everything: Everything) -> Any:
-        return self.train(self.task, self.view, self.settings, everything)
+    def __call__(self, everything: Everything) -> tuple[Any, np.ndarray]:
+        gains = self.task.gains
+        rows = everything if gains is None else everything.with_targets(gains)
+        return self.train(self.task, self.view, self.settings, rows)
 
 
 @dataclass(frozen=True)

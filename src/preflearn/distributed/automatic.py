@@ -52,6 +52,11 @@ def fit_automatic(model: Any, parts: Parts, split_every: int) -> None:
             "AutoRanker on partitions samples whole queries, and there is no qid: pass it, or train RankRLSCV, which "
             "takes a global ranking in parts."
         )
+    if model.device is not None:
+        raise ValueError(
+            f"device={model.device!r} is a device of this process, and partitions are on workers: leave it out, or use "
+            "fit_stream here."
+        )
     model._fit_parts(PartitionedRows(parts, split_every))
     for name in ("cv_predictions_", "cv_folds_"):  # of the sample
         del model.__dict__[name]

@@ -378,9 +378,7 @@ class RankRFM(RankerMixin, KernelModel):
 
         Parameters
         ----------
-        X, pairs, magnitude, weight : as in RankRLS.fit_pairs
-        groups : array-like of shape (l,), optional
-            Label of each preference (a judge, a session): all preferences of a group are held out together.
+        X, pairs, magnitude, weight, groups : as in RankRLSCV.fit_pairs
 
         Returns
         -------

@@ -227,6 +227,45 @@ def _joined(parts: Sequence[np.ndarray | None]) -> np.ndarray | None:
     return np.concatenate(found) if found else None
 
 
+def iter_columns(
+    paths: Sequence[str | os.PathLike[str]],
+    texts: Sequence[str],
+    numbers: Sequence[str] = (),
+    *,
+    rows: int = 200_000,
+) -> Iterator[dict[str, np.ndarray]]:
+    """Some columns of files of any size, in parts of about as many rows.
+
+    Parameters
+    ----------
+    paths : sequence of paths
+        CSV, TSV, JSON lines or Parquet, each also compressed; all with these columns.
+    texts, numbers : sequences of str
+        Columns to read as texts and as numbers.
+    rows : int
+    """
+    roles = Roles((), False, None, None, tuple(numbers), tuple(texts))
+    held: list[Block] = []
+    for path in as_paths(list(paths)):
+        for block in open_file(path, ReadOptions(missing=np.nan)).blocks(roles, lambda n_bytes: None):
+            held.append(block)
+            if sum(map(len, held)) >= rows:
+                yield _columns_of(held, roles)
+                held = []
+    if held:
+        yield _columns_of(held, roles)
+
+
+def _columns_of(blocks: list[Block], roles: Roles) -> dict[str, np.ndarray]:
+    """Columns of blocks, one below the other."""
+    columns: dict[str, np.ndarray] = {}
+    for place, name in enumerate(roles.numbers):
+        columns[name] = np.concatenate([np.asarray(block.features)[:, place] for block in blocks])
+    for name in roles.words:
+        columns[name] = np.concatenate([block.texts[name] for block in blocks])
+    return columns
+
+
 @dataclass(frozen=True)
 class _Rows:
     """Columns of all files, one below the other, and where each row stands."""
@@ -328,12 +367,7 @@ class _TableReader:
         if not blocks:
             self.problems.append(InputError(f"{self.name}: there are no rows in it"))
             refuse_all(self.name, self.problems)
-        columns: dict[str, np.ndarray] = {}
-        for place, name in enumerate(roles.numbers):
-            columns[name] = np.concatenate([np.asarray(block.features)[:, place] for block in blocks])
-        for name in roles.words:
-            columns[name] = np.concatenate([block.texts[name] for block in blocks])
-        return _Rows(columns, self._placing(blocks))
+        return _Rows(_columns_of(blocks, roles), self._placing(blocks))
 
     def _placing(self, blocks: list[Block]) -> Callable[[int], str]:
         unit = self.files[0].unit

@@ -111,6 +111,11 @@ class RankingScorer:
         """The name of the metric without its options."""
         return self._metric.__name__
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """Arguments of the metric."""
+        return dict(self._options)
+
     def measure_within(self, y: np.ndarray, scores: np.ndarray, qid: Any) -> float:
         """The value of predictions of which only those with the same label may be compared.
 

@@ -37,7 +37,7 @@ from ._refitting import PathProblem, RefittedProblem, refit_and_predict, with_al
 from ._scoring import Comparable, Scoring, read_scoring, rounding_of
 from ._tally import PairTally, share_in_order, tally_pairs
 
-_HALF_OF_THE_DIGITS = 2.0**-26
+_HALF_PRECISION = 2.0**-26
 
 
 def read_problem(
@@ -455,7 +455,7 @@ def _drowns(predictions: list[np.ndarray]) -> bool:
         np.stack([getattr(f, end)(axis=1) for f in predictions]) for end in ("min", "max")
     )  # (f, a, v)
     spread, size = (high - low).max(axis=(0, 2)), np.maximum(high, -low).max(axis=(0, 2))
-    return bool((spread < _HALF_OF_THE_DIGITS * size).any())
+    return bool((spread < _HALF_PRECISION * size).any())
 
 
 def read_pair_scoring(scoring: Any) -> float:

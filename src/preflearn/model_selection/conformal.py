@@ -203,9 +203,7 @@ class ConformalRanker(CalibratedRanker):
 
         Parameters
         ----------
-        X : as in predict
-        qid : array-like of shape (m,), optional
-            Query labels; all items of a query together. One query without.
+        X, qid : as in predict_set
         coverage : float, optional
             The share of the items of a new query, on average over queries, whose true rank lies in the interval; that
             of the fit by default.

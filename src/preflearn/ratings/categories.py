@@ -122,6 +122,8 @@ def make_boards(ratings: Ratings, categories: Any, ratio: Any, intervals: bool |
     labels = tables.read_categories(categories, len(raw))
     if raw.similarity is not None or raw.rankings is not None:
         raise ValueError("Boards by category are of battles, without features of the items: rate these.")
+    if raw.margin is not None:
+        raise ValueError("Boards by category are of who won, not by how much: rate without a margin.")
     if raw.covariate_names:
         raise ValueError("Boards by category do not control for covariates: rate without them.")
     names = list(dict.fromkeys(labels))

@@ -55,11 +55,16 @@ def leave_battle_out(strengths: Strengths) -> np.ndarray:
     Of a row that stands for many battles, one is left out.
     """
     each = strengths.each
-    if strengths.battles.rankings is not None:
-        raise ValueError("Rankings are held out as a whole.")
+    if not holds_out_by_formula(strengths.battles):
+        raise ValueError("The formula is that of single battles that were won or lost.")
     single = replace(each, weight=np.minimum(each.weight, 1.0))
     mean, variance = without_each(single, strengths.theta, variances_of_battles(strengths))
     return averaged_probability(mean, variance)
+
+
+def holds_out_by_formula(battles: Battles) -> bool:
+    """Whether single battles leave the model by a formula: not of rankings, nor of margins."""
+    return battles.rankings is None and battles.margin is None
 
 
 def choose_alpha(battles: Battles) -> Strengths:
@@ -71,7 +76,7 @@ def choose_alpha(battles: Battles) -> Strengths:
     if np.median(battles.battles_of_items()) >= _PLENTY or not battles.weight.any():
         return fit_strengths(battles, alpha_of(PRIOR_WIDTHS[0]))
     few = battles.n_items + battles.covariates.shape[1] <= MOST_DENSE
-    by_formula = few and battles.rankings is None
+    by_formula = few and holds_out_by_formula(battles)
     widths = PRIOR_WIDTHS[::-1] if few else PRIOR_WIDTHS[::-2]
     training, test = battles, battles
     if not by_formula:

@@ -20,7 +20,7 @@ from .strengths import fit_strengths, variances_of_battles
 
 _FOLDS = 10
 _ELO_K = 32.0
-OURS, PLACKETT_LUCE = "Bradley-Terry", "Plackett-Luce"
+OURS, PLACKETT_LUCE, MARGINS = "Bradley-Terry", "Plackett-Luce", "margins"
 WIN_RATE, ELO = "win rate", f"Elo (K = {_ELO_K:.0f})"
 
 
@@ -127,6 +127,7 @@ def held_out_table(
     if battles.time is not None and future_blocks(battles):
         schemes.append(("future", "future"))
     ours = OURS if battles.rankings is None else PLACKETT_LUCE
+    ours = ours if battles.margin is None else MARGINS
     others = by_model(*(chosen if half_life == "auto" else (alpha, half_life)))
     table: dict[str, list[Any]] = {
         name: [] for name in ("held_out", "method", "log_loss", "accuracy", "calibration_error", "battles")

@@ -43,6 +43,7 @@ def rate(
     kernel: Any = "linear",
     item_offsets: float = 1.0,
     ranking: str | None = None,
+    margin: str | None = None,
 ) -> Ratings:
     """Rate items by battles between them: a leaderboard with intervals of ratings and of ranks.
 
@@ -97,6 +98,10 @@ def rate(
         Column of rankings of two items or more in place of battles, by Plackett and Luce's model: lists with the best
         first, or texts such as "a > b > c"; the last place may hold several without an order ("a > b, c, d" is a
         choice of one among four). The pairs that a ranking implies count as ``battles`` in the table.
+    margin : str, optional
+        By how much battles were won: ``"score"`` is the column ``score_a`` minus ``score_b``, or a column ``score``
+        that holds the difference. Differences of strengths are then fitted to margins by least squares, in units of
+        their own noise, so that the probability to win is that of a margin above 0. Without it only who won counts.
 
     Returns
     -------
@@ -127,7 +132,7 @@ def rate(
     """
     options: dict[str, Any] = {
         "a": a, "b": b, "winner": winner, "loser": loser, "judge": judge, "time": time, "weight": weight,
-        "covariates": covariates, "cluster": cluster if isinstance(cluster, str) else None,
+        "covariates": covariates, "cluster": cluster if isinstance(cluster, str) else None, "margin": margin,
     }  # fmt: skip
     _check(half_life, alpha, level, time, cluster)
     if ranking is None:
@@ -135,6 +140,12 @@ def rate(
     else:
         read = _read_rankings(battles, ranking, options, features)
     options["ranking"] = ranking
+    read = _with_features(read, features, kernel, item_offsets, alpha)
+    options |= {"wants_cluster": cluster, "anchor": anchor}
+    return _rated(read, options, half_life, alpha, float(level), backend_of(battles))
+
+
+def _with_features(read: Battles, features: Any, kernel: Any, item_offsets: Any, alpha: Any) -> Battles:
     if features is not None:
         if alpha == 0:
             raise InputError(
@@ -142,18 +153,19 @@ def rate(
                 Remedy("alpha", "auto"),
                 Remedy("alpha", purpose="and a positive number"),
             )
-        read = with_features(read, features, kernel, item_offsets)
-    elif kernel != "linear" or item_offsets != 1.0:
+        return with_features(read, features, kernel, item_offsets)
+    if kernel != "linear" or item_offsets != 1.0:
         raise InputError(
             "kernel and item_offsets are about features of the items, and there are none",
             Remedy("features", purpose="and their table"),
         )
-    options |= {"wants_cluster": cluster, "anchor": anchor}
-    return _rated(read, options, half_life, alpha, float(level), backend_of(battles))
+    return read
 
 
 def _read_rankings(table: Any, ranking: str, options: dict[str, Any], features: Any) -> Battles:
-    ignored = [name for name in ("a", "b", "winner", "loser", "covariates", "cluster") if options[name]]
+    ignored = [
+        name for name in ("a", "b", "winner", "loser", "covariates", "cluster", "margin") if options[name]
+    ]
     if features is not None:
         ignored.append("features")
     if ignored:
@@ -222,12 +234,40 @@ def _rated(
     )
 
 
+def rate_counts(
+    table: dict[str, list[Any]],
+    before: Ratings | None,
+    *,
+    anchor: Any = None,
+    alpha: float | str = "auto",
+    level: float = 0.95,
+    features: Any = None,
+    kernel: Any = "linear",
+    item_offsets: float = 1.0,
+) -> Ratings:
+    """The ratings of counts, found from those before where there are some."""
+    _check(None, alpha, level, None, None)
+    read = _with_features(read_battles(table, weight="count"), features, kernel, item_offsets, alpha)
+    names = ("a", "b", "winner", "loser", "judge", "time", "covariates", "cluster", "margin", "ranking")
+    options = {
+        **dict.fromkeys(names),
+        "weight": "count",
+        "covariates": (),
+        "wants_cluster": None,
+        "anchor": anchor,
+    }
+    start = None
+    if before is not None:
+        start = np.array([before.scores.get(item, 0.0) for item in read.items])
+    return _rated(read, options, None, alpha, float(level), backend_of(table), start)
+
+
 def rerate(ratings: Ratings, battles: Any) -> Ratings:
     """The ratings of old and new battles."""
     if ratings.raw.similarity is not None or ratings.raw.rankings is not None:
         raise ValueError("Ratings with features, or of rankings, are not updated: rate everything together.")
     asked = dict(ratings.options)
-    names = ("a", "b", "winner", "loser", "judge", "time", "weight", "covariates", "cluster")
+    names = ("a", "b", "winner", "loser", "judge", "time", "weight", "covariates", "cluster", "margin")
     new = read_battles(battles, **{name: asked[name] for name in names})
     both = ratings.raw.followed_by(new)
     start = None
@@ -300,7 +340,7 @@ def _notes(battles: Battles, alpha: Any, clustered: bool) -> list[str]:
             )
         notes.append(f"{text}.")
         warnings.warn(notes[-1], UserWarning, stacklevel=4)
-    elif alpha == 0:
+    elif alpha == 0 and battles.margin is None:
         found = mutually_beaten(battles)
         if len(found) > 1:
             raise InputError(

@@ -16,6 +16,7 @@ from ..shown_tables import ShownTable, in_notebooks
 from . import diagnostics, held_out, judges, planning, ranks, tables
 from .battles import Battles
 from .frames import frame_like
+from .ranks import MOST_COMPARED, MOST_RANKED
 from .strengths import Strengths, dense_covariance, many_standard_errors
 from .tables import MEAN_RATING, POINTS
 
@@ -106,7 +107,7 @@ class Ratings:
     def apart(self) -> np.ndarray | None:
         """1 where an item is surely ahead of another, -1 where it is behind, else 0; None of very many items."""
         n = len(self.items)
-        if n > ranks.MOST_COMPARED or not self.strengths.is_dense:
+        if n > MOST_COMPARED or not self.strengths.is_dense:
             return None
         return ranks.told_apart(self.strengths.scores, self.covariance[:n, :n], self.threshold)
 
@@ -123,7 +124,7 @@ class Ratings:
         n : int, default=100
         ranks : bool, default=False
             Whether to find intervals of the ranks as well. Those of more than 1,000 items hold together for these n
-            rows, so that they are shorter than those of a longer table.
+            rows, at most 100.
 
         Returns
         -------
@@ -132,6 +133,11 @@ class Ratings:
             ``rank_upper``.
         """
         _check_number(n, "rows")
+        if ranks and n > MOST_RANKED and len(self.items) > MOST_COMPARED:
+            raise InputError(
+                f"Ranks of {len(self.items):,} items are drawn for the best {MOST_RANKED}: found n={n}. Ask for fewer "
+                "rows, or for the whole table"
+            )
         return self._frame(tables.top(self, n, ranks))
 
     def points(self, scores: np.ndarray) -> np.ndarray:
@@ -198,7 +204,7 @@ class Ratings:
     def neighbours(self) -> list[tuple[Hashable, Hashable]]:
         """Neighbours on the board that cannot be told apart."""
         if self.apart is None:
-            raise ValueError(f"Groups are found for at most {ranks.MOST_COMPARED:,} items.")
+            raise ValueError(f"Groups are found for at most {MOST_COMPARED:,} items.")
         order = np.argsort(-self.strengths.scores, kind="stable")
         pairs = zip(order[:-1], order[1:], strict=True)
         return [(self.items[i], self.items[j]) for i, j in pairs if self.apart[i, j] == 0]
@@ -391,9 +397,9 @@ class Ratings:
         return planning.battles_needed(self.strengths.scores, C, what, self.threshold)
 
     def _refuse_many(self) -> None:
-        if len(self.items) > ranks.MOST_COMPARED:
+        if len(self.items) > MOST_COMPARED:
             raise ValueError(
-                f"Next battles are planned for at most {ranks.MOST_COMPARED:,} items: found {len(self.items):,}."
+                f"Next battles are planned for at most {MOST_COMPARED:,} items: found {len(self.items):,}."
             )
 
     # Showing

@@ -34,6 +34,12 @@ from .._engine.solvers.labels import MOST_SOLVED, LabelPosterior
 from .._engine.solvers.newton import Features, PairObjective, minimise_logistic
 from ..comparisons.answers import AdjustedAnswers, Answers
 from .battles import Battles
+from .margins import (
+    LOGISTIC_WIDTH,
+    curvatures_of,
+    fit_margins,
+    posterior_of_margins,
+)
 from .preconditioner import ExactHessian
 from .rankings import ChoiceLoss, fit_rankings
 
@@ -128,6 +134,10 @@ class Strengths:
         """x_k · θ of each battle."""
         return self.each.differences(self.theta)
 
+    def pulls(self) -> np.ndarray:
+        """Minus the derivative of each battle's loss by x_k · θ."""
+        return self.each.weight * (self.each.share - expit(self.differences()))
+
     @cached_property
     def curvatures(self) -> np.ndarray:
         return LogisticLoss(self.counted, self.theta).curvatures
@@ -205,6 +215,8 @@ def fit_strengths(
     """
     if battles.rankings is not None:
         return _fit_rankings(battles, max(alpha, _NO_ALPHA), start if like is None else like.theta, tol)
+    if battles.margin is not None:
+        return _fit_margins(battles, max(alpha, _NO_ALPHA))
     if like is not None:
         scale, answers, start = like.scale, like.counted, like.theta
     else:
@@ -243,6 +255,41 @@ def _fit_rankings(battles: Battles, alpha: float, start: np.ndarray | None, tol:
     weight = rankings.of_rankings(battles.weight)
     theta = fit_rankings(rankings, weight, battles.n_items, alpha, start, tol)
     return RankingStrengths(battles, alpha, theta - theta.mean(), np.empty(0), battles.counted())
+
+
+@dataclass(frozen=True)
+class MarginStrengths(Strengths):
+    """The same from margins.
+
+    Attributes
+    ----------
+    noise : float
+        Standard deviation of a margin about what the strengths predict.
+    """
+
+    noise: float = 1.0
+
+    @cached_property
+    def curvatures(self) -> np.ndarray:
+        return curvatures_of(self.counted)
+
+    @cached_property
+    def posterior(self) -> LabelPosterior:
+        return posterior_of_margins(self.counted, self.alpha, self.theta)
+
+    def pulls(self) -> np.ndarray:
+        """Minus the derivative of each battle's loss."""
+        assert self.battles.margin is not None
+        off = self.battles.margin * (LOGISTIC_WIDTH / self.noise) - self.differences()
+        return self.battles.weight * off / LOGISTIC_WIDTH**2
+
+
+def _fit_margins(battles: Battles, alpha: float) -> MarginStrengths:
+    scale = covariate_scale(battles)
+    used = scaled(battles, scale)
+    theta, noise = fit_margins(used, alpha)
+    theta[: battles.n_items] -= theta[: battles.n_items].mean()
+    return MarginStrengths(battles, alpha, theta, scale, used.counted(), noise)
 
 
 def minimise(
@@ -309,7 +356,7 @@ def cluster_gradients(strengths: Strengths, cluster: np.ndarray) -> Any:
         assert strengths.battles.rankings is not None
         return strengths.loss.cluster_gradients(strengths.battles.rankings.of_rankings(cluster))
     each, n_clusters, size = strengths.each, int(cluster.max()) + 1, strengths.theta.shape[0]
-    pulls = each.weight * (each.share - expit(each.differences(strengths.theta)))
+    pulls = strengths.pulls()
     a, b = each.pairs.T
     effects = [
         np.bincount(cluster, pulls * z, n_clusters)

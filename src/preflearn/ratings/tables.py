@@ -11,7 +11,7 @@ from scipy.stats import t as student
 
 from ..errors import InputError, Remedy
 from . import boards, judges, ranks
-from .strengths import MOST_SOLVED, drawn_errors, solved_standard_errors
+from .strengths import drawn_errors, solved_standard_errors
 
 if TYPE_CHECKING:
     from .categories import CategoryRatings
@@ -47,10 +47,10 @@ def _places(scores: np.ndarray, rows: np.ndarray, best: np.ndarray, worst: np.nd
 
 
 def _many_rank_bounds(ratings: Ratings, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Half the error that is allowed is for the best, whose ranks are drawn, half for all others."""
-    level, df = 0.5 + 0.5 * ratings.level, ratings.degrees_of_freedom
+    """A part of the error that is allowed is for the best, whose ranks are drawn, the rest for all others."""
+    level, df = 1.0 - (1.0 - ratings.level) * (1.0 - ranks.DRAWN_SHARE), ratings.degrees_of_freedom
     best, worst = ranks.many_rank_bounds(ratings.strengths.scores, ratings.standard_errors, level, df)
-    first = order[:MOST_SOLVED]
+    first = order[: ranks.MOST_RANKED]
     best[first], worst[first] = _best_rank_bounds(ratings, first)
     return best, worst
 
@@ -62,7 +62,7 @@ def _best_rank_bounds(ratings: Ratings, rows: np.ndarray) -> tuple[np.ndarray, n
     else:
         errors = drawn_errors(strengths, ratings.cluster, ranks.RANK_DRAWS)
     drawn = ranks.drawn_ranks(strengths.scores, errors, rows, ratings.degrees_of_freedom)
-    return ranks.drawn_rank_bounds(drawn, n, 0.5 + 0.5 * ratings.level)
+    return ranks.drawn_rank_bounds(drawn, n, 1.0 - (1.0 - ratings.level) * ranks.DRAWN_SHARE)
 
 
 def top(ratings: Ratings, n: int, with_ranks: bool) -> Columns:
