@@ -32,7 +32,7 @@ from .tasks import Extension, Member, Task
 from .trial import Attempt
 
 # The parameters that the model depends on.
-_PARAMETERS = ("scoring", "time_limit", "preset", "random_state")
+_PARAMETERS = ("scoring", "time_limit", "preset", "random_state", "device")
 _OF_MEMBER = ("held_out", "unbiased", "importances")
 
 
