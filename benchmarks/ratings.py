@@ -229,7 +229,8 @@ def check_many_ranks(quick: bool, n: int = 1100) -> list[dict[str, Any]]:
                 held.append(bool(((low <= true) & (true <= high)).all()))
             widths.append(high[0] - low[0])
         out.append(
-            {"items": n, "heavy tails": heavy, "seeds": len(widths), "median width of the first": float(np.median(widths)),
+            {"items": n, "heavy tails": heavy, "seeds": len(widths),
+             "median width of the first": float(np.median(widths)),
              **{f"best {k}" if k < n else "all": float(np.mean(held)) for k, held in inside.items()}}
         )  # fmt: skip
         print(out[-1], flush=True)
