@@ -15,23 +15,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.preprocessing import QuantileTransformer
+from sklearn.tree import ExtraTreeRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import oracles
 from preflearn import AutoRanker, RankRLS, RankRLSCV
 from preflearn._engine.core.expansion import kernel_moments, solve_expansion
-from preflearn._engine.loops.boosting import grow_trees
+from preflearn._engine.loops import boosting as loops_boosting
+from preflearn._engine.loops.boosting import grow_trees, grow_trees_together, in_blocks
 from preflearn._engine.loops.quantiles import shares_below
+from preflearn._engine.loops.trees import LeafMasks, Nodes, add_up_trees
 from preflearn._engine.streaming.sources import as_source
 from preflearn.automatic import boosting, candidates, extension, kernels, ranker
 from preflearn.automatic.combination import FoldScores, centred, choose_combination, combine, nested
+from preflearn.automatic.everything import Chunk, Everything
 from preflearn.automatic.features import PARTS, Features
 from preflearn.automatic.streams import StreamedRows
+from preflearn.automatic.targets import half_gains
 from preflearn.automatic.trees import Bins, TreeSum
 from preflearn.comparisons import encode_queries
 from preflearn.io import load_model, save_model
 from preflearn.kernels.functions import Kernel
-from preflearn.metrics import concordance
+from preflearn.metrics import concordance, ndcg, ndcg_scorer
 from preflearn.model_selection import QueryKFold
 from preflearn.model_selection._row_order import order_by_content
 from preflearn.model_selection._scoring import read_scoring
@@ -101,6 +106,36 @@ def test_trees_in_arrays_predict_as_scikit_learn_does(m):
     assert found.feature_importances_.sum() == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("leaves", [1, 2, 8, 16, 17, 32, 33, 64, 65])
+def test_trees_as_bits_of_leaves_predict_as_walks_do(leaves):
+    rng = np.random.default_rng(leaves)
+    X = np.round(rng.normal(size=(300, 5)), 1).astype(np.float32)
+    y = X[:, 0] * X[:, 1] + rng.normal(size=300)
+    grown = [ExtraTreeRegressor(max_leaf_nodes=max(2, leaves), random_state=k) for k in range(4)]
+    sums = TreeSum.of_mean([one.fit(X, y if leaves > 1 else 0 * y) for one in grown])
+    nodes = Nodes(sums.roots_, sums.feature_, sums.threshold_, sums.left_, sums.right_, sums.value_)
+    masks = LeafMasks.of(nodes)
+    assert (masks is None) == (leaves > 64)
+    # Values on thresholds, beside them, and those that are no numbers go the same way.
+    rows = np.tile(X, (2, 1))
+    rows[:200] = rng.choice(sums.threshold_, size=(200, 5)).astype(np.float32)
+    rows[200:230, 2], rows[230:260, 1], rows[260:290, 0] = np.nan, np.inf, -np.inf
+    expected = add_up_trees(rows, nodes, None)
+    np.testing.assert_array_equal(add_up_trees(rows, nodes, masks), expected)
+    np.testing.assert_array_equal(add_up_trees(rows[:9], nodes, masks), expected[:9])
+
+
+def test_nodes_that_several_trees_share_are_walked():
+    # A loaded file may hold such nodes: there is no numbering of leaves, and no endless one either.
+    n = 40
+    left = np.r_[np.arange(1, n), 0, 0]
+    nodes = Nodes(
+        np.array([0]), np.zeros(n + 1, int), np.linspace(-1, 1, n + 1), left, left.copy(), np.arange(n + 1.0)
+    )
+    assert LeafMasks.of(nodes) is None
+    assert (add_up_trees(np.zeros((20, 1), np.float32), nodes, None) == n - 1).all()
+
+
 @pytest.mark.parametrize("m", [1, 16, 17, 300])
 def test_mean_of_sums_of_trees(m):
     rng = np.random.default_rng(m)
@@ -122,13 +157,14 @@ def test_bins_tell_rare_values_apart():
     assert (codes[:10] != codes[10:20]).all()
 
 
-def boost(codes, t, qid, n_trees, leaves, rate=0.1, least=1, ridge=1.0, share=1.0, test=None):
-    queries = encode_queries(qid, len(t))
+def boost(
+    codes, t, qid, n_trees, leaves, rate=0.1, least=1, ridge=1.0, share=1.0, test=None, grow=grow_trees
+):
+    queries, blocks, n = encode_queries(qid, len(t)), in_blocks(codes), codes.shape[1]
     scores, test = np.zeros(len(t)), codes[:0] if test is None else test
     predicted = np.zeros(len(test))
-    grown = grow_trees(
-        codes, t, queries.starts, scores, test, predicted, n_trees, 64, leaves, rate, least, ridge, share, 0
-    )
+    how = (n_trees, 64, leaves, rate, least, ridge, share, 0)
+    grown = grow(blocks, n, t, queries.starts, scores, test, predicted, *how)
     return grown, scores, predicted
 
 
@@ -147,6 +183,43 @@ def test_boosted_trees_equal_the_slow_version(data):
         found, oracles.boosted_scores(codes, t, qid, 3, leaves, 0.3, least, 0.5), atol=1e-9
     )
     np.testing.assert_allclose(again, found, atol=1e-12)
+
+
+@pytest.mark.parametrize("has_queries", [True, False])
+def test_trees_see_a_sample_that_does_not_depend_on_the_chunks(has_queries):
+    """Above the limit whole queries, or rows of a single one, are taken, wherever they stand."""
+    X, y, qid = make_data(6_000, n=3, size=6)
+    qid = qid if has_queries else np.zeros(6_000, dtype=int)
+    features, view = Features().fit(X), ("plain", "relative") if has_queries else ("plain",)
+    bins = Bins(features.views(X, encode_queries(qid, 6_000))[view], 64)
+
+    def taken(rows, n_chunks):
+        parts = np.split(rows, n_chunks)
+        chunks = [Chunk(X[one], y[one], encode_queries(qid[one], len(one))) for one in parts]
+        everything = Everything(features, lambda f: map(f, chunks), 6_000, 0)
+        codes, targets, starts = everything.binned(bins, view, 1_500)
+        assert codes.shape[1] == len(targets) == starts[-1]
+        return sorted(map(tuple, np.column_stack([codes[0, :, :3], targets]).tolist())), np.diff(starts)
+
+    found, sizes = taken(np.arange(6_000), 1)
+    assert 1_200 < len(found) < 1_800
+    backwards = np.arange(6_000)[::-1]
+    again, _ = taken(backwards, 10)
+    assert found == again
+    assert set(sizes) == {6} if has_queries else sizes.sum() == len(found)
+
+
+def test_all_threads_grow_the_same_trees_as_one(monkeypatch):
+    rng = np.random.default_rng(0)
+    codes, qid = rng.integers(0, 64, size=(900, 37)).astype(np.uint8), np.repeat(np.arange(90), 10)
+    t = np.sin(codes[:, 3] / 9.0) + (codes[:, 20] > 30) * (codes[:, 36] > 20) + rng.normal(size=900)
+    monkeypatch.setattr(loops_boosting, "_WORTH_THREADS", 0)
+    monkeypatch.setattr(loops_boosting, "threads_at_hand", lambda: 3)
+    for share in (1.0, 0.5):
+        alone = boost(codes, t, qid, 5, 9, share=share, test=codes)
+        together = boost(codes, t, qid, 5, 9, share=share, test=codes, grow=grow_trees_together)
+        for one, other in zip((*alone[0], *alone[1:]), (*together[0], *together[1:]), strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("decimals", [0, 1, 8])
@@ -589,6 +662,7 @@ def test_chosen_on_a_sample_trained_on_everything(monkeypatch, small_trees, with
     monkeypatch.setattr(ranker, "_MOST_ROWS", 200)
     monkeypatch.setattr(extension, "CHUNK_ROWS", 70)
     monkeypatch.setattr(kernels, "RACE_FROM", 100)
+    monkeypatch.setattr(candidates, "_STANDARDISED_FROM", 100)
     X, y, qid = make_data(600)
     qid = qid if with_queries else None
     model = AutoRanker(random_state=0).fit(X, y, qid=qid)
@@ -649,6 +723,7 @@ def test_expansions_from_sums_of_kernel_values_equal_the_learner(seed, n_queries
 
 def test_a_view_that_is_clearly_behind_is_left_out(monkeypatch, small_trees):
     monkeypatch.setattr(kernels, "RACE_FROM", 100)
+    monkeypatch.setattr(candidates, "_STANDARDISED_FROM", 100)
     X, y, qid = make_data(600, seed=2)
     X[:, :2] = np.sign(X[:, :2]) * np.exp(4 * np.abs(X[:, :2]))  # heavy tails: quantiles are far ahead
     board = AutoRanker(random_state=0).fit(X, y, qid=qid).leaderboard_
@@ -729,3 +804,42 @@ def test_the_size_of_chunks_does_not_matter(monkeypatch, small_trees):
 def test_streams_that_are_refused(chunks, message):
     with pytest.raises(ValueError, match=message):
         AutoRanker().fit_stream(chunks(*make_data(60)))
+
+
+@pytest.mark.parametrize("scoring", ["ndcg@10", "ndcg", "concordance", None, ndcg_scorer(k=5, gain="linear")])
+def test_half_gains_for_ndcg(scoring):
+    y = np.array([1.0, 2.0, 5.0])
+    found = half_gains(y, (y - 1) / 8, read_scoring(scoring))
+    if scoring in ("ndcg", "ndcg@10"):
+        np.testing.assert_allclose(found((y - 1) / 8), (2 ** ((y - 1) / 2) - 1) / 3, rtol=1e-14)
+        assert half_gains(1000 * y, y, read_scoring(scoring)) is None
+    else:
+        assert found is None
+
+
+def test_members_learn_half_gains_for_ndcg(small_trees, monkeypatch):
+    X, y, qid = make_data(300)
+    model = AutoRanker(scoring="ndcg@10", random_state=0).fit(X, y, qid=qid)
+    names = [one.name for one in model.leaderboard_]
+    assert {"boosted trees", "boosted trees, gains", "linear, quantiles and query, gains"} <= set(names)
+    assert len(names) == len(set(names)) and "linear, gains" not in names
+    assert ndcg(y, model.predict(X, qid=qid), qid, k=10) > 0.8
+    # Trained on all rows, they learn gains too.
+    monkeypatch.setattr(ranker, "_MOST_ROWS", 200)
+    grown = AutoRanker(scoring="ndcg@10", random_state=0).fit(X, y, qid=qid)
+    assert 200 < grown.n_training_rows_ < 300
+    assert ndcg(y, grown.predict(X, qid=qid), qid, k=10) > 0.8
+
+
+def test_the_learning_curve_of_a_ranker(fitted):
+    model, X, y, qid = fitted
+    curve = model.learning_curve(X, y, qid=qid, n_splits=2)
+    assert curve.n_queries.tolist() == [2, 4, 8, 15]
+    assert curve.scores[-1] > curve.scores[0]
+    assert (
+        model.learning_curve(n_splits=2).scores.tolist() == curve.scores.tolist()
+    )  # the data are remembered
+    with pytest.raises(ValueError, match="found one of X and y"):
+        model.learning_curve(X)
+    with pytest.raises(ValueError, match="without qid"):
+        model.learning_curve(X, y)

@@ -114,6 +114,37 @@ def test_learning_curves_refuse(options, says):
         learning_curve(RankRLS(), X, y, **{"qid": qid, **options})
 
 
+@pytest.mark.parametrize("power", [0.2, 0.5, 1.0])
+def test_learning_curves_are_extended_by_a_power_law(power):
+    n, rng = np.array([20, 40, 80, 160, 320]), np.random.default_rng(3)
+    truth, noise = 0.9 - 0.6 * n**-power, 0.1 * rng.normal(size=80)
+    curve = LearningCurve(
+        n, truth, 0 * n, 0.0, (0.0, 0.0), "concordance", truth[:, None] + noise - noise.mean()
+    )
+    found = curve.extend([640, 3200])
+    # The power is one of a grid.
+    np.testing.assert_allclose(found.scores, 0.9 - 0.6 * np.array([640.0, 3200.0]) ** -power, atol=0.004)
+    assert (found.low < found.scores).all() and (found.scores < found.high).all()
+    assert curve.extend().n_queries.tolist() == [3200]
+    assert "3,200 queries: " in str(curve)
+    drawn = curve.extended_to_ten_times
+    assert drawn.n_queries[0] == 20 and drawn.n_queries[-1] == 3200
+
+
+def test_an_extended_curve_neither_falls_nor_passes_the_best_score():
+    n, noise = np.array([10, 20, 40]), 0.01 * np.random.default_rng(0).normal(size=(3, 50))
+    falls = LearningCurve(
+        n, 0 * n, 0 * n, 0.0, (0.0, 0.0), "concordance", np.array([[0.8], [0.7], [0.6]]) + noise
+    )
+    assert falls.extend().scores[0] == pytest.approx(0.7, abs=0.01)
+    steep = LearningCurve(
+        n, 0 * n, 0 * n, 0.0, (0.0, 0.0), "concordance", np.array([[0.6], [0.8], [0.99]]) + noise
+    )
+    assert steep.extend().scores[0] <= 1.0
+    with pytest.raises(ValueError, match="3 points or more"):
+        LearningCurve(n[:2], n[:2], n[:2], 0.0, (0.0, 0.0), "concordance", noise[:2]).extend()
+
+
 def test_a_learning_curve_is_drawn():
     pytest.importorskip("matplotlib")
     curve = LearningCurve(

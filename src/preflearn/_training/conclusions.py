@@ -12,7 +12,7 @@ from scipy import sparse as sp
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from .. import RankRLS, RankRLSCV
+from .. import AutoRanker, RankRLS, RankRLSCV
 from ..comparisons import one_group
 from ..comparisons.grouping import positions_in_groups
 from ..inspection import Explanation, explain, feature_influence
@@ -134,8 +134,8 @@ def _what_next(report: TrainingReport) -> str:
             return f"what to do next: collect more queries (the last step up the learning curve added {gain:.3f})"
         return "what to do next: other features rather than more queries, since the learning curve is flat"
     if report.unit == "preference":
-        return "what to do next: measure it on preferences of judges and items that played no part here"
-    return "what to do next: measure it on data that played no part here"
+        return "what to do next: measure it on preferences of judges and items that were not used here"
+    return "what to do next: measure it on data that was not used here"
 
 
 # --------------------------------------------------------------------------------------------------- the curve
@@ -158,17 +158,31 @@ def _curve(problem: RankingProblem, learned: Any) -> Curve | None:
         f"95 % interval of the mean). The last step, from {found.n_queries[-2]} to {found.n_queries[-1]} queries, "
         f"changed {found.scoring} by {found.gain:+.4f} ({low:+.4f} to {high:+.4f}): the curve {said}."
     )
-    return Curve(found.n_queries, found.scores, found.errors, found.still_rises, text)
+    extension = found.extended_to_ten_times
+    if extension is not None:
+        text += (
+            f" If it goes on as a power law (dashed), {extension.n_queries[-1]:,} queries, ten times as many, would "
+            f"give {extension.scores[-1]:.3f} ({extension.low[-1]:.3f} to {extension.high[-1]:.3f}). The interval "
+            "reflects the chance in the held-out queries, not whether a power law holds."
+        )
+    return Curve(found.n_queries, found.scores, found.errors, found.still_rises, text, extension)
 
 
 def _to_refit(problem: RankingProblem, learned: Any) -> tuple[Any, Any, str]:
-    """A learner with the chosen alpha and kernel, its features, and its name; a linear one for many candidates."""
+    """A learner with the chosen alpha and kernel, its features, and its name; trees and a linear one for candidates."""
     last = learned[-1] if isinstance(learned, Pipeline) else learned
     if isinstance(last, RankRLSCV):
         given = last.get_params()
         same = {name: given[name] for name in RankRLS().get_params() if name in given}
         Z = learned[:-1].transform(problem.X) if len(learned) > 1 else problem.X
         return RankRLS(**same).set_params(alpha=last.alpha_), Z, "This learner with its alpha"
+    if isinstance(last, AutoRanker) and "boosted trees" in last.member_names_:
+        quick = AutoRanker(preset="fast", random_state=problem.options.seed)
+        return (
+            quick,
+            np.asarray(problem.X),
+            'Boosted trees and a linear ranker (AutoRanker with preset="fast")',
+        )
     Z = StandardScaler().fit_transform(problem.X)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the edge of the grid does not matter here

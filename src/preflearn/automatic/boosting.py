@@ -2,6 +2,8 @@ r"""Boosted trees among the candidates: grown on the pairs inside queries, as lo
 
 All folds grow side by side, stage after stage. After each stage the held-out rows are scored; the number of trees is
 the one with the best score, and growing ends when the last stage has not helped. Leaves and trees grow with the rows.
+With few rows, trees with few and with more leaves are grown and averaged: held-out scores are too noisy there to choose
+between them, and the choice would cost more than it gains.
 
 The model is the mean of the trees that were grown without each fold: nothing is grown on all rows, five sets of trees
 on four fifths of them are as good, and have been paid for.
@@ -9,18 +11,19 @@ on four fifths of them are as good, and have been paid for.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from .._engine.core.holdout import rows_outside
-from .._engine.loops.boosting import grow_trees
+from .._engine.loops.boosting import Trees, grow_trees, grow_trees_together, in_blocks
 from .._engine.loops.threads import in_turns
 from ..comparisons import encode_queries
-from ..metrics import concordance
-from .combination import centred, clearly_positive, nested
+from .combination import FoldScores, centred, clearly_positive, nested
 from .everything import Everything
-from .tasks import Member, Task
+from .tasks import Extension, Member, Task
 from .trees import Bins, TreeSum
 
 # Values that are told apart in a feature.
@@ -29,12 +32,15 @@ _BINS = 64
 # error of the difference over folds.
 _STAGES = (40, 60, 90, 130, 190, 280, 400)
 _RATE = 0.1
-_RIDGE = 1.0
+# Rows without a gradient that every leaf counts with: leaves of few rows are drawn to zero.
+_RIDGE = 20.0
 # Leaves at these numbers of rows.
-_LEAVES = ((1_000, 8), (10_000, 16), (60_000, 24), (1_000_000, 63))
-# Below so many rows a node looks at half of the features, and trees with the fewest leaves are tried as well.
-_FEW_ROWS = 20_000
-_FEWEST_LEAVES = 8
+_LEAVES = ((20_000, 16), (60_000, 24), (1_000_000, 63))
+# Below so many rows trees of both numbers of leaves are averaged.
+_FEW_ROWS = 10_000
+_FEW_LEAVES = (8, 16)
+# Below so many rows a node looks at half of the features.
+_SHARE_BELOW = 20_000
 # Rows that trees learn from at most: a byte for each number is kept in memory.
 _MOST_ROWS = 2_000_000
 
@@ -45,15 +51,18 @@ class _Grown:
 
     Attributes
     ----------
-    codes, targets, starts
+    blocks, n_features, targets, starts
         As in `grow_trees`.
     test_codes : uint8 array of shape (k, n)
     least, leaves : int
     share : float
     seed : int
+    on_all_threads : bool
+        Whether all threads work on one tree; otherwise there is one thread, for others to work on other folds.
     """
 
-    codes: np.ndarray
+    blocks: np.ndarray
+    n_features: int
     targets: np.ndarray
     starts: np.ndarray
     test_codes: np.ndarray
@@ -61,17 +70,20 @@ class _Grown:
     leaves: int
     share: float
     seed: int
+    on_all_threads: bool = False
 
     def __post_init__(self) -> None:
-        self.trees: list[tuple] = []
+        self.trees: list[Trees] = []
         self._scores = np.zeros(self.targets.shape[0])
         self._test_scores = np.zeros(self.test_codes.shape[0])
 
     def grow(self, n_trees: int) -> np.ndarray:
         """More trees; the predictions of the test rows with all of them."""
+        grow = grow_trees_together if self.on_all_threads else grow_trees
         self.trees.append(
-            grow_trees(
-                self.codes,
+            grow(
+                self.blocks,
+                self.n_features,
                 self.targets,
                 self.starts,
                 self._scores,
@@ -96,29 +108,19 @@ def boosted_trees(task: Task, view: tuple[str, ...]) -> Member:
     bins = Bins(X, _BINS)
     codes = bins.codes_of(X)
     t = centred(task.y[:, None], task.queries)[:, 0]
-    sizes = (
-        sorted({_FEWEST_LEAVES, n_leaves(task.n_rows)})
-        if task.n_rows < _FEW_ROWS
-        else [n_leaves(task.n_rows)]
+    sizes = _FEW_LEAVES if task.n_rows < _FEW_ROWS else (n_leaves(task.n_rows),)
+    by_fold = [_without(task, codes, t, fold, sizes) for fold in range(len(task.folds.tests))]
+    settings, scores = _grow_in_stages(task, by_fold)
+    best = task.folds.best(scores)
+    model = TreeSum.mean(
+        [TreeSum.of_boosting(one.trees[: best + 1], bins) for fold in by_fold for one in fold]
     )
-    grown = [
-        [_without(task, codes, t, fold, size) for fold in range(len(task.folds.tests))] for size in sizes
-    ]
-    found = [_grow_in_stages(task, folds) for folds in grown]
-    settings, scores = (np.concatenate(one) for one in zip(*found, strict=True))
-    place = task.folds.best(scores)
-    firsts = np.cumsum([0, *(len(one[1]) for one in found[:-1])])
-    which = int(np.searchsorted(firsts, place, side="right")) - 1
-    best = place - int(firsts[which])
-    folds = grown[which]
-    model = TreeSum.mean([TreeSum.of_boosting(one.trees[: best + 1], bins) for one in folds])
-    detail = f"{_STAGES[best]} trees of {folds[0].leaves} leaves without each fold"
+    leaves = " and ".join(map(str, sizes))
+    detail = f"{_STAGES[best]} trees of {leaves} leaves without each fold"
 
-    def extend(everything: Everything) -> TreeSum:
-        return _grow_on_everything(everything, task, view, bins, best)
-
+    extend = Extension(grow_on_everything, task, view, {"stage": best})
     unbiased = nested(task.folds, settings, scores)
-    return Member(model, settings[place], unbiased, model.feature_importances_, detail, extend)
+    return Member(model, settings[best], unbiased, model.feature_importances_, detail, extend)
 
 
 def cost(m: int, n: int) -> float:
@@ -132,32 +134,33 @@ def n_leaves(n_rows: int) -> int:
     return int(np.round(np.exp(np.interp(np.log(n_rows), rows, leaves))))
 
 
-def _settings(n_rows: int) -> tuple[int, int, float]:
-    """Least rows of a leaf, leaves, and the share of the features that a node looks at."""
-    return min(50, max(5, n_rows // 50)), n_leaves(n_rows), 0.5 if n_rows < _FEW_ROWS else 1.0
+def _settings(n_rows: int) -> tuple[int, float]:
+    """Least rows of a leaf, and the share of the features that a node looks at."""
+    return min(50, max(5, n_rows // 50)), 0.5 if n_rows < _SHARE_BELOW else 1.0
 
 
-def _without(task: Task, codes: np.ndarray, t: np.ndarray, fold: int, leaves: int) -> _Grown:
+def _without(task: Task, codes: np.ndarray, t: np.ndarray, fold: int, sizes: tuple[int, ...]) -> list[_Grown]:
+    """What grows without a fold, for each number of leaves."""
     test = task.folds.tests[fold]
     rest = rows_outside(task.n_rows, test)
     queries = encode_queries(task.queries.codes[rest], rest.shape[0])
     rest = rest[queries.order]
-    least, _, share = _settings(task.n_rows)
-    return _Grown(
-        codes[rest], t[rest], queries.starts, codes[test], least, leaves, share, task.seed % 2**31 + fold
-    )
+    least, share = _settings(task.n_rows)
+    rows = (in_blocks(codes[rest]), codes.shape[1], t[rest], queries.starts, codes[test])
+    seed = task.seed % 2**31 + fold
+    return [_Grown(*rows, least, leaves, share, seed + 100 * k) for k, leaves in enumerate(sizes)]
 
 
-def _grow_in_stages(task: Task, folds: list[_Grown]) -> tuple[np.ndarray, np.ndarray]:
+def _grow_in_stages(task: Task, by_fold: list[list[_Grown]]) -> tuple[np.ndarray, np.ndarray]:
     """Held-out predictions (s, m) and scores (s, f) after each stage, until one does not help."""
     settings: list[np.ndarray] = []
     scores: list[np.ndarray] = []
     for before, after in zip((0, *_STAGES), _STAGES):
-        calls = [(one, after - before) for one in folds]
-        grown = in_turns(_Grown.grow, calls, task.n_jobs)
+        calls = [(one, after - before) for fold in by_fold for one in fold]
+        grown = iter(in_turns(_Grown.grow, calls, task.n_jobs))
         found = np.empty(task.n_rows)
-        for test, values in zip(task.folds.tests, grown, strict=True):
-            found[test] = values
+        for test, fold in zip(task.folds.tests, by_fold, strict=True):
+            found[test] = np.mean([next(grown) for _ in fold], axis=0)
         settings.append(found)
         scores.append(task.folds.of(found))
         if len(scores) > 1 and not clearly_positive(scores[-1] - scores[-2]):
@@ -165,26 +168,48 @@ def _grow_in_stages(task: Task, folds: list[_Grown]) -> tuple[np.ndarray, np.nda
     return np.array(settings), np.array(scores)
 
 
-def _grow_on_everything(
-    everything: Everything, task: Task, view: tuple[str, ...], bins: Bins, best: int
-) -> TreeSum:
-    """At least as many trees on all rows, with more leaves; more while the fold that is left out gains by it."""
-    codes, targets, starts = everything.binned(bins, view, _MOST_ROWS)
+def grow_on_everything(
+    task: Task, view: tuple[str, ...], settings: Mapping[str, Any], everything: Everything
+) -> tuple[TreeSum, np.ndarray]:
+    """At least as many trees on all rows, with more leaves; more while the fold that is left out gains by it.
+
+    Their number is chosen by the fold. What is predicted for one half of its queries is chosen by the other half.
+    """
+    bins = Bins(task.views[view], _BINS)
+    blocks, targets, starts = everything.binned(bins, view, _MOST_ROWS)
     test = task.folds.tests[everything.fold]
-    least, leaves, share = _settings(targets.shape[0])
+    least, share = _settings(targets.shape[0])
     grown = _Grown(
-        codes, targets, starts, bins.codes_of(task.views[view][test]), least, leaves, share, task.seed % 2**31
+        blocks,
+        bins.edges.shape[0],
+        targets,
+        starts,
+        bins.codes_of(task.views[view][test]),
+        least,
+        n_leaves(targets.shape[0]),
+        share,
+        task.seed % 2**31,
+        on_all_threads=True,
     )
-    queries = encode_queries(task.queries.codes[test], test.shape[0])
-    best_score, kept = -np.inf, 0
+    halves = _halves(task, test)
+    predictions: list[np.ndarray] = []
+    scores: list[np.ndarray] = []
     for stage, (before, after) in enumerate(zip((0, *_STAGES), _STAGES)):
-        predictions = grown.grow(after - before)
-        score = concordance(task.y[test], predictions, queries)
-        if score > best_score:
-            best_score, kept = score, stage
-        elif stage > best:
+        predictions.append(grown.grow(after - before))
+        scores.append(halves.of(predictions[-1]))
+        if stage > settings["stage"] and halves.best(np.array(scores)) < stage:
             break
-    return TreeSum.of_boosting(grown.trees[: kept + 1], bins)
+    kept = halves.best(np.array(scores))
+    unbiased = nested(halves, np.array(predictions), np.array(scores))
+    return TreeSum.of_boosting(grown.trees[: kept + 1], bins), unbiased
 
 
-__all__ = ["boosted_trees", "cost", "n_leaves"]
+def _halves(task: Task, rows: np.ndarray) -> FoldScores:
+    """Two halves of some rows: every other query, or every other row of a single one."""
+    queries = encode_queries(task.queries.codes[rows], rows.shape[0])
+    place = queries.codes if queries.n_groups > 1 else np.arange(rows.shape[0])
+    tests = [np.flatnonzero(place % 2 == half) for half in (0, 1)]
+    return FoldScores.of_folds(tests, task.y[rows], queries, task.folds.scoring)
+
+
+__all__ = ["boosted_trees", "cost", "grow_on_everything", "n_leaves"]

@@ -29,7 +29,9 @@ from .trees import TreeSum
 # Random trees without a fold.
 _RANDOM = 32
 # Rows up to which random trees, and a kernel that does not look at the query, are tried: with more they are behind.
-_MOST_FOR_ALL = 20_000
+_MOST_FOR_ALL = 10_000
+# Rows from which a kernel on standardised features is tried: small tables are to be quick.
+_STANDARDISED_FROM = 2_000
 # Features that a node of a random tree looks at: 30 percent, but at most so many.
 _LOOKED_AT = 80
 # Random trees of a fold are grown in so many parts, which processors share.
@@ -175,7 +177,7 @@ def candidates(n_rows: int, n_queries: int) -> list[Candidate]:
         _kernel(f"learned kernel, quantiles{beside}", quantiles + relative),
         Candidate("boosted trees", plain + relative, boosting.cost, boosting.boosted_trees),
     ]
-    if n_rows >= kernels.RACE_FROM:
+    if n_rows >= _STANDARDISED_FROM:
         found.append(_kernel(f"learned kernel, standardised{beside}", standardised + relative))
     if n_rows <= _MOST_FOR_ALL:
         if n_queries > 1:
@@ -183,6 +185,13 @@ def candidates(n_rows: int, n_queries: int) -> list[Candidate]:
         found.append(Candidate("random trees", plain + relative, _cost_of_forest, random_trees))
     view = ("quantiles", "relative quantiles") if n_queries > 1 else quantiles
     return [*found, Candidate(f"linear, quantiles{beside}", view, _cost_of_linear, linear)]
+
+
+# What trains the members of a candidate on all rows.
+EXTENSIONS: dict[Any, Callable[..., Any]] = {
+    kernels.learned_kernel: kernels.train_on_everything,
+    boosting.boosted_trees: boosting.grow_on_everything,
+}
 
 
 def rivals(found: list[Candidate], n_rows: int) -> tuple[tuple[str, ...], ...]:
@@ -218,4 +227,4 @@ def _about(alpha: float) -> str:
     return f"alpha {alpha:.3g}"
 
 
-__all__ = ["Candidate", "candidates", "rivals"]
+__all__ = ["EXTENSIONS", "Candidate", "candidates", "rivals"]

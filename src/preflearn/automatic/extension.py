@@ -14,6 +14,7 @@ import numpy as np
 from ..comparisons import Groups, encode_queries
 from .combination import FoldScores, choose_combination
 from .everything import Chunk, Everything
+from .resuming import Run
 from .trial import Attempt, Trial
 
 # Rows of a chunk, about.
@@ -69,6 +70,7 @@ def extend(
     y: np.ndarray,
     queries: Groups,
     folds: FoldScores,
+    run: Run,
 ) -> Trial:
     """The members with a share, trained on everything, and their weights by the fold that stays out.
 
@@ -84,6 +86,8 @@ def extend(
     queries : Groups
     folds : FoldScores
         Of these rows: parts of the fold.
+    run : Run
+        Remembers what has been trained.
     """
     test = trial.folds.tests[everything.fold]
     views = everything.features.views(rows, queries)
@@ -93,19 +97,20 @@ def extend(
         member = one.member
         if one.share <= 0 or member is None or member.extend is None:
             continue
-        model = member.extend(everything)
-        predictions = model.predict(views[one.candidate.view])
+        model, unbiased = run.extended(one.candidate.name, member.extend, everything)
         attempts[-1].member = replace(
             member,
             model=model,
-            held_out=predictions,
-            unbiased=predictions,
+            held_out=model.predict(views[one.candidate.view]),
+            unbiased=unbiased,
             importances=model.feature_importances_,
             detail=f"{member.detail}; on {everything.n_rows:,} rows",
         )
     joining = [one for one in attempts if one.share > 0 and one.member is not None]
-    held_out = np.column_stack([one.member.held_out for one in joining if one.member is not None])
-    chosen = choose_combination(held_out, held_out, y, queries, folds)
+    held_out, unbiased = (
+        np.column_stack([getattr(one.member, name) for one in joining]) for name in ("held_out", "unbiased")
+    )
+    chosen = choose_combination(held_out, unbiased, y, queries, folds)
     for one, weight, spread in zip(joining, chosen.weights, chosen.spreads, strict=True):
         one.share, one.factor = weight / chosen.weights.sum(), weight / spread
     scored = (folds.sizes > 0) & (folds.n_scored > 1)

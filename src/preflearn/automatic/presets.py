@@ -34,13 +34,15 @@ PRESETS = {
 
 
 def read_preset(name: Any) -> Preset:
-    """The preset of this name.
+    """The preset of this name; a `Preset` is one itself, for the library's own use.
 
     Raises
     ------
     ValueError
         For another name.
     """
+    if isinstance(name, Preset):
+        return name
     if not isinstance(name, str | None) or name not in PRESETS:
         raise ValueError(f"preset must be None, 'fast' or 'best': found {name!r}.")
     return PRESETS[name]

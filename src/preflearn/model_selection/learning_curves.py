@@ -1,8 +1,11 @@
 r"""Would more queries help? Held-out scores of models trained on more and more queries.
 
-The queries are dealt into folds; in each fold the model is trained on the first n of the other queries, for growing n,
+The queries are split into folds; in each fold the model is trained on the first n of the other queries, for growing n,
 and measured on the queries of the fold. The folds and their test queries are the same for every n, so that the points
 of the curve can be compared.
+
+What more queries would bring is read off a power law, score(n) = a - b n^-c with b >= 0 and a at most the best possible
+score, fitted to the points by least squares; its interval comes from drawing the held-out queries anew.
 """
 
 from __future__ import annotations
@@ -20,10 +23,33 @@ from sklearn.utils import check_random_state
 from ..comparisons import encode_queries
 from ..metrics import get_scorer
 from ..metrics.by_query import predict_scores
+from ..plots import on_axes
 from ..shown_tables import ShownTable, align_columns, shows_itself
 
 _SHARES = (0.1, 0.2, 0.4, 0.7, 1.0)
 _LEAST_QUERIES = 2
+# Powers that are tried, points that a power law needs, and draws of the held-out queries for its interval.
+_POWERS = np.geomspace(0.1, 2.0, 16)
+_LEAST_POINTS = 3
+_DRAWS = 400
+
+
+@dataclass(frozen=True)
+class Extension:
+    """What a learning curve says about more queries than there are.
+
+    Attributes
+    ----------
+    n_queries : ndarray of shape (k,)
+    scores : ndarray of shape (k,)
+    low, high : ndarray of shape (k,)
+        95 % interval. It reflects the chance in the held-out queries, not whether a power law holds.
+    """
+
+    n_queries: np.ndarray
+    scores: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
 
 
 @shows_itself
@@ -44,6 +70,10 @@ class LearningCurve:
     gain_interval : tuple of two float
         Its 95 % interval, by Student's t over the differences of the same queries.
     scoring : str
+    values : ndarray of shape (s, q) or None
+        The score of each held-out query.
+    n_rows : ndarray of shape (s,) or None
+        Training rows of each point, on average over folds.
     """
 
     n_queries: np.ndarray
@@ -52,11 +82,61 @@ class LearningCurve:
     gain: float
     gain_interval: tuple[float, float]
     scoring: str
+    values: np.ndarray | None = None
+    n_rows: np.ndarray | None = None
 
     @property
     def still_rises(self) -> bool:
         """Whether the last step up is more than chance: more queries would help."""
         return self.gain_interval[0] > 0
+
+    def extend(self, n_queries: Any = None) -> Extension:
+        """The score that more queries would give, by a power law through the points.
+
+        Parameters
+        ----------
+        n_queries : int or array-like of int, optional
+            Ten times the last point by default.
+
+        Returns
+        -------
+        Extension
+
+        Raises
+        ------
+        ValueError
+            With fewer than three points, or without ``values``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> n, rng = np.array([25, 50, 100, 200]), np.random.default_rng(0)
+        >>> values = (0.9 - 0.8 * n**-0.5)[:, None] + 0.05 * rng.normal(size=60)
+        >>> curve = LearningCurve(n, values.mean(axis=1), 0 * n, 0.0, (0.0, 0.0), "concordance", values)
+        >>> found = curve.extend(2000)
+        >>> bool(abs(found.scores[0] - (0.9 - 0.8 * 2000**-0.5)) < 0.02), bool(found.low[0] < found.high[0])
+        (True, True)
+        """
+        if self.values is None or self.n_queries.shape[0] < _LEAST_POINTS:
+            raise ValueError(
+                f"A learning curve is extended from {_LEAST_POINTS} points or more with the scores of their queries: "
+                f"found {self.n_queries.shape[0]}{' without them' if self.values is None else ''}."
+            )
+        n_new = np.atleast_1d(10 * self.n_queries[-1] if n_queries is None else n_queries).astype(float)
+        rng, n_held_out = np.random.default_rng(0), self.values.shape[1]
+        drawn = rng.integers(n_held_out, size=(_DRAWS, n_held_out))
+        means = np.column_stack([self.values.mean(axis=1), self.values[:, drawn].mean(axis=2)])
+        found = _power_law(self.n_queries.astype(float), means, n_new)
+        low, high = np.quantile(found[:, 1:], [0.025, 0.975], axis=1)
+        return Extension(n_new.astype(np.int64), found[:, 0], low, high)
+
+    @property
+    def extended_to_ten_times(self) -> Extension | None:
+        """The power law from the first point to ten times the last one, to be drawn; None where it cannot be had."""
+        if self.values is None or self.n_queries.shape[0] < _LEAST_POINTS:
+            return None
+        first, last = float(self.n_queries[0]), 10.0 * float(self.n_queries[-1])
+        return self.extend(np.unique(np.geomspace(first, last, 30).astype(np.int64)))
 
     def __str__(self) -> str:
         table = self.shown_tables()[0]
@@ -68,28 +148,30 @@ class LearningCurve:
             (str(n), f"{score:.4f}", f"{error:.4f}")
             for n, score, error in zip(self.n_queries.tolist(), self.scores, self.errors)
         ]
+        if self.n_rows is not None:
+            column = ["rows", *(f"{n:,.0f}" for n in self.n_rows)]
+            rows = [(row[0], one, *row[1:]) for row, one in zip(rows, column, strict=True)]
         low, high = self.gain_interval
         tail = f"last step {self.gain:+.4f} ({low:+.4f} to {high:+.4f}): " + (
             "more queries would help"
             if self.still_rises
             else "it has levelled off, as far as these data can tell"
         )
-        return [ShownTable(rows, notes=[tail])]
+        notes = [tail]
+        if self.values is not None and self.n_queries.shape[0] >= _LEAST_POINTS:
+            more = self.extend()
+            notes.append(
+                f"{more.n_queries[0]:,} queries: {more.scores[0]:.4f} ({more.low[0]:.4f} to {more.high[0]:.4f}) if it "
+                "goes on as a power law"
+            )
+        return [ShownTable(rows, notes=notes)]
 
-    def plot(self, ax: Any = None) -> Any:
-        """The score over the number of training queries, with its interval.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        matplotlib Axes
-        """
+    @on_axes
+    def plot(self, ax: Any) -> None:
+        """The score over the number of training queries, with its interval."""
         from ..report.displays import LearningCurveDisplay
 
-        return LearningCurveDisplay.from_curve(self, ax=ax).ax_
+        LearningCurveDisplay.from_curve(self, ax=ax)
 
 
 def learning_curve(
@@ -154,11 +236,13 @@ def learning_curve(
     steps = _read_sizes(sizes, most)
     measure = get_scorer(scoring)
     values = np.full((len(steps), queries.n_groups), np.nan)
+    n_rows = np.zeros(len(steps))
     for fold in folds:
         test = np.isin(queries.codes, fold)
         others = [query for query in order.tolist() if query not in set(fold.tolist())]
         for step, n in enumerate(steps):
             train = np.isin(queries.codes, others[:n])
+            n_rows[step] += train.sum() / len(folds)
             if np.ptp(y[train]) == 0:
                 continue
             fitted = clone(estimator).fit(X[train], y[train], qid=queries.codes[train])
@@ -178,6 +262,8 @@ def learning_curve(
         float(gains.mean()),
         _student(gains),
         scoring,
+        values,
+        n_rows,
     )
 
 
@@ -189,6 +275,29 @@ def _read_sizes(sizes: Sequence[int] | None, most: int) -> list[int]:
         raise ValueError(
             f"sizes must lie between 1 and the {most} queries that a fold leaves: found {list(sizes)}."
         )
+    return found
+
+
+def _power_law(n: np.ndarray, scores: np.ndarray, n_new: np.ndarray) -> np.ndarray:
+    """a - b n^-c at new n, for each column of scores the c whose a and b fit best; shape (k, columns).
+
+    b is not negative, since more queries do not harm, and a at most 1.
+    """
+    best = np.full(scores.shape[1], np.inf)
+    found = np.empty((n_new.shape[0], scores.shape[1]))
+    for power in _POWERS:
+        x, x_new = n**-power, n_new**-power
+        x_mean, mean = x.mean(), scores.mean(axis=0)
+        slope = np.minimum(0.0, (x - x_mean) @ (scores - mean) / ((x - x_mean) ** 2).sum())
+        top = mean - slope * x_mean
+        # A top above 1 is taken to 1, with the slope that then fits best.
+        beyond = top > 1.0
+        slope = np.where(beyond, np.minimum(0.0, x @ (scores - 1.0) / (x @ x)), slope)
+        top = np.where(beyond, 1.0, top)
+        error = ((scores - top - slope * x[:, None]) ** 2).sum(axis=0)
+        better = error < best
+        best = np.where(better, error, best)
+        found = np.where(better, top + slope * x_new[:, None], found)
     return found
 
 

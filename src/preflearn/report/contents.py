@@ -175,6 +175,8 @@ class Curve:
     rises : bool
         Whether its last step up is statistically significant.
     explanation : str
+    extension : Extension or None
+        What more queries would bring, to ten times as many.
     """
 
     n_queries: np.ndarray
@@ -182,6 +184,7 @@ class Curve:
     errors: np.ndarray
     rises: bool
     explanation: str
+    extension: Any = None
 
 
 @dataclass(frozen=True)

@@ -182,7 +182,7 @@ class SetSizeDisplay(_Display):
 
 
 class LearningCurveDisplay(_Display):
-    """Held-out score over the number of training queries.
+    """Held-out score over the number of training queries, and what more of them would bring.
 
     Parameters
     ----------
@@ -190,6 +190,8 @@ class LearningCurveDisplay(_Display):
     errors : array-like of shape (s,), optional
         Half the 95 % interval of each score.
     score_name : str, default="held-out concordance"
+    extension : Extension, optional
+        Scores of more queries by a power law (`preflearn.model_selection.LearningCurve.extend`), drawn dashed.
 
     Attributes
     ----------
@@ -204,15 +206,16 @@ class LearningCurveDisplay(_Display):
     (3,)
     """
 
-    def __init__(self, n_queries, scores, errors=None, *, score_name="held-out concordance"):
+    def __init__(self, n_queries, scores, errors=None, *, score_name="held-out concordance", extension=None):
         self.n_queries = np.asarray(n_queries)
         self.scores = np.asarray(scores, dtype=float)
         self.errors = None if errors is None else np.asarray(errors, dtype=float)
         self.score_name = score_name
+        self.extension = extension
 
     @classmethod
     def from_curve(cls, curve, *, ax=None) -> LearningCurveDisplay:
-        """Draw what `preflearn.model_selection.learning_curve` measured.
+        """Draw what `preflearn.model_selection.learning_curve` measured, and what ten times as many queries would give.
 
         Parameters
         ----------
@@ -224,7 +227,13 @@ class LearningCurveDisplay(_Display):
         -------
         LearningCurveDisplay
         """
-        found = cls(curve.n_queries, curve.scores, curve.errors, score_name=f"held-out {curve.scoring}")
+        found = cls(
+            curve.n_queries,
+            curve.scores,
+            curve.errors,
+            score_name=f"held-out {curve.scoring}",
+            extension=curve.extended_to_ten_times,
+        )
         return found.plot(ax)
 
     def _draw(self, ax: Any) -> None:
@@ -232,7 +241,15 @@ class LearningCurveDisplay(_Display):
         if self.errors is not None:
             low, high = self.scores - self.errors, self.scores + self.errors
             ax.fill_between(self.n_queries, low, high, color=MAIN, alpha=0.18, linewidth=0)
-        ax.set(xlabel="training queries", ylabel=self.score_name, xlim=(0, None))
+        ax.set(xlabel="training queries", ylabel=self.score_name)
+        if self.extension is None:
+            ax.set_xlim(0, None)
+            return
+        more = self.extension
+        ax.plot(more.n_queries, more.scores, color=ACCENT, linestyle="--", label="power law, extended")
+        ax.fill_between(more.n_queries, more.low, more.high, color=ACCENT, alpha=0.15, linewidth=0)
+        ax.set_xscale("log")
+        legend_above(ax, 1)
 
 
 class CalibrationDisplay(_Display):

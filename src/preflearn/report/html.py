@@ -131,7 +131,7 @@ def _plots(report: TrainingReport) -> dict[str, str]:
         drawings["roc"] = (roc.plot, text, (4.8, 4.4))
     if report.curve is not None:
         curve = report.curve
-        drawn = LearningCurveDisplay(curve.n_queries, curve.scores, curve.errors)
+        drawn = LearningCurveDisplay(curve.n_queries, curve.scores, curve.errors, extension=curve.extension)
         drawings["curve"] = (drawn.plot, _say_curve(curve), _SIZE)
     if report.sets is not None:
         sets = report.sets
@@ -217,7 +217,11 @@ def _say_units(report: TrainingReport) -> str:
 
 def _say_curve(curve: Curve) -> str:
     points = ", ".join(f"{score:.3f} at {n}" for n, score in zip(curve.n_queries.tolist(), curve.scores))
-    return f"Held-out concordance over the number of training queries: {points}."
+    more = curve.extension
+    further = (
+        "" if more is None else f" Extended by a power law: {more.scores[-1]:.3f} at {more.n_queries[-1]}."
+    )
+    return f"Held-out concordance over the number of training queries: {points}.{further}"
 
 
 def _say_influence(bars: CoefficientsDisplay) -> str:

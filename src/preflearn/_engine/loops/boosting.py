@@ -7,20 +7,105 @@ With every query weighted by 1 / n_q, the negative gradient of Σ (t_i - t_j - f
 A tree is fitted to g by least squares, best leaf first, on features that are small whole numbers (bins); of two
 children the histogram of the smaller one is summed up, that of the other is the difference to their parent. A leaf
 adds rate · Σ g / (rows + λ).
+
+Histograms are sums of whole numbers: with 2^c > m, row i adds
+
+    round(g_i / u) · 2^c + 1,        u = max |g| · m / 2^(61 - c),
+
+so that one addition counts the row and adds up its gradient, and the sum does not depend on its order: threads share
+the features of a node, and the trees are the same with any number of them. Rounding moves gains by 1e-6 of the largest
+at a million rows, and less with fewer; the values of leaves are sums of g itself.
 """
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from numba import njit
 
+from .threads import in_turns, threads_at_hand
+
 # Gains are compared after division by that of the root; smaller ones are rounding.
 _LEAST_GAIN = 1e-10
+# Codes of so many features lie side by side: their histograms fit into the fastest memory.
+BLOCK = 16
+# From so many additions on, a node's histogram is worth the start of threads.
+_WORTH_THREADS = 400_000
+
+
+class Trees(NamedTuple):
+    """Trees of the same number of leaves.
+
+    Attributes
+    ----------
+    feature, code, left, right : int arrays of shape (n_trees, 2 leaves - 1)
+        A row with codes[feature] <= code goes left; left is 0 for a leaf. Children are counted from the root of the
+        tree.
+    value, gain : arrays of the same shape
+    sizes : int array of shape (n_trees,)
+        Nodes of each tree.
+    """
+
+    feature: Any
+    code: Any
+    left: Any
+    right: Any
+    value: Any
+    gain: Any
+    sizes: Any
+
+
+class _Growth(NamedTuple):
+    """What growing a tree works with, reused from tree to tree.
+
+    Attributes
+    ----------
+    gradient : ndarray of shape (m,)
+    packed : int array of shape (m,)
+        Gradient and count of a row in one number.
+    rows, scratch : int arrays of shape (m,)
+        Those of a leaf side by side.
+    hist : int array of shape (leaves, n, n_bins)
+        Sums of ``packed``.
+    first, last, node_of, split_feature, split_code : int arrays of shape (leaves,)
+        Of each leaf: its rows, its node, and its best split.
+    split_gain : ndarray of shape (leaves,)
+    state : int array of shape (4,)
+        Leaves and nodes so far, the leaf to sum up, and the one that is the difference.
+    generator : uint64 array of shape (1,)
+        State of the random numbers.
+    """
+
+    gradient: Any
+    packed: Any
+    rows: Any
+    scratch: Any
+    hist: Any
+    first: Any
+    last: Any
+    node_of: Any
+    split_feature: Any
+    split_code: Any
+    split_gain: Any
+    state: Any
+    generator: Any
+
+
+def in_blocks(codes: np.ndarray) -> np.ndarray:
+    """Codes (m, n) with 16 features side by side, as `grow_trees` takes them: uint8 of shape (n / 16, m, 16)."""
+    m, n = codes.shape
+    out = np.zeros((-(-n // BLOCK), m, BLOCK), np.uint8)
+    for k in range(out.shape[0]):
+        part = codes[:, k * BLOCK : (k + 1) * BLOCK]
+        out[k, :, : part.shape[1]] = part
+    return out
 
 
 @njit(cache=True, nogil=True)
 def grow_trees(
     codes,
+    n_features,
     targets,
     starts,
     scores,
@@ -35,17 +120,19 @@ def grow_trees(
     share,
     seed,
 ):
-    """Grow more trees on scores so far; ``scores`` and ``test_scores`` are brought up to date.
+    """Grow more trees on scores so far, on one thread; ``scores`` and ``test_scores`` are brought up to date.
 
     Parameters
     ----------
-    codes : uint8 array of shape (m, n)
-        Rows of a query side by side.
+    codes : uint8 array of shape (blocks, m, 16)
+        As `in_blocks` returns it. Rows of a query side by side.
+    n_features : int
     targets : ndarray of shape (m,)
     starts : int array of shape (q + 1,)
         The first row of each query.
     scores : ndarray of shape (m,)
-    test_codes, test_scores
+    test_codes : uint8 array of shape (k, n)
+    test_scores : ndarray of shape (k,)
         Rows that are predicted on the way.
     n_trees, n_bins, leaves, least : int
         ``least`` rows in a leaf.
@@ -55,159 +142,221 @@ def grow_trees(
 
     Returns
     -------
-    feature, code, left, right : int arrays of shape (n_trees, 2 leaves - 1)
-        A row with codes[feature] <= code goes left; left is 0 for a leaf. Children are counted from the root of the
-        tree.
-    value, gain : arrays of the same shape
-    sizes : int array of shape (n_trees,)
-        Nodes of each tree.
+    Trees
     """
-    m, n = codes.shape
-    most = 2 * leaves - 1
-    feature = np.zeros((n_trees, most), np.int32)
-    code = np.zeros((n_trees, most), np.int32)
-    left = np.zeros((n_trees, most), np.int32)
-    right = np.zeros((n_trees, most), np.int32)
-    value = np.zeros((n_trees, most))
-    gain = np.zeros((n_trees, most))
-    sizes = np.ones(n_trees, np.int64)
-    gradient = np.empty(m)
-    hist = np.empty((leaves, n, n_bins, 2))
-    rows, scratch = np.empty(m, np.int32), np.empty(m, np.int32)
-    np.random.seed(seed)  # noqa: NPY002 - Numba's own generator, one for each thread
+    trees = _no_trees(n_trees, leaves)
+    growth = _start(targets.shape[0], n_features, n_bins, leaves, seed)
     for tree in range(n_trees):
-        _centred_residuals(scores, targets, starts, gradient)
-        for i in range(m):
-            rows[i] = i
-        sizes[tree] = _grow_tree(
-            codes,
-            gradient,
-            rows,
-            scratch,
-            hist,
-            leaves,
-            least,
-            ridge,
-            share,
-            rate,
-            feature[tree],
-            code[tree],
-            left[tree],
-            right[tree],
-            value[tree],
-            gain[tree],
-            scores,
-        )
-        for i in range(test_codes.shape[0]):
-            node = 0
-            while left[tree, node] > 0:
-                goes_left = test_codes[i, feature[tree, node]] <= code[tree, node]
-                node = left[tree, node] if goes_left else right[tree, node]
-            test_scores[i] += value[tree, node]
-    return feature, code, left, right, value, gain, sizes
+        unit = _begin(growth, scores, targets, starts)
+        _sum_up(codes, growth, 0, 0, n_features)
+        _find_split(growth, 0, least, ridge, share)
+        while _divide_best(codes, growth, trees, tree, leaves):
+            _sum_up(codes, growth, growth.state[2], 0, n_features)
+            _settle(growth, least, ridge, share)
+        _finish(growth, trees, tree, unit, rate, ridge, scores)
+        _predict(trees, tree, test_codes, test_scores)
+    return trees
 
 
-@njit(cache=True, nogil=True)
-def _centred_residuals(scores, targets, starts, out):
-    for q in range(starts.shape[0] - 1):
-        total = 0.0
-        for i in range(starts[q], starts[q + 1]):
-            out[i] = targets[i] - scores[i]
-            total += out[i]
-        mean = total / max(1, starts[q + 1] - starts[q])
-        for i in range(starts[q], starts[q + 1]):
-            out[i] -= mean
-
-
-# Long: one compiled pass whose running values a function would have to take and return.
-@njit(cache=True, nogil=True)
-def _grow_tree(
+def grow_trees_together(
     codes,
-    gradient,
-    rows,
-    scratch,
-    hist,
+    n_features,
+    targets,
+    starts,
+    scores,
+    test_codes,
+    test_scores,
+    n_trees,
+    n_bins,
     leaves,
+    rate,
     least,
     ridge,
     share,
-    rate,
-    feature,
-    code,
-    left,
-    right,
-    value,
-    gain,
-    scores,
+    seed,
 ):
-    """One tree, best leaf first; returns the number of its nodes."""
-    m, n = codes.shape
-    first, last = np.zeros(leaves, np.int64), np.zeros(leaves, np.int64)
-    node_of = np.zeros(leaves, np.int64)
-    split_feature, split_code = np.zeros(leaves, np.int64), np.zeros(leaves, np.int64)
-    split_gain = np.zeros(leaves)
-    last[0] = m
-    _sum_up(codes, gradient, rows, 0, m, hist[0])
-    split_gain[0], split_feature[0], split_code[0] = _best_split(hist[0], least, ridge, share)
-    smallest = _LEAST_GAIN * split_gain[0]
-    n_leaves, n_nodes = 1, 1
-    while n_leaves < leaves:
-        best = 0
-        for k in range(1, n_leaves):
-            if split_gain[k] > split_gain[best]:
-                best = k
-        if not split_gain[best] > smallest:
-            break
-        middle = _divide(codes, rows, scratch, first[best], last[best], split_feature[best], split_code[best])
-        node = node_of[best]
-        feature[node], code[node], gain[node] = split_feature[best], split_code[best], split_gain[best]
-        left[node], right[node] = n_nodes, n_nodes + 1
-        other = n_leaves
-        first[other], last[other], node_of[other] = middle, last[best], n_nodes + 1
-        last[best], node_of[best] = middle, n_nodes
-        n_nodes += 2
-        n_leaves += 1
-        small, large = (best, other) if middle - first[best] <= last[other] - middle else (other, best)
-        # hist[best] is still that of the parent: the larger child's is what the smaller one leaves of it.
-        if large == other:
-            hist[other] = hist[best]
-        _sum_up(codes, gradient, rows, first[small], last[small], hist[small])
-        hist[large] -= hist[small]
-        for k in (best, other):
-            if n_leaves < leaves:
-                split_gain[k], split_feature[k], split_code[k] = _best_split(hist[k], least, ridge, share)
-    for k in range(n_leaves):
-        total = 0.0
-        for at in range(first[k], last[k]):
-            total += gradient[rows[at]]
-        step = rate * total / (last[k] - first[k] + ridge)
-        value[node_of[k]] = step
-        for at in range(first[k], last[k]):
-            scores[rows[at]] += step
-    return n_nodes
+    """`grow_trees` with all threads on one tree; the same trees."""
+    trees = _no_trees(n_trees, leaves)
+    growth = _start(targets.shape[0], n_features, n_bins, leaves, seed)
+    bounds = [(k, min(k + BLOCK, n_features)) for k in range(0, n_features, BLOCK)]
+
+    def sum_up(leaf: int) -> None:
+        n_rows = growth.last[leaf] - growth.first[leaf]
+        if n_rows * n_features < _WORTH_THREADS or threads_at_hand() == 1:
+            _sum_up(codes, growth, leaf, 0, n_features)
+        else:
+            in_turns(_sum_up, [(codes, growth, leaf, *some) for some in bounds])
+
+    for tree in range(n_trees):
+        unit = _begin(growth, scores, targets, starts)
+        sum_up(0)
+        _find_split(growth, 0, least, ridge, share)
+        while _divide_best(codes, growth, trees, tree, leaves):
+            sum_up(int(growth.state[2]))
+            _settle(growth, least, ridge, share)
+        _finish(growth, trees, tree, unit, rate, ridge, scores)
+        _predict(trees, tree, test_codes, test_scores)
+    return trees
 
 
 @njit(cache=True, nogil=True)
-def _sum_up(codes, gradient, rows, first, last, out):
-    """Σ g and the number of rows for every bin of every feature."""
-    out[:] = 0.0
-    n = codes.shape[1]
-    for at in range(first, last):
-        i = rows[at]
-        g = gradient[i]
-        for j in range(n):
-            b = codes[i, j]
-            out[j, b, 0] += g
-            out[j, b, 1] += 1.0
+def _no_trees(n_trees, leaves):
+    shape = (n_trees, 2 * leaves - 1)
+    return Trees(
+        np.zeros(shape, np.int32),
+        np.zeros(shape, np.int32),
+        np.zeros(shape, np.int32),
+        np.zeros(shape, np.int32),
+        np.zeros(shape),
+        np.zeros(shape),
+        np.ones(n_trees, np.int64),
+    )
+
+
+@njit(cache=True, nogil=True)
+def _start(m, n, n_bins, leaves, seed):
+    generator = np.zeros(1, np.uint64)
+    generator[0] = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(1)
+    return _Growth(
+        np.empty(m),
+        np.empty(m, np.int64),
+        np.empty(m, np.int32),
+        np.empty(m, np.int32),
+        np.empty((leaves, n, n_bins), np.int64),
+        np.zeros(leaves, np.int64),
+        np.zeros(leaves, np.int64),
+        np.zeros(leaves, np.int64),
+        np.zeros(leaves, np.int64),
+        np.zeros(leaves, np.int64),
+        np.zeros(leaves),
+        np.zeros(4, np.int64),
+        generator,
+    )
+
+
+@njit(cache=True, nogil=True)
+def _begin(growth, scores, targets, starts):
+    """Gradients, and all rows in one leaf; returns the unit that gradients are rounded to."""
+    gradient, m = growth.gradient, targets.shape[0]
+    largest = 0.0
+    for q in range(starts.shape[0] - 1):
+        total = 0.0
+        for i in range(starts[q], starts[q + 1]):
+            gradient[i] = targets[i] - scores[i]
+            total += gradient[i]
+        mean = total / max(1, starts[q + 1] - starts[q])
+        for i in range(starts[q], starts[q + 1]):
+            gradient[i] -= mean
+            largest = max(largest, abs(gradient[i]))
+    bits = _count_bits(m)
+    unit = largest * m / 2.0 ** (61 - bits)
+    for i in range(m):
+        growth.rows[i] = i
+        rounded = np.int64(np.rint(gradient[i] / unit)) if largest > 0.0 else np.int64(0)
+        growth.packed[i] = (rounded << bits) + 1
+    growth.first[0], growth.last[0], growth.node_of[0] = 0, m, 0
+    growth.state[0] = growth.state[1] = 1
+    return unit
+
+
+@njit(cache=True, nogil=True)
+def _count_bits(m):
+    """Bits that hold the number of rows."""
+    bits = 1
+    while (1 << bits) <= m:
+        bits += 1
+    return bits
+
+
+@njit(cache=True, nogil=True)
+def _sum_up(codes, growth, leaf, first_feature, last_feature):
+    """The histograms of some features, from the first one of a block on."""
+    rows, packed = growth.rows, growth.packed
+    for low in range(first_feature, last_feature, BLOCK):
+        width = min(BLOCK, last_feature - low)
+        block, out = codes[low // BLOCK], growth.hist[leaf, low : low + width]
+        out[:] = 0
+        for at in range(growth.first[leaf], growth.last[leaf]):
+            i = np.uint64(rows[at])
+            value = packed[i]
+            for j in range(width):
+                out[j, block[i, j]] += value
+
+
+@njit(cache=True, nogil=True)
+def _divide_best(codes, growth, trees, tree, leaves):
+    """Divide the rows of the leaf that gains most; whether the tree may have more leaves after that."""
+    first, last, node_of, gains = growth.first, growth.last, growth.node_of, growth.split_gain
+    n_leaves, n_nodes = growth.state[0], growth.state[1]
+    best = 0
+    for k in range(1, n_leaves):
+        if gains[k] > gains[best]:
+            best = k
+    node = node_of[best]
+    smallest = _LEAST_GAIN * trees.gain[tree, 0] if n_leaves > 1 else 0.0
+    if not gains[best] > smallest:
+        return False
+    feature, code = growth.split_feature[best], growth.split_code[best]
+    middle = _divide(codes, growth.rows, growth.scratch, first[best], last[best], feature, code)
+    trees.feature[tree, node], trees.code[tree, node] = feature, code
+    trees.gain[tree, node] = gains[best]
+    trees.left[tree, node], trees.right[tree, node] = n_nodes, n_nodes + 1
+    other = n_leaves
+    first[other], last[other], node_of[other] = middle, last[best], n_nodes + 1
+    last[best], node_of[best] = middle, n_nodes
+    growth.state[0], growth.state[1] = n_leaves + 1, n_nodes + 2
+    if n_leaves + 1 == leaves:
+        return False
+    small, large = (best, other) if middle - first[best] <= last[other] - middle else (other, best)
+    # hist[best] is still that of the parent: the larger child's is what the smaller one leaves of it.
+    if large == other:
+        growth.hist[other] = growth.hist[best]
+    growth.state[2], growth.state[3] = small, large
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _settle(growth, least, ridge, share):
+    """The best splits of the two new leaves, once the smaller one is summed up."""
+    small, large = growth.state[2], growth.state[3]
+    growth.hist[large] -= growth.hist[small]
+    _find_split(growth, min(small, large), least, ridge, share)
+    _find_split(growth, max(small, large), least, ridge, share)
+
+
+@njit(cache=True, nogil=True)
+def _finish(growth, trees, tree, unit, rate, ridge, scores):
+    """The values of the leaves, and the scores with them."""
+    trees.sizes[tree] = growth.state[1]
+    trees.gain[tree] *= unit**2
+    for k in range(growth.state[0]):
+        total = 0.0
+        for at in range(growth.first[k], growth.last[k]):
+            total += growth.gradient[growth.rows[at]]
+        step = rate * total / (growth.last[k] - growth.first[k] + ridge)
+        trees.value[tree, growth.node_of[k]] = step
+        for at in range(growth.first[k], growth.last[k]):
+            scores[growth.rows[at]] += step
+
+
+@njit(cache=True, nogil=True)
+def _predict(trees, tree, test_codes, test_scores):
+    for i in range(test_codes.shape[0]):
+        node = 0
+        while trees.left[tree, node] > 0:
+            goes_left = test_codes[i, trees.feature[tree, node]] <= trees.code[tree, node]
+            node = trees.left[tree, node] if goes_left else trees.right[tree, node]
+        test_scores[i] += trees.value[tree, node]
 
 
 @njit(cache=True, nogil=True)
 def _divide(codes, rows, scratch, first, last, feature, code):
     """Rows that go left before those that go right, each in their order; where the latter begin."""
+    block, place = codes[feature // BLOCK], feature % BLOCK
     at, n_right = first, 0
     for k in range(first, last):
         i = rows[k]
-        if codes[i, feature] <= code:
+        if block[i, place] <= code:
             rows[at] = i
             at += 1
         else:
@@ -218,31 +367,54 @@ def _divide(codes, rows, scratch, first, last, feature, code):
 
 
 @njit(cache=True, nogil=True)
-def _best_split(hist, least, ridge, share):
-    """The largest drop of the squared error, and where; a gain of 0 where no split is allowed."""
-    n, n_bins = hist.shape[0], hist.shape[1]
-    total, count = 0.0, 0.0
+def _find_split(growth, leaf, least, ridge, share):
+    """The largest drop of the squared error in a leaf, and where; a gain of 0 where no split is allowed."""
+    hist = growth.hist[leaf]
+    n, n_bins = hist.shape
+    bits = _count_bits(growth.rows.shape[0])
+    ones = (1 << bits) - 1
+    packed = np.int64(0)
     for b in range(n_bins):
-        total += hist[0, b, 0]
-        count += hist[0, b, 1]
-    base = total * total / (count + ridge)
-    best, best_feature, best_code = 0.0, 0, 0
-    if count < 2 * least:
-        return best, best_feature, best_code
-    for j in range(n):
-        if share < 1.0 and np.random.random() >= share:  # noqa: NPY002
-            continue
-        g, c = 0.0, 0.0
-        for b in range(n_bins - 1):
-            if hist[j, b, 1] == 0.0:
+        packed += hist[0, b]
+    total, count = float(packed >> bits), float(packed & ones)
+    best, best_feature, best_code = total * total / (count + ridge), -1, 0
+    if count >= 2 * least:
+        for j in range(n):
+            if share < 1.0 and _uniform(growth.generator) >= share:
                 continue
-            g += hist[j, b, 0]
-            c += hist[j, b, 1]
-            if c < least:
-                continue
-            if count - c < least:
-                break
-            found = g * g / (c + ridge) + (total - g) * (total - g) / (count - c + ridge) - base
-            if found > best:
-                best, best_feature, best_code = found, j, b
-    return best, best_feature, best_code
+            packed = np.int64(0)
+            for b in range(n_bins - 1):
+                if hist[j, b] == 0:
+                    continue
+                packed += hist[j, b]
+                c = float(packed & ones)
+                if c < least:
+                    continue
+                if count - c < least:
+                    break
+                g = float(packed >> bits)
+                # g² / (c + λ) + (total - g)² / (count - c + λ), with one division
+                here, there = c + ridge, count - c + ridge
+                found = (g * g * there + (total - g) * (total - g) * here) / (here * there)
+                if found > best:
+                    best, best_feature, best_code = found, j, b
+    best = best - total * total / (count + ridge) if best_feature >= 0 else 0.0
+    growth.split_gain[leaf], growth.split_feature[leaf], growth.split_code[leaf] = (
+        best,
+        best_feature,
+        best_code,
+    )
+
+
+@njit(cache=True, nogil=True)
+def _uniform(state):
+    """A number between 0 and 1 (xorshift64*); Numba's own generator is one for each thread."""
+    x = state[0]
+    x ^= x >> np.uint64(12)
+    x ^= x << np.uint64(25)
+    x ^= x >> np.uint64(27)
+    state[0] = x
+    return float((x * np.uint64(0x2545F4914F6CDD1D)) >> np.uint64(11)) * 2.0**-53
+
+
+__all__ = ["BLOCK", "Trees", "grow_trees", "grow_trees_together", "in_blocks"]
