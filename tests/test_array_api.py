@@ -15,19 +15,23 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 import sklearn
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from preflearn import RLS, RLSCV, AutoRanker, RankRFM, RankRLS, RankRLSCV
 from preflearn._engine.arrays import pairs as device_pairs
+from preflearn._engine.arrays.expansion import DeviceExpansions
 from preflearn._engine.core import pair_holdout
+from preflearn._engine.core.expansion import kernel_moments, solve_expansion
 from preflearn._engine.numerics import namespace
 from preflearn._engine.numerics.namespace import Home, as_host
+from preflearn.comparisons import encode_queries
+from preflearn.kernels.functions import Kernel
 from preflearn.model_selection import cross_val_predict, leave_pair_out
 from preflearn.model_selection.pairs import leave_pair_out_tally
-from strategies import ranking_problems
+from strategies import examples, ranking_problems
 
 RNG = np.random.default_rng(0)
 M = 60
@@ -135,7 +139,7 @@ def test_rls_is_the_same_as_on_numpy_arrays(xp, kernel, intercept):
         np.testing.assert_allclose(found, clone(model).fit(X, y).predict(X), atol=1e-8)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(
     ranking_problems(),
     st.sampled_from(COMPARISONS),
@@ -362,11 +366,48 @@ def test_without_dispatch_a_tensor_on_a_device_is_refused():
         RankRLS().fit(torch.asarray(X).to("meta"), Y)
 
 
-def test_what_learns_on_the_host_refuses_device_arrays(xp):
+def test_kernels_of_autoranker_on_a_device():
+    torch = _library("torch")
+    expected = AutoRanker(random_state=0).fit(X, Y, qid=QID)
+    here = AutoRanker(random_state=0, device="cpu").fit(X, Y, qid=QID)
+    assert here.best_score_ == pytest.approx(expected.best_score_, abs=1e-6)
+    np.testing.assert_allclose(here.predict(X, qid=QID), expected.predict(X, qid=QID), atol=1e-5)
     with dispatch():
-        for learner in (AutoRanker(), RankRFM()):
-            with pytest.raises(TypeError, match="NumPy arrays"):
-                learner.fit(xp.asarray(X), Y, qid=QID)
+        of_tensor = AutoRanker(random_state=0).fit(torch.asarray(X), torch.asarray(Y), qid=QID)
+        found = of_tensor.predict(torch.asarray(X), qid=QID)
+    assert isinstance(found, torch.Tensor)
+    np.testing.assert_array_equal(found.numpy(), here.predict(X, qid=QID))
+    for device, message in (("cuda:99", "device='cuda:99' cannot be used"), (3, "device must be the name")):
+        with pytest.raises(ValueError, match=message):
+            AutoRanker(device=device).fit(X, Y, qid=QID)
+
+
+@pytest.mark.parametrize("options", [{}, {"metric": "full", "weighting": "item"}, {"n_outputs": 2}])
+def test_a_metric_is_learned_on_the_device(xp, options):
+    options = dict(options)
+    y = Y2 if options.pop("n_outputs", 1) == 2 else Y
+    model = RankRFM([0.1, 1.0, 10.0], basis=np.arange(0, M, 3), max_rounds=2, cv=3, **options)
+    expected = clone(model).fit(X, y, qid=QID)
+    fitted, found = fit_there(model, xp, X, y, 23 * 20 * 8, qid=QID)
+    assert (fitted.alpha_, fitted.best_round_) == (expected.alpha_, expected.best_round_)
+    assert fitted.best_score_ == pytest.approx(expected.best_score_, abs=1e-9)
+    # The directions of a full metric are known up to their sign.
+    outer = [np.atleast_2d(one.metric_.T).T for one in (fitted, expected)]
+    np.testing.assert_allclose(outer[0] @ outer[0].T, outer[1] @ outer[1].T, atol=1e-5)
+    np.testing.assert_allclose(fitted.feature_importances_, expected.feature_importances_, atol=1e-5)
+    np.testing.assert_allclose(found, expected.predict(X), atol=1e-5)
+
+
+def test_the_grid_of_alphas_of_a_learned_metric_is_that_of_numpy_arrays(xp):
+    model = RankRFM(n_basis=20, max_rounds=0, cv=3, random_state=0)
+    with dispatch():
+        fitted = clone(model).fit(xp.asarray(X), Y, qid=QID)
+    np.testing.assert_array_equal(fitted.alphas_, model.fit(X, Y, qid=QID).alphas_)
+
+
+def test_kernels_without_a_metric_on_the_device_are_refused(xp):
+    with dispatch(), pytest.raises(ValueError, match="kernel='laplacian' is not evaluated on device arrays"):
+        RankRFM(kernel="laplacian").fit(xp.asarray(X), Y, qid=QID)
 
 
 def test_without_dispatch_tensors_are_read_as_numpy_arrays():
@@ -411,3 +452,36 @@ def test_scikit_learn_array_api_checks(estimator, check):
             if "sample_weight is for NumPy arrays" not in str(error):
                 raise
             pytest.xfail("weights of rows are not taken on devices")
+
+
+# Rows on the host, sums on the device -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("metric", [None, np.array([1.0, 0.0, 0.5, 0.2]), RNG.normal(size=(4, 2))])
+@pytest.mark.parametrize("n_queries", [1, 9])
+def test_expansions_on_a_device_are_those_of_the_host(xp, metric, n_queries):
+    home = Home.of(xp.asarray(np.zeros(1)))
+    device, kernel = DeviceExpansions(home), Kernel("rbf", 0.3).with_metric(metric)
+    queries = encode_queries(QID if n_queries > 1 else None, M)
+    rows, basis = np.flatnonzero(QID < 7) if n_queries > 1 else np.arange(5, M), X[::4] + 3.0
+    arguments = (kernel, basis, (X + 3.0).__getitem__, Y, queries, rows)
+    with patch.object(namespace, "_HOST_BLOCK_BYTES", 23 * 8 * basis.shape[0]):
+        found, expected = device.kernel_moments(*arguments), kernel_moments(*arguments)
+        assert type(found) is type(expected)
+        for name, value in vars(expected).items():
+            if isinstance(value, str):
+                assert getattr(found, name) == value
+            else:
+                np.testing.assert_allclose(getattr(found, name), value, rtol=1e-10, atol=1e-12)
+        here = solve_expansion(kernel, basis, expected, np.array([0.1, 1.0]))
+        there = device.take(here)
+        np.testing.assert_allclose(there.predict(X + 3.0), here.predict(X + 3.0), rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(
+            there.gradients(X + 3.0, 1), here.gradients(X + 3.0, 1), rtol=1e-8, atol=1e-10
+        )
+
+
+def test_a_device_that_is_not_there_is_refused():
+    _library("torch")
+    with pytest.raises(ValueError, match="device='nonsense' cannot be used"):
+        DeviceExpansions.on("nonsense")

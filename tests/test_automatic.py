@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.preprocessing import QuantileTransformer
+from sklearn.tree import ExtraTreeRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import oracles
@@ -23,6 +24,7 @@ from preflearn._engine.core.expansion import kernel_moments, solve_expansion
 from preflearn._engine.loops import boosting as loops_boosting
 from preflearn._engine.loops.boosting import grow_trees, grow_trees_together, in_blocks
 from preflearn._engine.loops.quantiles import shares_below
+from preflearn._engine.loops.trees import LeafMasks, Nodes, add_up_trees
 from preflearn._engine.streaming.sources import as_source
 from preflearn.automatic import boosting, candidates, extension, kernels, ranker
 from preflearn.automatic.combination import FoldScores, centred, choose_combination, combine, nested
@@ -102,6 +104,36 @@ def test_trees_in_arrays_predict_as_scikit_learn_does(m):
     found, expected = TreeSum.of_mean(model.estimators_), model.predict(X)
     np.testing.assert_allclose(found.predict(X), expected, atol=1e-6)
     assert found.feature_importances_.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("leaves", [1, 2, 8, 16, 17, 32, 33, 64, 65])
+def test_trees_as_bits_of_leaves_predict_as_walks_do(leaves):
+    rng = np.random.default_rng(leaves)
+    X = np.round(rng.normal(size=(300, 5)), 1).astype(np.float32)
+    y = X[:, 0] * X[:, 1] + rng.normal(size=300)
+    grown = [ExtraTreeRegressor(max_leaf_nodes=max(2, leaves), random_state=k) for k in range(4)]
+    sums = TreeSum.of_mean([one.fit(X, y if leaves > 1 else 0 * y) for one in grown])
+    nodes = Nodes(sums.roots_, sums.feature_, sums.threshold_, sums.left_, sums.right_, sums.value_)
+    masks = LeafMasks.of(nodes)
+    assert (masks is None) == (leaves > 64)
+    # Values on thresholds, beside them, and those that are no numbers go the same way.
+    rows = np.tile(X, (2, 1))
+    rows[:200] = rng.choice(sums.threshold_, size=(200, 5)).astype(np.float32)
+    rows[200:230, 2], rows[230:260, 1], rows[260:290, 0] = np.nan, np.inf, -np.inf
+    expected = add_up_trees(rows, nodes, None)
+    np.testing.assert_array_equal(add_up_trees(rows, nodes, masks), expected)
+    np.testing.assert_array_equal(add_up_trees(rows[:9], nodes, masks), expected[:9])
+
+
+def test_nodes_that_several_trees_share_are_walked():
+    # A loaded file may hold such nodes: there is no numbering of leaves, and no endless one either.
+    n = 40
+    left = np.r_[np.arange(1, n), 0, 0]
+    nodes = Nodes(
+        np.array([0]), np.zeros(n + 1, int), np.linspace(-1, 1, n + 1), left, left.copy(), np.arange(n + 1.0)
+    )
+    assert LeafMasks.of(nodes) is None
+    assert (add_up_trees(np.zeros((20, 1), np.float32), nodes, None) == n - 1).all()
 
 
 @pytest.mark.parametrize("m", [1, 16, 17, 300])

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from preflearn._engine.core import band
 from preflearn._engine.core.band import BandForm
 from preflearn._engine.core.tridiagonal import TridiagonalForm
+from strategies import examples
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.integers(1, 40),
     st.integers(1, 40),

@@ -614,7 +614,6 @@ def test_scores_of_pairs():
     ("options", "message"),
     [
         ({"alpha": 0.0}, "alpha must be a positive number"),
-        ({"link": "probit"}, "link must be 'logit'"),
         ({"tol": 2.0}, "tol is the relative accuracy"),
         ({"max_iter": 0}, "max_iter must be"),
         ({"item_offsets": -1.0}, "item_offsets is a variance ratio"),

@@ -6,12 +6,13 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from preflearn import RankRLS
 from preflearn.metrics import concordance
 from preflearn.preferences import Propensities, click_preferences, position_propensities
+from strategies import examples
 
 
 def slow_pairs(session, clicked, weights, against):
@@ -23,7 +24,7 @@ def slow_pairs(session, clicked, weights, against):
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     rows=st.lists(
         st.tuples(st.sampled_from("abc"), st.booleans(), st.integers(1, 4)), min_size=2, max_size=15
@@ -66,7 +67,7 @@ def slow_propensities(position, clicked, key):
 
 
 @pytest.mark.filterwarnings("ignore:The clicks do not tell")
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(seed=st.integers(0, 10_000), n_positions=st.integers(2, 5), n_items=st.integers(1, 12))
 def test_propensities_are_those_of_the_slow_version(seed, n_positions, n_items) -> None:
     rng = np.random.default_rng(seed)
@@ -110,11 +111,11 @@ def test_few_sessions_do_not_raise_low_positions() -> None:
 def test_positions_that_the_clicks_do_not_tell_are_named() -> None:
     position, clicked, query, item = few_sessions(np.random.default_rng(1), 1 / np.arange(1, 9))
     with pytest.warns(
-        UserWarning, match=r"do not tell the propensity of position\(s\) .*8.*times the estimate"
+        UserWarning, match=r"do not determine the propensity of position\(s\) .*8.*times the estimate"
     ):
         found = position_propensities(position, clicked, query=query, item=item)
     assert "95 % interval" in str(found).splitlines()[0]
-    with pytest.warns(UserWarning, match="do not tell"):
+    with pytest.warns(UserWarning, match="do not determine"):
         position_propensities(np.repeat([1, 2], 50), np.r_[np.ones(50), 1, np.zeros(49)], randomised=True)
 
 

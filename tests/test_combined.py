@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from sklearn.metrics.pairwise import pairwise_kernels
@@ -21,6 +21,7 @@ from preflearn.comparisons import (
 from preflearn.comparisons.combined import SumComparisons
 from preflearn.estimators.rankrls import RankRLS
 from preflearn.estimators.rls import RLS
+from strategies import examples
 
 
 @st.composite
@@ -77,7 +78,7 @@ def test_what_cannot_be_dropped_is_refused():
     )
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     problem=problems(),
     kernel=st.sampled_from(["linear", "rbf"]),
@@ -102,7 +103,7 @@ def test_rls_with_pairs_equals_the_dense_solution(problem, kernel, solver, fit_i
     assert_allclose(model.predict(container(X)), f, rtol=1e-6, atol=1e-7)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     problem=problems(),
     kernel=st.sampled_from(["linear", "rbf"]),

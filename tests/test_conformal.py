@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import Ridge
@@ -27,6 +27,7 @@ from preflearn.model_selection._calibration import (
     rank_needs,
     share_interval,
 )
+from strategies import examples
 
 TARGETS = (("best", 1), ("top-k", 3), ("any-relevant", 1), ("all-relevant", 1))
 
@@ -68,7 +69,7 @@ def test_cutoff_is_that_of_refitting_without_every_query(estimator, target, k) -
 
 
 @given(seed=st.integers(0, 10**6), target=st.sampled_from(TARGETS), kind=st.sampled_from(DISTANCES))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_needs_are_where_sets_begin_to_hold(seed, target, kind) -> None:
     rng = np.random.default_rng(seed)
     qid = np.sort(rng.integers(0, 4, size=20))
@@ -89,7 +90,7 @@ def test_needs_are_where_sets_begin_to_hold(seed, target, kind) -> None:
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_needed_widths_of_ranks(seed) -> None:
     rng = np.random.default_rng(seed)
     qid = np.sort(rng.integers(0, 3, size=16))

@@ -24,6 +24,7 @@ pd = pytest.importorskip("pandas")
 distributed = pytest.importorskip("distributed")
 
 from preflearn.distributed import align_queries, fit  # noqa: E402
+from preflearn.distributed.automatic import PartitionedRows  # noqa: E402
 from preflearn.distributed.pair_losses import DistributedObjective  # noqa: E402
 
 NAMES = ["a", "b", "c", "d"]
@@ -418,6 +419,40 @@ def test_the_automatic_ranker_of_partitions_is_that_of_a_stream(quick_automatic)
     np.testing.assert_allclose(found.predict(X, qid=qid), expected.predict(X, qid=qid), atol=1e-6)
     assert found.best_score_ == pytest.approx(expected.best_score_)
     assert found.n_training_rows_ == expected.n_training_rows_ > 500 and found.n_queries_ == 60
+
+
+def test_the_automatic_ranker_survives_a_worker_that_dies(quick_automatic, cluster, monkeypatch):
+    """Two workers, one of which dies in the middle of a pass: the model of a stream."""
+    X, y, qid = ranked_rows()
+    killed = []
+    over = PartitionedRows.over
+
+    def over_with_accident(self, *arguments):
+        for number, part in enumerate(over(self, *arguments)):
+            if number == 1 and not killed:
+                killed.append(kill_one(cluster))
+            yield part
+
+    monkeypatch.setattr(PartitionedRows, "over", over_with_accident)
+    cluster.wait_for_workers(2)
+    arrays = as_arrays(X, y, qid, (100,) * 6)
+    found = fit(AutoRanker(random_state=0), *arrays, split_every=2)
+    assert killed
+    expected = AutoRanker(random_state=0).fit_stream([(X, y, qid)])
+    np.testing.assert_allclose(found.predict(X, qid=qid), expected.predict(X, qid=qid), atol=1e-6)
+    assert found.best_score_ == pytest.approx(expected.best_score_, abs=1e-6)
+
+
+def test_the_automatic_ranker_encodes_tables_as_their_sample(quick_automatic, here):
+    X, y, qid = ranked_rows()
+    brand = np.array(["ash", "birch"])[(X[:, 2] > 0).astype(int)]
+    table = pd.DataFrame({"price": X[:, 0], "brand": brand, "relevance": y, "query": qid})
+    frame = align_queries(dd.from_pandas(table, npartitions=4), qid="query")
+    found = fit(AutoRanker(random_state=0), frame, y="relevance", qid="query")
+    expected = AutoRanker(random_state=0).fit_stream([(table[["price", "brand"]], y, qid)])
+    new = table[["price", "brand"]]
+    assert found.encoder_.kinds_ == {"price": "number", "brand": "category"}
+    np.testing.assert_allclose(found.predict(new, qid=qid), expected.predict(new, qid=qid), atol=1e-6)
 
 
 def test_the_automatic_ranker_refuses_partitions_that_it_cannot_learn_from(quick_automatic):

@@ -6,12 +6,13 @@ import codecs
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from preflearn.io import read_ranking, read_table
 from preflearn.io.encodings import Recoded, detect_encoding
 from preflearn.preprocessing import TableWarning
+from strategies import examples
 
 TEXT = "größe{0}farbe{0}preis{0}target\n1{0}grün{0}3,5{0}1\n2{0}weiß{0}7,25{0}0\n"
 
@@ -20,7 +21,7 @@ TEXT = "größe{0}farbe{0}preis{0}target\n1{0}grün{0}3,5{0}1\n2{0}weiß{0}7,25{
 def test_a_delimiter_that_is_evident_is_used(tmp_path, mark, name):
     path = tmp_path / "data.csv"
     path.write_text(TEXT.format(mark), encoding="utf-8")
-    with pytest.warns(TableWarning, match=f"separated by {name} and are read so"):
+    with pytest.warns(TableWarning, match=f"separated by {name} and are read accordingly"):
         table = read_table(path)
     assert table.columns["farbe"].tolist() == ["grün", "weiß"] and table.y.tolist() == [1, 0]
     assert table.encode().X[:, 0].tolist() == [1, 2]
@@ -67,7 +68,7 @@ def test_utf8_with_a_stray_byte_far_below_names_the_line(tmp_path, monkeypatch):
 
 
 @given(text=st.text(st.characters(blacklist_categories=["Cs"]), max_size=200), size=st.integers(1, 9))
-@settings(max_examples=50, deadline=None)
+@examples(50)
 def test_recoded_text_is_the_same_whatever_the_pieces(text, size):
     import io
 
@@ -79,7 +80,7 @@ def test_recoded_text_is_the_same_whatever_the_pieces(text, size):
 
 
 @given(st.text(max_size=100))
-@settings(max_examples=50, deadline=None)
+@examples(50)
 def test_utf8_is_always_recognised(text):
     assert detect_encoding(text.replace("\0", "").encode("utf-8", "ignore")) == "utf-8"
     assert detect_encoding(codecs.BOM_UTF16_LE + text.encode("utf-16-le", "ignore")) == "utf-16"

@@ -32,6 +32,7 @@ from preflearn.model_selection.intervals import (
     wilson_interval,
     worth_of_queries,
 )
+from strategies import examples
 
 
 def two_classes(m=24, n_positive=10, n_features=4, shift=0.8, seed=0):
@@ -466,7 +467,7 @@ def test_query_interval_covers_where_there_is_no_signal(n_queries, n_rows):
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_query_interval_stays_inside_and_has_a_width(data):
     """Also where all queries have the same value, and with one pair in each."""
     n = data.draw(st.integers(2, 30))

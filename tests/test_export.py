@@ -41,6 +41,7 @@ from preflearn.kernels import NystromMap
 from preflearn.metrics.by_query import predict_scores
 from preflearn.model_selection._scoring import read_scoring
 from preflearn.preprocessing import QueryRelative, TableEncoder
+from strategies import examples
 
 pytest.importorskip("onnx", reason="the extra onnx is not installed")
 pytest.importorskip("skl2onnx", reason="the extra onnx is not installed")
@@ -379,7 +380,7 @@ def test_a_check_needs_its_rows(ranking) -> None:
     to_onnx(pl.RankRLS().fit(X, np.column_stack([y, -y]), qid=qid), check=X, qid=qid)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(seed=st.integers(0, 2**16), n_bins=st.integers(2, 9), scale=st.sampled_from([1e-20, 1.0, 1e20]))
 def test_edges_lie_between_values(seed, n_bins, scale) -> None:
     """Rounding a value to float32, or what is left of one that cancelled, moves it past no edge."""

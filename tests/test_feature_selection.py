@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
@@ -16,6 +16,7 @@ from preflearn.feature_selection import GreedySelector
 from preflearn.io import load_model, save_model
 from preflearn.metrics import concordance
 from preflearn.model_selection import cross_val_predict
+from strategies import examples
 
 
 @st.composite
@@ -65,7 +66,7 @@ def test_rounds_of_a_ranking_are_those_of_refitting(data, weighting, ties) -> No
 
 
 @given(tables())
-@settings(max_examples=20)
+@examples(20)
 def test_a_measure_of_the_ranking_decides(data) -> None:
     X, y, qid = data
     y = y + 1e-3 * np.arange(y.shape[0])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import sklearn
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -32,7 +32,7 @@ from preflearn.model_selection import (
     permutation_test,
 )
 from preflearn.model_selection import _problem as choosing
-from strategies import ranking_problems
+from strategies import examples, ranking_problems
 
 ALPHAS = st.sampled_from([2.0**-15, 2.0**-6, 1.0, 2.0**15])
 REPRESENTATIONS = st.sampled_from(
@@ -63,7 +63,7 @@ def scaled(problem):
     return X, problem.y / max(1.0, abs(problem.y).max())
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(ranking_problems(min_rows=8, max_rows=16, max_features=4), RANKING, REPRESENTATIONS, ALPHAS, st.data())
 def test_whole_queries(problem, ranking, representation, alpha, data):
     X, y = scaled(problem)
@@ -75,7 +75,7 @@ def test_whole_queries(problem, ranking, representation, alpha, data):
     check(RankRLS(alpha, **ranking, **representation), X, y, problem.qid, folds)
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(ranking_problems(min_rows=8, max_rows=14, max_features=4), RANKING, REPRESENTATIONS, ALPHAS, st.data())
 def test_parts_of_queries_and_of_global_rankings(problem, ranking, representation, alpha, data):
     X, y = scaled(problem)
@@ -87,7 +87,7 @@ def test_parts_of_queries_and_of_global_rankings(problem, ranking, representatio
     check(RankRLS(alpha, **ranking, **representation), X, y, qid, folds)
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(
     ranking_problems(min_rows=6, max_rows=14),
     st.booleans(),
@@ -141,7 +141,7 @@ def check(model, X, y, qid, folds):
     np.testing.assert_allclose(path[0], expected, **allowed)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.integers(0, 10**6), ALPHAS, st.sampled_from(["linear", "rbf"]), st.sampled_from([3, 6, None]))
 def test_copies_of_basis_vectors_leave_only_together(seed, alpha, kernel, n_folds):
     rng = np.random.default_rng(seed)
@@ -228,7 +228,7 @@ def dependent_rows(rng, m, n_choices):
     return np.concatenate([chosen, 1 - chosen], axis=1) * np.linspace(0.5, 2.0, 2 * n_choices)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.integers(0, 10_000),
     st.integers(2, 6),

@@ -8,7 +8,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import sparse as sp
 from sklearn.linear_model import Ridge
@@ -23,6 +23,7 @@ from preflearn.io import (
     scan_ranking,
     write_ranking,
 )
+from strategies import examples
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +112,7 @@ def letor_files(draw):
 
 
 @given(letor_files())
-@settings(max_examples=150)
+@examples(150)
 def test_valid_files_are_read_as_the_oracle_reads_them(folder, data):
     assert_as_oracle(folder, data)
 
@@ -135,7 +136,7 @@ def damaged_files(draw):
 
 
 @given(damaged_files())
-@settings(max_examples=400)
+@examples(400)
 @example(b"1 qid:1 1:2\r2 qid:1 1:3\r")
 @example(b"1 qid:1 1:\n")
 @example(b"1 qid:1 1:2\r")
@@ -148,7 +149,7 @@ def test_damaged_files_are_refused_or_read_as_the_oracle_reads_them(folder, data
 
 
 @given(st.binary(max_size=60) | st.text("0123456789.:-+eE qid#\n\r\tnaNUL", max_size=60).map(str.encode))
-@settings(max_examples=300)
+@examples(300)
 def test_any_bytes_are_refused_or_read_as_the_oracle_reads_them(folder, data):
     if data.startswith((b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd")):
         with pytest.raises(ValueError, match="damaged"):
@@ -183,7 +184,7 @@ def test_line_numbers_do_not_depend_on_blocks(folder, data, block_bytes):
 
 
 @given(st.lists(numbers, min_size=1, max_size=20))
-@settings(max_examples=200)
+@examples(200)
 @example([str(k) for k in (2**53 + 1, 2**53 + 3, 2**64 - 1, 2**64, 9007199254740993)])
 @example(["9007199254740993e0", "9007199254740992.5", "4503599627370496.5", "4503599627370497.5"])
 @example(["1e22", "1e23", "8.5e22", "5e-324", "2.2250738585072011e-308", "1.7976931348623157e308"])

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import skops.io
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import Ridge
@@ -23,11 +23,12 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from preflearn import RLS, RankRLS, RankRLSCV
+from preflearn import RLS, BradleyTerry, RankRLS, RankRLSCV
 from preflearn.io import load_model, model_info, save_model
 from preflearn.io.atomic import atomic_write
 from preflearn.io.models import VERSION
 from preflearn.model_selection import QueryKFold
+from strategies import examples
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
@@ -294,7 +295,7 @@ def test_types_that_are_not_on_the_list_are_refused(saved, tmp_path, module, nam
 
 
 @given(st.data())
-@settings(max_examples=200)
+@examples(200)
 def test_damaged_models_are_refused_or_unharmed(saved, tmp_path_factory, data):
     model, path, X = saved
     content = bytearray(path.read_bytes())
@@ -384,3 +385,16 @@ def test_classes_are_found_by_the_names_that_older_files_have():
     assert object_class("preflearn.core.moments", "QueryMoments") is QueryMoments
     assert object_class("preflearn.selection.splitters", "QueryKFold") is QueryKFold
     assert object_class("preflearn.selection.learner", "os") is None
+
+
+def test_a_former_parameter_of_an_older_file_is_left_out(tmp_path):
+    model = BradleyTerry().fit_pairs([[0.0], [1.0]], [[1, 0]])
+    model.link = "logit"
+    path = tmp_path / "model"
+    path.write_bytes(with_header(skops.io.dumps(model)))
+    found = load_model(path)
+    assert not hasattr(found, "link") and found.get_params() == BradleyTerry().get_params()
+    model.other = "logit"
+    path.write_bytes(with_header(skops.io.dumps(model)))
+    with pytest.raises(ValueError, match="'other'"):
+        load_model(path)

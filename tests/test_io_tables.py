@@ -14,7 +14,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from preflearn.io import (
@@ -28,6 +28,7 @@ from preflearn.io import (
     write_scores,
 )
 from preflearn.io.encodings import detect_encoding
+from strategies import examples
 
 TABLE = {
     "item": ["tea", "milk", "salt, fine", 'a "b"'],
@@ -208,7 +209,7 @@ def test_faults_of_parquet_files_name_the_row(folder):
 
 
 @given(st.data())
-@settings(max_examples=100)
+@examples(100)
 def test_damaged_parquet_is_refused_or_read(folder, data):
     """No damage may crash the process or raise anything but ValueError."""
     pytest.importorskip("pyarrow")
@@ -235,7 +236,7 @@ finite = st.floats(allow_nan=False, allow_infinity=False)
     st.sampled_from(["\n", "\r\n"]),
     st.integers(1, 60),
 )
-@settings(max_examples=150)
+@examples(150)
 def test_csv_round_trips(folder, rows, delimiter, end, block_bytes):
     path = folder / "round.csv"
     texts, targets, values = zip(*rows)
@@ -261,7 +262,7 @@ def damaged_csv(draw):
 
 
 @given(damaged_csv())
-@settings(max_examples=300)
+@examples(300)
 @example(b'target,item,a\n"1",x,"2"\n')
 @example(b'target,item,a\n1,"x\n""y",2\n')
 @example(b'target,item,a\n1,"x",2"\n3,y,"4\n')
@@ -288,7 +289,7 @@ def test_damaged_csv_is_refused_or_read_as_the_csv_module_reads_it(folder, data)
 
 
 @given(st.text('{}[]":,0123456789.eE+-nulltrafsNI\\ \n', max_size=60), st.booleans())
-@settings(max_examples=200)
+@examples(200)
 def test_any_text_as_json_lines_is_refused_or_read(folder, text, complete):
     path = folder / "any.jsonl"
     path.write_text('{"target": 1, "a": 2}\n' + text if complete else text)
@@ -311,7 +312,7 @@ def runs_of_queries(draw):
 
 
 @given(runs_of_queries(), st.integers(1, 9), st.integers(1, 60), st.sampled_from([1, 2]))
-@settings(max_examples=150)
+@examples(150)
 def test_chunks_are_whole_queries_as_many_as_fit(folder, runs, rows, block_bytes, n_jobs):
     path = folder / "runs.txt"
     qid = [label for label, length in runs for _ in range(length)]
@@ -415,7 +416,7 @@ def test_several_files_are_read_as_one(folder):
         ("x.csv", {"missing": float("inf")}, "missing must be"),
         ("x.csv", {"delimiter": ";;"}, "one ASCII character"),
         ("x.csv", {"n_jobs": 0}, "n_jobs must be"),
-        ("x.weird", {}, "does not tell the format"),
+        ("x.weird", {}, "does not determine the format"),
         ("x.csv.gz", {}, "named as gzip data but is not compressed"),
     ],
 )
@@ -550,7 +551,7 @@ def test_scores_that_cannot_be_written_leave_the_old_file(folder):
 # ------------------------------------------------------------------------------------------- tables as they come
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     body=st.one_of(
         st.binary(max_size=200),

@@ -213,3 +213,13 @@ def test_features_that_a_metric_has_forgotten_are_not_looked_at():
     np.testing.assert_allclose(KernelBlocks(kernel, basis)(rows), expected, atol=1e-12)
     nothing = Kernel("rbf", 0.4, kernel_params={"metric": np.zeros(6)})
     np.testing.assert_allclose(KernelBlocks(nothing, basis)(rows), 1.0)
+
+
+def test_rbf_products_equal_scikit_learns_kernel_also_far_from_zero():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(700, 5)) + 1e6
+    expected = pairwise_kernels(X - 1e6, metric="rbf", gamma=0.3)
+    found = Kernel("rbf", gamma=0.3).matrix(X)  # large enough to be formed block by block
+    np.testing.assert_allclose(found, expected, atol=1e-8)
+    assert (found == found.T).all() and (np.diagonal(found) == 1).all()
+    np.testing.assert_allclose(Kernel("rbf", gamma=0.3).matrix(X, X[:400]), expected[:, :400], atol=1e-8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
@@ -17,7 +17,7 @@ from preflearn._engine.loops.sparse import products_of_rows, times_columns
 from preflearn._engine.numerics import memory
 from preflearn.model_selection import HeldOut, cross_val_predict, leave_preference_out
 from preflearn.model_selection._problem import LearningProblem
-from strategies import ranking_problems
+from strategies import examples, ranking_problems
 
 ALPHAS = [1e-2, 1.0, 30.0]
 RNG = np.random.default_rng(11)
@@ -28,7 +28,7 @@ def has_untied_pair(rows, data):
     return any(np.ptp(data.y[rows][data.qid[rows] == q]) > 0 for q in np.unique(data.qid[rows]))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     ranking_problems(min_rows=6, max_rows=24, max_features=8),
     st.sampled_from(["pair", "item", "query"]),
@@ -62,7 +62,7 @@ def test_folds_of_queries_equal_refitting(data, weighting, options, sparse, doub
                 np.testing.assert_allclose(values[fold], wanted, rtol=limit, atol=limit * abs(y).max())
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     ranking_problems(min_rows=8, max_rows=30, max_features=10),
     st.sampled_from([RankRLS(), RLS(), RLS(fit_intercept=False), RankRLS(weighting="item")]),
@@ -141,7 +141,7 @@ def test_what_is_asked_next_may_take_another_route(monkeypatch):
     np.testing.assert_allclose(folds, whole.predict(5, [0.1, 1.0]), atol=1e-4 * abs(folds).max())
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.sampled_from(
         [{}, {"solver": "dual"}, {"solver": "primal"}, {"solver": "cg", "tol": 1e-13}, {"kernel": "rbf"}]

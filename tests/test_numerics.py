@@ -170,7 +170,7 @@ def test_a_width_that_makes_rows_look_equal_is_refused_for_that_reason() -> None
 
 def test_a_kernel_that_hardly_tells_rows_apart_is_refused() -> None:
     X, y, qid = wide_queries()
-    with pytest.raises(ValueError, match="hardly tells the items of a query apart"):
+    with pytest.raises(ValueError, match="hardly distinguishes the items of a query"):
         cross_val_predict(RankRLS(kernel="precomputed"), 1e11 + X @ X.T, y, qid=qid)
 
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -67,11 +68,17 @@ def module_name(path: Path) -> str:
     return ".".join(["preflearn", *path.relative_to(SOURCE).with_suffix("").parts]).removesuffix(".__init__")
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def imported_modules(path: Path) -> set[str]:
     """Absolute names of all modules that a file imports, at the top or inside functions."""
     package = ["preflearn", *path.relative_to(SOURCE).parent.parts]
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -188,7 +195,7 @@ def own_names(tree: ast.Module) -> set[str]:
 
 def private_names_of_others(path: Path, declared: set[str]) -> list[str]:
     """Underscore names that a module reads or imports and that neither it nor ``declared`` defines."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = tree_of(path)
     allowed = own_names(tree) | declared | FOREIGN | HOOKS
     found = []
     for node in ast.walk(tree):
@@ -206,7 +213,7 @@ def private_names_of_others(path: Path, declared: set[str]) -> list[str]:
 def test_no_module_reads_the_private_names_of_another() -> None:
     declared: set[str] = set()
     for name in PROTOCOLS:
-        declared |= own_names(ast.parse((SOURCE / name).read_text(encoding="utf-8")))
+        declared |= own_names(tree_of(SOURCE / name))
     guilty = [
         line for path in sorted(SOURCE.rglob("*.py")) for line in private_names_of_others(path, declared)
     ]

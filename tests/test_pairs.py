@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
@@ -15,7 +15,7 @@ from preflearn._engine.core.representations import Asked, FullKernel
 from preflearn.comparisons import PreferenceComparisons
 from preflearn.model_selection import HeldOut, leave_pair_out, leave_pair_out_tally, leave_preference_out
 from preflearn.model_selection._problem import LearningProblem
-from strategies import ranking_problems
+from strategies import examples, ranking_problems
 
 ALPHAS = st.sampled_from([2.0**-15, 1.0, 2.0**15])
 REPRESENTATIONS = st.sampled_from(
@@ -39,7 +39,7 @@ def scaled(problem):
     return problem.X / max(1e-12, abs(problem.X).max()), problem.y / max(1.0, abs(problem.y).max())
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(ranking_problems(min_rows=6, max_rows=9, max_features=4), LEARNERS, REPRESENTATIONS, ALPHAS)
 def test_pairs_equal_refitting(problem, learner, representation, alpha):
     X, y = scaled(problem)
@@ -109,7 +109,7 @@ def test_blocks_of_pairs_equal_one_block(monkeypatch):
         monkeypatch.undo()
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     st.sampled_from([RLS, RankRLS]),
     st.sampled_from([0.0, 1e-5, 1.0]),
@@ -134,7 +134,7 @@ def test_pairs_of_several_alphas_are_ordered_in_double_precision(learner, gap, i
         np.testing.assert_array_equal(tally.pairs, expected.pairs)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     st.sampled_from([{}, {"kernel": "rbf"}, {"kernel": "rbf", "basis": np.array([0, 2, 5])}]),
     ALPHAS,
@@ -154,7 +154,7 @@ def test_preferences_equal_refitting(representation, alpha, grouped, seed):
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6 * max(1.0, abs(expected).max()))
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(
     st.sampled_from(
         [{}, {"solver": "dual"}, {"kernel": "rbf"}, {"kernel": "rbf", "basis": np.array([0, 2, 5])}]
@@ -255,7 +255,7 @@ def test_bad_preferences_are_refused():
         leave_preference_out(RankRLS(weighting="query"), X, [[0, 1], [1, 2]])
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(0, 10**6), ALPHAS, st.sampled_from(["linear", "rbf"]))
 @example(275, 2.0**-15, "linear")  # without one pair, all basis vectors are copies of one
 def test_copies_of_basis_vectors_leave_only_together(seed, alpha, kernel):

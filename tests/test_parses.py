@@ -135,10 +135,10 @@ def test_a_sentence_may_be_there_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'{"tokens": [', "line 1: expected one JSON object a line"),
-        (b"[" * 100_000, "line 1: expected one JSON object a line"),
-        (b'{"a": "\xff"}', "line 1: found bytes that are no UTF-8"),
-        (b'{"a": ' + b"9" * 5000 + b"}", "line 1: expected one JSON object a line"),
+        (b'{"tokens": [', "line 1: expected one JSON object per line"),
+        (b"[" * 100_000, "line 1: expected one JSON object per line"),
+        (b'{"a": "\xff"}', "line 1: found bytes that are not valid UTF-8"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "line 1: expected one JSON object per line"),
     ],
 )
 def test_files_that_are_no_json_are_refused(tmp_path: Path, content: bytes, message: str) -> None:

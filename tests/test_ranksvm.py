@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -18,7 +18,7 @@ from oracles import ranksvm_minimum, ranksvm_objective, untied_pairs
 from preflearn import RankSVM, RankSVMCV
 from preflearn.metrics import concordance
 from preflearn.model_selection import QueryKFold
-from strategies import ranking_problems
+from strategies import examples, ranking_problems
 
 LOSSES = ["squared_hinge", "hinge"]
 
@@ -46,7 +46,7 @@ def assert_minimal(features, weights, pairs, alpha, loss, rtol=2e-4):
     assert found <= upper * (1 + rtol) + 1e-12
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(
     ranking_problems(max_rows=16),
     st.sampled_from(LOSSES),
@@ -144,7 +144,7 @@ def test_fit_pairs_equals_fit_on_the_pairs_of_the_scores(loss):
     assert listed.n_comparisons_ == len(worse)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(LOSSES))
 def test_weighted_preferences(seed, loss):
     rng = np.random.default_rng(seed)

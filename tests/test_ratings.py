@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from types import SimpleNamespace
 
@@ -17,10 +18,11 @@ import oracles
 import preflearn
 from preflearn import rate
 from preflearn.cli.app import run
-from preflearn.ratings import Ratings, count_battles
+from preflearn.errors import InputError
+from preflearn.ratings import Ratings, count_battles, ranks
 from preflearn.ratings.battles import read_battles
 from preflearn.ratings.boards import category_boards, month_edges
-from preflearn.ratings.choice import leave_battle_out
+from preflearn.ratings.choice import choose_alpha, choose_half_life, leave_battle_out, log_losses
 from preflearn.ratings.diagnostics import strongest_circle, transitivity_test
 from preflearn.ratings.held_out import by_elo, by_model, by_win_rate, held_out_folds
 from preflearn.ratings.judges import corrected, krippendorff_alpha, slopes_by_judge
@@ -32,7 +34,12 @@ from preflearn.ratings.ranks import (
     simultaneous_threshold,
     told_apart,
 )
-from preflearn.ratings.strengths import fit_strengths, many_standard_errors, variances_of_battles
+from preflearn.ratings.strengths import (
+    drawn_errors,
+    fit_strengths,
+    many_standard_errors,
+    variances_of_battles,
+)
 from preflearn.ratings.summary import verdict
 
 POINTS = 400 / np.log(10)
@@ -241,6 +248,47 @@ def test_rank_bounds_of_many_items_count_intervals_that_do_not_touch():
         assert (low[i], high[i]) == (1 + ahead, 40 - behind)
 
 
+def test_drawn_ranks_are_those_of_the_posterior_with_and_without_a_matrix(monkeypatch):
+    battles, _ = simulate(60, 12, 3, judges=12)
+    for options in ({}, {"cluster": "judge"}):
+        found = rate(battles, alpha=0.4, **options)
+        n, rows = 60, np.argsort(-found.strengths.scores)[:10]
+        errors = found.strengths, found.cluster, ranks.RANK_DRAWS
+        sparse = ranks.drawn_ranks(found.strengths.scores, drawn_errors(*errors), rows)
+        draws = ranks.drawn_normal(found.covariance[:n, :n], 4000)
+        dense = ranks.drawn_ranks(found.strengths.scores, [draws], rows)
+        # Ranks counted one by one.
+        f = found.strengths.scores + draws[:, 7]
+        assert dense[:, 7].tolist() == [1 + sum(f > f[row]) for row in rows]
+        np.testing.assert_allclose(sparse.mean(axis=1), dense.mean(axis=1), atol=1.0)
+        np.testing.assert_allclose(sparse.std(axis=1), dense.std(axis=1), rtol=0.15)
+    low, high = ranks.drawn_rank_bounds(dense[:, :2000], n, 0.9)
+    inside = (low[:, None] <= dense[:, 2000:]) & (dense[:, 2000:] <= high[:, None])
+    assert 0.87 < inside.all(axis=0).mean() < 0.97
+
+
+def test_the_best_of_very_many_items_have_ranks_that_are_of_use(monkeypatch):
+    """A few good items have met often, many others once or twice: nobody is sure to be ahead of all of these."""
+    rng = np.random.default_rng(0)
+    f = np.r_[np.linspace(5, 3, 5), np.zeros(300)]
+    a, b = rng.integers(0, 5, 600), rng.integers(0, 305, 600)
+    a, b = a[a != b], b[a != b]
+    won = rng.random(a.size) < 1 / (1 + np.exp(-(f[a] - f[b])))
+    found = rate({"a": a, "b": b, "winner": won.astype(float)}, alpha=0.3)
+    before = many_rank_bounds(found.strengths.scores, found.standard_errors, 0.95)[1]
+    assert "rank" not in found.top(3)
+    assert list(found.top(3, ranks=True)["rank_upper"]) == found.columns["rank_upper"][:3]
+    monkeypatch.setattr("preflearn.ratings.result.MOST_COMPARED", 100)
+    for most_dense in (3000, 100):
+        monkeypatch.setattr("preflearn.ratings.strengths.MOST_DENSE", most_dense)
+        large = rate({"a": a, "b": b, "winner": won.astype(float)}, alpha=0.3)
+        best = large.columns["rank_upper"][0]
+        assert best < 30 < before[large.items.index(large.columns["item"][0])]
+        few = large.top(3, ranks=True)
+        assert list(few["rank"]) == [1, 2, 3] and few["rank_upper"][0] <= best
+        assert set(large.columns["item"][:3]) <= set(range(5))
+
+
 def test_intervals_and_ranks_hold_the_truth():
     """40 seeds; `benchmarks/ratings.py` has more of them, sizes and judges."""
     covered, together = [], []
@@ -299,13 +347,14 @@ def test_held_out_table():
     table = found.held_out
     assert list(dict.fromkeys(table["held_out"])) == ["battle", "judge", "future"]
     ours = table[table["method"] == "Bradley-Terry"].set_index("held_out")["log_loss"]
-    # Every fold refitted by the dense problem.
+    # Every fold refitted by the dense problem, with the alpha that is chosen without it.
     read, losses = found.raw, []
     for training, test in held_out_folds(read, "judge"):
         assert not set(read.judge[0][training]) & set(read.judge[0][test])
         X = oracles.rating_design(8, read.pairs)
+        alpha = choose_alpha(read.take(training)).alpha
         theta, H = oracles.rating_mode(
-            X[training], read.share[training], np.ones(len(training)), np.full(8, found.alpha)
+            X[training], read.share[training], np.ones(len(training)), np.full(8, alpha)
         )
         variance = np.einsum("ij,jk,ik->i", X[test], np.linalg.inv(H), X[test])
         p = 1 / (1 + np.exp(-(X[test] @ theta) / np.sqrt(1 + np.pi * variance / 8)))
@@ -316,6 +365,31 @@ def test_held_out_table():
     for training, test in held_out_folds(read, "future"):
         assert read.time[training].max() < read.time[test].min()
     assert found.calibration.n_pairs == len(battles["winner"])
+
+
+def test_what_is_chosen_is_chosen_without_the_battles_that_are_held_out():
+    battles, _ = simulate(6, 8, 3, spread=0.2, ties=0.0)
+    found = rate(battles)
+    alphas = {
+        choose_alpha(found.raw.take(training)).alpha for training, _ in held_out_folds(found.raw, "battle")
+    }
+    assert len(alphas) > 1
+    honest, flattered = (
+        found.held_out["log_loss"][0],
+        rate(battles, alpha=found.alpha).held_out["log_loss"][0],
+    )
+    assert honest > flattered
+    # Later battles: the half-life, too.
+    battles["day"] = list(range(len(battles["winner"])))
+    timed = rate(battles, time="day", half_life="auto", alpha=0.5)
+    losses = []
+    for past, block in held_out_folds(timed.raw, "future"):
+        training, test = timed.raw.take(past), timed.raw.take(block)
+        half_life, alpha = choose_half_life(training, [0.5])
+        losses += log_losses(by_model(alpha, half_life)(training, test), test.share).tolist()
+    table = timed.held_out
+    ours = table[(table["held_out"] == "future") & (table["method"] == "Bradley-Terry")]["log_loss"]
+    assert ours.item() == pytest.approx(np.mean(losses), abs=1e-12)
 
 
 def test_agreement_is_krippendorffs_alpha():
@@ -449,6 +523,57 @@ def test_boards_by_category_are_one_model_of_items_and_differences():
             [rows[i, d] - np.mean([rows[j, d] for j in range(4)], axis=0) for d in range(3)], axis=0
         )
         assert found.differences[i, c] == pytest.approx((x - mean) @ w, abs=1e-6)
+
+
+def test_boards_by_category_predict_battles_to_come():
+    rng = np.random.default_rng(2)
+    n, k = 6, 900
+    f = rng.normal(size=(n, 2))
+    a = rng.integers(0, n, k)
+    b, c = (a + rng.integers(1, n, k)) % n, rng.integers(0, 2, k)
+    won = rng.random(k) < 1 / (1 + np.exp(-(f[a, c] - f[b, c])))
+    names = np.array(list("pqrstu"))
+    kinds = np.array(["code", "prose"])[c]
+    table = pd.DataFrame({"a": names[a], "b": names[b], "winner": np.where(won, "a", "b")})
+    old, new = table[:600], table[600:].drop(columns="winner")
+    ratings = rate(old, alpha=0.3)
+    boards = ratings.boards(kinds[:600])
+    assert boards.ratio > 0 and boards.categories == list(dict.fromkeys(kinds[:600]))
+    p = boards.predict(new, kinds[600:])
+    one = boards.win_probability(*new.iloc[0], kinds[600])
+    assert p[0] == pytest.approx(one) and 0 < one < 1
+    plain = ratings.predict(new)
+    assert plain[0] == pytest.approx(ratings.win_probability(*new.iloc[0]))
+    y = won[600:].astype(float)
+    assert log_losses(p, y).mean() < log_losses(plain, y).mean() - 0.01
+    # One board for all is the board; the table is that of `by`; without intervals the strengths are the same.
+    same = ratings.boards(kinds[:600], ratio=0)
+    np.testing.assert_allclose(same.predict(new, kinds[600:]), plain, atol=1e-6)
+    pd.testing.assert_frame_equal(boards.table, ratings.by(kinds[:600]))
+    bare = ratings.boards(kinds[:600], ratio=boards.ratio, intervals=False)
+    np.testing.assert_allclose(bare.strengths, boards.strengths, atol=1e-6)
+    assert boards.scores("code")["p"] == pytest.approx(boards.strengths[0, boards.categories.index("code")])
+    # What has not been seen is average.
+    assert ratings.predict({"a": ["new"], "b": ["newer"]})[0] == 0.5
+    mean = boards.strengths[0].mean() - boards.strengths[1].mean()
+    assert boards.predict({"a": ["p"], "b": ["q"]}, ["verse"])[0] == pytest.approx(1 / (1 + np.exp(-mean)))
+    with pytest.raises(ValueError, match="'verse' is not one of the categories: found"):
+        boards.win_probability("p", "q", "verse")
+    with pytest.raises(ValueError, match="one category for each of 300 battles: found 2"):
+        boards.predict(new, ["code", "prose"])
+    with pytest.raises(ValueError, match="1 battles have no category"):
+        ratings.by([None, *kinds[1:600]])
+    with pytest.raises(ValueError, match="ratio must be 'auto' or a number"):
+        ratings.boards(kinds[:600], ratio=-1)
+
+
+def test_predictions_control_for_covariates():
+    battles, _ = simulate(5, 60, 4, covariate=1.0)
+    found = rate(battles, covariates=["length", "position"])
+    p = found.predict({name: battles[name] for name in battles if name != "winner"})
+    np.testing.assert_allclose(p, 1 / (1 + np.exp(-found.strengths.differences())))
+    with pytest.raises(InputError, match="covariates asks for 'length'"):
+        found.predict({"model_a": ["m00"], "model_b": ["m01"]})
 
 
 def test_half_life_is_found_where_strengths_drift():
@@ -627,7 +752,7 @@ GOOD = {"model_a": ["x", "y", "x"], "model_b": ["y", "z", "z"], "winner": ["mode
         ({"long": [1.0, -1.0, 0.5]}, {"covariates": ["long"]}, "alone predicts every one"),
         ({"long": [1.0, np.nan, 0.5]}, {"covariates": ["long"]}, "missing or infinite"),
         ({}, {"covariates": ["long"]}, "neither long_a and long_b nor long"),
-        ({}, {"judge": "judge"}, "judge='judge' is no column"),
+        ({}, {"judge": "judge"}, "judge asks for the column 'judge'"),
         ({}, {"half_life": 30}, "needs the time"),
         ({}, {"half_life": -1, "time": "winner"}, "positive number of days"),
         ({}, {"level": 1.2}, "level is the probability"),
@@ -674,7 +799,7 @@ def test_components_are_named_and_shrunk_or_refused():
     with pytest.warns(UserWarning, match="2 components that no battle connects: p, q; x, y"):
         found = rate(battles)
     assert found.notes and np.isfinite(found.columns["rating"]).all()
-    with pytest.raises(ValueError, match="alpha=0 has none"):
+    with pytest.raises(ValueError, match="maximum likelihood has none"):
         rate(battles, alpha=0)
 
 
@@ -762,7 +887,7 @@ def test_command(tmp_path, capsys):
     expected = rate({"winner": ["x", "y"], "loser": ["y", "z"], "tie": [False, True]}, alpha=0.1).columns
     assert found == pytest.approx(dict(zip(expected["item"], expected["rating"])))
     assert run(["rate", str(path), "--winner", "nobody"]) == 2
-    assert "is no column" in capsys.readouterr().err
+    assert "--winner asks for the column 'nobody'" in capsys.readouterr().err
     assert run(["rate", str(path), "--anchor", "m00"]) == 2
     assert run(["rate", str(path), "-o", str(tmp_path / "b.pdf")]) == 2
 
@@ -1011,7 +1136,7 @@ def test_boards_of_parts_allow_for_clusters():
 
 def test_what_counts_and_updates_would_lose_is_refused():
     battles = {"winner": [1, 2, 3, 1], "loser": [2, 3, 1, 3], "judge": list("uuvv")}
-    with pytest.raises(ValueError, match="judge='judge' would be lost"):
+    with pytest.raises(ValueError, match="judge would be lost"):
         count_battles([battles], judge="judge")
     with pytest.raises(ValueError, match="new battles are texts and those of the old ones numbers"):
         rate(battles).update({"winner": ["1", "x"], "loser": ["2", "1"]})
@@ -1060,7 +1185,7 @@ def test_options_that_mean_nothing_are_refused(options, message):
 def test_columns_of_rankings_that_are_not_there():
     table = {"r": ["a > b", "b > a"], "judge": ["u", "v"]}
     for one in (table, pd.DataFrame(table)):
-        with pytest.raises(ValueError, match="'w' is no column: found r, judge"):
+        with pytest.raises(ValueError, match="weight asks for the column 'w', found r, judge"):
             rate(one, ranking="r", judge="judge", weight="w")
     with pytest.raises(ValueError, match="Row 1 is no ranking"):
         rate({"r": [["a", float("nan")], ["a", "b"]]}, ranking="r")
@@ -1070,3 +1195,244 @@ def test_few_clusters_widen_the_ranks_of_very_many_items():
     scores, se = np.linspace(0, 50, 40), np.full(40, 0.5)
     (low, high), (low_t, high_t) = (many_rank_bounds(scores, se, 0.95, df) for df in (np.inf, 3.0))
     assert (low_t <= low).all() and (high_t >= high).all() and (high_t - low_t).sum() > (high - low).sum()
+
+
+@pytest.mark.parametrize(
+    ("typed", "options", "expected"),
+    [
+        (["--judge", "who"], {"judge": "who"}, "{judge} asks for the column 'who', found model_a"),
+        (["--weight", "who"], {"weight": "who"}, "{weight} asks for the column 'who'"),
+        (["--a", "model_a"], {"a": "model_a"}, "found {a} alone. Pass {b}"),
+        (["--half-life", "30"], {"half_life": 30}, "Pass {time}"),
+        (["--half-life", "-3", "--time", "day"], {"half_life": -3, "time": "day"}, "{half_life} must be a positive"),
+        (["--level", "2"], {"level": 2}, "{level} is the probability"),
+        (["--alpha", "-1"], {"alpha": -1}, "{alpha} must be 'auto' or a number"),
+        (["--anchor", "q=5"], {"anchor": {"q": 5}}, "{anchor} names 'q', which has not played"),
+        (["--covariate", "size"], {"covariates": ["size"]}, "{covariates} asks for 'size'"),
+        (["--covariate", "one"], {"covariates": ["one"]}, "Pass {covariates}"),
+        (["--cluster", "one"], {"cluster": "one"}, "{cluster}: the column 'one' has one value only"),
+        (["--loser", "model_b", "--a", "model_a", "--b", "model_b"],
+         {"loser": "model_b", "a": "model_a", "b": "model_b"}, "{a} would be ignored"),
+        (["--ranking", "winner", "--cluster", "one"], {"ranking": "winner", "cluster": "one"},
+         "{cluster} would be ignored"),
+    ],
+)  # fmt: skip
+def test_messages_name_options_on_the_command_line_and_arguments_in_python(
+    typed, options, expected, tmp_path, capsys
+):
+    table = {"model_a": list("xyx"), "model_b": list("yzz"), "winner": list("xzx"), "one": [1] * 3}
+    table["day"] = ["2024-01-01", "2024-01-02", "2024-01-03"]
+    path = tmp_path / "battles.csv"
+    pd.DataFrame(table).to_csv(path, index=False)
+    names = set(re.findall(r"{(\w+)}", expected))
+    with pytest.raises(InputError) as caught:
+        rate(table, **options)
+    assert expected.format(**{name: name for name in names}) in str(caught.value)
+    assert run(["rate", str(path), *typed]) == 2
+    spelled = {name: "--" + name.replace("_", "-").replace("covariates", "covariate") for name in names}
+    assert expected.format(**spelled) in capsys.readouterr().err
+
+
+def test_a_goal_that_cannot_be_planned_for_is_refused_before_anything_is_written(tmp_path, capsys):
+    path, board = tmp_path / "battles.csv", tmp_path / "board.md"
+    pd.DataFrame(GOOD).to_csv(path, index=False)
+    assert run(["rate", str(path), "--goal", "top-9", "-o", str(board)]) == 2
+    shown = capsys.readouterr()
+    assert "--goal 'top-9': choose between top-1 and top-2" in shown.err and not shown.out
+    assert not board.exists()
+
+
+# Battles that arrive, and files that are larger than memory
+
+
+def test_counts_of_battles_that_arrive_rate_as_all_battles_do():
+    battles, _ = simulate(12, 40, 5, ties=0.2)
+    parts = [{name: column[k::4] for name, column in battles.items()} for k in range(4)]
+    whole = {"alpha": 0.2}, {"alpha": "auto"}, {"alpha": 0}
+    for options in whole:
+        counts = preflearn.ratings.BattleCounts()
+        for part in parts:
+            counts.add(part)
+            if len(counts.table["count"]) > 60:
+                last = counts.rate(**options)
+        expected = rate(battles, **options)
+        assert last.alpha == pytest.approx(expected.alpha)
+        np.testing.assert_allclose(last.strengths.scores, expected.strengths.scores, atol=1e-8)
+        board = pd.DataFrame(last.columns)
+        pd.testing.assert_frame_equal(board, pd.DataFrame(expected.columns), rtol=1e-8)
+    assert "240 battles of" in str(counts) and "by 240 battles" in str(last)
+    # What is taken out again has never been there; what was never there cannot be taken out.
+    more = {"model_a": ["m01", "new"], "model_b": ["new", "m02"], "winner": ["tie", "new"]}
+    before = counts.table
+    assert counts.add(more).rate(alpha=0.2).items[-1] == "new" and counts.remove(more).table == before
+    with pytest.raises(ValueError, match="have not been counted"):
+        counts.remove(more)
+    with pytest.raises(ValueError, match="texts in one table and numbers in another"):
+        counts.add({"winner": [1], "loser": [2]})
+    with pytest.raises(TypeError, match="judge"):
+        counts.rate(judge="judge")
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(1, 4), st.sampled_from([0, 0.5, 1])), min_size=2),
+    st.data(),
+)
+def test_counts_are_those_of_a_counter(rows, data):
+    battles = [(a, (a + step) % 5, y) for a, step, y in rows]
+    cut = data.draw(st.integers(1, len(battles) - 1))
+    counts = preflearn.ratings.BattleCounts()
+    expected = {}
+    words = {0: "b", 0.5: "tie", 1: "a"}
+    for part in (battles[:cut], battles[cut:]):
+        counts.add({"a": [f"i{a}" for a, _, _ in part], "b": [f"i{b}" for _, b, _ in part],
+                    "winner": [words[y] for _, _, y in part]})  # fmt: skip
+        for a, b, y in part:
+            key = (
+                f"i{min(a, b)}",
+                f"i{max(a, b)}",
+                f"model_{words[y if a < b else 1 - y]}".replace("model_tie", "tie"),
+            )
+            expected[key] = expected.get(key, 0) + 1
+    table = counts.table
+    found = dict(zip(zip(table["model_a"], table["model_b"], table["winner"]), table["count"]))
+    assert found == expected
+
+
+def test_large_files_are_counted_while_they_are_read(tmp_path, capsys, monkeypatch):
+    battles, _ = simulate(6, 60, 8, ties=0.2, judges=3)
+    frame = pd.DataFrame(battles)
+    paths = [tmp_path / "one.csv", tmp_path / "two.csv"]
+    frame[:100].to_csv(paths[0], index=False)
+    frame[100:].to_csv(paths[1], index=False)
+    names = [str(path) for path in paths]
+    assert run(["rate", *names, "--json"]) == 0
+    plain = json.loads(capsys.readouterr().out)
+    monkeypatch.setattr("preflearn.cli.rate._LARGE", 10)
+    read_rows = []
+    original = preflearn.io.table.iter_columns
+    monkeypatch.setattr(
+        "preflearn.io.table.iter_columns",
+        lambda *given: (read_rows.append(len(part["winner"])) or part for part in original(*given, rows=50)),
+    )
+    assert run(["rate", *names, "--json"]) == 0
+    counted = json.loads(capsys.readouterr().out)
+    assert len(read_rows) > 1 and sum(read_rows) == len(frame)
+    assert counted["table"] == [pytest.approx(row) for row in plain["table"]]
+    assert counted["battles"] == plain["battles"] == len(frame)
+    assert any("counted by pairs while they were read" in note for note in counted["notes"])
+    # Judges need the rows, which are read if they fit, and refused otherwise.
+    assert run(["rate", *names, "--judge", "judge", "-q"]) == 0
+    monkeypatch.setattr("preflearn._engine.numerics.memory.available_bytes", lambda: 10)
+    monkeypatch.setattr("preflearn.cli.rate._IN_MEMORY", 10**6)
+    assert run(["rate", *names, "--judge", "judge"]) == 2
+    assert "do not fit into memory, and --judge needs every battle" in capsys.readouterr().err
+
+
+def test_categories_on_the_command_line(tmp_path, capsys):
+    battles, _ = simulate(4, 80, 9, ties=0.0)
+    flipped = np.arange(160) % 2 == 1
+    first = [{"model_a", "model_b"} ^ {w} for w in battles["winner"]]
+    winner = [w if not f else other.pop() for w, f, other in zip(battles["winner"], flipped, first)]
+    frame = pd.DataFrame({**battles, "winner": winner, "kind": np.where(flipped, "code", "prose")})
+    path = tmp_path / "battles.csv"
+    frame.to_csv(path, index=False)
+    assert run(["rate", str(path), "--category", "kind"]) == 0
+    shown = capsys.readouterr().out
+    assert "4 items in 2 categories: prose, code" in shown and "points worse in code than on average" in shown
+    assert run(["rate", str(path), "--category", "kind", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["categories"]
+    assert len(rows) == 8 and {row["category"] for row in rows} == {"prose", "code"}
+    assert run(["rate", str(path), "--category", "sort"]) == 2
+    assert "--category asks for the column 'sort', found model_a" in capsys.readouterr().err
+
+
+# Margins
+
+
+def draw_margins(n=8, l=600, seed=0, noise=7.0):
+    """Scores of two sides whose differences are normal, and the strengths in log odds."""
+    rng = np.random.default_rng(seed)
+    f = rng.normal(size=n)
+    f -= f.mean()
+    a = rng.integers(0, n, l)
+    b = (a + rng.integers(1, n, l)) % n
+    d = noise * ((f[a] - f[b]) / 1.702 + rng.normal(size=l))
+    other = rng.normal(50, 10, l)
+    return {"a": a, "b": b, "score_a": other + d, "score_b": other}, f
+
+
+@pytest.mark.parametrize("most", [3000, 5])
+def test_margins_are_fitted_by_least_squares(most, monkeypatch):
+    monkeypatch.setattr("preflearn.ratings.margins._MOST_FACTORED", most)
+    table, f = draw_margins()
+    found = rate(table, margin="score", alpha=0.2)
+    d = table["score_a"] - table["score_b"]
+    X = oracles.rating_design(8, np.stack([table["a"], table["b"]], axis=1))
+    H = X.T @ X / 1.702**2 + 0.4 * np.eye(8)
+    in_margins = np.linalg.solve(H, X.T @ d / 1.702**2)
+    noise = np.sqrt(np.sum((d - X @ in_margins) ** 2) / (600 - 7))
+    np.testing.assert_allclose(found.strengths.scores, 1.702 * in_margins / noise, atol=1e-8)
+    centre = np.eye(8) - 1 / 8
+    np.testing.assert_allclose(found.covariance, centre @ np.linalg.inv(H) @ centre, atol=1e-8)
+    assert noise == pytest.approx(7.0, rel=0.1)
+    by_judge = rate(
+        {**table, "judge": table["a"] + 8 * (np.arange(600) % 3)}, margin="score", alpha=0.2, judge="judge"
+    )
+    z = 1.702 * d / noise
+    g = np.zeros((24, 8))
+    np.add.at(
+        g, table["a"] + 8 * (np.arange(600) % 3), X * ((z - X @ found.strengths.scores) / 1.702**2)[:, None]
+    )
+    C = np.linalg.inv(H) @ (24 / 23 * g.T @ g + 0.4 * np.eye(8)) @ np.linalg.inv(H)
+    np.testing.assert_allclose(by_judge.covariance, centre @ C @ centre, atol=1e-7)
+
+
+def test_margins_say_more_than_who_won_and_as_much_about_winning():
+    errors, covered = [], []
+    for seed in range(12):
+        table, f = draw_margins(10, 200, seed)
+        margins, signs = rate(table, margin="score"), rate(table)
+        errors.append([np.mean((one.strengths.scores - f) ** 2) for one in (margins, signs)])
+        board = pd.DataFrame(margins.columns).set_index("item").sort_index()
+        truth = 1000 + POINTS * f
+        covered.append(np.mean((board["lower"] < truth) & (truth < board["upper"])))
+    better, plain = np.mean(errors, axis=0)
+    assert better < 0.75 * plain and 0.88 < np.mean(covered) < 0.99
+    table = margins.held_out
+    assert list(table["method"])[0] == "margins" and table["log_loss"][0] < np.log(2)
+    assert "least squares on margins (score)" in str(preflearn.ratings.summary.settings(margins))
+    margins.surprises, margins.diagnostics, margins.next_battles(2), margins.to_dict()
+    np.testing.assert_allclose(
+        rate(draw_margins(5, 80)[0], margin="score", alpha=0.3).strengths.scores,
+        rate({k: v[:40] for k, v in draw_margins(5, 80)[0].items()}, margin="score", alpha=0.3)
+        .update({k: v[40:] for k, v in draw_margins(5, 80)[0].items()})
+        .strengths.scores,
+        atol=1e-8,
+    )  # fmt: skip
+
+
+def test_ambiguous_margins_are_refused(tmp_path, capsys):
+    table = {"winner": list("xyx"), "loser": list("yzz"), "by": [3.0, 1.0, -2.0]}
+    with pytest.raises(
+        InputError, match="1 of 3 battles were won by one side and have a margin in favour of the other"
+    ):
+        rate(table, margin="by")
+    good = {**table, "by": [3.0, 1.0, 2.0]}
+    assert rate(good, margin="by").scores["x"] > 0
+    for change, options, message in (
+        ({}, {"margin": "goals"}, "margin asks for 'goals'"),
+        ({"by": [2.0, 2.0, 2.0]}, {"margin": "by"}, "every battle has the margin 2"),
+        ({"by": [2.0, np.nan, 2.0]}, {"margin": "by"}, "a margin is needed for every battle"),
+        ({"r": ["x > y"] * 3}, {"margin": "by", "ranking": "r"}, "margin would be ignored"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            rate({**good, **change}, **options)
+    with pytest.raises(ValueError, match="who won, not by how much"):
+        rate(good, margin="by").by(["k"] * 3)
+    path = tmp_path / "battles.csv"
+    pd.DataFrame(good).to_csv(path, index=False)
+    assert run(["rate", str(path), "--margin", "goals"]) == 2
+    assert "--margin asks for 'goals'" in capsys.readouterr().err
+    assert run(["rate", str(path), "--margin", "by"]) == 0
+    assert "least squares on margins (by)" in capsys.readouterr().out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -21,6 +21,7 @@ from preflearn.relations import (
     cross_val_predict,
 )
 from preflearn.relations.separate import cauchy_factors
+from strategies import examples
 
 KERNELS = ["kronecker", "cartesian", {"kronecker": 0.7, "cartesian": 1.3}]
 SETTINGS = ["entries", "rows", "columns", "both"]
@@ -96,7 +97,7 @@ def test_fit_solves_the_dense_system(data, compare, pairwise, alpha, complete) -
     st.sampled_from([1e-2, 1.0, 30.0]),
     st.integers(0, 3),
 )
-@settings(max_examples=100)
+@examples(100)
 def test_hold_out_is_identical_to_refitting(data, compare, pairwise, setting, alpha, seed) -> None:
     rows, columns, Y = data
     model = rbf_model(alpha, compare=compare, pairwise=pairwise)
@@ -142,7 +143,7 @@ def oracle_without(model, rows, columns, Y, left, setting, i, j):
 
 
 @given(relations(), st.sampled_from([None, "rows"]), st.sampled_from(SETTINGS))
-@settings(max_examples=30)
+@examples(30)
 def test_hold_out_of_incomplete_labels_is_identical_to_refitting(data, compare, setting) -> None:
     rows, columns, Y = data
     Y = Y.copy()
@@ -156,7 +157,7 @@ def test_hold_out_of_incomplete_labels_is_identical_to_refitting(data, compare, 
 
 
 @given(relations(least=4), st.sampled_from([1, -1]), st.sampled_from(SETTINGS), st.sampled_from([0, 1]))
-@settings(max_examples=40)
+@examples(40)
 def test_relations_of_one_kind(data, sign, setting, folded) -> None:
     objects, _, _ = data
     p = objects.shape[0]

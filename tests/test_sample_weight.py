@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import sklearn
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
@@ -19,7 +19,7 @@ import oracles
 from preflearn import RLS, RLSCV, RankRLS, RankRLSCV, RankSVM, RankSVMCV
 from preflearn.comparisons import WeightedRows, compare_scores, encode_queries
 from preflearn.model_selection import HeldOut, cross_val_predict, leave_pair_out
-from strategies import ranking_problems
+from strategies import examples, ranking_problems
 
 OPTIONS = st.fixed_dictionaries(
     {
@@ -140,7 +140,7 @@ def test_integer_weights_are_copies_of_rows(data, model):
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7 * max(1, abs(expected).max()))
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     weighted_problems(max_rows=16),
     st.sampled_from(["squared_hinge", "hinge"]),
@@ -269,7 +269,7 @@ def test_weights_of_one_are_none(model):
     assert not np.allclose(model.fit(X, y, sample_weight=rng.uniform(0, 2, 40)).predict(X), plain)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.integers(0, 999), st.sampled_from([RLSCV, RankRLSCV]), st.sampled_from([None, 4, "leave-one-out"]))
 def test_searches_hold_out_with_weights(seed, search, cv):
     rng = np.random.default_rng(seed)

@@ -226,12 +226,12 @@ def test_permutations_as_outputs_equal_one_model_each(with_queries, options, mon
 def test_permutation_test_tells_signal_from_none():
     X, y, _ = make_data()
     found = permutation_test(RankRLS(), X, y, n_permutations=199, random_state=0)
-    assert found.p_value == pytest.approx(1 / 200)
+    assert found.pvalue == pytest.approx(1 / 200)
     assert "p = 0.005 over 199 permutations" in str(found)
     noise = np.random.default_rng(5).normal(size=60)
-    assert permutation_test(RankRLS(), X, noise, n_permutations=199, random_state=0).p_value > 0.05
+    assert permutation_test(RankRLS(), X, noise, n_permutations=199, random_state=0).pvalue > 0.05
     refitted = permutation_test(Ridge(), X, y, n_permutations=9, random_state=0)
-    assert refitted.p_value == pytest.approx(0.1)
+    assert refitted.pvalue == pytest.approx(0.1)
 
 
 def test_bad_permutation_tests_are_refused():
@@ -283,4 +283,4 @@ def test_permutations_go_on_where_the_kernel_values_have_too_few_digits(monkeypa
     X, y = rng.normal(size=(60, 3)), rng.normal(size=60)
     model = RankRLS(1e-9, kernel="rbf", gamma=0.05, n_basis=15, random_state=0)
     result = permutation_test(model, X, y, n_permutations=20, cv=5, random_state=0)
-    assert 0 < result.p_value <= 1 and np.isfinite(result.permuted).all()
+    assert 0 < result.pvalue <= 1 and np.isfinite(result.permuted).all()

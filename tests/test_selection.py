@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -40,6 +40,7 @@ from preflearn.model_selection import (
     permutation_test,
 )
 from preflearn.model_selection._alphas import choose, read_grid
+from strategies import examples
 
 pytestmark = pytest.mark.filterwarnings("ignore:The best alpha")
 
@@ -436,7 +437,7 @@ def test_one_factorisation_serves_every_question(learner, monkeypatch):
         np.testing.assert_allclose(f, expected, atol=1e-7)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(
     st.integers(0, 10**6),
     st.sampled_from([{}, {"kernel": "rbf"}, {"kernel": "rbf", "n_basis": 6, "random_state": 0}]),

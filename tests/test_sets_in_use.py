@@ -10,7 +10,7 @@ import pytest
 
 import oracles
 from preflearn import RankRLS
-from preflearn._training.sets import set_sizes
+from preflearn._training.ranking import set_sizes
 from preflearn.cli.app import run
 from preflearn.comparisons import encode_queries
 from preflearn.io import load_model, model_info, save_model
@@ -105,7 +105,7 @@ def test_a_model_without_queries_knows_of_no_sets(tmp_path, capsys):
     ]
     assert run(["train", str(data), *options, "-q"]) == 0
     assert run(["predict", str(model), str(data), "--set", "0.9"]) != 0
-    assert "knows of no sets" in " ".join(capsys.readouterr().err.split())
+    assert "holds no sets" in " ".join(capsys.readouterr().err.split())
 
 
 def test_too_few_queries_and_damaged_metadata():
@@ -189,7 +189,7 @@ def test_serve_returns_sets_and_warns_of_drift(trained, tmp_path):
     save_model(RankRLS().fit(X, y, qid=qid), plain)
     with serving(serve_app(_scorer(plain))) as client:
         refused = client.post("/rank", json={"items": items(X[:8]), "set": 0.9})
-        assert "knows of no sets" in refused.json()["error"]
+        assert "holds no sets" in refused.json()["error"]
     with serving(serve_app(_scorer(trained[1]))) as client:
         names = [dict(zip("abc", row, strict=True)) for row in X[:8].tolist()]
         assert client.post("/rank", json={"items": names, "set": 0.8}).json()["set"]

@@ -149,3 +149,12 @@ def test_displays_draw_where_they_are_told_to():
 
     _, ax = plt.subplots()
     assert QueryRocDisplay.from_predictions(y > 1, X[:, 0], qid, ax=ax).ax_ is ax
+
+
+def test_a_plot_that_is_refused_leaves_no_empty_figure():
+    plt = pytest.importorskip("matplotlib.pyplot")
+    found = evaluate_preferences(RankRLS(), [[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
+    before = plt.get_fignums()
+    with pytest.raises(ValueError, match="no held-out probabilities"):
+        found.plot()
+    assert plt.get_fignums() == before

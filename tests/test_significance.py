@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests import oracles
 
@@ -17,6 +17,7 @@ from preflearn.model_selection.significance import (
     holm,
     signed_rank_test,
 )
+from strategies import examples
 
 
 def rankings(n_queries=12, items=8, noise=(1.0, 2.0), seed=0):
@@ -31,7 +32,7 @@ def per_query(metric, y, scores, qid):
 
 
 @given(n_queries=st.integers(3, 9), seed=st.integers(0, 2**31))
-@settings(max_examples=20)
+@examples(20)
 def test_pvalue_is_that_of_all_signs(n_queries, seed):
     y, (a, b), qid = rankings(n_queries, seed=seed)
     result = compare_rankers(y, a, b, qid)

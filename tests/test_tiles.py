@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
+from scipy.linalg.lapack import dpttrf
+from threadpoolctl import threadpool_info, threadpool_limits
 
+from preflearn._engine.loops.tridiagonal import blocks_of_inverses
 from preflearn._engine.numerics import linalg, spectrum, tiles
 from preflearn._engine.numerics.memory import fits_in_memory
 
@@ -108,6 +113,37 @@ def test_a_zero_on_the_diagonal_of_a_factor_is_named(small_tiles):
     assert tiles.invert_triangle(C) == 7
 
 
+def test_a_matrix_of_18_000_rows_meets_blas_in_tiles_and_in_one_thread(monkeypatch):
+    """OpenBLAS 0.3.30 crashes on it with two threads or more, in ``syrk`` (and so in ``potrf``).
+
+    The calls are counted instead of made: the whole factorisation, in tiles.
+    """
+    n, operations, threads = 18_000, 0.0, set()
+    work = {
+        "potrf": lambda size, *_: size**3 / 3,
+        "trsm": lambda rows, size, *_: rows * size**2,
+        "syrk": lambda size, depth, *_: size**2 * depth,
+        "gemm": lambda rows, columns, depth, *_: 2.0 * rows * columns * depth,
+    }
+
+    def counted(name, dtype, *arguments):
+        nonlocal operations
+        sizes = [one for one in arguments if isinstance(one, int)]
+        assert sizes[0] <= 512 and (name != "gemm" or sizes[1] <= 512)
+        operations += work[name](*sizes)
+        if name == "potrf":
+            threads.update(one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas")
+        return 0
+
+    monkeypatch.setattr(tiles, "blas", counted)
+    monkeypatch.setattr(tiles, "lapack", counted)
+    with threadpool_limits(2, user_api="blas"):
+        linalg.cholesky_in_place(np.zeros((n, n), order="F"))
+    assert threads == {1}
+    assert operations == pytest.approx(n**3 / 3, rel=0.02)
+
+
+@pytest.mark.skipif("CI" in os.environ, reason="a minute; the test above counts the same calls")
 @pytest.mark.skipif(not fits_in_memory(6 << 30), reason="needs 6 GB of memory")
 def test_a_matrix_of_18_000_rows_is_factored():
     """OpenBLAS 0.3.30 crashes on it with two threads or more, in ``syrk`` (and so in ``potrf``)."""
@@ -123,3 +159,30 @@ def test_a_matrix_of_18_000_rows_is_factored():
     )
     expected = np.tril(rows[:, some].T @ rows[:, some] + n * np.eye(4))
     np.testing.assert_allclose(product, expected, rtol=1e-12, atol=1e-9)
+
+
+@pytest.mark.parametrize("n", [1, 2, 30])
+def test_blocks_of_inverses_of_tridiagonal_matrices(n):
+    rng = np.random.default_rng(n)
+    diagonals, off = rng.uniform(2.5, 4.0, (3, n)), rng.uniform(-1.0, 1.0, (3, n - 1))
+    V = rng.normal(size=(n, 4))
+    factors = [dpttrf(d, e) for d, e in zip(diagonals, off, strict=True)] if n > 1 else []
+    pivots = np.array([one[0] for one in factors]) if factors else diagonals
+    multipliers = np.array([one[1] for one in factors]) if factors else off
+    expected = [
+        V.T @ np.linalg.solve(np.diag(d) + np.diag(e, 1) + np.diag(e, -1), V)
+        for d, e in zip(diagonals, off, strict=True)
+    ]
+    found = blocks_of_inverses(pivots, multipliers, V)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+    assert (found == found.transpose(0, 2, 1)).all()
+
+
+def test_many_systems_of_which_one_is_singular_in_one_way_only():
+    # LU of the second matrix meets a zero pivot; the first one is solved all the same.
+    A = np.array([np.diag([2.0, 4.0]), [[1.0, 1.0], [1.0, 1.0]]])
+    with pytest.raises(np.linalg.LinAlgError):
+        linalg.solve_many(A, np.ones((2, 2, 1)))
+    np.testing.assert_allclose(linalg.solve_many(A[:1], np.ones((1, 2, 1)))[0, :, 0], [0.5, 0.25])
+    large = np.eye(200)[None] * 3.0
+    np.testing.assert_allclose(linalg.solve_many(large, np.ones((1, 200, 2))), np.full((1, 200, 2), 1 / 3))

@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse as sp
 
@@ -20,12 +20,13 @@ from preflearn.comparisons import encode_queries
 from preflearn.errors import InputError, Remedy
 from preflearn.io import PreferenceData, RankingData
 from preflearn.metrics import concordance
-from preflearn.model_selection.baselines import best_feature_of_preferences, best_feature_scores
+from preflearn.metrics.single_columns import best_feature_of_preferences, best_feature_scores
 from preflearn.model_selection.intervals import check_mean_interval
+from strategies import examples
 
 
 @given(seed=st.integers(0, 2**31), sparse=st.booleans())
-@settings(max_examples=20)
+@examples(20)
 def test_the_best_feature_is_chosen_by_the_other_queries(seed, sparse):
     rng = np.random.default_rng(seed)
     qid = rng.permutation(np.repeat(np.arange(5), 6))
@@ -41,7 +42,7 @@ def test_the_best_feature_is_chosen_by_the_other_queries(seed, sparse):
 
 
 @given(seed=st.integers(0, 2**31))
-@settings(max_examples=20)
+@examples(20)
 def test_the_best_feature_is_chosen_by_the_other_preferences(seed):
     rng = np.random.default_rng(seed)
     X, pairs = rng.integers(0, 4, size=(8, 3)).astype(float), rng.integers(0, 8, size=(7, 2))

@@ -19,7 +19,7 @@ from preflearn.inspection import feature_influence
 from preflearn.io import RankingData, load_model, read_scores
 from preflearn.metrics import concordance, concordance_scorer
 from preflearn.metrics.by_query import predict_scores, wants_qid
-from preflearn.model_selection.baselines import best_feature_scores
+from preflearn.metrics.single_columns import best_feature_scores
 
 
 @pytest.fixture(autouse=True, scope="module")

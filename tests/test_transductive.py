@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from sklearn.metrics.pairwise import pairwise_kernels
@@ -23,6 +23,7 @@ from preflearn.estimators.rankrls import RankRLS
 from preflearn.estimators.transductive import TransductiveRankRLS
 from preflearn.metrics import concordance
 from preflearn.model_selection import QueryKFold
+from strategies import examples
 
 
 @st.composite
@@ -85,7 +86,7 @@ def cached_by_rows(function):
     return cached
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     data=st.data(),
     problem=problems(),
@@ -115,7 +116,7 @@ def test_equals_refitted_minimisation(data, problem, weighting, alpha, fidelity,
     assert model.solver_ == ("dual" if kernel == "rbf" or solver == "dual" or len(y) < 3 else "primal")
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     data=st.data(),
     problem=problems(),

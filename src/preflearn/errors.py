@@ -64,6 +64,8 @@ class InputError(ValueError):
         What to pass instead, the usual one first.
     argument : str or None
         The argument at fault, where there is one.
+    together : bool
+        Whether the remedies are one, to be passed together.
 
     Examples
     --------
@@ -74,14 +76,18 @@ class InputError(ValueError):
     "'red' is not a number. Pass --missing, or --drop."
     """
 
-    def __init__(self, found: str, *remedies: Remedy, argument: str | None = None) -> None:
+    def __init__(
+        self, found: str, *remedies: Remedy, argument: str | None = None, together: bool = False
+    ) -> None:
         self.found = found.rstrip(".")
         self.remedies = remedies
         self.argument = argument
+        self.together = together
         super().__init__(self.worded(str))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(type(self), argument=self.argument), (self.found, *self.remedies)
+        named = partial(type(self), argument=self.argument, together=self.together)
+        return named, (self.found, *self.remedies)
 
     def worded(self, spell: Callable[[Remedy], str | None], spell_name: Callable[[str], str] = str) -> str:
         """The message with each remedy as ``spell`` writes it; one for which it gives None is left out."""
@@ -90,7 +96,7 @@ class InputError(ValueError):
         if self.argument is not None:
             found = found.replace("{argument}", spell_name(self.argument))
         found = found if found.endswith("?") else f"{found}."
-        return f"{found} Pass {_listed(spelled)}." if spelled else found
+        return f"{found} Pass {_listed(spelled, self.together)}." if spelled else found
 
 
 class ManyInputError(InputError):
@@ -142,8 +148,10 @@ def refuse_all(source: str, errors: Sequence[InputError]) -> None:
         raise ManyInputError(source, errors)
 
 
-def _listed(texts: Sequence[str]) -> str:
-    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])}, or {texts[-1]}"
+def _listed(texts: Sequence[str], together: bool = False) -> str:
+    if len(texts) == 1:
+        return texts[0]
+    return f"{', '.join(texts[:-1])}{' and' if together else ', or'} {texts[-1]}"
 
 
 class SplitQueryError(ValueError):

@@ -48,9 +48,16 @@ def on_axes(draw: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     """
 
     def plot(self: Any, ax: Any = None) -> Any:
-        ax = new_axes() if ax is None else ax
-        draw(self, ax)
-        return ax
+        own = new_axes() if ax is None else None
+        try:
+            draw(self, ax if own is None else own)
+        except Exception:
+            if own is not None:  # nothing was drawn: no empty figure stays behind
+                import matplotlib.pyplot as plt
+
+                plt.close(own.figure)
+            raise
+        return ax if own is None else own
 
     plot.__name__, plot.__qualname__, plot.__module__ = draw.__name__, draw.__qualname__, draw.__module__
     plot.__doc__ = f"{draw.__doc__}{_AXES}"

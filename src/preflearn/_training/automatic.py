@@ -245,7 +245,7 @@ class Candidates:
                 f"Look at the queries that come out worst, {worst} first: preflearn.inspection.explain shows which "
                 "features put an item where it is."
             )
-        steps.append("Evaluate the model on data that played no part here: preflearn evaluate.")
+        steps.append("Evaluate the model on data that was not used here: preflearn evaluate.")
         return tuple(steps)
 
 

@@ -134,8 +134,8 @@ def _what_next(report: TrainingReport) -> str:
             return f"what to do next: collect more queries (the last step up the learning curve added {gain:.3f})"
         return "what to do next: other features rather than more queries, since the learning curve is flat"
     if report.unit == "preference":
-        return "what to do next: measure it on preferences of judges and items that played no part here"
-    return "what to do next: measure it on data that played no part here"
+        return "what to do next: measure it on preferences of judges and items that were not used here"
+    return "what to do next: measure it on data that was not used here"
 
 
 # --------------------------------------------------------------------------------------------------- the curve

@@ -90,7 +90,7 @@ def words_of_texts(problem: Problem, scores: np.ndarray) -> list[str]:
 
 
 def telling_words(texts: np.ndarray, scores: np.ndarray) -> tuple[list[str], list[str]]:
-    """The words whose rows have the highest and the lowest scores, clearly beyond chance.
+    """The words whose rows have the highest and the lowest scores, by a statistically clear margin.
 
     Examples
     --------

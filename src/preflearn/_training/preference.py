@@ -15,8 +15,8 @@ from ..comparisons import encode_queries
 from ..errors import InputError
 from ..io import PreferenceData
 from ..metrics import calibration_of_preferences
+from ..metrics.single_columns import best_feature_of_preferences
 from ..model_selection import HeldOut
-from ..model_selection.baselines import best_feature_of_preferences
 from ..model_selection.intervals import wilson_interval
 from ..report.contents import AlphaPath, Baseline, Calibration, Choice, Estimate, Roc, SetSizes
 from ..report.leaderboard import BEST_FEATURE

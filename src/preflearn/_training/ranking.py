@@ -16,6 +16,7 @@ from ..comparisons import Groups, encode_queries
 from ..errors import InputError, Remedy
 from ..io import RankingData
 from ..metrics import concordance, ndcg
+from ..metrics.single_columns import best_feature_scores
 from ..model_selection import (
     PerformanceEstimate,
     QueryKFold,
@@ -23,20 +24,20 @@ from ..model_selection import (
     estimate_auc,
     estimate_concordance,
 )
-from ..model_selection.baselines import best_feature_scores
+from ..model_selection._calibration import Calibration, SetChoice, as_odds, share_interval
 from ..model_selection.intervals import (
     TRAINED_TOGETHER,
     check_mean_interval,
     interval_over_queries,
     mean_interval,
 )
+from ..model_selection.stored_sets import StoredSets
 from ..report.contents import AlphaPath, Baseline, Choice, Estimate, Roc, SetSizes
 from ..report.displays import QueryRocDisplay
 from ..report.leaderboard import BEST_FEATURE
 from .options import Learner, TrainingOptions
 from .preparation import Preparation, choose_learner, relative_to_query
 from .problem import BASELINE_FEATURES, SHUFFLED_ROWS, Chosen
-from .sets import set_sizes
 
 _FOLDS = 10
 _REFIT_FOLDS = 5
@@ -45,6 +46,8 @@ _FACTOR_SECONDS, _FACTOR_BYTES = 30.0, 4e9
 _AUTOMATIC_ALPHAS = 31
 # Leave-pair-out with its ten divisions into halves takes seconds up to here.
 _LEAVE_PAIR_OUT_ROWS = 500
+# Coverages of sets that are tried, the first that the number of queries allows.
+_COVERAGES = (0.9, 0.8, 0.5)
 _LEARNERS = {Learner.rankrls: RankRLS, Learner.rls: RLS, Learner.ranksvm: RankSVM}
 
 
@@ -556,3 +559,35 @@ def _spread(values: np.ndarray, groups: Groups) -> np.ndarray:
     """Largest minus smallest value of each column in each group, shape (n_groups, n)."""
     ordered, starts = values[groups.order], groups.starts[:-1]
     return np.maximum.reduceat(ordered, starts) - np.minimum.reduceat(ordered, starts)
+
+
+def set_sizes(scores: np.ndarray, y: np.ndarray, queries: Groups, *, with_scale: bool) -> SetSizes | None:
+    """Sets that hold the best item; None where too few queries have one.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (m,)
+        Of held-out rows; NaN for rows that were not held out.
+    y : ndarray of shape (m,)
+    queries : Groups
+    with_scale : bool
+        Whether held-out scores are on the scale of the model.
+    """
+    known = np.isfinite(scores)
+    choice = SetChoice(Calibration(scores[known], y[known], queries.codes[known]), "best", 1)
+    possible = [one for one in _COVERAGES if choice.n_counted >= 1 / (1 - one) - 1e-9]
+    if not possible:
+        return None
+    coverage = possible[0]
+    kind = choice.choose(coverage)
+    size = float(choice.sizes(choice.cutoff(coverage, kind)).mean())
+    items = float(known.sum()) / choice.queries.n_groups
+    covered = choice.covered(coverage)
+    sentence = (
+        f"To have the best item among those shown for {as_odds(coverage)} new queries, show {size:.2g} of {items:.3g} "
+        "items on average."
+    )
+    stored = StoredSets.of_choice(choice, kind, scores[known], with_scale=with_scale).to_dict()
+    interval = share_interval(int(covered.sum()), covered.shape[0])
+    curve = choice.sizes_by_coverage(kind)
+    return SetSizes(coverage, size, items, float(covered.mean()), interval, *curve, sentence, stored)

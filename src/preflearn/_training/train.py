@@ -63,7 +63,7 @@ def train(problem: Problem, *, tell: Tell = lambda stage: None) -> Trained:
         problem.why_single = "too few rows can be compared to choose among candidates"
         search = SingleLearner(problem)
         learned = search.fit(tell)
-    return Trained(_after(problem.steps, learned), describe(problem, search, learned, notes, tell))
+    return Trained(after_steps(problem.steps, learned), describe(problem, search, learned, notes, tell))
 
 
 def describe(
@@ -112,7 +112,7 @@ def _ordered(rows: list[Baseline]) -> tuple[Baseline, ...]:
     return tuple(sorted(rows, key=lambda row: (-row.value, not row.is_model)))
 
 
-def _after(steps: list[tuple[str, Any]], learned: Any) -> Any:
+def after_steps(steps: list[tuple[str, Any]], learned: Any) -> Any:
     """The model that is saved: what makes the features, then what was learned from them."""
     if isinstance(learned, Pipeline):
         return Pipeline([*steps, *learned.steps])

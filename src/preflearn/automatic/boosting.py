@@ -11,7 +11,9 @@ on four fifths of them are as good, and have been paid for.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +23,7 @@ from .._engine.loops.threads import in_turns
 from ..comparisons import encode_queries
 from .combination import FoldScores, centred, clearly_positive, nested
 from .everything import Everything
-from .tasks import Member, Task
+from .tasks import Extension, Member, Task
 from .trees import Bins, TreeSum
 
 # Values that are told apart in a feature.
@@ -116,9 +118,7 @@ def boosted_trees(task: Task, view: tuple[str, ...]) -> Member:
     leaves = " and ".join(map(str, sizes))
     detail = f"{_STAGES[best]} trees of {leaves} leaves without each fold"
 
-    def extend(everything: Everything) -> tuple[TreeSum, np.ndarray]:
-        return _grow_on_everything(everything, task, view, bins, best)
-
+    extend = Extension(grow_on_everything, task, view, {"stage": best})
     unbiased = nested(task.folds, settings, scores)
     return Member(model, settings[best], unbiased, model.feature_importances_, detail, extend)
 
@@ -168,13 +168,14 @@ def _grow_in_stages(task: Task, by_fold: list[list[_Grown]]) -> tuple[np.ndarray
     return np.array(settings), np.array(scores)
 
 
-def _grow_on_everything(
-    everything: Everything, task: Task, view: tuple[str, ...], bins: Bins, best: int
+def grow_on_everything(
+    task: Task, view: tuple[str, ...], settings: Mapping[str, Any], everything: Everything
 ) -> tuple[TreeSum, np.ndarray]:
     """At least as many trees on all rows, with more leaves; more while the fold that is left out gains by it.
 
     Their number is chosen by the fold. What is predicted for one half of its queries is chosen by the other half.
     """
+    bins = Bins(task.views[view], _BINS)
     blocks, targets, starts = everything.binned(bins, view, _MOST_ROWS)
     test = task.folds.tests[everything.fold]
     least, share = _settings(targets.shape[0])
@@ -191,15 +192,15 @@ def _grow_on_everything(
         on_all_threads=True,
     )
     halves = _halves(task, test)
-    settings: list[np.ndarray] = []
+    predictions: list[np.ndarray] = []
     scores: list[np.ndarray] = []
     for stage, (before, after) in enumerate(zip((0, *_STAGES), _STAGES)):
-        settings.append(grown.grow(after - before))
-        scores.append(halves.of(settings[-1]))
-        if stage > best and halves.best(np.array(scores)) < stage:
+        predictions.append(grown.grow(after - before))
+        scores.append(halves.of(predictions[-1]))
+        if stage > settings["stage"] and halves.best(np.array(scores)) < stage:
             break
     kept = halves.best(np.array(scores))
-    unbiased = nested(halves, np.array(settings), np.array(scores))
+    unbiased = nested(halves, np.array(predictions), np.array(scores))
     return TreeSum.of_boosting(grown.trees[: kept + 1], bins), unbiased
 
 
@@ -211,4 +212,4 @@ def _halves(task: Task, rows: np.ndarray) -> FoldScores:
     return FoldScores.of_folds(tests, task.y[rows], queries, task.folds.scoring)
 
 
-__all__ = ["boosted_trees", "cost", "n_leaves"]
+__all__ = ["boosted_trees", "cost", "grow_on_everything", "n_leaves"]

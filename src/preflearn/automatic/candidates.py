@@ -187,6 +187,13 @@ def candidates(n_rows: int, n_queries: int) -> list[Candidate]:
     return [*found, Candidate(f"linear, quantiles{beside}", view, _cost_of_linear, linear)]
 
 
+# What trains the members of a candidate on all rows.
+EXTENSIONS: dict[Any, Callable[..., Any]] = {
+    kernels.learned_kernel: kernels.train_on_everything,
+    boosting.boosted_trees: boosting.grow_on_everything,
+}
+
+
 def rivals(found: list[Candidate], n_rows: int) -> tuple[tuple[str, ...], ...]:
     """The views of the learned kernels, which race where there are many rows."""
     if n_rows < kernels.RACE_FROM:
@@ -220,4 +227,4 @@ def _about(alpha: float) -> str:
     return f"alpha {alpha:.3g}"
 
 
-__all__ = ["Candidate", "candidates", "rivals"]
+__all__ = ["EXTENSIONS", "Candidate", "candidates", "rivals"]

@@ -7,18 +7,33 @@ weights they should have.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from .._engine.arrays.expansion import DeviceExpansions
 from .._engine.core.expansion import Moments, kernel_moments
 from .._engine.loops.boosting import in_blocks
 from ..comparisons import Groups
 from ..kernels.functions import Kernel
 from .features import OF_QUERY, Features
 from .trees import Bins
+
+
+class Sums:
+    """Where sums over chunks begin, and what hears of them: here at nothing, and nobody."""
+
+    def begin(self) -> tuple[Moments | None, int]:
+        """Sums of the first chunks, and how many these are."""
+        return None, 0
+
+    def changing(self) -> None:
+        """Sums are between two states until the next note."""
+
+    def note(self, total: Moments, n_chunks: int) -> None:
+        """Another chunk has been added."""
 
 
 @dataclass(frozen=True)
@@ -46,24 +61,41 @@ class Everything:
     ----------
     features : Features
     over : callable
-        Applies a function to every chunk, one pass over the rows, wherever they are; yields the results in order.
+        Applies a function to every chunk, one pass over the rows, wherever they are; yields the results in order. A
+        second argument is the number of chunks that are left out, the first ones.
     n_rows : int
         About how many there are.
     fold : int
         The fold of the sample that is left out.
+    sums : Sums
+    device : DeviceExpansions or None
+        Where kernels are evaluated; None for the processor.
     """
 
     features: Features
-    over: Callable[[Callable[[Chunk], Any]], Iterator[Any]]
+    over: Callable[..., Iterator[Any]]
     n_rows: int
     fold: int
+    sums: Sums = Sums()
+    device: DeviceExpansions | None = None
+
+    def with_targets(self, retarget: Callable[[np.ndarray], np.ndarray]) -> Everything:
+        """The same rows with other targets."""
+        return replace(self, over=partial(_over, self.over, retarget))
 
     def kernel_moments(self, kernel: Kernel, basis: np.ndarray, view: tuple[str, ...]) -> Moments:
         """Sums of kernel values (`core.expansion`) in one pass; memory for one chunk."""
-        parts = iter(self.over(partial(_moments_of, self.features, kernel, basis, view)))
-        total: Any = next(parts)
-        for part in parts:
-            total.add(part)
+        work = partial(_moments_of, self.features, kernel, basis, view, self.device)
+        total: Any
+        total, n_chunks = self.sums.begin()
+        for part in self.over(work, n_chunks):
+            if total is None:
+                total = part
+            else:
+                self.sums.changing()
+                total.add(part)
+            n_chunks += 1
+            self.sums.note(total, n_chunks)
         return total
 
     def binned(
@@ -82,11 +114,32 @@ class Everything:
         return np.concatenate(codes, axis=1), np.concatenate(targets), starts
 
 
+def _over(
+    over: Callable[..., Iterator[Any]],
+    retarget: Callable[[np.ndarray], np.ndarray],
+    work: Callable[[Chunk], Any],
+    *left_out: int,
+) -> Iterator[Any]:
+    return over(partial(_with_targets, work, retarget), *left_out)
+
+
+def _with_targets(
+    work: Callable[[Chunk], Any], retarget: Callable[[np.ndarray], np.ndarray], chunk: Chunk
+) -> Any:
+    return work(replace(chunk, y=retarget(chunk.y)))
+
+
 def _moments_of(
-    features: Features, kernel: Kernel, basis: np.ndarray, view: tuple[str, ...], chunk: Chunk
+    features: Features,
+    kernel: Kernel,
+    basis: np.ndarray,
+    view: tuple[str, ...],
+    device: DeviceExpansions | None,
+    chunk: Chunk,
 ) -> Moments:
     X = features.views(chunk.X, chunk.queries)[view]
-    return kernel_moments(kernel, basis, X.__getitem__, chunk.y, chunk.queries, np.arange(X.shape[0]))
+    sum_up = kernel_moments if device is None else device.kernel_moments
+    return sum_up(kernel, basis, X.__getitem__, chunk.y, chunk.queries, np.arange(X.shape[0]))
 
 
 def _binned(

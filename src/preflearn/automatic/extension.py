@@ -14,6 +14,7 @@ import numpy as np
 from ..comparisons import Groups, encode_queries
 from .combination import FoldScores, choose_combination
 from .everything import Chunk, Everything
+from .resuming import Run
 from .trial import Attempt, Trial
 
 # Rows of a chunk, about.
@@ -69,6 +70,7 @@ def extend(
     y: np.ndarray,
     queries: Groups,
     folds: FoldScores,
+    run: Run,
 ) -> Trial:
     """The members with a share, trained on everything, and their weights by the fold that stays out.
 
@@ -84,6 +86,8 @@ def extend(
     queries : Groups
     folds : FoldScores
         Of these rows: parts of the fold.
+    run : Run
+        Remembers what has been trained.
     """
     test = trial.folds.tests[everything.fold]
     views = everything.features.views(rows, queries)
@@ -93,7 +97,7 @@ def extend(
         member = one.member
         if one.share <= 0 or member is None or member.extend is None:
             continue
-        model, unbiased = member.extend(everything)
+        model, unbiased = run.extended(one.candidate.name, member.extend, everything)
         attempts[-1].member = replace(
             member,
             model=model,

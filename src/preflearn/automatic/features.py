@@ -17,7 +17,6 @@ so one preparation serves all folds. Constant features are left out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -27,7 +26,7 @@ from sklearn.preprocessing import QuantileTransformer, StandardScaler
 from .._engine.loops.quantiles import shares_below
 from .._engine.numerics.graph import Graph, Value
 from ..comparisons import Groups
-from ..preprocessing.query_relative import QueryRelative
+from ..preprocessing.query_relative import QueryRelative, standardised_in_queries
 from .onnx_nodes import quantile_nodes
 
 _QUANTILES = 500
@@ -129,12 +128,12 @@ class Views:
     def _compute(self, name: str) -> np.ndarray:
         X = self._parts["plain"]
         if name == "standardised":
-            return self._features.scaler_.transform(X)
+            # Without the checks of `transform`: the rows have been validated.
+            return (X - self._features.scaler_.mean_) / self._features.scaler_.scale_
         if name == "quantiles":
             fitted = self._features.quantiles_
             return np.clip(ndtri(shares_below(X, fitted.quantiles_, fitted.references_)), -_MOST, _MOST)
-        relative: Any = QueryRelative(keep=False)
-        return relative.fit_transform(self._part(OF_QUERY[name]), qid=self._queries.codes)
+        return standardised_in_queries(self._part(OF_QUERY[name]), self._queries)
 
 
 def _refuse_extremes(low: np.ndarray, high: np.ndarray) -> None:

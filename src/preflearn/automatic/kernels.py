@@ -12,9 +12,10 @@ The number of basis vectors grows with the rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from ..kernels.functions import Kernel
 from ..model_selection._alphas import choose
 from .combination import clearly_positive, nested
 from .everything import Everything
-from .tasks import Member, Task
+from .tasks import Extension, Member, Task
 
 # Times that a metric may be learned. Another round follows while the last two have raised the score by more than the
 # standard error of the difference over folds.
@@ -100,7 +101,7 @@ class Search:
         """More rounds, until there are so many or the held-out score no longer rises."""
         while len(self.scores) < n_rounds and not self._ended:
             alphas = self.alphas[-1] * _BESIDE if self.alphas else _ALPHAS
-            models = with_small_matrices(partial(self._train, alphas), len(self._parts))
+            models = with_small_matrices(partial(self._train, alphas), len(self._parts), _threads(self.task))
             table = self._score(models, alphas)
             choice = choose(self.task.folds.mean(table), alphas)[0]
             self.scores.append(table[choice])
@@ -130,8 +131,10 @@ class Search:
         X, task = self.X, self.task
         basis = X[_drawn(rows, size, task.seed)]
         kernel = _KERNEL.with_metric(metric).fitted_to(X[rows])
-        moments = kernel_moments(kernel, basis, X.__getitem__, task.y, task.queries, rows)
-        return solve_expansion(kernel, basis, moments, alphas)
+        sum_up = kernel_moments if task.device is None else task.device.kernel_moments
+        moments = sum_up(kernel, basis, X.__getitem__, task.y, task.queries, rows)
+        model = solve_expansion(kernel, basis, moments, alphas)
+        return model if task.device is None else task.device.take(model)
 
     def _train(self, alphas: np.ndarray, place: int) -> Expansion:
         part = self._parts[place]
@@ -153,7 +156,7 @@ class Search:
             gradients = models[place].gradients(self.X[rows], choice)
             return average_gradient_metric(gradients[:, :, None], full=False)
 
-        metrics = with_small_matrices(metric_of, len(self._parts))
+        metrics = with_small_matrices(metric_of, len(self._parts), _threads(self.task))
         if any(one is None for one in metrics):
             return False
         for part, metric in zip(self._parts, metrics, strict=True):
@@ -188,7 +191,7 @@ def _train_members(task: Task, search: Search) -> Member:
         rest = rows_outside(task.n_rows, folds.tests[fold])
         return search.train(rest, search.metric_without(fold, chosen[fold]), alphas, size)
 
-    models = with_small_matrices(train, n_folds + 1)
+    models = with_small_matrices(train, n_folds + 1, _threads(task))
     settings = np.empty((alphas.shape[0], task.n_rows))
     for test, model in zip(folds.tests, models):
         settings[:, test] = model.predict(search.X[test])
@@ -197,15 +200,21 @@ def _train_members(task: Task, search: Search) -> Member:
     learner = _as_estimator(models[-1], choice, best, task)
     detail = f"alpha {alphas[choice]:.3g}, round {best}, {learner.basis_.shape[0]} basis vectors"
 
-    def extend(everything: Everything) -> tuple[RankRFM, np.ndarray]:
-        fold = everything.fold
-        metric = search.metric_without(fold, chosen[fold])
-        model = _train_on_everything(everything, search, metric, alphas[[choice]])
-        predictions = model.predict(search.X[folds.tests[fold]])[0]
-        return _as_estimator(model, 0, chosen[fold], task), predictions
-
+    metrics = [search.metric_without(fold, number) for fold, number in enumerate(chosen)]
+    plain = np.full(search.X.shape[1], np.nan)  # stands for no metric
+    kept = {
+        "metrics": np.stack([plain if one is None else one for one in metrics]),
+        "rounds": np.array(chosen),
+        "alpha": alphas[choice],
+    }
+    extend = Extension(train_on_everything, task, search.view, kept)
     unbiased = nested(folds, settings, scores)
     return Member(learner, settings[choice], unbiased, learner.feature_importances_, detail, extend)
+
+
+def _threads(task: Task) -> int | None:
+    """A device takes one training after the other."""
+    return None if task.device is None else 1
 
 
 def n_basis(n_rows: int) -> int:
@@ -243,16 +252,19 @@ def _drawn(rows: np.ndarray, size: int, seed: int) -> np.ndarray:
     return np.sort(np.random.default_rng(seed).choice(rows, size, replace=False))
 
 
-def _train_on_everything(
-    everything: Everything, search: Search, metric: np.ndarray | None, alphas: np.ndarray
-) -> Expansion:
+def train_on_everything(
+    task: Task, view: tuple[str, ...], settings: Mapping[str, Any], everything: Everything
+) -> tuple[RankRFM, np.ndarray]:
     """A metric that has not seen the fold that is left out, more basis vectors, all other rows."""
-    task = search.task
-    rows = rows_outside(task.n_rows, task.folds.tests[everything.fold])
-    basis = search.X[_drawn(rows, n_basis(everything.n_rows), task.seed)]
-    kernel = _KERNEL.with_metric(metric).fitted_to(search.X[rows])
-    moments = everything.kernel_moments(kernel, basis, search.view)
-    return solve_expansion(kernel, basis, moments, alphas)
+    X, fold = task.views[view], everything.fold
+    metric = settings["metrics"][fold]
+    rows = rows_outside(task.n_rows, task.folds.tests[fold])
+    basis = X[_drawn(rows, n_basis(everything.n_rows), task.seed)]
+    kernel = _KERNEL.with_metric(None if np.isnan(metric).any() else metric).fitted_to(X[rows])
+    moments = everything.kernel_moments(kernel, basis, view)
+    model = solve_expansion(kernel, basis, moments, np.array([settings["alpha"]]))
+    predictions = model.predict(X[task.folds.tests[fold]])[0]
+    return _as_estimator(model, 0, int(settings["rounds"][fold]), task), predictions
 
 
 def _as_estimator(model: Expansion, place: int, number: int, task: Task) -> RankRFM:
@@ -266,4 +278,4 @@ def _as_estimator(model: Expansion, place: int, number: int, task: Task) -> Rank
     )
 
 
-__all__ = ["RACE_FROM", "Search", "cost", "learned_kernel", "n_basis"]
+__all__ = ["RACE_FROM", "Search", "cost", "learned_kernel", "n_basis", "train_on_everything"]

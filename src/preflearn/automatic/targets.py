@@ -12,15 +12,11 @@ everything on a few items: such members lose more of the order of the rest than 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
 
 import numpy as np
 
 from ..model_selection._scoring import Scoring
 from .candidates import Candidate, random_trees
-from .everything import Chunk, Everything
-from .tasks import Member, Task
 
 # Exponential gains of scores that spread further than this tell nothing but the best one.
 _WIDEST = 30.0
@@ -61,30 +57,10 @@ def half_gains(y: np.ndarray, targets: np.ndarray, scoring: Scoring) -> HalfGain
     return HalfGains(span / float(np.ptp(targets)), span)
 
 
-def for_the_top(candidates: list[Candidate], gains: HalfGains) -> list[Candidate]:
-    """The same candidates, to be trained on half gains; without simple ones and random trees, which seldom help."""
+def for_the_top(candidates: list[Candidate]) -> list[Candidate]:
+    """The candidates to train on half gains as well; without simple ones and random trees, which seldom help."""
     return [
-        replace(one, name=f"{one.name}, gains", train=partial(_train, one, gains))
+        replace(one, name=f"{one.name}, gains")
         for one in candidates
         if not one.is_simple and one.train is not random_trees
     ]
-
-
-def _train(candidate: Candidate, gains: HalfGains, task: Task, view: tuple[str, ...]) -> Member | None:
-    member = candidate.train(task, view)
-    if member is None or member.extend is None:
-        return member
-    return replace(member, extend=partial(_extend, member.extend, gains))
-
-
-def _extend(extend: Any, gains: HalfGains, everything: Everything) -> tuple[Any, np.ndarray]:
-    """Train on all rows, with their gains."""
-
-    def over(f: Any) -> Any:
-        return everything.over(partial(_of_gains, f, gains))
-
-    return extend(replace(everything, over=over))
-
-
-def _of_gains(f: Any, gains: HalfGains, chunk: Chunk) -> Any:
-    return f(replace(chunk, y=gains(chunk.y)))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from .._engine.arrays.expansion import DeviceExpansions
 from ..comparisons import Groups
 from .combination import FoldScores
 from .everything import Everything
@@ -28,8 +29,12 @@ class Task:
     seed : int
     rivals : tuple of views
         Of learned kernels, of which those that are clearly behind are left out.
+    device : DeviceExpansions or None
+        Where kernels are evaluated; None for the processor.
     searches : dict
         The rounds of these views so far.
+    retarget : callable or None
+        From the targets of chunks to those of this task; None where they are the same.
     """
 
     views: Views
@@ -39,11 +44,40 @@ class Task:
     n_jobs: int | None
     seed: int
     rivals: tuple[tuple[str, ...], ...] = ()
+    device: DeviceExpansions | None = None
     searches: dict[tuple[str, ...], Any] = field(default_factory=dict)
+    retarget: Callable[[np.ndarray], np.ndarray] | None = None
 
     @property
     def n_rows(self) -> int:
         return self.y.shape[0]
+
+
+@dataclass(frozen=True)
+class Extension:
+    """Trains a member on more rows than it was chosen on.
+
+    What it needs beside the task are plain values, so that it can be written to a file and resumed from there.
+
+    Attributes
+    ----------
+    train : callable
+        From the task, the view, the settings and `Everything` to a fitted model, and what it predicts for the fold
+        that is left out, with settings that these rows did not choose.
+    task : Task
+    view : tuple of str
+    settings : mapping from names to numbers and arrays
+    """
+
+    train: Callable[[Task, tuple[str, ...], Mapping[str, Any], Everything], tuple[Any, np.ndarray]]
+    task: Task
+    view: tuple[str, ...]
+    settings: Mapping[str, Any]
+
+    def __call__(self, everything: Everything) -> tuple[Any, np.ndarray]:
+        if self.task.retarget is not None:
+            everything = everything.with_targets(self.task.retarget)
+        return self.train(self.task, self.view, self.settings, everything)
 
 
 @dataclass(frozen=True)
@@ -62,10 +96,8 @@ class Member:
         Of the columns of the view; they sum to 1.
     detail : str
         What was chosen.
-    extend : callable or None
-        Trains the same on more rows than the choice was made on (`Everything`), and returns the model and what it
-        predicts for the fold that is left out, with settings that its rows did not choose; None where more would
-        hardly help.
+    extend : Extension or None
+        Trains the same on more rows than the choice was made on; None where more would hardly help.
     """
 
     model: Any
@@ -73,4 +105,4 @@ class Member:
     unbiased: np.ndarray
     importances: np.ndarray
     detail: str
-    extend: Callable[[Everything], tuple[Any, np.ndarray]] | None = None
+    extend: Extension | None = None

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from .._engine.loops.threads import in_turns
-from .._engine.loops.trees import add_up_trees
+from .._engine.loops.trees import LeafMasks, Nodes, add_up_trees
 from .._engine.numerics.graph import Graph, Value
 from .onnx_nodes import tree_nodes
 
@@ -27,6 +28,8 @@ _ROWS_FOR_EDGES = 20_000
 # Values whose relative difference is no more than this may be one value in float32, whose rounding is a quarter of it;
 # and the same for differences that cancelled, relative to the largest value.
 _ROUNDED, _CANCELLED = 2.0**-22, 2.0**-46
+# What fitted trees are evaluated by, made when they are first asked; not part of the model, nor of its file.
+_PREPARED: WeakKeyDictionary[TreeSum, tuple[Nodes, LeafMasks | None]] = WeakKeyDictionary()
 _NODE_ARRAYS = ("feature_", "threshold_", "left_", "right_", "value_")
 
 
@@ -202,8 +205,11 @@ class TreeSum(BaseEstimator):
 
     def predict(self, X: np.ndarray) -> np.ndarray:
         """Scores of the rows of X, shape (m,)."""
-        arrays = (getattr(self, name) for name in _NODE_ARRAYS)
-        return add_up_trees(np.ascontiguousarray(X, dtype=np.float32), self.roots_, *arrays)
+        X = np.ascontiguousarray(X, dtype=np.float32)
+        if self not in _PREPARED:
+            nodes = Nodes(self.roots_, *(getattr(self, name) for name in _NODE_ARRAYS))
+            _PREPARED[self] = nodes, LeafMasks.of(nodes)
+        return add_up_trees(X, *_PREPARED[self])
 
     def _onnx_nodes(self, graph: Graph, X: Value) -> Value:
         """What `predict` computes, recorded (`numerics.graph`)."""

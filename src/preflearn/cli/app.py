@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -94,7 +95,10 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted", 130)
     except InputError as error:
-        return _fail(error.worded(as_option, option_name), 2)
+        command = arguments[0] if arguments else ""
+        return _fail(
+            error.worded(partial(as_option, command=command), partial(option_name, command=command)), 2
+        )
     except _BAD_INPUT as error:
         return _fail(str(error) or type(error).__name__, 2)
     except Exception as error:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..io import PreferenceData, RankingData, TableData
+    from ..io.table import TableChunks
     from ..preprocessing import TableEncoder
     from ..report import DataFile
 
@@ -217,7 +218,9 @@ def encoded(table: TableData, kinds: dict[str, str] | None) -> RankingData:
         raise ValueError(f"{table.source}: {error}") from error
 
 
-def table_memory(table: TableData, encoder: TableEncoder, names: Sequence[str]) -> dict[str, Any]:
+def table_memory(
+    table: TableData | TableChunks, encoder: TableEncoder, names: Sequence[str]
+) -> dict[str, Any]:
     """What a model remembers of a table; a column that looks like an item's name is one."""
     item = table.item
     if item is None:

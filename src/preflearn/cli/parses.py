@@ -80,7 +80,9 @@ def rank(
     show: Annotated[int, typer.Option(min=1, help="Parses of a sentence that are shown.")] = 3,
     limit: Annotated[int | None, typer.Option(min=1, max=10_000, help="Linkages to ask for (200).")] = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds that the parser may take (20).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a parse instead of text.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object per parse instead of text.")
+    ] = False,
 ) -> None:
     """Show the parses of a sentence in the learned order, with their place in the parser's own."""
     from ..io import load_model

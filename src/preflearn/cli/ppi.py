@@ -173,7 +173,9 @@ def extract(
     ],
     threshold: Annotated[float | None, typer.Option(help="Instead of the threshold of training.")] = None,
     show_all: Annotated[bool, typer.Option("--all", help="Show also pairs that are not called.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line instead of text.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object per line instead of text.")
+    ] = False,
     entities: EntitiesOption = None,
     parser: ParserOption = None,
     enhanced: EnhancedOption = False,

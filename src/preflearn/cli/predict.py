@@ -77,7 +77,7 @@ def predict(
         saved = files.load(model)
         tell(f"reading {data[0].name}")
         if text is not None and saved.memory["kind"] != "texts":
-            raise ValueError(f"--text is for a model of texts, and {model.name} is none: leave it out.")
+            raise ValueError(f"--text is for a model of texts, which {model.name} is not: leave it out.")
         rows = files.read_for(model, saved, data, reading, with_target=False)
         tell(f"scoring {len(rows):,} rows")
         scores = saved.predict(rows)
@@ -132,7 +132,7 @@ def _shown(model: Path, saved: Any, scores: Any, qid: Any, coverage: float) -> A
     found = StoredSets.from_dict(saved.metadata.get("sets"))
     if found is None:
         raise ValueError(
-            f"{model.name} knows of no sets: it was trained without queries, with too few of them, or by an earlier "
+            f"{model.name} holds no sets: it was trained without queries, with too few of them, or by an earlier "
             "version. Train it again with --query, or leave --set out."
         )
     return found.shown(scores, qid, coverage)

@@ -54,6 +54,13 @@ Cluster = Annotated[
 Ranking = Annotated[
     str | None, _column("--ranking", "Column of rankings such as 'a > b > c', in place of battles.")
 ]
+Margin = Annotated[
+    str | None,
+    _column("--margin", "By how much: X for the columns X_a and X_b, or a column of differences."),
+]
+Category = Annotated[
+    str | None, _column("--category", "Column of categories: boards for each, which borrow strength.")
+]
 HalfLife = Annotated[
     str | None, typer.Option("--half-life", help="Days after which a battle counts half, or auto.")
 ]
@@ -63,7 +70,10 @@ Anchor = Annotated[
 Alpha = Annotated[str, typer.Option("--alpha", help="Shrinkage: auto, or a number; 0 is maximum likelihood.")]
 Level = Annotated[float, typer.Option("--level", help="Probability of the intervals.")]
 Goal = Annotated[
-    str, typer.Option("--goal", help="What the next battles should tell: order, top-5, 'A vs B'.")
+    str | None,
+    typer.Option(
+        "--goal", help="What the next battles should tell: order, top-5, 'A vs B'. [default: order]"
+    ),
 ]
 ReportOption = Annotated[
     Path | None, typer.Option("--report", help="Write a page about the board: HTML, or Markdown for .md.")
@@ -72,7 +82,15 @@ OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write the board: .csv, .tsv, .json or .md.")
 ]
 _SUFFIXES = (".csv", ".tsv", ".json", ".md")
+# Bytes of files from which on battles are counted while they are read, and how much more their rows take in memory.
+_LARGE, _IN_MEMORY = 100_000_000, 10
+_OF_ROWS = ("judge", "time", "covariates", "cluster", "ranking", "margin", "half_life")
+_COUNTED = (
+    "The battles were counted by pairs while they were read, since the file is large: held-out battles are drawn from "
+    "the counts, and nothing is said about single rows."
+)
 _SHOWN = 30
+_MOST_DIFFERENCES = 10
 
 
 def rate(
@@ -88,11 +106,13 @@ def rate(
     covariate: Covariates = None,
     cluster: Cluster = None,
     ranking: Ranking = None,
+    margin: Margin = None,
+    category: Category = None,
     half_life: HalfLife = None,
     anchor: Anchor = None,
     alpha: Alpha = "auto",
     level: Level = 0.95,
-    goal: Goal = "order",
+    goal: Goal = None,
     report: ReportOption = None,
     output: OutputOption = None,
     as_json: JsonOption = False,
@@ -109,29 +129,93 @@ def rate(
     options: dict[str, Any] = {
         "a": a, "b": b, "winner": winner, "loser": loser, "judge": judge, "time": time, "weight": weight,
         "covariates": tuple(split_names(covariate, "--covariate") or ()), "cluster": cluster, "ranking": ranking,
+        "margin": margin,
         "half_life": _read_number(half_life, "--half-life"), "anchor": _read_anchor(anchor),
         "alpha": _read_number(alpha, "--alpha"), "level": level,
     }  # fmt: skip
     with progress(3, quiet=quiet) as tell, collected_warnings() as warned:
         tell(f"reading {battles[0].name}")
-        table = _read(battles, options)
+        streamed = _is_large(battles) and not _needs_rows(options, category, battles)
+        table = _count(battles, options) if streamed else _read(battles, options, category)
         tell("rating")
         from ..ratings import rate as rate_battles
 
         found = rate_battles(table, **options)
+        _check_goal(found, goal)
+        boards = None if category is None else found.boards(_labels(table, category))
         tell("held-out battles and next battles")
         _write(found, battles[0], report, output, typed(context))
         if as_json:
             out = {"source": str(battles[0]), **found.to_dict()}
             out["next_battles"] = _next(found, goal)
+            out["categories"] = _category_rows(boards)
     notes = [note for note in warned if note not in found.notes]
+    if streamed:
+        notes.append(_COUNTED)
     if as_json:
         print_json({**out, "notes": [*out["notes"], *notes]})
     elif not quiet:
-        _show(found, goal, notes, report, output)
+        _show(found, goal, notes, report, output, boards)
 
 
-def _read(paths: list[Path], options: dict[str, Any]) -> dict[str, Any]:
+def _is_large(paths: list[Path]) -> bool:
+    return sum(path.stat().st_size * _expansion(path) for path in paths if path.exists()) > _LARGE
+
+
+def _expansion(path: Path) -> int:
+    """How much larger a file is when it is read as text, roughly."""
+    return 1 if path.suffix in (".csv", ".tsv", ".jsonl", ".ndjson", ".txt") else 5
+
+
+def _needs_rows(options: dict[str, Any], category: str | None, paths: list[Path]) -> bool:
+    """Whether more is asked for than counts of pairs tell; refused where the rows do not fit into memory."""
+    from .._engine.numerics.memory import fits_in_memory
+
+    asked = {**{name: options[name] for name in _OF_ROWS}, "category": category}
+    given = [name for name, value in asked.items() if value]
+    size = sum(path.stat().st_size * _expansion(path) for path in paths)
+    if given and not fits_in_memory(_IN_MEMORY * size):
+        from ..errors import InputError
+
+        raise InputError(
+            f"{paths[0]}: battles of {size / 1e9:.1f} GB do not fit into memory, and {{argument}} needs every battle. "
+            "Without it battles are counted by pairs while they are read: leave it out, or rate a sample",
+            argument=given[0],
+        )
+    return bool(given)
+
+
+def _count(paths: list[Path], options: dict[str, Any]) -> dict[str, Any]:
+    """Counts of distinct pairs and outcomes, read part by part; the options are then about these."""
+    from ..io.table import iter_columns
+    from ..ratings import count_battles
+    from ..ratings.battles import columns_of_sides
+    from .files import Reading, column_names
+
+    given = {name: options[name] for name in ("a", "b", "winner", "loser", "weight")}
+    texts, numbers = columns_of_sides(column_names(paths[0], Reading()), **given)
+    counted = count_battles(iter_columns(paths, texts, numbers), **given)
+    options |= {"a": None, "b": None, "winner": None, "loser": None, "weight": "count"}
+    return counted
+
+
+def _labels(table: dict[str, Any], category: str) -> list[Any]:
+    from ..errors import InputError
+
+    if category not in table:
+        found = ", ".join(list(table)[:10])
+        raise InputError(f"{{argument}} asks for the column {category!r}, found {found}", argument="category")
+    return [None if label == "" else label for label in list(table[category])]
+
+
+def _category_rows(boards: Any) -> list[dict[str, Any]] | None:
+    from ..ratings.frames import columns_of
+    from ..report.ratings import rows_of
+
+    return None if boards is None else rows_of(columns_of(boards.table))
+
+
+def _read(paths: list[Path], options: dict[str, Any], category: str | None = None) -> dict[str, Any]:
     """The columns of the files; names are read as texts also where they look like numbers."""
     from ..io import read_table
     from ..ratings.battles import NAME_COLUMNS
@@ -142,7 +226,7 @@ def _read(paths: list[Path], options: dict[str, Any]) -> dict[str, Any]:
     from .files import Reading, column_names
 
     names = column_names(paths[0], Reading())
-    given = [options[name] for name in ("a", "b", "loser", "judge", "cluster", "ranking")]
+    given = [options[name] for name in ("a", "b", "loser", "judge", "cluster", "ranking")] + [category]
     texts = [name for name in (*given, *NAME_COLUMNS) if name in names]
     if options["winner"] is None or options["loser"] is not None:
         texts += [name for name in (options["winner"] or "winner",) if name in names]
@@ -182,11 +266,26 @@ def _read_anchor(text: str | None) -> dict[str, float] | None:
     item, equals, rating = text.rpartition("=")
     number = rating.strip().removeprefix("-").replace(".", "", 1)
     if not item or not equals or not number.isdecimal():
-        raise ValueError(f"--anchor gives one item its rating, as gpt-4=1000: found {text!r}.")
+        raise ValueError(f"--anchor gives one item its rating, such as gpt-4=1000: found {text!r}.")
     return {item: float(rating)}
 
 
-def _next(found: Ratings, goal: str) -> list[dict[str, Any]] | None:
+def _check_goal(found: Ratings, goal: str | None) -> None:
+    """Refuse a goal that nothing could be planned for, before anything is written."""
+    from ..errors import InputError
+    from ..ratings.planning import read_goal
+    from ..ratings.summary import MOST_BATTLES, MOST_ITEMS, is_moderate
+
+    if goal is not None and not is_moderate(found):
+        raise InputError(
+            f"Battles are planned for at most {MOST_ITEMS:,} items and {MOST_BATTLES:,} battles, so that {{argument}} "
+            f"would be ignored: found {len(found.items):,} items and {len(found.raw):,} battles",
+            argument="goal",
+        )
+    read_goal(goal, found.items)
+
+
+def _next(found: Ratings, goal: str | None) -> list[dict[str, Any]] | None:
     from ..ratings.frames import columns_of
     from ..ratings.summary import is_moderate
     from ..report.ratings import rows_of
@@ -209,7 +308,14 @@ def _write(found: Ratings, source: Path, report: Path | None, output: Path | Non
         file.write(text.encode())
 
 
-def _show(found: Ratings, goal: str, notes: list[str], report: Path | None, output: Path | None) -> None:
+def _show(
+    found: Ratings,
+    goal: str | None,
+    notes: list[str],
+    report: Path | None,
+    output: Path | None,
+    boards: Any = None,
+) -> None:
     from ..ratings.summary import is_moderate, sentences, settings, text_board
 
     console = new_console()
@@ -219,13 +325,34 @@ def _show(found: Ratings, goal: str, notes: list[str], report: Path | None, outp
         console.print(f"{name}: {value}", markup=False)
     for line in _extras(found, goal) if is_moderate(found) else ():
         console.print(line, markup=False, soft_wrap=True)
+    for line in _category_lines(boards):
+        console.print(line, markup=False, soft_wrap=True)
     print_notes(console, [*sentences(found), *notes])
     for path in (report, output):
         if path is not None:
             console.print(f"wrote {path}", markup=False)
 
 
-def _extras(found: Ratings, goal: str) -> list[str]:
+def _category_lines(boards: Any) -> list[str]:
+    """The first three of each board, and the differences between categories that are significant."""
+    if boards is None:
+        return []
+    lines, rows = ["", str(boards)], _category_rows(boards) or []
+    for category in boards.categories:
+        best = [row for row in rows if row["category"] == category][:3]
+        lines.append(f"  {category}: " + ", ".join(f"{row['item']} {row['rating']:.0f}" for row in best))
+    sure = [row for row in rows if row.get("pvalue", 1.0) < 0.05]
+    for row in sorted(sure, key=lambda row: row["pvalue"])[:_MOST_DIFFERENCES]:
+        lines.append(
+            f"  {row['item']} is {abs(row['difference']):.0f} points {'better' if row['difference'] > 0 else 'worse'} "
+            f"in {row['category']} than on average (p = {row['pvalue']:.2g}, corrected)"
+        )
+    if rows and "pvalue" in rows[0] and not sure:
+        lines.append("  No item differs significantly between categories.")
+    return lines
+
+
+def _extras(found: Ratings, goal: str | None) -> list[str]:
     """Covariates, held-out battles and next battles in lines."""
     from ..ratings.frames import columns_of
     from ..report.ratings import rows_of
@@ -247,9 +374,9 @@ def _extras(found: Ratings, goal: str) -> list[str]:
     needed = found.battles_needed(goal)
     count = "more than a million" if needed is None else f"about {needed:,}"
     settled = (
-        f"{goal}: settled."
+        f"{goal or 'order'}: settled."
         if needed == 0
-        else f"{goal}: {count} more battles, well chosen, would settle it. Next:"
+        else f"{goal or 'order'}: {count} more battles, well chosen, would settle it. Next:"
     )
     lines += ["", settled]
     if needed != 0:

@@ -6,12 +6,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .._training.options import KernelName, Learner, TrainingOptions
-from . import files
+from . import files, large
 from . import preferences as of_pairs
 from .output import (
     JsonOption,
@@ -30,7 +30,6 @@ from .settings import LEARNING, ReadOption, SetOption, read_settings
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from .._training.problem import Problem
     from ..preprocessing import TableSummary
     from ..report import TrainingReport
     from ..report.leaderboard import LeaderboardRow, LeaderboardTable
@@ -107,23 +106,30 @@ def train(
         raise
     _refuse_unused(options, reading, pairs_from, data)
     _require_parts(report)
-    with progress(7, quiet=quiet, verbose=verbose) as tell, collected_warnings() as warned:
-        tell("reading " + ", ".join(path.name for path in inputs))
-        source = _read(data, pairs_from, reading, options)
+    parts = None if pairs_from else large.in_parts(data, reading, options, output)
+    if parts is not None:
+        with collected_warnings() as warned:
+            source, model, found = parts.train(quiet=quiet, verbose=verbose)
+    else:
+        with progress(7, quiet=quiet, verbose=verbose) as tell, collected_warnings() as warned:
+            tell("reading " + ", ".join(path.name for path in inputs))
+            source = _read(data, pairs_from, reading, options)
 
-        from .._training.train import train as train_model
+            from .._training.train import train as train_model
 
-        model, found = train_model(source.problem, tell=tell)
+            model, found = train_model(source.problem, tell=tell)
     found = replace(
         found,
         files=files.describe_files(inputs),
-        columns=source.columns,
+        columns=_columns(source.encoder),
         command=typed(context),
         model_file=output.name,
         notes=(*source.notes, *found.notes, *warned),
         seconds=time.perf_counter() - start,
     )
     _write(model, found, _metadata(found, source.memory), output, report)
+    if parts is not None:
+        parts.checkpoint.unlink(missing_ok=True)
     if as_json:
         written = {"model": str(output), "report": None if report is None else str(report)}
         print_json({**found.to_dict(), **written})
@@ -131,27 +137,17 @@ def train(
         _show(found, output, report)
 
 
-class _Source(NamedTuple):
-    """What is to be learned, what the model must remember of how it was read, its columns, and notes."""
-
-    problem: Problem
-    memory: dict[str, Any]
-    columns: TableSummary | None
-    notes: list[str]
-
-
 def _read(
     paths: list[Path], pairs_from: of_pairs.Source, reading: files.Reading, options: TrainingOptions
-) -> _Source:
+) -> large.Read:
     if pairs_from:
-        problem, memory, encoder, notes = of_pairs.read_problem(pairs_from, paths, reading, options)
-        return _Source(problem, memory, _columns(encoder), notes)
+        return large.Read(*of_pairs.read_problem(pairs_from, paths, reading, options))
     from .._training.ranking import RankingProblem
 
     found = files.read_training(paths, reading)
     ranking = RankingProblem(found.data, options)
     ranking.title = f"Ranking model from {files.together(paths)}"
-    return _Source(ranking, found.memory, _columns(found.data.encoder), found.notes)
+    return large.Read(ranking, found.memory, found.data.encoder, found.notes)
 
 
 def _columns(encoder: Any) -> TableSummary | None:

@@ -101,8 +101,8 @@ def encode_queries(qid: Any, n_rows: int) -> Groups:
 
     Parameters
     ----------
-    qid : array-like of shape (m,) or None
-        One hashable label per row in any order; None puts every row in one query.
+    qid : array-like of shape (m,), Groups or None
+        One hashable label per row in any order; None puts every row in one query; groups are returned as they are.
     n_rows : int
         Number of rows that the labels must match.
 
@@ -126,7 +126,9 @@ def encode_queries(qid: Any, n_rows: int) -> Groups:
     """
     if qid is None:
         return one_group(n_rows)
-    values = _as_label_array(as_host(qid))
+    if isinstance(qid, Groups) and qid.n_rows == n_rows:
+        return qid
+    values = _as_label_array(as_host(qid.codes if isinstance(qid, Groups) else qid))
     if values.shape != (n_rows,):
         found = f"{values.shape[0]} labels" if values.ndim == 1 else f"an array of shape {values.shape}"
         raise ValueError(

@@ -23,15 +23,17 @@ class PartitionedRows:
     def __init__(self, parts: Parts, at_a_time: int):
         self._parts, self._at_a_time = parts, at_a_time
 
-    def sample(self, most: int) -> QuerySample:
+    def sample(self, most: int, tell: Callable[[int], None] = lambda n_rows: None) -> QuerySample:
         """Every partition sends the queries that may be in the sample."""
         found = QuerySample(most)
         for part in self._map(_sample, most):
             found.merge(part)
+            tell(found.n_rows)
         return found
 
-    def over(self, prepare: Preparation, function: Callable[[Chunk], Any]) -> Iterator[Any]:
+    def over(self, prepare: Preparation, function: Callable[[Chunk], Any], skip: int = 0) -> Iterator[Any]:
         """The function of every prepared partition, in order."""
+        assert skip == 0, "partitions are not resumed"
         return (one for one in self._map(_apply, (prepare, function)) if one is not None)
 
     def _map(self, work: Callable[..., Any], shared: Any) -> Iterator[Any]:
@@ -50,7 +52,14 @@ def fit_automatic(model: Any, parts: Parts, split_every: int) -> None:
             "AutoRanker on partitions samples whole queries, and there is no qid: pass it, or train RankRLSCV, which "
             "takes a global ranking in parts."
         )
+    if model.device is not None:
+        raise ValueError(
+            f"device={model.device!r} is a device of this process, and partitions are on workers: leave it out, or use "
+            "fit_stream here."
+        )
     model._fit_parts(PartitionedRows(parts, split_every))
+    for name in ("cv_predictions_", "cv_folds_"):  # of the sample
+        del model.__dict__[name]
 
 
 def _sample(number: int, most: int, X: Any, y: Any, qid: Any) -> QuerySample:
@@ -58,6 +67,7 @@ def _sample(number: int, most: int, X: Any, y: Any, qid: Any) -> QuerySample:
     rows = _read(number, X, y, qid)
     if rows[1].shape[0]:
         found.add(*rows)
+        found.shrink()
     return found
 
 
@@ -69,10 +79,15 @@ def _apply(number: int, work: tuple[Preparation, Callable[[Chunk], Any]], X: Any
 
 
 def _read(number: int, X: Any, y: Any, qid: Any) -> tuple[Any, Any, Any]:
-    X, y, qid = (as_plain(one) for one in (X, y, qid))
+    X, y, qid = X if _is_table(X) else as_plain(X), as_plain(y), as_plain(qid)
     if X.shape[0] == 0:
         return X, y, qid
     try:
         return read_chunk(X, y, qid)
     except (TypeError, ValueError) as error:
         raise in_part(number, error) from error
+
+
+def _is_table(X: Any) -> bool:
+    """Whether a partition is a data frame with columns that are not numbers, which the encoder of the sample reads."""
+    return hasattr(X, "columns") and any(one.kind not in "fiub" for one in X.dtypes)

@@ -110,8 +110,11 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
         check_is_fitted(self)
         kernel = self._read_kernel()
         check_same_home(self, "predict", X, self.coef_ if hasattr(self, "coef_") else self.dual_coef_)
-        X = read_items(self, X, kernel, reset=False)
-        scores = self._evaluate(X, kernel)
+        return self.predict_items(read_items(self, X, kernel, reset=False), kernel)
+
+    def predict_items(self, X: Any, kernel: Kernel | None = None) -> Any:
+        """`predict` for items that have been validated."""
+        scores = self._evaluate(X, self._read_kernel() if kernel is None else kernel)
         return scores + self.intercept_ if hasattr(self, "intercept_") else scores
 
     def _evaluate(self, X: Any, kernel: Kernel) -> Any:
@@ -321,7 +324,7 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
         posterior, noise = self._posterior_and_noise()
         a, b = (read_items(self, X, kernel, reset=False) for X in (X_a, X_b))
         if n_items(a) != n_items(b):
-            raise ValueError(f"X_a has {n_items(a)} rows and X_b {n_items(b)}: expected as many in both.")
+            raise ValueError(f"X_a has {n_items(a)} rows and X_b {n_items(b)}: expected the same number.")
         like = np.empty((n_items(a), *self._coefficients().shape[1:]))
         return _spread_out(posterior.variances_of_differences(a, b), noise, like)
 
@@ -366,7 +369,7 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
         return clone(self).set_params(alpha=alpha)
 
     def __getstate__(self) -> Any:
-        # The training rows, and what is computed from them, are no part of a model on disk.
+        # The training rows, and what is computed from them, are not part of a model on disk.
         state = dict(super().__getstate__())
         for name in ("_trained_on", "_posterior"):
             state.pop(name, None)
@@ -404,7 +407,11 @@ class RankerMixin:
         -------
         ndarray of int of shape (m,) or (m, v)
         """
-        return self._positions_of(self.predict(X), qid)
+        return self._positions_of(self._scores_in_queries(X, qid), qid)
+
+    def _scores_in_queries(self, X: Any, qid: Any) -> Any:
+        """Predictions, for learners whose scores do not depend on the query."""
+        return self.predict(X)
 
     def _positions_of(self, found: Any, qid: Any) -> Any:
         """Positions by scores that have been predicted."""

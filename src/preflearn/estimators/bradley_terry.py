@@ -392,7 +392,6 @@ class BradleyTerry(BradleyTerryModel):
         How the basis vectors are chosen.
     random_state : int, RandomState or None
         For the draw of basis vectors and for random questions.
-    link : {"logit"}, default="logit"
     tol : float, default=1e-14
         Relative accuracy of the objective.
     max_iter : int, default=100
@@ -452,12 +451,11 @@ class BradleyTerry(BradleyTerryModel):
 
     def __init__(
         self, alpha=1.0, *, kernel="linear", gamma=None, degree=3, coef0=1, kernel_params=None,
-        item_offsets=0.0, n_basis=None, basis="uniform", random_state=None, link="logit", tol=1e-14,
-        max_iter=100, verbose=0,
+        item_offsets=0.0, n_basis=None, basis="uniform", random_state=None, tol=1e-14, max_iter=100,
+        verbose=0,
     ) -> None:  # fmt: skip
         super().__init__(kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, verbose)
-        self.alpha, self.item_offsets, self.link, self.tol = alpha, item_offsets, link, tol
-        self.max_iter = max_iter
+        self.alpha, self.item_offsets, self.tol, self.max_iter = alpha, item_offsets, tol, max_iter
 
     def _read_options(self) -> None:
         read_alpha(self.alpha)

@@ -83,7 +83,7 @@ class BradleyTerryCV(BradleyTerryModel):
         variance of 8 and offsets of 0.3 decide where few answers say little.
     keep_predictions : bool, default=False
         Keep the held-out probabilities in ``cv_predictions_``.
-    kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, link, tol, max_iter, verbose
+    kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, tol, max_iter, verbose
         As in `BradleyTerry`.
 
     Attributes
@@ -132,13 +132,17 @@ class BradleyTerryCV(BradleyTerryModel):
     def __init__(
         self, alphas="auto", *, gammas=None, item_offsets=0.0, cv="leave-preference-out",
         scoring="neg_log_loss", keep_predictions=False, kernel="linear", gamma=None, degree=3, coef0=1,
-        kernel_params=None, n_basis=None, basis="uniform", random_state=None, link="logit", tol=1e-14,
-        max_iter=100, verbose=0,
+        kernel_params=None, n_basis=None, basis="uniform", random_state=None, tol=1e-14, max_iter=100,
+        verbose=0,
     ) -> None:  # fmt: skip
         super().__init__(kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, verbose)
         self.alphas, self.gammas, self.item_offsets, self.cv = alphas, gammas, item_offsets, cv
-        self.scoring, self.keep_predictions, self.link, self.tol = scoring, keep_predictions, link, tol
-        self.max_iter = max_iter
+        self.scoring, self.keep_predictions, self.tol, self.max_iter = (
+            scoring,
+            keep_predictions,
+            tol,
+            max_iter,
+        )
 
     def _chosen_alpha(self) -> float:
         return self.alpha_
@@ -286,7 +290,6 @@ class BradleyTerryCV(BradleyTerryModel):
             "n_basis",
             "basis",
             "random_state",
-            "link",
             "tol",
             "max_iter",
         )

@@ -204,7 +204,7 @@ def refuse_without_posterior(model: Any, rows: TrainingRows | None) -> TrainingR
         )
     if not hasattr(rows.tasks[0], "scores"):
         raise ValueError(
-            f"Standard deviations need scores, whose held-out residuals tell the noise: this {name} learned from "
+            f"Standard deviations need scores, whose held-out residuals give the noise: this {name} learned from "
             "preferences. BradleyTerry has a posterior of those."
         )
     if n_items(rows.X) < 2:

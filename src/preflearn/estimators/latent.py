@@ -29,7 +29,6 @@ from .base import KernelModel, RankerMixin
 class LatentModel(RankerMixin, KernelModel):
     """Reading and solving, for models of preferences with probabilities."""
 
-    link: Any
     item_offsets: Any
     tol: Any
     max_iter: Any
@@ -40,8 +39,6 @@ class LatentModel(RankerMixin, KernelModel):
     reliability_: dict[Hashable, float]
 
     def _read_options(self) -> None:
-        if self.link != "logit":
-            raise ValueError(f"link must be 'logit', the Bradley-Terry model: found {self.link!r}.")
         check_newton_options(self.tol, self.max_iter)
 
     def _read_item_offsets(self, item_offsets: Any) -> float:
@@ -60,7 +57,7 @@ class LatentModel(RankerMixin, KernelModel):
             )
         if self.kernel == "precomputed":
             raise ValueError(
-                "A precomputed kernel does not tell which items are the same: add the offsets' variance to its "
+                "A precomputed kernel does not say which items are the same: add the offsets' variance to its "
                 "diagonal and leave item_offsets at 0."
             )
         if self._wants_reduced_set():

@@ -11,17 +11,22 @@ from typing import Any, Self
 
 import numpy as np
 
+from .._engine.arrays.learned_metric import (
+    DeviceTrainingSet,
+    gradients_on_device,
+    in_double,
+)
 from .._engine.core.holdout import rows_outside
 from .._engine.core.learned_metric import MetricModel, TrainingSet
 from .._engine.core.removal import refuse_without_basis
 from .._engine.loops.threads import with_small_matrices
-from .._engine.numerics.namespace import is_device_array
+from .._engine.numerics.namespace import as_host, is_device_array
 from ..comparisons import Comparisons, Groups, PreferenceComparisons, compare_scores, encode_queries
 from ..comparisons.inputs import read_pairs, read_per_pair, read_scores
 from ..kernels.basis import choose_basis
 from ..kernels.functions import DISTANCE_KERNELS, Kernel, n_items, take_items
 from ..kernels.gradients import expansion_gradient
-from ..kernels.inputs import read_items
+from ..kernels.inputs import read_items, why_not_on_device
 from ..model_selection._alphas import auto_grid, choose, read_grid, warn_at_edge
 from ..model_selection._folds import Folds, encode_groups, read_folds, read_preference_folds, shuffled_folds
 from ..model_selection._row_order import order_by_content
@@ -33,12 +38,12 @@ from .rankrls import RankRLS
 METRICS = ("diagonal", "full")
 # Basis vectors that n_basis=None stands for.
 _DEFAULT_BASIS = 1000
-# Round and alpha are chosen on at most so many rows; the last training takes all of them.
+# Maximum number of rows that round and alpha are chosen on; the final training uses all rows.
 _SEARCH_ROWS = 25_000
 # So many rounds in a row without a better held-out score end the recursion.
 _PATIENCE = 2
 _N_FOLDS = 5
-# The reported score comes from a choice without one of so many parts of the folds.
+# Number of parts of the folds: the reported score of a part comes from a choice made without it.
 _MOST_PARTS = 10
 # Mean scores that differ by less differ by rounding.
 _SAME_SCORE = 1e-12
@@ -112,6 +117,15 @@ class _Search:
     predict: Callable[[int, MetricModel, np.ndarray], np.ndarray]
     score: Callable[[list[np.ndarray]], np.ndarray]
     score_part: Callable[[np.ndarray, list[np.ndarray]], np.ndarray]
+
+    def for_each(self, work: Callable[[int], Any], size: int) -> list[Any]:
+        """``work(0) ... work(size - 1)``: one after the other on a device, which is busy with each.
+
+        Otherwise side by side, each on one processor: nobody waits for the threads of BLAS.
+        """
+        if is_device_array(self.X):
+            return [work(number) for number in range(size)]
+        return with_small_matrices(work, size)
 
 
 class _Nested:
@@ -320,6 +334,8 @@ class RankRFM(RankerMixin, KernelModel):
         Parameters
         ----------
         X : array-like or sparse of shape (m, n)
+            A PyTorch tensor (``sklearn.config_context(array_api_dispatch=True)``) is worked on where it is: kernel
+            values, trainings, held-out predictions and gradients, in double precision. RBF kernel only.
         y : array-like of shape (m,) or (m, v)
             Scores, higher is better.
         qid : array-like of shape (m,), optional
@@ -337,8 +353,9 @@ class RankRFM(RankerMixin, KernelModel):
         taken = queries.sample(_SEARCH_ROWS) if isinstance(self.basis, str) else np.arange(n_items(X))
         rows = order[taken]
         has_queries = qid is not None and queries.n_groups > 1
+        on_device = is_device_array(X)
         search = self._search_rows(
-            take_items(X, rows),
+            in_double(X, rows) if on_device else take_items(X, rows),
             scores[rows],
             queries.codes[taken],
             None if groups is None else encode_groups(groups, n_items(X)).codes[rows],
@@ -351,7 +368,7 @@ class RankRFM(RankerMixin, KernelModel):
             self.cv_predictions_[rows] = held_out
             if single:
                 self.cv_predictions_ = self.cv_predictions_[:, 0]
-        if rows.shape[0] < n_items(X):
+        if on_device or rows.shape[0] < n_items(X):
             self._set_function_of(self.to_rankrls().fit(X, y, qid=qid))
         self.n_queries_ = queries.n_groups
         return self
@@ -361,9 +378,7 @@ class RankRFM(RankerMixin, KernelModel):
 
         Parameters
         ----------
-        X, pairs, magnitude, weight : as in RankRLS.fit_pairs
-        groups : array-like of shape (l,), optional
-            Label of each preference (a judge, a session): all preferences of a group are held out together.
+        X, pairs, magnitude, weight, groups : as in RankRLSCV.fit_pairs
 
         Returns
         -------
@@ -404,7 +419,7 @@ class RankRFM(RankerMixin, KernelModel):
             "kernel": self.kernel,
             "gamma": self.gamma_,
             "kernel_params": {"metric": self.metric_},
-            "basis": self.basis_indices_,
+            "basis": as_host(self.basis_indices_),
             "weighting": self.weighting,
         }
         if "n_basis" in parameters:
@@ -500,11 +515,9 @@ class RankRFM(RankerMixin, KernelModel):
         ):
             raise ValueError(f"max_rounds must be an int of at least 0: found {self.max_rounds!r}.")
         kernel = Kernel(self.kernel, self.gamma)
-        if is_device_array(X):
-            raise TypeError(
-                "RankRFM learns its metric on NumPy arrays: fit it on a sample on the host, then "
-                "to_rankrls(n_basis=...).fit on the device."
-            )
+        reason = why_not_on_device(self.kernel, None, None) if is_device_array(X) else None
+        if reason is not None:
+            raise ValueError(reason)
         return kernel, read_items(self, X, kernel, reset=True)
 
     def _basis_rows(self, n_rows: int) -> np.ndarray:
@@ -515,8 +528,9 @@ class RankRFM(RankerMixin, KernelModel):
         return np.arange(n_rows) if chosen is None else chosen
 
     def _in_order(self, X: Any, scores: np.ndarray, queries: Groups) -> tuple[np.ndarray, Groups]:
-        """By content, unless basis or cv name rows by their numbers."""
-        if isinstance(self.basis, str) and (self.cv is None or isinstance(self.cv, (str, Integral))):
+        """By content, unless basis or cv name rows by their numbers, or the rows are on a device."""
+        by_content = isinstance(self.basis, str) and not is_device_array(X)
+        if by_content and (self.cv is None or isinstance(self.cv, (str, Integral))):
             return order_by_content(X, scores, queries)
         return np.arange(n_items(X)), queries
 
@@ -527,11 +541,14 @@ class RankRFM(RankerMixin, KernelModel):
         queries = encode_queries(codes, n_rows)
         scoring = read_scoring(self.scoring)
         cv = _few_folds(n_rows, queries, groups) if self.cv is None else self.cv
-        folds = read_folds(cv, X, scores, n_rows, qid=codes if has_queries else None, groups=groups)
+        on_device = is_device_array(X)
+        split_by = np.empty((n_rows, 0)) if on_device else X
+        folds = read_folds(cv, split_by, scores, n_rows, qid=codes if has_queries else None, groups=groups)
         task = compare_scores(scores, queries, cost="magnitude", ties="include", weighting=self.weighting)
         basis = self._basis_rows(n_rows)
-        sets = [_without(left, n_rows, basis, task) for left in folds.leaving]
-        sets.append(TrainingSet(np.arange(n_rows), basis, task))
+        kind = DeviceTrainingSet if on_device else TrainingSet
+        sets = [_without(left, n_rows, basis, task, kind) for left in folds.leaving]
+        sets.append(kind(np.arange(n_rows), basis, task))
         comparable = Comparable.of(scoring, folds, queries, pooled=False)
 
         def score_part(numbers: np.ndarray, predictions: list[np.ndarray]) -> np.ndarray:
@@ -611,20 +628,17 @@ class RankRFM(RankerMixin, KernelModel):
                     return
 
     def _round(self, number: int, search: _Search, kernel: Kernel) -> TrainedRound:
-        """Trainings side by side, each on one processor: nobody waits for the threads of BLAS."""
         sets = search.sets
-        models = with_small_matrices(lambda place: sets[place].train(search.X, kernel), len(sets))
+        models = search.for_each(lambda place: sets[place].train(search.X, kernel), len(sets))
         alphas = read_grid(self.alphas, lambda: auto_grid(models[-1].largest_eigenvalue))
-        held_out = with_small_matrices(
-            lambda fold: search.predict(fold, models[fold], alphas), len(search.tests)
-        )
+        held_out = search.for_each(lambda fold: search.predict(fold, models[fold], alphas), len(search.tests))
         scores = search.score(held_out)
         return TrainedRound(number, models, alphas, scores, held_out, choose(scores, alphas)[0])
 
     def _update_metrics(self, search: _Search, models: list[MetricModel], alpha: float) -> bool:
         """The next metric of every training set; False where the gradients of one are all zero."""
         full = self.metric == "full"
-        updated = with_small_matrices(
+        updated = search.for_each(
             lambda place: search.sets[place].update_metric(search.X, models[place], alpha, full=full),
             len(models),
         )
@@ -640,7 +654,7 @@ class RankRFM(RankerMixin, KernelModel):
     def _keep(self, model: MetricModel, basis_indices: np.ndarray, single: bool) -> None:
         """The attributes of the chosen model."""
         coefficients = model.coefficients(self.alpha_)
-        self._keep_function(model.kernel, model.features.basis_, basis_indices, coefficients, single)
+        self._keep_function(model.kernel, model.basis, basis_indices, coefficients, single)
 
     def _keep_function(
         self, kernel: Kernel, basis: Any, basis_indices: np.ndarray, coefficients: np.ndarray, single: bool
@@ -688,12 +702,14 @@ def of_expansion(
     return model
 
 
-def _without(left: np.ndarray, n_rows: int, basis: np.ndarray, task: Comparisons) -> TrainingSet:
+def _without(
+    left: np.ndarray, n_rows: int, basis: np.ndarray, task: Comparisons, kind: type[TrainingSet]
+) -> TrainingSet:
     """What remains for training when rows leave, basis vectors among them too."""
     rest = rows_outside(n_rows, left)
     kept = basis[~np.isin(basis, left)]
     refuse_without_basis(kept.size)
-    return TrainingSet(rest, kept, task.take(rest))
+    return kind(rest, kept, task.take(rest))
 
 
 def _few_folds(n_rows: int, queries: Groups, groups: Any) -> Any:
@@ -719,7 +735,8 @@ def _importances(kernel: Kernel, rows: Any, coefficients: np.ndarray) -> np.ndar
 
     ``rows`` are the basis vectors, a sample of the training rows.
     """
-    gradients = expansion_gradient(kernel, rows, rows, coefficients)
+    of_rows = gradients_on_device if is_device_array(rows) else expansion_gradient
+    gradients = of_rows(kernel, rows, rows, coefficients)
     spread = np.sqrt(_column_variances(rows))
     size = np.sqrt((gradients**2).mean(axis=(0, 2))) * spread
     total = float(size.sum())
@@ -729,4 +746,5 @@ def _importances(kernel: Kernel, rows: Any, coefficients: np.ndarray) -> np.ndar
 def _column_variances(X: Any) -> np.ndarray:
     from sklearn.utils.sparsefuncs import mean_variance_axis
 
+    X = as_host(X)
     return X.var(axis=0) if isinstance(X, np.ndarray) else mean_variance_axis(X, axis=0)[1]

@@ -20,6 +20,7 @@ from ..model_selection._folds import is_pairs
 from ..model_selection._held_out import HeldOut, HeldOutPreferences, SearchScores
 from ..model_selection._learner import SearchingLearner
 from ..model_selection._scoring import read_scoring
+from ..plots import on_axes
 from .base import KernelModel, RankerMixin, SquaredLossModel
 from .rankrls import RankRLS
 from .rls import RLS
@@ -151,20 +152,12 @@ class AlphaSearch(KernelModel, SearchingLearner):
             home = Home.of(learned)
             self.alphas_, self.cv_scores_ = home.put_as_is(self.alphas_), home.put_as_is(self.cv_scores_)
 
-    def plot_cv_scores(self, ax=None):
-        """The cross-validated score over alpha, with the chosen one marked.
-
-        Parameters
-        ----------
-        ax : matplotlib axes, optional
-
-        Returns
-        -------
-        matplotlib axes
-        """
+    @on_axes
+    def plot_cv_scores(self, ax: Any) -> None:
+        """The cross-validated score over alpha, with the chosen one marked."""
         from ..report.displays import AlphaPathDisplay
 
-        return AlphaPathDisplay.from_estimator(self, ax=ax).ax_
+        AlphaPathDisplay.from_estimator(self, ax=ax)
 
 
 class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):

@@ -21,6 +21,7 @@ from ..estimators.rls import RLS
 from ..model_selection._folds import Folds, read_folds
 from ..model_selection._problem import LearningProblem
 from ..model_selection._scoring import compared_within, read_scoring, without_rounding
+from ..plots import on_axes
 from .rounds import Rounds
 
 # Numbers in the held-out predictions of candidates that are scored in one go.
@@ -221,22 +222,10 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         return self.estimator_.predict(self.transform(X))
 
-    def plot_scores(self, ax=None):
-        """The held-out score over the number of features.
-
-        Parameters
-        ----------
-        ax : matplotlib axes, optional
-
-        Returns
-        -------
-        matplotlib axes
-        """
-        import matplotlib.pyplot as plt
-
+    @on_axes
+    def plot_scores(self, ax: Any) -> None:
+        """The held-out score over the number of features."""
         check_is_fitted(self)
-        if ax is None:
-            _, ax = plt.subplots()
         names = self.get_feature_names_out() if hasattr(self, "feature_names_in_") else None
         numbers = np.arange(1, self.selected_.shape[0] + 1)
         ax.plot(numbers, self.cv_scores_, marker="o")
@@ -246,7 +235,6 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
                     str(self.feature_names_in_[feature]), (number, score), rotation=45, fontsize="small"
                 )
         ax.set(xlabel="features selected", ylabel=f"held-out {self.scoring_}")
-        return ax
 
 
 class _Search:

@@ -29,6 +29,9 @@ from ..plots import new_axes
 from ..shown_tables import ShownTable, align_columns, shows_itself
 from .rows import count_rows, model_rows, rowwise, take_rows
 
+# Numbers of the rows that are scored together.
+_NUMBERS = 1 << 20
+
 
 @shows_itself
 @dataclass(frozen=True, eq=False)
@@ -264,13 +267,19 @@ def _contributions(
     random: np.random.RandomState,
 ) -> np.ndarray:
     total = np.zeros(n)
-    for other in range(Z.shape[0]):
-        if other == place:
-            continue
-        for _ in range(n_orders):
-            order = random.permutation(n)
-            for one in (order, order[::-1]):
-                total[one] += np.diff(score(_steps(Z[other], Z[place], owners, one)))
+    orders = [
+        (Z[other], one)
+        for other in range(Z.shape[0])
+        if other != place
+        for order in [random.permutation(n) for _ in range(n_orders)]
+        for one in (order, order[::-1])
+    ]
+    at_once = max(1, _NUMBERS // ((n + 1) * Z.shape[1]))
+    for first in range(0, len(orders), at_once):
+        some = orders[first : first + at_once]
+        scores = score(np.concatenate([_steps(start, Z[place], owners, order) for start, order in some]))
+        for (_, order), change in zip(some, np.diff(scores.reshape(len(some), n + 1), axis=1)):
+            total[order] += change
     return total / (2 * n_orders * Z.shape[0])
 
 

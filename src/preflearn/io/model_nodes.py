@@ -28,6 +28,7 @@ from sklearn.base import BaseEstimator
 from .fitted import check_arrays, check_foreign
 from .model_archive import ModelArchive, ModelRefusedError
 from .model_types import (
+    FORMER_PARAMETERS,
     RECORDS,
     full_name,
     function_at,
@@ -297,19 +298,21 @@ class _Reader:
             return [], []
         if content.get("__loader__") != "DictNode":
             raise ModelRefusedError(f"a {kind.__name__} whose attributes are not a dict (at {place})")
-        names = self._keys(content, place)
-        for name in names:
+        former = FORMER_PARAMETERS.get(full_name(kind), set())
+        values = {
+            name: value
+            for name, value in zip(self._keys(content, place), content["content"].values())
+            if name not in former
+        }
+        for name in values:
             if not _may_have(kind, name):
                 raise ModelRefusedError(
                     f"an attribute {name!r} that a {kind.__name__} does not have (at {place})"
                 )
-        parts = [
-            self.read(value, f"{place}.{name}", depth, (kind, name))
-            for name, value in zip(names, content["content"].values())
-        ]
-        for name, part in zip(names, parts):
+        parts = [self.read(value, f"{place}.{name}", depth, (kind, name)) for name, value in values.items()]
+        for name, part in zip(values, parts):
             _refuse_value(kind, name, part, f"{place}.{name}")
-        return names, parts
+        return list(values), parts
 
 
 def _refused(kind: str, module: str, name: str, place: str) -> ModelRefusedError:

@@ -31,6 +31,11 @@ _FORMER_HOMES = {
     "preflearn.numerics.": "preflearn._engine.numerics.",
     "preflearn.selection.": "preflearn.model_selection._",
 }
+# Parameters that version 0.2 wrote and that no longer exist, since they had one possible value: left out when read.
+FORMER_PARAMETERS = {
+    "preflearn.estimators.bradley_terry.BradleyTerry": {"link"},
+    "preflearn.estimators.bradley_terry_cv.BradleyTerryCV": {"link"},
+}
 
 # Records that models hold, and the shapes of their arrays (the grammar is that of `preflearn.io.fitted`); a record may
 # also have a method ``_fitted_arrays`` as a learner has, whose shapes join these.

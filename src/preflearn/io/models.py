@@ -63,6 +63,13 @@ def save_model(
     >>> model_info(path)["metadata"]
     {'features': ['price']}
     """
+    payload = model_to_bytes(model, metadata)
+    with atomic_write(path) as file:
+        file.write(payload)
+
+
+def model_to_bytes(model: Any, metadata: Mapping[str, Any] | None = None) -> memoryview:
+    """The content of a model file."""
     from sklearn.base import BaseEstimator
 
     if isinstance(model, type) or not isinstance(model, BaseEstimator):
@@ -72,8 +79,7 @@ def save_model(
     _refuse_unloadable(payload, f"The {type(model).__name__} cannot be saved: it holds")
     with zipfile.ZipFile(payload, "a", zipfile.ZIP_STORED) as archive:
         archive.writestr(_HEADER, json.dumps(header, indent=2, allow_nan=False))
-    with atomic_write(path) as file:
-        file.write(payload.getbuffer())
+    return payload.getbuffer()
 
 
 def load_model(path: str | os.PathLike[str], *, max_bytes: int | None = None) -> Any:
@@ -102,14 +108,20 @@ def load_model(path: str | os.PathLike[str], *, max_bytes: int | None = None) ->
         If the file is damaged, cut short, of a later format version, not a preflearn model, asks for something that is
         not allowed, or holds arrays that do not fit together.
     """
-    from .model_nodes import read_plan
-
     if max_bytes is not None and (
         isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1
     ):
         raise ValueError(f"max_bytes must be a positive whole number or None: found {max_bytes!r}.")
     (name,) = as_paths(path)
-    with open(name, "rb") as file, _refusing_damage(name), _open_archive(name, file, max_bytes) as archive:
+    with open(name, "rb") as file:
+        return read_model(name, file, max_bytes)
+
+
+def read_model(name: str, file: IO[bytes], max_bytes: int | None = None) -> Any:
+    """The model in an open file, as `load_model` reads it; errors begin with the name."""
+    from .model_nodes import read_plan
+
+    with _refusing_damage(name), _open_archive(name, file, max_bytes) as archive:
         _read_header(name, archive)
         model = read_plan(archive).build()
     return able_to_rank(_checked(name, model))

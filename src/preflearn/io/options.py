@@ -89,7 +89,7 @@ class ReadOptions:
                 return name
         known = ", ".join(suffix for suffixes in _SUFFIXES.values() for suffix in suffixes)
         raise InputError(
-            f"{path}: the name does not tell the format (known: {known}, each also with .gz, .bz2, .xz, .zst)",
+            f"{path}: the name does not determine the format (known: {known}, each also with .gz, .bz2, .xz, .zst)",
             Remedy("format", purpose=f"with one of {', '.join(FORMATS)}"),
         )
 

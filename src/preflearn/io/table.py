@@ -8,7 +8,7 @@ reported in one message.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -17,7 +17,8 @@ import numpy as np
 from ..errors import InputError, Remedy, refuse_all
 from ..preprocessing.values import TRUTH, is_missing, number_style, parse_numbers
 from .blocks import Block
-from .cells import FileFaultError, clip, whole_number
+from .cells import FileFaultError, clip, refuse, whole_number
+from .chunks import regroup
 from .data import TableData
 from .formats import TableFile, open_file
 from .options import AUTO, ReadOptions, as_paths
@@ -114,6 +115,155 @@ def read_table(
         encoding=encoding,
     )
     return _TableReader(paths, options, weight, texts, allow_unknown).read()
+
+
+class TableChunks:
+    """A table with targets and queries in chunks of whole queries, which can be read again and again.
+
+    Parameters
+    ----------
+    path : path or list of paths
+    rows : int, default=65536
+        The most rows in a chunk; a query that is longer is a chunk of its own.
+    texts : sequence of str
+        Columns to read as texts.
+    **options
+        As in `read_table`: format, target, query, item, features, drop, columns, delimiter, encoding.
+
+    Attributes
+    ----------
+    features : list of str
+    numbers : list of str
+        Features that are read as numbers; the others are texts.
+    names : list of str
+        All columns of the table.
+    target, query, item : str or None
+        The columns of these names.
+    source : str
+        The file or files.
+
+    Raises
+    ------
+    ValueError
+        With everything that is wrong with the columns in one message.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "visits.csv")
+    >>> _ = path.write_text("target,qid,price,colour\\n2,a,3.5,red\\n0,a,,blue\\n1,b,1,red\\n")
+    >>> [(len(chunk), chunk.qid[0], list(chunk.columns)) for chunk in TableChunks(path, rows=2)]
+    [(2, 'a', ['price', 'colour']), (1, 'b', ['price', 'colour'])]
+    """
+
+    def __init__(self, path: Any, *, rows: int = 65536, texts: Sequence[str] = (), **options: Any):
+        self._paths, self._rows = as_paths(path), rows
+        reader = _TableReader(self._paths, ReadOptions(missing=np.nan, **options), None, texts, False)
+        refuse_all(reader.name, reader.problems)
+        self._files, roles = reader.files, reader.roles
+        self.source = reader.name
+        self.target, self.query, self.item = (
+            roles.targets[0] if roles.targets else None,
+            roles.query,
+            roles.item,
+        )
+        self.features = list(roles.numbers)
+        self.names = list(self._files[0].names or [])
+        self._numeric = set.intersection(*(set(file.number_columns()) for file in self._files)) - reader.texts
+
+    @property
+    def numbers(self) -> list[str]:
+        return [name for name in self.features if name in self._numeric]
+
+    def read_as_text(self, column: str) -> None:
+        """A feature whose first rows look like numbers, and whose others do not.
+
+        Raises
+        ------
+        ValueError
+            If it is not read as numbers.
+        """
+        if column not in self.numbers:
+            raise ValueError(f"{column!r} is not a feature that is read as numbers.")
+        self._numeric.discard(column)
+
+    def __iter__(self) -> Iterator[TableData]:
+        numbers = tuple(self.numbers)
+        texts = [name for name in self.features if name not in self._numeric]
+        aside = [] if self.target is None or self.target in self._numeric else [self.target]
+        targets = () if self.target is None or aside else (self.target,)
+        roles = Roles(targets, False, self.query, self.item, numbers, (*texts, *aside))
+        blocks = (block for file in self._files for block in file.blocks(roles, lambda n_bytes: None))
+        for chunk in regroup(blocks, self._rows, self._files[0].unit):
+            yield self._table(chunk, numbers)
+
+    def _table(self, blocks: list[Block], numbers: Sequence[str]) -> TableData:
+        cells = np.concatenate([np.asarray(block.features) for block in blocks])
+        found = dict(zip(numbers, cells.T))
+        for name in blocks[0].texts:
+            found[name] = np.concatenate([block.texts[name] for block in blocks])
+        y = _joined([block.y for block in blocks])
+        if self.target is not None and y is None:
+            y = self._targets(found[self.target], blocks)
+        columns = {name: found[name] for name in self.features}
+        qid, items = (_joined([getattr(block, name) for block in blocks]) for name in ("qid", "items"))
+        source = ", ".join(self._paths)
+        return TableData(columns, y, qid, items, None, self.target, self.query, self.item, source)
+
+    def _targets(self, texts: np.ndarray, blocks: list[Block]) -> np.ndarray:
+        """Targets that are yes and no, or numbers in words."""
+        y, _ = _numbers(texts)
+        wrong = np.flatnonzero(~np.isfinite(y))
+        if wrong.size:
+            lines = np.concatenate([block.lines for block in blocks])
+            row = int(wrong[0])
+            found = f"{clip(texts[row])}, expected a target: a number, or yes or no" + _as_grades(texts)
+            refuse(blocks[0].path, self._files[0].unit, int(lines[row]), found, self.target)
+        return y
+
+
+def _joined(parts: Sequence[np.ndarray | None]) -> np.ndarray | None:
+    found = [part for part in parts if part is not None]
+    return np.concatenate(found) if found else None
+
+
+def iter_columns(
+    paths: Sequence[str | os.PathLike[str]],
+    texts: Sequence[str],
+    numbers: Sequence[str] = (),
+    *,
+    rows: int = 200_000,
+) -> Iterator[dict[str, np.ndarray]]:
+    """Some columns of files of any size, in parts of about as many rows.
+
+    Parameters
+    ----------
+    paths : sequence of paths
+        CSV, TSV, JSON lines or Parquet, each also compressed; all with these columns.
+    texts, numbers : sequences of str
+        Columns to read as texts and as numbers.
+    rows : int
+    """
+    roles = Roles((), False, None, None, tuple(numbers), tuple(texts))
+    held: list[Block] = []
+    for path in as_paths(list(paths)):
+        for block in open_file(path, ReadOptions(missing=np.nan)).blocks(roles, lambda n_bytes: None):
+            held.append(block)
+            if sum(map(len, held)) >= rows:
+                yield _columns_of(held, roles)
+                held = []
+    if held:
+        yield _columns_of(held, roles)
+
+
+def _columns_of(blocks: list[Block], roles: Roles) -> dict[str, np.ndarray]:
+    """Columns of blocks, one below the other."""
+    columns: dict[str, np.ndarray] = {}
+    for place, name in enumerate(roles.numbers):
+        columns[name] = np.concatenate([np.asarray(block.features)[:, place] for block in blocks])
+    for name in roles.words:
+        columns[name] = np.concatenate([block.texts[name] for block in blocks])
+    return columns
 
 
 @dataclass(frozen=True)
@@ -217,12 +367,7 @@ class _TableReader:
         if not blocks:
             self.problems.append(InputError(f"{self.name}: there are no rows in it"))
             refuse_all(self.name, self.problems)
-        columns: dict[str, np.ndarray] = {}
-        for place, name in enumerate(roles.numbers):
-            columns[name] = np.concatenate([np.asarray(block.features)[:, place] for block in blocks])
-        for name in roles.words:
-            columns[name] = np.concatenate([block.texts[name] for block in blocks])
-        return _Rows(columns, self._placing(blocks))
+        return _Rows(_columns_of(blocks, roles), self._placing(blocks))
 
     def _placing(self, blocks: list[Block]) -> Callable[[int], str]:
         unit = self.files[0].unit

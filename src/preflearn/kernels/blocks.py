@@ -1,10 +1,6 @@
 r"""Blocks of the kernel between rows and a fixed set of basis vectors, formed again and again.
 
-The common kernels of dense rows are one matrix product and one function of its entries. For the RBF kernel
-
-    exp(-γ |x - z|²) = exp([√(2γ) x, -γ |x|², 1] · [√(2γ) z, 1, -γ |z|²]),
-
-with x and z taken relative to the middle of the basis, so that large means cost no precision. What depends on the basis
+The common kernels of dense rows are one matrix product and one function of its entries. What depends on the basis
 alone is prepared once; a block is then formed several times faster than by a call of ``pairwise_kernels``, and on any
 device that holds the rows. Every other kernel, sparse rows and objects are evaluated by `Kernel.matrix`.
 """
@@ -18,6 +14,7 @@ import scipy.sparse as sp
 
 from .._engine.loops.threads import blas_at_rest, over_small_ranges
 from .functions import Kernel, middle_row, n_items
+from .rbf import RbfProducts
 
 # Kernels of dense rows that are formed here; the others go through scikit-learn, which needs NumPy arrays.
 DIRECT_KERNELS = ("linear", "poly", "polynomial", "rbf")
@@ -60,13 +57,8 @@ class KernelBlocks:
         if self._direct and kernel.kernel != "linear":
             self._gamma = kernel.width(n_seen)
         if self._direct and kernel.kernel == "rbf":
-            self._centre = middle_row(basis) if xp is np else xp.mean(basis, axis=0)
-            z = basis - self._centre
-            ones = xp.ones_like(z[:, :1])
-            self._basis = xp.concat(
-                [z * (2 * self._gamma) ** 0.5, ones, -self._gamma * xp.sum(z * z, axis=1, keepdims=True)],
-                axis=1,
-            )
+            centre = middle_row(basis) if xp is np else xp.mean(basis, axis=0)
+            self._products = RbfProducts(basis, centre, self._gamma, xp)
 
     @property
     def width(self) -> int:
@@ -98,25 +90,19 @@ class KernelBlocks:
         return products**degree
 
     def _rbf(self, rows: Any) -> Any:
-        if self._xp is not np or rows.shape[0] * self._basis.shape[0] <= _ONE_BLOCK:
-            return self._rbf_of(rows)
-        K = np.empty((rows.shape[0], self._basis.shape[0]), np.result_type(rows, self._basis))
+        if self._xp is not np:
+            return self._products(rows)
+        if rows.shape[0] * self.width <= _ONE_BLOCK:
+            with blas_at_rest():  # its threads cost more than so few products, far more on a busy machine
+                return self._products(rows)
+        K = np.empty((rows.shape[0], self.width), np.result_type(rows, self._products.dtype))
 
         def fill(start: int, stop: int) -> None:
-            self._rbf_of(rows[start:stop], out=K[start:stop])
+            self._products(rows[start:stop], out=K[start:stop])
 
         with blas_at_rest():
             over_small_ranges(fill, rows.shape[0], max(16, _ONE_BLOCK // K.shape[1]))
         return K
-
-    def _rbf_of(self, rows: Any, out: Any = None) -> Any:
-        xp = self._xp
-        x = rows - self._centre
-        squares = -self._gamma * xp.sum(x * x, axis=1, keepdims=True)
-        x = xp.concat([x * (2 * self._gamma) ** 0.5, squares, xp.ones_like(squares)], axis=1)
-        products = x @ self._basis.T if out is None else np.matmul(x, self._basis.T, out=out)
-        # Rounding beside huge features must not make a kernel value of more than 1.
-        return exp_in_place(_at_most_zero(products, xp), xp)
 
 
 def _used_columns(kernel: Kernel, basis: Any, xp: Any) -> np.ndarray | None:
@@ -126,21 +112,3 @@ def _used_columns(kernel: Kernel, basis: Any, xp: Any) -> np.ndarray | None:
         return None
     used = np.flatnonzero(S)
     return used if 0 < used.size <= 0.75 * S.size else None
-
-
-def _at_most_zero(values: Any, xp: Any) -> Any:
-    """min(value, 0) of every entry, in the memory of ``values`` where the library can."""
-    if xp is np:
-        return np.minimum(values, 0.0, out=values)
-    if hasattr(values, "clamp_"):  # PyTorch
-        return values.clamp_(max=0.0)
-    return xp.minimum(values, xp.zeros_like(values[:1, :1]))
-
-
-def exp_in_place(values: Any, xp: Any) -> Any:
-    """exp of every entry, in the memory of ``values`` where the library can."""
-    if xp is np:
-        return np.exp(values, out=values)
-    if hasattr(values, "exp_"):  # PyTorch
-        return values.exp_()
-    return xp.exp(values)

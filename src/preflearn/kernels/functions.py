@@ -26,6 +26,7 @@ from .._engine.numerics.linalg import mirror_lower
 from .._engine.numerics.memory import require_memory
 from .._engine.numerics.namespace import Home, as_host, is_device_array
 from .matern import check_smoothness, matern_kernel
+from .rbf import RbfProducts
 from .sparse import sparse_products
 
 # Rows from which the middle is taken.
@@ -233,9 +234,16 @@ class Kernel:
         """The same for dense rows, some rows to a thread; of a symmetric matrix the lower triangle."""
         columns = X if Y is None else Y
         K = np.empty((X.shape[0], columns.shape[0]), dtype=np.result_type(X, columns))
+        products = None
+        if self.kernel == "rbf" and K.dtype == np.float64:
+            # Several times as fast; in single precision scikit-learn computes distances in double precision.
+            products = RbfProducts(columns, middle_row(columns), self.width(X.shape[1]))
 
         def fill(start: int, stop: int) -> None:
             last = stop if Y is None else columns.shape[0]
+            if products is not None:
+                products(X[start:stop], out=K[start:stop, :last])
+                return
             K[start:stop, :last] = pairwise_kernels(
                 X[start:stop], columns[:last], metric=self.kernel, **self._params
             )

@@ -51,11 +51,6 @@ def expansion_gradient(kernel: Kernel, X: Any, basis: Any, coef: np.ndarray) -> 
     -------
     ndarray of shape (m, n) or (m, n, v)
 
-    Raises
-    ------
-    ValueError
-        For a kernel without gradients.
-
     Notes
     -----
     O(m r n v) operations, in blocks of rows: the result is the largest array.

@@ -77,8 +77,8 @@ def check_smoothness(nu: Any) -> None:
 def _distances(X: Any, Y: Any, gamma: float, nu: float) -> np.ndarray:
     """√(2ν) γ ‖x - z‖, the argument of all exponentials.
 
-    Squared distances are differences of squares: one that is no larger than their rounding is that of equal rows, and
-    its root would be half the digits too large.
+    Squared distances are differences of squares: one that does not exceed their rounding belongs to equal rows, and its
+    square root would have lost half of its precision.
     """
     d = euclidean_distances(X, Y, squared=True)
     squares = row_norms(X, squared=True)

@@ -49,7 +49,7 @@ class RankingScorer:
     Notes
     -----
     The scores are ``estimator.predict(X)``; of a binary classifier ``decision_function(X)`` or, where it has none,
-    the second column of ``predict_proba(X)``, since class labels are no ranking.
+    the second column of ``predict_proba(X)``, since class labels do not rank.
 
     Metadata is routed by scikit-learn only under ``enable_metadata_routing=True``. Otherwise the functions of
     scikit-learn call the scorer without ``qid``, and all rows of a test set are compared with each other; a direct
@@ -202,7 +202,7 @@ def _scores(estimator: Any, X: Any, qid: Any = None) -> np.ndarray:
     else:
         raise TypeError(
             f"{type(estimator).__name__} is a classifier with neither decision_function nor predict_proba: "
-            "its class labels are no ranking."
+            "its class labels do not rank."
         )
     if scores.ndim != 1:
         raise ValueError(

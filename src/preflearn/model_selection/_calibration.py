@@ -354,3 +354,11 @@ def share_interval(n_right: int, n: int, level: float = 0.95) -> tuple[float, fl
     low = float(beta.ppf(tail, n_right, n - n_right + 1)) if n_right > 0 else 0.0
     high = float(beta.ppf(1.0 - tail, n_right + 1, n - n_right)) if n_right < n else 1.0
     return low, high
+
+
+def as_odds(coverage: float) -> str:
+    """A share in words: "9 of 10", "95 of 100"."""
+    for whole in (10, 100, 1000):
+        if abs(coverage * whole - round(coverage * whole)) < 1e-9:
+            return f"{round(coverage * whole)} of {whole}"
+    return f"{coverage:.4g} of all"

@@ -97,7 +97,7 @@ def read_folds(cv: Any, X: Any, y: Any, n_rows: int, *, qid: Any = None, groups:
     Parameters
     ----------
     cv : str, int, splitter, or iterable of test index arrays or of (train, test) pairs
-        As in the table of this module, but for ``"leave-pair-out"``, which is no set of folds.
+        As in the table of this module, except ``"leave-pair-out"``, which is not a set of folds.
     X, y : what a splitter is shown
     n_rows : int
         m.
@@ -219,8 +219,9 @@ def _named(cv: str, n_rows: int, qid: Any, owners: Groups | None) -> list[np.nda
         return [owners.rows(group) for group in range(owners.n_groups)]
     if cv == PAIRS:
         raise ValueError(
-            "cv='leave-pair-out' predicts every row once for each pair, which is no set of folds: it is for choosing "
-            "by a score of pairs (RankRLSCV, HeldOut.score). For the predictions use leave_pair_out or HeldOut.pairs."
+            "cv='leave-pair-out' predicts every row once for each pair, which is not a set of folds: it is for "
+            "choosing by a score of pairs (RankRLSCV, HeldOut.score). For the predictions use leave_pair_out or "
+            "HeldOut.pairs."
         )
     raise ValueError(_EXPECTED.format(cv))
 

@@ -37,7 +37,7 @@ from ._refitting import PathProblem, RefittedProblem, refit_and_predict, with_al
 from ._scoring import Comparable, Scoring, read_scoring, rounding_of
 from ._tally import PairTally, share_in_order, tally_pairs
 
-_HALF_OF_THE_DIGITS = 2.0**-26
+_HALF_PRECISION = 2.0**-26
 
 
 def read_problem(
@@ -131,8 +131,12 @@ class HeldOut:
     def n_rows(self) -> int:
         return self.problem.n_rows
 
+    @cached_property
+    def _queries(self) -> Groups:
+        return encode_queries(self._qid, self.n_rows)
+
     def __repr__(self) -> str:
-        n_queries = 1 if self._qid is None else encode_queries(self._qid, self.n_rows).n_groups
+        n_queries = self._queries.n_groups
         rows = f"{self.n_rows} rows" + (f" in {n_queries} queries" if n_queries > 1 else "")
         how = "refitted for each fold"
         if isinstance(self.problem, LearningProblem):
@@ -222,9 +226,8 @@ class HeldOut:
             return self._evaluate_pairs(scoring, alphas)
         measure = self._scoring(scoring)
         folds = self._folds(cv)
-        queries: Groups = encode_queries(self._qid, self.n_rows)
         pooled = is_regressor(self.estimator) and self.problem.comparable_across_folds
-        comparable = Comparable.of(measure, folds, queries, pooled=pooled)
+        comparable = Comparable.of(measure, folds, self._queries, pooled=pooled)
         grid = self._grid_for(folds, alphas)
         predictions = self._predictions(folds, grid)
         to_score = predictions
@@ -366,14 +369,16 @@ class HeldOut:
         return self.alphas(alphas)
 
     def _folds(self, cv: Any) -> Folds:
+        queries = None if self._qid is None else self._queries
         if cv is None:
-            cv = default_cv(
-                self.n_rows, qid=self._qid, groups=self._groups, regression=is_regressor(self.estimator)
-            )
+            regression = is_regressor(self.estimator)
+            cv = default_cv(self.n_rows, qid=queries, groups=self._groups, regression=regression)
         y = None
         if hasattr(cv, "split"):
             y = self.problem.scores[:, 0] if self.problem.single else self.problem.scores
-        return read_folds(cv, self._X, y, self.n_rows, qid=self._qid, groups=self._groups)
+        # A splitter is given the labels as they came.
+        qid = queries if isinstance(cv, str) else self._qid
+        return read_folds(cv, self._X, y, self.n_rows, qid=qid, groups=self._groups)
 
     def _predictions(self, folds: Folds, alphas: Sequence[float]) -> list[np.ndarray]:
         counter = Counter("HeldOut", len(folds.tests), "folds", self.verbose)
@@ -381,7 +386,7 @@ class HeldOut:
 
     def _evaluate_pairs(self, scoring: Any, alphas: Any) -> SearchScores:
         """The leave-pair-out concordance of each alpha."""
-        if self._qid is not None and encode_queries(self._qid, self.n_rows).n_groups > 1:
+        if self._queries.n_groups > 1:
             raise ValueError(
                 "cv='leave-pair-out' is for a global ranking: with qid use cv='leave-query-out'."
             )
@@ -405,10 +410,9 @@ class HeldOut:
         """
         assert found.folds is not None
         measure = self._scoring(scoring)
-        queries: Groups = encode_queries(self._qid, self.n_rows)
         values = np.full((len(found.alphas), len(found.by_fold)), np.nan)
         for number, (test, predictions) in enumerate(zip(found.folds.tests, found.by_fold, strict=True)):
-            within = encode_queries(queries.codes[test], test.shape[0])
+            within = encode_queries(self._queries.codes[test], test.shape[0])
             for k, f in enumerate(predictions):
                 with contextlib.suppress(ValueError):
                     values[k, number] = measure.measure(self.problem.scores[test], f, within)
@@ -451,7 +455,7 @@ def _drowns(predictions: list[np.ndarray]) -> bool:
         np.stack([getattr(f, end)(axis=1) for f in predictions]) for end in ("min", "max")
     )  # (f, a, v)
     spread, size = (high - low).max(axis=(0, 2)), np.maximum(high, -low).max(axis=(0, 2))
-    return bool((spread < _HALF_OF_THE_DIGITS * size).any())
+    return bool((spread < _HALF_PRECISION * size).any())
 
 
 def read_pair_scoring(scoring: Any) -> float:

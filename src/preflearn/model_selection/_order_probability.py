@@ -87,7 +87,7 @@ def _pairs(held_out: Calibration) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _some_pairs(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """All pairs of n rows, or so many of them at random."""
+    """All pairs of n rows, or a random sample of them."""
     if n * (n - 1) // 2 <= _PAIRS_OF_A_QUERY:
         return np.triu_indices(n, 1)
     i, j = rng.integers(n, size=_PAIRS_OF_A_QUERY), rng.integers(n - 1, size=_PAIRS_OF_A_QUERY)

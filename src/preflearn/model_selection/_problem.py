@@ -19,6 +19,7 @@ from .._engine.core.holdout import LEAST_CONDITION, HoldOut
 from .._engine.core.krylov_holdout import KrylovHoldOut
 from .._engine.core.representations import Asked, Inputs, Representation
 from .._engine.core.representations.base import PreferenceRoutine
+from .._engine.loops.threads import over_ranges
 from .._engine.numerics.linalg import first_equal_items, first_equal_rows
 from .._engine.numerics.namespace import Home, as_host, is_device_array
 from .._engine.solvers.progress import note
@@ -45,6 +46,8 @@ from ._scoring import relative_rounding
 _GRADED = 1e-6
 # What the last bits of a prediction are beside it.
 _LAST_BITS = 2.0**-48
+# Predictions whose rounding is worth a thread.
+_WORTH_A_THREAD = 1 << 16
 # A task with the routine that holds its rows out, or None where only refitting is exact.
 Routine = tuple[Comparisons, HoldOut | None]
 
@@ -286,7 +289,8 @@ class LearningProblem:
     ) -> list[np.ndarray]:
         """Equal rows of a fold get equal predictions; differences that are rounding vanish."""
         rows, f = np.concatenate(tests), np.concatenate(predictions, axis=1)
-        steps = _LAST_BITS * np.maximum(f.max(axis=1), -f.min(axis=1))  # (a, v)
+        extremes = over_ranges(_extremes, f.shape[0], f, least=1 + _WORTH_A_THREAD // max(1, f[0].size))
+        steps = _LAST_BITS * np.concatenate(extremes)  # (a, v)
         terms = [routine.size for kept in self._kept.values() for _, routine in kept if routine is not None]
         if terms:
             steps += np.outer(
@@ -300,9 +304,7 @@ class LearningProblem:
             first, twin = np.unique(keys, return_index=True, return_inverse=True)[1:]
             if first.shape[0] < rows.shape[0]:
                 f = f[:, first[twin]]
-        f = f / steps
-        np.rint(f, out=f)
-        f *= steps
+        over_ranges(_round_off, f.shape[0], f, steps, least=1 + _WORTH_A_THREAD // max(1, f[0].size))
         return np.split(f, np.cumsum(sizes)[:-1], axis=1)
 
     def predict_task(
@@ -420,6 +422,19 @@ def _refuse_parts_of_queries(queries: Groups, folds: Folds) -> None:
                 "same: the remaining pairs of that query would change their weight. Hold out whole queries "
                 "together, or use weighting='pair' or 'item'."
             )
+
+
+def _extremes(f: np.ndarray, first: int, last: int) -> np.ndarray:
+    """The largest size of each output at the alphas from first to last, shape (last - first, v)."""
+    return np.maximum(f[first:last].max(axis=1), -f[first:last].min(axis=1))
+
+
+def _round_off(f: np.ndarray, steps: np.ndarray, first: int, last: int) -> None:
+    """To multiples of the steps, in place."""
+    part = f[first:last]
+    part /= steps[first:last]
+    np.rint(part, out=part)
+    part *= steps[first:last]
 
 
 def _weights_are_graded(task: Comparisons) -> bool:

@@ -62,7 +62,7 @@ class QueryKFold(QuerySplitter):
     ----------
     n_splits : int, default=5
     shuffle : bool, default=False
-        Deal the queries out in random order; without, larger queries are dealt first (ties by first appearance), which
+        Assign the queries in random order; otherwise larger queries come first (ties by first appearance), which
         evens out the folds best. Each query goes to the fold with the fewest rows so far.
     random_state : int, RandomState or None
         For the shuffle.

@@ -98,18 +98,8 @@ class CalibratedRanker(RankerMixin, MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self, "calibration_")
         return np.asarray(as_host(predict_scores(self.estimator_, X, qid)), dtype=float)
 
-    def rank(self, X, *, qid=None) -> np.ndarray:
-        """Positions inside the query: 1 is the best, ties share the best position.
-
-        Parameters
-        ----------
-        X, qid : as in predict
-
-        Returns
-        -------
-        ndarray of int of shape (m,)
-        """
-        return self._positions_of(self.predict(X, qid=qid), qid)
+    def _scores_in_queries(self, X: Any, qid: Any) -> Any:
+        return self.predict(X, qid=qid)
 
     def predict_set(self, X, *, qid=None) -> np.ndarray:
         """Which rows are in the set of their query.

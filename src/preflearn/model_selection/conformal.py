@@ -18,17 +18,19 @@ What is measured is c; ``benchmarks/coverage.py``.
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..comparisons import encode_queries
+from ..plots import on_axes
 from ._calibration import (
     DISTANCES,
     Calibration,
     Cutoff,
     SetChoice,
+    as_odds,
     in_units_of,
     least_cutoff,
     rank_bounds,
@@ -48,7 +50,7 @@ from .calibrated import (
 )
 from .drift import DriftTest, compare_figures, query_figures
 
-# Widths of rank intervals are compared on at most so many queries.
+# Maximum number of queries on which the widths of rank intervals are compared.
 _QUERIES_THAT_CHOOSE = 200
 _TARGETS = ("best", "top-k", "any-relevant", "all-relevant")
 _WORDS = {
@@ -78,9 +80,9 @@ class ConformalRanker(CalibratedRanker):
         For "top-k".
     cv : "leave-query-out", int or "prefit", default="leave-query-out"
         How queries are held out: each by itself (by algebra for `RLS`, `RankRLS` and their searches, by refitting for
-        others; `AutoRanker` uses the folds that it makes anyway), in so many folds, or not at all: "prefit" takes the
-        estimator as it is and the rows as a calibration part that it was not trained on. Without qid (a global ranking)
-        a number of folds, each of which stands for a query.
+        others; `AutoRanker` uses the folds that it makes anyway), in this number of folds, or not at all: "prefit"
+        takes the estimator as it is and the rows as a calibration part that it was not trained on. Without qid (a
+        global ranking) a number of folds, each of which stands for a query.
     distance : {"auto", "gap", "spread", "rank", "share", "softmax"}, default="auto"
         What is cut off: the difference to the highest score; this in standard deviations of the scores of the query;
         the position; the position over the number of items; minus the logarithm of the share of Σ exp(f / σ), σ this
@@ -201,9 +203,7 @@ class ConformalRanker(CalibratedRanker):
 
         Parameters
         ----------
-        X : as in predict
-        qid : array-like of shape (m,), optional
-            Query labels; all items of a query together. One query without.
+        X, qid : as in predict_set
         coverage : float, optional
             The share of the items of a new query, on average over queries, whose true rank lies in the interval; that
             of the fit by default.
@@ -245,7 +245,7 @@ class ConformalRanker(CalibratedRanker):
         """
         a, b = self.predict(X_a), self.predict(X_b)
         if a.shape != b.shape:
-            raise ValueError(f"X_a has {a.shape[0]} rows and X_b {b.shape[0]}: expected as many in both.")
+            raise ValueError(f"X_a has {a.shape[0]} rows and X_b {b.shape[0]}: expected the same number.")
         differences = a - b
         if "_order_probability" not in self.__dict__:
             self._order_probability = OrderProbability.fit(self.calibration_)
@@ -262,20 +262,12 @@ class ConformalRanker(CalibratedRanker):
         choice = SetChoice(self.calibration_, self.target, self.k, [self.distance_])
         return choice.sizes_by_coverage(self.distance_)
 
-    def plot_set_sizes(self, ax=None):
-        """The mean size of the sets over the coverage, with the one asked for marked.
-
-        Parameters
-        ----------
-        ax : matplotlib axes, optional
-
-        Returns
-        -------
-        matplotlib axes
-        """
+    @on_axes
+    def plot_set_sizes(self, ax: Any) -> None:
+        """The mean size of the sets over the coverage, with the one asked for marked."""
         from ..report.displays import SetSizeDisplay
 
-        return SetSizeDisplay.from_estimator(self).plot(ax).ax_
+        SetSizeDisplay.from_estimator(self, ax=ax)
 
     def summary(self) -> str:
         """One sentence: how many items to show."""
@@ -390,11 +382,3 @@ def _rank_cutoff(held_out: Calibration, coverage: float, *, auto: bool) -> tuple
     part = held_out.take(some)
     bounds = [rank_bounds(part.scores, widths[some], part.queries) for _, _, widths in found]
     return found[int(np.argmin([float(np.mean(one[:, 1] - one[:, 0])) for one in bounds]))][:2]
-
-
-def as_odds(coverage: float) -> str:
-    """A share in words: "9 of 10", "95 of 100"."""
-    for whole in (10, 100, 1000):
-        if abs(coverage * whole - round(coverage * whole)) < 1e-9:
-            return f"{round(coverage * whole)} of {whole}"
-    return f"{coverage:.4g} of all"

@@ -50,7 +50,7 @@ from .performance import PerformanceEstimate, RocCurve
 _DEFAULT_SPLITS = 10
 _METHODS = ("leave-pair-out", "averaged", "pooled")
 _QUERY_METHODS = ("leave-query-out", "averaged")
-# A tournament keeps two predictions of every pair of rows: beyond this many pairs (4,473 rows) there is none.
+# A tournament keeps two predictions of every pair of rows: above this number of pairs (4,473 rows) none is made.
 _TOURNAMENT_PAIRS = 10_000_000
 # Pairs that are drawn to estimate an optimism.
 _SAMPLE_PAIRS = 200_000
@@ -447,7 +447,7 @@ def _share_per_row(tally: PairTally) -> np.ndarray:
 
 
 def _deal(data: _Data, n_splits: int, random: np.random.RandomState) -> Groups:
-    """Rows, or whole groups, dealt out to folds so that each gets its share of every class (or level of y)."""
+    """Assign rows, or whole groups, to folds so that each fold gets its share of every class (or level of y)."""
     if data.owners is None:
         strata = _strata(data.order, n_splits, random)
         order = np.lexsort((random.permutation(data.n_rows), strata))
@@ -463,7 +463,7 @@ def _deal(data: _Data, n_splits: int, random: np.random.RandomState) -> Groups:
     codes = np.empty(data.n_rows, dtype=np.int64)
     if data.values.shape[0] == 2:
         with warnings.catch_warnings():
-            # A class with fewer rows than folds is dealt out as well as can be; callers check what they need.
+            # A class with fewer rows than folds is spread as evenly as possible; callers check what they need.
             warnings.filterwarnings("ignore", message="The least populated class", category=UserWarning)
             splits = list(
                 StratifiedGroupKFold(n_splits, shuffle=True, random_state=seed).split(

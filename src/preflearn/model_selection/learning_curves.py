@@ -1,6 +1,6 @@
 r"""Would more queries help? Held-out scores of models trained on more and more queries.
 
-The queries are dealt into folds; in each fold the model is trained on the first n of the other queries, for growing n,
+The queries are split into folds; in each fold the model is trained on the first n of the other queries, for growing n,
 and measured on the queries of the fold. The folds and their test queries are the same for every n, so that the points
 of the curve can be compared.
 
@@ -23,6 +23,7 @@ from sklearn.utils import check_random_state
 from ..comparisons import encode_queries
 from ..metrics import get_scorer
 from ..metrics.by_query import predict_scores
+from ..plots import on_axes
 from ..shown_tables import ShownTable, align_columns, shows_itself
 
 _SHARES = (0.1, 0.2, 0.4, 0.7, 1.0)
@@ -134,7 +135,8 @@ class LearningCurve:
         """The power law from the first point to ten times the last one, to be drawn; None where it cannot be had."""
         if self.values is None or self.n_queries.shape[0] < _LEAST_POINTS:
             return None
-        return self.extend(np.unique(np.geomspace(*(self.n_queries[[0, -1]] * [1, 10]), 30).astype(np.int64)))
+        first, last = int(self.n_queries[0]), 10 * int(self.n_queries[-1])
+        return self.extend(np.unique(np.geomspace(first, last, 30).round().astype(np.int64)))
 
     def __str__(self) -> str:
         table = self.shown_tables()[0]
@@ -147,8 +149,8 @@ class LearningCurve:
             for n, score, error in zip(self.n_queries.tolist(), self.scores, self.errors)
         ]
         if self.n_rows is not None:
-            more = ["rows", *(f"{n:,.0f}" for n in self.n_rows)]
-            rows = [(row[0], one, *row[1:]) for row, one in zip(rows, more, strict=True)]
+            column = ["rows", *(f"{n:,.0f}" for n in self.n_rows)]
+            rows = [(row[0], one, *row[1:]) for row, one in zip(rows, column, strict=True)]
         low, high = self.gain_interval
         tail = f"last step {self.gain:+.4f} ({low:+.4f} to {high:+.4f}): " + (
             "more queries would help"
@@ -164,20 +166,12 @@ class LearningCurve:
             )
         return [ShownTable(rows, notes=notes)]
 
-    def plot(self, ax: Any = None) -> Any:
-        """The score over the number of training queries, with its interval.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        matplotlib Axes
-        """
+    @on_axes
+    def plot(self, ax: Any) -> None:
+        """The score over the number of training queries, with its interval."""
         from ..report.displays import LearningCurveDisplay
 
-        return LearningCurveDisplay.from_curve(self, ax=ax).ax_
+        LearningCurveDisplay.from_curve(self, ax=ax)
 
 
 def learning_curve(

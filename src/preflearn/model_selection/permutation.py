@@ -40,20 +40,20 @@ class PermutationTest:
     ----------
     value : float
         Held-out concordance with the scores as they are.
-    p_value : float
+    pvalue : float
         (1 + permutations that reach it) / (1 + permutations).
     permuted : ndarray of shape (n_permutations,)
         Held-out concordance with permuted scores.
     """
 
     value: float
-    p_value: float
+    pvalue: float
     permuted: np.ndarray = field(repr=False)
 
     def __str__(self) -> str:
         low, high = np.quantile(self.permuted, [0.025, 0.975])
         return (
-            f"held-out concordance {self.value:.3f}, p = {self.p_value:.2g} over {self.permuted.shape[0]} permutations "
+            f"held-out concordance {self.value:.3f}, p = {self.pvalue:.2g} over {self.permuted.shape[0]} permutations "
             f"(permuted scores: mean {self.permuted.mean():.3f}, 95 % between {low:.3f} and {high:.3f})"
         )
 
@@ -61,7 +61,7 @@ class PermutationTest:
     def plot(self, ax: Any) -> None:
         """The histogram of the permuted scores, and the one found."""
         ax.hist(self.permuted, bins=30, color="C7", label="scores permuted")
-        ax.axvline(self.value, color="C1", label=f"as they are: {self.value:.3f}, p = {self.p_value:.2g}")
+        ax.axvline(self.value, color="C1", label=f"as they are: {self.value:.3f}, p = {self.pvalue:.2g}")
         ax.set(xlabel="held-out concordance", ylabel="permutations")
         ax.legend(frameon=False)
 
@@ -100,7 +100,7 @@ def permutation_test(
     >>> import numpy as np
     >>> from preflearn import RankRLS
     >>> X = np.random.default_rng(0).normal(size=(60, 3))
-    >>> permutation_test(RankRLS(), X, X[:, 0], n_permutations=99, random_state=0).p_value
+    >>> permutation_test(RankRLS(), X, X[:, 0], n_permutations=99, random_state=0).pvalue
     0.01
     """
     if not isinstance(n_permutations, Integral) or n_permutations < 1:

@@ -21,6 +21,7 @@ from ..comparisons import Groups
 from ..comparisons.inputs import read_pairs, read_per_pair
 from ..kernels.functions import n_items, take_items
 from ..metrics import PreferenceCalibration, calibration_of_preferences
+from ..plots import on_axes
 from ..shown_tables import ShownTable, align_columns, shows_itself
 from ._folds import Folds, encode_groups, read_preference_folds, shuffled_folds
 from ._held_out import HeldOut
@@ -142,22 +143,14 @@ class PreferenceEvaluation:
         length = [] if self.length_bias is None else [str(self.length_bias)]
         return [ShownTable(self._table(), self.held_out, [*judges, *length])]
 
-    def plot(self, ax: Any = None) -> Any:
-        """Reliability diagram of the held-out probabilities.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        matplotlib Axes
-        """
+    @on_axes
+    def plot(self, ax: Any) -> None:
+        """Reliability diagram of the held-out probabilities."""
         if self.calibration is None:
             raise ValueError(
                 "There are no held-out probabilities to draw: the model has none (BradleyTerry has)."
             )
-        return self.calibration.plot(ax)
+        self.calibration.plot(ax)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, text and lists, for JSON; without the probability of each preference."""

@@ -15,7 +15,7 @@ _LARGEST_GRADE = 900.0
 
 
 class RiskControlledRanker(CalibratedRanker):
-    """A ranker that shows so much of each list that an expected loss of new queries stays below a level.
+    """A ranker that shows the top of each list, long enough that the expected loss of new queries stays below a level.
 
     Parameters
     ----------
@@ -97,8 +97,8 @@ class RiskControlledRanker(CalibratedRanker):
             least = 1.0 - float(total.sum()) / n_counted
             raise ValueError(
                 f"The whole lists have a loss of {least:.3f} on average, and risk={self.risk} with {n_counted} queries "
-                f"asks for less: a risk above {(least * n_counted + 1) / (n_counted + 1):.3f} can be had, or train a "
-                "better ranker."
+                f"asks for less: a risk above {(least * n_counted + 1) / (n_counted + 1):.3f} is attainable, or train "
+                "a better ranker."
             )
         shown = far <= self.threshold_
         self.set_sizes_ = np.bincount(queries.codes, weights=shown, minlength=queries.n_groups).astype(

@@ -165,11 +165,6 @@ class RankerComparison:
     labels: np.ndarray = field(default_factory=lambda: np.empty(0), repr=False)
     differences: np.ndarray = field(default_factory=lambda: np.empty(0), repr=False)
 
-    @property
-    def p_value(self) -> float:
-        """The same as `pvalue`, by the name that `permutation_test` uses."""
-        return self.pvalue
-
     def __str__(self) -> str:
         first, second = self.names
         width = max(len(first), len(second))

@@ -14,7 +14,7 @@ from .calibrated import read_share, refuse_too_few, shown_rows
 from .conformal import ConformalRanker
 from .drift import DriftTest, compare_figures, query_figures
 
-# With more queries, so many of them are remembered.
+# Maximum number of queries that are remembered.
 _MOST_QUERIES = 2000
 # Fewer new queries say nothing about drift.
 LEAST_FOR_DRIFT = 30
@@ -99,7 +99,7 @@ class StoredSets:
 
 
 def _some(n: int) -> np.ndarray:
-    """Places of at most so many of n sorted values, rounded up so that a cut-off is never too low."""
+    """Positions of at most `_MOST_QUERIES` of n sorted values, rounded up so that a cut-off is never too low."""
     if n <= _MOST_QUERIES:
         return np.arange(n)
     return np.ceil(np.arange(1, _MOST_QUERIES + 1) * (n / _MOST_QUERIES)).astype(np.int64) - 1

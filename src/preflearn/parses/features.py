@@ -156,7 +156,7 @@ class LinkFeatures(TransformerMixin, BaseEstimator):
     def _stack(self, rows: Iterable[tuple[np.ndarray, np.ndarray]]) -> sparse.csr_array:
         starts, columns, values = [0], [], []
         for ids, row in rows:
-            # A column of -1 is none.
+            # -1 marks a column that does not exist.
             kept = ids >= 0
             columns.append(ids[kept])
             values.append(row[kept])

@@ -272,9 +272,9 @@ class _Reader:
         try:
             found = json.loads(line.decode("utf-8"))
         except UnicodeDecodeError:
-            self.refuse("found bytes that are no UTF-8.")
+            self.refuse("found bytes that are not valid UTF-8.")
         except (ValueError, RecursionError) as error:
-            self.refuse(f"expected one JSON object a line: {error}.")
+            self.refuse(f"expected one JSON object per line: {error}.")
         if not isinstance(found, dict):
             self.refuse(f"expected a JSON object, found {type(found).__name__}.")
         tokens = tuple(map(self.token, self.list_of(found, "tokens", MAX_TOKENS)))

@@ -325,7 +325,7 @@ def cross_corpus(
         raise ValueError(f"Two or more corpora with different names are needed; found {names}.")
     absent = [name for name in training or () if name not in names]
     if absent:
-        raise ValueError(f"training names {absent[0]!r}, which is none of the corpora {names}.")
+        raise ValueError(f"training names {absent[0]!r}, which is not one of the corpora {names}.")
     labels = [known_labels(one.labels) for one in corpora]
     maps = feature_maps(kernel, aggregate, n_jobs)
     together = [graph for one in corpora for graph in one.graphs]

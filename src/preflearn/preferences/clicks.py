@@ -346,7 +346,7 @@ def _warn_if_uncertain(found: Propensities) -> Propensities:
     if wide.size:
         names = ", ".join(map(str, found.positions[wide][:8].tolist())) + (" ..." if wide.size > 8 else "")
         warnings.warn(
-            f"The clicks do not tell the propensity of position(s) {names}: the 95 % interval reaches "
+            f"The clicks do not determine the propensity of position(s) {names}: the 95 % interval reaches "
             f"{np.exp(_NORMAL_95 * found.errors[wide].max()):.1f} times the estimate. Use more sessions, cut the lists "
             "off, or raise clip in click_preferences.",
             UserWarning,

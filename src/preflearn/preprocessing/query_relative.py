@@ -119,7 +119,7 @@ class QueryRelative(TransformerMixin, BaseEstimator):
         out = np.empty((X.shape[0], 2 * width if self.keep else width), dtype=X.dtype)
         if self.keep:
             out[:, :width] = X
-        relative = _standardised if self.method == "standardise" else _ranked
+        relative = standardised_in_queries if self.method == "standardise" else _ranked
         out[:, out.shape[1] - width :] = relative(X, queries)
         return out
 
@@ -201,7 +201,7 @@ class QueryRelative(TransformerMixin, BaseEstimator):
         return tags
 
 
-def _standardised(X: np.ndarray, queries: Groups) -> np.ndarray:
+def standardised_in_queries(X: np.ndarray, queries: Groups) -> np.ndarray:
     """(x - μ_q) / σ_q; in units of the query's range first, so that squares neither overflow nor vanish. O(m n)."""
     order, first = queries.order, queries.starts[:-1]
     counts = queries.counts[:, None]

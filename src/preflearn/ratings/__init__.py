@@ -1,12 +1,14 @@
 """Ratings: from battles ("a against b, a won") to a leaderboard with intervals that hold.
 
-`rate` reads and fits, `Ratings` is what it gives; ``battles`` reads and counts, ``strengths`` fits and says how
-certain the strengths are, ``ranks`` which differences are certain, ``choice`` and ``held_out`` are about held-out
-battles, ``judges``, ``diagnostics``, ``boards`` and ``planning`` answer what one asks next.
+`rate` reads and fits, `Ratings` is what it gives; ``battles`` reads, ``counts`` counts battles as they arrive,
+``strengths`` (``margins`` where scores say by how much) fits and says how certain the strengths are, ``ranks`` which
+differences are certain, ``choice`` and ``held_out`` are about held-out battles, ``judges``, ``diagnostics``, ``boards``
+with ``categories``, and ``planning`` answer what one asks next.
 """
 
-from .battles import count_battles
+from .categories import CategoryRatings
+from .counts import BattleCounts, count_battles
 from .rating import rate
 from .result import Ratings
 
-__all__ = ["Ratings", "count_battles", "rate"]
+__all__ = ["BattleCounts", "CategoryRatings", "Ratings", "count_battles", "rate"]

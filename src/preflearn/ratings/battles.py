@@ -2,7 +2,7 @@
 
 A battle has two sides, a and b. Its share y is 1 where a won, 0 where b won and 1/2 for a tie; "both bad" is a tie as
 far as the order of the two is concerned. Only sums over distinct pairs matter to the model as long as nothing else is
-known of a battle, so that a file of any size shrinks to its distinct pairs (`Battles.counted`, `count_battles`).
+known of a battle, so that a file of any size shrinks to its distinct pairs (`Battles.counted`, ``counts``).
 """
 
 from __future__ import annotations
@@ -97,6 +97,8 @@ class Battles:
         What the battles are the pairs of.
     unused : tuple of str
         Columns that look like a judge, a prompt or a time and were not asked for.
+    margin : ndarray of shape (l,) or None
+        By how much side a won, where that counts.
     """
 
     items: list[Hashable]
@@ -113,6 +115,7 @@ class Battles:
     similarity: np.ndarray | None = None
     rankings: Rankings | None = None
     unused: tuple[str, ...] = ()
+    margin: np.ndarray | None = None
 
     @property
     def n_items(self) -> int:
@@ -137,7 +140,13 @@ class Battles:
             time=None if self.time is None else self.time[kept],
             covariates=self.covariates[kept],
             rankings=None if self.rankings is None else self.rankings.take(kept),
+            margin=None if self.margin is None else self.margin[kept],
         )
+
+    @property
+    def n_battles(self) -> int:
+        """How many battles the rows stand for."""
+        return int(self.weight.sum()) if self.are_counts else len(self)
 
     @property
     def are_counts(self) -> bool:
@@ -202,13 +211,15 @@ class Battles:
                 f"The items of the new battles are {kinds[0].pop()} and those of the old ones {kinds[1].pop()}, so "
                 "that none of them would be the same: write them alike, or rate everything together."
             )
-        items = _sorted_labels({*self.items, *more.items})
+        items = sorted_labels({*self.items, *more.items})
         place = {item: k for k, item in enumerate(items)}
         pairs = [np.array([place[item] for item in one.items])[one.pairs] for one in (self, more)]
         joined: dict[str, Any] = {
             name: np.concatenate([getattr(self, name), getattr(more, name)])
             for name in ("share", "weight", "covariates")
         }
+        if self.margin is not None and more.margin is not None:
+            joined["margin"] = np.concatenate([self.margin, more.margin])
         counts = Counter(self.outcomes)
         counts.update(more.outcomes)
         return replace(
@@ -244,22 +255,22 @@ def read_battles(
     weight: str | None = None,
     covariates: Sequence[str] = (),
     cluster: str | None = None,
+    margin: str | None = None,
 ) -> Battles:
     """Read a data frame or a mapping of columns; see `preflearn.rate` for the arguments."""
     if isinstance(covariates, str):
         covariates = (covariates,)
     if len({*covariates}) < len(covariates):
-        raise ValueError(f"covariates names a column twice: found {_listed(list(covariates))}.")
+        raise InputError(
+            f"{{argument}} names a column twice: found {_listed(list(covariates))}", argument="covariates"
+        )
     found = read_table(table, "The table of battles")
     columns = {column.name: column for column in found.columns}
-    sides = _find_sides(columns, a, b, winner, loser)
+    sides = _find_sides(columns, a, b, winner, loser, margin=margin)
     items, pairs = _read_items(columns, sides.a, sides.b)
-    share, outcomes = _read_outcomes(columns, sides, items, pairs)
-    values = read_numbers(columns[_known(columns, weight, "weight")], "weight") if weight else None
-    if values is not None and not (values >= 0).all():
-        raise ValueError(
-            f"Column {weight!r} holds weights, which must not be negative: found {values.min():g}."
-        )
+    difference = None if margin is None else _read_margin(columns, margin, sides)
+    share, outcomes = _read_outcomes(columns, sides, items, pairs, difference)
+    values = _read_weights(columns, weight) if weight else None
     Z = [_read_covariate(columns, str(name), sides, len(share)) for name in covariates]
     return Battles(
         items,
@@ -276,7 +287,25 @@ def read_battles(
         unused=tuple(
             name for name in _TELLING if name in columns and name not in (judge, time, cluster, weight)
         ),
+        margin=difference,
     )
+
+
+def columns_of_sides(
+    names: Sequence[str],
+    *,
+    a: str | None = None,
+    b: str | None = None,
+    winner: str | None = None,
+    loser: str | None = None,
+    weight: str | None = None,
+) -> tuple[list[str], list[str]]:
+    """Which columns hold who met and who won, texts and numbers: what counts of pairs are made of."""
+    columns: Any = dict.fromkeys(names)
+    sides = _find_sides(columns, a, b, winner, loser)
+    texts = [name for name in (sides.a, sides.b, sides.winner, sides.tie) if name is not None]
+    numbers = list(_SCORES) if sides.by_score else []
+    return texts, [*numbers, *([] if weight is None else [_known(columns, weight, "weight")])]
 
 
 @dataclass(frozen=True)
@@ -288,26 +317,38 @@ class _Sides:
     winner: str | None
     tie: str | None = None
     by_score: bool = False
-
-    @property
-    def winner_first(self) -> bool:
-        return self.winner is None and not self.by_score
+    winner_first: bool = False
 
 
 def _find_sides(
-    columns: dict[str, Column], a: str | None, b: str | None, winner: str | None, loser: str | None
+    columns: dict[str, Column],
+    a: str | None,
+    b: str | None,
+    winner: str | None,
+    loser: str | None,
+    needs_winner: bool = True,
+    margin: str | None = None,
 ) -> _Sides:
     if (a is None) != (b is None):
         given, missing = ("a", "b") if b is None else ("b", "a")
         raise InputError(
-            f"Columns of both sides are needed, or of neither: found {given} alone", Remedy(missing)
+            "Columns of both sides are needed, or of neither: found {argument} alone",
+            Remedy(missing),
+            argument=given,
         )
     if loser is not None or (a is None and {"winner", "loser"} <= {*columns} and winner in (None, "winner")):
         if a is not None:
-            raise ValueError("Columns of winners and losers say who met: leave out a and b, or loser.")
+            raise InputError(
+                "A column of losers says who met, so that {argument} would be ignored: leave one of them out",
+                argument="a",
+            )
         first = _known(columns, winner or "winner", "winner")
         return _Sides(
-            first, _known(columns, loser or "loser", "loser"), None, "tie" if "tie" in columns else None
+            first,
+            _known(columns, loser or "loser", "loser"),
+            None,
+            "tie" if "tie" in columns else None,
+            winner_first=True,
         )
     if a is None or b is None:
         usual = [pair for pair in _SIDES if {*pair} <= {*columns}]
@@ -315,8 +356,10 @@ def _find_sides(
             raise InputError(
                 f"No columns of two sides were found among {_listed(list(columns))}: expected model_a and model_b "
                 "with winner, or winner and loser",
-                *(Remedy(name) for name in ("a", "b", "winner")),
-                Remedy("loser", purpose="for the columns that you have"),
+                Remedy("a"),
+                Remedy("b"),
+                Remedy("winner", purpose="to name the columns that you have"),
+                together=True,
             )
         if len(usual) > 1:
             raise InputError(
@@ -324,10 +367,13 @@ def _find_sides(
                 f"{_listed([' and '.join(pair) for pair in usual])}",
                 Remedy("a"),
                 Remedy("b", purpose="to say which"),
+                together=True,
             )
         a, b = usual[0]
     _known(columns, a, "a"), _known(columns, b, "b")
-    if winner is None and "winner" not in columns and {*_SCORES} <= {*columns}:
+    if not needs_winner:
+        return _Sides(a, b, None)
+    if winner is None and "winner" not in columns and (margin is not None or {*_SCORES} <= {*columns}):
         return _Sides(a, b, None, None, by_score=True)
     if winner is None and "winner" not in columns:
         raise InputError(
@@ -339,7 +385,9 @@ def _find_sides(
 
 def _known(columns: dict[str, Column], name: str, argument: str) -> str:
     if name not in columns:
-        raise ValueError(f"{argument}={name!r} is no column: found {_listed(list(columns))}.")
+        raise InputError(
+            f"{{argument}} asks for the column {name!r}, found {_listed(list(columns))}", argument=argument
+        )
     return name
 
 
@@ -384,13 +432,14 @@ def _refuse_missing(missing: np.ndarray, name: str, what: str) -> None:
         )
 
 
-def _sorted_labels(labels: Iterable[Hashable]) -> list[Hashable]:
+def sorted_labels(labels: Iterable[Hashable]) -> list[Hashable]:
+    """Numbers before texts."""
     return sorted(labels, key=lambda label: (isinstance(label, str), label))  # type: ignore[arg-type, return-value]
 
 
 def _read_items(columns: dict[str, Column], a: str, b: str) -> tuple[list[Hashable], np.ndarray]:
     if a == b:
-        raise ValueError(f"The two sides are the same column, {a!r}: name two.")
+        raise InputError(f"The two sides are the same column, {a!r}", Remedy("b", purpose="and another one"))
     read = []
     for name in (a, b):
         codes, labels = factorised(columns[name])
@@ -399,7 +448,7 @@ def _read_items(columns: dict[str, Column], a: str, b: str) -> tuple[list[Hashab
     if len({isinstance(label, str) for _, labels in read for label in labels}) > 1:
         read = [(codes, [str(label) for label in labels]) for codes, labels in read]
     used = {labels[k] for codes, labels in read for k in np.unique(codes)}
-    items = _sorted_labels(used)
+    items = sorted_labels(used)
     place = {item: k for k, item in enumerate(items)}
     sides = [
         np.array([place.get(label, -1) for label in labels], dtype=np.int64)[codes] for codes, labels in read
@@ -415,15 +464,51 @@ def _read_items(columns: dict[str, Column], a: str, b: str) -> tuple[list[Hashab
     return items, np.stack(sides, axis=1)
 
 
+def _read_margin(columns: dict[str, Column], name: str, sides: _Sides) -> np.ndarray:
+    """By how much side a won; it must agree with who won where a column says that, too."""
+    margin = _read_difference(columns, name, sides, "margin")
+    if np.ptp(margin) == 0:
+        raise InputError(
+            f"{{argument}}: every battle has the margin {margin[0]:g}, which says nothing. Leave it out",
+            argument="margin",
+        )
+    return margin
+
+
+def _refuse_contradiction(share: np.ndarray, margin: np.ndarray | None) -> None:
+    if margin is None:
+        return
+    against = np.flatnonzero(np.sign(margin) * (share - 0.5) < 0)
+    if against.size:
+        raise InputError(
+            f"{against.size:,} of {share.size:,} battles were won by one side and have a margin in favour of the other "
+            f"(row {against[0] + 1:,} first): {{argument}} is side a minus side b, or winner minus loser",
+            argument="margin",
+        )
+
+
 def _read_outcomes(
-    columns: dict[str, Column], sides: _Sides, items: list[Hashable], pairs: np.ndarray
+    columns: dict[str, Column],
+    sides: _Sides,
+    items: list[Hashable],
+    pairs: np.ndarray,
+    margin: np.ndarray | None = None,
 ) -> tuple[np.ndarray, dict[str, int]]:
     """The share of side a, and how many battles had each outcome."""
-    n = pairs.shape[0]
-    if sides.by_score:
+    if not sides.by_score:
+        share, outcomes = _read_winners(columns, sides, items, pairs)
+        _refuse_contradiction(share, margin)
+        return share, outcomes
+    if margin is None:
         margin = np.subtract(*(read_numbers(columns[name], "score") for name in _SCORES))
-        share = 0.5 + 0.5 * np.sign(margin)
-        return share, {name: int((share == y).sum()) for name, y in _OUTCOMES.items()}
+    share = 0.5 + 0.5 * np.sign(margin)
+    return share, {name: int((share == y).sum()) for name, y in _OUTCOMES.items()}
+
+
+def _read_winners(
+    columns: dict[str, Column], sides: _Sides, items: list[Hashable], pairs: np.ndarray
+) -> tuple[np.ndarray, dict[str, int]]:
+    n = pairs.shape[0]
     if sides.winner is None:
         tie = np.zeros(n, dtype=bool) if sides.tie is None else _read_ties(columns[sides.tie])
         share = np.where(tie, 0.5, 1.0)
@@ -561,15 +646,34 @@ def read_days(column: Column) -> np.ndarray:
     return days
 
 
+def _read_weights(columns: dict[str, Column], name: str) -> np.ndarray:
+    values = read_numbers(columns[_known(columns, name, "weight")], "weight")
+    if not (values >= 0).all():
+        raise ValueError(
+            f"Column {name!r} holds weights, which must not be negative: found {values.min():g}."
+        )
+    return values
+
+
 def _read_covariate(columns: dict[str, Column], name: str, sides: _Sides, n: int) -> np.ndarray:
     """What side a has more of than side b."""
     if name == POSITION and name not in columns:
         if sides.winner_first:
-            raise ValueError(
-                "The position of winners and losers is not known, only who won: give the battles as two sides with a "
-                "winner column to control for it."
+            raise InputError(
+                "The position of winners and losers is not known, only who won: to control for it, give the battles as "
+                "two sides with a column that says who won",
+                Remedy("a"),
+                Remedy("b"),
+                Remedy("winner", purpose="to name them"),
+                together=True,
             )
         return np.ones(n)
+    return _read_difference(columns, name, sides, "covariates")
+
+
+def _read_difference(columns: dict[str, Column], name: str, sides: _Sides, argument: str) -> np.ndarray:
+    """Of two columns, one for each side, or a column that holds it."""
+    what = argument.removesuffix("s")
     written = [
         (name + "_a", name + "_b"),
         (f"{name}_{sides.a}", f"{name}_{sides.b}"),
@@ -577,15 +681,42 @@ def _read_covariate(columns: dict[str, Column], name: str, sides: _Sides, n: int
     ]
     pair = next((pair for pair in written if {*pair} <= {*columns}), None)
     if pair is not None:
-        z = read_numbers(columns[pair[0]], "covariate") - read_numbers(columns[pair[1]], "covariate")
-    elif name in columns:
-        z = read_numbers(columns[name], "covariate")
-    else:
-        raise ValueError(
-            f"Covariate {name!r}: neither {name}_a and {name}_b nor {name} (the difference, a minus b) is a "
-            f"column: found {_listed(list(columns))}."
+        return read_numbers(columns[pair[0]], what) - read_numbers(columns[pair[1]], what)
+    if name not in columns:
+        raise InputError(
+            f"{{argument}} asks for {name!r}, and neither {name}_a and {name}_b nor {name} (the difference, a minus b) "
+            f"is a column: found {_listed(list(columns))}",
+            argument=argument,
         )
-    return z
+    return read_numbers(columns[name], what)
+
+
+def read_meetings(
+    table: Any,
+    items: list[Hashable],
+    *,
+    a: str | None,
+    b: str | None,
+    winner: str | None,
+    loser: str | None,
+    covariates: Sequence[str] = (),
+) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of the sides of battles whose winner need not be known, -1 for other items, and their covariates."""
+    columns = {column.name: column for column in read_table(table, "The table of battles").columns}
+    if loser is not None and loser not in columns:
+        winner = loser = None
+    sides = _find_sides(columns, a, b, winner, loser, needs_winner=False)
+    place = {item: k for k, item in enumerate(items)}
+    texts = any(isinstance(item, str) for item in items)
+    pairs = []
+    for name in (sides.a, sides.b):
+        codes, labels = factorised(columns[name])
+        _refuse_missing(codes < 0, name, "an item")
+        numbers = [place.get(str(label) if texts else label, -1) for label in labels]
+        pairs.append(np.array(numbers, dtype=np.int64)[codes])
+    n = pairs[0].shape[0]
+    Z = [_read_covariate(columns, name, sides, n) for name in covariates]
+    return np.stack(pairs, axis=1), np.stack(Z, axis=1) if Z else np.empty((n, 0))
 
 
 def read_ranked(
@@ -593,16 +724,15 @@ def read_ranked(
 ) -> Battles:
     """Read rankings as the battles that they imply."""
     items, pairs, rankings = read_rankings(table, ranking)
-    names = [name for name in (judge, time, weight) if name is not None]
+    asked = {"judge": judge, "time": time, "weight": weight}
+    given = {argument: name for argument, name in asked.items() if name is not None}
     of_row: Any = {"n": np.zeros(rankings.n_rankings)}
-    if names:
-        of_row = _other_columns(table, names)
+    if given:
+        of_row = _other_columns(table, given)
     columns = {column.name: column for column in read_table(of_row, "The table of rankings").columns}
     judges = _read_labels(columns, judge, "judge")
     days = None if time is None else read_days(columns[_known(columns, time, "time")])
-    w = np.ones(rankings.n_rankings) if weight is None else read_numbers(columns[weight], "weight")
-    if not (w >= 0).all():
-        raise ValueError(f"Column {weight!r} holds weights, which must not be negative: found {w.min():g}.")
+    w = np.ones(rankings.n_rankings) if weight is None else _read_weights(columns, weight)
     each = rankings.of_pair
     return Battles(
         items,
@@ -618,15 +748,18 @@ def read_ranked(
     )
 
 
-def _other_columns(table: Any, names: list[str]) -> Any:
+def _other_columns(table: Any, asked: dict[str, str]) -> Any:
     """Some columns of a table: that of the rankings may hold lists, which are no column of a table."""
     import narwhals as nw
 
     frame: Any = table if isinstance(table, Mapping) else nw.from_native(table, eager_only=True)
     known = list(frame) if isinstance(table, Mapping) else frame.columns
-    for name in names:
+    for argument, name in asked.items():
         if name not in known:
-            raise ValueError(f"{name!r} is no column: found {_listed(known)}.")
+            raise InputError(
+                f"{{argument}} asks for the column {name!r}, found {_listed(known)}", argument=argument
+            )
+    names = list(asked.values())
     return {name: table[name] for name in names} if frame is table else frame.select(names).to_native()
 
 
@@ -655,64 +788,8 @@ def _refuse_constant(battles: Battles) -> None:
     """Of all battles together: new ones alone may well have a covariate that does not vary."""
     for name, z in zip(battles.covariate_names, battles.covariates.T, strict=True):
         if np.ptp(z) == 0 and not (name == POSITION and z[0] == 1.0):
-            raise ValueError(
-                f"Covariate {name!r} is constant: it differs by {z[0]:g} in every battle and cannot be told from the "
-                "advantage of being shown first. "
-                "Leave it out, or control for the side with covariates=['position']."
+            raise InputError(
+                f"Covariate {name!r} is constant: it differs by {z[0]:g} in every battle, which cannot be "
+                "distinguished from the advantage of being shown first. Leave it out",
+                Remedy("covariates", ["position"], "to control for the side"),
             )
-
-
-def count_battles(tables: Iterable[Any], **columns: Any) -> dict[str, list[Any]]:
-    """Count the battles of many tables by distinct pair and outcome, one table at a time.
-
-    Parameters
-    ----------
-    tables : iterable of data frames or mappings
-        For example the parts of a file that is larger than memory.
-    **columns
-        ``a``, ``b``, ``winner``, ``loser`` and ``weight``, as in `preflearn.rate`.
-
-    Returns
-    -------
-    dict
-        Columns ``model_a``, ``model_b``, ``winner`` and ``count``: ``rate(..., weight="count")`` gives the ratings of
-        all battles.
-
-    Notes
-    -----
-    Memory grows with distinct pairs, not with battles.
-
-    Examples
-    --------
-    >>> parts = [{"winner": ["x", "x"], "loser": ["y", "z"]}, {"winner": ["y", "x"], "loser": ["x", "y"]}]
-    >>> count_battles(parts)["count"]
-    [2.0, 1.0, 1.0]
-    """
-    lost = [name for name in columns if name not in ("a", "b", "winner", "loser", "weight")]
-    if lost:
-        raise ValueError(
-            f"{lost[0]}={columns[lost[0]]!r} would be lost: counts of pairs know nothing else of a battle. Rate the "
-            "battles themselves."
-        )
-    counts: Counter[tuple[Any, Any, str]] = Counter()
-    names = {1.0: "model_a", 0.0: "model_b", 0.5: "tie"}
-    for table in tables:
-        part = read_battles(table, **columns)
-        low = part.pairs[:, 0] < part.pairs[:, 1]
-        pairs = np.where(low[:, None], part.pairs, part.pairs[:, ::-1])
-        share = np.where(low, part.share, 1.0 - part.share)
-        keys = (pairs[:, 0] * part.n_items + pairs[:, 1]) * 3 + np.rint(2 * share).astype(np.int64)
-        distinct, which = np.unique(keys, return_inverse=True)
-        for key, count in zip(
-            distinct.tolist(), np.bincount(which.ravel(), part.weight).tolist(), strict=True
-        ):
-            code, twice = divmod(key, 3)
-            one, other = divmod(code, part.n_items)
-            counts[part.items[one], part.items[other], names[twice / 2]] += count  # type: ignore[assignment]
-    rows = sorted(counts.items(), key=lambda entry: tuple(map(str, entry[0])))
-    return {
-        "model_a": [key[0] for key, _ in rows],
-        "model_b": [key[1] for key, _ in rows],
-        "winner": [key[2] for key, _ in rows],
-        "count": [float(count) for _, count in rows],
-    }

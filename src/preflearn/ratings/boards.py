@@ -76,6 +76,11 @@ def category_scores(
     return f - f.mean(axis=0)
 
 
+def fits_densely(n_items: int, n_categories: int) -> bool:
+    """Whether covariances of all strengths are a matrix of moderate size."""
+    return n_items * (n_categories + 1) <= MOST_DENSE
+
+
 def category_boards(
     battles: Battles,
     codes: np.ndarray,
@@ -90,7 +95,7 @@ def category_boards(
     """
     n = battles.n_items
     size = n * (n_categories + 1)
-    if size > MOST_DENSE:
+    if not fits_densely(n, n_categories):
         raise ValueError(
             f"Boards of {n:,} items in {n_categories:,} categories need a matrix of {size:,} rows, more than "
             f"{MOST_DENSE:,}: keep the items and categories that matter, or leave intervals out with intervals=False."

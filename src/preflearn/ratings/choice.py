@@ -39,6 +39,10 @@ def alpha_of(width: float) -> float:
     return 0.5 / width**2
 
 
+# Among which half_life="auto" chooses.
+FEW_ALPHAS = [alpha_of(width) for width in PRIOR_WIDTHS[::2]]
+
+
 def log_losses(probability: np.ndarray, share: np.ndarray) -> np.ndarray:
     """Of each battle."""
     p = np.clip(probability, 1e-15, 1.0 - 1e-15)
@@ -51,11 +55,16 @@ def leave_battle_out(strengths: Strengths) -> np.ndarray:
     Of a row that stands for many battles, one is left out.
     """
     each = strengths.each
-    if strengths.battles.rankings is not None:
-        raise ValueError("Rankings are held out as a whole.")
+    if not holds_out_by_formula(strengths.battles):
+        raise ValueError("The formula is that of single battles that were won or lost.")
     single = replace(each, weight=np.minimum(each.weight, 1.0))
     mean, variance = without_each(single, strengths.theta, variances_of_battles(strengths))
     return averaged_probability(mean, variance)
+
+
+def holds_out_by_formula(battles: Battles) -> bool:
+    """Whether single battles leave the model by a formula: not of rankings, nor of margins."""
+    return battles.rankings is None and battles.margin is None
 
 
 def choose_alpha(battles: Battles) -> Strengths:
@@ -63,10 +72,11 @@ def choose_alpha(battles: Battles) -> Strengths:
 
     Every battle is held out by a formula where covariances are a matrix, a sample of them by refitting otherwise.
     """
-    if np.median(battles.battles_of_items()) >= _PLENTY:
+    # Without any battle, as where the only one is held out, there is nothing to choose by.
+    if np.median(battles.battles_of_items()) >= _PLENTY or not battles.weight.any():
         return fit_strengths(battles, alpha_of(PRIOR_WIDTHS[0]))
     few = battles.n_items + battles.covariates.shape[1] <= MOST_DENSE
-    by_formula = few and battles.rankings is None
+    by_formula = few and holds_out_by_formula(battles)
     widths = PRIOR_WIDTHS[::-1] if few else PRIOR_WIDTHS[::-2]
     training, test = battles, battles
     if not by_formula:
@@ -153,7 +163,10 @@ def choose_half_life(
         )
     blocks = future_blocks(battles)
     if not blocks:
-        raise ValueError("half_life='auto' predicts later battles from earlier ones: all have the same time.")
+        raise InputError(
+            "A half-life is chosen by predicting later battles from earlier ones, and all have the same time",
+            Remedy("half_life", purpose="and a number of days"),
+        )
     rows = np.concatenate([block for _, block in blocks])
     share, weight = battles.share[rows], battles.weight[rows]
     best: tuple[float, float | None, float] = (np.inf, None, alphas[0])

@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import expit, ndtr
 
 from .battles import Battles
-from .choice import leave_battle_out, log_losses
+from .choice import holds_out_by_formula, leave_battle_out, log_losses
 from .strengths import Strengths
 
 _MOST_NAMED = 5
@@ -67,7 +67,7 @@ def transitivity_test(strengths: Strengths) -> dict[str, Any]:
     pooled.
     """
     battles = strengths.battles
-    if battles.covariates.shape[1] or battles.rankings is not None:
+    if battles.covariates.shape[1] or not holds_out_by_formula(battles):
         return {"pvalue": float("nan"), "pairs": 0}
     from .._engine.losses.logistic import LogisticLoss
 
@@ -121,7 +121,8 @@ def _without_covariates(battles: Battles) -> Battles:
 def surprises(strengths: Strengths, n: int) -> dict[str, list[Any]]:
     """The battles that the model without them found least likely."""
     battles = strengths.battles
-    p = leave_battle_out(strengths) if battles.rankings is None else expit(strengths.differences())
+    by_formula = holds_out_by_formula(battles)
+    p = leave_battle_out(strengths) if by_formula else expit(strengths.differences())
     loss = np.where(battles.share == 0.5, 0.0, log_losses(p, battles.share))
     rows = np.argsort(-loss, kind="stable")[:n]
     rows = rows[loss[rows] > 0]

@@ -1,5 +1,8 @@
-"""How well held-out battles are predicted, beside win rates and Elo: log loss, accuracy and calibration in one
-table."""
+"""How well held-out battles are predicted, beside win rates and Elo: log loss, accuracy and calibration in one table.
+
+What was chosen by held-out battles is chosen anew without each fold, or the figure would be that of the best of
+several candidates on the battles that they were chosen by.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,12 @@ import numpy as np
 from .._engine.losses.logistic import averaged_probability
 from ..metrics.calibration import PreferenceCalibration, calibration_of_preferences
 from .battles import Battles
-from .choice import decayed, future_blocks
+from .choice import FEW_ALPHAS, choose_alpha, choose_half_life, decayed, future_blocks
 from .strengths import fit_strengths, variances_of_battles
 
 _FOLDS = 10
 _ELO_K = 32.0
-OURS, PLACKETT_LUCE = "Bradley-Terry", "Plackett-Luce"
+OURS, PLACKETT_LUCE, MARGINS = "Bradley-Terry", "Plackett-Luce", "margins"
 WIN_RATE, ELO = "win rate", f"Elo (K = {_ELO_K:.0f})"
 
 
@@ -37,15 +40,27 @@ def held_out_folds(battles: Battles, scheme: str) -> list[tuple[np.ndarray, np.n
     return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in np.unique(fold)]
 
 
-def by_model(alpha: float, half_life: float | None) -> Callable[[Battles, Battles], np.ndarray]:
-    """Predictions of a Bradley-Terry model, averaged over its posterior where that is a matrix."""
+def by_model(alpha: float | str, half_life: float | str | None) -> Callable[[Battles, Battles], np.ndarray]:
+    """Predictions of a Bradley-Terry model, averaged over its posterior where that is a matrix.
+
+    What is "auto" is chosen by the training battles alone.
+    """
 
     def predict(training: Battles, test: Battles) -> np.ndarray:
-        if half_life is not None:
+        shrinkage, life = alpha, half_life
+        if life == "auto":
+            alphas = FEW_ALPHAS if shrinkage == "auto" else [float(shrinkage)]
+            # The past of the first block may be a single day.
+            life, shrinkage = (
+                choose_half_life(training, alphas) if future_blocks(training) else (None, shrinkage)
+            )
+        if life is not None:
             assert test.time is not None and training.time is not None
             now = max(float(test.time.min()), float(training.time.max()))
-            training = decayed(training, half_life, now)
-        strengths = fit_strengths(training, alpha)
+            training = decayed(training, float(life), now)
+        strengths = (
+            choose_alpha(training) if shrinkage == "auto" else fit_strengths(training, float(shrinkage))
+        )
         mean = replace(strengths, battles=test).differences()
         if not strengths.is_dense:
             return averaged_probability(mean, np.zeros_like(mean))
@@ -85,9 +100,24 @@ def held_out_predictions(
 
 
 def held_out_table(
-    battles: Battles, alpha: float, half_life: float | None, cluster_name: str | None
+    battles: Battles,
+    alpha: float | str,
+    half_life: float | str | None,
+    chosen: tuple[float, float | None],
+    cluster_name: str | None,
 ) -> tuple[dict[str, list[Any]], PreferenceCalibration]:
-    """The table, and the calibration of this model on held-out battles."""
+    """The table, and the calibration of this model on held-out battles.
+
+    Parameters
+    ----------
+    battles : Battles
+    alpha, half_life
+        As asked for: what is "auto" is chosen without each fold.
+    chosen : tuple
+        Both as chosen by all battles. A half-life is chosen by predicting later battles, so that it is chosen anew
+        where these are held out, and taken from here where others are.
+    cluster_name : str or None
+    """
     battles = battles.one_by_one()
     schemes = [("battle" if battles.rankings is None else "ranking", "battle")]
     if battles.judge is not None and len(battles.judge[1]) > 1:
@@ -96,17 +126,17 @@ def held_out_table(
         schemes.append((cluster_name, "cluster"))
     if battles.time is not None and future_blocks(battles):
         schemes.append(("future", "future"))
-    methods: dict[str, Callable[[Battles, Battles], np.ndarray]] = {
-        OURS if battles.rankings is None else PLACKETT_LUCE: by_model(alpha, half_life),
-        WIN_RATE: by_win_rate,
-        ELO: by_elo,
-    }
+    ours = OURS if battles.rankings is None else PLACKETT_LUCE
+    ours = ours if battles.margin is None else MARGINS
+    others = by_model(*(chosen if half_life == "auto" else (alpha, half_life)))
     table: dict[str, list[Any]] = {
         name: [] for name in ("held_out", "method", "log_loss", "accuracy", "calibration_error", "battles")
     }
     calibration: PreferenceCalibration | None = None
     for name, scheme in schemes:
         folds = held_out_folds(battles, scheme)
+        model = by_model(alpha, half_life) if scheme == "future" else others
+        methods = {ours: model, WIN_RATE: by_win_rate, ELO: by_elo}
         for method, predict in methods.items():
             rows, p = held_out_predictions(battles, predict, folds)
             found = calibration_of_preferences(p, battles.share[rows], weight=battles.weight[rows])

@@ -50,7 +50,7 @@ def judge_table(strengths: Strengths) -> dict[str, list[Any]]:
     n = len(labels)
     each = strengths.each
     variance = variances_of_battles(strengths)
-    if battles.rankings is None:
+    if battles.rankings is None and battles.margin is None:
         mean, variance = without_each(each, strengths.theta, variance)
     else:
         mean = strengths.differences()

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.special import expit
 
 from .._engine.solvers.questions import choose_pairs
+from ..errors import InputError
 from .ranks import standard_errors_of_differences
 
 _MOST_BATTLES = 1_000_000
@@ -29,8 +30,9 @@ def read_goal(goal: Any, items: list[Hashable]) -> int | tuple[int, int] | None:
         if top:
             k = int(top[1])
             if not 1 <= k < len(items):
-                raise ValueError(
-                    f"goal={goal!r}: choose between top-1 and top-{len(items) - 1} for {len(items)} items."
+                raise InputError(
+                    f"{{argument}} {goal!r}: choose between top-1 and top-{len(items) - 1} for {len(items)} items",
+                    argument="goal",
                 )
             return k
         names = {str(item): k for k, item in enumerate(items)}
@@ -45,9 +47,10 @@ def read_goal(goal: Any, items: list[Hashable]) -> int | tuple[int, int] | None:
         and goal[0] != goal[1]
     ):
         return items.index(goal[0]), items.index(goal[1])
-    raise ValueError(
-        f"goal must be 'order', 'top-5' (any number below {len(items)}) or 'A vs B' with the names of two items: "
-        f"found {goal!r}."
+    raise InputError(
+        f"{{argument}} must be 'order', 'top-5' (any number below {len(items)}) or 'A vs B' with the names of two "
+        f"items: found {goal!r}",
+        argument="goal",
     )
 
 

@@ -21,6 +21,7 @@ import scipy.sparse as sp
 
 from .._engine.solvers.newton import Features, PairObjective, minimise_logistic
 from ..comparisons.answers import Answers
+from ..errors import InputError
 from .preconditioner import ExactHessian
 
 _MOST_ITEMS = 1500
@@ -186,7 +187,10 @@ def _values(table: Any, column: str) -> list[Any]:
         names = frame.columns
         values = frame[column].to_list() if column in names else None
     if values is None:
-        raise ValueError(f"ranking={column!r} is no column: found {', '.join(map(str, names))}.")
+        raise InputError(
+            f"{{argument}} asks for the column {column!r}, found {', '.join(map(str, names))}",
+            argument="ranking",
+        )
     return list(values)
 
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ..comparisons.inputs import read_alpha
 from ..errors import InputError, Remedy
 from .battles import Battles, read_battles, read_ranked, refuse_hopeless
-from .choice import PRIOR_WIDTHS, alpha_of, choose_alpha, choose_half_life, decayed
+from .choice import FEW_ALPHAS, choose_alpha, choose_half_life, decayed
 from .diagnostics import components, describe_components, mutually_beaten
 from .features import with_features
 from .frames import backend_of
@@ -20,8 +19,6 @@ from .result import Ratings
 from .strengths import Strengths, fit_strengths
 from .tables import MEAN_RATING, POINTS
 
-# Alphas among which half_life="auto" chooses.
-_FEW_WIDTHS = PRIOR_WIDTHS[::2]
 # Fewer judges than this tell too little of how judges differ to be clusters without being asked for.
 _FEW_JUDGES = 10
 
@@ -46,6 +43,7 @@ def rate(
     kernel: Any = "linear",
     item_offsets: float = 1.0,
     ranking: str | None = None,
+    margin: str | None = None,
 ) -> Ratings:
     """Rate items by battles between them: a leaderboard with intervals of ratings and of ranks.
 
@@ -100,6 +98,10 @@ def rate(
         Column of rankings of two items or more in place of battles, by Plackett and Luce's model: lists with the best
         first, or texts such as "a > b > c"; the last place may hold several without an order ("a > b, c, d" is a
         choice of one among four). The pairs that a ranking implies count as ``battles`` in the table.
+    margin : str, optional
+        By how much battles were won: ``"score"`` is the column ``score_a`` minus ``score_b``, or a column ``score``
+        that holds the difference. Differences of strengths are then fitted to margins by least squares, in units of
+        their own noise, so that the probability to win is that of a margin above 0. Without it only who won counts.
 
     Returns
     -------
@@ -130,7 +132,7 @@ def rate(
     """
     options: dict[str, Any] = {
         "a": a, "b": b, "winner": winner, "loser": loser, "judge": judge, "time": time, "weight": weight,
-        "covariates": covariates, "cluster": cluster if isinstance(cluster, str) else None,
+        "covariates": covariates, "cluster": cluster if isinstance(cluster, str) else None, "margin": margin,
     }  # fmt: skip
     _check(half_life, alpha, level, time, cluster)
     if ranking is None:
@@ -138,49 +140,66 @@ def rate(
     else:
         read = _read_rankings(battles, ranking, options, features)
     options["ranking"] = ranking
-    if features is not None:
-        if alpha == 0:
-            raise ValueError("features are a prior, which alpha=0 ignores: let alpha be 'auto' or positive.")
-        read = with_features(read, features, kernel, item_offsets)
-    elif kernel != "linear" or item_offsets != 1.0:
-        raise ValueError(
-            "kernel and item_offsets are about features of the items, and there are none: pass features=..."
-        )
+    read = _with_features(read, features, kernel, item_offsets, alpha)
     options |= {"wants_cluster": cluster, "anchor": anchor}
     return _rated(read, options, half_life, alpha, float(level), backend_of(battles))
 
 
+def _with_features(read: Battles, features: Any, kernel: Any, item_offsets: Any, alpha: Any) -> Battles:
+    if features is not None:
+        if alpha == 0:
+            raise InputError(
+                "features are a prior, which maximum likelihood ignores",
+                Remedy("alpha", "auto"),
+                Remedy("alpha", purpose="and a positive number"),
+            )
+        return with_features(read, features, kernel, item_offsets)
+    if kernel != "linear" or item_offsets != 1.0:
+        raise InputError(
+            "kernel and item_offsets are about features of the items, and there are none",
+            Remedy("features", purpose="and their table"),
+        )
+    return read
+
+
 def _read_rankings(table: Any, ranking: str, options: dict[str, Any], features: Any) -> Battles:
-    ignored = [name for name in ("a", "b", "winner", "loser", "covariates", "cluster") if options[name]]
+    ignored = [
+        name for name in ("a", "b", "winner", "loser", "covariates", "cluster", "margin") if options[name]
+    ]
     if features is not None:
         ignored.append("features")
     if ignored:
-        raise ValueError(f"{ignored[0]} would be ignored with ranking={ranking!r}: leave it out.")
+        raise InputError(
+            "{argument} would be ignored where a column holds rankings: leave it out", argument=ignored[0]
+        )
     return read_ranked(table, ranking, **{name: options[name] for name in ("judge", "time", "weight")})
 
 
 def _check(half_life: Any, alpha: Any, level: Any, time: str | None, cluster: Any) -> None:
-    if alpha != "auto" and alpha != 0:
-        read_alpha(alpha)
-    if isinstance(level, bool) or not isinstance(level, Real) or not 0.5 <= float(level) < 1:
-        raise ValueError(
-            f"level is the probability of the intervals, at least 0.5 and below 1: found {level!r}."
+    if alpha != "auto" and not _is_number(alpha, 0.0):
+        raise InputError(
+            f"{{argument}} must be 'auto' or a number, at least 0: found {alpha!r}", argument="alpha"
         )
-    if half_life is not None and half_life != "auto":
-        if (
-            isinstance(half_life, (bool, str))
-            or not isinstance(half_life, Real)
-            or not 0 < float(half_life) < np.inf
-        ):
-            raise ValueError(
-                f"half_life must be a positive number of days, 'auto' or None: found {half_life!r}."
-            )
+    if isinstance(level, bool) or not isinstance(level, Real) or not 0.5 <= float(level) < 1:
+        raise InputError(
+            f"{{argument}} is the probability of the intervals, at least 0.5 and below 1: found {level!r}",
+            argument="level",
+        )
+    if half_life is not None and half_life != "auto" and not (_is_number(half_life, 0.0) and half_life > 0):
+        raise InputError(
+            f"{{argument}} must be a positive number of days, or 'auto': found {half_life!r}",
+            argument="half_life",
+        )
     if half_life is not None and time is None:
         raise InputError(
             "A half-life needs the time of every battle", Remedy("time", purpose="and its column")
         )
     if cluster is True:
-        raise ValueError("cluster must be a column, None or False: found True.")
+        raise InputError("{argument} must be a column, None or False: found True", argument="cluster")
+
+
+def _is_number(value: Any, least: float) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and least <= float(value) < np.inf
 
 
 def _rated(
@@ -193,7 +212,7 @@ def _rated(
     notes = _notes(battles, alpha, cluster is not None or options["wants_cluster"] is False)
     asked = {"half_life": half_life, "alpha": alpha, **options}
     if half_life == "auto":
-        alphas = [alpha_of(width) for width in _FEW_WIDTHS] if alpha == "auto" else [float(alpha)]
+        alphas = FEW_ALPHAS if alpha == "auto" else [float(alpha)]
         half_life, alpha = choose_half_life(battles, alphas)
     used = battles if half_life is None else decayed(battles, float(half_life))
     strengths = choose_alpha(used) if alpha == "auto" else fit_strengths(used, float(alpha), start=start)
@@ -215,12 +234,40 @@ def _rated(
     )
 
 
+def rate_counts(
+    table: dict[str, list[Any]],
+    before: Ratings | None,
+    *,
+    anchor: Any = None,
+    alpha: float | str = "auto",
+    level: float = 0.95,
+    features: Any = None,
+    kernel: Any = "linear",
+    item_offsets: float = 1.0,
+) -> Ratings:
+    """The ratings of counts, found from those before where there are some."""
+    _check(None, alpha, level, None, None)
+    read = _with_features(read_battles(table, weight="count"), features, kernel, item_offsets, alpha)
+    names = ("a", "b", "winner", "loser", "judge", "time", "covariates", "cluster", "margin", "ranking")
+    options = {
+        **dict.fromkeys(names),
+        "weight": "count",
+        "covariates": (),
+        "wants_cluster": None,
+        "anchor": anchor,
+    }
+    start = None
+    if before is not None:
+        start = np.array([before.scores.get(item, 0.0) for item in read.items])
+    return _rated(read, options, None, alpha, float(level), backend_of(table), start)
+
+
 def rerate(ratings: Ratings, battles: Any) -> Ratings:
     """The ratings of old and new battles."""
     if ratings.raw.similarity is not None or ratings.raw.rankings is not None:
         raise ValueError("Ratings with features, or of rankings, are not updated: rate everything together.")
     asked = dict(ratings.options)
-    names = ("a", "b", "winner", "loser", "judge", "time", "weight", "covariates", "cluster")
+    names = ("a", "b", "winner", "loser", "judge", "time", "weight", "covariates", "cluster", "margin")
     new = read_battles(battles, **{name: asked[name] for name in names})
     both = ratings.raw.followed_by(new)
     start = None
@@ -247,11 +294,15 @@ def _read_anchor(anchor: Any, items: list[Hashable]) -> tuple[Hashable, float] |
         or not isinstance(pairs[0][1], Real)
         or not np.isfinite(float(pairs[0][1]))
     ):
-        raise ValueError(f"anchor gives one item its rating, as {{'gpt-4': 1000}}: found {anchor!r}.")
+        raise InputError(
+            f"{{argument}} gives one item its rating, such as 1000 for 'gpt-4': found {anchor!r}",
+            argument="anchor",
+        )
     item, rating = pairs[0]
     if item not in items:
-        raise ValueError(
-            f"anchor names {item!r}, which has not played: the items are {describe_components([items])}."
+        raise InputError(
+            f"{{argument}} names {item!r}, which has not played: the items are {describe_components([items])}",
+            argument="anchor",
         )
     return item, float(rating)
 
@@ -266,7 +317,10 @@ def _read_cluster(battles: Battles, options: dict[str, Any]) -> tuple[np.ndarray
             return None, None
         return battles.judge[0], None
     if len(found[1]) < 2:
-        raise ValueError(f"cluster={name!r} has one value only, {found[1][0]!r}: clusters need at least two.")
+        raise InputError(
+            f"{{argument}}: the column {name!r} has one value only, {found[1][0]!r}, and clusters need at least two",
+            argument="cluster",
+        )
     return found[0], name
 
 
@@ -280,17 +334,19 @@ def _notes(battles: Battles, alpha: Any, clustered: bool) -> list[str]:
             "on shrinkage alone"
         )
         if alpha == 0:
-            raise ValueError(
-                f"{text}, and alpha=0 has none: let alpha be 'auto', or rate each component for itself."
+            raise InputError(
+                f"{text}, and maximum likelihood has none: rate each component for itself, or shrink",
+                Remedy("alpha", "auto"),
             )
         notes.append(f"{text}.")
         warnings.warn(notes[-1], UserWarning, stacklevel=4)
-    elif alpha == 0:
+    elif alpha == 0 and battles.margin is None:
         found = mutually_beaten(battles)
         if len(found) > 1:
-            raise ValueError(
-                f"Maximum likelihood (alpha=0) has no finite answer: {describe_components(found[1:])} won or lost "
-                "everything against the others. Let alpha be 'auto'."
+            raise InputError(
+                f"Maximum likelihood has no finite answer: {describe_components(found[1:])} won or lost everything "
+                "against the others",
+                Remedy("alpha", "auto"),
             )
     if battles.unused:
         notes.append(

@@ -6,17 +6,22 @@ import os
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import expit
 
+from ..errors import InputError, Remedy
 from ..shown_tables import ShownTable, in_notebooks
 from . import diagnostics, held_out, judges, planning, ranks, tables
 from .battles import Battles
 from .frames import frame_like
+from .ranks import MOST_COMPARED, MOST_RANKED
 from .strengths import Strengths, dense_covariance, many_standard_errors
 from .tables import MEAN_RATING, POINTS
+
+if TYPE_CHECKING:
+    from .categories import CategoryRatings
 
 _SURPRISES = 10
 
@@ -102,7 +107,7 @@ class Ratings:
     def apart(self) -> np.ndarray | None:
         """1 where an item is surely ahead of another, -1 where it is behind, else 0; None of very many items."""
         n = len(self.items)
-        if n > ranks.MOST_COMPARED or not self.strengths.is_dense:
+        if n > MOST_COMPARED or not self.strengths.is_dense:
             return None
         return ranks.told_apart(self.strengths.scores, self.covariance[:n, :n], self.threshold)
 
@@ -111,16 +116,29 @@ class Ratings:
         """The table as a mapping."""
         return tables.board(self)
 
-    def top(self, n: int = 100) -> Any:
-        """The first n rows with intervals of ratings, without ranks: quick also where items are very many.
+    def top(self, n: int = 100, *, ranks: bool = False) -> Any:
+        """The first n rows with intervals of ratings: quick also where items are very many.
+
+        Parameters
+        ----------
+        n : int, default=100
+        ranks : bool, default=False
+            Whether to find intervals of the ranks as well. Those of more than 1,000 items hold together for these n
+            rows, at most 100.
 
         Returns
         -------
         data frame
-            ``item``, ``rating``, ``lower``, ``upper``, ``battles``.
+            ``item``, ``rating``, ``lower``, ``upper``, ``battles``, with ranks also ``rank``, ``rank_lower``,
+            ``rank_upper``.
         """
         _check_number(n, "rows")
-        return self._frame(tables.top(self, n))
+        if ranks and n > MOST_RANKED and len(self.items) > MOST_COMPARED:
+            raise InputError(
+                f"Ranks of {len(self.items):,} items are drawn for the best {MOST_RANKED}: found n={n}. Ask for fewer "
+                "rows, or for the whole table"
+            )
+        return self._frame(tables.top(self, n, ranks))
 
     def points(self, scores: np.ndarray) -> np.ndarray:
         """Strengths as ratings."""
@@ -150,10 +168,43 @@ class Ratings:
                 )
         return float(expit(self.scores[a] - self.scores[b]))
 
+    def predict(self, battles: Any) -> np.ndarray:
+        """The probability that the first side wins each battle of a table, such as one of the future.
+
+        Parameters
+        ----------
+        battles : data frame or mapping
+            With the columns of the sides, and those of the covariates where the ratings control for some.
+
+        Returns
+        -------
+        ndarray of shape (l,)
+            An item that has not been seen counts as an average one.
+
+        Examples
+        --------
+        >>> from preflearn import rate
+        >>> ratings = rate({"winner": ["x", "x", "y"], "loser": ["y", "y", "x"]})
+        >>> ratings.predict({"a": ["x", "new"], "b": ["y", "x"]}) > 0.5
+        array([ True, False])
+        """
+        from .battles import read_meetings
+
+        pairs, Z = read_meetings(
+            battles, self.items, **self.columns_asked, covariates=self.raw.covariate_names
+        )
+        scores = np.append(self.strengths.scores, 0.0)
+        return expit(scores[pairs[:, 0]] - scores[pairs[:, 1]] + Z @ self.strengths.coefficients)
+
+    @property
+    def columns_asked(self) -> dict[str, Any]:
+        """The columns of the sides, as they were asked for."""
+        return {name: self.options[name] for name in ("a", "b", "winner", "loser")}
+
     def neighbours(self) -> list[tuple[Hashable, Hashable]]:
         """Neighbours on the board that cannot be told apart."""
         if self.apart is None:
-            raise ValueError(f"Groups are found for at most {ranks.MOST_COMPARED:,} items.")
+            raise ValueError(f"Groups are found for at most {MOST_COMPARED:,} items.")
         order = np.argsort(-self.strengths.scores, kind="stable")
         pairs = zip(order[:-1], order[1:], strict=True)
         return [(self.items[i], self.items[j]) for i, j in pairs if self.apart[i, j] == 0]
@@ -180,7 +231,7 @@ class Ratings:
         """Krippendorff's alpha of the judges on battles of the same pair (and cluster); NaN without shared
         battles."""
         if self.raw.judge is None:
-            raise ValueError("Agreement needs judges: name their column with judge=...")
+            raise InputError("Agreement needs judges", Remedy("judge", purpose="and their column"))
         return judges.krippendorff_alpha(self.raw)
 
     def compare_judges(self, one: Any, other: Any) -> dict[str, float]:
@@ -198,7 +249,9 @@ class Ratings:
             those of two judgements of one group.
         """
         if self.raw.judge is None:
-            raise ValueError("Judges are compared where they are known: name their column with judge=...")
+            raise InputError(
+                "Judges are compared where they are known", Remedy("judge", purpose="and their column")
+            )
         codes, labels = self.raw.judge
         masks = []
         for group in (one, other):
@@ -216,11 +269,15 @@ class Ratings:
 
     @cached_property
     def _held_out(self) -> tuple[dict[str, list[Any]], Any]:
-        return held_out.held_out_table(self.raw, self.alpha, self.half_life, self.cluster_name)
+        asked = self.options["alpha"], self.options["half_life"]
+        return held_out.held_out_table(self.raw, *asked, (self.alpha, self.half_life), self.cluster_name)
 
     @property
     def held_out(self) -> Any:
-        """Log loss, accuracy and calibration error of held-out battles, beside win rates and Elo."""
+        """Log loss, accuracy and calibration error of held-out battles, beside win rates and Elo.
+
+        ``alpha="auto"`` is chosen anew without each fold.
+        """
         return self._frame(self._held_out[0])
 
     @property
@@ -262,7 +319,34 @@ class Ratings:
             ``category``, ``item``, ``rating``, ``lower``, ``upper``, ``difference`` (points from the item's mean over
             categories), ``pvalue`` (corrected for all of them by Holm's method), ``battles``.
         """
-        return self._frame(tables.by_category(self, categories, intervals))
+        return self.boards(categories, intervals=intervals).table
+
+    def boards(
+        self, categories: Any, *, ratio: float | str = "auto", intervals: bool | None = None
+    ) -> CategoryRatings:
+        """Boards by category as one result, which predicts battles, too.
+
+        Parameters
+        ----------
+        categories : sequence of l labels
+            The category of each battle, in the order of the rows.
+        ratio : float or "auto", default="auto"
+            How far categories may differ: the standard deviation of an item's difference between categories, relative
+            to that of strengths. "auto" is chosen by held-out battles, 0 is one board for all.
+        intervals : bool, optional
+            By default, where items times categories allow it.
+
+        Examples
+        --------
+        >>> from preflearn import rate
+        >>> battles = {"winner": ["x", "x", "y", "y"] * 9, "loser": ["y", "y", "x", "x"] * 9}
+        >>> boards = rate(battles).boards(["clay", "clay", "grass", "grass"] * 9)
+        >>> boards.win_probability("x", "y", "clay") > 0.5 > boards.win_probability("x", "y", "grass")
+        True
+        """
+        from .categories import make_boards
+
+        return make_boards(self, categories, ratio, intervals)
 
     def by_month(self) -> Any:
         """Boards at the end of each month, from the battles so far: ``month``, ``item``, ``rating``, ``lower``,
@@ -313,9 +397,9 @@ class Ratings:
         return planning.battles_needed(self.strengths.scores, C, what, self.threshold)
 
     def _refuse_many(self) -> None:
-        if len(self.items) > ranks.MOST_COMPARED:
+        if len(self.items) > MOST_COMPARED:
             raise ValueError(
-                f"Next battles are planned for at most {ranks.MOST_COMPARED:,} items: found {len(self.items):,}."
+                f"Next battles are planned for at most {MOST_COMPARED:,} items: found {len(self.items):,}."
             )
 
     # Showing

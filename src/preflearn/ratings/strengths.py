@@ -18,6 +18,7 @@ Strengths are relative to the mean of all items, and so are their variances.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -33,6 +34,12 @@ from .._engine.solvers.labels import MOST_SOLVED, LabelPosterior
 from .._engine.solvers.newton import Features, PairObjective, minimise_logistic
 from ..comparisons.answers import AdjustedAnswers, Answers
 from .battles import Battles
+from .margins import (
+    LOGISTIC_WIDTH,
+    curvatures_of,
+    fit_margins,
+    posterior_of_margins,
+)
 from .preconditioner import ExactHessian
 from .rankings import ChoiceLoss, fit_rankings
 
@@ -48,6 +55,8 @@ _NO_ALPHA = 1e-10
 _MOST_IN_GRADIENTS = 20_000_000
 # Relative residual of columns of the inverse Hessian; their diagonal entries are right to its square.
 _SOLVED = 1e-5
+# Draws that are solved for together, and their relative residual.
+_DRAWN_TOGETHER, _ROUGHLY_SOLVED = 32, 3e-3
 
 
 class _ManyItems(PairObjective):
@@ -124,6 +133,10 @@ class Strengths:
     def differences(self) -> np.ndarray:
         """x_k · θ of each battle."""
         return self.each.differences(self.theta)
+
+    def pulls(self) -> np.ndarray:
+        """Minus the derivative of each battle's loss by x_k · θ."""
+        return self.each.weight * (self.each.share - expit(self.differences()))
 
     @cached_property
     def curvatures(self) -> np.ndarray:
@@ -202,6 +215,8 @@ def fit_strengths(
     """
     if battles.rankings is not None:
         return _fit_rankings(battles, max(alpha, _NO_ALPHA), start if like is None else like.theta, tol)
+    if battles.margin is not None:
+        return _fit_margins(battles, max(alpha, _NO_ALPHA))
     if like is not None:
         scale, answers, start = like.scale, like.counted, like.theta
     else:
@@ -240,6 +255,41 @@ def _fit_rankings(battles: Battles, alpha: float, start: np.ndarray | None, tol:
     weight = rankings.of_rankings(battles.weight)
     theta = fit_rankings(rankings, weight, battles.n_items, alpha, start, tol)
     return RankingStrengths(battles, alpha, theta - theta.mean(), np.empty(0), battles.counted())
+
+
+@dataclass(frozen=True)
+class MarginStrengths(Strengths):
+    """The same from margins.
+
+    Attributes
+    ----------
+    noise : float
+        Standard deviation of a margin about what the strengths predict.
+    """
+
+    noise: float = 1.0
+
+    @cached_property
+    def curvatures(self) -> np.ndarray:
+        return curvatures_of(self.counted)
+
+    @cached_property
+    def posterior(self) -> LabelPosterior:
+        return posterior_of_margins(self.counted, self.alpha, self.theta)
+
+    def pulls(self) -> np.ndarray:
+        """Minus the derivative of each battle's loss."""
+        assert self.battles.margin is not None
+        off = self.battles.margin * (LOGISTIC_WIDTH / self.noise) - self.differences()
+        return self.battles.weight * off / LOGISTIC_WIDTH**2
+
+
+def _fit_margins(battles: Battles, alpha: float) -> MarginStrengths:
+    scale = covariate_scale(battles)
+    used = scaled(battles, scale)
+    theta, noise = fit_margins(used, alpha)
+    theta[: battles.n_items] -= theta[: battles.n_items].mean()
+    return MarginStrengths(battles, alpha, theta, scale, used.counted(), noise)
 
 
 def minimise(
@@ -306,7 +356,7 @@ def cluster_gradients(strengths: Strengths, cluster: np.ndarray) -> Any:
         assert strengths.battles.rankings is not None
         return strengths.loss.cluster_gradients(strengths.battles.rankings.of_rankings(cluster))
     each, n_clusters, size = strengths.each, int(cluster.max()) + 1, strengths.theta.shape[0]
-    pulls = each.weight * (each.share - expit(each.differences(strengths.theta)))
+    pulls = strengths.pulls()
     a, b = each.pairs.T
     effects = [
         np.bincount(cluster, pulls * z, n_clusters)
@@ -351,11 +401,55 @@ def solved_standard_errors(strengths: Strengths, cluster: np.ndarray | None, som
 
 
 def _drawn_sandwich(strengths: Strengths, cluster: np.ndarray) -> np.ndarray:
-    g = cluster_gradients(strengths, cluster)
-    rng, n_draws = np.random.default_rng(0), 64
-    draws = g.T @ rng.standard_normal((g.shape[0], n_draws))
-    draws = draws + np.sqrt(2.0 * strengths.alpha) * rng.standard_normal(draws.shape)
+    pull = _drawn_pulls(strengths, cluster)
+    draws = pull(np.random.default_rng(0), 64)
     return np.square(strengths.posterior.solve(draws, 1e-4)).mean(axis=1)
+
+
+def _rooted_design(strengths: Strengths) -> sp.csr_array:
+    """Columns √v_k x_k, one for each distinct pair (or battle, with covariates), shape (m + p, k)."""
+    answers, root = strengths.counted, np.sqrt(strengths.curvatures)
+    which = np.arange(root.size)
+    entries = np.concatenate([root, -root]).astype(np.float32)
+    at = (answers.pairs.T.ravel(), np.concatenate([which, which]))
+    X = sp.csr_array((entries, at), shape=(strengths.battles.n_items, root.size))
+    if isinstance(answers, AdjustedAnswers):
+        X = sp.csr_array(sp.vstack([X, (answers.covariates * root[:, None]).T.astype(np.float32)]))
+    return X
+
+
+def _drawn_pulls(
+    strengths: Strengths, cluster: np.ndarray | None
+) -> Callable[[np.random.Generator, int], np.ndarray]:
+    """A function that draws columns r with H⁻¹ r distributed as the error of θ."""
+    prior = np.sqrt(2.0 * strengths.alpha)
+    if cluster is None:
+        X = _rooted_design(strengths)
+
+        def pull(rng: np.random.Generator, n: int) -> np.ndarray:
+            # Single precision: random numbers are most of the time.
+            return (X @ rng.standard_normal((X.shape[1], n), dtype=np.float32)).astype(np.float64)
+
+    else:
+        g = cluster_gradients(strengths, cluster)
+        factor = np.sqrt(g.shape[0] / (g.shape[0] - 1.0))
+
+        def pull(rng: np.random.Generator, n: int) -> np.ndarray:
+            return factor * (g.T @ rng.standard_normal((g.shape[0], n)))
+
+    def drawn(rng: np.random.Generator, n: int) -> np.ndarray:
+        pulls = pull(rng, n)
+        return pulls + prior * rng.standard_normal(pulls.shape)
+
+    return drawn
+
+
+def drawn_errors(strengths: Strengths, cluster: np.ndarray | None, n_draws: int) -> Iterator[np.ndarray]:
+    """Errors of the strengths of very many items, in blocks of shape (m, 32): a solve for each, no m × m matrix."""
+    rng, pull = np.random.default_rng(0), _drawn_pulls(strengths, cluster)
+    for _ in range(n_draws // _DRAWN_TOGETHER):
+        drawn = strengths.posterior.solve(pull(rng, _DRAWN_TOGETHER), _ROUGHLY_SOLVED)
+        yield drawn[: strengths.battles.n_items]
 
 
 def variances_of_battles(strengths: Strengths, battles: Battles | None = None) -> np.ndarray:

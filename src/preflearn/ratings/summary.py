@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .result import Ratings
 
 # Items and battles up to which everything is shown without being asked for.
-_MOST_ITEMS, _MOST_BATTLES = 1000, 300_000
+MOST_ITEMS, MOST_BATTLES = 1000, 300_000
 _MOST_JUDGES = 20
 _NEXT = 10
 _INTERVALS = (("lower", "upper"), ("rank_lower", "rank_upper"))
@@ -22,14 +22,14 @@ _INTERVALS = (("lower", "upper"), ("rank_lower", "rank_upper"))
 
 def is_moderate(ratings: Ratings) -> bool:
     """Whether held-out battles, judges and next battles take seconds rather than minutes."""
-    return len(ratings.items) <= _MOST_ITEMS and len(ratings.raw) <= _MOST_BATTLES
+    return len(ratings.items) <= MOST_ITEMS and len(ratings.raw) <= MOST_BATTLES
 
 
 def verdict(ratings: Ratings) -> str:
     """Which neighbours can be told apart, in a sentence or two."""
     board, n = ratings.columns, len(ratings.items)
     best = board["item"][0]
-    if n > _MOST_ITEMS:
+    if n > MOST_ITEMS:
         return f"{best} leads; its rank is between {board['rank_lower'][0]} and {board['rank_upper'][0]}."
     same = len(ratings.neighbours())
     others = sum(low == 1 for low in board["rank_lower"]) - 1
@@ -95,6 +95,8 @@ def settings(ratings: Ratings) -> dict[str, str]:
     options = ratings.options
     of_rankings = ratings.raw.rankings is not None
     found = {"Model": "Plackett-Luce" if of_rankings else "Bradley-Terry; a tie is half a win each way"}
+    if ratings.raw.margin is not None:
+        found["Model"] = f"least squares on margins ({options['margin']}), on the scale of Bradley-Terry"
     found["Shrinkage (alpha)"] = f"{ratings.alpha:.4g}" + (
         " (by held-out battles)" if options["alpha"] == "auto" else ""
     )
@@ -120,7 +122,7 @@ def summary_of(ratings: Ratings) -> dict[str, Any]:
     """Everything as plain values, for JSON."""
     out: dict[str, Any] = {
         "items": len(ratings.items),
-        "battles": len(ratings.raw),
+        "battles": ratings.raw.n_battles,
         "outcomes": ratings.raw.outcomes,
         "alpha": ratings.alpha,
         "half_life": ratings.half_life,
@@ -153,7 +155,7 @@ def text_board(ratings: Ratings, n: int) -> str:
     groups = shows_groups(board)
     width = min(40, max(len(str(item)) for item in board["item"][:n]))
     head = f"{'rank':>5}  {'item':<{width}} {'rating':>7} {'interval':>15} {'ranks':>12}{'  group' if groups else ''}"
-    lines = [f"Ratings of {len(ratings.items):,} items by {len(ratings.raw):,} battles", head]
+    lines = [f"Ratings of {len(ratings.items):,} items by {ratings.raw.n_battles:,} battles", head]
     for row in rows_of(board, n):
         interval, ranks = (f"{row[low]:.0f} to {row[high]:.0f}" for low, high in _INTERVALS)
         letters = f"  {row['group']}" if groups else ""
@@ -176,7 +178,7 @@ def shown_board(ratings: Ratings, n: int) -> ShownTable:
         letters = (row["group"],) if groups else ()
         rows.append((str(row["rank"]), str(row["item"]), f"{row['rating']:.0f}", interval, ranks, *letters))
     left = len(board["item"]) - n
-    caption = f"Ratings of {len(ratings.items):,} items by {len(ratings.raw):,} battles"
+    caption = f"Ratings of {len(ratings.items):,} items by {ratings.raw.n_battles:,} battles"
     return ShownTable(rows, caption, [*([f"... and {left:,} more"] if left > 0 else []), verdict(ratings)])
 
 
@@ -189,7 +191,7 @@ def page_of(ratings: Ratings, title: str | None = None, command: str = "") -> Ra
         parts["judges"] = {name: [values[k] for k in order] for name, values in judges.items()}
     counts = {
         "Items": f"{len(ratings.items):,}",
-        "Battles": f"{len(ratings.raw):,}",
+        "Battles": f"{ratings.raw.n_battles:,}",
         "Ties": f"{100 * float(np.average(ratings.raw.share == 0.5, weights=ratings.raw.weight)):.0f} %",
     }
     months = None
@@ -199,7 +201,7 @@ def page_of(ratings: Ratings, title: str | None = None, command: str = "") -> Ra
     judged = "" if ratings.raw.judge is None else f", judged by {len(ratings.raw.judge[1]):,}"
     return RatingsPage(
         title or "Leaderboard",
-        f"{len(ratings.raw):,} battles of {len(ratings.items):,} items{judged}.",
+        f"{ratings.raw.n_battles:,} battles of {len(ratings.items):,} items{judged}.",
         verdict(ratings),
         ratings.columns,
         ratings.level,
@@ -226,7 +228,7 @@ def _months(ratings: Ratings) -> Any:
 def _meetings(ratings: Ratings) -> np.ndarray | None:
     """How often items met, in the order of the board."""
     n = len(ratings.items)
-    if n > _MOST_ITEMS:
+    if n > MOST_ITEMS:
         return None
     order = np.argsort(np.argsort(-ratings.strengths.scores, kind="stable"))
     (a, b), counts = order[ratings.raw.pairs].T, np.zeros((n, n))

@@ -9,10 +9,12 @@ import numpy as np
 from scipy.special import ndtr
 from scipy.stats import t as student
 
+from ..errors import InputError, Remedy
 from . import boards, judges, ranks
-from .strengths import solved_standard_errors
+from .strengths import drawn_errors, solved_standard_errors
 
 if TYPE_CHECKING:
+    from .categories import CategoryRatings
     from .result import Ratings
 
 Columns = dict[str, list[Any]]
@@ -29,19 +31,41 @@ def board(ratings: Ratings) -> Columns:
     width = ranks.quantile_of(ratings.level, ratings.degrees_of_freedom) * se
     apart = ratings.apart
     if apart is None:
-        best, worst = ranks.many_rank_bounds(scores, se, ratings.level, ratings.degrees_of_freedom)
+        best, worst = _many_rank_bounds(ratings, order)
         groups = [""] * order.size
     else:
         best, worst = ranks.rank_bounds(apart)
         groups = ranks.group_letters(apart[np.ix_(order, order)])
     columns = _with_intervals(ratings, order, scores[order], width[order])
-    rank = 1 + np.searchsorted(np.sort(-scores), -scores[order], side="left")
-    places = {"rank": rank, "rank_lower": best[order], "rank_upper": worst[order]}
-    columns |= {name: values.tolist() for name, values in places.items()}
+    columns |= _places(scores, order, best[order], worst[order])
     return {**columns, "group": groups, "battles": _whole(ratings.raw.battles_of_items()[order])}
 
 
-def top(ratings: Ratings, n: int) -> Columns:
+def _places(scores: np.ndarray, rows: np.ndarray, best: np.ndarray, worst: np.ndarray) -> Columns:
+    rank = 1 + np.searchsorted(np.sort(-scores), -scores[rows], side="left")
+    return {"rank": rank.tolist(), "rank_lower": best.tolist(), "rank_upper": worst.tolist()}
+
+
+def _many_rank_bounds(ratings: Ratings, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A part of the error that is allowed is for the best, whose ranks are drawn, the rest for all others."""
+    level, df = 1.0 - (1.0 - ratings.level) * (1.0 - ranks.DRAWN_SHARE), ratings.degrees_of_freedom
+    best, worst = ranks.many_rank_bounds(ratings.strengths.scores, ratings.standard_errors, level, df)
+    first = order[: ranks.MOST_RANKED]
+    best[first], worst[first] = _best_rank_bounds(ratings, first)
+    return best, worst
+
+
+def _best_rank_bounds(ratings: Ratings, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    strengths, n = ratings.strengths, len(ratings.items)
+    if strengths.is_dense:
+        errors = iter([ranks.drawn_normal(ratings.covariance[:n, :n], ranks.RANK_DRAWS)])
+    else:
+        errors = drawn_errors(strengths, ratings.cluster, ranks.RANK_DRAWS)
+    drawn = ranks.drawn_ranks(strengths.scores, errors, rows, ratings.degrees_of_freedom)
+    return ranks.drawn_rank_bounds(drawn, n, 1.0 - (1.0 - ratings.level) * ranks.DRAWN_SHARE)
+
+
+def top(ratings: Ratings, n: int, with_ranks: bool) -> Columns:
     """`Ratings.top`."""
     best = np.argsort(-ratings.strengths.scores, kind="stable")[:n]
     if ratings.strengths.is_dense:
@@ -50,6 +74,12 @@ def top(ratings: Ratings, n: int) -> Columns:
         se = solved_standard_errors(ratings.strengths, ratings.cluster, best)
     width = ranks.quantile_of(ratings.level, ratings.degrees_of_freedom) * se
     columns = _with_intervals(ratings, best, ratings.strengths.scores[best], width)
+    if with_ranks and ratings.apart is not None:
+        columns |= _places(
+            ratings.strengths.scores, best, *(bound[best] for bound in ranks.rank_bounds(ratings.apart))
+        )
+    elif with_ranks:
+        columns |= _places(ratings.strengths.scores, best, *_best_rank_bounds(ratings, best))
     return {**columns, "battles": _whole(ratings.raw.battles_of_items()[best])}
 
 
@@ -76,41 +106,40 @@ def covariates(ratings: Ratings) -> Columns:
     return {"covariate": list(ratings.raw.covariate_names), **columns}
 
 
-def by_category(ratings: Ratings, categories: Any, intervals: bool) -> Columns:
-    """`Ratings.by`."""
+def read_categories(categories: Any, n: int) -> list[Hashable]:
+    """One label for each of n battles."""
     labels = list(categories.to_list() if hasattr(categories, "to_list") else categories)
-    if len(labels) != len(ratings.raw):
+    if len(labels) != n:
+        raise ValueError(f"Name one category for each of {n:,} battles: found {len(labels):,}.")
+    missing = [row for row, label in enumerate(labels) if label is None or label != label]
+    if missing:
         raise ValueError(
-            f"Name one category for each of {len(ratings.raw):,} battles: found {len(labels):,}."
+            f"{len(missing):,} battles have no category (row {missing[0] + 1:,} first): leave them out, or fill it in."
         )
-    if ratings.raw.similarity is not None or ratings.raw.rankings is not None:
-        raise ValueError("Boards by category are of battles, without features of the items: rate these.")
-    if ratings.raw.covariate_names:
-        raise ValueError("Boards by category do not control for covariates: rate without them.")
-    names = list(dict.fromkeys(labels))
-    place = {label: k for k, label in enumerate(names)}
-    codes = np.array([place[label] for label in labels])
-    return (_categories if intervals else _categories_without_intervals)(ratings, codes, names)
+    return labels
 
 
-def _categories(ratings: Ratings, codes: np.ndarray, names: list[Hashable]) -> Columns:
-    battles, df = ratings.strengths.battles, ratings.degrees_of_freedom
-    found = boards.category_boards(battles, codes, len(names), ratings.alpha, cluster=ratings.cluster)
-    width = ranks.quantile_of(ratings.level, df) * found.errors
-    # Without differences between categories (s = 0) there is nothing to test.
-    z = np.divide(
-        found.differences,
-        found.difference_errors,
-        out=np.zeros_like(width),
-        where=found.difference_errors > 0,
-    )
-    tails = student.sf(np.abs(z), df) if np.isfinite(df) else ndtr(-np.abs(z))
-    p = judges.corrected(2.0 * tails.ravel()).reshape(z.shape)
+def category_table(boards: CategoryRatings) -> Columns:
+    """`CategoryRatings.table`."""
+    ratings, scores, names = boards.ratings, boards.strengths, boards.categories
+    orders = np.argsort(-scores, axis=0, kind="stable")
     out: Columns = {}
+    if not boards.intervals:
+        for c, name in enumerate(names):
+            order = orders[:, c]
+            part = {
+                "item": [ratings.items[i] for i in order],
+                "rating": ratings.points(scores[order, c]).tolist(),
+            }
+            _append(out, {"category": [name] * order.size, **part})
+        return out
+    found, df = boards.fitted, ratings.degrees_of_freedom
+    width = ranks.quantile_of(ratings.level, df) * found.errors
+    p = _pvalues(found.differences, found.difference_errors, df)
     for c, name in enumerate(names):
-        order = np.argsort(-found.scores[:, c], kind="stable")
-        played = ratings.raw.take(np.flatnonzero(codes == c)).battles_of_items()
-        part = _with_intervals(ratings, order, found.scores[order, c], width[order, c])
+        order = orders[:, c]
+        played = ratings.raw.take(np.flatnonzero(boards.codes == c)).battles_of_items()
+        part = _with_intervals(ratings, order, scores[order, c], width[order, c])
         part |= {
             "difference": (POINTS * found.differences[order, c]).tolist(),
             "pvalue": p[order, c].tolist(),
@@ -119,22 +148,19 @@ def _categories(ratings: Ratings, codes: np.ndarray, names: list[Hashable]) -> C
     return out
 
 
-def _categories_without_intervals(ratings: Ratings, codes: np.ndarray, names: list[Hashable]) -> Columns:
-    battles, k = ratings.strengths.battles, len(names)
-    ratio = boards.choose_ratio(battles, codes, k, ratings.alpha)
-    scores = boards.category_scores(battles, codes, k, ratings.alpha, ratio)
-    order = np.argsort(-scores, axis=0, kind="stable")
-    return {
-        "category": [name for name in names for _ in ratings.items],
-        "item": [ratings.items[i] for c in range(k) for i in order[:, c]],
-        "rating": ratings.points(np.take_along_axis(scores, order, axis=0).T.ravel()).tolist(),
-    }
+def _pvalues(differences: np.ndarray, errors: np.ndarray, df: float) -> np.ndarray:
+    """Corrected for all of them; without differences between categories (s = 0) there is nothing to test."""
+    z = np.divide(differences, errors, out=np.zeros_like(differences), where=errors > 0)
+    tails = student.sf(np.abs(z), df) if np.isfinite(df) else ndtr(-np.abs(z))
+    return judges.corrected(2.0 * tails.ravel()).reshape(z.shape)
 
 
 def by_month(ratings: Ratings) -> Columns:
     """`Ratings.by_month`."""
     if ratings.raw.time is None:
-        raise ValueError("Boards by month need the time of every battle: name its column with time=...")
+        raise InputError(
+            "Boards by month need the time of every battle", Remedy("time", purpose="and its column")
+        )
     edges = boards.month_edges(ratings.raw.time)
     out: Columns = {}
     for edge, played, scores, errors, df in boards.boards_over_time(

@@ -524,7 +524,7 @@ class TwoStepRelation:
 
 
 def _strike_out_unseen(modes: np.ndarray, rows: Side, columns: Side) -> None:
-    """Set the modes to zero whose kernel is none on either side."""
+    """Zero the modes whose kernel vanishes on either side."""
     modes[rows.values == 0] = 0.0
     modes[:, columns.values == 0] = 0.0
 

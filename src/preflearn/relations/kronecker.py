@@ -15,7 +15,7 @@ from .grammar import RelationFolds
 from .incomplete import KnownPairs, warn_unless_converged
 from .model import RelationData, RelationModel
 
-# Held-out predictions by conjugate gradients agree with refitting to more digits than anyone reads.
+# Held-out predictions by conjugate gradients agree with refitting to far higher precision than is ever displayed.
 _HOLD_OUT_TOL = 1e-11
 
 

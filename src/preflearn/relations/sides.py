@@ -70,7 +70,7 @@ class Side:
             values, vectors = values[:-1], vectors[:, :-1]
         if values.size:
             refuse_indefinite(float(values[0]), float(values[-1]))
-            # What is below the rounding of K is none: K v = 0 for such a vector, at new objects too.
+            # Eigenvalues below the rounding of K count as zero: K v = 0 for such a vector, for new objects too.
             values[values <= n * np.finfo(float).eps * values[-1]] = 0.0
         return cls(K, values * unit, vectors, compared)
 

@@ -257,7 +257,9 @@ def _decoded(path: Path) -> str:
     encoding = detect_encoding(data)
     if encoding != UTF8:
         warnings.warn(
-            f"{path}: the text is {spoken(encoding)}, not UTF-8, and is read so.", TableWarning, stacklevel=2
+            f"{path}: the text is {spoken(encoding)}, not UTF-8, and is read as such.",
+            TableWarning,
+            stacklevel=2,
         )
     try:
         return data.decode("utf-8-sig" if encoding == UTF8 else encoding).removeprefix("\ufeff")
@@ -280,6 +282,7 @@ def _delimited(path: Path) -> list[dict[str, Any]]:
 
 
 def _json_lines(path: Path, text: str) -> list[dict[str, Any]]:
+    """Values to be shown: unlike the rows of `read_table` they may be nested, plain texts, or have further keys."""
     records = []
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
@@ -347,7 +350,7 @@ def _distinct(
 def _naming_column(table: Mapping[str, list[Any]], columns: Sequence[str]) -> str | None:
     """A column whose texts are short, all there and all different."""
     known = [name for wanted in _NAMING for name in columns if name.lower() == wanted]
-    for name in known:  # by its name: a few long or equal ones are no reason to take another column
+    for name in known:  # by its name: a few long or equal names do not disqualify it
         texts = [_as_text(value) for value in table[name]]
         if len({text for text in texts if text}) > len(texts) / 2:
             return name

@@ -27,7 +27,7 @@ def order_csv(session: Session) -> bytes:
 
 
 def answers_lines(session: Session) -> bytes:
-    """The answers that stand, one JSON object a line."""
+    """The answers that stand, one JSON object per line."""
     lines = [json.dumps(answer.as_entry(), ensure_ascii=False) for answer in session.answers()]
     return "".join(f"{line}\n" for line in lines).encode()
 

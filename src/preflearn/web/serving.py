@@ -85,7 +85,7 @@ class Scorer:
     ignored : frozenset of str
         Further names that an item may have, such as columns that the training set aside.
     sets : StoredSets or None
-        What held-out queries needed; None where the model knows of no sets.
+        What held-out queries needed; None where the model holds no sets.
     """
 
     features: Sequence[Feature]
@@ -356,7 +356,7 @@ def _shown(scorer: Scorer, scores: np.ndarray, coverage: Any) -> np.ndarray:
     """The items of a request that are in its set."""
     if scorer.sets is None:
         raise RefusedError(
-            "set: this model knows of no sets; it was trained without queries, or with too few.", 422
+            "set: this model holds no sets; it was trained without queries, or with too few.", 422
         )
     try:
         return scorer.sets.shown(scores, None, coverage)

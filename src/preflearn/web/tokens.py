@@ -1,4 +1,4 @@
-"""The key in the address of a page, kept beside the answers so that judges' links go on working after a restart."""
+"""The key in the address of a page, kept beside the answers so that judges' links keep working after a restart."""
 
 from __future__ import annotations
 

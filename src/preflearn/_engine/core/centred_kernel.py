@@ -48,7 +48,7 @@ def centred_form(K: np.ndarray, comparisons: Comparisons) -> tuple[float, np.nda
         G[...] = 0.0
     elif abs(float(np.trace(G))) < _LEAST_SHARE * before:
         raise ValueError(
-            f"The kernel hardly tells the items of a query apart: of its size {before * unit:.3g} only "
+            f"The kernel hardly distinguishes the items of a query: of its size {before * unit:.3g} only "
             f"{np.trace(G) * unit:.3g} is left inside queries, too little for the precision of {K.dtype}. Use a larger "
             "gamma, or centre the features."
         )

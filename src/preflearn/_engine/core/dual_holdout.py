@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -32,11 +32,11 @@ import scipy.linalg as la
 
 from ...comparisons import Comparisons, HalfRemoval
 from ..loops.threads import product_in_threads
-from ..numerics.linalg import inverse_diagonal, inverse_in_place, one_norm, solve_positive
+from ..numerics.linalg import inverse_diagonal, inverse_in_place, one_norm, solve_many, solve_positive
 from .band import BandForm
 from .centred_kernel import centred_form, fill_null_space, half_of_means, refuse_small_alpha
 from .holdout import LEAST_CONDITION, HoldOut, each_fold, intercept_of_rest
-from .tridiagonal import TridiagonalForm
+from .tridiagonal import Substitution, TridiagonalForm, blocks_at
 
 # Columns that are solved for at once where all are needed.
 _BLOCK = 512
@@ -160,7 +160,7 @@ class DualHoldOut(HoldOut):
         half = self._form.half_inverse(alpha, self._means if self._centred else np.zeros_like(self._means))
         if half is None:
             return None
-        at = _TridiagonalResolvent(alpha, self)
+        at = self._resolvent(alpha * self._unit)
         response = np.zeros(at.x.shape[0]) if self.mean_kernel is None else at.mean_response_of_all()
         return *half, at.x[:, 0], response
 
@@ -189,7 +189,7 @@ class DualHoldOut(HoldOut):
         predictions: dict[int, np.ndarray] = {}
         # Folds of one scale share their λ, and the inverses of another scale are not kept.
         for scale in scales:
-            resolvents = [self._resolvent(alpha / scale) for alpha in alphas]
+            resolvents = self._resolvents([alpha / scale for alpha in alphas])
             mine = [number for number, removal in enumerate(removals) if removal.scale == scale]
             found = self._with_resolvents(
                 resolvents, [folds[k] for k in mine], [removals[k] for k in mine], on_fold
@@ -199,10 +199,11 @@ class DualHoldOut(HoldOut):
         return [predictions[number] for number in range(len(folds))]
 
     def _with_resolvents(self, resolvents, folds, removals, on_fold) -> list[np.ndarray]:
-        one = self._one_block if removals[0].centred else self._blocks
-        if not removals[0].centred:
-            for at in resolvents:
-                _ = at.f  # made once, before threads ask for it
+        if removals[0].centred:
+            one: Callable = self._one_block
+        else:
+            together = _Together.of(resolvents)  # made once, before threads ask for it
+            one = partial(self._blocks, together=together)
         sizes = [removal.rows.shape[0] for removal in removals]
         return each_fold(
             lambda k: one(folds[k], removals[k], resolvents),
@@ -238,9 +239,21 @@ class DualHoldOut(HoldOut):
             return False
         return True
 
+    def _resolvents(self, alphas: Sequence[float]) -> list[_Resolvent]:
+        """R at every λ; one pass over Q for all of them."""
+        if self._form is None:
+            return [self._resolvent(alpha) for alpha in alphas]
+        alphas = [alpha / self._unit for alpha in alphas]
+        inverses = [self._form.inverse(alpha) for alpha in alphas]
+        x = self._form.transposed.T @ np.hstack([inverse(self._projected) for inverse in inverses])
+        return [
+            _TridiagonalResolvent(alpha, self, inverse, part)
+            for alpha, inverse, part in zip(alphas, inverses, np.hsplit(x, len(alphas)), strict=True)
+        ]
+
     def _resolvent(self, alpha: float) -> _Resolvent:
         if self._form is not None:
-            return _TridiagonalResolvent(alpha / self._unit, self)
+            return self._resolvents([alpha])[0]
         return _ExplicitResolvent(alpha / self._unit, self)
 
     def _inverse_at(self, alpha: float) -> np.ndarray:
@@ -254,7 +267,13 @@ class DualHoldOut(HoldOut):
     def _is_large(self, alpha: float) -> bool:
         return alpha > LARGE_ALPHA * self._trace
 
-    def _blocks(self, fold: np.ndarray, removal: HalfRemoval, resolvents: list[_Resolvent]) -> np.ndarray:
+    def _blocks(
+        self,
+        fold: np.ndarray,
+        removal: HalfRemoval,
+        resolvents: list[_Resolvent],
+        together: _Together | None,
+    ) -> np.ndarray:
         """Whole queries, parts of queries, or rows of a plain regression."""
         rows = removal.rows
         local = self.comparisons.take(rows)
@@ -266,7 +285,14 @@ class DualHoldOut(HoldOut):
         t = self._t[rows]
         out = np.empty((len(resolvents), fold.shape[0], t.shape[1]))
         read = resolvents[0].read(rows)
-        for k, at in enumerate(resolvents):
+        single = np.ones(len(resolvents), dtype=bool)
+        if together is not None and removal.columns is None:
+            assert read is not None
+            single[together.places] = False
+            means = None if anchor_of is None else (self._projected_means[names], anchor_of)
+            out[together.places] = together.whole_queries(rows, read, local, means)[:, wanted]
+        for k in np.flatnonzero(single):
+            at = resolvents[k]
             part = at.part(rows, read)
             R = part.block
             if removal.columns is None:
@@ -371,6 +397,11 @@ class _Resolvent:
     alpha: float
     x: np.ndarray
 
+    @property
+    def substitution(self) -> Substitution | None:
+        """What blocks of R come from where λ is neither too large nor too small for it."""
+        return None
+
     def _finish(self, owner: DualHoldOut) -> None:
         self._owner = owner
         self.large = owner._is_large(self.alpha)
@@ -429,6 +460,64 @@ class _Resolvent:
 
 
 @dataclass(frozen=True)
+class _Together:
+    """Those λ at which a fold of whole queries is predicted by a few operations on all of them together.
+
+    Attributes
+    ----------
+    places : ndarray of int of shape (a,)
+        Among all λ.
+    alphas : ndarray of shape (a, 1, 1)
+    inverses : list of Substitution
+    x, f : ndarray of shape (a, m, v)
+    """
+
+    places: np.ndarray
+    alphas: np.ndarray
+    inverses: list[Substitution]
+    x: np.ndarray
+    f: np.ndarray
+
+    @classmethod
+    def of(cls, resolvents: Sequence[_Resolvent]) -> _Together | None:
+        found = [(k, at, at.substitution) for k, at in enumerate(resolvents) if at.substitution is not None]
+        for at in resolvents:
+            _ = at.f
+        if not found:
+            return None
+        places, ats, inverses = zip(*found, strict=True)
+        return cls(
+            np.array(places),
+            np.array([at.alpha for at in ats])[:, None, None],
+            list(inverses),
+            np.stack([at.x for at in ats]),
+            np.stack([at.f for at in ats]),
+        )
+
+    def whole_queries(
+        self,
+        rows: np.ndarray,
+        read: np.ndarray,
+        local: Comparisons,
+        means: tuple[np.ndarray, np.ndarray] | None,
+    ) -> np.ndarray:
+        """Predictions of the rows without them, shape (a, h, v).
+
+        ``means`` are the rows of (means of K) S Q of their queries, and the query of each row.
+        """
+        h = rows.shape[0]
+        # The means of K beside the rows: their products with R are needed too.
+        V = read if means is None else np.hstack([read, means[0].T])
+        products = blocks_at(self.inverses, V)
+        R = products[:, :h, :h]
+        source = -solve_many(R, self.x[:, rows])
+        seen = source - self.alphas * (R @ source)
+        columns = np.moveaxis(seen, 0, 1).reshape(h, -1)
+        f = self.f[:, rows] + np.moveaxis(local.half_inverse(columns).reshape(h, *seen.shape[::2]), 1, 0)
+        return f if means is None else f + (products[:, h:, :h] @ source)[:, means[1]]
+
+
+@dataclass(frozen=True)
 class _Part:
     """What a fold needs of R: its block, and rows of (means of K) S R on the columns of the fold.
 
@@ -443,17 +532,20 @@ class _Part:
 class _TridiagonalResolvent(_Resolvent):
     """R = Q (T + λ I)⁻¹ Qᵀ."""
 
-    def __init__(self, alpha: float, owner: DualHoldOut):
+    def __init__(self, alpha: float, owner: DualHoldOut, inverse: Callable, x: np.ndarray):
         assert owner._form is not None
-        self.alpha = alpha
-        self._inverse, self._multiply = owner._form.inverse(alpha), owner._form.multiply
+        self.alpha, self.x = alpha, x
+        self._inverse, self._multiply = inverse, owner._form.multiply
         self._Qt, self._means, self._projected_means = (
             owner._form.transposed,
             owner._means,
             owner._projected_means,
         )
-        self.x = self._Qt.T @ self._inverse(owner._projected)
         self._finish(owner)
+
+    @property
+    def substitution(self):
+        return self._inverse if isinstance(self._inverse, Substitution) and not self.large else None
 
     def read(self, rows, *, centred=False):
         Qt = np.take(self._Qt, rows, axis=1)

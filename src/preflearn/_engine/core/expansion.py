@@ -35,7 +35,7 @@ from .problem import block_rows
 # Sums are formed in so many parts side by side; a fixed number, so that rounding is the same on every machine.
 _PARTS = 4
 # ν relative to the trace of A and to K_RR: the first that Cholesky accepts.
-_NUGGETS = (1e-13, 1e-11, 1e-9, 1e-7)
+NUGGETS = (1e-13, 1e-11, 1e-9, 1e-7)
 
 Moments = QueryMoments | GlobalMoments
 
@@ -138,7 +138,7 @@ def _sums(moments: Moments) -> tuple[np.ndarray, np.ndarray]:
 
 def _solve(A: np.ndarray, K_RR: np.ndarray, c: np.ndarray, alpha: float) -> np.ndarray:
     size = float(np.trace(A)) + alpha * float(np.trace(K_RR))
-    for nugget in _NUGGETS:
+    for nugget in NUGGETS:
         B = np.array(A, order="F")
         B += alpha * K_RR.T
         B[np.diag_indices_from(B)] += nugget * size

@@ -191,7 +191,7 @@ class FeatureSpace(HoldOut):
         return 16 * np.finfo(float).eps * np.sqrt(self.s.shape[0]) * self.size
 
     def is_well_determined(self, alpha: float) -> bool:
-        """Whether every direction is either known to six digits beside λ or within rounding of zero."""
+        """Whether every direction has six correct digits beside λ or is zero up to rounding."""
         if alpha >= LEAST_CONDITION * self.size:
             return True
         null = self.s <= self._rounding
@@ -434,7 +434,7 @@ class FeatureHoldOut(_WithoutPreferences):
     def _subtracts_moments(self, fold: np.ndarray, alphas: Sequence[float]) -> bool:
         """Whether the moments of a fold and one decomposition cost less than a small system for each alpha.
 
-        At an alpha that is small beside the rounding of the features the small systems know which directions are none.
+        At an alpha that is small beside the rounding of the features, the small systems know which directions vanish.
         """
         n, k = self.s.shape[0], self._n_columns(fold)
         if k > n or min(alphas) < LEAST_CONDITION * self.size:

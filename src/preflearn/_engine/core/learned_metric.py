@@ -51,6 +51,11 @@ class MetricModel:
     spectrum: Spectrum
 
     @property
+    def basis(self) -> Any:
+        """The basis vectors."""
+        return self.features.basis_
+
+    @property
     def largest_eigenvalue(self) -> float:
         return float(self.spectrum.values[-1])
 
@@ -68,7 +73,7 @@ class MetricModel:
 
     def gradients(self, X: Any, alpha: float) -> np.ndarray:
         """∇f at validated items, shape (m, n, v)."""
-        return expansion_gradient(self.kernel, X, self.features.basis_, self.coefficients(alpha))
+        return expansion_gradient(self.kernel, X, self.basis, self.coefficients(alpha))
 
 
 @dataclass

@@ -315,7 +315,7 @@ def _solve_least_squares(T: np.ndarray, t: np.ndarray, alpha: float) -> np.ndarr
 def warn_if_collinear(sigma: np.ndarray, root: float) -> None:
     """Warn of a direction that √λ does not decide, and which is hardly above the rounding of the others.
 
-    ``sigma`` are the singular values of the features; one that is no more than the last bits of the largest is none.
+    ``sigma`` are the singular values of the features; those within rounding of the largest count as zero.
     """
     decided = sigma[sigma > max(root, 2 * np.finfo(float).eps * sigma.max(initial=0.0))]
     if decided.size and decided.min() * _LEAST_DIGITS < np.finfo(float).eps * decided.max():

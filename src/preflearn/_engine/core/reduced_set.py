@@ -18,6 +18,7 @@ method", NIPS 30 (2017); it samples rows where comparisons need whole queries.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from ...comparisons import Comparisons
 from ...kernels.blocks import KernelBlocks
 from ...kernels.functions import Kernel, n_items, take_items
 from ...kernels.maps import NystromMap
-from ..loops.threads import blas_at_rest
+from ..loops.threads import blas_at_rest, in_turns
 from ..numerics.linalg import (
     add_gram,
     cholesky_in_place,
@@ -44,6 +45,11 @@ from .row_blocks import HalfBlocks, RowBlock
 _BLOCK_BYTES = 1 << 23
 # The preconditioner is estimated on this many rows per basis vector.
 _SAMPLE_FACTOR = 10
+# The r × r sum is formed in this many parts side by side, as long as they fit into this much memory; a fixed number, so
+# that rounding is the same on every machine. A part has several times as many rows as the sum.
+_PARTS = 16
+_PARTS_BYTES = 1 << 27
+_LEAST_ROWS_OF_PART = 4
 
 
 class ReducedRows:
@@ -132,16 +138,41 @@ def _solve_on_kernel(rows: ReducedRows, comparisons: Comparisons, alpha: float) 
 def _moments(
     rows: ReducedRows, comparisons: Comparisons, form: Callable[[Any], np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(V S)(S V) and V S t, summed up over the blocks V that ``form`` makes."""
+    """(V S)(S V) and V S t, summed up over the blocks V that ``form`` makes.
+
+    Threads take a part of the blocks each, so that they meet once. Where r is so large that every thread cannot have a
+    sum of its own, they share the tiles of one sum, block after block.
+    """
+    r, n_parts = rows.width, _number_of_parts(rows)
     # A block of r rows lets the r × r sum be read and written as seldom as the block.
-    halves = HalfBlocks(comparisons, max(rows.width, block_rows(rows.width)), put=_as(rows.dtype))
-    A = np.zeros((rows.width, rows.width), dtype=rows.dtype, order="F")
-    rhs = np.zeros((rows.width, comparisons.n_outputs), dtype=rows.dtype)
-    with blas_at_rest():  # its threads would still be spinning when ours start
-        for block, P in halves.halves(lambda block: form(block.rows)):
+    step = max(r, block_rows(r)) if n_parts == 1 else max(r // 2, block_rows(r) // 4)
+    halves = HalfBlocks(comparisons, step, put=_as(rows.dtype))
+    halves.prepare(lambda block: form(block.rows))
+
+    def add_up(blocks: list[RowBlock]) -> tuple[np.ndarray, np.ndarray]:
+        A = np.zeros((r, r), dtype=rows.dtype, order="F")
+        rhs = np.zeros((r, comparisons.n_outputs), dtype=rows.dtype)
+        for block in blocks:
+            P = halves.half(form(block.rows), block)
             A = add_gram(A, P, P)
             rhs += P.T @ halves.target[block.start : block.stop]
+        return A, rhs
+
+    bounds = np.linspace(0, len(halves.blocks), n_parts + 1).astype(int)
+    parts = [(halves.blocks[first:last],) for first, last in pairwise(bounds)]
+    with blas_at_rest():  # its threads would still be spinning when ours start
+        (A, rhs), *others = in_turns(add_up, parts)
+    for A_part, rhs_part in others:
+        A += A_part
+        rhs += rhs_part
     return mirror_lower(A), rhs
+
+
+def _number_of_parts(rows: ReducedRows) -> int:
+    bytes_of_sum = rows.width**2 * rows.dtype.itemsize
+    if _PARTS * bytes_of_sum > _PARTS_BYTES:
+        return 1
+    return max(1, min(_PARTS, rows.n_rows // (_LEAST_ROWS_OF_PART * rows.width)))
 
 
 def solve_iteratively(

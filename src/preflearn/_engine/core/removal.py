@@ -242,8 +242,8 @@ def directions_outside(Q: np.ndarray, rows: np.ndarray, eps: float) -> np.ndarra
 def span_of_rows(F: np.ndarray, eps: float | None = None) -> np.ndarray:
     """Q with orthonormal columns that span the weights w = Fᵀ β of the basis vectors with these rows of the factor.
 
-    Directions below the rounding of K_RR = F Fᵀ, made with the precision ``eps`` (by default that of F), are none, as
-    in the factorisation of a kernel matrix: the pivots are those of its Cholesky factor.
+    Directions below the rounding of K_RR = F Fᵀ, made with the precision ``eps`` (by default that of F), count as zero,
+    as in the factorisation of a kernel matrix: the pivots are those of its Cholesky factor.
     """
     eps = float(np.finfo(F.dtype).eps) if eps is None else eps
     Q, R, _ = qr(F.T, mode="economic", pivoting=True)

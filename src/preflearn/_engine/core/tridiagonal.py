@@ -7,7 +7,7 @@ arrays.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import scipy.linalg as la
@@ -65,7 +65,7 @@ class TridiagonalForm:
             pttrf = get_lapack_funcs("pttrf", (self._diagonal,))
             pivots, multipliers, info = pttrf(self._diagonal + alpha, self._off_diagonal)
             if info == 0:
-                return _Substitution(pivots, multipliers)
+                return Substitution(pivots, multipliers)
         return self._inverse_by_spectrum(alpha)
 
     def half_inverse(self, alpha: float, means: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
@@ -76,7 +76,7 @@ class TridiagonalForm:
         With T + λ I = L D Lᵀ it is D^(-1/2) L⁻¹ Qᵀ. ``means`` are taken off the rows of Qᵀ: those of its rows centre W.
         """
         inverse = self.inverse(alpha)
-        return inverse.half(self.transposed, means) if isinstance(inverse, _Substitution) else None
+        return inverse.half(self.transposed, means) if isinstance(inverse, Substitution) else None
 
     def explicit_inverse(self, alpha: float) -> np.ndarray:
         """(B + λ I)⁻¹ as a full symmetric matrix in Fortran order. n³ operations, two n × n arrays."""
@@ -104,20 +104,30 @@ class TridiagonalForm:
         return lambda V: vectors @ (factors * (vectors.T @ V))
 
 
-class _Substitution:
+class Substitution:
+    """(T + λ I)⁻¹ by its factors M diag(pivots) Mᵀ."""
+
     def __init__(self, pivots: np.ndarray, multipliers: np.ndarray):
-        self._factor = pivots, multipliers
+        self.pivots, self.multipliers = pivots, multipliers
 
     def __call__(self, V: np.ndarray) -> np.ndarray:
         from ..loops.tridiagonal import solve_tridiagonal
 
-        return solve_tridiagonal(*self._factor, np.ascontiguousarray(V))
+        return solve_tridiagonal(self.pivots, self.multipliers, np.ascontiguousarray(V))
 
     def half(self, V: np.ndarray, means: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """D^(-1/2) L⁻¹ (V - means), and the sum of squares of each column."""
         from ..loops.pair_order import half_of_resolvent
 
-        return half_of_resolvent(*self._factor, V, means)
+        return half_of_resolvent(self.pivots, self.multipliers, V, means)
+
+
+def blocks_at(substitutions: Sequence[Substitution], V: np.ndarray) -> np.ndarray:
+    """Vᵀ (T + λ I)⁻¹ V at every λ, shape (a, k, k), for V of shape (n, k)."""
+    from ..loops.tridiagonal import blocks_of_inverses
+
+    factors = (np.stack([getattr(one, name) for one in substitutions]) for name in ("pivots", "multipliers"))
+    return blocks_of_inverses(*factors, np.ascontiguousarray(V))
 
 
 def product_with_itself(W: np.ndarray) -> np.ndarray:

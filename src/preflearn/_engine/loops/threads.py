@@ -91,6 +91,10 @@ class _SharedLimit:
             self._users -= 1
             self._restore_if_unused()
 
+    @property
+    def in_use(self) -> bool:
+        return self._users > 0
+
     def restart(self) -> None:
         """In a forked process: of all threads only this one came along."""
         self._lock = threading.Lock()
@@ -122,6 +126,13 @@ def blas_at_rest(when: bool = True) -> Any:
     Its own threads keep spinning for a while after a product, on processors that ours want.
     """
     return _shared_limit if when else nullcontext()
+
+
+def blas_with_at_most(n: int) -> Any:
+    """A context in which BLAS has at most n threads; where it rests already, it goes on resting."""
+    if n <= 1:
+        return blas_at_rest()
+    return nullcontext() if n >= n_threads() or _shared_limit.in_use else threads_limited(n, "blas")
 
 
 def with_small_matrices(work: Callable[[int], Any], size: int, most: int | None = None) -> list[Any]:

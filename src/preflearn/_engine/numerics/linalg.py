@@ -506,6 +506,20 @@ def solve_positive(A: np.ndarray, B: np.ndarray, *, overwrite_b: bool = False) -
     return transposed.T
 
 
+# Rows of systems that are solved in one call for all of them.
+_SMALL_SYSTEM = 128
+
+
+def solve_many(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """A⁻¹ B for positive definite matrices of shape (a, n, n) and B of shape (a, n, v)."""
+    if A.shape[1] <= _SMALL_SYSTEM:
+        try:
+            return np.linalg.solve(A, B)
+        except np.linalg.LinAlgError:  # one of them is singular to the last bit; the other way may still do
+            pass
+    return np.stack([solve_positive(one, right) for one, right in zip(A, B, strict=True)])
+
+
 def inverses_checked(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The inverses of matrices of shape (a, n, n) and their reciprocal condition numbers, 0 for singular ones."""
     if A.shape[1] == 0:

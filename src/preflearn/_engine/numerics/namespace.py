@@ -49,8 +49,11 @@ def _compat() -> Any:
 
 def as_host(values: Any) -> Any:
     """The same values as a NumPy array when they are an array of another library; anything else unchanged."""
-    if not is_device_array(values):
-        return values
+    return to_host(values) if is_device_array(values) else values
+
+
+def to_host(values: Any) -> np.ndarray:
+    """An array of another library, whether dispatch is on or not, as a NumPy array."""
     xp = _compat().array_namespace(values)
     if hasattr(values, "detach"):  # PyTorch
         return values.detach().cpu().numpy()

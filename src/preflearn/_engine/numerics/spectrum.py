@@ -12,9 +12,11 @@ Matrices are Fortran-ordered, of float32 or float64, and changed in place; only 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from ..loops.threads import blas_at_rest, in_turns
+from ..loops.threads import blas_at_rest, blas_with_at_most, in_turns
 from .interruptible import call_lapack
 from .routines import blas, lapack, lapack_without_info
 from .tiles import column_tiles, lower_tiles
@@ -26,8 +28,10 @@ _PANEL = 32
 _LAST_COLUMNS = 64
 # Reflectors that are applied together.
 _REFLECTORS = 64
-# From this many rows on, a product with a vector is worth the threads of BLAS even where another program delays one.
+# From this many rows on, a product with a vector is worth the threads of BLAS even where another program delays one,
+# and for each of them there must be this many rows: such products wait for memory.
 _MATRIX_WORTH_THREADS = 3000
+_ROWS_OF_THREAD = 750
 
 
 def eigh(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -39,8 +43,12 @@ def eigh(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         If the eigenvalues of T do not converge.
     """
     # One rest for all steps of a smaller matrix: to put the threads of BLAS to rest and back takes a while.
-    with blas_at_rest(A.shape[0] < _MATRIX_WORTH_THREADS):
+    with _threads_for(A.shape[0]):
         return _eigh(A)
+
+
+def _threads_for(n: int) -> Any:
+    return blas_with_at_most(1 if n < _MATRIX_WORTH_THREADS else n // _ROWS_OF_THREAD)
 
 
 def _eigh(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -61,7 +69,7 @@ def _eigh(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def tridiagonalise(A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Q in the memory of A, the diagonal and the off-diagonal of T. 8 n³ / 3 operations."""
-    with blas_at_rest(A.shape[0] < _MATRIX_WORTH_THREADS):
+    with _threads_for(A.shape[0]):
         diagonal, off_diagonal, scales = _reduce(A)
         with blas_at_rest():
             _form(A, scales)

@@ -47,6 +47,8 @@ class LabelPosterior:
     alpha : float
     weights : ndarray of shape (m,)
         The scores at the mode.
+    curvatures : ndarray of shape (l,), optional
+        v; those of the logistic loss by default.
 
     Attributes
     ----------
@@ -58,10 +60,12 @@ class LabelPosterior:
     O(l) memory, and O(nnz(H)) for each iteration of each solve: about 20 to 30 of them for sports results.
     """
 
-    def __init__(self, answers: Answers, alpha: float, weights: np.ndarray):
+    def __init__(
+        self, answers: Answers, alpha: float, weights: np.ndarray, curvatures: np.ndarray | None = None
+    ):
         self.scores = self.mean = self.weights = weights
         self._answers, self._alpha = answers, alpha
-        self._curvatures = LogisticLoss(answers, weights).curvatures
+        self._curvatures = LogisticLoss(answers, weights).curvatures if curvatures is None else curvatures
         L = answers.hessian(self._curvatures)
         self._H = sp.csr_array(L + 2.0 * alpha * sp.eye_array(weights.shape[0], format="csr"))
         self._diagonal = self._H.diagonal()

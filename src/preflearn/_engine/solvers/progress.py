@@ -31,7 +31,11 @@ class Stage:
         """``done`` of ``total`` are finished."""
         if self._bar is not None:
             self._bar.update(0, completed=done, total=total)
-        self._tell(f"{done} of {total} {what}")
+        self._tell(f"{done:,} of {total:,} {what}")
+
+    def amount(self, done: int, what: str) -> None:
+        """So much is finished, of a total that is not known."""
+        self._tell(f"{done:,} {what}")
 
     def _tell(self, text: str) -> None:
         now = time.perf_counter()

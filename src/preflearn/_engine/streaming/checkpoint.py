@@ -165,8 +165,8 @@ def _function_as_text(function: Any) -> str:
     return f"{function.__module__}.{name} {blake2b(body, digest_size=8).hexdigest()}"
 
 
-class Checkpoint:
-    """A checkpoint file and the rhythm in which it is written.
+class CheckpointFile:
+    """A file of arrays and plain values, and the rhythm in which it is written.
 
     Parameters
     ----------
@@ -174,8 +174,12 @@ class Checkpoint:
     every : int, float or None
         Chunks (int) or seconds (float) between two checkpoints; None is 60 seconds.
     parameters : dict of str
-        As `fingerprint` gives them.
+        As `fingerprint` gives them: a file with others is refused.
     """
+
+    format, version = FORMAT, VERSION
+    # What may change between two runs, for the message.
+    may_change = "alpha and alphas may change."
 
     def __init__(self, path: str | os.PathLike[str], every: int | float | None, parameters: dict[str, str]):
         self.path = Path(path)
@@ -194,8 +198,8 @@ class Checkpoint:
         if not os.access(folder, os.W_OK):
             raise PermissionError(f"The folder {folder} of the checkpoint cannot be written to.")
 
-    def load(self) -> Progress | None:
-        """The progress in the file; None where there is no file yet.
+    def read(self) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
+        """Header and arrays of the file; None where there is no file yet.
 
         Raises
         ------
@@ -213,17 +217,15 @@ class Checkpoint:
                 f"{self.path}: not a whole checkpoint of preflearn ({error}). Give another name, or remove "
                 "the file to start over."
             ) from error
-        if not isinstance(header, dict) or header.get("format") != FORMAT:
+        if not isinstance(header, dict) or header.get("format") != self.format:
             raise CheckpointError(f"{self.path}: not a checkpoint of preflearn. Give another name.")
-        if header["version"] != VERSION:
+        if header["version"] != self.version:
             raise CheckpointError(
                 f"{self.path}: written in version {header['version']} of the format, this preflearn reads "
-                f"{VERSION}. Remove the file to start over."
+                f"{self.version}. Remove the file to start over."
             )
         self._refuse_other_parameters(header["parameters"])
-        progress = _unpack(header, arrays)
-        self._last_chunk = progress.statistics.n_chunks
-        return progress
+        return header, arrays
 
     def _refuse_other_parameters(self, found: dict[str, str]) -> None:
         names = sorted(set(found) | set(self._parameters))
@@ -234,7 +236,7 @@ class Checkpoint:
             )
             raise CheckpointError(
                 f"{self.path}: the checkpoint belongs to other parameters ({differences}). Set them back, "
-                "give another checkpoint, or remove the file to start over. alpha and alphas may change."
+                f"give another checkpoint, or remove the file to start over. {self.may_change}"
             )
 
     def is_due(self, n_chunks: int) -> bool:
@@ -243,14 +245,22 @@ class Checkpoint:
             return n_chunks - self._last_chunk >= self._chunks
         return time.monotonic() - self._last_time >= self._seconds
 
-    def save(self, progress: Progress) -> None:
+    def written_at(self, n_chunks: int) -> None:
+        """Begin the time, and the chunks, to the next checkpoint."""
+        self._last_time, self._last_chunk = time.monotonic(), n_chunks
+
+    def write(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         """Write, or warn once and leave the last checkpoint as it is where the disk is full."""
-        self._last_time, self._last_chunk = time.monotonic(), progress.statistics.n_chunks
-        header, arrays = _pack(progress, self._parameters)
+        header = {
+            "format": self.format,
+            "version": self.version,
+            "parameters": self._parameters,
+            **header,
+        }
         try:
             with atomic_write(self.path) as file:
-                arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
-                np.savez(file, allow_pickle=False, **arrays)
+                as_bytes = np.frombuffer(json.dumps(header).encode(), np.uint8)
+                np.savez(file, allow_pickle=False, header=as_bytes, **arrays)
         except OSError as error:
             if self._warned:
                 return
@@ -267,6 +277,24 @@ class Checkpoint:
             self._warned = False
 
 
+class Checkpoint(CheckpointFile):
+    """The checkpoint of one pass."""
+
+    def load(self) -> Progress | None:
+        """The progress in the file; None where there is no file yet."""
+        found = self.read()
+        if found is None:
+            return None
+        progress = _unpack(*found)
+        self._last_chunk = progress.statistics.n_chunks
+        return progress
+
+    def save(self, progress: Progress) -> None:
+        """Write, or warn once and leave the last checkpoint as it is where the disk is full."""
+        self.written_at(progress.statistics.n_chunks)
+        self.write(*_pack(progress))
+
+
 def _read_every(every: int | float | None) -> tuple[int | None, float]:
     if every is None:
         return None, _DEFAULT_SECONDS
@@ -278,12 +306,25 @@ def _read_every(every: int | float | None) -> tuple[int | None, float]:
     return (every, 0.0) if isinstance(every, int) else (None, every)
 
 
-def _pack(progress: Progress, parameters: dict[str, str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def pack_moments(moments: Moments, prefix: str) -> dict[str, np.ndarray]:
+    """The parts of some sums as arrays, with names that begin with a prefix."""
+    return {
+        f"{prefix}{part.name}": np.asarray(getattr(moments, part.name))
+        for part in dataclasses.fields(moments)
+    }
+
+
+def unpack_moments(kind: str, arrays: Mapping[str, np.ndarray], prefix: str) -> Moments:
+    """The sums that `pack_moments` took apart; ``kind`` is the name of their class."""
+    names = [part.name for part in dataclasses.fields(_KINDS[kind])]
+    values = {name: arrays[f"{prefix}{name}"] for name in names}
+    # Counts, weights and words were plain values.
+    return _KINDS[kind](**{k: v.item() if v.ndim == 0 else v for k, v in values.items()})
+
+
+def _pack(progress: Progress) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     statistics = progress.statistics
     header = {
-        "format": FORMAT,
-        "version": VERSION,
-        "parameters": parameters,
         "n_rows": statistics.n_rows,
         "n_chunks": statistics.n_chunks,
         "digest": progress.digest.hex(),
@@ -298,8 +339,7 @@ def _pack(progress: Progress, parameters: dict[str, str]) -> tuple[dict[str, Any
     arrays["query_low"], arrays["query_high"] = statistics.queries.runs()
     for number, fold in enumerate(statistics.folds):
         if fold is not None:
-            for part in dataclasses.fields(fold):
-                arrays[f"fold{number}_{part.name}"] = np.asarray(getattr(fold, part.name))
+            arrays |= pack_moments(fold, f"fold{number}_")
     if progress.basis is not None:
         items = progress.basis.items
         arrays["basis_indices"], arrays["basis_keys"] = progress.basis.indices, progress.basis.keys
@@ -318,10 +358,7 @@ def _unpack(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Progress:
         if kind is None:
             folds.append(None)
             continue
-        names = [part.name for part in dataclasses.fields(_KINDS[kind])]
-        values = {name: arrays[f"fold{number}_{name}"] for name in names}
-        # Counts, weights and words were plain values.
-        folds.append(_KINDS[kind](**{k: v.item() if v.ndim == 0 else v for k, v in values.items()}))
+        folds.append(unpack_moments(kind, arrays, f"fold{number}_"))
     basis = None
     if header["basis"] is not None:
         if "basis_shape" in arrays:

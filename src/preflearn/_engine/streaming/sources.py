@@ -49,7 +49,7 @@ def as_source(chunks: Any, reading: dict[str, Any], *, verbose: bool) -> Source:
     verbose : bool
         Whether reading files shows a progress bar.
     """
-    if _is_path(chunks) or _is_list_of_paths(chunks):
+    if are_paths(chunks):
         return _files(chunks, reading, verbose)
     if reading:
         raise TypeError(
@@ -73,7 +73,12 @@ def _files(paths: Any, reading: dict[str, Any], verbose: bool) -> Source:
     name = str(paths) if _is_path(paths) else f"{paths[0]} and {len(paths) - 1} more"
     # The reader refuses what is not finite, unless it is told to let it pass.
     finite = reading.get("missing") is None and not reading.get("allow_unknown")
-    return Source(lambda: _read_ahead(iter_ranking(paths, **options)), True, name, verbose, finite)
+    return Source(lambda: read_ahead(iter_ranking(paths, **options)), True, name, verbose, finite)
+
+
+def are_paths(chunks: Any) -> bool:
+    """Whether these are files: a path, or a list of paths."""
+    return _is_path(chunks) or _is_list_of_paths(chunks)
 
 
 def _is_path(value: Any) -> bool:
@@ -84,7 +89,7 @@ def _is_list_of_paths(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and bool(value) and all(_is_path(item) for item in value)
 
 
-def _read_ahead(chunks: Iterator[Any]) -> Iterator[Any]:
+def read_ahead(chunks: Iterator[Any]) -> Iterator[Any]:
     """The same chunks, the next one read by another thread while this one is worked on."""
     end = object()
     with ThreadPoolExecutor(1, thread_name_prefix="preflearn-read") as pool:

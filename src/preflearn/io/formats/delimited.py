@@ -64,7 +64,7 @@ class DelimitedFile:
             first = next(self._blocks_of_text(_ignore), b"")
             if options.encoding is None:
                 self._say(
-                    f"the text is {spoken(self.encoding)}, not UTF-8, and is read so",
+                    f"the text is {spoken(self.encoding)}, not UTF-8, and is read as such",
                     "encoding",
                     self.encoding,
                 )
@@ -98,7 +98,9 @@ class DelimitedFile:
         if others:
             self.delimiter = max(others, key=lambda mark: text.partition("\n")[0].count(mark))
             shown = "tabs" if self.delimiter == "\t" else repr(self.delimiter)
-            self._say(f"the cells are separated by {shown} and are read so", "delimiter", self.delimiter)
+            self._say(
+                f"the cells are separated by {shown} and are read accordingly", "delimiter", self.delimiter
+            )
 
     def _header(self, record: bytes) -> list[str]:
         try:

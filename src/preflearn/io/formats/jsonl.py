@@ -1,4 +1,4 @@
-"""JSON lines: one object a line, keys are column names.
+"""JSON lines: one object per line, keys are column names.
 
 The first row names the columns. A row may leave a key out (its value is missing) but not bring a new one.
 """
@@ -34,7 +34,7 @@ class JsonLinesFile:
         self.options = options
         _, first = next(self._rows(_ignore), ([], []))
         if not first:
-            raise ValueError(f"{path}: the file is empty, expected one JSON object a line.")
+            raise ValueError(f"{path}: the file is empty, expected one JSON object per line.")
         self._first = first[:_LOOK_AT_ROWS]
         self.names = list(first[0])
         check_names(path, self.names)

@@ -48,6 +48,11 @@ class ParquetTable:
         """Columns of numbers, true and false."""
         return [name for name in self.names if _is_numeric(self._types[name])]
 
+    def count_rows(self) -> int:
+        """The rows, by the metadata of the file."""
+        with self._open() as file:
+            return int(file.metadata.num_rows)
+
     @contextmanager
     def _open(self) -> Iterator[Any]:
         import pyarrow

@@ -1,0 +1,179 @@
+r"""Kernel expansions of `core.expansion` with their sums, predictions and gradients on a device.
+
+The rows stay on the host and are sent to the device block by block; what comes back is small: the r × r sums, scores,
+gradients of some rows. So the table may be larger than the memory of the device, and nothing but this module knows of
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from ...comparisons import Groups, encode_queries
+from ...comparisons.queries import QueryComparisons
+from ...errors import missing_extra
+from ...kernels.functions import Kernel, middle_row
+from ...kernels.rbf import RbfProducts
+from ..core.expansion import Expansion, Moments
+from ..core.moments import GlobalMoments, QueryMoments
+from ..core.row_blocks import RowBlock
+from ..numerics.namespace import Home, to_host
+from .squared_loss import half_blocks, sum_up
+
+
+class _Rows:
+    """The RBF kernel between rows on the host and basis vectors on the device."""
+
+    def __init__(self, kernel: Kernel, basis: np.ndarray, home: Home) -> None:
+        self._kernel, self._origin, self.home = kernel, kernel.origin(basis), home
+        # Columns that the metric has forgotten are not sent.
+        self._used = slice(None) if kernel.metric is None or kernel.metric.ndim > 1 else kernel.metric != 0
+        seen = kernel.seen(basis, self._origin)
+        self.gamma = kernel.width(seen.shape[1])
+        z = seen[:, self._used]
+        centre = middle_row(z)
+        self.width, self.z = basis.shape[0], home.put(z)
+        self._products = RbfProducts(self.z, home.put(centre), self.gamma, home.xp)
+
+    def seen(self, rows: np.ndarray) -> Any:
+        return self.home.put(self._kernel.seen(rows, self._origin)[:, self._used])
+
+    def values(self, rows: np.ndarray) -> Any:
+        """Kernel values of some rows, on the device."""
+        return self._products(self.seen(rows))
+
+    def blocks(self, X: np.ndarray) -> Iterator[tuple[slice, Any]]:
+        """Rows of a block and their kernel values, block after block."""
+        for rows in self.home.steps(X.shape[0], self.width):
+            yield rows, self.values(X[rows])
+
+    def spread_gradient(self, gradient: np.ndarray, n_features: int) -> np.ndarray:
+        """From the columns that the kernel sees to all features, through the metric."""
+        S = self._kernel.metric
+        if S is None:
+            return gradient
+        if S.ndim > 1:
+            return gradient @ S.T
+        out = np.zeros((gradient.shape[0], n_features))
+        out[:, self._used] = gradient * S[self._used]
+        return out
+
+
+@dataclass(frozen=True)
+class DeviceExpansion(Expansion):
+    """An expansion that is evaluated on a device.
+
+    Attributes
+    ----------
+    home : Home
+        The device, beside the attributes of `Expansion`, which are on the host.
+    """
+
+    home: Home
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """Scores at every λ, shape (a, m)."""
+        out = np.empty((self.alphas.shape[0], X.shape[0]))
+        betas = self.home.put(self.betas)
+        for rows, K in _Rows(self.kernel, self.basis, self.home).blocks(X):
+            out[:, rows] = to_host(K @ betas).T
+        return out
+
+    def gradients(self, X: np.ndarray, place: int) -> np.ndarray:
+        """∇f at one of the λ, shape (m, n): x_i Σ_j W_ij - Σ_j W_ij z_j with W_ij = -2 γ β_j k_ij."""
+        xp, of_rows = self.home.xp, _Rows(self.kernel, self.basis, self.home)
+        beta, out = self.home.put(self.betas[:, place]), np.empty(X.shape)
+        for rows, K in of_rows.blocks(X):
+            W = (-2.0 * of_rows.gamma) * (K * beta[None, :])
+            gradient = of_rows.seen(X[rows]) * xp.sum(W, axis=1, keepdims=True) - W @ of_rows.z
+            out[rows] = of_rows.spread_gradient(to_host(gradient), X.shape[1])
+        return out
+
+
+@dataclass(frozen=True)
+class DeviceExpansions:
+    """What trains expansions on a device.
+
+    Attributes
+    ----------
+    home : Home
+        In double precision.
+
+    Examples
+    --------
+    >>> DeviceExpansions.on("cuda")  # doctest: +SKIP
+    """
+
+    home: Home
+
+    @classmethod
+    def on(cls, device: str) -> DeviceExpansions:
+        """On a device of PyTorch.
+
+        Raises
+        ------
+        ImportError
+            If PyTorch is not installed.
+        ValueError
+            If there is no such device.
+        """
+        try:
+            import torch
+        except ImportError:
+            raise missing_extra(f"device={device!r}", "PyTorch", "gpu") from None
+        try:
+            found = torch.zeros(1, dtype=torch.float64, device=device)
+        except (RuntimeError, AssertionError, TypeError) as error:
+            reason = str(error).splitlines()[0]
+            raise ValueError(
+                f"device={device!r} cannot be used: {reason}. Expected a device of PyTorch that computes in double "
+                "precision, such as 'cuda', or None for the processor."
+            ) from None
+        return cls(Home.of(found))
+
+    def kernel_moments(
+        self,
+        kernel: Kernel,
+        basis: np.ndarray,
+        read: Callable[[np.ndarray], np.ndarray],
+        scores: np.ndarray,
+        queries: Groups,
+        rows: np.ndarray,
+    ) -> Moments:
+        """As `core.expansion.kernel_moments`."""
+        of_rows = _Rows(kernel, basis, self.home)
+        within = encode_queries(queries.codes[rows], rows.shape[0])
+        task = QueryComparisons(scores[rows, None], within, weighting="item")
+
+        def form(block: RowBlock) -> Any:
+            return of_rows.values(read(rows[block.rows]))
+
+        halves = half_blocks(task, of_rows.width, self.home)
+        gram, cross = (to_host(one) for one in sum_up(form, halves, of_rows.width, 1, self.home))
+        if queries.n_groups > 1:
+            return QueryMoments(
+                np.asfortranarray(gram),
+                cross,
+                task.n_rows,
+                task.n_comparisons,
+                task.squared_targets(),
+                task.total_weight(),
+            )
+        total = sum(to_host(self.home.xp.sum(form(block), axis=0)) for block in halves.blocks)
+        return GlobalMoments(
+            np.asfortranarray(gram),
+            cross,
+            np.asarray(total) / task.n_rows,
+            scores[rows, None].mean(axis=0),
+            task.n_rows,
+            "item",
+            task.squared_targets(),
+        )
+
+    def take(self, model: Expansion) -> DeviceExpansion:
+        """The same expansion, evaluated here."""
+        return DeviceExpansion(*(getattr(model, one.name) for one in fields(Expansion)), self.home)

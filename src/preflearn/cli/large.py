@@ -1,0 +1,169 @@
+"""Files that do not fit into memory: `preflearn train` reads them in parts, says so, and resumes after a stop."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .._training.options import Learner, TrainingOptions
+from . import files
+from .output import collected_warnings
+
+if TYPE_CHECKING:
+    from .._training.problem import Problem
+    from .._training.streamed import SampledLetor, SampledTable
+    from ..io.sizes import TableSize
+    from ..report import TrainingReport
+
+# Training in memory takes so many times the table: as read, encoded, and the views of the features in prediction.
+_COPIES = 10
+# A file may become so many times larger by training, compression and all included.
+_EXPANDED = 1000
+
+
+class Read(NamedTuple):
+    """What is to be learned, what the model must remember of how it was read, what makes numbers of it, and notes."""
+
+    problem: Problem
+    memory: dict[str, Any]
+    encoder: Any
+    notes: list[str]
+
+
+def in_parts(
+    paths: Sequence[Path], reading: files.Reading, options: TrainingOptions, output: Path
+) -> InParts | None:
+    """A training in parts, where the files do not fit into memory; what cannot be learned so is refused."""
+    from .._engine.numerics.memory import fits_in_memory
+    from ..errors import InputError, Remedy
+    from ..io.sizes import size_of
+
+    if not all(path.is_file() for path in paths):
+        return None  # reading says what is wrong
+    if fits_in_memory(_EXPANDED * sum(path.stat().st_size for path in paths)):
+        return None
+    with collected_warnings():  # reading says them again
+        found = size_of([str(path) for path in paths], **{name: getattr(reading, name) for name in _OF_FILES})
+    if fits_in_memory(_COPIES * found.n_bytes):
+        return None
+    about = f"{files.together(paths)}: {_size(found)}"
+    if options.learner is not Learner.auto or options.asks_for_a_kernel:
+        raise InputError(
+            f"{about}; a single learner reads all rows at once",
+            Remedy("learner", "auto", "without settings of a kernel, to train from the file in parts"),
+        )
+    if reading.weight is not None:
+        raise InputError(f"{about}; rows with weights are not learned in parts: leave --read weight out")
+    if reading.query is None:
+        raise InputError(
+            f"{about}; one ranking of all rows is not learned in parts",
+            Remedy("query", purpose="with a column whose rows are compared"),
+        )
+    return InParts(list(paths), reading, options, found, output.with_name(output.name + ".checkpoint"))
+
+
+_OF_FILES = ("format", "columns", "delimiter", "encoding")
+
+
+@dataclass(frozen=True)
+class InParts:
+    """A training in parts that is about to begin.
+
+    Attributes
+    ----------
+    paths : list of Path
+    reading : Reading
+    options : TrainingOptions
+    size : TableSize
+    checkpoint : Path
+    """
+
+    paths: list[Path]
+    reading: files.Reading
+    options: TrainingOptions
+    size: TableSize
+    checkpoint: Path
+
+    def train(self, *, quiet: bool, verbose: bool) -> tuple[Read, Any, TrainingReport]:
+        """Announce, train, and describe."""
+        from .._training.streamed import train_in_parts
+
+        shows = verbose or (sys.stderr.isatty() and not quiet)
+
+        def tell(stage: str) -> None:
+            if shows:
+                print(f"preflearn: {stage}", file=sys.stderr, flush=True)
+
+        if not quiet:
+            print(self._announcement(), file=sys.stderr, flush=True)
+        options = replace(self.options, verbose=shows)
+        rows, memory_of = self._open(options, tell)
+        title = f"Ranking model from {files.together(self.paths)}"
+        model, report = train_in_parts(rows, title, options, self.checkpoint, tell=tell)
+        encoder = rows.problem.data.encoder
+        return Read(rows.problem, memory_of(encoder), encoder, []), model, report
+
+    def _announcement(self) -> str:
+        from .._engine.solvers.routes import in_words
+        from .._training.streamed import expected_seconds
+
+        seconds = expected_seconds(self.size.n_rows, self.size.n_columns)
+        resumed = "Resuming from" if self.checkpoint.exists() else "Progress is kept in"
+        return (
+            f"preflearn: {files.together(self.paths)}: {_size(self.size)}. It is read in parts, which takes "
+            f"{in_words(seconds)} on an idle machine. {resumed} {self.checkpoint}; the same command continues there."
+        )
+
+    def _open(
+        self, options: TrainingOptions, tell: Callable[[str], None]
+    ) -> tuple[SampledTable | SampledLetor, Callable[[Any], dict[str, Any]]]:
+        """The rows, and what the model remembers of how they were read, given their encoder."""
+        from .._training.streamed import SampledTable
+
+        names = [str(path) for path in self.paths]
+        if not self.reading.is_table(self.paths[0]):
+            return self._open_letor(names, options, tell)
+
+        from ..errors import InputError, Remedy
+        from ..io.table import TableChunks
+
+        arguments = self.reading.of_table()
+        del arguments["weight"]
+        chunks = TableChunks(names, **arguments)
+        if chunks.query is None:
+            raise InputError(
+                f"{files.together(self.paths)}: {_size(self.size)}; one ranking of all rows is not learned in parts, "
+                "and there is no column of queries",
+                Remedy("query", purpose="with a column whose rows are compared"),
+            )
+        rows = SampledTable(chunks, self.reading.kinds, options)
+        return rows, lambda encoder: files.table_memory(chunks, encoder, chunks.names)
+
+    def _open_letor(
+        self, names: list[str], options: TrainingOptions, tell: Callable[[str], None]
+    ) -> tuple[SampledLetor, Callable[[Any], dict[str, Any]]]:
+        from .._engine.streaming.sources import as_source
+        from .._training.streamed import SampledLetor
+        from ..io.ranking import scan_ranking
+
+        tell("counting the features")
+        given = self.reading.of_letor().items()
+        arguments = {name: one for name, one in given if one is not None and one != "auto"}
+        n_features = scan_ranking(names, **arguments).n_features
+        source = as_source(names, {**arguments, "n_features": n_features}, verbose=False)
+        memory = {"kind": "letor", "features": [str(k + 1) for k in range(n_features)]}
+        return SampledLetor(source, n_features, options), lambda encoder: memory
+
+
+def _size(found: TableSize) -> str:
+    from .._engine.numerics.memory import available_bytes
+
+    about = "" if found.is_exact else "about "
+    needed, there = _COPIES * found.n_bytes / 1e9, (available_bytes() or 0) / 1e9
+    return (
+        f"{about}{found.n_rows:,} rows x {found.n_columns:,} columns; training in memory would take about {needed:.1f} "
+        f"GB, and {there:.1f} GB are available"
+    )

@@ -1,0 +1,169 @@
+"""Battles counted by distinct pair and outcome, as they arrive.
+
+The model of battles about which nothing but the two sides and the outcome is known depends on these counts alone: a
+file of any size, or a service that has seen battles for years, shrinks to its distinct pairs, and ratings of the
+counts are those of all battles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InputError
+from .battles import read_battles, sorted_labels
+
+if TYPE_CHECKING:
+    from .result import Ratings
+
+_COLUMNS = ("a", "b", "winner", "loser", "weight")
+_OUTCOMES = ("model_b", "tie", "model_a")
+# Of items in a key, which holds two of them and the outcome.
+_BITS = 30
+
+
+class BattleCounts:
+    """Counts of battles to which more can be added, and from which some can be taken out again.
+
+    Parameters
+    ----------
+    **columns
+        ``a``, ``b``, ``winner``, ``loser`` and ``weight``, as in `preflearn.rate`.
+
+    Notes
+    -----
+    Memory and the time of `rate` grow with distinct pairs, not with battles. What is known of a battle besides, such as
+    its judge or its time, cannot be counted.
+
+    Examples
+    --------
+    >>> from preflearn.ratings import BattleCounts
+    >>> counts = BattleCounts()
+    >>> counts.add({"winner": ["x", "x"], "loser": ["y", "z"]}).add({"winner": ["y", "x"], "loser": ["x", "y"]})
+    BattleCounts: 4 battles of 2 distinct pairs of 3 items
+    >>> counts.rate(alpha=0.1).table["item"][0]
+    'x'
+    """
+
+    def __init__(self, **columns: Any) -> None:
+        lost = [name for name in columns if name not in _COLUMNS]
+        if lost:
+            raise InputError(
+                "{argument} would be lost: counts of pairs know nothing else of a battle. Rate the battles themselves",
+                argument=lost[0],
+            )
+        self._columns = columns
+        self._items: dict[Hashable, int] = {}
+        self._keys, self._counts = np.empty(0, dtype=np.int64), np.empty(0)
+        self._last: Ratings | None = None
+
+    @property
+    def n_battles(self) -> float:
+        """Their number, or the sum of their weights."""
+        return float(self._counts.sum())
+
+    def __repr__(self) -> str:
+        pairs = np.unique(self._keys >> 2).size
+        return f"BattleCounts: {self.n_battles:,.10g} battles of {pairs:,} distinct pairs of {len(self._items):,} items"
+
+    def add(self, battles: Any) -> BattleCounts:
+        """Count more battles: a data frame or a mapping of columns."""
+        self._merge(battles, 1.0)
+        return self
+
+    def remove(self, battles: Any) -> BattleCounts:
+        """Take out battles that were counted before."""
+        self._merge(battles, -1.0)
+        return self
+
+    def _merge(self, battles: Any, sign: float) -> None:
+        read = read_battles(battles, **self._columns)
+        if self._items:
+            kinds = [{isinstance(item, str) for item in items} for items in (read.items, self._items)]
+            if kinds[0] != kinds[1]:
+                raise InputError(
+                    "Names of items are texts in one table and numbers in another, so that none would be the same: "
+                    "write them alike"
+                )
+        known = dict(self._items)
+        number = np.array([known.setdefault(item, len(known)) for item in read.items], dtype=np.int64)
+        pairs = number[read.pairs]
+        low = pairs[:, 0] < pairs[:, 1]
+        twice = np.rint(2 * np.where(low, read.share, 1.0 - read.share)).astype(np.int64)
+        keys = (((pairs.min(axis=1) << _BITS) | pairs.max(axis=1)) << 2) | twice
+        distinct, which = np.unique(np.concatenate([self._keys, keys]), return_inverse=True)
+        counts = np.bincount(which.ravel(), np.concatenate([self._counts, sign * read.weight]))
+        if (counts < -1e-9 * max(1.0, float(np.abs(counts).max()))).any():
+            raise InputError("Battles that have not been counted cannot be taken out")
+        kept = counts > 1e-12
+        self._items, self._keys, self._counts = known, distinct[kept], counts[kept]
+
+    @property
+    def table(self) -> dict[str, list[Any]]:
+        """Columns ``model_a``, ``model_b``, ``winner`` and ``count``: `preflearn.rate` takes them with
+        ``weight="count"``."""
+        items = list(self._items)
+        order = sorted_labels(items)
+        place = {item: k for k, item in enumerate(order)}
+        number = np.array([place[item] for item in items], dtype=np.int64)
+        pairs, outcome = self._keys >> 2, (self._keys & 3).astype(np.int64)
+        a, b = number[pairs >> _BITS], number[pairs & ((1 << _BITS) - 1)]
+        # The first of two names is that of side a, whichever was seen first.
+        turned = a > b
+        a, b = np.where(turned, b, a), np.where(turned, a, b)
+        outcome = np.where(turned, 2 - outcome, outcome)
+        rows = np.lexsort([-outcome, b, a])
+        return {
+            "model_a": [order[k] for k in a[rows]],
+            "model_b": [order[k] for k in b[rows]],
+            "winner": [_OUTCOMES[k] for k in outcome[rows]],
+            "count": self._counts[rows].tolist(),
+        }
+
+    def rate(self, **options: Any) -> Ratings:
+        """The ratings of everything counted so far, as `preflearn.rate` gives them for all battles.
+
+        Parameters
+        ----------
+        **options
+            ``anchor``, ``alpha``, ``level``, ``features``, ``kernel`` and ``item_offsets``, as in `preflearn.rate`.
+            Where alpha is a number, Newton's method starts from the ratings before.
+        """
+        from .rating import rate_counts
+
+        self._last = rate_counts(self.table, self._last, **options)
+        return self._last
+
+
+def count_battles(tables: Iterable[Any], **columns: Any) -> dict[str, list[Any]]:
+    """Count the battles of many tables by distinct pair and outcome, one table at a time.
+
+    Parameters
+    ----------
+    tables : iterable of data frames or mappings
+        For example the parts of a file that is larger than memory.
+    **columns
+        ``a``, ``b``, ``winner``, ``loser`` and ``weight``, as in `preflearn.rate`.
+
+    Returns
+    -------
+    dict
+        Columns ``model_a``, ``model_b``, ``winner`` and ``count``: ``rate(..., weight="count")`` gives the ratings of
+        all battles.
+
+    Notes
+    -----
+    Memory grows with distinct pairs, not with battles. `BattleCounts` is the same for battles that arrive one by one.
+
+    Examples
+    --------
+    >>> parts = [{"winner": ["x", "x"], "loser": ["y", "z"]}, {"winner": ["y", "x"], "loser": ["x", "y"]}]
+    >>> count_battles(parts)["count"]
+    [2.0, 1.0, 1.0]
+    """
+    counts = BattleCounts(**columns)
+    for table in tables:
+        counts.add(table)
+    return counts.table

@@ -1,0 +1,171 @@
+"""`preflearn train` on files that do not fit into memory: announced, in parts, resumed, reported honestly."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from preflearn._engine.streaming import checkpoint as checkpoints
+from preflearn.automatic import boosting, candidates, kernels, ranker, resuming
+from preflearn.cli import large
+from preflearn.io import load_model, model_info, read_table, write_ranking
+from preflearn.io.sizes import size_of
+
+N_ROWS, SAMPLE = 1000, 400
+
+
+def make_table() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, N_ROWS))
+    brand = np.array(["ash", "birch", "cedar"])[rng.integers(0, 3, N_ROWS)]
+    y = np.round(np.sin(2 * a) + 1.5 * (brand == "ash") - b + 0.3 * rng.normal(size=N_ROWS))
+    days = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 300, N_ROWS), "D")
+    return pd.DataFrame(
+        {
+            "target": y,
+            "qid": [f"q{k}" for k in np.arange(N_ROWS) // 20],
+            "item": [f"i{k}" for k in range(N_ROWS)],
+            "a": a,
+            "brand": brand,
+            "b": np.where(rng.random(N_ROWS) < 0.05, np.nan, b),
+            "day": days,
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("large")
+    table = make_table()
+    table.to_parquet(folder / "big.parquet")
+    table[:500].to_csv(folder / "first.csv", index=False)
+    table[500:].to_csv(folder / "second.csv.gz", index=False)
+    numbers = table[["a", "b"]].fillna(0.0).to_numpy()
+    write_ranking(folder / "big.txt", numbers, table.target.to_numpy(), qid=np.arange(N_ROWS) // 20)
+    return folder
+
+
+@pytest.fixture
+def little_memory(monkeypatch):
+    """No table fits; small samples, few trees."""
+    monkeypatch.setattr(large, "_COPIES", 10**12)
+    monkeypatch.setattr(large, "_EXPANDED", 10**12)
+    monkeypatch.setattr(ranker, "_MOST_ROWS", SAMPLE)
+    monkeypatch.setattr(boosting, "_STAGES", (5, 10))
+    monkeypatch.setattr(candidates, "_RANDOM", 8)
+    monkeypatch.setattr(kernels, "_ROUNDS", 1)
+    monkeypatch.setattr(checkpoints, "_DEFAULT_SECONDS", 0.0)
+
+
+def test_a_table_of_every_kind(call, little_memory, folder, tmp_path):
+    model_file, page = tmp_path / "model.preflearn", tmp_path / "page.html"
+    data = folder / "big.parquet"
+    status, out, err = call("train", str(data), "-o", str(model_file), "--report", str(page), "--json")
+    assert status == 0, err
+    assert "1,000 rows x 7 columns; training in memory would take about" in err and "GB are available" in err
+    assert "It is read in parts, which takes" in err and f"{model_file}.checkpoint" in err
+    found = json.loads(out)
+    assert found["counts"] == {"rows": 1000, "queries": 50, "features": found["counts"]["features"]}
+    assert found["summary"].startswith("1,000 rows in 50 queries") and found["estimate"]["value"] > 0.8
+    assert any("Candidates were chosen on a sample of 400 rows" in note for note in found["notes"])
+    assert any("trained on 920 rows: all but 80 of the sample" in note for note in found["notes"])
+    assert "read in parts" in page.read_text() and not list(tmp_path.glob("*.checkpoint"))
+    memory = model_info(model_file)["metadata"]["reading"]
+    assert (memory["target"], memory["query"], memory["item"]) == ("target", "qid", "item")
+    model, table = load_model(model_file), read_table(data)
+    assert model[0].kinds_ == {"a": "number", "brand": "category", "b": "number", "day": "date"}
+    assert model.predict(table.columns, qid=table.qid).shape == (N_ROWS,)
+    scores = tmp_path / "scores.csv"
+    assert call("predict", str(model_file), str(folder / "first.csv"), "-o", str(scores))[0] == 0
+    assert len(scores.read_text().splitlines()) == 501
+
+
+def test_stopped_and_continued_by_the_same_command(call, little_memory, folder, tmp_path, monkeypatch):
+    data = folder / "big.parquet"
+    whole, stopped = tmp_path / "whole.preflearn", tmp_path / "stopped.preflearn"
+    assert call("train", str(data), "-o", str(whole), "--quiet") == (0, "", "")
+    keep, tried = resuming.ResumableRun.keep_attempt, []
+
+    def interrupting(run, attempt):
+        keep(run, attempt)
+        tried.append(attempt.candidate.name)
+        if len(tried) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(resuming.ResumableRun, "keep_attempt", interrupting)
+    status = call("train", str(data), "-o", str(stopped), "--quiet")[0]
+    checkpoint = tmp_path / "stopped.preflearn.checkpoint"
+    assert status != 0 and checkpoint.exists() and not stopped.exists()
+    status, _, err = call("train", str(data), "-o", str(stopped), "--encode", "brand=drop")
+    assert status == 2 and "kinds was" in err and "remove the file to start over" in err
+    status, _, err = call("train", str(data), "-o", str(stopped))
+    assert status == 0 and f"Resuming from {checkpoint}" in err and not checkpoint.exists()
+    assert len(tried) == len(set(tried))
+    table = read_table(data)
+    first, second = (load_model(one).predict(table.columns, qid=table.qid) for one in (whole, stopped))
+    np.testing.assert_array_equal(first, second)
+
+
+def test_several_files_and_a_column_whose_numbers_end(call, little_memory, folder, tmp_path):
+    """The last row of the second file holds a word where all others are numbers."""
+    table = make_table()
+    table["b"] = table["b"].astype(object)
+    table.loc[N_ROWS - 1, "b"] = "none at all"
+    odd = tmp_path / "odd.csv"
+    table[500:].to_csv(odd, index=False)
+    model_file = tmp_path / "model.preflearn"
+    status, out, err = call("train", str(folder / "first.csv"), str(odd), "-o", str(model_file), "--json")
+    assert status == 0, err
+    assert "first.csv and 1 more: about 1,0" in err and json.loads(out)["counts"]["rows"] == 1000
+    assert load_model(model_file)[0].kinds_["b"] == "number"  # texts that read as numbers
+
+
+def test_letor(call, little_memory, folder, tmp_path):
+    model_file = tmp_path / "model.preflearn"
+    status, out, err = call("train", str(folder / "big.txt"), "-o", str(model_file), "--json")
+    assert status == 0, err
+    found = json.loads(out)
+    assert found["counts"] == {"rows": 1000, "queries": 50, "features": 2}
+    status, out, _ = call("evaluate", str(model_file), str(folder / "big.txt"), "--json")
+    assert status == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--no-query"], "one ranking of all rows is not learned in parts"),
+        (["--learner", "rankrls"], "a single learner reads all rows at once. Pass --learner auto"),
+        (["--kernel", "linear"], "a single learner reads all rows at once"),
+        (["--read", "weight=b"], "rows with weights are not learned in parts"),
+        (["--encode", "brand=words:2000"], "does not suit it: with 2,0"),
+        (["--target", "brand"], "expected a target: a number, or yes or no"),
+        (["--query", "nothing"], "'nothing'"),
+    ],
+)
+def test_what_is_not_learned_in_parts_is_refused(call, little_memory, folder, tmp_path, options, message):
+    data = str(folder / "big.parquet")
+    status, out, err = call("train", data, "-o", str(tmp_path / "model.preflearn"), "--quiet", *options)
+    assert (status, out) == (2, "") and message in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_files_that_fit_are_read_at_once(call, folder, tmp_path):
+    _, _, err = call("train", str(folder / "big.parquet"), "-o", str(tmp_path / "m"), "--kernel", "linear")
+    assert "in parts" not in err
+
+
+def test_sizes_are_estimated_without_reading_all(folder, tmp_path):
+    found = size_of(folder / "big.parquet")
+    assert (found.n_rows, found.n_columns, found.is_exact) == (1000, 7, True)
+    assert found.n_bytes == 1000 * (3 * 8 + 4 * 100)
+    several = size_of([folder / "first.csv", folder / "second.csv.gz"])
+    assert several.n_rows == pytest.approx(1000, rel=0.01) and not several.is_exact
+    letor = size_of(folder / "big.txt")
+    assert letor.n_rows == pytest.approx(1000, rel=0.01) and letor.n_columns == 2
+    path = tmp_path / "long.csv"  # more than the first block
+    path.write_text("target,qid,x\n" + "".join(f"{k % 3},{k // 10},{k % 97}.25\n" for k in range(600_000)))
+    assert size_of(path).n_rows == pytest.approx(600_000, rel=0.05)
