@@ -1032,9 +1032,9 @@ def test_rankings_are_held_out_as_a_whole(tmp_path):
     ("ranking", "message"),
     [
         ("a > b > a", "twice"),
-        ("a", "no ranking"),
-        ("a, b > c", "no ranking"),
-        ("a > ", "no ranking"),
+        ("a", "not a ranking"),
+        ("a, b > c", "not a ranking"),
+        ("a > ", "not a ranking"),
         (3, "no ranking"),
     ],
 )
@@ -1197,7 +1197,7 @@ def test_columns_of_rankings_that_are_not_there():
     for one in (table, pd.DataFrame(table)):
         with pytest.raises(ValueError, match="weight asks for the column 'w', found r, judge"):
             rate(one, ranking="r", judge="judge", weight="w")
-    with pytest.raises(ValueError, match="Row 1 is no ranking"):
+    with pytest.raises(ValueError, match="Row 1 is not a ranking"):
         rate({"r": [["a", float("nan")], ["a", "b"]]}, ranking="r")
 
 

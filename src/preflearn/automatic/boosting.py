@@ -26,7 +26,7 @@ from .everything import Everything
 from .tasks import Extension, Member, Task
 from .trees import Bins, TreeSum
 
-# Values that are told apart in a feature.
+# Number of distinct values that a feature is reduced to.
 _BINS = 64
 # Trees at the end of each stage. Another one follows while the last one has raised the score by more than the standard
 # error of the difference over folds.
@@ -36,10 +36,10 @@ _RATE = 0.1
 _RIDGE = 20.0
 # Leaves at these numbers of rows.
 _LEAVES = ((20_000, 16), (60_000, 24), (1_000_000, 63))
-# Below so many rows trees of both numbers of leaves are averaged.
+# Below this number of rows, trees of both numbers of leaves are averaged.
 _FEW_ROWS = 10_000
 _FEW_LEAVES = (8, 16)
-# Below so many rows a node looks at half of the features.
+# Below this number of rows, a node looks at half of the features.
 _SHARE_BELOW = 20_000
 # Rows that trees learn from at most: a byte for each number is kept in memory.
 _MOST_ROWS = 2_000_000

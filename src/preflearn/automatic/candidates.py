@@ -1,7 +1,7 @@
 r"""The candidates: preparations × {linear RankRLS, learned kernels, boosted trees, random trees}, most promising first.
 
 All are held out on the same folds: the linear one by algebra, the kernels with a metric of their own for each fold, the
-trees grown without each fold, whose mean is the model. Several settings of one candidate (alpha, round) are told apart
+trees grown without each fold, whose mean is the model. Several settings of one candidate (alpha, round) are compared
 by the score of each fold.
 
 The cost of a candidate is a rough count of operations; what the first ones take gives the seconds that the next will.
@@ -32,9 +32,9 @@ _RANDOM = 32
 _MOST_FOR_ALL = 10_000
 # Rows from which a kernel on standardised features is tried: small tables are to be quick.
 _STANDARDISED_FROM = 2_000
-# Features that a node of a random tree looks at: 30 percent, but at most so many.
+# Features that a node of a random tree looks at: 30 percent, up to this number.
 _LOOKED_AT = 80
-# Random trees of a fold are grown in so many parts, which processors share.
+# Number of parts in which the random trees of a fold are grown, to be shared by the processors.
 _RANDOM_PARTS = 2
 # Multiplications that one comparison of a node with a feature is worth, seen from the time that it takes.
 _TREE_FACTOR = 20.0

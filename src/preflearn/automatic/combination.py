@@ -254,7 +254,7 @@ def _nested_combination(H: np.ndarray, t: np.ndarray, folds: FoldScores) -> tupl
 
 
 def clearly_positive(differences: np.ndarray, without: int | None = None, *, errors: float = 1.0) -> bool:
-    """Whether the mean over folds is above zero by more than so many times its standard error."""
+    """Whether the mean over folds is above zero by more than this multiple of its standard error."""
     d = np.delete(differences, without) if without is not None else differences
     d = d[~np.isnan(d)]
     return bool(d.size > 1 and d.mean() > errors * d.std(ddof=1) / np.sqrt(d.size))

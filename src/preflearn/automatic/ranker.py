@@ -52,13 +52,13 @@ from .trial import Attempt, Trial
 _N_FOLDS = 5
 # Folds to choose by where the whole procedure is repeated without one of those.
 _INNER_FOLDS = 3
-# Candidates learn from at most so many rows.
+# Maximum number of rows that candidates learn from.
 _MOST_ROWS = 60_000
 # A sparse matrix with more columns than this is not filled in.
 _MOST_SPARSE_COLUMNS = 2000
-# Up to so many cells of the table the whole procedure is repeated without each fold, for the reported figure.
+# Up to this number of cells of the table, the whole procedure is repeated without each fold for the reported figure.
 _REFITTED_CELLS = 50_000
-# Without this repetition, two folds that choose for each other need so many rows.
+# Without this repetition, two folds that choose for each other need this number of rows.
 _ROWS_FOR_TWO_FOLDS = 50
 # Members with a smaller share are not worth the time that they take in prediction.
 _LEAST_SHARE = 0.01
@@ -827,7 +827,7 @@ def _for_numbers(X: np.ndarray, **params: Any) -> AutoRanker:
 
 
 def _is_plain(X: Any) -> bool:
-    """Numbers without holes, which need no `TableEncoder`."""
+    """Numbers without missing values, which need no `TableEncoder`."""
     if sp.issparse(X):
         return True
     if isinstance(X, Mapping) or hasattr(X, "columns"):

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .presets import Preset
 
-# The training data of the rankers of this process, for their reports; beyond so many cells nothing is kept alive.
+# The training data of the rankers of this process, for their reports; larger tables (in cells) are not kept alive.
 _SEEN: WeakKeyDictionary[Any, tuple[Any, Any, Any]] = WeakKeyDictionary()
 _MOST_CELLS = 5_000_000
 

@@ -97,7 +97,7 @@ _OF_QUERIES = ("keys", "places", "sizes")
 
 
 class QuerySample:
-    """Whole queries of a stream, at most about so many rows.
+    """Whole queries of a stream, up to about a given number of rows.
 
     Parameters
     ----------
@@ -294,7 +294,7 @@ class RowsInParts(Protocol):
     """Rows that are somewhere else, in parts of whole queries."""
 
     def sample(self, most: int, tell: Callable[[int], None] = ...) -> QuerySample:
-        """At most about so many rows; how many have been read is told."""
+        """Up to about this number of rows; progress is reported."""
 
     def over(self, prepare: Preparation, function: Callable[[Chunk], Any], skip: int = 0) -> Iterator[Any]:
         """The function of every prepared chunk but the first ones, in order."""

@@ -23,7 +23,7 @@ from .._engine.loops.trees import LeafMasks, Nodes, add_up_trees
 from .._engine.numerics.graph import Graph, Value
 from .onnx_nodes import tree_nodes
 
-# Edges of bins are quantiles of at least so many rows, or of all.
+# Minimum number of rows whose quantiles are the edges of bins, or all rows.
 _ROWS_FOR_EDGES = 20_000
 # Values whose relative difference is no more than this may be one value in float32, whose rounding is a quarter of it;
 # and the same for differences that cancelled, relative to the largest value.
@@ -42,7 +42,7 @@ class Bins:
     ----------
     X : ndarray of shape (m, n)
     n_bins : int
-        Values that are told apart in a feature; at most 256.
+        Number of distinct values that a feature is reduced to; at most 256.
 
     Attributes
     ----------

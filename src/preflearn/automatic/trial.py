@@ -75,7 +75,7 @@ class Trial:
         return self._figure(self.held_out)
 
     def can_extend(self, n_rows: int, seconds: float) -> bool:
-        """Whether a member with a share could learn from so many rows, in about so many seconds.
+        """Whether a member with a share could learn from this number of rows in about this number of seconds.
 
         Held out on five folds, a candidate has been trained six times: a third of its time is a generous guess for one
         training with more basis vectors and trees.

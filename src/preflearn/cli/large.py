@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from ..io.sizes import TableSize
     from ..report import TrainingReport
 
-# Training in memory takes so many times the table: as read, encoded, and the views of the features in prediction.
+# Memory of a training, in multiples of the table: as read, encoded, and the views of the features in prediction.
 _COPIES = 10
-# A file may become so many times larger by training, compression and all included.
+# How many times larger a file may become by training, compression and all included.
 _EXPANDED = 1000
 
 

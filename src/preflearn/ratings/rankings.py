@@ -211,7 +211,7 @@ def _read_tiers(value: Any, row: int) -> list[list[Hashable]]:
         or any(name in ("", None) or name != name for name in flat)
     ):
         raise ValueError(
-            f"Row {row + 1:,} is no ranking: found {value!r}, expected at least two items, best first; only the "
+            f"Row {row + 1:,} is not a ranking: found {value!r}, expected at least two items, best first; only the "
             "last place may hold several "
             "(those without an order)."
         )
