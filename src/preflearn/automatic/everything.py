@@ -79,6 +79,10 @@ class Everything:
     sums: Sums = Sums()
     device: DeviceExpansions | None = None
 
+    def with_targets(self, retarget: Callable[[np.ndarray], np.ndarray]) -> Everything:
+        """The same rows with other targets."""
+        return replace(self, over=partial(_over, self.over, retarget))
+
     def kernel_moments(self, kernel: Kernel, basis: np.ndarray, view: tuple[str, ...]) -> Moments:
         """Sums of kernel values (`core.expansion`) in one pass; memory for one chunk."""
         work = partial(_moments_of, self.features, kernel, basis, view, self.device)
@@ -93,14 +97,6 @@ class Everything:
             n_chunks += 1
             self.sums.note(total, n_chunks)
         return total
-
-    def with_targets(self, gains: Callable[[np.ndarray], np.ndarray]) -> Everything:
-        """The same rows with other targets, which are a function of theirs."""
-
-        def over(f: Callable[[Chunk], Any], *skip: int) -> Iterator[Any]:
-            return self.over(partial(_with_targets, f, gains), *skip)
-
-        return replace(self, over=over)
 
     def binned(
         self, bins: Bins, view: tuple[str, ...], most: int
@@ -118,8 +114,19 @@ class Everything:
         return np.concatenate(codes, axis=1), np.concatenate(targets), starts
 
 
-def _with_targets(f: Callable[[Chunk], Any], gains: Callable[[np.ndarray], np.ndarray], chunk: Chunk) -> Any:
-    return f(replace(chunk, y=gains(chunk.y)))
+def _over(
+    over: Callable[..., Iterator[Any]],
+    retarget: Callable[[np.ndarray], np.ndarray],
+    work: Callable[[Chunk], Any],
+    *left_out: int,
+) -> Iterator[Any]:
+    return over(partial(_with_targets, work, retarget), *left_out)
+
+
+def _with_targets(
+    work: Callable[[Chunk], Any], retarget: Callable[[np.ndarray], np.ndarray], chunk: Chunk
+) -> Any:
+    return work(replace(chunk, y=retarget(chunk.y)))
 
 
 def _moments_of(

@@ -139,6 +139,10 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
     everything: kernels by one pass of sums over all rows, boosted trees on up to 2,000,000 rows. A fifth of the sample
     stays out; it gives the weights and `best_score_`, which is thus the figure of what was trained.
 
+    Time without a ``time_limit``, measured with 46 features in processor seconds, which two cores share: 9 for 11,000
+    rows, and 340 for 1,000,000. Up to 60,000 rows that is about a millisecond a row. Rows whose metric keeps improving
+    take longer than noisy ones, and small tables whose figure comes from repetitions take about 5.
+
     The model is a function of the data and the seed: the order of the rows and the names of the queries do not matter.
     Scores are on a scale of their own, whatever that of y is.
 
@@ -293,7 +297,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         attempts = self._train(options, task, start, limit, run)
         gains = half_gains(y, targets, scoring)
         if gains is not None:
-            top = replace(task, y=gains(targets), gains=gains, searches={})
+            top = replace(task, y=gains(targets), retarget=gains, searches={})
             attempts += self._train(for_the_top(options), top, start, limit, run)
         joining = [one for one in attempts if one.member is not None and one.candidate.joins]
         held_out, unbiased = (

@@ -58,7 +58,7 @@ def half_gains(y: np.ndarray, targets: np.ndarray, scoring: Scoring) -> HalfGain
 
 
 def for_the_top(candidates: list[Candidate]) -> list[Candidate]:
-    """The same candidates, to be trained on half gains; without simple ones and random trees, which seldom help."""
+    """The candidates to train on half gains as well; without simple ones and random trees, which seldom help."""
     return [
         replace(one, name=f"{one.name}, gains")
         for one in candidates

@@ -31,10 +31,10 @@ class Task:
         Of learned kernels, of which those that are clearly behind are left out.
     device : DeviceExpansions or None
         Where kernels are evaluated; None for the processor.
-    gains : callable or None
-        What y was made from the targets by, where it is not the targets themselves.
     searches : dict
         The rounds of these views so far.
+    retarget : callable or None
+        From the targets of chunks to those of this task; None where they are the same.
     """
 
     views: Views
@@ -45,8 +45,8 @@ class Task:
     seed: int
     rivals: tuple[tuple[str, ...], ...] = ()
     device: DeviceExpansions | None = None
-    gains: Callable[[np.ndarray], np.ndarray] | None = None
     searches: dict[tuple[str, ...], Any] = field(default_factory=dict)
+    retarget: Callable[[np.ndarray], np.ndarray] | None = None
 
     @property
     def n_rows(self) -> int:
@@ -62,8 +62,8 @@ class Extension:
     Attributes
     ----------
     train : callable
-        From the task, the view, the settings and `Everything` to a fitted model, and to what it predicts for the fold
-        that is left out, with settings that its rows did not choose.
+        From the task, the view, the settings and `Everything` to a fitted model, and what it predicts for the fold
+        that is left out, with settings that these rows did not choose.
     task : Task
     view : tuple of str
     settings : mapping from names to numbers and arrays
@@ -75,9 +75,9 @@ class Extension:
     settings: Mapping[str, Any]
 
     def __call__(self, everything: Everything) -> tuple[Any, np.ndarray]:
-        gains = self.task.gains
-        rows = everything if gains is None else everything.with_targets(gains)
-        return self.train(self.task, self.view, self.settings, rows)
+        if self.task.retarget is not None:
+            everything = everything.with_targets(self.task.retarget)
+        return self.train(self.task, self.view, self.settings, everything)
 
 
 @dataclass(frozen=True)

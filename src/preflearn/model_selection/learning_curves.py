@@ -135,8 +135,8 @@ class LearningCurve:
         """The power law from the first point to ten times the last one, to be drawn; None where it cannot be had."""
         if self.values is None or self.n_queries.shape[0] < _LEAST_POINTS:
             return None
-        first, last = float(self.n_queries[0]), 10.0 * float(self.n_queries[-1])
-        return self.extend(np.unique(np.geomspace(first, last, 30).astype(np.int64)))
+        first, last = int(self.n_queries[0]), 10 * int(self.n_queries[-1])
+        return self.extend(np.unique(np.geomspace(first, last, 30).round().astype(np.int64)))
 
     def __str__(self) -> str:
         table = self.shown_tables()[0]

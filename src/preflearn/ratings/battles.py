@@ -366,7 +366,7 @@ def _find_sides(
 
 
 def _usual_sides(columns: dict[str, Column]) -> tuple[str, str]:
-    """The two columns whose names are those of sides."""
+    """The two sides by the names that they usually have."""
     usual = [pair for pair in _SIDES if {*pair} <= {*columns}]
     if not usual:
         raise InputError(
