@@ -6,7 +6,8 @@ Parts, each of them an entry of benchmarks/results/ratings.json:
   seconds. The peers may live in an environment of their own: ``--peers PYTHON`` names its interpreter.
 * ``coverage``: intervals of ratings, and of all ranks together, on simulated battles, some of them of equal items; with
   judges whose tastes differ, the sandwich beside standard errors of the model.
-* ``ranks``: the same of ranks on boards of 1,100 items, where those of the best are drawn from the posterior.
+* ``held_out``: log loss of held-out battles with alpha chosen without each fold, and with the alpha of all battles.
+* ``ranks``: coverage of ranks on boards of 1,100 items, where those of the best are drawn from the posterior.
 * ``planning``: battles until the top 5 are settled, chosen by `next_battles` and at random.
 * ``covariates``: a million battles of 200 items, 5 covariates, 10,000 judges, beside a logistic regression.
 * ``matches``: 900,000 tennis matches: CPU seconds of ratings, intervals and ranks, and peak of memory.
@@ -198,6 +199,23 @@ def check_judges(seeds: int, n: int = 10, judges: int = 60, per_judge: int = 25)
     sandwich, model = (float(np.mean(off <= np.array(errors[key]))) for key in ("judge", False))
     out = {"judges": judges, "items": n, "seeds": seeds, "sandwich": sandwich, "model-based": model}
     print(out, flush=True)
+    return out
+
+
+def check_held_out(quick: bool) -> list[dict[str, Any]]:
+    """Held-out log loss with alpha chosen without each fold, and what it would be with the alpha of all battles."""
+    out = []
+    for n, per_item, spread in ((10, 10, 0.0), (20, 20, 0.3), (50, 20, 1.0)):
+        losses = []
+        for seed in range(5 if quick else 40):
+            table, _ = simulated(n, per_item, seed, spread)
+            found = rate(table)
+            given = rate(table, alpha=found.alpha)
+            losses.append([one.held_out["log_loss"][0] for one in (found, given)])
+        honest, flattered = np.mean(losses, axis=0)
+        out.append({"items": n, "battles": n * per_item // 2, "spread": spread, "seeds": len(losses),
+                    "log loss": honest, "with the alpha of all battles": flattered})  # fmt: skip
+        print(out[-1], flush=True)
     return out
 
 
@@ -484,6 +502,7 @@ def main() -> None:
     parts = {
         "peers": lambda: compare_peers(given.peers),
         "coverage": lambda: check_coverage(given.quick),
+        "held_out": lambda: check_held_out(given.quick),
         "ranks": lambda: check_many_ranks(given.quick),
         "planning": lambda: check_planning(given.quick),
         "covariates": lambda: check_covariates(given.quick),
