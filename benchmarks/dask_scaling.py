@@ -6,10 +6,12 @@ handful of Newton steps.
 
     python benchmarks/dask_scaling.py
     python benchmarks/dask_scaling.py --quick
+    python benchmarks/dask_scaling.py --automatic --rows 100000     # AutoRanker on two workers and as a stream
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 
@@ -18,7 +20,9 @@ import numpy as np
 from distributed import Client, LocalCluster
 
 from _harness import arguments, report, write_results
-from preflearn import RankRLS, RankSVM
+from out_of_core import rows_of
+from preflearn import AutoRanker, RankRLS, RankSVM
+from preflearn.automatic import ranker
 from preflearn.distributed import fit
 
 _QUERY = 20
@@ -70,7 +74,38 @@ def compare(name: str, model, sizes: tuple[int, int, int], repeats: int) -> dict
     return report(name, seconds, baseline="one worker", limits={"two workers": 1 / 1.6}, note=note)
 
 
+def automatic(n_rows: int, sample: int) -> dict:
+    """AutoRanker, all candidates, chosen on a small sample: two workers against one stream of the same rows."""
+    ranker._MOST_ROWS = sample
+    blocks = [rows_of(block, 20_000) for block in range(n_rows // 20_000)]
+    X, y, qid = (np.concatenate(one) for one in zip(*blocks, strict=True))
+    X = X.astype(np.float64)
+    seconds = {}
+    start = time.perf_counter()
+    streamed = AutoRanker(random_state=0).fit_stream([(a.astype(np.float64), b, c) for a, b, c in blocks])
+    seconds["fit_stream"] = time.perf_counter() - start
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=0) as cluster,
+        Client(cluster),
+    ):
+        arrays = [da.from_array(one, chunks=(20_000, *one.shape[1:])) for one in (X, y, qid)]
+        start = time.perf_counter()
+        found = fit(AutoRanker(random_state=0), *arrays)
+        seconds["two workers"] = time.perf_counter() - start
+    scores = [model.predict(X[:20_000], qid=qid[:20_000]) for model in (streamed, found)]
+    difference = float(np.abs(scores[0] - scores[1]).max() / np.abs(scores[0]).max())
+    print(f"largest difference of scores, relative to the largest: {difference:.1e}; {found.member_names_}")
+    note = f"{n_rows:,} rows x {X.shape[1]} features, sample of {sample:,} rows"
+    extra = {"difference": difference, "members": found.member_names_}
+    return report("AutoRanker", seconds, baseline="fit_stream", note=note, extra=extra)
+
+
 def main() -> None:
+    if "--automatic" in sys.argv:
+        sys.argv.remove("--automatic")
+        rows = arguments(__doc__, repeats=1, rows=100_000).rows
+        write_results("dask_automatic", automatic(rows, 8_000))
+        return
     options = arguments(__doc__, repeats=1, rows=4_500_000)
     n_rows = 40_000 if options.quick else options.rows
     results = [

@@ -49,7 +49,11 @@ def rows_of(block: int, n_rows: int = _BLOCK) -> tuple[np.ndarray, np.ndarray, n
     qid = np.arange(n_rows) // _PER_QUERY
     X = Z + 0.5 * rng.normal(size=(int(qid[-1]) + 1, N_FEATURES))[qid]
     y = np.searchsorted(_CUTS, f).astype(np.float64)
-    return X.astype(np.float32), y, qid + block * (_BLOCK // _PER_QUERY)
+    return (
+        X.astype(np.float32),
+        y,
+        qid + block * (_BLOCK // _PER_QUERY),
+    )  # blocks of any size have their own queries
 
 
 def write_parquet(path: Path, n_rows: int) -> None:

@@ -6,9 +6,10 @@ Parts, each of them an entry of benchmarks/results/ratings.json:
   seconds. The peers may live in an environment of their own: ``--peers PYTHON`` names its interpreter.
 * ``coverage``: intervals of ratings, and of all ranks together, on simulated battles, some of them of equal items; with
   judges whose tastes differ, the sandwich beside standard errors of the model.
+* ``ranks``: the same of ranks on boards of 1,100 items, where those of the best are drawn from the posterior.
 * ``planning``: battles until the top 5 are settled, chosen by `next_battles` and at random.
 * ``covariates``: a million battles of 200 items, 5 covariates, 10,000 judges, beside a logistic regression.
-* ``matches``: 900,000 tennis matches: CPU seconds of ratings and intervals, and peak of memory.
+* ``matches``: 900,000 tennis matches: CPU seconds of ratings, intervals and ranks, and peak of memory.
 * ``tennis``: log loss of tour matches of 2023, month by month from the past, by one board and by boards for surfaces.
   Half-life, shrinkage and how far surfaces differ are chosen by 2019, 2021 and 2022, and so is whether there are boards
   for surfaces; then 2023 is predicted. Data: Jeff Sackmann, Tennis Abstract (CC BY-NC-SA 4.0).
@@ -200,6 +201,42 @@ def check_judges(seeds: int, n: int = 10, judges: int = 60, per_judge: int = 25)
     return out
 
 
+def check_many_ranks(quick: bool, n: int = 1100) -> list[dict[str, Any]]:
+    """Boards of more than 1,000 items: share of those all of whose best 20, or 100, ranks are inside their intervals.
+
+    One kind of board has normal strengths and as many battles of each item; the other has strengths with heavy tails (t
+    distribution, 4 degrees of freedom), and most of the battles are of a few items.
+    """
+    warnings.simplefilter("ignore")
+    out = []
+    for heavy in (False, True):
+        inside: dict[int, list[bool]] = {20: [], 100: [], n: []}
+        widths = []
+        for seed in range(3 if quick else 60):
+            rng = np.random.default_rng(seed)
+            f = rng.standard_t(4, n) if heavy else rng.normal(size=n)
+            p = rng.pareto(1.2, n) + 0.2 if heavy else np.ones(n)
+            a, b = (rng.choice(n, 15 * n, p=p / p.sum()) for _ in range(2))
+            a, b = a[a != b], b[a != b]
+            won = rng.random(a.size) < 1 / (1 + np.exp(-(f[a] - f[b])))
+            found = rate({"a": a, "b": b, "winner": won.astype(float)})
+            f = f[np.array(found.items)]
+            rank = dict(zip(found.items, 1 + np.argsort(np.argsort(-f))))
+            for k, held in inside.items():
+                board = found.columns if k == n else found.top(k, ranks=True)
+                true = np.array([rank[item] for item in board["item"]])
+                low, high = np.array(board["rank_lower"]), np.array(board["rank_upper"])
+                held.append(bool(((low <= true) & (true <= high)).all()))
+            widths.append(high[0] - low[0])
+        out.append(
+            {"items": n, "heavy tails": heavy, "seeds": len(widths),
+             "median width of the first": float(np.median(widths)),
+             **{f"best {k}" if k < n else "all": float(np.mean(held)) for k, held in inside.items()}}
+        )  # fmt: skip
+        print(out[-1], flush=True)
+    return out
+
+
 def battles_until_settled(n: int, seed: int, informed: bool, k: int = 5, most: int = 40_000) -> int:
     """Battles until the top k are told apart from all others, a tenth more at a time."""
     rng = np.random.default_rng(seed)
@@ -267,7 +304,7 @@ def check_planning(quick: bool) -> list[dict[str, Any]]:
 
 
 def check_covariates(quick: bool) -> dict[str, Any]:
-    """Seconds beside one logistic regression on the same sparse design."""
+    """CPU seconds beside one logistic regression on the same sparse design."""
     import scipy.sparse as sp
     from sklearn.linear_model import LogisticRegression
 
@@ -290,9 +327,9 @@ def check_covariates(quick: bool) -> dict[str, Any]:
         ("logistic regression", lambda: LogisticRegression(fit_intercept=False, max_iter=1000).fit(X, won)),
         ("rate, with sandwich and ranks", lambda: rate(table, judge="judge", covariates=names).table),
     ):
-        start = time.perf_counter()
+        start = time.process_time()
         work()
-        out[name] = time.perf_counter() - start
+        out[name] = time.process_time() - start
     out["ratio"] = out["rate, with sandwich and ranks"] / out["logistic regression"]
     return out
 
@@ -320,6 +357,12 @@ def check_matches() -> dict[str, Any]:
     start = time.process_time()
     found.top(100)
     out["intervals of the best 100"] = time.process_time() - start
+    start = time.process_time()
+    top = found.top(100, ranks=True)
+    out["the same with ranks"] = time.process_time() - start
+    out["ranks of the first, the 10th and the 100th"] = [
+        [int(top[name][row]) for name in ("rank_lower", "rank_upper")] for row in (0, 9, 99)
+    ]
     start = time.process_time()
     _ = found.standard_errors
     out["intervals of all"] = time.process_time() - start
@@ -441,6 +484,7 @@ def main() -> None:
     parts = {
         "peers": lambda: compare_peers(given.peers),
         "coverage": lambda: check_coverage(given.quick),
+        "ranks": lambda: check_many_ranks(given.quick),
         "planning": lambda: check_planning(given.quick),
         "covariates": lambda: check_covariates(given.quick),
         "matches": check_matches,

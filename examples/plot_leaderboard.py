@@ -38,7 +38,7 @@ battles.head()
 # The board
 # ---------
 # Length and position should not count: they enter the model, and ratings are those of answers of equal length.
-# Two items that share a letter cannot be told apart; the intervals of all ranks hold together.
+# Two items that share a letter do not differ significantly; the intervals of all ranks hold together.
 
 ratings = rate(battles, covariates=["length", "position"])
 print(ratings)

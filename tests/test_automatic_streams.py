@@ -268,6 +268,31 @@ def test_killed_and_resumed(tmp_path, small, uninterrupted):
     assert source.n_read < uninterrupted[2] - 2
 
 
+@pytest.mark.parametrize("moment", [0, 3, 8, 13, 19])
+def test_an_interrupt_at_any_write_leaves_a_whole_checkpoint(tmp_path, small, uninterrupted, moment):
+    """Before a file is written, after it, and half way through an addition."""
+    X, y, qid = make_data()
+    chunks, path = in_chunks(X, y, qid), tmp_path / "run"
+    steps = iter(range(10_000))
+
+    def interrupting(function):
+        def wrapped(*arguments, **options):
+            if next(steps) == moment:
+                raise KeyboardInterrupt
+            result = function(*arguments, **options)
+            if next(steps) == moment:
+                raise KeyboardInterrupt
+            return result
+
+        return wrapped
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(checkpoints.np, "savez", interrupting(np.savez))
+        patch.setattr(resuming, "pack_moments", interrupting(resuming.pack_moments))
+        AutoRanker(random_state=0).fit_stream(chunks, checkpoint=path)
+    same_model(AutoRanker(random_state=0).fit_stream(chunks, checkpoint=path), X, qid, uninterrupted)
+
+
 def test_a_checkpoint_of_something_else_is_refused(tmp_path, small):
     X, y, qid = make_data()
     path = tmp_path / "run"
@@ -293,6 +318,8 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path, small):
     path.write_text("something else")
     with pytest.raises(CheckpointError, match="not a whole checkpoint"):
         AutoRanker(random_state=0).fit_stream(in_chunks(X, y, qid), checkpoint=path)
+    with pytest.raises(ValueError, match="Chunk 1 .*not numbers .*pass a data frame"):
+        AutoRanker().fit_stream([(np.array([["a"]]), [1.0], [1])])
     with pytest.raises(FileNotFoundError, match="no folder"):
         AutoRanker().fit_stream(in_chunks(X, y, qid), checkpoint=tmp_path / "no" / "run")
     with pytest.raises(ValueError, match="random_state is a generator"):

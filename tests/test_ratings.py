@@ -158,6 +158,16 @@ def test_answers_with_covariates_are_products_with_the_dense_design():
     np.testing.assert_allclose(plain.hessian(w).toarray(), plain.dense_hessian(w), atol=1e-12)
 
 
+def test_covariates_of_very_many_battles(monkeypatch):
+    battles = simulate(6, 40, 1, covariate=0.7)[0]
+    expected = rate(battles, covariates=["length"], alpha=0.2).strengths.theta
+    monkeypatch.setattr("preflearn._engine.losses.logistic._MANY", 10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = rate(battles, covariates=["length"], alpha=0.2).strengths.theta
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
 def test_very_many_items_with_covariates_take_the_sparse_way(monkeypatch):
     battles, _ = simulate(12, 30, 17, covariate=0.5)
     exact = rate(battles, covariates=["length"], alpha=0.2)

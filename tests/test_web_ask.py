@@ -548,11 +548,29 @@ def test_downloads(session, client, tmp_path):
     assert len(answers) == 20
     page = client.get("/download/report.html").text
     assert "item 011" in page and "20 answers about 12 items" in page and "http" not in page
+    board = client.get("/board").text
+    assert board == client.get("/download/board.html").text and "rank" in board and "<script" not in board
+    # The leaderboard of the answers file.
+    (tmp_path / "saved.jsonl").write_text(client.get("/download/answers.jsonl").text)
+    out = tmp_path / "board.csv"
+    assert run(["rate", str(tmp_path / "saved.jsonl"), "-q", "-o", str(out)]) == 0
+    for row in csv.DictReader(io.StringIO(out.read_text())):
+        shown = (row["item"], f">{float(row['rating']):,.0f}<", f"{row['rank_lower']} to {row['rank_upper']}")
+        assert all(text in board for text in shown), row
+    options = ["--judge", "judge", "--time", "time", "-q"]
+    assert run(["rate", str(tmp_path / "saved.jsonl"), *options]) == 0
     (tmp_path / "m.preflearn").write_bytes(client.get("/download/model.preflearn").content)
     model = load_model(tmp_path / "m.preflearn")
     new = model.predict({"name": ["x", "y"], "worth": [-3.0, 20.0], "noise": [1.0, 1.0]})
     assert new[1] > new[0]
     assert client.get("/download/passwd").status_code == 404
+
+
+def test_there_is_no_leaderboard_before_the_first_answer(client):
+    assert "Nobody has answered yet." in client.get("/board").text
+    question = client.get("/api/question").json()
+    assert say(client, question, "equal").status_code == 200
+    assert "No battle was won" in client.get("/board").text
 
 
 def test_a_list_without_features_leaves_a_model_of_names(tmp_path):
@@ -713,6 +731,7 @@ def test_ctrl_c_ends_well_and_writes_the_results(tmp_path):
         status, said = server.stop()
     assert status == 0 and "1 answers are in" in said and "&judge=ben" in said
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "board.html",
         "model.preflearn",
         "order.csv",
         "report.html",

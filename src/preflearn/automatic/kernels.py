@@ -14,12 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from .._engine.core.expansion import Expansion, kernel_moments, solve_expansion
+from .._engine.core.expansion import Expansion, Moments, kernel_moments, solve_expansion
 from .._engine.core.holdout import rows_outside
 from .._engine.core.learned_metric import GRADIENT_ROWS, average_gradient_metric
 from .._engine.loops.threads import with_small_matrices
@@ -101,7 +100,8 @@ class Search:
         """More rounds, until there are so many or the held-out score no longer rises."""
         while len(self.scores) < n_rounds and not self._ended:
             alphas = self.alphas[-1] * _BESIDE if self.alphas else _ALPHAS
-            models = with_small_matrices(partial(self._train, alphas), len(self._parts), _threads(self.task))
+            size = _round_basis(self.task.n_rows)
+            models = self.train([(part.rows, part.metrics[-1]) for part in self._parts], alphas, size)
             table = self._score(models, alphas)
             choice = choose(self.task.folds.mean(table), alphas)[0]
             self.scores.append(table[choice])
@@ -126,19 +126,32 @@ class Search:
         metrics = [part.metrics[number] for part in self._parts]
         return None if metrics[0] is None else np.mean([one for one in metrics if one is not None], axis=0)
 
-    def train(self, rows: np.ndarray, metric: np.ndarray | None, alphas: np.ndarray, size: int) -> Expansion:
-        """An expansion on so many basis vectors from these rows."""
+    def train(
+        self, sets: Sequence[tuple[np.ndarray, np.ndarray | None]], alphas: np.ndarray, size: int
+    ) -> list[Expansion]:
+        """Expansions on ``size`` basis vectors at every alpha, one for each set of rows with its metric.
+
+        Few rows go side by side. Of many rows the sums, which take the time, are shared out among all threads: there
+        are fewer sets than a machine may have processors.
+        """
+        task = self.task
+        if task.device is not None:
+            return [task.device.take(solve_expansion(*self._sums(*one, size), alphas)) for one in sets]
+        if task.n_rows < _SHARE_FROM:
+            return with_small_matrices(
+                lambda k: solve_expansion(*self._sums(*sets[k], size), alphas), len(sets)
+            )
+        sums = [self._sums(*one, size) for one in sets]
+        return with_small_matrices(lambda k: solve_expansion(*sums[k], alphas), len(sets))
+
+    def _sums(
+        self, rows: np.ndarray, metric: np.ndarray | None, size: int
+    ) -> tuple[Kernel, np.ndarray, Moments]:
         X, task = self.X, self.task
         basis = X[_drawn(rows, size, task.seed)]
         kernel = _KERNEL.with_metric(metric).fitted_to(X[rows])
         sum_up = kernel_moments if task.device is None else task.device.kernel_moments
-        moments = sum_up(kernel, basis, X.__getitem__, task.y, task.queries, rows)
-        model = solve_expansion(kernel, basis, moments, alphas)
-        return model if task.device is None else task.device.take(model)
-
-    def _train(self, alphas: np.ndarray, place: int) -> Expansion:
-        part = self._parts[place]
-        return self.train(part.rows, part.metrics[-1], alphas, _round_basis(self.task.n_rows))
+        return kernel, basis, sum_up(kernel, basis, X.__getitem__, task.y, task.queries, rows)
 
     def _score(self, models: list[Expansion], alphas: np.ndarray) -> np.ndarray:
         folds = self.task.folds
@@ -185,13 +198,11 @@ def _train_members(task: Task, search: Search) -> Member:
     best = folds.best(table)
     alphas, size = search.alphas[best] * _BESIDE, n_basis(task.n_rows)
 
-    def train(fold: int) -> Expansion:
-        if fold == n_folds:
-            return search.train(np.arange(task.n_rows), search.mean_metric(best), alphas, size)
-        rest = rows_outside(task.n_rows, folds.tests[fold])
-        return search.train(rest, search.metric_without(fold, chosen[fold]), alphas, size)
-
-    models = with_small_matrices(train, n_folds + 1, _threads(task))
+    sets = [
+        (rows_outside(task.n_rows, test), search.metric_without(fold, chosen[fold]))
+        for fold, test in enumerate(folds.tests)
+    ]
+    models = search.train([*sets, (np.arange(task.n_rows), search.mean_metric(best))], alphas, size)
     settings = np.empty((alphas.shape[0], task.n_rows))
     for test, model in zip(folds.tests, models):
         settings[:, test] = model.predict(search.X[test])

@@ -32,7 +32,7 @@ from .tasks import Extension, Member, Task
 from .trial import Attempt
 
 # The parameters that the model depends on.
-_PARAMETERS = ("scoring", "time_limit", "preset", "random_state")
+_PARAMETERS = ("scoring", "time_limit", "preset", "random_state", "device")
 _OF_MEMBER = ("held_out", "unbiased", "importances")
 
 
@@ -167,8 +167,8 @@ class ResumableRun(Run):
             sample = super().sample(parts, most)
             arrays = sample.arrays() if sample.n_rows and parts.keeps_sample else None
             if arrays is not None:
-                self._header["sampled"] = True
                 self._arrays |= {f"sample_{name}": one for name, one in arrays.items()}
+                self._header["sampled"] = True
             self.save()
             return sample
         parts.check_first()
@@ -198,6 +198,12 @@ class ResumableRun(Run):
 
     def keep_attempt(self, attempt: Attempt) -> None:
         member, place = attempt.member, f"attempt{len(self._header['attempts'])}_"
+        # An interrupt between the lines must not leave a candidate without its arrays: they come first.
+        if member is not None:
+            kept = {"model": _as_array(member.model)} | {name: getattr(member, name) for name in _OF_MEMBER}
+            if member.extend is not None:
+                kept |= {f"set_{name}": np.asarray(one) for name, one in member.extend.settings.items()}
+            self._arrays |= {f"{place}{name}": one for name, one in kept.items()}
         self._header["attempts"][attempt.candidate.name] = {
             "place": place,
             "seconds": attempt.seconds,
@@ -205,24 +211,19 @@ class ResumableRun(Run):
             "detail": None if member is None else member.detail,
             "extends": member is not None and member.extend is not None,
         }
-        if member is not None:
-            kept = {"model": _as_array(member.model)} | {name: getattr(member, name) for name in _OF_MEMBER}
-            if member.extend is not None:
-                kept |= {f"set_{name}": np.asarray(one) for name, one in member.extend.settings.items()}
-            self._arrays |= {f"{place}{name}": one for name, one in kept.items()}
         self.save()
 
     def extended(self, name: str, extend: Extension, everything: Everything) -> tuple[Any, np.ndarray]:
         names = self._header["models"]
         if name not in names:
-            model, unbiased = super().extended(name, extend, everything)
+            model, predictions = super().extended(name, extend, everything)
             self._forget_sums()
             self._arrays[f"extended{len(names)}"] = _as_array(model)
-            self._arrays[f"extended{len(names)}_unbiased"] = unbiased
+            self._arrays[f"predicted{len(names)}"] = predictions
             names.append(name)
             self.save()
-        place = f"extended{names.index(name)}"
-        return self._model(self._arrays[place]), self._arrays[f"{place}_unbiased"]
+        place = names.index(name)
+        return self._model(self._arrays[f"extended{place}"]), self._arrays[f"predicted{place}"]
 
     def _sums(self, name: str, n_rows: int, stage: Stage) -> Sums:
         return _Kept(self, name, n_rows, stage)
@@ -238,8 +239,10 @@ class ResumableRun(Run):
 
     def keep_sums(self, name: str, total: Any, n_chunks: int) -> None:
         """Remember sums, which stay whose they are; the file is written when it is due."""
+        self.is_consistent = False
         self._header["sums"] = {"name": name, "kind": type(total).__name__, "n_chunks": n_chunks}
         self._arrays |= pack_moments(total, "sums_")
+        self.is_consistent = True
         if self._file.is_due(n_chunks):
             self.save()
 
@@ -276,7 +279,6 @@ class _Kept(_Counted):
 
     def note(self, total: Moments, n_chunks: int) -> None:
         super().note(total, n_chunks)
-        self._run.is_consistent = True
         self._run.keep_sums(self._name, total, n_chunks)
 
 

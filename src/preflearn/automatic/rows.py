@@ -15,13 +15,18 @@ def as_rows(X: Any) -> Any:
     Raises
     ------
     ValueError
-        For arrays that do not have two axes, and infinite numbers.
+        For arrays that do not have two axes, and values that are infinite or not numbers.
     """
     if isinstance(X, Mapping):
         return {str(name): _column(values) for name, values in X.items()}
     if hasattr(X, "columns"):
         return X
-    rows = X.toarray() if sp.issparse(X) else np.asarray(X, dtype=np.float64)
+    try:
+        rows = X.toarray() if sp.issparse(X) else np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"X holds values that are not numbers ({error}): pass a data frame, or a mapping from names to columns."
+        ) from error
     if rows.ndim != 2:
         raise ValueError(f"X has shape {rows.shape}: expected (m, n).")
     if not is_complete(rows) and np.isinf(rows).any():

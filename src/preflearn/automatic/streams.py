@@ -438,9 +438,10 @@ class Digests:
 
     def check(self, number: int, X: Any, y: Any, qid: Any) -> None:
         """Note a chunk, or refuse one that differs."""
-        digest, y = b"" if number == 0 else self._last, np.asarray(y)
-        for part in arrays_of(X):
-            digest = extend_digest(digest, part, y, qid)
+        first, *others = arrays_of(X)
+        digest = extend_digest(b"" if number == 0 else self._last, first, np.asarray(y), qid)
+        for part in others:
+            digest = extend_digest(digest, part, np.empty(0), None)
         self._last = digest
         if number == len(self.known) and not self.is_complete:
             self.known.append(digest)

@@ -65,7 +65,9 @@ def ask(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", help="Folder for order.csv, model.preflearn and report.html at the end."
+            "--output",
+            "-o",
+            help="Folder for order.csv, model.preflearn, report.html and board.html at the end.",
         ),
     ] = None,
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = True,

@@ -240,15 +240,13 @@ def _read_answers(paths: list[Path]) -> dict[str, Any] | None:
     """The answers of `preflearn ask` that stand, without those that were taken back; None for other files."""
     if any(path.suffix not in (".jsonl", ".ndjson") for path in paths):
         return None
-    from ..web.answers import parse_entry, standing_answers
+    from ..web.answers import answers_table, parse_entry, standing_answers
 
     entries = [parse_entry(line) for path in paths for line in path.read_bytes().splitlines() if line.strip()]
     known = [entry for entry in entries if entry is not None]
     if len(known) < len(entries) or not any("question" in entry for entry in known):
         return None
-    answers = standing_answers(known)
-    names = ("winner", "loser", "judge", "time", "tie")
-    return {name: [getattr(answer, name) for answer in answers] for name in names}
+    return answers_table(standing_answers(known))
 
 
 def _read_number(text: str | None, option: str) -> float | str | None:

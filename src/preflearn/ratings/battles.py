@@ -351,25 +351,7 @@ def _find_sides(
             winner_first=True,
         )
     if a is None or b is None:
-        usual = [pair for pair in _SIDES if {*pair} <= {*columns}]
-        if not usual:
-            raise InputError(
-                f"No columns of two sides were found among {_listed(list(columns))}: expected model_a and model_b "
-                "with winner, or winner and loser",
-                Remedy("a"),
-                Remedy("b"),
-                Remedy("winner", purpose="to name the columns that you have"),
-                together=True,
-            )
-        if len(usual) > 1:
-            raise InputError(
-                "Several pairs of columns could be the two sides: "
-                f"{_listed([' and '.join(pair) for pair in usual])}",
-                Remedy("a"),
-                Remedy("b", purpose="to say which"),
-                together=True,
-            )
-        a, b = usual[0]
+        a, b = _usual_sides(columns)
     _known(columns, a, "a"), _known(columns, b, "b")
     if not needs_winner:
         return _Sides(a, b, None)
@@ -381,6 +363,29 @@ def _find_sides(
             Remedy("winner", purpose="and the column that does"),
         )
     return _Sides(a, b, _known(columns, winner or "winner", "winner"))
+
+
+def _usual_sides(columns: dict[str, Column]) -> tuple[str, str]:
+    """The two sides by the names that they usually have."""
+    usual = [pair for pair in _SIDES if {*pair} <= {*columns}]
+    if not usual:
+        raise InputError(
+            f"No columns of two sides were found among {_listed(list(columns))}: expected model_a and model_b "
+            "with winner, or winner and loser",
+            Remedy("a"),
+            Remedy("b"),
+            Remedy("winner", purpose="to name the columns that you have"),
+            together=True,
+        )
+    if len(usual) > 1:
+        raise InputError(
+            "Several pairs of columns could be the two sides: "
+            f"{_listed([' and '.join(pair) for pair in usual])}",
+            Remedy("a"),
+            Remedy("b", purpose="to say which"),
+            together=True,
+        )
+    return usual[0]
 
 
 def _known(columns: dict[str, Column], name: str, argument: str) -> str:

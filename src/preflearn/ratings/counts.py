@@ -56,7 +56,8 @@ class BattleCounts:
             )
         self._columns = columns
         self._items: dict[Hashable, int] = {}
-        self._keys, self._counts = np.empty(0, dtype=np.int64), np.empty(0)
+        self._keys: np.ndarray = np.empty(0, dtype=np.int64)
+        self._counts: np.ndarray = np.empty(0)
         self._last: Ratings | None = None
 
     @property
@@ -94,7 +95,8 @@ class BattleCounts:
         twice = np.rint(2 * np.where(low, read.share, 1.0 - read.share)).astype(np.int64)
         keys = (((pairs.min(axis=1) << _BITS) | pairs.max(axis=1)) << 2) | twice
         distinct, which = np.unique(np.concatenate([self._keys, keys]), return_inverse=True)
-        counts = np.bincount(which.ravel(), np.concatenate([self._counts, sign * read.weight]))
+        weights = np.concatenate([self._counts, sign * read.weight])
+        counts = np.bincount(which.ravel(), weights).astype(np.float64, copy=False)
         if (counts < -1e-9 * max(1.0, float(np.abs(counts).max()))).any():
             raise InputError("Battles that have not been counted cannot be taken out")
         kept = counts > 1e-12

@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -72,6 +73,12 @@ class Answer:
             **side,
             **note,
         }
+
+
+def answers_table(answers: Sequence[Answer]) -> dict[str, list[Any]]:
+    """Answers that stand as battles, one column for each thing known; `preflearn.rate` takes them."""
+    names = ("winner", "loser", "judge", "time", "tie")
+    return {name: [getattr(answer, name) for answer in answers] for name in names}
 
 
 class Journal:

@@ -24,7 +24,7 @@ from starlette.routing import Route
 
 from .items import PICTURES, inside
 from .requests import LOOPBACK, RefusedError, check_host, read_json
-from .results import answers_lines, model_file, order_csv, report_page
+from .results import answers_lines, board_or_reason, model_file, order_csv, report_page
 from .session import Session
 
 _MOST_BYTES = 64 * 1024
@@ -126,6 +126,15 @@ def ask_app(
     async def picture(request: Request) -> Response:
         return _picture(session, request.path_params["row"], request.path_params["number"])
 
+    async def board(request: Request) -> Response:
+        # A page without scripts, whose style is its own.
+        policy = {
+            "Content-Security-Policy": "default-src 'none'; img-src data:; style-src 'unsafe-inline'; sandbox"
+        }
+        return Response(
+            await run_in_threadpool(board_or_reason, session), media_type="text/html", headers=policy
+        )
+
     async def download(request: Request) -> Response:
         return await run_in_threadpool(_download, session, request.path_params["name"])
 
@@ -141,6 +150,7 @@ def ask_app(
         Route("/api/undo", guarded(undo), methods=["POST"]),
         Route("/api/panel", guarded(panel)),
         Route("/picture/{row:int}/{number:int}", guarded(picture)),
+        Route("/board", guarded(board)),
         Route("/download/{name}", guarded(download)),
     ]
     return Starlette(routes=routes, exception_handlers={404: lost, 405: lost})
@@ -216,6 +226,7 @@ def _download(session: Session, name: str) -> Response:
     makers: dict[str, tuple[Callable[[Session], bytes], str]] = {
         "order.csv": (order_csv, "text/csv; charset=utf-8"),
         "answers.jsonl": (answers_lines, "application/jsonl; charset=utf-8"),
+        "board.html": (board_or_reason, "text/html; charset=utf-8"),
         "report.html": (report_page, "text/html; charset=utf-8"),
         "model.preflearn": (model_file, "application/octet-stream"),
     }

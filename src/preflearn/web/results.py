@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
+import warnings
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from ..io.atomic import atomic_write
+from .answers import answers_table
 from .session import Session
 
 
@@ -24,6 +26,35 @@ def order_csv(session: Session) -> bytes:
             numbers = (standing.scores[row], low[row], high[row])
             writer.writerow([rank, session.items.names[row], *(f"{value:.6g}" for value in numbers)])
     return text.getvalue().encode()
+
+
+def board_page(session: Session) -> bytes:
+    """The leaderboard that `preflearn rate` makes of the answers file, with intervals of ratings and ranks.
+
+    Raises
+    ------
+    ValueError
+        Where nobody has won yet.
+    """
+    from ..ratings import rate
+    from ..ratings.summary import page_of
+    from ..report.ratings import render_ratings
+
+    with warnings.catch_warnings():
+        # What is not connected yet is a note on the page.
+        warnings.simplefilter("ignore", UserWarning)
+        ratings = rate(answers_table(session.answers()))
+        title = f"Leaderboard of {Path(session.items.source).name}"
+        return render_ratings(page_of(ratings, title, f"preflearn rate {session.journal.path.name}")).encode()
+
+
+def board_or_reason(session: Session) -> bytes:
+    """The leaderboard, or a page that says why there is none."""
+    try:
+        return board_page(session)
+    except (ValueError, ImportError) as error:
+        reason = str(error) if session.answers() else "Nobody has answered yet."
+        return _html("No leaderboard yet", f"<h1>No leaderboard yet</h1><p>{escape(reason)}</p>")
 
 
 def answers_lines(session: Session) -> bytes:
@@ -49,10 +80,17 @@ def write_results(session: Session, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     made = {"order.csv": order_csv, "model.preflearn": model_file, "report.html": report_page}
     paths = []
-    for name, make in made.items():
+    for name, make in {**made, "board.html": board_page}.items():
+        try:
+            content = make(session)
+        except (ValueError, ImportError):
+            # Without any winner, or without the package that makes pages, there is no board.
+            if make is not board_page:
+                raise
+            continue
         paths.append(folder / name)
         with atomic_write(paths[-1]) as file:
-            file.write(make(session))
+            file.write(content)
     return paths
 
 
@@ -97,10 +135,14 @@ def report_page(session: Session) -> bytes:
             f"e to 1. Bars are 95 % intervals.</p><table><thead><tr><th class=n>rank<th>item<th class=n>score"
             f"<th>interval</tr></thead><tbody>{rows}</tbody></table></section>"
         )
+    return _html(f"Order of {Path(session.items.source).name}", body)
+
+
+def _html(title: str, body: str) -> bytes:
     return (
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
         'content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">'
-        f'<link rel="icon" href="data:,"><title>Order of {escape(Path(session.items.source).name)}</title>'
+        f'<link rel="icon" href="data:,"><title>{escape(title)}</title>'
         f"<style>{_STYLE}</style></head><body>{body}</body></html>"
     ).encode()
 

@@ -8,7 +8,7 @@ it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -176,4 +176,4 @@ class DeviceExpansions:
 
     def take(self, model: Expansion) -> DeviceExpansion:
         """The same expansion, evaluated here."""
-        return DeviceExpansion(*(getattr(model, one.name) for one in fields(Expansion)), self.home)
+        return DeviceExpansion(model.kernel, model.basis, model.alphas, model.betas, self.home)

@@ -126,8 +126,9 @@ def blocks_at(substitutions: Sequence[Substitution], V: np.ndarray) -> np.ndarra
     """Vᵀ (T + λ I)⁻¹ V at every λ, shape (a, k, k), for V of shape (n, k)."""
     from ..loops.tridiagonal import blocks_of_inverses
 
-    factors = (np.stack([getattr(one, name) for one in substitutions]) for name in ("pivots", "multipliers"))
-    return blocks_of_inverses(*factors, np.ascontiguousarray(V))
+    pivots = np.stack([one.pivots for one in substitutions])
+    multipliers = np.stack([one.multipliers for one in substitutions])
+    return blocks_of_inverses(pivots, multipliers, np.ascontiguousarray(V))
 
 
 def product_with_itself(W: np.ndarray) -> np.ndarray:

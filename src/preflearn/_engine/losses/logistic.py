@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit
 
-from ...comparisons.answers import Answers
+from ...comparisons.answers import AdjustedAnswers, Answers
 
 # Answers from which on loading compiled loops is worth its time.
 _MANY = 100_000
@@ -73,7 +73,8 @@ class LogisticLoss:
 
     def curvature(self, v: np.ndarray) -> np.ndarray:
         """Hessian with respect to f times v."""
-        if self._answers.n_pairs >= _MANY:
+        # The loop knows the two items of a pair alone.
+        if self._answers.n_pairs >= _MANY and not isinstance(self._answers, AdjustedAnswers):
             from ..loops.answers import curvature_product
 
             return curvature_product(self._answers.pairs, self.curvatures, v)

@@ -481,7 +481,8 @@
   $("source").textContent = settings.source.split(/[\\/]/).pop();
   $("judge").textContent = judge;
   $("file").textContent = settings.file;
-  $("downloads").replaceChildren(...["order.csv", "answers.jsonl", "report.html", "model.preflearn"].map((name) => {
+  $("board").href = "board?" + new URLSearchParams({ token });
+  $("downloads").replaceChildren(...["order.csv", "answers.jsonl", "board.html", "report.html", "model.preflearn"].map((name) => {
     const link = make("a", "", name);
     link.href = "download/" + name + "?" + new URLSearchParams({ token });
     link.download = name;
