@@ -148,7 +148,9 @@ def _curve(problem: RankingProblem, learned: Any) -> Curve | None:
         return None
     learner, Z, name = _to_refit(problem, learned)
     try:
-        found = learning_curve(learner, Z, problem.y, qid=data.qid, random_state=problem.options.seed)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="best_score_ is NaN")  # of a few queries
+            found = learning_curve(learner, Z, problem.y, qid=data.qid, random_state=problem.options.seed)
     except ValueError:  # too few queries with pairs to order
         return None
     low, high = found.gain_interval

@@ -177,7 +177,7 @@ class ShowsItself:
         if self not in _SEEN:
             raise ValueError(
                 f"{method} needs the training data, and this model was not trained on them here, or they are large: "
-                f"pass X and y, and qid=qid."
+                f"pass {method}({'path, ' if method == 'report' else ''}X, y, qid=qid)."
             )
         return _SEEN[self]
 
