@@ -37,12 +37,12 @@ _LOOK_BACK = 2
 # Rows and basis vectors of a round.
 _ROUND_ROWS = 16_000
 _ROUND_BASIS = (250, 800)
-# From so many rows on views race over so many rounds.
+# With at least this many rows the views race, over this many rounds.
 RACE_FROM = 10_000
 _RACE_ROUNDS = 2
 # Standard errors that a view has to be behind to be left out: one that is as good helps the combination.
 _BEHIND = 2.0
-# From so many rows on folds share metrics: so many are learned.
+# With at least this many rows the folds share metrics, of which this many are learned.
 _SHARE_FROM = 10_000
 _METRICS = 3
 # Factors of a metric below this, relative to the largest, become 0: nothing is lost, and the kernel is formed faster.
@@ -97,7 +97,7 @@ class Search:
         self._ended = False
 
     def advance(self, n_rounds: int = _ROUNDS + 1) -> None:
-        """More rounds, until there are so many or the held-out score no longer rises."""
+        """More rounds, until there are ``n_rounds`` or the held-out score no longer rises."""
         while len(self.scores) < n_rounds and not self._ended:
             alphas = self.alphas[-1] * _BESIDE if self.alphas else _ALPHAS
             size = _round_basis(self.task.n_rows)

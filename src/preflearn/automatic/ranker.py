@@ -275,7 +275,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
     ) -> Trial:
         """Train the candidates on rows of numbers, combine them, and keep the parts of the model."""
         folds = self._folds(y, queries, scoring, seed, n_folds)
-        # Settings inside of a candidate are told apart by the concordance, which is less noisy than the top of a list.
+        # Settings of a candidate are compared by the concordance, which is less noisy than the top of a list.
         inner = self._folds(y, queries, read_scoring("concordance"), seed, n_folds)
         self.features_ = Features().fit(rows)
         targets = UnitScale(y)(y)

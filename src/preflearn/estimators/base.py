@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._engine.core.problem import SquaredLossFit
 from .._engine.core.representations import Inputs
-from .._engine.loops.threads import with_small_matrices
+from .._engine.loops.threads import n_threads, with_small_matrices
 from .._engine.numerics.graph import Graph, Value
 from .._engine.numerics.namespace import Home, as_host, check_same_home, is_device_array
 from .._engine.solvers.progress import Stages
@@ -41,7 +41,10 @@ from .gaussian_process import (
 _PREDICTION_BLOCK_BYTES = 1 << 26
 # The same where a thread forms it by one product: it stays in the cache.
 _FAST_BLOCK_BYTES = 1 << 21
-_LEAST_BLOCK_ROWS = 64
+_LEAST_BLOCK_ROWS = 512
+# From this many kernel values on, the rows of a single block are shared out among threads, some rows each at least.
+_WORTH_THREADS = 1 << 17
+_LEAST_ROWS_OF_THREAD = 16
 
 
 class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
@@ -145,8 +148,11 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
             KernelBlocks(kernel, self.basis_) if is_fast else lambda rows: kernel.matrix(rows, self.basis_)
         )
         size = _FAST_BLOCK_BYTES if is_fast else _PREDICTION_BLOCK_BYTES
-        step = max(_LEAST_BLOCK_ROWS if is_fast else 1, size // (8 * self.basis_indices_.shape[0]))
-        starts = range(0, n_items(X), step)
+        m, r = n_items(X), self.basis_indices_.shape[0]
+        step = max(_LEAST_BLOCK_ROWS if is_fast else 1, size // (8 * r))
+        if is_fast and m * r >= _WORTH_THREADS:
+            step = min(step, max(_LEAST_ROWS_OF_THREAD, -(-m // n_threads())))
+        starts = range(0, m, step)
 
         def expand(number: int) -> np.ndarray:
             return block(X[starts[number] : starts[number] + step]) @ self.dual_coef_

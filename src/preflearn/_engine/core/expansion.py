@@ -32,7 +32,7 @@ from ..numerics.linalg import cholesky_in_place, cholesky_solve
 from .moments import GlobalMoments, QueryMoments
 from .problem import block_rows
 
-# Sums are formed in so many parts side by side; a fixed number, so that rounding is the same on every machine.
+# Sums are formed in this many parts side by side; a fixed number, so that rounding is the same on every machine.
 _PARTS = 8
 # ν relative to the trace of A and to K_RR: the first that Cholesky accepts.
 NUGGETS = (1e-13, 1e-11, 1e-9, 1e-7)

@@ -28,9 +28,9 @@ from .threads import in_turns, threads_at_hand
 
 # Gains are compared after division by that of the root; smaller ones are rounding.
 _LEAST_GAIN = 1e-10
-# Codes of so many features lie side by side: their histograms fit into the fastest memory.
+# Codes of this many features lie side by side: their histograms fit into the fastest memory.
 BLOCK = 16
-# From so many additions on, a node's histogram is worth the start of threads.
+# With at least this many additions a node's histogram is worth starting threads for.
 _WORTH_THREADS = 400_000
 
 
