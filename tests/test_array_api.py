@@ -466,7 +466,9 @@ def test_expansions_on_a_device_are_those_of_the_host(xp, metric, n_queries):
     rows, basis = np.flatnonzero(QID < 7) if n_queries > 1 else np.arange(5, M), X[::4] + 3.0
     arguments = (kernel, basis, (X + 3.0).__getitem__, Y, queries, rows)
     with patch.object(namespace, "_HOST_BLOCK_BYTES", 23 * 8 * basis.shape[0]):
-        found, expected = device.kernel_moments(*arguments), kernel_moments(*arguments)
+        is_global = n_queries == 1
+        found = device.kernel_moments(*arguments, is_global=is_global)
+        expected = kernel_moments(*arguments, is_global=is_global)
         assert type(found) is type(expected)
         for name, value in vars(expected).items():
             if isinstance(value, str):
@@ -479,6 +481,11 @@ def test_expansions_on_a_device_are_those_of_the_host(xp, metric, n_queries):
         np.testing.assert_allclose(
             there.gradients(X + 3.0, 1), here.gradients(X + 3.0, 1), rtol=1e-8, atol=1e-10
         )
+
+
+def test_preferences_on_a_device_are_refused_by_learned_metrics(xp):
+    with dispatch(), pytest.raises(ValueError, match="Preferences .pairs. are computed on NumPy arrays"):
+        RankRFM().fit_pairs(xp.asarray(X), np.array([[0, 1], [2, 3]]))
 
 
 def test_a_device_that_is_not_there_is_refused():
