@@ -1355,6 +1355,41 @@ def test_categories_on_the_command_line(tmp_path, capsys):
     assert len(rows) == 8 and {row["category"] for row in rows} == {"prose", "code"}
     assert run(["rate", str(path), "--category", "sort"]) == 2
     assert "--category asks for the column 'sort', found model_a" in capsys.readouterr().err
+    for name in ("b.csv", "b.md", "b.json", "r.html", "r.md"):
+        option = "--report" if name.startswith("r") else "-o"
+        # Twice: what the command wrote before it writes again.
+        for _ in range(2):
+            assert run(["rate", str(path), "--category", "kind", option, str(tmp_path / name), "-q"]) == 0
+    written = pd.read_csv(tmp_path / "b.csv")
+    assert list(written["category"]) == [row["category"] for row in rows]
+    np.testing.assert_allclose(written["rating"], [row["rating"] for row in rows], atol=1e-4)
+    assert json.loads((tmp_path / "b.json").read_text(encoding="utf-8"))["categories"] == rows
+    assert "<h3>code</h3>" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    for name in ("b.md", "r.md"):
+        assert "\n## code\n\n| item | rating |" in (tmp_path / name).read_text(encoding="utf-8")
+
+
+def test_files_that_rate_did_not_write_are_kept(tmp_path, capsys):
+    path, mine = tmp_path / "battles.csv", tmp_path / "mine.csv"
+    pd.DataFrame(GOOD).to_csv(path, index=False)
+    mine.write_text("name,age\nx,3\n")
+    before = path.read_bytes()
+    page, board = tmp_path / "page.html", tmp_path / "board.md"
+    for asked, message in (
+        (["-o", str(path)], "named twice"),
+        (["--report", str(tmp_path / "a.md"), "-o", str(tmp_path / "a.md")], "named twice"),
+        (["--report", str(page), "-o", str(tmp_path / "none" / "b.csv")], "There is no folder"),
+        (["--report", str(page), "-o", str(mine)], "was not written by preflearn"),
+        (["--report", str(tmp_path / "x.pdf")], "reports are written as .html, .htm, .md"),
+    ):
+        assert run(["rate", str(path), *asked]) == 2
+        assert message in capsys.readouterr().err
+    assert path.read_bytes() == before and mine.read_text() == "name,age\nx,3\n"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["battles.csv", "mine.csv"]
+    for _ in range(2):
+        assert run(["rate", str(path), "--report", str(page), "-o", str(board), "-q"]) == 0
+    assert run(["rate", str(path), "-o", str(mine), "--force", "-q"]) == 0
+    assert mine.read_text().startswith("item,rating")
 
 
 # Margins

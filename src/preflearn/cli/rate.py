@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from . import files
 from .output import (
     JsonOption,
     QuietOption,
@@ -115,6 +116,7 @@ def rate(
     goal: Goal = None,
     report: ReportOption = None,
     output: OutputOption = None,
+    force: files.ForceOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -124,11 +126,11 @@ def rate(
         raise ValueError(
             f"{output}: the board is written as {', '.join(_SUFFIXES)}: give one of these suffixes."
         )
-    from .files import split_names
-
+    files.check_report(report)
+    files.check_outputs([output, report], battles, force)
     options: dict[str, Any] = {
         "a": a, "b": b, "winner": winner, "loser": loser, "judge": judge, "time": time, "weight": weight,
-        "covariates": tuple(split_names(covariate, "--covariate") or ()), "cluster": cluster, "ranking": ranking,
+        "covariates": tuple(files.split_names(covariate, "--covariate") or ()), "cluster": cluster, "ranking": ranking,
         "margin": margin,
         "half_life": _read_number(half_life, "--half-life"), "anchor": _read_anchor(anchor),
         "alpha": _read_number(alpha, "--alpha"), "level": level,
@@ -144,7 +146,7 @@ def rate(
         _check_goal(found, goal)
         boards = None if category is None else found.boards(_labels(table, category))
         tell("held-out battles and next battles")
-        _write(found, battles[0], report, output, typed(context))
+        _write(found, boards, battles[0], report, output, typed(context))
         if as_json:
             out = {"source": str(battles[0]), **found.to_dict()}
             out["next_battles"] = _next(found, goal)
@@ -190,10 +192,9 @@ def _count(paths: list[Path], options: dict[str, Any]) -> dict[str, Any]:
     from ..io.table import iter_columns
     from ..ratings import count_battles
     from ..ratings.battles import columns_of_sides
-    from .files import Reading, column_names
 
     given = {name: options[name] for name in ("a", "b", "winner", "loser", "weight")}
-    texts, numbers = columns_of_sides(column_names(paths[0], Reading()), **given)
+    texts, numbers = columns_of_sides(files.column_names(paths[0], files.Reading()), **given)
     counted = count_battles(iter_columns(paths, texts, numbers), **given)
     options |= {"a": None, "b": None, "winner": None, "loser": None, "weight": "count"}
     return counted
@@ -223,9 +224,7 @@ def _read(paths: list[Path], options: dict[str, Any], category: str | None = Non
     asked = _read_answers(paths) if options["winner"] is None and options["a"] is None else None
     if asked is not None:
         return asked
-    from .files import Reading, column_names
-
-    names = column_names(paths[0], Reading())
+    names = files.column_names(paths[0], files.Reading())
     given = [options[name] for name in ("a", "b", "loser", "judge", "cluster", "ranking")] + [category]
     texts = [name for name in (*given, *NAME_COLUMNS) if name in names]
     if options["winner"] is None or options["loser"] is not None:
@@ -291,19 +290,22 @@ def _next(found: Ratings, goal: str | None) -> list[dict[str, Any]] | None:
     return rows_of(columns_of(found.next_battles(5, goal=goal))) if is_moderate(found) else None
 
 
-def _write(found: Ratings, source: Path, report: Path | None, output: Path | None, command: str) -> None:
-    if report is not None:
-        from ..ratings.summary import write_page
-
-        write_page(found, report, f"Leaderboard of {source.name}", command)
-    if output is None:
-        return
+def _write(
+    found: Ratings, boards: Any, source: Path, report: Path | None, output: Path | None, command: str
+) -> None:
+    """All texts are made before anything is written, so that a failure leaves nothing behind."""
     from ..io.atomic import atomic_write
-    from ..ratings.summary import board_text
+    from ..ratings.summary import board_text, page_text
 
-    text = board_text(found, output.suffix.lower())
-    with atomic_write(output) as file:
-        file.write(text.encode())
+    texts: list[tuple[Path, str]] = []
+    if report is not None:
+        title = f"Leaderboard of {source.name}"
+        texts.append((report, page_text(found, report, title, command, boards)))
+    if output is not None:
+        texts.append((output, board_text(found, output.suffix.lower(), boards)))
+    for path, text in texts:
+        with atomic_write(path) as file:
+            file.write(text.encode())
 
 
 def _show(
