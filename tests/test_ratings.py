@@ -1481,3 +1481,41 @@ def test_ambiguous_margins_are_refused(tmp_path, capsys):
     assert "--margin asks for 'goals'" in capsys.readouterr().err
     assert run(["rate", str(path), "--margin", "by"]) == 0
     assert "least squares on margins (by)" in capsys.readouterr().out
+
+
+@given(st.integers(0, 10**6), st.floats(1e-3, 1e3))
+@settings(max_examples=10, deadline=None)
+def test_the_scale_of_weights_of_margins_does_not_matter(seed, alpha):
+    table, _ = draw_margins(6, 40, seed)
+    n = len(table["score_a"])
+    expected = rate(table, margin="score", alpha=alpha).scores
+    found = rate({**table, "w": [1 / 600] * n}, margin="score", weight="w", alpha=alpha / 600).scores
+    assert found == pytest.approx(expected, rel=1e-6, abs=1e-9)
+
+
+def test_margins_of_the_winner_between_two_sides_are_warned_about():
+    table = {"home": list("xyx"), "away": list("yzz"), "by": [3.0, 1.0, 2.0]}
+    with pytest.warns(UserWarning, match="No margin is negative") as caught:
+        found = rate(table, margin="by", alpha=0.1)
+    assert str(caught[0].message) in found.notes
+    for good in (
+        {**table, "by": [3.0, 1.0, -2.0]},
+        {**table, "by_a": [3.0, 1.0, 2.0], "by_b": [0.0, 0.0, 0.0]},
+        {"winner": list("xyx"), "loser": list("yzz"), "by": [3.0, 1.0, 2.0]},
+        {**table, "winner": ["home"] * 3},
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            rate(good, margin="by", alpha=0.1)
+
+
+def test_outcomes_are_those_of_battles_where_weights_are_counts():
+    table = {**GOOD, "winner": ["model_a", "tie", "both bad"], "n": [3, 2, 1]}
+    found = rate(table, weight="n")
+    assert found.raw.outcomes == {"a won": 3, "b won": 0, "tie": 2, "both bad": 1}
+    assert "1 battle ended with both bad and counts as a tie." in found.notes
+    assert rate({**table, "n": [0.3, 2, 1]}, weight="n").raw.outcomes["a won"] == 1
+    counted = {"winner": list("xyx"), "loser": list("yzz"), "tie": [0, 1, 0], "n": [3, 2, 1]}
+    assert rate(counted, weight="n").raw.outcomes == {"won": 4, "tie": 2}
+    with pytest.raises(ValueError, match="all 6 are ties"):
+        rate({**table, "winner": ["tie"] * 3}, weight="n")

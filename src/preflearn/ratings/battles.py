@@ -99,6 +99,8 @@ class Battles:
         Columns that look like a judge, a prompt or a time and were not asked for.
     margin : ndarray of shape (l,) or None
         By how much side a won, where that counts.
+    only_margin : bool
+        Whether the sign of a column of differences alone says who won.
     """
 
     items: list[Hashable]
@@ -116,6 +118,7 @@ class Battles:
     rankings: Rankings | None = None
     unused: tuple[str, ...] = ()
     margin: np.ndarray | None = None
+    only_margin: bool = False
 
     @property
     def n_items(self) -> int:
@@ -151,7 +154,7 @@ class Battles:
     @property
     def are_counts(self) -> bool:
         """Whether weights are whole numbers, so that a row may stand for several battles."""
-        return bool((self.weight == np.round(self.weight)).all())
+        return _are_counts(self.weight)
 
     def one_by_one(self) -> Battles:
         """Rows that stand for many battles as these battles, in a random order unless times are known.
@@ -234,6 +237,10 @@ class Battles:
         )
 
 
+def _are_counts(weight: np.ndarray) -> bool:
+    return bool((weight == np.round(weight)).all())
+
+
 def _joined_codes(one: Any, other: Any) -> Any:
     if one is None:
         return None
@@ -269,14 +276,14 @@ def read_battles(
     sides = _find_sides(columns, a, b, winner, loser, margin=margin)
     items, pairs = _read_items(columns, sides.a, sides.b)
     difference = None if margin is None else _read_margin(columns, margin, sides)
-    share, outcomes = _read_outcomes(columns, sides, items, pairs, difference)
-    values = _read_weights(columns, weight) if weight else None
+    values = _read_weights(columns, weight) if weight else np.ones(len(pairs))
+    share, outcomes = _read_outcomes(columns, sides, items, pairs, values, difference)
     Z = [_read_covariate(columns, str(name), sides, len(share)) for name in covariates]
     return Battles(
         items,
         pairs,
         share,
-        np.ones(len(share)) if values is None else values,
+        values,
         _read_labels(columns, judge, "judge"),
         _read_labels(columns, cluster, "cluster"),
         None if time is None else read_days(columns[_known(columns, time, "time")]),
@@ -288,6 +295,7 @@ def read_battles(
             name for name in _TELLING if name in columns and name not in (judge, time, cluster, weight)
         ),
         margin=difference,
+        only_margin=margin is not None and sides.by_score and _pair_of(columns, margin, sides) is None,
     )
 
 
@@ -497,27 +505,33 @@ def _read_outcomes(
     sides: _Sides,
     items: list[Hashable],
     pairs: np.ndarray,
+    weight: np.ndarray,
     margin: np.ndarray | None = None,
 ) -> tuple[np.ndarray, dict[str, int]]:
     """The share of side a, and how many battles had each outcome."""
     if not sides.by_score:
-        share, outcomes = _read_winners(columns, sides, items, pairs)
+        share, outcomes = _read_winners(columns, sides, items, pairs, weight)
         _refuse_contradiction(share, margin)
         return share, outcomes
     if margin is None:
         margin = np.subtract(*(read_numbers(columns[name], "score") for name in _SCORES))
     share = 0.5 + 0.5 * np.sign(margin)
-    return share, {name: int((share == y).sum()) for name, y in _OUTCOMES.items()}
+    return share, {name: _number_of(share == y, weight) for name, y in _OUTCOMES.items()}
+
+
+def _number_of(which: np.ndarray, weight: np.ndarray) -> int:
+    """How many battles some rows stand for."""
+    return int(weight[which].sum()) if _are_counts(weight) else int(which.sum())
 
 
 def _read_winners(
-    columns: dict[str, Column], sides: _Sides, items: list[Hashable], pairs: np.ndarray
+    columns: dict[str, Column], sides: _Sides, items: list[Hashable], pairs: np.ndarray, weight: np.ndarray
 ) -> tuple[np.ndarray, dict[str, int]]:
     n = pairs.shape[0]
     if sides.winner is None:
         tie = np.zeros(n, dtype=bool) if sides.tie is None else _read_ties(columns[sides.tie])
         share = np.where(tie, 0.5, 1.0)
-        return share, {"won": int((~tie).sum()), "tie": int(tie.sum())}
+        return share, {"won": _number_of(~tie, weight), "tie": _number_of(tie, weight)}
     codes, labels = factorised(columns[sides.winner])
     labels = _as_shares(labels)
     place = {item: k for k, item in enumerate(items)}
@@ -537,8 +551,8 @@ def _read_winners(
     bad = [
         k for k, label in enumerate(labels) if isinstance(label, str) and label.strip().lower() in _BOTH_BAD
     ]
-    both_bad = int(np.isin(codes, bad).sum())
-    counts = {name: int((share == y).sum()) for name, y in _OUTCOMES.items()}
+    both_bad = _number_of(np.isin(codes, bad), weight)
+    counts = {name: _number_of(share == y, weight) for name, y in _OUTCOMES.items()}
     return share, {**counts, "tie": counts["tie"] - both_bad, "both bad": both_bad}
 
 
@@ -678,13 +692,7 @@ def _read_covariate(columns: dict[str, Column], name: str, sides: _Sides, n: int
 
 def _read_difference(columns: dict[str, Column], name: str, sides: _Sides, argument: str) -> np.ndarray:
     """Of two columns, one for each side, or a column that holds it."""
-    what = argument.removesuffix("s")
-    written = [
-        (name + "_a", name + "_b"),
-        (f"{name}_{sides.a}", f"{name}_{sides.b}"),
-        (f"{sides.a}_{name}", f"{sides.b}_{name}"),
-    ]
-    pair = next((pair for pair in written if {*pair} <= {*columns}), None)
+    what, pair = argument.removesuffix("s"), _pair_of(columns, name, sides)
     if pair is not None:
         return read_numbers(columns[pair[0]], what) - read_numbers(columns[pair[1]], what)
     if name not in columns:
@@ -694,6 +702,16 @@ def _read_difference(columns: dict[str, Column], name: str, sides: _Sides, argum
             argument=argument,
         )
     return read_numbers(columns[name], what)
+
+
+def _pair_of(columns: dict[str, Column], name: str, sides: _Sides) -> tuple[str, str] | None:
+    """Two columns, one for each side."""
+    written = [
+        (name + "_a", name + "_b"),
+        (f"{name}_{sides.a}", f"{name}_{sides.b}"),
+        (f"{sides.a}_{name}", f"{sides.b}_{name}"),
+    ]
+    return next((pair for pair in written if {*pair} <= {*columns}), None)
 
 
 def read_meetings(
@@ -748,7 +766,7 @@ def read_ranked(
         time=None if days is None else days[each],
         covariates=np.empty((len(pairs), 0)),
         ordered=False,
-        outcomes={"rankings": rankings.n_rankings},
+        outcomes={"rankings": _number_of(np.ones(rankings.n_rankings, dtype=bool), w)},
         rankings=rankings,
     )
 
@@ -775,10 +793,13 @@ def refuse_hopeless(battles: Battles) -> None:
     _refuse_constant(battles)
     decided = battles.share != 0.5
     if not (decided & (battles.weight > 0)).any():
-        raise ValueError(
-            f"No battle was won: all {len(battles):,} are ties, which order nothing. Ratings need at least one "
-            "winner."
+        n = battles.n_battles
+        ties = (
+            f"all {n:,} are ties, which order nothing"
+            if n > 1
+            else "the only one is a tie, which orders nothing"
         )
+        raise ValueError(f"No battle was won: {ties}. Ratings need at least one winner.")
     for name, z in zip(battles.covariate_names, battles.covariates.T, strict=True):
         towards = z[decided] * (battles.share[decided] - 0.5)
         if decided.sum() > 1 and ((towards > 0).all() or (towards < 0).all()):

@@ -348,6 +348,13 @@ def _notes(battles: Battles, alpha: Any, clustered: bool) -> list[str]:
                 "against the others",
                 Remedy("alpha", "auto"),
             )
+    if battles.only_margin and battles.margin is not None and battles.margin.min() >= 0:
+        notes.append(
+            "No margin is negative, so that side a won or tied every battle: margins are side a's score minus side "
+            "b's. If they are the winner's minus the loser's, name the columns winner and loser, or a column that says "
+            "who won and change the sign where side b did."
+        )
+        warnings.warn(notes[-1], UserWarning, stacklevel=4)
     if battles.unused:
         notes.append(
             f"Not used: {', '.join(battles.unused)}. Name a judge, a cluster or a time for standard errors that allow "
@@ -358,8 +365,13 @@ def _notes(battles: Battles, alpha: Any, clustered: bool) -> list[str]:
             f"{len(battles.judge[1])} judges are too few for standard errors that allow for differences between "
             "judges: they are those of the model."
         )
-    if battles.outcomes.get("both bad"):
-        notes.append(f"{battles.outcomes['both bad']:,} battles ended with both bad and count as ties.")
+    bad = battles.outcomes.get("both bad")
+    if bad:
+        notes.append(
+            f"{bad:,} battles ended with both bad and count as ties."
+            if bad > 1
+            else "1 battle ended with both bad and counts as a tie."
+        )
     return notes
 
 
