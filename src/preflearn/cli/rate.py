@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,7 +47,8 @@ Covariates = Annotated[
     list[str] | None,
     typer.Option(
         "--covariate",
-        help="What should not count: X for the columns X_a and X_b; position (repeat, or commas).",
+        help="Effects to control for: X uses the columns X_a and X_b; position is the advantage of side a. "
+        "Repeat the option or separate names by commas.",
     ),
 ]
 Cluster = Annotated[
@@ -85,10 +87,9 @@ OutputOption = Annotated[
 _SUFFIXES = (".csv", ".tsv", ".json", ".md")
 # Bytes of files from which on battles are counted while they are read, and how much more their rows take in memory.
 _LARGE, _IN_MEMORY = 100_000_000, 10
-_OF_ROWS = ("judge", "time", "covariates", "cluster", "ranking", "margin", "half_life")
 _COUNTED = (
-    "The battles were counted by pairs while they were read, since the file is large: held-out battles are drawn from "
-    "the counts, and nothing is said about single rows."
+    "The battles were counted by pairs while they were read, since the file is large: held-out battles are sampled "
+    "from these counts, and no diagnostics of individual battles are available."
 )
 _SHOWN = 30
 _MOST_DIFFERENCES = 10
@@ -155,9 +156,14 @@ def rate(
     if streamed:
         notes.append(_COUNTED)
     if as_json:
-        print_json({**out, "notes": [*out["notes"], *notes]})
+        print_json({**out, "notes": _with_options([*out["notes"], *notes])})
     elif not quiet:
         _show(found, goal, notes, report, output, boards)
+
+
+def _with_options(notes: list[str]) -> list[str]:
+    """Notes that speak of options in place of arguments."""
+    return [re.sub(r"\bPass (\w+)='(\w+)'", r"Pass --\1 \2", note) for note in notes]
 
 
 def _is_large(paths: list[Path]) -> bool:
@@ -172,8 +178,9 @@ def _expansion(path: Path) -> int:
 def _needs_rows(options: dict[str, Any], category: str | None, paths: list[Path]) -> bool:
     """Whether more is asked for than counts of pairs tell; refused where the rows do not fit into memory."""
     from .._engine.numerics.memory import fits_in_memory
+    from ..ratings.counts import OF_ROWS
 
-    asked = {**{name: options[name] for name in _OF_ROWS}, "category": category}
+    asked = {**{name: options[name] for name in OF_ROWS}, "category": category}
     given = [name for name, value in asked.items() if value]
     size = sum(path.stat().st_size * _expansion(path) for path in paths)
     if given and not fits_in_memory(_IN_MEMORY * size):
@@ -190,14 +197,22 @@ def _needs_rows(options: dict[str, Any], category: str | None, paths: list[Path]
 def _count(paths: list[Path], options: dict[str, Any]) -> dict[str, Any]:
     """Counts of distinct pairs and outcomes, read part by part; the options are then about these."""
     from ..io.table import iter_columns
-    from ..ratings import count_battles
-    from ..ratings.battles import columns_of_sides
+    from ..ratings import BattleCounts
+    from ..ratings.battles import RowError, columns_of_sides
 
     given = {name: options[name] for name in ("a", "b", "winner", "loser", "weight")}
     texts, numbers = columns_of_sides(files.column_names(paths[0], files.Reading()), **given)
-    counted = count_battles(iter_columns(paths, texts, numbers), **given)
+    counts = BattleCounts(**given)
+    for path in paths:
+        before = 0
+        for part in iter_columns([path], texts, numbers):
+            try:
+                counts.add(part)
+            except RowError as error:
+                raise error.moved(before, path.name) from None
+            before += len(part[texts[0]])
     options |= {"a": None, "b": None, "winner": None, "loser": None, "weight": "count"}
-    return counted
+    return counts.table
 
 
 def _labels(table: dict[str, Any], category: str) -> list[Any]:
@@ -323,11 +338,11 @@ def _show(
     console.print()
     for name, value in settings(found).items():
         console.print(f"{name}: {value}", markup=False)
-    for line in _extras(found, goal) if is_moderate(found) else ():
+    for line in (*_covariate_lines(found), *(_extras(found, goal) if is_moderate(found) else ())):
         console.print(line, markup=False, soft_wrap=True)
     for line in _category_lines(boards):
         console.print(line, markup=False, soft_wrap=True)
-    print_notes(console, [*sentences(found), *notes])
+    print_notes(console, _with_options([*sentences(found), *notes]))
     for path in (report, output):
         if path is not None:
             console.print(f"wrote {path}", markup=False)
@@ -352,19 +367,23 @@ def _category_lines(boards: Any) -> list[str]:
     return lines
 
 
-def _extras(found: Ratings, goal: str | None) -> list[str]:
-    """Covariates, held-out battles and next battles in lines."""
+def _covariate_lines(found: Ratings) -> list[str]:
     from ..ratings.frames import columns_of
     from ..report.ratings import rows_of
 
-    lines = []
-    if found.covariates is not None:
-        for row in rows_of(columns_of(found.covariates)):
-            lines.append(
-                f"{row['covariate']} is worth {row['points']:.0f} points ({row['points_lower']:.0f} to "
-                f"{row['points_upper']:.0f}) for a typical difference"
-            )
-    lines.append("")
+    return [
+        f"{row['covariate']} is worth {row['points']:.0f} points ({row['points_lower']:.0f} to "
+        f"{row['points_upper']:.0f}) for a typical difference"
+        for row in ([] if found.covariates is None else rows_of(columns_of(found.covariates)))
+    ]
+
+
+def _extras(found: Ratings, goal: str | None) -> list[str]:
+    """Held-out battles and next battles in lines."""
+    from ..ratings.frames import columns_of
+    from ..report.ratings import rows_of
+
+    lines = [""]
     for row in rows_of(columns_of(found.held_out)):
         lines.append(
             f"held-out {row['held_out']}: {row['method']:<14} log loss {row['log_loss']:.4f}, accuracy "

@@ -7,6 +7,7 @@ known of a battle, so that a file of any size shrinks to its distinct pairs (`Ba
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -46,18 +47,10 @@ _TIES = {
 _TIED, _NOT_TIED = {"true", "yes", "1", "tie", "draw"}, {"false", "no", "0"}
 _BOTH_BAD = {"bothbad", "both bad", "both_bad", "tie (bothbad)", "tie (both bad)", "neither"}
 _SCORES = ("score_a", "score_b")
-_TELLING = (
-    "judge",
-    "worker",
-    "annotator",
-    "rater",
-    "prompt",
-    "question_id",
-    "time",
-    "date",
-    "timestamp",
-    "tstamp",
-)
+# Usual names of columns that say more about a battle.
+JUDGES = ("judge", "worker", "annotator", "rater")
+PROMPTS = ("prompt", "question_id")
+_TELLING = (*JUDGES, *PROMPTS, "time", "date", "timestamp", "tstamp")
 _MOST_SHOWN = 10
 # Columns that hold names, also where these look like numbers.
 NAME_COLUMNS = tuple(name for pair in _SIDES for name in pair) + ("loser",)
@@ -66,6 +59,32 @@ _OUTCOMES = {"a won": 1.0, "b won": 0.0, "tie": 0.5}
 _SECONDS_A_DAY = 86400.0
 # Battles that counts are divided into one by one.
 _MOST_SINGLE = 1_000_000
+
+
+class RowError(ValueError):
+    """A row that cannot be used.
+
+    Attributes
+    ----------
+    text : str
+        The message; ``{row}`` in it stands for the place of the row.
+    row : int
+        In the table that was read, from 0.
+    source : str
+        What the row is of, where that is not clear.
+    """
+
+    def __init__(self, text: str, row: int, source: str = "") -> None:
+        self.text, self.row, self.source = text, row, source
+        of = f" of {source}" if source else ""
+        super().__init__(text.replace("{row}", f"row {row + 1:,}{of}"))
+
+    def moved(self, before: int, source: str) -> RowError:
+        """The same where the table is a part of a source and has rows before it."""
+        return RowError(self.text, before + self.row, source)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RowError, (self.text, self.row, self.source)
 
 
 @dataclass(frozen=True)
@@ -438,10 +457,10 @@ def _read_labels(
 def _refuse_missing(missing: np.ndarray, name: str, what: str) -> None:
     rows = np.flatnonzero(missing)
     if rows.size:
-        raise ValueError(
-            f"Column {name!r} names {what} for every battle, and {rows.size:,} values are missing (row "
-            f"{rows[0] + 1:,} first): leave these battles "
-            "out, or fill the values in."
+        raise RowError(
+            f"Column {name!r} names {what} for every battle, and {rows.size:,} values are missing ({{row}} first): "
+            "leave these battles out, or fill the values in.",
+            int(rows[0]),
         )
 
 
@@ -468,9 +487,10 @@ def _read_items(columns: dict[str, Column], a: str, b: str) -> tuple[list[Hashab
     ]
     same = np.flatnonzero(sides[0] == sides[1])
     if same.size:
-        raise ValueError(
-            f"{same.size:,} of {sides[0].shape[0]:,} battles are of an item against itself (row {same[0] + 1:,}: "
-            f"{items[sides[0][same[0]]]!r}): leave them out."
+        raise RowError(
+            f"{same.size:,} of {sides[0].shape[0]:,} battles are of an item against itself ({{row}}: "
+            f"{items[sides[0][same[0]]]!r}): leave them out.",
+            int(same[0]),
         )
     if len(items) < 2:
         raise ValueError(f"Ratings compare items: found only {items[0]!r}.")
@@ -632,9 +652,10 @@ def read_numbers(column: Column, what: str) -> np.ndarray:
         raise ValueError(f"Column {column.name!r} must hold numbers to be a {what}: found {column.form}s.")
     bad = np.flatnonzero(~np.isfinite(column.array))
     if bad.size:
-        raise ValueError(
-            f"Column {column.name!r}: {bad.size:,} values are missing or infinite (row {bad[0] + 1:,} first), and "
-            f"a {what} is needed for every battle."
+        raise RowError(
+            f"Column {column.name!r}: {bad.size:,} values are missing or infinite ({{row}} first), and a {what} is "
+            "needed for every battle.",
+            int(bad[0]),
         )
     return column.array
 
@@ -735,9 +756,21 @@ def read_meetings(
     for name in (sides.a, sides.b):
         codes, labels = factorised(columns[name])
         _refuse_missing(codes < 0, name, "an item")
+        if not texts and any(isinstance(label, str) for label in labels):
+            raise ValueError(
+                "The items of these battles are texts and those that were rated numbers, so that none of them would be "
+                "the same: write them alike."
+            )
         numbers = [place.get(str(label) if texts else label, -1) for label in labels]
         pairs.append(np.array(numbers, dtype=np.int64)[codes])
     n = pairs[0].shape[0]
+    if n and max(one.max() for one in pairs) < 0:
+        warnings.warn(
+            "None of the items of these battles was rated: all of them count as average ones. The ratings are of items "
+            f"such as {items[0]!r}.",
+            UserWarning,
+            stacklevel=3,
+        )
     Z = [_read_covariate(columns, name, sides, n) for name in covariates]
     return np.stack(pairs, axis=1), np.stack(Z, axis=1) if Z else np.empty((n, 0))
 

@@ -148,7 +148,7 @@ def _parts(ratings: Ratings) -> dict[str, Any]:
     """Tables beside the board; those that take long are left out of large boards."""
     from .frames import columns_of
 
-    names = ["covariates"] if ratings.strengths.is_dense else []
+    names = ["covariates"]
     if is_moderate(ratings):
         names += ["held_out", "judges", "surprises"]
     parts = {name: None if (frame := getattr(ratings, name)) is None else columns_of(frame) for name in names}
@@ -161,7 +161,7 @@ def text_board(ratings: Ratings, n: int) -> str:
     """The board as text, the first n rows."""
     board = ratings.columns
     groups = shows_groups(board)
-    width = min(40, max(len(str(item)) for item in board["item"][:n]))
+    width = min(40, max(4, *(len(str(item)) for item in board["item"][:n])))
     head = f"{'rank':>5}  {'item':<{width}} {'rating':>7} {'interval':>15} {'ranks':>12}{'  group' if groups else ''}"
     lines = [f"Ratings of {len(ratings.items):,} items by {ratings.raw.n_battles:,} battles", head]
     for row in rows_of(board, n):
