@@ -95,6 +95,7 @@ _SHOWN = 30
 _MOST_DIFFERENCES = 10
 
 
+# Long: a parameter for each option.
 def rate(
     context: typer.Context,
     battles: BattlesPaths,
