@@ -73,6 +73,13 @@ def test_a_table_of_every_kind(call, little_memory, folder, tmp_path):
     assert found["summary"].startswith("1,000 rows in 50 queries") and found["estimate"]["value"] > 0.8
     assert any("Candidates were chosen on a sample of 400 rows" in note for note in found["notes"])
     assert any("trained on 920 rows: all but 80 of the sample" in note for note in found["notes"])
+    part = (
+        "A fifth of the sample's queries (4) was held out and ordered by members that were trained without it"
+    )
+    assert found["estimate"]["held_out"].startswith(part)
+    assert (
+        part.replace("'", "&#39;") in page.read_text() and "Every query was ordered" not in page.read_text()
+    )
     assert "read in parts" in page.read_text() and not list(tmp_path.glob("*.checkpoint"))
     memory = model_info(model_file)["metadata"]["reading"]
     assert (memory["target"], memory["query"], memory["item"]) == ("target", "qid", "item")

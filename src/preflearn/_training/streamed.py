@@ -181,6 +181,9 @@ class SampledCandidates(Candidates):
     sample : QuerySample
     """
 
+    # A single learner would read all rows at once.
+    linear_advice = ""
+
     def __init__(self, problem: RankingProblem, sample: QuerySample):
         super().__init__(problem)
         self._n_rows, self._n_queries = sample.n_rows, sample.n_queries
@@ -192,9 +195,9 @@ class SampledCandidates(Candidates):
             f"{len(self.problem.data):,} rows (whole queries); columns, example queries and baselines here are those "
             "of the sample."
         ]
-        if self.model.n_training_rows_ > len(self.problem.data):
+        if self.is_extended:
             found.append(
-                f"The members of the model were then trained on {self.model.n_training_rows_:,} rows: all but "
+                f"Learned kernels and boosted trees were then trained on {self.model.n_training_rows_:,} rows: all but "
                 f"{n_held:,} of the sample, which every figure comes from."
             )
         return found
