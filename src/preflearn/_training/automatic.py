@@ -207,11 +207,12 @@ class Candidates:
                 if len(tried) > 1
                 else "the only one in time"
             )
+        folds = "folds of a sample" if self.is_extended else "folds"
         return (
             Choice(
                 "learner",
                 "AutoRanker",
-                f"{len(tried)} candidates of different kinds{limit}, held out on the same folds{' of a sample' if self.is_extended else ''}",
+                f"{len(tried)} candidates of different kinds{limit}, held out on the same {folds}",
             ),
             Choice("model", board.model.name, why),
             Choice("parts", ", ".join(parts), "share of each in the model"),

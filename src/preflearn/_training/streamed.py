@@ -21,6 +21,7 @@ from ..automatic.everything import Chunk
 from ..automatic.kernels import n_basis
 from ..automatic.streams import Preparation, QuerySample, StreamedRows, TableRows
 from ..errors import InputError
+from ..io.cells import FileFaultError
 from ..io.data import NumberedNames, RankingData, TableData
 from ..io.table import TableChunks
 from .automatic import Candidates
@@ -92,6 +93,15 @@ class SampledTable(Sampled, TableRows):
         super().__init__(chunks, self._opened)
         self._chunks_of_table, self._kinds, self._options = chunks, kinds, options
         self.parameters = {**self.parameters, "kinds": repr(sorted((kinds or {}).items()))}
+
+    def check_beginning(self) -> None:
+        """Refuse what the first chunk shows to be wrong, before anything is announced."""
+        try:
+            self.check_first()
+        except FileFaultError as fault:
+            if fault.column not in self._chunks_of_table.numbers:
+                raise
+            # The sample reads such a column as texts.
 
     def _opened(self) -> Iterator[Any]:
         for table in self._chunks_of_table:
