@@ -462,8 +462,8 @@ class Digests:
 
     def _refusal(self, why: str) -> CheckpointError:
         return CheckpointError(
-            f"{self._path}: the checkpoint belongs to other data, or to chunks of another size ({why}). Give another "
-            "checkpoint, or remove the file to start over."
+            f"{self._path}: the checkpoint belongs to other data, or to chunks of another size ({why})",
+            "Give another checkpoint, or remove the file to start over.",
         )
 
 
