@@ -3,18 +3,21 @@
 python benchmarks/sizes.py                                     # 1,000, 10,000 and 60,000 rows, all kinds, one seed
 python benchmarks/sizes.py --rows 250000 1000000 --kinds interactions
 python benchmarks/sizes.py --rows 12000 --kinds noisy --only AutoRanker "CatBoost, four settings"
+python benchmarks/sizes.py --letor-like 600 10000 --only AutoRanker --name sizes_letor_like    # 54,118 and 996,936 rows
 
 Seeds below 10 are for development; what is reported begins with 10 (--first-seed).
 
 Trees stop early on a fifth of the training queries and are also given every feature standardised inside its query;
 AutoRanker takes the training rows as they are. Peers that are not installed are left out and named. Concordance and
-NDCG@10 are means over 300 test queries, with their standard errors; CPU seconds are told beside wall-clock seconds,
-since they hardly depend on what else the machine does.
+NDCG@10 are means over 300 test queries (1,000 with --letor-like), with their standard errors; CPU seconds are given
+beside wall-clock seconds, since they hardly depend on what else the machine does. Peak memory is that of the process so
+far, generated data included.
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
 import time
 import warnings
 from collections.abc import Callable
@@ -29,6 +32,7 @@ from preflearn.metrics import concordance, ndcg
 _FEATURES = 46
 _PER_QUERY = {"noisy": 20}  # about 100 in other kinds
 _TEST_QUERIES = 300
+_LETOR_LIKE = "LETOR-like"
 _SHARES = (0.52, 0.23, 0.15, 0.07, 0.03)  # of grades 0 to 4
 
 
@@ -56,6 +60,62 @@ def make(kind: str, n_rows: int, seed: int) -> tuple[Part, Part]:
         X[rng.random(X.shape) < 0.05] = np.nan
     train = qid < n_queries
     return Part(X[train], y[train], qid[train]), Part(X[~train], y[~train], qid[~train])
+
+
+def letor_like(n_queries: int) -> tuple[Part, Part]:
+    """The first queries of 11,000 with 1,100,000 rows in all, and the last 1,000 to test on.
+
+    Sizes of queries are log-normal, every third feature is skewed, and features are scaled to [0, 1] inside their
+    query, as LETOR's are.
+    """
+    n_rows, all_queries, n_train = 1_100_000, 11_000, 10_000
+    if not 10 <= n_queries <= n_train:
+        raise ValueError(f"--letor-like takes 10 to {n_train:,} training queries: found {n_queries:,}.")
+    task, rng = np.random.default_rng(12345), np.random.default_rng(7)
+    sizes = _letor_sizes(n_rows, all_queries, rng)
+    qid = np.repeat(np.arange(all_queries), sizes)
+    load = task.standard_normal((8, _FEATURES)) * (task.random((8, _FEATURES)) < 0.4)
+    Z = rng.standard_normal((n_rows, 8)) @ load + 0.8 * rng.standard_normal((n_rows, _FEATURES))
+    Z /= np.sqrt((load**2).sum(axis=0) + 0.64)
+    skewed = np.arange(_FEATURES) % 3 == 0
+    Z[:, skewed] = np.exp(0.7 * Z[:, skewed])
+    f = _letor_utility((Z[:, :12] - Z[:, :12].mean(axis=0)) / Z[:, :12].std(axis=0))
+    f = f / f.std() + 0.6 * rng.standard_normal(n_rows)
+    y = np.searchsorted(np.quantile(f, np.cumsum(_SHARES)[:-1]), f).astype(float)
+    X = Z + 0.5 * rng.standard_normal((all_queries, _FEATURES))[qid]
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    low, high = (one.reduceat(X, starts, axis=0) for one in (np.minimum, np.maximum))
+    X = (X - low[qid]) / np.maximum(high - low, 1e-12)[qid]
+    train, test = (Part(X[rows], y[rows], qid[rows]) for rows in (qid < n_queries, qid >= n_train))
+    return train, test
+
+
+def _letor_sizes(n_rows: int, n_queries: int, rng: np.random.Generator) -> np.ndarray:
+    """Log-normal sizes of 5 and more that sum to the number of rows; the largest queries take up the difference."""
+    shares = np.exp(0.6 * rng.standard_normal(n_queries))
+    sizes = np.maximum(5, np.floor(shares / shares.sum() * n_rows)).astype(int)
+    order, place = np.argsort(-sizes), 0
+    while sizes.sum() != n_rows:
+        step = 1 if sizes.sum() < n_rows else -1
+        if sizes[order[place % n_queries]] + step >= 5:
+            sizes[order[place % n_queries]] += step
+        place += 1
+    return sizes
+
+
+def _letor_utility(U: np.ndarray) -> np.ndarray:
+    return (
+        1.2 * np.tanh(1.5 * U[:, 0])
+        + 0.9 * U[:, 1] * U[:, 2]
+        + 1.0 * np.maximum(U[:, 3], 0)
+        - 0.7 * U[:, 4] ** 2
+        + 0.8 * np.sin(2 * U[:, 5])
+        + 0.6 * U[:, 6]
+        + 0.5 * U[:, 7] * (U[:, 8] > 0)
+        + 0.4 * np.abs(U[:, 9])
+        + 0.3 * U[:, 10]
+        - 0.3 * U[:, 11]
+    )
 
 
 def additive(Z: np.ndarray) -> np.ndarray:
@@ -138,7 +198,8 @@ CONTESTANTS = {
 
 
 def measure(kind: str, n_rows: int, seed: int, name: str, scoring: str) -> dict:
-    train, test = make(kind, n_rows, seed)
+    """Train and test one contestant; of LETOR-like data ``n_rows`` are queries."""
+    train, test = letor_like(n_rows) if kind == _LETOR_LIKE else make(kind, n_rows, seed)
     start, cpu = time.perf_counter(), time.process_time()
     predict = CONTESTANTS[name](train, scoring)
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
@@ -154,7 +215,8 @@ def measure(kind: str, n_rows: int, seed: int, name: str, scoring: str) -> dict:
         values = values[~np.isnan(values)]
         row[measure_name] = float(values.mean())
         row[f"{measure_name}_error"] = float(values.std(ddof=1) / np.sqrt(values.size))
-    return {**row, "seconds": seconds, "cpu_s": cpu, "predict_us_a_row": microseconds}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return {**row, "seconds": seconds, "cpu_s": cpu, "predict_us_a_row": microseconds, "peak_gib": peak}
 
 
 def main() -> None:
@@ -162,6 +224,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000, 10_000, 60_000])
+    parser.add_argument(
+        "--letor-like", type=int, nargs="+", metavar="QUERIES", help="these data instead, with fixed queries"
+    )
     parser.add_argument("--kinds", nargs="+", default=list(UTILITIES), choices=list(UTILITIES))
     parser.add_argument("--only", nargs="+", default=list(CONTESTANTS), choices=list(CONTESTANTS))
     parser.add_argument("--seeds", type=int, default=1)
@@ -180,9 +245,12 @@ def main() -> None:
     print(
         f"{'kind':14} {'rows':>9} seed  {'contestant':23} {'concordance':>15}  {'NDCG@10':>15} {'s':>7} {'CPU s':>7}"
     )
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    if options.letor_like:
+        options.rows, options.kinds, seeds = options.letor_like, [_LETOR_LIKE], range(7, 8)
     for n_rows in options.rows:
         for kind in options.kinds:
-            for seed in range(options.first_seed, options.first_seed + options.seeds):
+            for seed in seeds:
                 for name in options.only:
                     row = measure(kind, n_rows, seed, name, options.scoring)
                     rows.append(row)
@@ -190,7 +258,8 @@ def main() -> None:
                         f"{kind:14} {row['rows']:9,} {seed:4}  {name:23} "
                         f"{row['concordance']:.4f} ± {row['concordance_error']:.4f}  "
                         f"{row['ndcg_at_10']:.4f} ± {row['ndcg_at_10_error']:.4f} "
-                        f"{row['seconds']:7.1f} {row['cpu_s']:7.1f}  {row['predict_us_a_row']:.1f} µs a row",
+                        f"{row['seconds']:7.1f} {row['cpu_s']:7.1f}  {row['predict_us_a_row']:.1f} µs a row  "
+                        f"{row['peak_gib']:.2f} GiB",
                         flush=True,
                     )
                 write_results(options.name, *rows)

@@ -13,7 +13,7 @@ from preflearn._engine.streaming import checkpoint as checkpoints
 from preflearn.automatic import boosting, candidates, kernels, ranker, resuming
 from preflearn.cli import large
 from preflearn.io import load_model, model_info, read_table, write_ranking
-from preflearn.io.sizes import size_of
+from preflearn.io.sizes import TableSize, size_of
 
 N_ROWS, SAMPLE = 1000, 400
 
@@ -73,6 +73,13 @@ def test_a_table_of_every_kind(call, little_memory, folder, tmp_path):
     assert found["summary"].startswith("1,000 rows in 50 queries") and found["estimate"]["value"] > 0.8
     assert any("Candidates were chosen on a sample of 400 rows" in note for note in found["notes"])
     assert any("trained on 920 rows: all but 80 of the sample" in note for note in found["notes"])
+    part = (
+        "A fifth of the sample's queries (4) was held out and ordered by members that were trained without it"
+    )
+    assert found["estimate"]["held_out"].startswith(part)
+    assert (
+        part.replace("'", "&#39;") in page.read_text() and "Every query was ordered" not in page.read_text()
+    )
     assert "read in parts" in page.read_text() and not list(tmp_path.glob("*.checkpoint"))
     memory = model_info(model_file)["metadata"]["reading"]
     assert (memory["target"], memory["query"], memory["item"]) == ("target", "qid", "item")
@@ -148,9 +155,44 @@ def test_letor(call, little_memory, folder, tmp_path):
 )
 def test_what_is_not_learned_in_parts_is_refused(call, little_memory, folder, tmp_path, options, message):
     data = str(folder / "big.parquet")
-    status, out, err = call("train", data, "-o", str(tmp_path / "model.preflearn"), "--quiet", *options)
+    status, out, err = call("train", data, "-o", str(tmp_path / "model.preflearn"), *options)
     assert (status, out) == (2, "") and message in err
+    assert "It is read in parts" not in err or "--encode" in options  # kinds become known with the sample
     assert not list(tmp_path.iterdir())
+
+
+def test_advice_is_that_of_the_command_line(call, little_memory, folder, tmp_path):
+    model_file, split = tmp_path / "model.preflearn", tmp_path / "split.csv"
+    table = make_table()
+    pd.concat([table[10:], table[:10]]).to_csv(split, index=False)
+    status, _, err = call("train", str(split), "-o", str(model_file), "--quiet")
+    assert status == 2 and "sort the file by query." in err and "read_ranking" not in err
+    assert not model_file.exists()
+    checkpoint = tmp_path / "model.preflearn.checkpoint"
+    np.save(tmp_path / "other.npy", np.array([{}], dtype=object), allow_pickle=True)
+    for content in (b"not a checkpoint", (tmp_path / "other.npy").read_bytes()):
+        checkpoint.write_bytes(content)
+        status, _, err = call("train", str(folder / "big.parquet"), "-o", str(model_file), "--quiet")
+        assert status == 2 and "pickle" not in err and checkpoint.read_bytes() == content
+        advice = "remove the file to start over, or write the model elsewhere with -o."
+        assert err == f"preflearn: {checkpoint}: not a whole checkpoint of preflearn: {advice}\n"
+
+
+def test_a_single_learner_is_not_advised(call, little_memory, tmp_path):
+    """A linear model is as good as any here, and cannot be trained in parts by itself."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 3))
+    y = np.round(X @ [1.0, -2.0, 0.5] + 0.5 * rng.normal(size=600), 2)
+    write_ranking(tmp_path / "linear.txt", X, y, qid=np.arange(600) // 20)
+    status, out, err = call("train", tmp_path / "linear.txt", "-o", tmp_path / "m.preflearn", "--json")
+    assert status == 0, err
+    steps = json.loads(out)["next_steps"]
+    assert any("linear model is as good as anything that was tried" in one for one in steps)
+    assert not any("--learner" in one for one in steps)
+
+
+def test_sizes_in_words():
+    assert large._size(TableSize(1, 1, 8, is_exact=False)).startswith("about 1 row x 1 column; ")
 
 
 def test_files_that_fit_are_read_at_once(call, folder, tmp_path):

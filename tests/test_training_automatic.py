@@ -9,10 +9,11 @@ import pytest
 
 from demo_rows import shop
 from preflearn import AutoRanker
+from preflearn._training.automatic import Candidates
 from preflearn._training.options import Learner, TrainingOptions
 from preflearn._training.ranking import RankingProblem
-from preflearn._training.train import train
-from preflearn.automatic import ranker
+from preflearn._training.train import describe, train
+from preflearn.automatic import boosting, candidates, kernels, ranker
 from preflearn.cli.app import run
 from preflearn.comparisons import encode_queries
 from preflearn.inspection import feature_influence
@@ -163,6 +164,30 @@ def test_a_sample_of_many_rows(monkeypatch, with_queries):
         values = report.values[~np.isnan(report.values)]
         assert report.estimate.value == pytest.approx(values.mean())
         assert report.sizes[np.flatnonzero(~np.isnan(report.values))].sum() <= 150
+
+
+@pytest.mark.parametrize("with_queries", [True, False])
+def test_members_that_were_extended_say_what_was_held_out(monkeypatch, with_queries):
+    """One fold of the sample is held out from all members: nothing else may be claimed."""
+    monkeypatch.setattr(ranker, "_MOST_ROWS", 300)
+    monkeypatch.setattr(boosting, "_STAGES", (5, 10))
+    monkeypatch.setattr(candidates, "_RANDOM", 8)
+    monkeypatch.setattr(kernels, "_ROUNDS", 1)
+    X, y, qid, names = shop(40)
+    problem = RankingProblem(
+        RankingData(X, y, qid if with_queries else None, names), TrainingOptions(learner=Learner.auto)
+    )
+    search = Candidates(problem)
+    model = search.fit(lambda stage: None)
+    n_held = len(y) - model.n_training_rows_
+    assert search.is_extended and 0 < n_held < 150
+    report = describe(problem, search, model, [])
+    n, what = (np.unique(qid[search.seen]).size, "queries") if with_queries else (n_held, "rows")
+    part = f"A fifth of the sample's {what} ({n}) was held out"
+    assert part in report.estimate.held_out and "without its fold" not in report.estimate.held_out
+    assert "Every query" not in report.estimate.held_out
+    assert report.leaderboard.note.startswith(part) and "same folds" not in report.leaderboard.note
+    assert f"the same held-out {what}" in report.baselines_note
 
 
 @pytest.mark.parametrize(

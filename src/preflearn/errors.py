@@ -66,6 +66,8 @@ class InputError(ValueError):
         The argument at fault, where there is one.
     together : bool
         Whether the remedies are one, to be passed together.
+    in_python : str
+        What else can be done in Python, added to ``found`` there.
 
     Examples
     --------
@@ -74,19 +76,27 @@ class InputError(ValueError):
     "'red' is not a number. Pass missing=0.0, or drop=['colour']."
     >>> error.worded(lambda remedy: f"--{remedy.argument}")
     "'red' is not a number. Pass --missing, or --drop."
+    >>> print(InputError("Sort the file", in_python="or use read_ranking"))
+    Sort the file, or use read_ranking.
     """
 
     def __init__(
-        self, found: str, *remedies: Remedy, argument: str | None = None, together: bool = False
+        self,
+        found: str,
+        *remedies: Remedy,
+        argument: str | None = None,
+        together: bool = False,
+        in_python: str = "",
     ) -> None:
         self.found = found.rstrip(".")
         self.remedies = remedies
         self.argument = argument
         self.together = together
+        self.in_python = in_python
         super().__init__(self.worded(str))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        named = partial(type(self), argument=self.argument, together=self.together)
+        named = partial(type(self), argument=self.argument, together=self.together, in_python=self.in_python)
         return named, (self.found, *self.remedies)
 
     def worded(self, spell: Callable[[Remedy], str | None], spell_name: Callable[[str], str] = str) -> str:
@@ -95,6 +105,8 @@ class InputError(ValueError):
         found = self.found
         if self.argument is not None:
             found = found.replace("{argument}", spell_name(self.argument))
+        if self.in_python and spell is str:
+            found = f"{found}, {self.in_python}"
         found = found if found.endswith("?") else f"{found}."
         return f"{found} Pass {_listed(spelled, self.together)}." if spelled else found
 

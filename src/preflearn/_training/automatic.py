@@ -42,6 +42,8 @@ class Candidates:
         Whether each row has a held-out prediction that no choice flatters: of many rows a sample has.
     held_out : HeldOutScores
         NaN in queries and folds that were not seen.
+    is_extended : bool
+        Whether the members were chosen on a sample and then trained on all rows but a fifth of it.
 
     Examples
     --------
@@ -55,6 +57,9 @@ class Candidates:
     >>> found.report.leaderboard.simplest, found.model.predict(X, qid=qid).shape
     ('linear', (719,))
     """
+
+    # How to get a linear model where it is as good as any.
+    linear_advice = ": --learner rankrls --kernel linear gives one with coefficients that can be read"
 
     def __init__(self, problem: RankingProblem):
         self.problem = problem
@@ -82,7 +87,9 @@ class Candidates:
         """Describe this model, fitted on the rows of the problem."""
         problem = self.problem
         self.seen = ~np.isnan(model.cv_predictions_)
-        problem.hold_out_folds(model.cv_folds_, self.seen)
+        # Members that were extended beyond the sample were trained on more rows than have a fold.
+        self.is_extended = model.n_training_rows_ > np.count_nonzero(model.cv_folds_ >= 0)
+        problem.hold_out_folds(model.cv_folds_, self.seen, one_part=self.is_extended)
         scores = np.where(self.seen, model.cv_predictions_, 0.0)
         values = problem.by_unit(scores)
         values[np.unique(problem.division.units.codes[~self.seen])] = np.nan
@@ -104,7 +111,10 @@ class Candidates:
         y, n_folds = self.problem.y[self.seen], np.count_nonzero(~np.isnan(self.held_out.values))
         folds = encode_queries(self.problem.division.units.codes[self.seen], y.size)
         tally = tally_scores(y, self.held_out.scores[self.seen], folds)
-        two_classes = np.unique(y).size == 2
+        division, two_classes = self.problem.division, np.unique(y).size == 2
+        what = f"inside {n_folds} folds, each ordered by a model that was trained without its fold."
+        if division.one_part:
+            what = f"inside {n_folds} folds of a part. {division.sentence}."
         strata = (y == y.max()).astype(np.int64) if two_classes else np.zeros(y.size, dtype=np.int64)
         return Estimate(
             "AUC" if two_classes else "concordance",
@@ -112,8 +122,7 @@ class Candidates:
             wilson_interval(
                 tally.share, placement_variance(tally, strata), most_effective(y), freedom=freedom_of(y)
             ),
-            f"How a new pair of rows would be ordered: {tally.n_pairs:,} pairs inside {n_folds} folds, each "
-            "ordered by a model that was trained without its fold.",
+            f"How a new pair of rows would be ordered: {tally.n_pairs:,} pairs {what}",
             "from the placement values of the rows (DeLong), in Wilson's form. It takes the trained models as given "
             "and is too narrow where models vary much",
         )
@@ -127,11 +136,23 @@ class Candidates:
             "their combination, or the best or simplest of them where that orders held-out rows better; its own figure "
             "is that of the whole procedure, choices included."
         )
+        if self.is_extended:
+            text = (
+                f"{self.problem.division.one_part} was held out, and every score is that of these "
+                f"{self._held_out_what}. Learned kernels and boosted trees with a share in the model were trained on "
+                "all rows but the held-out ones, the other candidates on the rest of the sample. Settings, and which "
+                "candidates have a share, were chosen on the whole sample. The model is their combination, or the best "
+                "of them where that orders held-out rows better."
+            )
         if self.problem.division.unit == "query":
             text += (
                 " p: Wilcoxon's signed ranks over queries against the simplest, corrected by Holm's method."
             )
         return text
+
+    @property
+    def _held_out_what(self) -> str:
+        return "queries" if self.problem.division.unit == "query" else "rows"
 
     def baselines(self) -> tuple[list[Baseline], str]:
         board, model = self.board, self.board.model
@@ -140,7 +161,8 @@ class Candidates:
             if row.name in (board.simplest, BEST_FEATURE) and row.score is not None:
                 p = model.pvalue if row.name == board.simplest else None
                 rows.append(Baseline(row.name, row.score, pvalue=p))
-        return rows, "Simple candidates, held out on the same folds."
+        where = f"measured on the same held-out {self._held_out_what}"
+        return rows, f"Simple candidates, {where if self.is_extended else 'held out on the same folds'}."
 
     def influence(self) -> tuple[Influence, str]:
         found = self._importance()
@@ -185,11 +207,12 @@ class Candidates:
                 if len(tried) > 1
                 else "the only one in time"
             )
+        folds = "folds of a sample" if self.is_extended else "folds"
         return (
             Choice(
                 "learner",
                 "AutoRanker",
-                f"{len(tried)} candidates of different kinds{limit}, held out on the same folds",
+                f"{len(tried)} candidates of different kinds{limit}, held out on the same {folds}",
             ),
             Choice("model", board.model.name, why),
             Choice("parts", ", ".join(parts), "share of each in the model"),
@@ -205,10 +228,10 @@ class Candidates:
             return []
         n, m = np.count_nonzero(self.seen), self.seen.size
         what = "rows" if self.problem.data.qid is None else "whole queries"
-        if self.model.n_training_rows_ + n == m:
+        if self.is_extended:
             return [
-                f"Candidates were chosen on a sample of the {m:,} rows, the members of the model then trained on all "
-                f"rows but {n:,} ({what} drawn at random), which every figure here comes from."
+                f"Candidates were chosen on a sample of the {m:,} rows, the learned kernels and boosted trees among "
+                f"them then trained on all rows but {n:,} ({what} drawn at random), which every figure here comes from."
             ]
         return [f"Learned from {n:,} of {m:,} rows, {what} drawn at random."]
 
@@ -229,10 +252,8 @@ class Candidates:
         if left_out:
             steps.append(f"Allow more time: there was none for {' and '.join(left_out)}.")
         if model.name == board.simplest or (model.pvalue is not None and model.pvalue > _LEVEL):
-            steps.append(
-                f"The {board.simplest} model is as good as anything that was tried, as far as these data can tell: "
-                "--learner rankrls --kernel linear gives one with coefficients that can be read."
-            )
+            text = f"The {board.simplest} model is as good as anything that was tried, as far as these data can tell"
+            steps.append(f"{text}{self.linear_advice}.")
         low, high = self._estimate.interval
         if high - low > 2 * _WIDE:
             unit = "queries" if division.unit == "query" else "rows"

@@ -65,6 +65,8 @@ class Division:
         The cross-validation, in words.
     exact : bool
         Whether held-out predictions come from algebra and not from refitting.
+    one_part : str
+        Where one part of a sample was held out from every member, and not each unit in its turn: this part, in words.
     """
 
     units: Groups
@@ -72,6 +74,7 @@ class Division:
     unit: str
     method: str
     exact: bool
+    one_part: str = ""
 
     @property
     def labels(self) -> np.ndarray:
@@ -84,6 +87,14 @@ class Division:
     @property
     def plural(self) -> str:
         return "queries" if self.unit == "query" else "folds"
+
+    @property
+    def sentence(self) -> str:
+        """What ordered the held-out queries, as the beginning of a sentence."""
+        if self.one_part:
+            return f"{self.one_part} was held out and ordered by members that were trained without it ({self.method})"
+        method = "leave-query-out, identical to refitting" if self.exact else self.method
+        return f"Every query was ordered by a model that was trained without it ({method})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,10 +205,11 @@ class RankingProblem:
             self.division = Division(units, cv, "query", method, exact)
         return self.division.method
 
-    def hold_out_folds(self, folds: np.ndarray, seen: np.ndarray) -> None:
+    def hold_out_folds(self, folds: np.ndarray, seen: np.ndarray, *, one_part: bool) -> None:
         """Settle the division by the folds that a search drew, some rows of which it has seen.
 
-        Without queries the rows that were not seen form a fold of their own.
+        Without queries the rows that were not seen form a fold of their own. With ``one_part`` the folds divide the
+        fifth of a sample that the members were not trained on.
         """
         n_folds = int(folds.max()) + 1
         if self.data.qid is None:
@@ -205,8 +217,15 @@ class RankingProblem:
             units, unit, what = Groups(codes, int(codes.max()) + 1), "fold", "rows"
         else:
             units, unit, what = encode_queries(self.data.qid, folds.shape[0]), "query", "whole queries"
-        method = f"{n_folds} random folds of {what}, all choices made without the held-out fold"
-        self.division = Division(units, None, unit, method, False)
+        if not one_part:
+            method = f"{n_folds} random folds of {what}, all choices made without the held-out fold"
+            self.division = Division(units, None, unit, method, False)
+            return
+        held = folds >= 0
+        n_held = np.unique(units.codes[held]).size if unit == "query" else np.count_nonzero(held)
+        part = f"A fifth of the sample's {'queries' if unit == 'query' else 'rows'} ({n_held:,})"
+        method = f"weights of the members chosen by {n_folds} folds of this fifth, each for the others"
+        self.division = Division(units, None, unit, method, False, part)
 
     # ------------------------------------------------------------------------------------------ the search
 
@@ -266,13 +285,11 @@ class RankingProblem:
     def estimate_over_queries(self, held_out: HeldOutScores, fitted: np.ndarray) -> Estimate:
         """The mean over queries, with an interval; from the predictions of the model for its training rows as well."""
         values = held_out.defined
-        method = "leave-query-out, identical to refitting" if self.division.exact else self.division.method
         return Estimate(
             "concordance",
             float(values.mean()),
             interval_over_queries(held_out.values, self.y, held_out.scores, fitted, self.division.units)[1],
-            f"Every query was ordered by a model that was trained without it ({method}); the value is the "
-            f"mean over {values.size} queries.",
+            f"{self.division.sentence}; the value is the mean over {values.size} queries.",
             f"Student's t over the {values.size} queries, {TRAINED_TOGETHER}",
             held_out.mean_without_choice,
             _checks_of_interval(values, self.options.seed) if values.size >= 4 else (),

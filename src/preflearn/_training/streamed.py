@@ -21,6 +21,7 @@ from ..automatic.everything import Chunk
 from ..automatic.kernels import n_basis
 from ..automatic.streams import Preparation, QuerySample, StreamedRows, TableRows
 from ..errors import InputError
+from ..io.cells import FileFaultError
 from ..io.data import NumberedNames, RankingData, TableData
 from ..io.table import TableChunks
 from .automatic import Candidates
@@ -92,6 +93,15 @@ class SampledTable(Sampled, TableRows):
         super().__init__(chunks, self._opened)
         self._chunks_of_table, self._kinds, self._options = chunks, kinds, options
         self.parameters = {**self.parameters, "kinds": repr(sorted((kinds or {}).items()))}
+
+    def check_beginning(self) -> None:
+        """Refuse what the first chunk shows to be wrong, before anything is announced."""
+        try:
+            self.check_first()
+        except FileFaultError as fault:
+            if fault.column not in self._chunks_of_table.numbers:
+                raise
+            # The sample reads such a column as texts.
 
     def _opened(self) -> Iterator[Any]:
         for table in self._chunks_of_table:
@@ -181,6 +191,9 @@ class SampledCandidates(Candidates):
     sample : QuerySample
     """
 
+    # A single learner would read all rows at once.
+    linear_advice = ""
+
     def __init__(self, problem: RankingProblem, sample: QuerySample):
         super().__init__(problem)
         self._n_rows, self._n_queries = sample.n_rows, sample.n_queries
@@ -192,9 +205,9 @@ class SampledCandidates(Candidates):
             f"{len(self.problem.data):,} rows (whole queries); columns, example queries and baselines here are those "
             "of the sample."
         ]
-        if self.model.n_training_rows_ > len(self.problem.data):
+        if self.is_extended:
             found.append(
-                f"The members of the model were then trained on {self.model.n_training_rows_:,} rows: all but "
+                f"Learned kernels and boosted trees were then trained on {self.model.n_training_rows_:,} rows: all but "
                 f"{n_held:,} of the sample, which every figure comes from."
             )
         return found

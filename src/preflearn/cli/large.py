@@ -88,8 +88,10 @@ class InParts:
     checkpoint: Path
 
     def train(self, *, quiet: bool, verbose: bool) -> tuple[Read, Any, TrainingReport]:
-        """Announce, train, and describe."""
+        """Refuse what the first rows show to be wrong, announce, train, and describe."""
+        from .._engine.streaming.checkpoint import CheckpointError
         from .._training.streamed import train_in_parts
+        from ..errors import InputError
 
         shows = verbose or (sys.stderr.isatty() and not quiet)
 
@@ -97,12 +99,18 @@ class InParts:
             if shows:
                 print(f"preflearn: {stage}", file=sys.stderr, flush=True)
 
-        if not quiet:
-            print(self._announcement(), file=sys.stderr, flush=True)
+        def announce() -> None:
+            if not quiet:
+                print(self._announcement(), file=sys.stderr, flush=True)
+
         options = replace(self.options, verbose=shows)
-        rows, memory_of = self._open(options, tell)
+        rows, memory_of = self._open(options, announce, tell)
         title = f"Ranking model from {files.together(self.paths)}"
-        model, report = train_in_parts(rows, title, options, self.checkpoint, tell=tell)
+        try:
+            model, report = train_in_parts(rows, title, options, self.checkpoint, tell=tell)
+        except CheckpointError as error:
+            advice = "remove the file to start over, or write the model elsewhere with -o"
+            raise InputError(f"{error.found}: {advice}") from error
         encoder = rows.problem.data.encoder
         return Read(rows.problem, memory_of(encoder), encoder, []), model, report
 
@@ -118,13 +126,17 @@ class InParts:
         )
 
     def _open(
-        self, options: TrainingOptions, tell: Callable[[str], None]
+        self, options: TrainingOptions, announce: Callable[[], None], tell: Callable[[str], None]
     ) -> tuple[SampledTable | SampledLetor, Callable[[Any], dict[str, Any]]]:
-        """The rows, and what the model remembers of how they were read, given their encoder."""
+        """The rows, and what the model remembers of how they were read, given their encoder.
+
+        The announcement comes after what can be refused at once, and before all rows are read.
+        """
         from .._training.streamed import SampledTable
 
         names = [str(path) for path in self.paths]
         if not self.reading.is_table(self.paths[0]):
+            announce()
             return self._open_letor(names, options, tell)
 
         from ..errors import InputError, Remedy
@@ -140,6 +152,8 @@ class InParts:
                 Remedy("query", purpose="with a column whose rows are compared"),
             )
         rows = SampledTable(chunks, self.reading.kinds, options)
+        rows.check_beginning()
+        announce()
         return rows, lambda encoder: files.table_memory(chunks, encoder, chunks.names)
 
     def _open_letor(
@@ -158,12 +172,16 @@ class InParts:
         return SampledLetor(source, n_features, options), lambda encoder: memory
 
 
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def _size(found: TableSize) -> str:
     from .._engine.numerics.memory import available_bytes
 
     about = "" if found.is_exact else "about "
     needed, there = _COPIES * found.n_bytes / 1e9, (available_bytes() or 0) / 1e9
     return (
-        f"{about}{found.n_rows:,} rows x {found.n_columns:,} columns; training in memory would take about {needed:.1f} "
-        f"GB, and {there:.1f} GB are available"
+        f"{about}{_counted(found.n_rows, 'row')} x {_counted(found.n_columns, 'column')}; training in memory would "
+        f"take about {needed:.1f} GB, and {there:.1f} GB are available"
     )

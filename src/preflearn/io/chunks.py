@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from ..errors import InputError
 from .blocks import Block
 
 
@@ -112,10 +113,11 @@ class _EndedQueries:
             pick = again[np.argmin(order[again + 1])]
             before, after = order[pick], order[pick + 1]
             start = first[after - n_before]
-            raise ValueError(
+            raise InputError(
                 f"{self.paths[files[start]]}, {self.unit} {lines[start]}: query {labels[after]!s} comes back after it "
                 f"ended on {self.unit} {end_lines[before]}{self._other(end_files[before], files[start])}. Rows of a "
-                "query must be adjacent to be read in chunks: sort the file by query, or use read_ranking."
+                "query must be adjacent to be read in chunks: sort the file by query",
+                in_python="or use read_ranking",
             )
         self.labels, self.lines, self.files = labels[order], end_lines[order], end_files[order]
 

@@ -46,7 +46,20 @@ _DEFAULT_SECONDS = 60.0
 
 
 class CheckpointError(ValueError):
-    """A file that is not a checkpoint, is damaged, or belongs to other data or parameters."""
+    """A file that is not a checkpoint, is damaged, or belongs to other data or parameters.
+
+    Attributes
+    ----------
+    found : str
+        What is wrong with it. The command line has its own advice, since it names the file itself.
+    """
+
+    def __init__(self, found: str, advice: str = ""):
+        super().__init__(f"{found}. {advice}" if advice else found)
+        self.found, self._advice = found, advice
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.found, self._advice)
 
 
 @dataclasses.dataclass
@@ -214,15 +227,16 @@ class CheckpointFile:
                 arrays = {name: archive[name] for name in archive.files if name != "header"}
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise CheckpointError(
-                f"{self.path}: not a whole checkpoint of preflearn ({error}). Give another name, or remove "
-                "the file to start over."
+                f"{self.path}: not a whole checkpoint of preflearn",
+                "Give another name, or remove the file to start over.",
             ) from error
         if not isinstance(header, dict) or header.get("format") != self.format:
-            raise CheckpointError(f"{self.path}: not a checkpoint of preflearn. Give another name.")
+            raise CheckpointError(f"{self.path}: not a checkpoint of preflearn", "Give another name.")
         if header["version"] != self.version:
             raise CheckpointError(
                 f"{self.path}: written in version {header['version']} of the format, this preflearn reads "
-                f"{self.version}. Remove the file to start over."
+                f"{self.version}",
+                "Remove the file to start over.",
             )
         self._refuse_other_parameters(header["parameters"])
         return header, arrays
@@ -235,8 +249,9 @@ class CheckpointFile:
                 f"{name} was {found.get(name)} and is {self._parameters.get(name)}" for name in changed
             )
             raise CheckpointError(
-                f"{self.path}: the checkpoint belongs to other parameters ({differences}). Set them back, "
-                f"give another checkpoint, or remove the file to start over. {self.may_change}"
+                f"{self.path}: the checkpoint belongs to other parameters ({differences})",
+                "Set them back, give another checkpoint, or remove the file to start over. "
+                + self.may_change,
             )
 
     def is_due(self, n_chunks: int) -> bool:

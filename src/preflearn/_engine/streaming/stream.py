@@ -267,8 +267,8 @@ class Stream:
             ):
                 where = "the first chunk differs" if is_first else f"the rows before row {wanted} differ"
                 raise CheckpointError(
-                    f"{path}: the checkpoint belongs to other data, or to chunks of another size ({where}). "
-                    "Give another checkpoint, or remove the file to start over."
+                    f"{path}: the checkpoint belongs to other data, or to chunks of another size ({where})",
+                    "Give another checkpoint, or remove the file to start over.",
                 )
             if n_rows == wanted:
                 break
