@@ -1394,7 +1394,7 @@ def test_categories_on_the_command_line(tmp_path, capsys):
 def test_files_that_rate_did_not_write_are_kept(tmp_path, capsys):
     path, mine = tmp_path / "battles.csv", tmp_path / "mine.csv"
     pd.DataFrame(GOOD).to_csv(path, index=False)
-    mine.write_text("name,age\nx,3\n")
+    mine.write_text("item,rating\nx,3\n")
     before = path.read_bytes()
     page, board = tmp_path / "page.html", tmp_path / "board.md"
     for asked, message in (
@@ -1406,12 +1406,12 @@ def test_files_that_rate_did_not_write_are_kept(tmp_path, capsys):
     ):
         assert run(["rate", str(path), *asked]) == 2
         assert message in capsys.readouterr().err
-    assert path.read_bytes() == before and mine.read_text() == "name,age\nx,3\n"
+    assert path.read_bytes() == before and mine.read_text() == "item,rating\nx,3\n"
     assert sorted(one.name for one in tmp_path.iterdir()) == ["battles.csv", "mine.csv"]
     for _ in range(2):
         assert run(["rate", str(path), "--report", str(page), "-o", str(board), "-q"]) == 0
     assert run(["rate", str(path), "-o", str(mine), "--force", "-q"]) == 0
-    assert mine.read_text().startswith("item,rating")
+    assert mine.read_text().startswith("item,rating,lower")
 
 
 # Margins
@@ -1513,6 +1513,9 @@ def test_the_scale_of_weights_of_margins_does_not_matter(seed, alpha):
     expected = rate(table, margin="score", alpha=alpha).scores
     found = rate({**table, "w": [1 / 600] * n}, margin="score", weight="w", alpha=alpha / 600).scores
     assert found == pytest.approx(expected, rel=1e-6, abs=1e-9)
+    # Without shrinkage alpha is 1e-10, which weighs more beside small weights.
+    found = rate({**table, "w": [1 / 600] * n}, margin="score", weight="w", alpha=0).scores
+    assert found == pytest.approx(rate(table, margin="score", alpha=0).scores, abs=1e-6)
 
 
 def test_margins_of_the_winner_between_two_sides_are_warned_about():

@@ -73,7 +73,9 @@ _FEW = 8
 _REPORTS = (".html", ".htm", ".md")
 # How the leaderboards of `preflearn rate` begin: tables, with categories or without, Markdown and JSON.
 _BOARD = re.compile(
-    rb"(category[,\t])?item[,\t]rating([,\t]lower[,\t]upper)?[,\t\r\n]|\| rank \| item \| rating \||"
+    rb"item[,\t]rating[,\t]lower[,\t]upper[,\t]rank[,\t]|"
+    rb"category[,\t]item[,\t]rating([,\t]lower[,\t]upper[,\t]difference|\r?\n)|"
+    rb"\| rank \| item \| rating \| interval \||"
     rb'\{\s*"items": \d+,\s*"battles": \d+,\s*"outcomes":'
 )
 # Columns of texts to put in order, by the names that they usually have.
