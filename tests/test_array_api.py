@@ -28,6 +28,7 @@ from preflearn._engine.core.expansion import kernel_moments, solve_expansion
 from preflearn._engine.numerics import namespace
 from preflearn._engine.numerics.namespace import Home, as_host
 from preflearn.comparisons import encode_queries
+from preflearn.io import load_model, save_model
 from preflearn.kernels.functions import Kernel
 from preflearn.model_selection import cross_val_predict, leave_pair_out
 from preflearn.model_selection.pairs import leave_pair_out_tally
@@ -466,7 +467,9 @@ def test_expansions_on_a_device_are_those_of_the_host(xp, metric, n_queries):
     rows, basis = np.flatnonzero(QID < 7) if n_queries > 1 else np.arange(5, M), X[::4] + 3.0
     arguments = (kernel, basis, (X + 3.0).__getitem__, Y, queries, rows)
     with patch.object(namespace, "_HOST_BLOCK_BYTES", 23 * 8 * basis.shape[0]):
-        found, expected = device.kernel_moments(*arguments), kernel_moments(*arguments)
+        is_global = n_queries == 1
+        found = device.kernel_moments(*arguments, is_global=is_global)
+        expected = kernel_moments(*arguments, is_global=is_global)
         assert type(found) is type(expected)
         for name, value in vars(expected).items():
             if isinstance(value, str):
@@ -479,6 +482,23 @@ def test_expansions_on_a_device_are_those_of_the_host(xp, metric, n_queries):
         np.testing.assert_allclose(
             there.gradients(X + 3.0, 1), here.gradients(X + 3.0, 1), rtol=1e-8, atol=1e-10
         )
+
+
+@pytest.mark.parametrize("model", [RankRLS(kernel="rbf", gamma=0.3), RankRLS(), RankRFM([1.0], max_rounds=1)])
+def test_models_of_tensors_are_saved_as_arrays(tmp_path, model):
+    torch = _library("torch")
+    with dispatch():
+        fitted = clone(model).fit(torch.asarray(X), torch.asarray(Y), qid=QID)
+        expected = fitted.predict(torch.asarray(X)).numpy()
+        save_model(fitted, tmp_path / "model.preflearn")
+        assert isinstance(fitted.predict(torch.asarray(X)), torch.Tensor)
+    loaded = load_model(tmp_path / "model.preflearn")
+    np.testing.assert_allclose(loaded.predict(X), expected, rtol=1e-10, atol=1e-12)
+
+
+def test_preferences_on_a_device_are_refused_by_learned_metrics(xp):
+    with dispatch(), pytest.raises(ValueError, match="Preferences .pairs. are computed on NumPy arrays"):
+        RankRFM().fit_pairs(xp.asarray(X), np.array([[0, 1], [2, 3]]))
 
 
 def test_a_device_that_is_not_there_is_refused():

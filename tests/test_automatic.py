@@ -31,7 +31,7 @@ from preflearn.automatic.combination import FoldScores, centred, choose_combinat
 from preflearn.automatic.everything import Chunk, Everything
 from preflearn.automatic.features import PARTS, Features
 from preflearn.automatic.streams import StreamedRows
-from preflearn.automatic.targets import half_gains
+from preflearn.automatic.targets import HalfGains, half_gains
 from preflearn.automatic.trees import Bins, TreeSum
 from preflearn.comparisons import encode_queries
 from preflearn.io import load_model, save_model
@@ -709,7 +709,8 @@ def test_expansions_from_sums_of_kernel_values_equal_the_learner(seed, n_queries
     metric = rng.uniform(0.1, 1.0, 3)
     kernel = Kernel("rbf", 0.3, kernel_params={"metric": metric})
     queries = encode_queries(qid, 40)
-    moments = kernel_moments(kernel, X[:15], X.__getitem__, y, queries, np.arange(40))
+    is_global = n_queries == 1
+    moments = kernel_moments(kernel, X[:15], X.__getitem__, y, queries, np.arange(40), is_global=is_global)
     found = solve_expansion(kernel, X[:15], moments, np.array([alpha]))
     params = {"kernel": "rbf", "gamma": 0.3, "kernel_params": {"metric": metric}}
     learner = RankRLS(alpha, **params, basis=np.arange(15), weighting="item").fit(X, y, qid=qid)
@@ -829,6 +830,49 @@ def test_members_learn_half_gains_for_ndcg(small_trees, monkeypatch):
     grown = AutoRanker(scoring="ndcg@10", random_state=0).fit(X, y, qid=qid)
     assert 200 < grown.n_training_rows_ < 300
     assert ndcg(y, grown.predict(X, qid=qid), qid, k=10) > 0.8
+
+
+@pytest.mark.parametrize(
+    "members",
+    [["best single feature"], ["boosted trees, gains"], ["learned kernel, standardised and query"], []],
+)
+def test_learning_curves_of_any_members(monkeypatch, small_trees, members):
+    """Members that cannot be combined, that learn gains, or that few rows do not have."""
+    X, y, qid = make_data(120)
+    model = AutoRanker(random_state=0, scoring="ndcg@5", preset="fast").fit(X, y, qid=qid)
+    monkeypatch.setattr(model, "member_names_", members)
+    assert np.isfinite(model.learning_curve(X, y, qid=qid, n_splits=2).scores).all()
+    with pytest.raises(ValueError, match="n_splits must be an int of at least 2: found 1"):
+        model.learning_curve(X, y, qid=qid, n_splits=1)
+    model.set_params(scoring=lambda y, scores: 0.5)
+    with pytest.raises(ValueError, match="needs a value for each query"):
+        model.learning_curve(X, y, qid=qid)
+
+
+def test_what_there_was_no_time_for_has_no_part_in_the_figure(monkeypatch, small_trees):
+    """The procedure is repeated without each fold with the candidates that were tried, not with all of them."""
+    X, y, qid = make_data(200)
+    seen = []
+    train = AutoRanker._train
+
+    def remember(self, options, *arguments):
+        found = train(self, options, *arguments)
+        seen.append({one.candidate.name for one in found if one.member is not None})
+        if len(seen) == 1:
+            for one in found[3:]:
+                one.member = None
+        return found
+
+    monkeypatch.setattr(AutoRanker, "_train", remember)
+    monkeypatch.setattr(ranker, "_REFITTED_CELLS", 50_000)
+    AutoRanker(random_state=0).fit(X, y, qid=qid)
+    kept = {"linear", "best single feature", "learned kernel, quantiles and query"}
+    assert len(seen) == 6 and all(one == kept for one in seen[1:])
+
+
+def test_gains_of_targets_that_the_sample_does_not_have():
+    gains = HalfGains(unit=8.0, span=4.0)
+    np.testing.assert_array_equal(gains(np.array([0.5, 0.75, 1e6])), [1.0, 1.0, 1.0])
 
 
 def test_the_learning_curve_of_a_ranker(fitted):

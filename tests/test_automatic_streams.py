@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ from preflearn._engine.core.query_keys import folds_of
 from preflearn._engine.streaming import checkpoint as checkpoints
 from preflearn._engine.streaming.checkpoint import CheckpointError
 from preflearn.automatic import boosting, candidates, ranker, resuming
+from preflearn.automatic.presets import Preset
 from preflearn.automatic.streams import QuerySample
 
 
@@ -240,7 +242,38 @@ def test_resumed_after_some_candidates_and_at_the_end(tmp_path, small, uninterru
     # Everything is in the checkpoint now: the rows are looked at once, to see that they are the same.
     source = Failing(chunks)
     same_model(AutoRanker(random_state=0).fit_stream(source, checkpoint=path), X, qid, uninterrupted)
-    assert source.n_read <= 2
+    assert source.n_read <= len(chunks) + 1
+    with pytest.raises(CheckpointError, match="chunk 5 differs"):
+        more = (X[:50], y[:50], qid[:50] + 1000)
+        AutoRanker(random_state=0).fit_stream([*chunks, more], checkpoint=path)
+    changed = [*chunks[:-1], (chunks[-1][0], chunks[-1][1][::-1], chunks[-1][2])]
+    with pytest.raises(CheckpointError, match="chunk 4 differs"):
+        AutoRanker(random_state=0).fit_stream(changed, checkpoint=path)
+
+
+def test_chunks_of_one_query_are_not_one_ranking(small, uninterrupted):
+    """However the queries are put into chunks, rows are compared inside of queries alone."""
+    X, y, qid = make_data()
+    y = y + 100.0 * np.random.default_rng(0).permutation(qid.max() + 1)[qid]  # differs between queries most
+    cuts = [[10] * 60, [10, 10, 580], [590, 10]]
+    models = []
+    for sizes in ([600], *cuts):
+        ends = np.cumsum(sizes)
+        chunks = [(X[a:b], y[a:b], qid[a:b]) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+        preset = Preset(frozenset({"linear", "learned kernel, quantiles and query"}), 0)
+        models.append(AutoRanker(random_state=0, preset=preset).fit_stream(chunks))
+    assert models[0].score(X, y, qid=qid) > 0.8
+    for one in models[1:]:
+        np.testing.assert_allclose(one.predict(X, qid=qid), models[0].predict(X, qid=qid), atol=1e-6)
+
+
+def test_sparse_whole_numbers_in_chunks(small):
+    X, y, qid = make_data()
+    whole = np.round(3 * X).astype(np.int64)
+    chunks = [(sp.csr_array(one), *rest) for one, *rest in in_chunks(whole, y, qid)]
+    found = AutoRanker(random_state=0, preset="fast").fit_stream(chunks)
+    expected = AutoRanker(random_state=0, preset="fast").fit_stream(in_chunks(whole, y, qid))
+    np.testing.assert_array_equal(found.predict(whole, qid=qid), expected.predict(whole, qid=qid))
 
 
 def test_killed_and_resumed(tmp_path, small, uninterrupted):

@@ -20,6 +20,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import oracles
 from preflearn import RLS, RLSCV, RankRLS, RankRLSCV
+from preflearn._engine.core import dual_holdout
 from preflearn._engine.core.dual_holdout import DualHoldOut
 from preflearn._engine.core.feature_holdout import FeatureHoldOut
 from preflearn._engine.core.removal import RemovedBasis, span_of_rows
@@ -684,3 +685,13 @@ def test_columns_that_are_constant_inside_queries_say_nothing(solver, options, c
     )
     expected = oracles.refit_folds(model, X, y, qid, map(np.sort, folds))
     np.testing.assert_allclose(found, expected, atol=1e-6 * np.abs(expected).max())
+
+
+def test_blocks_of_some_alphas_at_a_time(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y, qid = rng.normal(size=(60, 3)), rng.normal(size=60), rng.integers(0, 8, 60)
+    held_out = HeldOut(RankRLS(kernel="rbf"), X, y, qid=qid)
+    alphas = 2.0 ** np.arange(-6, 7)
+    expected = held_out.predict("leave-query-out", alphas)
+    monkeypatch.setattr(dual_holdout, "_BLOCKS_BYTES", 1)
+    np.testing.assert_allclose(held_out.predict("leave-query-out", alphas), expected, rtol=1e-10)

@@ -19,7 +19,7 @@ import preflearn
 from preflearn import rate
 from preflearn.cli.app import run
 from preflearn.errors import InputError
-from preflearn.ratings import Ratings, count_battles, ranks
+from preflearn.ratings import BattleCounts, Ratings, count_battles, ranks
 from preflearn.ratings.battles import read_battles
 from preflearn.ratings.boards import category_boards, month_edges
 from preflearn.ratings.choice import choose_alpha, choose_half_life, leave_battle_out, log_losses
@@ -564,14 +564,15 @@ def test_boards_by_category_predict_battles_to_come():
     np.testing.assert_allclose(bare.strengths, boards.strengths, atol=1e-6)
     assert boards.scores("code")["p"] == pytest.approx(boards.strengths[0, boards.categories.index("code")])
     # What has not been seen is average.
-    assert ratings.predict({"a": ["new"], "b": ["newer"]})[0] == 0.5
+    with pytest.warns(UserWarning, match="None of the items"):
+        assert ratings.predict({"a": ["new"], "b": ["newer"]})[0] == 0.5
     mean = boards.strengths[0].mean() - boards.strengths[1].mean()
     assert boards.predict({"a": ["p"], "b": ["q"]}, ["verse"])[0] == pytest.approx(1 / (1 + np.exp(-mean)))
     with pytest.raises(ValueError, match="'verse' is not one of the categories: found"):
         boards.win_probability("p", "q", "verse")
     with pytest.raises(ValueError, match="one category for each of 300 battles: found 2"):
         boards.predict(new, ["code", "prose"])
-    with pytest.raises(ValueError, match="1 battles have no category"):
+    with pytest.raises(ValueError, match="1 battle has no category"):
         ratings.by([None, *kinds[1:600]])
     with pytest.raises(ValueError, match="ratio must be 'auto' or a number"):
         ratings.boards(kinds[:600], ratio=-1)
@@ -698,9 +699,24 @@ def test_more_battles_give_the_ratings_of_all():
     np.testing.assert_allclose(found.columns["upper"], expected.columns["upper"])
 
 
-def test_columns_that_were_not_used_are_named():
+def test_columns_that_were_not_used_are_named(tmp_path, capsys):
     battles, _ = simulate(judges=3)
-    assert rate(battles).notes[0].startswith("Not used: judge.")
+    assert (
+        rate(battles)
+        .notes[0]
+        .startswith(
+            "The column judge was not used. Pass judge='judge' to estimate judges' biases and, with ten judges or more,"
+        )
+    )
+    rows = np.arange(len(battles["winner"]))
+    dated = {**battles, "prompt": rows, "date": rows}
+    told = rate(dated).notes
+    assert "cluster='prompt'" in told[1] and "time='date'" in told[2]
+    path = tmp_path / "battles.csv"
+    pd.DataFrame(dated).to_csv(path, index=False)
+    assert run(["rate", str(path), "--alpha", "0.1", "--json"]) == 0
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    assert "Pass --judge judge to estimate" in notes[0] and "Pass --time date" in notes[2]
     few = rate(battles, judge="judge")
     assert few.notes[0].startswith("3 judges are too few") and few.cluster is None
     asked = rate(battles, judge="judge", cluster="judge")
@@ -1331,6 +1347,12 @@ def test_large_files_are_counted_while_they_are_read(tmp_path, capsys, monkeypat
     assert counted["table"] == [pytest.approx(row) for row in plain["table"]]
     assert counted["battles"] == plain["battles"] == len(frame)
     assert any("counted by pairs while they were read" in note for note in counted["notes"])
+    broken = frame[100:].reset_index(drop=True)
+    broken.loc[69, "model_a"] = broken.loc[69, "model_b"]
+    broken.to_csv(paths[1], index=False)
+    assert run(["rate", *names]) == 2
+    assert "of an item against itself (row 70 of two.csv: " in capsys.readouterr().err
+    frame[100:].to_csv(paths[1], index=False)
     # Judges need the rows, which are read if they fit, and refused otherwise.
     assert run(["rate", *names, "--judge", "judge", "-q"]) == 0
     monkeypatch.setattr("preflearn._engine.numerics.memory.available_bytes", lambda: 10)
@@ -1355,6 +1377,41 @@ def test_categories_on_the_command_line(tmp_path, capsys):
     assert len(rows) == 8 and {row["category"] for row in rows} == {"prose", "code"}
     assert run(["rate", str(path), "--category", "sort"]) == 2
     assert "--category asks for the column 'sort', found model_a" in capsys.readouterr().err
+    for name in ("b.csv", "b.md", "b.json", "r.html", "r.md"):
+        option = "--report" if name.startswith("r") else "-o"
+        # Twice: what the command wrote before it writes again.
+        for _ in range(2):
+            assert run(["rate", str(path), "--category", "kind", option, str(tmp_path / name), "-q"]) == 0
+    written = pd.read_csv(tmp_path / "b.csv")
+    assert list(written["category"]) == [row["category"] for row in rows]
+    np.testing.assert_allclose(written["rating"], [row["rating"] for row in rows], atol=1e-4)
+    assert json.loads((tmp_path / "b.json").read_text(encoding="utf-8"))["categories"] == rows
+    assert "<h3>code</h3>" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    for name in ("b.md", "r.md"):
+        assert "\n## code\n\n| item | rating |" in (tmp_path / name).read_text(encoding="utf-8")
+
+
+def test_files_that_rate_did_not_write_are_kept(tmp_path, capsys):
+    path, mine = tmp_path / "battles.csv", tmp_path / "mine.csv"
+    pd.DataFrame(GOOD).to_csv(path, index=False)
+    mine.write_text("name,age\nx,3\n")
+    before = path.read_bytes()
+    page, board = tmp_path / "page.html", tmp_path / "board.md"
+    for asked, message in (
+        (["-o", str(path)], "named twice"),
+        (["--report", str(tmp_path / "a.md"), "-o", str(tmp_path / "a.md")], "named twice"),
+        (["--report", str(page), "-o", str(tmp_path / "none" / "b.csv")], "There is no folder"),
+        (["--report", str(page), "-o", str(mine)], "was not written by preflearn"),
+        (["--report", str(tmp_path / "x.pdf")], "reports are written as .html, .htm, .md"),
+    ):
+        assert run(["rate", str(path), *asked]) == 2
+        assert message in capsys.readouterr().err
+    assert path.read_bytes() == before and mine.read_text() == "name,age\nx,3\n"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["battles.csv", "mine.csv"]
+    for _ in range(2):
+        assert run(["rate", str(path), "--report", str(page), "-o", str(board), "-q"]) == 0
+    assert run(["rate", str(path), "-o", str(mine), "--force", "-q"]) == 0
+    assert mine.read_text().startswith("item,rating")
 
 
 # Margins
@@ -1446,3 +1503,107 @@ def test_ambiguous_margins_are_refused(tmp_path, capsys):
     assert "--margin asks for 'goals'" in capsys.readouterr().err
     assert run(["rate", str(path), "--margin", "by"]) == 0
     assert "least squares on margins (by)" in capsys.readouterr().out
+
+
+@given(st.integers(0, 10**6), st.floats(1e-3, 1e3))
+@settings(max_examples=10, deadline=None)
+def test_the_scale_of_weights_of_margins_does_not_matter(seed, alpha):
+    table, _ = draw_margins(6, 40, seed)
+    n = len(table["score_a"])
+    expected = rate(table, margin="score", alpha=alpha).scores
+    found = rate({**table, "w": [1 / 600] * n}, margin="score", weight="w", alpha=alpha / 600).scores
+    assert found == pytest.approx(expected, rel=1e-6, abs=1e-9)
+
+
+def test_margins_of_the_winner_between_two_sides_are_warned_about():
+    table = {"home": list("xyx"), "away": list("yzz"), "by": [3.0, 1.0, 2.0]}
+    with pytest.warns(UserWarning, match="No margin is negative") as caught:
+        found = rate(table, margin="by", alpha=0.1)
+    assert str(caught[0].message) in found.notes
+    for good in (
+        {**table, "by": [3.0, 1.0, -2.0]},
+        {**table, "by_a": [3.0, 1.0, 2.0], "by_b": [0.0, 0.0, 0.0]},
+        {"winner": list("xyx"), "loser": list("yzz"), "by": [3.0, 1.0, 2.0]},
+        {**table, "winner": ["home"] * 3},
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            rate(good, margin="by", alpha=0.1)
+
+
+def test_outcomes_are_those_of_battles_where_weights_are_counts():
+    table = {**GOOD, "winner": ["model_a", "tie", "both bad"], "n": [3, 2, 1]}
+    found = rate(table, weight="n")
+    assert found.raw.outcomes == {"a won": 3, "b won": 0, "tie": 2, "both bad": 1}
+    assert "1 battle ended with both bad and counts as a tie." in found.notes
+    assert rate({**table, "n": [0.3, 2, 1]}, weight="n").raw.outcomes["a won"] == 1
+    counted = {"winner": list("xyx"), "loser": list("yzz"), "tie": [0, 1, 0], "n": [3, 2, 1]}
+    assert rate(counted, weight="n").raw.outcomes == {"won": 4, "tie": 2}
+    with pytest.raises(ValueError, match="all 6 are ties"):
+        rate({**table, "winner": ["tie"] * 3}, weight="n")
+
+
+def test_battles_of_unknown_items_are_not_predicted_in_silence():
+    ratings = rate({"winner": [1, 2, 1], "loser": [2, 3, 3]}, alpha=0.1)
+    for known in (ratings.predict, lambda table: ratings.boards(["k"] * 3).predict(table, ["k"])):
+        with pytest.raises(ValueError, match="are texts and those that were rated numbers"):
+            known({"a": ["1"], "b": ["2"]})
+        with pytest.warns(UserWarning, match="None of the items"):
+            assert known({"a": [8], "b": [9]}).tolist() == [0.5]
+    assert ratings.predict({"a": [1, 9], "b": [3, 1]})[0] > 0.5
+
+
+@pytest.mark.parametrize("cluster", [None, "judge"])
+def test_effects_of_covariates_do_not_depend_on_the_number_of_items(cluster, monkeypatch, tmp_path, capsys):
+    battles, _ = simulate(8, 60, 5, judges=20)
+    battles["length"] = np.random.default_rng(0).normal(size=len(battles["winner"])).tolist()
+    options = {"covariates": ["length", "position"], "cluster": cluster, "alpha": 0.2}
+    expected = rate(battles, **options).covariates
+    monkeypatch.setattr("preflearn.ratings.strengths.MOST_DENSE", 4)
+    found = rate(battles, **options).covariates
+    np.testing.assert_allclose(found.iloc[:, 1:], expected.iloc[:, 1:], rtol=1e-5)
+    monkeypatch.undo()
+    monkeypatch.setattr("preflearn.ratings.summary.MOST_ITEMS", 4)
+    path = tmp_path / "battles.csv"
+    pd.DataFrame(battles).to_csv(path, index=False)
+    assert run(["rate", str(path), "--covariate", "length", "--alpha", "0.2"]) == 0
+    assert "length is worth" in capsys.readouterr().out
+
+
+def test_counts_of_nothing_and_of_unknown_arguments():
+    counts = BattleCounts()
+    with pytest.raises(InputError, match="No battles have been counted"):
+        counts.rate()
+    for empty in ({}, {"winner": [], "loser": []}, pd.DataFrame({"winner": [], "loser": []})):
+        assert counts.add(empty) is counts and counts.n_battles == 0
+    counts.add({"winner": ["x", "x"], "loser": ["y", "z"]}).remove({"winner": ["x"], "loser": ["z"]})
+    assert repr(counts) == "BattleCounts: 1 battle of 1 distinct pair of 2 items"
+    with pytest.raises(
+        InputError, match="winnr is not an argument here: expected a, b, winner, loser, weight"
+    ):
+        BattleCounts(winnr="x")
+    with pytest.raises(ValueError, match="against itself .row 2 of table 2: 'y'"):
+        count_battles([{"winner": ["x"], "loser": ["y"]}, {"winner": ["x", "y"], "loser": ["y", "y"]}])
+
+
+def test_what_boards_by_category_cannot_do_is_named(tmp_path, capsys):
+    path = tmp_path / "rankings.csv"
+    path.write_text('r,k\n"x > y > z",1\n"y > x",1\n"z > y",2\n')
+    assert run(["rate", str(path), "--ranking", "r", "--category", "k"]) == 2
+    assert "are of battles, not of rankings: rate without --ranking" in capsys.readouterr().err
+    battles, _ = simulate(4, 40, 2)
+    n = len(battles["winner"])
+    with pytest.raises(InputError, match="do not control for covariates: rate without covariates"):
+        rate(battles, covariates=["position"]).boards(["k"] * n)
+    with pytest.raises(InputError, match="ratio must be 'auto' or a number, at least 0: found None"):
+        rate(battles).boards(["k"] * n, ratio=None)
+    with pytest.raises(ValueError, match="1 battle has no category"):
+        rate(battles).boards([None] + ["k"] * (n - 1))
+    assert "in 1 category: k" in repr(rate(battles).boards(["k"] * n, ratio=0.1))
+
+
+def test_short_names_are_aligned_with_their_heading():
+    head, *rows = str(rate(GOOD, alpha=0.1)).splitlines()[1:4]
+    assert [head.index("rating") + len("rating")] * 2 == [
+        re.search(r"\d+ +\S+ +\d+", row).end() for row in rows
+    ]

@@ -70,6 +70,8 @@ class Everything:
     sums : Sums
     device : DeviceExpansions or None
         Where kernels are evaluated; None for the processor.
+    is_global : bool
+        Whether all rows are one ranking.
     """
 
     features: Features
@@ -78,6 +80,7 @@ class Everything:
     fold: int
     sums: Sums = Sums()
     device: DeviceExpansions | None = None
+    is_global: bool = False
 
     def with_targets(self, retarget: Callable[[np.ndarray], np.ndarray]) -> Everything:
         """The same rows with other targets."""
@@ -85,7 +88,7 @@ class Everything:
 
     def kernel_moments(self, kernel: Kernel, basis: np.ndarray, view: tuple[str, ...]) -> Moments:
         """Sums of kernel values (`core.expansion`) in one pass; memory for one chunk."""
-        work = partial(_moments_of, self.features, kernel, basis, view, self.device)
+        work = partial(_moments_of, self.features, kernel, basis, view, self.device, self.is_global)
         total: Any
         total, n_chunks = self.sums.begin()
         for part in self.over(work, n_chunks):
@@ -135,11 +138,13 @@ def _moments_of(
     basis: np.ndarray,
     view: tuple[str, ...],
     device: DeviceExpansions | None,
+    is_global: bool,
     chunk: Chunk,
 ) -> Moments:
     X = features.views(chunk.X, chunk.queries)[view]
     sum_up = kernel_moments if device is None else device.kernel_moments
-    return sum_up(kernel, basis, X.__getitem__, chunk.y, chunk.queries, np.arange(X.shape[0]))
+    rows = np.arange(X.shape[0])
+    return sum_up(kernel, basis, X.__getitem__, chunk.y, chunk.queries, rows, is_global=is_global)
 
 
 def _binned(

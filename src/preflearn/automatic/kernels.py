@@ -151,7 +151,9 @@ class Search:
         basis = X[_drawn(rows, size, task.seed)]
         kernel = _KERNEL.with_metric(metric).fitted_to(X[rows])
         sum_up = kernel_moments if task.device is None else task.device.kernel_moments
-        return kernel, basis, sum_up(kernel, basis, X.__getitem__, task.y, task.queries, rows)
+        is_global = task.queries.n_groups == 1
+        moments = sum_up(kernel, basis, X.__getitem__, task.y, task.queries, rows, is_global=is_global)
+        return kernel, basis, moments
 
     def _score(self, models: list[Expansion], alphas: np.ndarray) -> np.ndarray:
         folds = self.task.folds

@@ -19,16 +19,23 @@ class Preset:
         the reported figure then comes from.
     n_runs : int
         Runs with other folds and seeds, whose predictions are averaged.
+    without : frozenset of str
+        Candidates that are not tried.
     """
 
     candidates: frozenset[str] | None = None
     refitted: int = 1
     n_runs: int = 1
+    without: frozenset[str] = frozenset()
+
+    def allows(self, name: str) -> bool:
+        """Whether a candidate of this name may be tried."""
+        return (self.candidates is None or name in self.candidates) and name not in self.without
 
 
 PRESETS = {
     None: Preset(),
-    "fast": Preset(frozenset({"linear", "best single feature", "boosted trees"}), 0),
+    "fast": Preset(frozenset({"linear", "best single feature", "boosted trees", "boosted trees, gains"}), 0),
     "best": Preset(refitted=10, n_runs=3),
 }
 

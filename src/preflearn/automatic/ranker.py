@@ -40,7 +40,7 @@ from .everything import Everything
 from .extension import chunks_without, extend, fold_to_keep
 from .features import OF_QUERY, PARTS, Features
 from .leaderboard import Leaderboard
-from .presets import read_preset
+from .presets import Preset, read_preset
 from .resuming import Run, run_of
 from .showing import ShowsItself, remember
 from .streams import Preparation, QuerySample, RowsInParts, UnitScale, rows_in_chunks
@@ -62,6 +62,8 @@ _REFITTED_CELLS = 50_000
 _ROWS_FOR_TWO_FOLDS = 50
 # Members with a smaller share are not worth the time that they take in prediction.
 _LEAST_SHARE = 0.01
+# Seconds that a candidate takes whatever the number of rows: they say nothing about the next one.
+_OVERHEAD = 0.1
 
 
 _LETTERS = dict(zip("xsqrp", PARTS, strict=True))
@@ -242,20 +244,21 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
                 trial = self._prefer_simple(trial, is_refitted=True)
             elif sample.shape[0] < rows.shape[0] and trial.can_extend(rows.shape[0], limit - spent):
                 places = taken[trial.folds.tests[fold_to_keep(trial.folds)]]
-                targets, sample, extended = UnitScale(y)(y), order[places], True
+                targets, sample, extended = UnitScale(y[sample])(y), order[places], True
                 chunks = chunks_without(rows, targets, order, queries, places)
                 part = encode_queries(queries.codes[places], sample.shape[0])
                 held = (rows[sample], y[sample], targets[sample], part)
                 run = Run(self._stages())
+                over, is_global = (lambda f, _=0: map(f, chunks())), queries.n_groups == 1
                 trial = self._extend(
-                    trial, lambda f, _=0: map(f, chunks()), rows.shape[0], held, scoring, seed, run
+                    trial, over, rows.shape[0], held, scoring, seed, run, is_global=is_global
                 )
             # Runs on the sample would only dilute members that have learned from all rows.
             for number in range(1, 1 if extended else preset.n_runs):
                 if (1 + 1 / number) * (time.perf_counter() - start) > limit:
                     break
                 with self._stages()(f"run {number + 1} of {preset.n_runs}"):
-                    self._add_run(rows[sample], y[sample], part, scoring, seed + number, number)
+                    self._add_run(rows[sample], y[sample], part, scoring, seed + number, number, trial)
         self._keep_figures(trial, y[sample], part, scoring)
         self.n_queries_ = queries.n_groups
         self._keep_held_out(trial, sample, queries.n_rows)
@@ -279,10 +282,8 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         inner = self._folds(y, queries, read_scoring("concordance"), seed, n_folds)
         self.features_ = Features().fit(rows)
         targets = UnitScale(y)(y)
-        only = read_preset(self.preset).candidates
-        options = [
-            one for one in candidates(rows.shape[0], queries.n_groups) if only is None or one.name in only
-        ]
+        preset, everyone = read_preset(self.preset), candidates(rows.shape[0], queries.n_groups)
+        options = [one for one in everyone if preset.allows(one.name)]
         task = Task(
             self.features_.views(rows, queries),
             targets,
@@ -298,7 +299,8 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         gains = half_gains(y, targets, scoring)
         if gains is not None:
             top = replace(task, y=gains(targets), retarget=gains, searches={})
-            attempts += self._train(for_the_top(options), top, start, limit, run)
+            options = [one for one in for_the_top(everyone) if preset.allows(one.name)]
+            attempts += self._train(options, top, start, limit, run)
         joining = [one for one in attempts if one.member is not None and one.candidate.joins]
         held_out, unbiased = (
             np.column_stack([getattr(one.member, name) for one in joining])
@@ -333,7 +335,8 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         checkpoint : path, default=None
             A file that remembers what has been done: the sample, every candidate, every member that was trained on all
             rows, and once a minute the sums of the kernel in progress. A second call with the same arguments resumes
-            there, and the model is the same. A checkpoint of other parameters or other rows is refused.
+            there, and the model is the same. A checkpoint of other parameters or other rows is refused. Up to 60,000
+            rows, where everything is the sample, only the rows themselves are remembered.
         **reading
             Options of `iter_ranking`, for files.
 
@@ -426,6 +429,8 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         scoring: Scoring,
         seed: int,
         run: Run,
+        *,
+        is_global: bool = False,
     ) -> Trial:
         """Train the members with a share on all rows; ``held``, a fold of the sample, stays out.
 
@@ -439,6 +444,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
             self.n_training_rows_,
             fold_to_keep(trial.folds),
             device=self._expansions(),
+            is_global=is_global,
         )
         folds = self._folds(y, part, scoring, seed)
         trial = extend(trial, everything, rows, targets, part, folds, run)
@@ -469,7 +475,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         for fold, test in enumerate(trial.folds.tests):
             stage.count(fold, len(trial.folds.tests), "folds")
             rest = rows_outside(rows.shape[0], test)
-            model = _for_numbers(rows, scoring=self.scoring, n_jobs=self.n_jobs, device=self._device_name())
+            model = self._for_repetition(rows, trial)
             try:
                 part = encode_queries(queries.codes[rest], rest.shape[0])
                 without = model._fit_rows(rows[rest], y[rest], part, scoring, seed, 0.0, np.inf, _INNER_FOLDS)
@@ -487,11 +493,29 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
                 one.member = replace(one.member, unbiased=by_candidate[one.candidate.name])
         return replace(trial, held_out=held_out, scored=scored)
 
+    def _for_repetition(self, rows: np.ndarray, trial: Trial) -> AutoRanker:
+        """A ranker that repeats the procedure: without what there was no time for."""
+        left_out = {one.candidate.name for one in trial.attempts if one.was_left_out_for_time}
+        return _for_numbers(
+            rows,
+            scoring=self.scoring,
+            n_jobs=self.n_jobs,
+            device=self._device_name(),
+            preset=Preset(without=frozenset(left_out)),
+        )
+
     def _add_run(
-        self, rows: np.ndarray, y: np.ndarray, queries: Groups, scoring: Scoring, seed: int, n_before: int
+        self,
+        rows: np.ndarray,
+        y: np.ndarray,
+        queries: Groups,
+        scoring: Scoring,
+        seed: int,
+        n_before: int,
+        trial: Trial,
     ) -> None:
         """Average the model of ``n_before`` runs with that of another one, with other folds and seeds."""
-        other = _for_numbers(rows, scoring=self.scoring, n_jobs=self.n_jobs, device=self._device_name())
+        other = self._for_repetition(rows, trial)
         other._fit_rows(rows, y, queries, scoring, seed, 0.0, np.inf)
         old, new = n_before / (n_before + 1), 1 / (n_before + 1)
         self.members_, self.views_ = self.members_ + other.members_, self.views_ + other.views_
@@ -603,10 +627,10 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
             if known is not None:
                 attempts.append(known)
                 if known.member is not None:
-                    done, spent = done + cost, spent + known.seconds
+                    done, spent = done + cost, spent + max(0.0, known.seconds - _OVERHEAD)
                 continue
             begun = time.perf_counter()
-            expected = cost * spent / done if done else 0.0
+            expected = cost * spent / done if done else 0.0  # without what Python itself takes
             if attempts and begun - start + expected > limit:
                 attempts.append(Attempt(candidate))
                 continue
@@ -617,7 +641,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
             if member is None:
                 attempts.append(Attempt(candidate, seconds=seconds, reason="behind after the first rounds"))
             else:
-                done, spent = done + cost, spent + seconds
+                done, spent = done + cost, spent + max(0.0, seconds - _OVERHEAD)
                 attempts.append(Attempt(candidate, member, seconds))
             run.keep_attempt(attempts[-1])
         return attempts

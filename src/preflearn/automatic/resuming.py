@@ -147,7 +147,11 @@ class ResumableRun(Run):
 
     def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
         """An interrupted run keeps what it has, unless sums are half way between two states."""
-        if kind is not None and self.is_consistent and not issubclass(kind, CheckpointError):
+        if kind is None:
+            # What was finished before has not read the rows again: are they still the same?
+            if not self.digests.was_compared:
+                self._parts.check_all()
+        elif self.is_consistent and not issubclass(kind, CheckpointError):
             self.save()
 
     def save(self) -> None:

@@ -22,7 +22,7 @@ def as_rows(X: Any) -> Any:
     if hasattr(X, "columns"):
         return X
     try:
-        rows = X.toarray() if sp.issparse(X) else np.asarray(X, dtype=np.float64)
+        rows = np.asarray(X.toarray() if sp.issparse(X) else X, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"X holds values that are not numbers ({error}): pass a data frame, or a mapping from names to columns."

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from math import nan
+from numbers import Integral
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -17,6 +18,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
+from .._engine.numerics.namespace import as_host
 from .presets import Preset
 
 # The training data of the rankers of this process, for their reports; larger tables (in cells) are not kept alive.
@@ -30,6 +32,17 @@ def remember(model: Any, X: Any, y: Any, qid: Any) -> None:
     shape = getattr(X, "shape", None)
     if shape is None or (len(shape) == 2 and shape[0] * shape[1] <= _MOST_CELLS):
         _SEEN[model] = (X, y, qid)
+
+
+def candidates_of_curve(members: Sequence[str]) -> frozenset[str]:
+    """The kinds of these members, also where few rows have fewer candidates; the linear one is always among them."""
+    found = {"linear", *members}
+    for one in members:
+        if one.startswith("learned kernel"):
+            # Some views are tried from a number of rows on, these always.
+            gains = ", gains" if one.endswith(", gains") else ""
+            found |= {f"learned kernel, quantiles{gains}", f"learned kernel, quantiles and query{gains}"}
+    return frozenset(found)
 
 
 class ShowsItself:
@@ -82,8 +95,8 @@ class ShowsItself:
         from ..comparisons import encode_queries
         from ..model_selection._scoring import read_scoring
 
-        rows = self._encoded(X)
-        queries, y = encode_queries(qid, rows.shape[0]), self._read_targets(y, rows.shape[0])
+        rows = self._encoded(as_host(X))
+        queries, y = encode_queries(as_host(qid), rows.shape[0]), self._read_targets(y, rows.shape[0])
         views, scoring = self.features_.views(rows, queries), read_scoring(self.scoring)
 
         def measure(scores: np.ndarray) -> float:
@@ -157,7 +170,15 @@ class ShowsItself:
             raise ValueError(
                 "A learning curve is one over queries: found a model of one ranking, without qid."
             )
-        model.set_params(preset=Preset(frozenset(self.member_names_), refitted=0), time_limit=None, verbose=0)
+        if isinstance(n_splits, bool) or not isinstance(n_splits, Integral) or n_splits < 2:
+            raise ValueError(f"n_splits must be an int of at least 2: found {n_splits!r}.")
+        if not isinstance(self.scoring, str | None):
+            raise ValueError(
+                "A learning curve needs a value for each query: found a function as scoring. Use the name of a "
+                "measure, such as 'concordance' or 'ndcg@10'."
+            )
+        preset = Preset(candidates_of_curve(self.member_names_), refitted=0)
+        model.set_params(preset=preset, time_limit=None, verbose=0)
         most = len(np.unique(np.asarray(qid)))
         most -= -(-most // n_splits)
         sizes = sorted({max(2, round(share * most)) for share in (0.125, 0.25, 0.5, 1.0)})

@@ -347,6 +347,11 @@ class StreamedRows:
         for _ in self._chunks(lambda X, y, qid: None):
             return
 
+    def check_all(self) -> None:
+        """Refuse rows that are not what they were."""
+        for _ in self._chunks(lambda X, y, qid: None):
+            pass
+
     def _chunks(self, read: Callable[[Any, Any, Any], Any]) -> Iterator[Any]:
         n_rows, names, number = 0, None, -1
         for number, chunk in enumerate(self._source.open()):
@@ -434,6 +439,7 @@ class Digests:
         self._path = path
         self.known: list[bytes] = []
         self.is_complete = False
+        self.was_compared = False  # with all rows, in this process
         self._last = b""
 
     def check(self, number: int, X: Any, y: Any, qid: Any) -> None:
@@ -452,7 +458,7 @@ class Digests:
         """The source has ended."""
         if n_chunks != len(self.known):
             raise self._refusal(f"there were {len(self.known):,} chunks, and there are {n_chunks:,}")
-        self.is_complete = True
+        self.is_complete = self.was_compared = True
 
     def _refusal(self, why: str) -> CheckpointError:
         return CheckpointError(

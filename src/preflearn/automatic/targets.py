@@ -44,7 +44,9 @@ class HalfGains:
     span: float
 
     def __call__(self, targets: np.ndarray) -> np.ndarray:
-        return np.expm1(np.log(2.0) / 2 * self.unit * targets) / np.expm1(np.log(2.0) / 2 * self.span)
+        # Rows outside of the sample that this was made for may have larger targets.
+        grades = np.minimum(self.unit * targets, self.span)
+        return np.expm1(np.log(2.0) / 2 * grades) / np.expm1(np.log(2.0) / 2 * self.span)
 
 
 def half_gains(y: np.ndarray, targets: np.ndarray, scoring: Scoring) -> HalfGains | None:

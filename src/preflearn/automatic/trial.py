@@ -20,6 +20,9 @@ from .combination import FoldScores
 from .leaderboard import Entry, Leaderboard
 from .tasks import Member
 
+# Why a candidate was not tried.
+TIME_LIMIT = "time limit"
+
 
 @dataclass
 class Attempt:
@@ -44,7 +47,11 @@ class Attempt:
     seconds: float = 0.0
     share: float = 0.0
     factor: float = 0.0
-    reason: str = "time limit"
+    reason: str = TIME_LIMIT
+
+    @property
+    def was_left_out_for_time(self) -> bool:
+        return self.member is None and self.reason == TIME_LIMIT
 
 
 @dataclass(frozen=True)

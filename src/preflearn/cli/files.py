@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shlex
 import warnings
 from collections.abc import Sequence
@@ -69,6 +70,12 @@ ForceOption = Annotated[
 ]
 
 _FEW = 8
+_REPORTS = (".html", ".htm", ".md")
+# How the leaderboards of `preflearn rate` begin: tables, with categories or without, Markdown and JSON.
+_BOARD = re.compile(
+    rb"(category[,\t])?item[,\t]rating([,\t]lower[,\t]upper)?[,\t\r\n]|\| rank \| item \| rating \||"
+    rb'\{\s*"items": \d+,\s*"battles": \d+,\s*"outcomes":'
+)
 # Columns of texts to put in order, by the names that they usually have.
 _TEXT_NAMES = ("text", "answer", "response", "completion", "output", "candidate")
 # What only CSV and TSV files have.
@@ -580,8 +587,21 @@ def check_outputs(outputs: Sequence[Path | None], inputs: Sequence[Path], force:
             )
 
 
+def check_report(report: Path | None) -> None:
+    """Refuse a report that is neither a page nor Markdown by its name, or that could not be drawn."""
+    if report is None:
+        return
+    if report.suffix.lower() not in _REPORTS:
+        raise ValueError(
+            f"{report}: reports are written as {', '.join(_REPORTS)}: give one of these suffixes."
+        )
+    from ..report.html import require_parts
+
+    require_parts()
+
+
 def _is_ours(path: Path) -> bool:
-    """Whether an existing file is a model, a report or scores that preflearn wrote, or empty."""
+    """Whether an existing file is a model, a report, a leaderboard or scores that preflearn wrote, or empty."""
     from ..io.compression import open_plain, split_name
 
     with open(path, "rb") as file:
@@ -597,6 +617,8 @@ def _is_ours(path: Path) -> bool:
             return False
         return True
     if b'name="generator" content="preflearn' in start or b"trained by preflearn" in start:
+        return True
+    if _BOARD.match(start):
         return True
     suffix, compression = split_name(path)
     if suffix in (".parquet", ".pq"):

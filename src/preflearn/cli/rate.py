@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from . import files
 from .output import (
     JsonOption,
     QuietOption,
@@ -45,7 +47,8 @@ Covariates = Annotated[
     list[str] | None,
     typer.Option(
         "--covariate",
-        help="What should not count: X for the columns X_a and X_b; position (repeat, or commas).",
+        help="Effects to control for: X uses the columns X_a and X_b; position is the advantage of side a. "
+        "Repeat the option or separate names by commas.",
     ),
 ]
 Cluster = Annotated[
@@ -84,15 +87,15 @@ OutputOption = Annotated[
 _SUFFIXES = (".csv", ".tsv", ".json", ".md")
 # Bytes of files from which on battles are counted while they are read, and how much more their rows take in memory.
 _LARGE, _IN_MEMORY = 100_000_000, 10
-_OF_ROWS = ("judge", "time", "covariates", "cluster", "ranking", "margin", "half_life")
 _COUNTED = (
-    "The battles were counted by pairs while they were read, since the file is large: held-out battles are drawn from "
-    "the counts, and nothing is said about single rows."
+    "The battles were counted by pairs while they were read, since the file is large: held-out battles are sampled "
+    "from these counts, and no diagnostics of individual battles are available."
 )
 _SHOWN = 30
 _MOST_DIFFERENCES = 10
 
 
+# Long: a parameter for each option.
 def rate(
     context: typer.Context,
     battles: BattlesPaths,
@@ -115,6 +118,7 @@ def rate(
     goal: Goal = None,
     report: ReportOption = None,
     output: OutputOption = None,
+    force: files.ForceOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -124,11 +128,11 @@ def rate(
         raise ValueError(
             f"{output}: the board is written as {', '.join(_SUFFIXES)}: give one of these suffixes."
         )
-    from .files import split_names
-
+    files.check_report(report)
+    files.check_outputs([output, report], battles, force)
     options: dict[str, Any] = {
         "a": a, "b": b, "winner": winner, "loser": loser, "judge": judge, "time": time, "weight": weight,
-        "covariates": tuple(split_names(covariate, "--covariate") or ()), "cluster": cluster, "ranking": ranking,
+        "covariates": tuple(files.split_names(covariate, "--covariate") or ()), "cluster": cluster, "ranking": ranking,
         "margin": margin,
         "half_life": _read_number(half_life, "--half-life"), "anchor": _read_anchor(anchor),
         "alpha": _read_number(alpha, "--alpha"), "level": level,
@@ -144,7 +148,7 @@ def rate(
         _check_goal(found, goal)
         boards = None if category is None else found.boards(_labels(table, category))
         tell("held-out battles and next battles")
-        _write(found, battles[0], report, output, typed(context))
+        _write(found, boards, battles[0], report, output, typed(context))
         if as_json:
             out = {"source": str(battles[0]), **found.to_dict()}
             out["next_battles"] = _next(found, goal)
@@ -153,9 +157,14 @@ def rate(
     if streamed:
         notes.append(_COUNTED)
     if as_json:
-        print_json({**out, "notes": [*out["notes"], *notes]})
+        print_json({**out, "notes": _with_options([*out["notes"], *notes])})
     elif not quiet:
         _show(found, goal, notes, report, output, boards)
+
+
+def _with_options(notes: list[str]) -> list[str]:
+    """Notes that speak of options in place of arguments."""
+    return [re.sub(r"\bPass (\w+)='(\w+)'", r"Pass --\1 \2", note) for note in notes]
 
 
 def _is_large(paths: list[Path]) -> bool:
@@ -170,8 +179,9 @@ def _expansion(path: Path) -> int:
 def _needs_rows(options: dict[str, Any], category: str | None, paths: list[Path]) -> bool:
     """Whether more is asked for than counts of pairs tell; refused where the rows do not fit into memory."""
     from .._engine.numerics.memory import fits_in_memory
+    from ..ratings.counts import OF_ROWS
 
-    asked = {**{name: options[name] for name in _OF_ROWS}, "category": category}
+    asked = {**{name: options[name] for name in OF_ROWS}, "category": category}
     given = [name for name, value in asked.items() if value]
     size = sum(path.stat().st_size * _expansion(path) for path in paths)
     if given and not fits_in_memory(_IN_MEMORY * size):
@@ -188,15 +198,22 @@ def _needs_rows(options: dict[str, Any], category: str | None, paths: list[Path]
 def _count(paths: list[Path], options: dict[str, Any]) -> dict[str, Any]:
     """Counts of distinct pairs and outcomes, read part by part; the options are then about these."""
     from ..io.table import iter_columns
-    from ..ratings import count_battles
-    from ..ratings.battles import columns_of_sides
-    from .files import Reading, column_names
+    from ..ratings import BattleCounts
+    from ..ratings.battles import RowError, columns_of_sides
 
     given = {name: options[name] for name in ("a", "b", "winner", "loser", "weight")}
-    texts, numbers = columns_of_sides(column_names(paths[0], Reading()), **given)
-    counted = count_battles(iter_columns(paths, texts, numbers), **given)
+    texts, numbers = columns_of_sides(files.column_names(paths[0], files.Reading()), **given)
+    counts = BattleCounts(**given)
+    for path in paths:
+        before = 0
+        for part in iter_columns([path], texts, numbers):
+            try:
+                counts.add(part)
+            except RowError as error:
+                raise error.moved(before, path.name) from None
+            before += len(part[texts[0]])
     options |= {"a": None, "b": None, "winner": None, "loser": None, "weight": "count"}
-    return counted
+    return counts.table
 
 
 def _labels(table: dict[str, Any], category: str) -> list[Any]:
@@ -223,9 +240,7 @@ def _read(paths: list[Path], options: dict[str, Any], category: str | None = Non
     asked = _read_answers(paths) if options["winner"] is None and options["a"] is None else None
     if asked is not None:
         return asked
-    from .files import Reading, column_names
-
-    names = column_names(paths[0], Reading())
+    names = files.column_names(paths[0], files.Reading())
     given = [options[name] for name in ("a", "b", "loser", "judge", "cluster", "ranking")] + [category]
     texts = [name for name in (*given, *NAME_COLUMNS) if name in names]
     if options["winner"] is None or options["loser"] is not None:
@@ -291,19 +306,22 @@ def _next(found: Ratings, goal: str | None) -> list[dict[str, Any]] | None:
     return rows_of(columns_of(found.next_battles(5, goal=goal))) if is_moderate(found) else None
 
 
-def _write(found: Ratings, source: Path, report: Path | None, output: Path | None, command: str) -> None:
-    if report is not None:
-        from ..ratings.summary import write_page
-
-        write_page(found, report, f"Leaderboard of {source.name}", command)
-    if output is None:
-        return
+def _write(
+    found: Ratings, boards: Any, source: Path, report: Path | None, output: Path | None, command: str
+) -> None:
+    """All texts are made before anything is written, so that a failure leaves nothing behind."""
     from ..io.atomic import atomic_write
-    from ..ratings.summary import board_text
+    from ..ratings.summary import board_text, page_text
 
-    text = board_text(found, output.suffix.lower())
-    with atomic_write(output) as file:
-        file.write(text.encode())
+    texts: list[tuple[Path, str]] = []
+    if report is not None:
+        title = f"Leaderboard of {source.name}"
+        texts.append((report, page_text(found, report, title, command, boards)))
+    if output is not None:
+        texts.append((output, board_text(found, output.suffix.lower(), boards)))
+    for path, text in texts:
+        with atomic_write(path) as file:
+            file.write(text.encode())
 
 
 def _show(
@@ -321,11 +339,11 @@ def _show(
     console.print()
     for name, value in settings(found).items():
         console.print(f"{name}: {value}", markup=False)
-    for line in _extras(found, goal) if is_moderate(found) else ():
+    for line in (*_covariate_lines(found), *(_extras(found, goal) if is_moderate(found) else ())):
         console.print(line, markup=False, soft_wrap=True)
     for line in _category_lines(boards):
         console.print(line, markup=False, soft_wrap=True)
-    print_notes(console, [*sentences(found), *notes])
+    print_notes(console, _with_options([*sentences(found), *notes]))
     for path in (report, output):
         if path is not None:
             console.print(f"wrote {path}", markup=False)
@@ -350,19 +368,23 @@ def _category_lines(boards: Any) -> list[str]:
     return lines
 
 
-def _extras(found: Ratings, goal: str | None) -> list[str]:
-    """Covariates, held-out battles and next battles in lines."""
+def _covariate_lines(found: Ratings) -> list[str]:
     from ..ratings.frames import columns_of
     from ..report.ratings import rows_of
 
-    lines = []
-    if found.covariates is not None:
-        for row in rows_of(columns_of(found.covariates)):
-            lines.append(
-                f"{row['covariate']} is worth {row['points']:.0f} points ({row['points_lower']:.0f} to "
-                f"{row['points_upper']:.0f}) for a typical difference"
-            )
-    lines.append("")
+    return [
+        f"{row['covariate']} is worth {row['points']:.0f} points ({row['points_lower']:.0f} to "
+        f"{row['points_upper']:.0f}) for a typical difference"
+        for row in ([] if found.covariates is None else rows_of(columns_of(found.covariates)))
+    ]
+
+
+def _extras(found: Ratings, goal: str | None) -> list[str]:
+    """Held-out battles and next battles in lines."""
+    from ..ratings.frames import columns_of
+    from ..report.ratings import rows_of
+
+    lines = [""]
     for row in rows_of(columns_of(found.held_out)):
         lines.append(
             f"held-out {row['held_out']}: {row['method']:<14} log loss {row['log_loss']:.4f}, accuracy "

@@ -105,7 +105,7 @@ def train(
                 files.check_columns(data, reading)
         raise
     _refuse_unused(options, reading, pairs_from, data)
-    _require_parts(report)
+    files.check_report(report)
     parts = None if pairs_from else large.in_parts(data, reading, options, output)
     if parts is not None:
         with collected_warnings() as warned:
@@ -180,14 +180,6 @@ def _refuse_unused(
         raise ValueError(
             f"--learner {options.learner.value} does not learn from preferences here: use --learner rankrls."
         )
-
-
-def _require_parts(report: Path | None) -> None:
-    """Raise ImportError before any work if the report could not be drawn."""
-    if report is not None:
-        from ..report.html import require_parts
-
-        require_parts()
 
 
 def _metadata(report: TrainingReport, memory: dict[str, Any]) -> dict[str, Any]:

@@ -335,7 +335,8 @@ class RankRFM(RankerMixin, KernelModel):
         ----------
         X : array-like or sparse of shape (m, n)
             A PyTorch tensor (``sklearn.config_context(array_api_dispatch=True)``) is worked on where it is: kernel
-            values, trainings, held-out predictions and gradients, in double precision. RBF kernel only.
+            values, trainings, held-out predictions and gradients, in double precision. RBF kernel only. Folds and basis
+            vectors then depend on the order of the rows, which NumPy arrays are sorted out of.
         y : array-like of shape (m,) or (m, v)
             Scores, higher is better.
         qid : array-like of shape (m,), optional
@@ -387,6 +388,11 @@ class RankRFM(RankerMixin, KernelModel):
         if self.scoring is not None:
             raise ValueError(
                 "fit_pairs chooses by the share of held-out preferences in the right order: leave scoring out."
+            )
+        if is_device_array(X):
+            raise ValueError(
+                "Preferences (pairs) are computed on NumPy arrays: pass X.cpu().numpy() for a PyTorch tensor, or fit "
+                "scores with qid."
             )
         kernel, X = self._read(X)
         pairs = read_pairs(pairs, n_items(X))

@@ -15,6 +15,7 @@ import os
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from types import MappingProxyType
 from typing import IO, Any
 
@@ -40,7 +41,8 @@ def save_model(
     Parameters
     ----------
     model : estimator
-        A preflearn or scikit-learn estimator, or a pipeline of them.
+        A preflearn or scikit-learn estimator, or a pipeline of them. What was fitted on PyTorch tensors is saved as
+        NumPy arrays.
     path : path
         The file; ``.preflearn`` is the usual suffix.
     metadata : dict, default=None
@@ -75,11 +77,23 @@ def model_to_bytes(model: Any, metadata: Mapping[str, Any] | None = None) -> mem
     if isinstance(model, type) or not isinstance(model, BaseEstimator):
         raise TypeError(f"save_model expects a fitted estimator: found {type(model).__name__}.")
     header = _header(model, metadata)
-    payload = _dump(model)
+    payload = _dump(_on_host(model))
     _refuse_unloadable(payload, f"The {type(model).__name__} cannot be saved: it holds")
     with zipfile.ZipFile(payload, "a", zipfile.ZIP_STORED) as archive:
         archive.writestr(_HEADER, json.dumps(header, indent=2, allow_nan=False))
     return payload.getbuffer()
+
+
+def _on_host(model: Any) -> Any:
+    """The model with NumPy arrays in place of tensors, which it was fitted on; itself where there are none."""
+    from .._engine.numerics.namespace import to_host
+
+    tensors = {name: to_host(value) for name, value in vars(model).items() if hasattr(value, "detach")}
+    if not tensors:
+        return model
+    found = copy(model)
+    vars(found).update(tensors)
+    return found
 
 
 def load_model(path: str | os.PathLike[str], *, max_bytes: int | None = None) -> Any:

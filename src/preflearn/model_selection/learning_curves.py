@@ -123,6 +123,8 @@ class LearningCurve:
                 f"found {self.n_queries.shape[0]}{' without them' if self.values is None else ''}."
             )
         n_new = np.atleast_1d(10 * self.n_queries[-1] if n_queries is None else n_queries).astype(float)
+        if not (n_new >= 1).all():
+            raise ValueError(f"Numbers of queries must be at least 1: found {float(n_new.min()):g}.")
         rng, n_held_out = np.random.default_rng(0), self.values.shape[1]
         drawn = rng.integers(n_held_out, size=(_DRAWS, n_held_out))
         means = np.column_stack([self.values.mean(axis=1), self.values[:, drawn].mean(axis=2)])

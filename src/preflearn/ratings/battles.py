@@ -7,6 +7,7 @@ known of a battle, so that a file of any size shrinks to its distinct pairs (`Ba
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -46,18 +47,10 @@ _TIES = {
 _TIED, _NOT_TIED = {"true", "yes", "1", "tie", "draw"}, {"false", "no", "0"}
 _BOTH_BAD = {"bothbad", "both bad", "both_bad", "tie (bothbad)", "tie (both bad)", "neither"}
 _SCORES = ("score_a", "score_b")
-_TELLING = (
-    "judge",
-    "worker",
-    "annotator",
-    "rater",
-    "prompt",
-    "question_id",
-    "time",
-    "date",
-    "timestamp",
-    "tstamp",
-)
+# Usual names of columns that say more about a battle.
+JUDGES = ("judge", "worker", "annotator", "rater")
+PROMPTS = ("prompt", "question_id")
+_TELLING = (*JUDGES, *PROMPTS, "time", "date", "timestamp", "tstamp")
 _MOST_SHOWN = 10
 # Columns that hold names, also where these look like numbers.
 NAME_COLUMNS = tuple(name for pair in _SIDES for name in pair) + ("loser",)
@@ -66,6 +59,32 @@ _OUTCOMES = {"a won": 1.0, "b won": 0.0, "tie": 0.5}
 _SECONDS_A_DAY = 86400.0
 # Battles that counts are divided into one by one.
 _MOST_SINGLE = 1_000_000
+
+
+class RowError(ValueError):
+    """A row that cannot be used.
+
+    Attributes
+    ----------
+    text : str
+        The message; ``{row}`` in it stands for the place of the row.
+    row : int
+        In the table that was read, from 0.
+    source : str
+        What the row is of, where that is not clear.
+    """
+
+    def __init__(self, text: str, row: int, source: str = "") -> None:
+        self.text, self.row, self.source = text, row, source
+        of = f" of {source}" if source else ""
+        super().__init__(text.replace("{row}", f"row {row + 1:,}{of}"))
+
+    def moved(self, before: int, source: str) -> RowError:
+        """The same where the table is a part of a source and has rows before it."""
+        return RowError(self.text, before + self.row, source)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RowError, (self.text, self.row, self.source)
 
 
 @dataclass(frozen=True)
@@ -99,6 +118,8 @@ class Battles:
         Columns that look like a judge, a prompt or a time and were not asked for.
     margin : ndarray of shape (l,) or None
         By how much side a won, where that counts.
+    only_margin : bool
+        Whether the sign of a column of differences alone says who won.
     """
 
     items: list[Hashable]
@@ -116,6 +137,7 @@ class Battles:
     rankings: Rankings | None = None
     unused: tuple[str, ...] = ()
     margin: np.ndarray | None = None
+    only_margin: bool = False
 
     @property
     def n_items(self) -> int:
@@ -151,7 +173,7 @@ class Battles:
     @property
     def are_counts(self) -> bool:
         """Whether weights are whole numbers, so that a row may stand for several battles."""
-        return bool((self.weight == np.round(self.weight)).all())
+        return _are_counts(self.weight)
 
     def one_by_one(self) -> Battles:
         """Rows that stand for many battles as these battles, in a random order unless times are known.
@@ -234,6 +256,10 @@ class Battles:
         )
 
 
+def _are_counts(weight: np.ndarray) -> bool:
+    return bool((weight == np.round(weight)).all())
+
+
 def _joined_codes(one: Any, other: Any) -> Any:
     if one is None:
         return None
@@ -269,14 +295,14 @@ def read_battles(
     sides = _find_sides(columns, a, b, winner, loser, margin=margin)
     items, pairs = _read_items(columns, sides.a, sides.b)
     difference = None if margin is None else _read_margin(columns, margin, sides)
-    share, outcomes = _read_outcomes(columns, sides, items, pairs, difference)
-    values = _read_weights(columns, weight) if weight else None
+    values = _read_weights(columns, weight) if weight else np.ones(len(pairs))
+    share, outcomes = _read_outcomes(columns, sides, items, pairs, values, difference)
     Z = [_read_covariate(columns, str(name), sides, len(share)) for name in covariates]
     return Battles(
         items,
         pairs,
         share,
-        np.ones(len(share)) if values is None else values,
+        values,
         _read_labels(columns, judge, "judge"),
         _read_labels(columns, cluster, "cluster"),
         None if time is None else read_days(columns[_known(columns, time, "time")]),
@@ -288,6 +314,7 @@ def read_battles(
             name for name in _TELLING if name in columns and name not in (judge, time, cluster, weight)
         ),
         margin=difference,
+        only_margin=margin is not None and sides.by_score and _pair_of(columns, margin, sides) is None,
     )
 
 
@@ -430,10 +457,10 @@ def _read_labels(
 def _refuse_missing(missing: np.ndarray, name: str, what: str) -> None:
     rows = np.flatnonzero(missing)
     if rows.size:
-        raise ValueError(
-            f"Column {name!r} names {what} for every battle, and {rows.size:,} values are missing (row "
-            f"{rows[0] + 1:,} first): leave these battles "
-            "out, or fill the values in."
+        raise RowError(
+            f"Column {name!r} names {what} for every battle, and {rows.size:,} values are missing ({{row}} first): "
+            "leave these battles out, or fill the values in.",
+            int(rows[0]),
         )
 
 
@@ -460,9 +487,10 @@ def _read_items(columns: dict[str, Column], a: str, b: str) -> tuple[list[Hashab
     ]
     same = np.flatnonzero(sides[0] == sides[1])
     if same.size:
-        raise ValueError(
-            f"{same.size:,} of {sides[0].shape[0]:,} battles are of an item against itself (row {same[0] + 1:,}: "
-            f"{items[sides[0][same[0]]]!r}): leave them out."
+        raise RowError(
+            f"{same.size:,} of {sides[0].shape[0]:,} battles are of an item against itself ({{row}}: "
+            f"{items[sides[0][same[0]]]!r}): leave them out.",
+            int(same[0]),
         )
     if len(items) < 2:
         raise ValueError(f"Ratings compare items: found only {items[0]!r}.")
@@ -497,27 +525,33 @@ def _read_outcomes(
     sides: _Sides,
     items: list[Hashable],
     pairs: np.ndarray,
+    weight: np.ndarray,
     margin: np.ndarray | None = None,
 ) -> tuple[np.ndarray, dict[str, int]]:
     """The share of side a, and how many battles had each outcome."""
     if not sides.by_score:
-        share, outcomes = _read_winners(columns, sides, items, pairs)
+        share, outcomes = _read_winners(columns, sides, items, pairs, weight)
         _refuse_contradiction(share, margin)
         return share, outcomes
     if margin is None:
         margin = np.subtract(*(read_numbers(columns[name], "score") for name in _SCORES))
     share = 0.5 + 0.5 * np.sign(margin)
-    return share, {name: int((share == y).sum()) for name, y in _OUTCOMES.items()}
+    return share, {name: _number_of(share == y, weight) for name, y in _OUTCOMES.items()}
+
+
+def _number_of(which: np.ndarray, weight: np.ndarray) -> int:
+    """How many battles some rows stand for."""
+    return int(weight[which].sum()) if _are_counts(weight) else int(which.sum())
 
 
 def _read_winners(
-    columns: dict[str, Column], sides: _Sides, items: list[Hashable], pairs: np.ndarray
+    columns: dict[str, Column], sides: _Sides, items: list[Hashable], pairs: np.ndarray, weight: np.ndarray
 ) -> tuple[np.ndarray, dict[str, int]]:
     n = pairs.shape[0]
     if sides.winner is None:
         tie = np.zeros(n, dtype=bool) if sides.tie is None else _read_ties(columns[sides.tie])
         share = np.where(tie, 0.5, 1.0)
-        return share, {"won": int((~tie).sum()), "tie": int(tie.sum())}
+        return share, {"won": _number_of(~tie, weight), "tie": _number_of(tie, weight)}
     codes, labels = factorised(columns[sides.winner])
     labels = _as_shares(labels)
     place = {item: k for k, item in enumerate(items)}
@@ -537,8 +571,8 @@ def _read_winners(
     bad = [
         k for k, label in enumerate(labels) if isinstance(label, str) and label.strip().lower() in _BOTH_BAD
     ]
-    both_bad = int(np.isin(codes, bad).sum())
-    counts = {name: int((share == y).sum()) for name, y in _OUTCOMES.items()}
+    both_bad = _number_of(np.isin(codes, bad), weight)
+    counts = {name: _number_of(share == y, weight) for name, y in _OUTCOMES.items()}
     return share, {**counts, "tie": counts["tie"] - both_bad, "both bad": both_bad}
 
 
@@ -618,9 +652,10 @@ def read_numbers(column: Column, what: str) -> np.ndarray:
         raise ValueError(f"Column {column.name!r} must hold numbers to be a {what}: found {column.form}s.")
     bad = np.flatnonzero(~np.isfinite(column.array))
     if bad.size:
-        raise ValueError(
-            f"Column {column.name!r}: {bad.size:,} values are missing or infinite (row {bad[0] + 1:,} first), and "
-            f"a {what} is needed for every battle."
+        raise RowError(
+            f"Column {column.name!r}: {bad.size:,} values are missing or infinite ({{row}} first), and a {what} is "
+            "needed for every battle.",
+            int(bad[0]),
         )
     return column.array
 
@@ -678,13 +713,7 @@ def _read_covariate(columns: dict[str, Column], name: str, sides: _Sides, n: int
 
 def _read_difference(columns: dict[str, Column], name: str, sides: _Sides, argument: str) -> np.ndarray:
     """Of two columns, one for each side, or a column that holds it."""
-    what = argument.removesuffix("s")
-    written = [
-        (name + "_a", name + "_b"),
-        (f"{name}_{sides.a}", f"{name}_{sides.b}"),
-        (f"{sides.a}_{name}", f"{sides.b}_{name}"),
-    ]
-    pair = next((pair for pair in written if {*pair} <= {*columns}), None)
+    what, pair = argument.removesuffix("s"), _pair_of(columns, name, sides)
     if pair is not None:
         return read_numbers(columns[pair[0]], what) - read_numbers(columns[pair[1]], what)
     if name not in columns:
@@ -694,6 +723,16 @@ def _read_difference(columns: dict[str, Column], name: str, sides: _Sides, argum
             argument=argument,
         )
     return read_numbers(columns[name], what)
+
+
+def _pair_of(columns: dict[str, Column], name: str, sides: _Sides) -> tuple[str, str] | None:
+    """Two columns, one for each side."""
+    written = [
+        (name + "_a", name + "_b"),
+        (f"{name}_{sides.a}", f"{name}_{sides.b}"),
+        (f"{sides.a}_{name}", f"{sides.b}_{name}"),
+    ]
+    return next((pair for pair in written if {*pair} <= {*columns}), None)
 
 
 def read_meetings(
@@ -717,9 +756,21 @@ def read_meetings(
     for name in (sides.a, sides.b):
         codes, labels = factorised(columns[name])
         _refuse_missing(codes < 0, name, "an item")
+        if not texts and any(isinstance(label, str) for label in labels):
+            raise ValueError(
+                "The items of these battles are texts and those that were rated numbers, so that none of them would be "
+                "the same: write them alike."
+            )
         numbers = [place.get(str(label) if texts else label, -1) for label in labels]
         pairs.append(np.array(numbers, dtype=np.int64)[codes])
     n = pairs[0].shape[0]
+    if n and max(one.max() for one in pairs) < 0:
+        warnings.warn(
+            "None of the items of these battles was rated: all of them count as average ones. The ratings are of items "
+            f"such as {items[0]!r}.",
+            UserWarning,
+            stacklevel=3,
+        )
     Z = [_read_covariate(columns, name, sides, n) for name in covariates]
     return np.stack(pairs, axis=1), np.stack(Z, axis=1) if Z else np.empty((n, 0))
 
@@ -748,7 +799,7 @@ def read_ranked(
         time=None if days is None else days[each],
         covariates=np.empty((len(pairs), 0)),
         ordered=False,
-        outcomes={"rankings": rankings.n_rankings},
+        outcomes={"rankings": _number_of(np.ones(rankings.n_rankings, dtype=bool), w)},
         rankings=rankings,
     )
 
@@ -775,10 +826,13 @@ def refuse_hopeless(battles: Battles) -> None:
     _refuse_constant(battles)
     decided = battles.share != 0.5
     if not (decided & (battles.weight > 0)).any():
-        raise ValueError(
-            f"No battle was won: all {len(battles):,} are ties, which order nothing. Ratings need at least one "
-            "winner."
+        n = battles.n_battles
+        ties = (
+            f"all {n:,} are ties, which order nothing"
+            if n > 1
+            else "the only one is a tie, which orders nothing"
         )
+        raise ValueError(f"No battle was won: {ties}. Ratings need at least one winner.")
     for name, z in zip(battles.covariate_names, battles.covariates.T, strict=True):
         towards = z[decided] * (battles.share[decided] - 0.5)
         if decided.sum() > 1 and ((towards > 0).all() or (towards < 0).all()):

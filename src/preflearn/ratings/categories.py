@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -111,7 +112,8 @@ class CategoryRatings:
     def __repr__(self) -> str:
         names = ", ".join(map(str, self.categories[:10]))
         return (
-            f"Boards of {len(self.ratings.items):,} items in {len(self.categories):,} categories: {names}; "
+            f"Boards of {len(self.ratings.items):,} items in {len(self.categories):,} "
+            f"{'category' if len(self.categories) == 1 else 'categories'}: {names}; "
             f"strengths differ between categories {self.ratio:g} times as much as between items"
         )
 
@@ -119,19 +121,21 @@ class CategoryRatings:
 def make_boards(ratings: Ratings, categories: Any, ratio: Any, intervals: bool | None) -> CategoryRatings:
     """What `Ratings.boards` gives."""
     raw = ratings.raw
+    for argument, given, reason in (
+        ("ranking", raw.rankings is not None, "are of battles, not of rankings"),
+        ("features", raw.similarity is not None, "do not use features of the items"),
+        ("margin", raw.margin is not None, "are of who won, not by how much"),
+        ("covariates", bool(raw.covariate_names), "do not control for covariates"),
+    ):
+        if given:
+            raise InputError(f"Boards by category {reason}: rate without {{argument}}", argument=argument)
     labels = tables.read_categories(categories, len(raw))
-    if raw.similarity is not None or raw.rankings is not None:
-        raise ValueError("Boards by category are of battles, without features of the items: rate these.")
-    if raw.margin is not None:
-        raise ValueError("Boards by category are of who won, not by how much: rate without a margin.")
-    if raw.covariate_names:
-        raise ValueError("Boards by category do not control for covariates: rate without them.")
     names = list(dict.fromkeys(labels))
     place = {label: k for k, label in enumerate(names)}
     codes = np.array([place[label] for label in labels])
     if ratio == "auto":
         ratio = choose_ratio(ratings.strengths.battles, codes, len(names), ratings.alpha)
-    elif isinstance(ratio, (bool, str)) or not 0 <= float(ratio) < np.inf:
+    elif isinstance(ratio, bool) or not isinstance(ratio, Real) or not 0 <= float(ratio) < np.inf:
         raise InputError(
             f"{{argument}} must be 'auto' or a number, at least 0: found {ratio!r}", argument="ratio"
         )

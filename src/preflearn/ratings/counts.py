@@ -7,18 +7,20 @@ counts are those of all battles.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import InputError
-from .battles import read_battles, sorted_labels
+from .battles import RowError, read_battles, sorted_labels
 
 if TYPE_CHECKING:
     from .result import Ratings
 
 _COLUMNS = ("a", "b", "winner", "loser", "weight")
+# What only the battles themselves can tell.
+OF_ROWS = ("judge", "time", "covariates", "cluster", "ranking", "margin", "half_life")
 _OUTCOMES = ("model_b", "tie", "model_a")
 # Of items in a key, which holds two of them and the outcome.
 _BITS = 30
@@ -48,6 +50,12 @@ class BattleCounts:
     """
 
     def __init__(self, **columns: Any) -> None:
+        unknown = [name for name in columns if name not in _COLUMNS + OF_ROWS]
+        if unknown:
+            expected = ", ".join(_COLUMNS)
+            raise InputError(
+                f"{{argument}} is not an argument here: expected {expected}", argument=unknown[0]
+            )
         lost = [name for name in columns if name not in _COLUMNS]
         if lost:
             raise InputError(
@@ -66,8 +74,11 @@ class BattleCounts:
         return float(self._counts.sum())
 
     def __repr__(self) -> str:
-        pairs = np.unique(self._keys >> 2).size
-        return f"BattleCounts: {self.n_battles:,.10g} battles of {pairs:,} distinct pairs of {len(self._items):,} items"
+        pairs = np.unique(self._keys >> 2)
+        items = np.unique([pairs >> _BITS, pairs & ((1 << _BITS) - 1)]).size
+        battles = f"{self.n_battles:,.10g} battle{'' if self.n_battles == 1 else 's'}"
+        distinct = f"{pairs.size:,} distinct pair{'' if pairs.size == 1 else 's'}"
+        return f"BattleCounts: {battles} of {distinct} of {items:,} items"
 
     def add(self, battles: Any) -> BattleCounts:
         """Count more battles: a data frame or a mapping of columns."""
@@ -80,6 +91,8 @@ class BattleCounts:
         return self
 
     def _merge(self, battles: Any, sign: float) -> None:
+        if not _n_rows(battles):
+            return
         read = read_battles(battles, **self._columns)
         if self._items:
             kinds = [{isinstance(item, str) for item in items} for items in (read.items, self._items)]
@@ -135,6 +148,8 @@ class BattleCounts:
         """
         from .rating import rate_counts
 
+        if not self._keys.size:
+            raise InputError("No battles have been counted: add some before they are rated")
         self._last = rate_counts(self.table, self._last, **options)
         return self._last
 
@@ -166,6 +181,14 @@ def count_battles(tables: Iterable[Any], **columns: Any) -> dict[str, list[Any]]
     [2.0, 1.0, 1.0]
     """
     counts = BattleCounts(**columns)
-    for table in tables:
-        counts.add(table)
+    for number, table in enumerate(tables, start=1):
+        try:
+            counts.add(table)
+        except RowError as error:
+            raise error.moved(0, f"table {number:,}") from None
     return counts.table
+
+
+def _n_rows(battles: Any) -> int:
+    values = next(iter(battles.values()), ()) if isinstance(battles, Mapping) else battles
+    return len(values)

@@ -50,7 +50,10 @@ def fit_margins(battles: Battles, alpha: float) -> tuple[np.ndarray, float]:
     counted = replace(battles, share=0.5 + d).counted()
     in_margins = _solver(counted, alpha)(counted.spread(curvatures_of(counted) * (counted.share - 0.5)))
     residual = d - battles.answers().differences(in_margins)
-    noise = float(np.sqrt((w @ residual**2) / max(total - (size - 1), _LEAST_FREE * total)))
+    # Weights that are not counts say how much battles count relative to each other: their scale must not matter.
+    n = total if battles.are_counts else total**2 / float(w @ w)
+    freedom = max(n - (size - 1), _LEAST_FREE * n) / n
+    noise = float(np.sqrt((w @ residual**2) / (total * freedom)))
     # Margins without any noise would make strengths infinite.
     noise = max(noise, 1e-6 * float(np.abs(d).max()), np.finfo(float).tiny)
     return in_margins * (LOGISTIC_WIDTH / noise), noise

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError, Remedy
-from .battles import Battles, read_battles, read_ranked, refuse_hopeless
+from .battles import JUDGES, PROMPTS, Battles, read_battles, read_ranked, refuse_hopeless
 from .choice import FEW_ALPHAS, choose_alpha, choose_half_life, decayed
 from .diagnostics import components, describe_components, mutually_beaten
 from .features import with_features
@@ -348,19 +348,43 @@ def _notes(battles: Battles, alpha: Any, clustered: bool) -> list[str]:
                 "against the others",
                 Remedy("alpha", "auto"),
             )
-    if battles.unused:
+    if battles.only_margin and battles.margin is not None and battles.margin.min() >= 0:
         notes.append(
-            f"Not used: {', '.join(battles.unused)}. Name a judge, a cluster or a time for standard errors that allow "
-            "for them, biases of judges, and boards that follow time."
+            "No margin is negative, so that side a won or tied every battle: margins are side a's score minus side "
+            "b's. If they are the winner's minus the loser's, name the columns winner and loser, or a column that says "
+            "who won and change the sign where side b did."
         )
+        warnings.warn(notes[-1], UserWarning, stacklevel=4)
+    notes += [_about_unused(column) for column in battles.unused]
     if battles.judge is not None and 1 < len(battles.judge[1]) < _FEW_JUDGES and not clustered:
         notes.append(
             f"{len(battles.judge[1])} judges are too few for standard errors that allow for differences between "
             "judges: they are those of the model."
         )
-    if battles.outcomes.get("both bad"):
-        notes.append(f"{battles.outcomes['both bad']:,} battles ended with both bad and count as ties.")
+    bad = battles.outcomes.get("both bad")
+    if bad:
+        notes.append(
+            f"{bad:,} battles ended with both bad and count as ties."
+            if bad > 1
+            else "1 battle ended with both bad and counts as a tie."
+        )
     return notes
+
+
+def _about_unused(column: str) -> str:
+    """What a column that looks like a judge, a time or a prompt would be good for."""
+    if column in JUDGES:
+        use = (
+            f"Pass judge={column!r} to estimate judges' biases and, with ten judges or more, to get standard errors "
+            "that account for them."
+        )
+    elif column in PROMPTS:
+        use = (
+            f"Pass cluster={column!r} to get standard errors that account for battles that have it in common."
+        )
+    else:
+        use = f"Pass time={column!r} for boards by month, and for old battles to count less with a half-life."
+    return f"The column {column} was not used. {use}"
 
 
 def _refuse_separation(strengths: Strengths) -> None:

@@ -7,10 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..report.ratings import RatingsPage, markdown_board, render_ratings, rows_of, shows_groups
+from ..report.ratings import (
+    RatingsPage,
+    markdown_board,
+    markdown_categories,
+    render_ratings,
+    rows_of,
+    shows_groups,
+)
 from ..shown_tables import ShownTable
 
 if TYPE_CHECKING:
+    from .categories import CategoryRatings
     from .result import Ratings
 
 # Items and battles up to which everything is shown without being asked for.
@@ -140,7 +148,7 @@ def _parts(ratings: Ratings) -> dict[str, Any]:
     """Tables beside the board; those that take long are left out of large boards."""
     from .frames import columns_of
 
-    names = ["covariates"] if ratings.strengths.is_dense else []
+    names = ["covariates"]
     if is_moderate(ratings):
         names += ["held_out", "judges", "surprises"]
     parts = {name: None if (frame := getattr(ratings, name)) is None else columns_of(frame) for name in names}
@@ -153,7 +161,7 @@ def text_board(ratings: Ratings, n: int) -> str:
     """The board as text, the first n rows."""
     board = ratings.columns
     groups = shows_groups(board)
-    width = min(40, max(len(str(item)) for item in board["item"][:n]))
+    width = min(40, max(4, *(len(str(item)) for item in board["item"][:n])))
     head = f"{'rank':>5}  {'item':<{width}} {'rating':>7} {'interval':>15} {'ranks':>12}{'  group' if groups else ''}"
     lines = [f"Ratings of {len(ratings.items):,} items by {ratings.raw.n_battles:,} battles", head]
     for row in rows_of(board, n):
@@ -182,7 +190,9 @@ def shown_board(ratings: Ratings, n: int) -> ShownTable:
     return ShownTable(rows, caption, [*([f"... and {left:,} more"] if left > 0 else []), verdict(ratings)])
 
 
-def page_of(ratings: Ratings, title: str | None = None, command: str = "") -> RatingsPage:
+def page_of(
+    ratings: Ratings, title: str | None = None, command: str = "", boards: CategoryRatings | None = None
+) -> RatingsPage:
     """What the page shows."""
     parts = _parts(ratings)
     judges = parts.get("judges")
@@ -208,12 +218,19 @@ def page_of(ratings: Ratings, title: str | None = None, command: str = "") -> Ra
         counts,
         calibration=ratings.calibration if is_moderate(ratings) else None,
         months=months,
+        categories=_category_columns(boards),
         battles_of_pairs=_meetings(ratings),
         notes=sentences(ratings),
         settings=settings(ratings),
         command=command,
         **parts,
     )
+
+
+def _category_columns(boards: CategoryRatings | None) -> dict[str, list[Any]] | None:
+    from .frames import columns_of
+
+    return None if boards is None else columns_of(boards.table)
 
 
 def _months(ratings: Ratings) -> Any:
@@ -242,34 +259,56 @@ def write_page(
     """HTML, or Markdown by the suffix ``.md``; the file appears whole or not at all."""
     from ..io.atomic import atomic_write
 
-    if os.fspath(path).lower().endswith(".md"):
-        notes = "".join(f"- {note}\n" for note in sentences(ratings))
-        text = (
-            f"# {title or 'Leaderboard'}\n\n{verdict(ratings)}\n\n{markdown_board(ratings.columns)}\n{notes}"
-        )
-    else:
-        text = render_ratings(page_of(ratings, title, command))
+    text = page_text(ratings, path, title, command)
     with atomic_write(path) as file:
         file.write(text.encode())
 
 
-def board_text(ratings: Ratings, suffix: str) -> str:
-    """The board as a file: ``.csv``, ``.tsv``, ``.json`` or ``.md``."""
+def page_text(
+    ratings: Ratings,
+    path: str | os.PathLike[str],
+    title: str | None = None,
+    command: str = "",
+    boards: CategoryRatings | None = None,
+) -> str:
+    """What `write_page` writes, with the boards by category where there are some."""
+    from .. import __version__
+
+    if os.fspath(path).lower().endswith(".md"):
+        notes = "".join(f"- {note}\n" for note in sentences(ratings))
+        generator = f'<!-- name="generator" content="preflearn {__version__}" -->'
+        board = board_text(ratings, ".md", boards)
+        return f"{generator}\n\n# {title or 'Leaderboard'}\n\n{verdict(ratings)}\n\n{board}\n{notes}"
+    return render_ratings(page_of(ratings, title, command, boards))
+
+
+def board_text(ratings: Ratings, suffix: str, boards: CategoryRatings | None = None) -> str:
+    """The board as a file: ``.csv``, ``.tsv``, ``.json`` or ``.md``.
+
+    With boards by category, a table (``.csv``, ``.tsv``) is that of the categories; the others have both.
+    """
     import csv
     import io
     import json
 
+    categories = _category_columns(boards)
     if suffix == ".md":
-        return markdown_board(ratings.columns)
+        return markdown_board(ratings.columns) + (
+            "" if categories is None else markdown_categories(categories)
+        )
     if suffix == ".json":
         from ..report.contents import plain
 
-        return json.dumps(plain(summary_of(ratings)), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        found = summary_of(ratings)
+        if categories is not None:
+            found["categories"] = rows_of(categories)
+        return json.dumps(plain(found), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n")
-    writer.writerow(ratings.columns)
+    columns = ratings.columns if categories is None else categories
+    writer.writerow(columns)
     writer.writerows(
         [f"{value:.4f}" if isinstance(value, float) else value for value in row.values()]
-        for row in rows_of(ratings.columns)
+        for row in rows_of(columns)
     )
     return buffer.getvalue()

@@ -97,7 +97,11 @@ def covariates(ratings: Ratings) -> Columns:
     """`Ratings.covariates`."""
     n, strengths = len(ratings.items), ratings.strengths
     b = strengths.coefficients
-    se = np.sqrt(ratings.covariance.diagonal()[n:]) * strengths.scale
+    if strengths.is_dense:
+        se = np.sqrt(ratings.covariance.diagonal()[n:]) * strengths.scale
+    else:
+        rows = np.arange(n, n + b.size)
+        se = solved_standard_errors(strengths, ratings.cluster, rows) * strengths.scale
     width = ranks.quantile_of(ratings.level, ratings.degrees_of_freedom) * se
     typical = POINTS * np.sqrt(np.mean(np.square(ratings.raw.covariates), axis=0))
     bounds = {"": b, "_lower": b - width, "_upper": b + width}
@@ -113,8 +117,11 @@ def read_categories(categories: Any, n: int) -> list[Hashable]:
         raise ValueError(f"Name one category for each of {n:,} battles: found {len(labels):,}.")
     missing = [row for row, label in enumerate(labels) if label is None or label != label]
     if missing:
+        first = f"row {missing[0] + 1:,}"
+        if len(missing) == 1:
+            raise ValueError(f"1 battle has no category ({first}): leave it out, or fill it in.")
         raise ValueError(
-            f"{len(missing):,} battles have no category (row {missing[0] + 1:,} first): leave them out, or fill it in."
+            f"{len(missing):,} battles have no category ({first} first): leave them out, or fill it in."
         )
     return labels
 

@@ -34,6 +34,8 @@ class RatingsPage:
     calibration : preflearn.metrics.PreferenceCalibration or None
     months : mapping of columns or None
         Boards by month.
+    categories : mapping of columns or None
+        Boards by category.
     battles_of_pairs : ndarray of shape (m, m) or None
         How often items met, in the order of the board.
     notes : list of str
@@ -55,6 +57,7 @@ class RatingsPage:
     surprises: Columns | None = None
     calibration: Any = None
     months: Columns | None = None
+    categories: Columns | None = None
     battles_of_pairs: np.ndarray | None = None
     notes: list[str] = field(default_factory=list)
     settings: dict[str, str] = field(default_factory=dict)
@@ -78,6 +81,36 @@ def markdown_board(board: Columns, n: int | None = None) -> str:
         cells += [f"{row['rank_lower']} to {row['rank_upper']}", *([row["group"]] if groups else [])]
         lines.append("| " + " | ".join([*cells, f"{row['battles']:,}"]) + " |")
     return "\n".join(lines) + "\n"
+
+
+def markdown_categories(categories: Columns) -> str:
+    """Boards by category as tables for GitHub."""
+    lines: list[str] = []
+    for category, rows in by_category(categories):
+        whole = "lower" in rows[0]
+        head = ["item", "rating", *(["interval", "difference", "battles"] if whole else [])]
+        lines += [
+            "",
+            f"## {category}",
+            "",
+            f"| {' | '.join(head)} |",
+            "|:--|--:|" + (":-:|--:|--:|" if whole else ""),
+        ]
+        for row in rows:
+            cells = [str(row["item"]).replace("|", "\\|"), f"{row['rating']:.0f}"]
+            if whole:
+                interval = f"{row['lower']:.0f} to {row['upper']:.0f}"
+                cells += [interval, f"{row['difference']:+.0f}", f"{row['battles']:,}"]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def by_category(categories: Columns) -> list[tuple[Any, list[dict[str, Any]]]]:
+    """The rows of each category, in the order in which they come."""
+    found: dict[Any, list[dict[str, Any]]] = {}
+    for row in rows_of(categories):
+        found.setdefault(row["category"], []).append(row)
+    return list(found.items())
 
 
 def rows_of(columns: Columns, n: int | None = None) -> list[dict[str, Any]]:
@@ -177,10 +210,12 @@ def render_ratings(page: RatingsPage) -> str:
         name: None if (columns := getattr(page, name)) is None else rows_of(columns)
         for name in ("held_out", "covariates", "judges", "next_battles", "surprises")
     }
+    boards = [] if page.categories is None else by_category(page.categories)
     tables["board"] = rows_of(page.board, _MOST_ROWS)
     span = _span(page.board)
     return pages.get_template("ratings.html.j2").render(
         page=page, tables=tables, plots=plots, version=__version__, groups=shows_groups(page.board), bar=span,
+        categories=[(category, rows[:_MOST_ROWS]) for category, rows in boards],
         more=max(len(page.board["item"]) - _MOST_ROWS, 0), percent=f"{100 * page.level:g}",
     )  # fmt: skip
 

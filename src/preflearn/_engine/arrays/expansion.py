@@ -143,6 +143,8 @@ class DeviceExpansions:
         scores: np.ndarray,
         queries: Groups,
         rows: np.ndarray,
+        *,
+        is_global: bool = False,
     ) -> Moments:
         """As `core.expansion.kernel_moments`."""
         of_rows = _Rows(kernel, basis, self.home)
@@ -154,7 +156,7 @@ class DeviceExpansions:
 
         halves = half_blocks(task, of_rows.width, self.home)
         gram, cross = (to_host(one) for one in sum_up(form, halves, of_rows.width, 1, self.home))
-        if queries.n_groups > 1:
+        if not is_global:
             return QueryMoments(
                 np.asfortranarray(gram),
                 cross,

@@ -42,6 +42,8 @@ from .tridiagonal import Substitution, TridiagonalForm, blocks_at
 _BLOCK = 512
 # Up to this many rows products with many outputs are shared out among our own threads.
 _SMALL = 2048
+# Blocks of R at several λ that are formed together.
+_BLOCKS_BYTES = 1 << 25
 # From this share of the trace of G on, λ is so large that I - λ R loses precision: G R is formed.
 LARGE_ALPHA = 0.25
 
@@ -505,16 +507,25 @@ class _Together:
 
         ``means`` are the rows of (means of K) S Q of their queries, and the query of each row.
         """
-        h = rows.shape[0]
         # The means of K beside the rows: their products with R are needed too.
         V = read if means is None else np.hstack([read, means[0].T])
-        products = blocks_at(self.inverses, V)
+        anchor_of = None if means is None else means[1]
+        step = max(1, _BLOCKS_BYTES // (8 * V.shape[1] ** 2))
+        parts = [slice(start, start + step) for start in range(0, len(self.inverses), step)]
+        return np.concatenate([self._some_alphas(part, rows, V, local, anchor_of) for part in parts])
+
+    def _some_alphas(
+        self, part: slice, rows: np.ndarray, V: np.ndarray, local: Comparisons, anchor_of: np.ndarray | None
+    ) -> np.ndarray:
+        h = rows.shape[0]
+        products = blocks_at(self.inverses[part], V)
         R = products[:, :h, :h]
-        source = -solve_many(R, self.x[:, rows])
-        seen = source - self.alphas * (R @ source)
+        source = -solve_many(R, self.x[part][:, rows])
+        seen = source - self.alphas[part] * (R @ source)
         columns = np.moveaxis(seen, 0, 1).reshape(h, -1)
-        f = self.f[:, rows] + np.moveaxis(local.half_inverse(columns).reshape(h, *seen.shape[::2]), 1, 0)
-        return f if means is None else f + (products[:, h:, :h] @ source)[:, means[1]]
+        back = np.moveaxis(local.half_inverse(columns).reshape(h, *seen.shape[::2]), 1, 0)
+        f = self.f[part][:, rows] + back
+        return f if anchor_of is None else f + (products[:, h:, :h] @ source)[:, anchor_of]
 
 
 @dataclass(frozen=True)

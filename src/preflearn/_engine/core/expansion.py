@@ -83,6 +83,8 @@ def kernel_moments(
     scores: np.ndarray,
     queries: Groups,
     rows: np.ndarray,
+    *,
+    is_global: bool = False,
 ) -> Moments:
     """(K_RM L K_MR, K_RM b) over some rows, every query weighted by 1 / n_q; O(m r²) with blocks of memory.
 
@@ -96,10 +98,12 @@ def kernel_moments(
     queries : Groups
         Of all rows.
     rows : ndarray of int
-        Whole queries; any rows where there is one query only.
+        Whole queries; any rows of a global ranking.
+    is_global : bool, default=False
+        Whether all rows, those of other calls included, are one ranking. A single query by itself does not tell.
     """
-    is_global, values = queries.n_groups == 1, KernelBlocks(kernel, basis)
-    blocks = _blocks_of_rows(rows, queries, block_rows(basis.shape[0]))
+    values = KernelBlocks(kernel, basis)
+    blocks = _blocks_of_rows(rows, queries, block_rows(basis.shape[0]), is_global)
 
     def of_block(block: np.ndarray) -> Moments:
         K = values(read(block))
@@ -149,9 +153,9 @@ def _solve(A: np.ndarray, K_RR: np.ndarray, c: np.ndarray, alpha: float) -> np.n
     return np.zeros(c.shape)  # nothing but rounding: a constant
 
 
-def _blocks_of_rows(rows: np.ndarray, queries: Groups, step: int) -> list[np.ndarray]:
-    """The rows in blocks of whole queries of about ``step`` rows; of a single query any rows."""
-    if queries.n_groups == 1:
+def _blocks_of_rows(rows: np.ndarray, queries: Groups, step: int, is_global: bool) -> list[np.ndarray]:
+    """The rows in blocks of whole queries of about ``step`` rows; of a global ranking any rows."""
+    if is_global:
         return [rows[start : start + step] for start in range(0, rows.shape[0], step)]
     rows = rows[np.argsort(queries.codes[rows], kind="stable")]
     starts = np.flatnonzero(np.r_[True, np.diff(queries.codes[rows]) != 0])

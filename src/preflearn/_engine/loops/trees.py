@@ -82,7 +82,8 @@ class LeafMasks:
     def of(cls, nodes: Nodes) -> LeafMasks | None:
         """None where a tree has more leaves. O(k)."""
         n = nodes.left.shape[0]
-        threshold = nodes.threshold.astype(np.float32)
+        with np.errstate(over="ignore"):  # beyond float32 everything is on the left
+            threshold = nodes.threshold.astype(np.float32)
         above = threshold > nodes.threshold
         threshold[above] = np.nextafter(threshold[above], np.float32(-np.inf))
         starts, first_leaf = (
