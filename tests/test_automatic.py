@@ -632,6 +632,7 @@ def test_reproducible_and_other_measures():
     [
         ({"time_limit": 0}, "time_limit must be a positive number of seconds or None: found 0"),
         ({"time_limit": "long"}, "time_limit must be a positive number"),
+        ({"n_jobs": 0}, "n_jobs must be a number of threads, -1 or None: found 0"),
         ({"scoring": "best"}, "scoring must be one of"),
     ],
 )

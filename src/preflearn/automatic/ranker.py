@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache, partial
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
@@ -555,7 +555,9 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         return None if name is None else DeviceExpansions.on(name)
 
     def _read_limit(self) -> float:
-        limit = self.time_limit
+        jobs, limit = self.n_jobs, self.time_limit
+        if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, Integral) or jobs == 0):
+            raise ValueError(f"n_jobs must be a number of threads, -1 or None: found {jobs!r}.")
         if limit is None:
             return np.inf
         if isinstance(limit, bool) or not isinstance(limit, Real) or not float(limit) > 0:

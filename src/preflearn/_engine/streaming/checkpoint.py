@@ -170,8 +170,8 @@ def _function_as_text(function: Any) -> str:
     name = getattr(function, "__qualname__", "")
     if not name or "<" in name:
         raise ValueError(
-            f"A checkpoint must know its kernel again: {function!r} is not a function at the top level of a module. "
-            "Give the kernel a name there, with parameters in kernel_params, or leave checkpoint out."
+            f"A checkpoint must recognise the functions among its parameters: {function!r} is not defined at the top "
+            "level of a module. Define it there (a kernel takes parameters in kernel_params), or leave checkpoint out."
         )
     code = getattr(function, "__code__", None)
     body = b"" if code is None else code.co_code + repr(code.co_consts).encode()
