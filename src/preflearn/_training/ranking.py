@@ -224,7 +224,7 @@ class RankingProblem:
         held = folds >= 0
         n_held = np.unique(units.codes[held]).size if unit == "query" else np.count_nonzero(held)
         part = f"A fifth of the sample's {'queries' if unit == 'query' else 'rows'} ({n_held:,})"
-        method = f"weights of the members chosen by {n_folds} folds of this fifth, each for the others"
+        method = f"the weights of the members for each of {n_folds} folds of it chosen by the other folds"
         self.division = Division(units, None, unit, method, False, part)
 
     # ------------------------------------------------------------------------------------------ the search
