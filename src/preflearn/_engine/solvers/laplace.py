@@ -35,6 +35,7 @@ import scipy.sparse as sp
 from ...comparisons.answers import Answers
 from ...comparisons.grouping import offset_is_large
 from ..core.problem import feature_gram
+from ..loops.threads import blas_at_rest
 from ..losses.logistic import LogisticLoss
 from ..numerics.linalg import (
     KernelFactor,
@@ -545,16 +546,18 @@ def find_mode(
         As in `solvers.newton.minimise_logistic`.
     """
     objective = PairObjective(space.features(answers), answers)
-    fit = minimise_logistic(
-        objective,
-        alpha,
-        tol=tol,
-        max_iter=max_iter,
-        start=start,
-        report=report,
-        preconditioner=preconditioner,
-    )
-    error = _error(space, objective, answers, alpha, fit, preconditioner)
+    # For labels BLAS multiplies many pairs of vectors, for each of which it would wake its threads; matrices have ours.
+    with blas_at_rest(space.design is None and space.factor is None):
+        fit = minimise_logistic(
+            objective,
+            alpha,
+            tol=tol,
+            max_iter=max_iter,
+            start=start,
+            report=report,
+            preconditioner=preconditioner,
+        )
+        error = _error(space, objective, answers, alpha, fit, preconditioner)
     if error <= _PRECISE and fit.converged:
         return Mode(fit, error)
     if not RowSpan.affordable(space.shape, answers):
