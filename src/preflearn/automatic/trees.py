@@ -112,6 +112,12 @@ def _between(edges: np.ndarray, ordered: np.ndarray) -> np.ndarray:
     return np.where(last == ordered.shape[0] - 1, beyond, edges)
 
 
+def _below_each_other(parts: Sequence[tuple]) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+    """The arrays of all parts, and the number of nodes of each."""
+    sizes = np.array([part[0].shape[0] for part in parts])
+    return tuple(np.concatenate(one) for one in zip(*parts, strict=True)), sizes
+
+
 class TreeSum(BaseEstimator):
     """A sum of regression trees in plain arrays.
 
@@ -146,13 +152,8 @@ class TreeSum(BaseEstimator):
         kept = np.arange(feature.shape[1]) < sizes[:, None]
         inner = kept & (left > 0)
         gains = np.bincount(feature[inner], weights=gain[inner], minlength=bins.edges.shape[0])
-        threshold = bins.edges[feature, code]
-        parts = [
-            tuple(one[tree, : sizes[tree]] for one in (feature, threshold, left, right, value))
-            for tree in range(sizes.shape[0])
-        ]
-        leaves = [part[2] == 0 for part in parts]
-        return cls()._join(parts, leaves, bins.edges.shape[0], gains)
+        nodes = tuple(one[kept] for one in (feature, bins.edges[feature, code], left, right, value))
+        return cls()._join(nodes, nodes[2] == 0, sizes, bins.edges.shape[0], gains)
 
     @classmethod
     def of_mean(cls, models: Sequence[Any]) -> TreeSum:
@@ -168,9 +169,9 @@ class TreeSum(BaseEstimator):
             )
             for one in trees
         ]
-        leaves = [one.children_left < 0 for one in trees]
+        nodes, sizes = _below_each_other(parts)
         gains = np.sum([one.compute_feature_importances(normalize=True) for one in trees], axis=0)
-        return cls()._join(parts, leaves, models[0].n_features_in_, gains)
+        return cls()._join(nodes, nodes[2] < 0, sizes, models[0].n_features_in_, gains)
 
     @classmethod
     def mean(cls, sums: Sequence[TreeSum]) -> TreeSum:
@@ -178,21 +179,26 @@ class TreeSum(BaseEstimator):
         parts = [
             (one.feature_, one.threshold_, one.left_, one.right_, one.value_ / len(sums)) for one in sums
         ]
-        leaves = [one.left_ == 0 for one in sums]
+        nodes, sizes = _below_each_other(parts)
         gains = np.sum([one.feature_importances_ for one in sums], axis=0)
-        found = cls()._join(parts, leaves, sums[0].n_features_in_, gains)
+        found = cls()._join(nodes, nodes[2] == 0, sizes, sums[0].n_features_in_, gains)
         # Every part is a sum of trees itself, which begin where its own roots are.
         starts = zip(found.roots_, sums, strict=True)
         found.roots_ = np.concatenate([start + one.roots_ for start, one in starts])
         return found
 
     def _join(
-        self, parts: list[tuple], leaves: list[np.ndarray], n_features: int, gains: np.ndarray
+        self,
+        nodes: tuple[np.ndarray, ...],
+        is_leaf: np.ndarray,
+        sizes: np.ndarray,
+        n_features: int,
+        gains: np.ndarray,
     ) -> TreeSum:
-        sizes = np.array([leaf.shape[0] for leaf in leaves])
+        """Nodes of one part after the other, whose children are counted from the beginning of their part."""
         self.roots_ = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
-        is_leaf, offset = np.concatenate(leaves), np.repeat(self.roots_, sizes)
-        feature, threshold, left, right, value = (np.concatenate(one) for one in zip(*parts, strict=True))
+        offset = np.repeat(self.roots_, sizes)
+        feature, threshold, left, right, value = nodes
         self.feature_ = np.where(is_leaf, 0, feature).astype(np.int64)
         self.threshold_ = np.where(is_leaf, 0.0, threshold).astype(np.float64)
         self.left_ = np.where(is_leaf, 0, left.astype(np.int64) + offset)

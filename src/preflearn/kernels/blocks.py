@@ -21,6 +21,8 @@ DIRECT_KERNELS = ("linear", "poly", "polynomial", "rbf")
 
 # Kernel values that one thread evaluates at a time: they stay in its cache from the product to the exponential.
 _ONE_BLOCK = 1 << 16
+# Multiplications up to which BLAS wakes no threads.
+_WITHOUT_THREADS = 1 << 13
 
 
 class KernelBlocks:
@@ -92,8 +94,10 @@ class KernelBlocks:
     def _rbf(self, rows: Any) -> Any:
         if self._xp is not np:
             return self._products(rows)
-        if rows.shape[0] * self.width <= _ONE_BLOCK:
-            with blas_at_rest():  # its threads cost more than so few products, far more on a busy machine
+        size = rows.shape[0] * self.width
+        if size <= _ONE_BLOCK:
+            # The threads of BLAS cost more than so few products, far more on a busy machine; for fewer none wakes.
+            with blas_at_rest(size * rows.shape[1] > _WITHOUT_THREADS):
                 return self._products(rows)
         K = np.empty((rows.shape[0], self.width), np.result_type(rows, self._products.dtype))
 
