@@ -63,6 +63,15 @@ class RbfProducts:
         return exp_in_place(_at_most_zero(products, xp), xp)
 
 
+def expansion_slopes(K: Any, x: Any, z: Any, beta: Any, gamma: float, xp: Any) -> Any:
+    """∇f at the rows x for f = Σ_j β_j k(·, z_j), shape (b, n).
+
+    It is x_i Σ_j W_ij - Σ_j W_ij z_j with W_ij = -2 γ β_j k_ij.
+    """
+    W = (-2.0 * gamma) * (K * beta[None, :])
+    return x * xp.sum(W, axis=1, keepdims=True) - W @ z
+
+
 def _at_most_zero(values: Any, xp: Any) -> Any:
     """min(value, 0) of every entry, in the memory of ``values`` where the library can."""
     if xp is np:

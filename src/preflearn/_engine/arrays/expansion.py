@@ -17,7 +17,7 @@ from ...comparisons import Groups, encode_queries
 from ...comparisons.queries import QueryComparisons
 from ...errors import missing_extra
 from ...kernels.functions import Kernel, middle_row
-from ...kernels.rbf import RbfProducts
+from ...kernels.rbf import RbfProducts, expansion_slopes
 from ..core.expansion import Expansion, Moments
 from ..core.moments import GlobalMoments, QueryMoments
 from ..core.row_blocks import RowBlock
@@ -84,12 +84,11 @@ class DeviceExpansion(Expansion):
         return out
 
     def gradients(self, X: np.ndarray, place: int) -> np.ndarray:
-        """∇f at one of the λ, shape (m, n): x_i Σ_j W_ij - Σ_j W_ij z_j with W_ij = -2 γ β_j k_ij."""
+        """∇f at one of the λ, shape (m, n)."""
         xp, of_rows = self.home.xp, _Rows(self.kernel, self.basis, self.home)
         beta, out = self.home.put(self.betas[:, place]), np.empty(X.shape)
         for rows, K in of_rows.blocks(X):
-            W = (-2.0 * of_rows.gamma) * (K * beta[None, :])
-            gradient = of_rows.seen(X[rows]) * xp.sum(W, axis=1, keepdims=True) - W @ of_rows.z
+            gradient = expansion_slopes(K, of_rows.seen(X[rows]), of_rows.z, beta, of_rows.gamma, xp)
             out[rows] = of_rows.spread_gradient(to_host(gradient), X.shape[1])
         return out
 

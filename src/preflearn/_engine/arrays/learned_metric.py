@@ -18,11 +18,13 @@ from typing import Any
 import numpy as np
 
 from ...kernels.blocks import KernelBlocks
-from ...kernels.functions import Kernel, take_items
+from ...kernels.functions import Kernel
+from ...kernels.rbf import expansion_slopes
 from ..core.expansion import NUGGETS
 from ..core.learned_metric import TrainingSet
 from ..core.row_blocks import RowBlock
 from ..numerics.namespace import Home, as_host
+from .kernels import DeviceBasis
 from .linalg import add_to_diagonal, cholesky, cholesky_solve
 from .squared_loss import half_blocks, sum_up
 
@@ -36,15 +38,15 @@ class DeviceTrainingSet(TrainingSet):
     def train(self, X: Any, kernel: Kernel) -> DeviceMetricModel:  # type: ignore[override]
         """One training with the present metric; sums that every alpha is solved from. O(m r²)."""
         home = Home.of(X)
-        mine, basis = (home.rows(X, rows) for rows in (self.rows, self.basis))
+        mine = home.rows(X, self.rows)
         seen = kernel.with_metric(self.metric).fitted_to(mine)
-        blocks, halves = KernelBlocks(seen, basis, home.xp), half_blocks(self.task, basis.shape[0], home)
+        basis = DeviceBasis(self.basis, home.rows(X, self.basis), seen, home)
+        halves = half_blocks(self.task, basis.blocks.width, home)
 
         def form(block: RowBlock) -> Any:
-            return blocks(home.rows(mine, block.rows))
+            return basis.blocks(home.rows(mine, block.rows))
 
-        A, c = sum_up(form, halves, basis.shape[0], self.task.n_outputs, home)
-        return DeviceMetricModel(seen, basis, blocks, A, c, home)
+        return DeviceMetricModel(basis, *sum_up(form, halves, basis.blocks.width, self.task.n_outputs, home))
 
 
 class DeviceMetricModel:
@@ -52,52 +54,35 @@ class DeviceMetricModel:
 
     Parameters
     ----------
-    kernel : Kernel
-        With its metric and its width as a number.
-    basis : array of shape (r, n)
-    blocks : KernelBlocks
-        Of these basis vectors.
+    basis : DeviceBasis
+        With a kernel whose metric is set and whose width is a number.
     A, c : arrays of shape (r, r) and (r, v)
         K_RM L K_MR and K_RM b.
-    home : Home
     """
 
-    def __init__(self, kernel: Kernel, basis: Any, blocks: KernelBlocks, A: Any, c: Any, home: Home):
-        self.kernel, self.basis, self._blocks, self._A, self._c, self._home = (
-            kernel,
-            basis,
-            blocks,
-            A,
-            c,
-            home,
-        )
+    def __init__(self, basis: DeviceBasis, A: Any, c: Any):
+        self.kernel, self.basis, self._home = basis.kernel, basis.basis_, basis.home
+        self._of_basis, self._A, self._c = basis, A, c
         self._solved: dict[float, Any] = {}
 
     @cached_property
-    def _K(self) -> Any:
-        K = self._blocks(self.basis)
-        return (K + K.T) / 2
-
-    @cached_property
     def largest_eigenvalue(self) -> float:
-        """The largest μ with A v = μ K v, to some digits."""
-        home, xp, r = self._home, self._home.xp, self.basis.shape[0]
-        trace = float(xp.sum(xp.linalg.diagonal(self._K)))
-        factor = _factor(lambda nugget: self._K + (nugget * trace) * home.eye(r), home)
+        """The largest μ with A v = μ K v, approximately."""
+        home, xp, K, r = self._home, self._home.xp, self._of_basis.K, self.basis.shape[0]
+        trace = float(xp.sum(xp.linalg.diagonal(K)))
+        factor = _factor(lambda nugget: K + (nugget * trace) * home.eye(r), home)
         v = home.put(np.random.default_rng(0).standard_normal((r, 1)))
         for _ in range(_POWER_ITERATIONS):
             v = cholesky_solve(factor, self._A @ v, home)
             v = v / xp.max(xp.abs(v))
-        return float(xp.sum(v * (self._A @ v)) / xp.sum(v * (self._K @ v)))
+        return float(xp.sum(v * (self._A @ v)) / xp.sum(v * (K @ v)))
 
     def coefficients(self, alpha: float) -> Any:
         """Of the basis vectors, shape (r, v)."""
         if alpha not in self._solved:
-            home, xp = self._home, self._home.xp
-            size = float(xp.sum(xp.linalg.diagonal(self._A)) + alpha * xp.sum(xp.linalg.diagonal(self._K)))
-            factor = _factor(
-                lambda nugget: add_to_diagonal(self._A + alpha * self._K, nugget * size, home), home
-            )
+            home, xp, K = self._home, self._home.xp, self._of_basis.K
+            size = float(xp.sum(xp.linalg.diagonal(self._A)) + alpha * xp.sum(xp.linalg.diagonal(K)))
+            factor = _factor(lambda nugget: add_to_diagonal(self._A + alpha * K, nugget * size, home), home)
             self._solved[alpha] = cholesky_solve(factor, self._c, home)
         return self._solved[alpha]
 
@@ -105,9 +90,8 @@ class DeviceMetricModel:
         """Scores of validated items at every alpha on the host, shape (a, m, v)."""
         home, xp = self._home, self._home.xp
         betas = xp.concat([self.coefficients(float(alpha)) for alpha in alphas], axis=1)
-        parts = [
-            as_host(self._blocks(X[rows, :]) @ betas) for rows in home.steps(X.shape[0], self.basis.shape[0])
-        ]
+        blocks = self._of_basis.blocks
+        parts = [as_host(blocks(X[rows, :]) @ betas) for rows in home.steps(X.shape[0], blocks.width)]
         scores = np.concatenate(parts)
         return scores.reshape(scores.shape[0], -1, self._c.shape[1]).transpose(1, 0, 2)
 
@@ -119,20 +103,19 @@ class DeviceMetricModel:
 def gradients_on_device(kernel: Kernel, X: Any, basis: Any, coef: Any) -> np.ndarray:
     """∇f of an expansion of the RBF kernel at every row of X, on the host, shape (m, n, v).
 
-    As in `kernels.gradients`: with W_ij = -2 γ β_j k_ij it is x_i Σ_j W_ij - Σ_j W_ij z_j, through the metric.
+    As in `kernels.gradients`, through the metric.
     """
     home = Home.of(X)
     xp, blocks, S = home.xp, KernelBlocks(kernel, basis, home.xp), kernel.metric
     origin = xp.mean(basis, axis=0)
     Z = kernel.seen(basis - origin)
-    factor = -2.0 * kernel.width(Z.shape[1])
+    gamma = kernel.width(Z.shape[1])
     out = []
     for rows in home.steps(X.shape[0], basis.shape[0]):
         K, x = blocks(X[rows, :]), kernel.seen(X[rows, :] - origin)
         of_outputs = []
         for k in range(coef.shape[1]):
-            W = factor * (K * coef[:, k][None, :])
-            gradient = x * xp.sum(W, axis=1, keepdims=True) - W @ Z
+            gradient = expansion_slopes(K, x, Z, coef[:, k], gamma, xp)
             if S is not None:
                 gradient = gradient * home.put(S) if S.ndim == 1 else gradient @ home.put(S).T
             of_outputs.append(as_host(gradient))
@@ -154,5 +137,5 @@ def _factor(form: Any, home: Home) -> Any:
 
 def in_double(X: Any, rows: np.ndarray) -> Any:
     """Some rows of a device array in double precision."""
-    taken = take_items(X, rows)
-    return Home.of(X).xp.astype(taken, Home.of(X).xp.float64)
+    home = Home.of(X)
+    return home.xp.astype(home.rows(X, rows), home.xp.float64)

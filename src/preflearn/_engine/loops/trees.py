@@ -127,8 +127,7 @@ def add_up_trees(X: np.ndarray, nodes: Nodes, masks: LeafMasks | None) -> np.nda
     least = 1 + (_LEAST if masks is None else _LEAST_BY_BITS) // max(1, n_trees)
     if masks is not None:
         data = (masks.starts, masks.feature, masks.threshold, masks.stays, masks.first_leaf, masks.value)
-        loop = _by_table if masks.lowest.shape[0] > _MOST_LEAVES else _by_product
-        over_ranges(loop, X.shape[0], X, *data, masks.lowest, out, least=least)
+        over_ranges(_by_bits, X.shape[0], X, *data, masks.lowest, out, least=least)
         return out
     children, depth = _levels(nodes.roots, nodes.left, nodes.right)
     arguments = (X, nodes.roots, nodes.feature, nodes.threshold, children, depth, nodes.value, out)
@@ -208,46 +207,28 @@ def _columns(X, start, n, columns):
 @njit(cache=True, nogil=True)
 def _leave(columns, feature, threshold, stays, first, last, masks):
     """Take the leaves off that rows cannot end in, by the inner nodes of one tree."""
-    everything = ~stays[0] | stays[0]
-    for i in range(_ROWS):
-        masks[i] = everything
+    masks[:] = ~np.uint64(0)
     for node in range(first, last):
         x, limit, kept = columns[feature[node]], threshold[node], stays[node]
+        everything = kept | ~kept
         for i in range(_ROWS):
             masks[i] &= everything if x[i] <= limit else kept
 
 
 @njit(cache=True, nogil=True)
-def _by_table(X, starts, feature, threshold, stays, first_leaf, value, lowest, out, first, last):
+def _by_bits(X, starts, feature, threshold, stays, first_leaf, value, lowest, out, first, last):
     columns, masks = np.zeros((X.shape[1], _ROWS), np.float32), np.empty(_ROWS, stays.dtype)
-    wide = lowest.shape[0] - 1
+    by_table, wide = lowest.shape[0] > _MOST_LEAVES, lowest.shape[0] - 1
     for start in range(first, last, _ROWS):
         n = min(start + _ROWS, last) - start
         _columns(X, start, n, columns)
         for tree in range(first_leaf.shape[0]):
             leaf = first_leaf[tree]
-            if starts[tree] == starts[tree + 1]:  # a single leaf
-                for i in range(n):
-                    out[start + i] += value[leaf]
-                continue
             _leave(columns, feature, threshold, stays, starts[tree], starts[tree + 1], masks)
-            for i in range(n):
-                out[start + i] += value[leaf + lowest[masks[i] & wide]]
-
-
-@njit(cache=True, nogil=True)
-def _by_product(X, starts, feature, threshold, stays, first_leaf, value, lowest, out, first, last):
-    columns, masks = np.zeros((X.shape[1], _ROWS), np.float32), np.empty(_ROWS, stays.dtype)
-    for start in range(first, last, _ROWS):
-        n = min(start + _ROWS, last) - start
-        _columns(X, start, n, columns)
-        for tree in range(first_leaf.shape[0]):
-            leaf = first_leaf[tree]
-            if starts[tree] == starts[tree + 1]:
+            if by_table:
                 for i in range(n):
-                    out[start + i] += value[leaf]
+                    out[start + i] += value[leaf + lowest[masks[i] & wide]]
                 continue
-            _leave(columns, feature, threshold, stays, starts[tree], starts[tree + 1], masks)
             for i in range(n):
                 bit = np.uint64(masks[i])
                 bit &= ~bit + np.uint64(1)
