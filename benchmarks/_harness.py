@@ -19,12 +19,14 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 RESULTS = Path(__file__).resolve().parent / "results"
 _PACKAGES = ("preflearn", "numpy", "scipy", "scikit-learn", "numba")
@@ -262,3 +264,18 @@ def coverage_of(found: Sequence[Sequence[float]], other: str) -> dict[str, float
         results[f"coverage{name}"] = mean(a <= x <= b for a, x, b in zip(low, truth, high, strict=True))
         results[f"mean_width{name}"] = mean(b - a for a, b in zip(low, high, strict=True))
     return results
+
+
+def write_blocks(path: Any, blocks: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> None:
+    """A Parquet file with the columns target, qid, f0, f1, ..., written block by block."""
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetWriter
+
+    writer = None
+    for X, y, qid in blocks:
+        table = pa.table({"target": y, "qid": qid, **{f"f{k}": X[:, k] for k in range(X.shape[1])}})
+        if writer is None:
+            writer = ParquetWriter(path, table.schema)
+        writer.write_table(table)
+    assert writer is not None
+    writer.close()

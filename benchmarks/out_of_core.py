@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from _harness import write_results
+from _harness import write_blocks, write_results
 from preflearn import AutoRanker
 from preflearn._engine.streaming.sources import as_source
 from preflearn.automatic.features import Features
@@ -57,18 +57,8 @@ def rows_of(block: int, n_rows: int = _BLOCK) -> tuple[np.ndarray, np.ndarray, n
 
 
 def write_parquet(path: Path, n_rows: int) -> None:
-    import pyarrow as pa
-    from pyarrow.parquet import ParquetWriter
-
-    writer = None
-    for block, first in enumerate(range(0, n_rows, _BLOCK)):
-        X, y, qid = rows_of(block, min(_BLOCK, n_rows - first))
-        table = pa.table({"target": y, "qid": qid, **{f"f{k}": X[:, k] for k in range(N_FEATURES)}})
-        if writer is None:
-            writer = ParquetWriter(path, table.schema)
-        writer.write_table(table)
-    assert writer is not None
-    writer.close()
+    blocks = enumerate(range(0, n_rows, _BLOCK))
+    write_blocks(path, (rows_of(block, min(_BLOCK, n_rows - first)) for block, first in blocks))
 
 
 class Clock:

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.datasets import load_svmlight_file
 
-from _harness import arguments, best_of, peak_memory, report, write_results
+from _harness import arguments, best_of, peak_memory, report, write_blocks, write_results
 from preflearn import RankRLS, RankRLSCV
 from preflearn._engine.streaming.checkpoint import extend_digest
 from preflearn.io import iter_ranking, write_ranking
@@ -37,18 +37,8 @@ def rows_of(first: int, n_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 def write_parquet(path: Path, n_rows: int) -> None:
-    import pyarrow as pa
-    from pyarrow.parquet import ParquetWriter
-
-    writer = None
-    for first in range(0, n_rows, _GROUP):
-        X, y, qid = rows_of(first, min(_GROUP, n_rows - first))
-        table = pa.table({"target": y, "qid": qid, **{f"f{k}": X[:, k] for k in range(N_FEATURES)}})
-        if writer is None:
-            writer = ParquetWriter(path, table.schema)
-        writer.write_table(table)
-    assert writer is not None
-    writer.close()
+    starts = range(0, n_rows, _GROUP)
+    write_blocks(path, (rows_of(first, min(_GROUP, n_rows - first)) for first in starts))
 
 
 def read(path: str) -> int:

@@ -336,7 +336,7 @@ class RankRFM(RankerMixin, KernelModel):
         X : array-like or sparse of shape (m, n)
             A PyTorch tensor (``sklearn.config_context(array_api_dispatch=True)``) is worked on where it is: kernel
             values, trainings, held-out predictions and gradients, in double precision. RBF kernel only. Folds and basis
-            vectors then depend on the order of the rows, which NumPy arrays are sorted out of.
+            vectors then depend on the order of the rows, unlike those of NumPy arrays.
         y : array-like of shape (m,) or (m, v)
             Scores, higher is better.
         qid : array-like of shape (m,), optional
