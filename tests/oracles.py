@@ -1179,3 +1179,17 @@ def _best_division(codes, g, rows, least, ridge):
             if gain > best[0] + 1e-12:
                 best = (gain, left, right)
     return best
+
+
+def kernel_and_curves(X, basis, gamma, metric, features, n_knots=10, stiffness=40.0):
+    """Columns of kernel values and of bumps along features, one by one, and their penalty."""
+    columns = [np.exp(-gamma * (((X - z) * metric) ** 2).sum(axis=1)) for z in basis]
+    K_RR = np.array([[np.exp(-gamma * (((x - z) * metric) ** 2).sum()) for z in basis] for x in basis])
+    for j in features:
+        knots = [np.quantile(X[:, j], 0.01 + 0.98 * k / (n_knots - 1)) for k in range(n_knots)]
+        steps = [b - a for a, b in zip(knots[:-1], knots[1:])]
+        width = max(1.5 * np.median(steps), 0.5 * (knots[-1] - knots[0]) / n_knots)
+        columns += [metric[j] * np.exp(-0.5 * ((X[:, j] - z) / width) ** 2) for z in knots]
+    penalty = stiffness * np.eye(len(columns))
+    penalty[: len(basis), : len(basis)] = K_RR
+    return np.column_stack(columns), penalty

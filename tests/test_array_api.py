@@ -24,6 +24,7 @@ from preflearn import RLS, RLSCV, AutoRanker, RankRFM, RankRLS, RankRLSCV
 from preflearn._engine.arrays import pairs as device_pairs
 from preflearn._engine.arrays.expansion import DeviceExpansions
 from preflearn._engine.core import pair_holdout
+from preflearn._engine.core.curves import Curves
 from preflearn._engine.core.expansion import kernel_moments, solve_expansion
 from preflearn._engine.numerics import namespace
 from preflearn._engine.numerics.namespace import Home, as_host
@@ -460,23 +461,25 @@ def test_scikit_learn_array_api_checks(estimator, check):
 
 @pytest.mark.parametrize("metric", [None, np.array([1.0, 0.0, 0.5, 0.2]), RNG.normal(size=(4, 2))])
 @pytest.mark.parametrize("n_queries", [1, 9])
-def test_expansions_on_a_device_are_those_of_the_host(xp, metric, n_queries):
+@pytest.mark.parametrize("has_curves", [False, True])
+def test_expansions_on_a_device_are_those_of_the_host(xp, metric, n_queries, has_curves):
     home = Home.of(xp.asarray(np.zeros(1)))
     device, kernel = DeviceExpansions(home), Kernel("rbf", 0.3).with_metric(metric)
     queries = encode_queries(QID if n_queries > 1 else None, M)
     rows, basis = np.flatnonzero(QID < 7) if n_queries > 1 else np.arange(5, M), X[::4] + 3.0
     arguments = (kernel, basis, (X + 3.0).__getitem__, Y, queries, rows)
+    curves = Curves.along(X + 3.0, np.array([1.0, 0.0, 0.5, 0.2])) if has_curves else None
     with patch.object(namespace, "_HOST_BLOCK_BYTES", 23 * 8 * basis.shape[0]):
         is_global = n_queries == 1
-        found = device.kernel_moments(*arguments, is_global=is_global)
-        expected = kernel_moments(*arguments, is_global=is_global)
+        found = device.kernel_moments(*arguments, is_global=is_global, curves=curves)
+        expected = kernel_moments(*arguments, is_global=is_global, curves=curves)
         assert type(found) is type(expected)
         for name, value in vars(expected).items():
             if isinstance(value, str):
                 assert getattr(found, name) == value
             else:
                 np.testing.assert_allclose(getattr(found, name), value, rtol=1e-10, atol=1e-12)
-        here = solve_expansion(kernel, basis, expected, np.array([0.1, 1.0]))
+        here = solve_expansion(kernel, basis, expected, np.array([0.1, 1.0]), curves)
         there = device.take(here)
         np.testing.assert_allclose(there.predict(X + 3.0), here.predict(X + 3.0), rtol=1e-8, atol=1e-10)
         np.testing.assert_allclose(

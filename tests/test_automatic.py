@@ -20,6 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import oracles
 from preflearn import AutoRanker, RankRLS, RankRLSCV
+from preflearn._engine.core.curves import Curves
 from preflearn._engine.core.expansion import kernel_moments, solve_expansion
 from preflearn._engine.loops import boosting as loops_boosting
 from preflearn._engine.loops.boosting import grow_trees, grow_trees_together, in_blocks
@@ -28,18 +29,22 @@ from preflearn._engine.loops.trees import LeafMasks, Nodes, add_up_trees
 from preflearn._engine.streaming.sources import as_source
 from preflearn.automatic import boosting, candidates, extension, kernels, ranker
 from preflearn.automatic.combination import FoldScores, centred, choose_combination, combine, nested
+from preflearn.automatic.curves import KernelAndCurves, as_estimator
 from preflearn.automatic.everything import Chunk, Everything
 from preflearn.automatic.features import PARTS, Features
+from preflearn.automatic.presets import Preset
 from preflearn.automatic.streams import StreamedRows
 from preflearn.automatic.targets import HalfGains, half_gains
 from preflearn.automatic.trees import Bins, TreeSum
 from preflearn.comparisons import encode_queries
-from preflearn.io import load_model, save_model
+from preflearn.io import load_model, save_model, to_onnx
 from preflearn.kernels.functions import Kernel
 from preflearn.metrics import concordance, ndcg, ndcg_scorer
 from preflearn.model_selection import QueryKFold
 from preflearn.model_selection._row_order import order_by_content
 from preflearn.model_selection._scoring import read_scoring
+
+KERNEL = "learned kernel, quantiles and query"
 
 
 def make_data(m=120, n=5, size=10, seed=0):
@@ -663,7 +668,7 @@ def test_chosen_on_a_sample_trained_on_everything(monkeypatch, small_trees, with
     monkeypatch.setattr(ranker, "_MOST_ROWS", 200)
     monkeypatch.setattr(extension, "CHUNK_ROWS", 70)
     monkeypatch.setattr(kernels, "RACE_FROM", 100)
-    monkeypatch.setattr(candidates, "_STANDARDISED_FROM", 100)
+    monkeypatch.setattr(candidates, "_MORE_VIEWS_FROM", 100)
     X, y, qid = make_data(600)
     qid = qid if with_queries else None
     model = AutoRanker(random_state=0).fit(X, y, qid=qid)
@@ -723,15 +728,101 @@ def test_expansions_from_sums_of_kernel_values_equal_the_learner(seed, n_queries
     np.testing.assert_allclose(found.gradients(X, 0), slopes, atol=3 * tol * np.abs(slopes).max())
 
 
+def curved_expansion(X, y, queries, alphas, metric):
+    kernel, curves = Kernel("rbf", 2.0, kernel_params={"metric": metric}), Curves.along(X, metric)
+    rows, is_global = np.arange(X.shape[0]), queries.n_groups == 1
+    moments = kernel_moments(
+        kernel, X[:15], X.__getitem__, y, queries, rows, is_global=is_global, curves=curves
+    )
+    return solve_expansion(kernel, X[:15], moments, alphas, curves)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    n_queries=st.sampled_from([1, 5, 60]),  # queries of one row too
+    alpha=st.sampled_from([0.01, 1.0, 100.0]),
+    ties=st.booleans(),
+)
+def test_curves_beside_a_kernel_equal_dense_normal_equations(seed, n_queries, alpha, ties):
+    rng = np.random.default_rng(seed)
+    X, y, qid = rng.normal(size=(60, 3)), rng.normal(size=60), rng.integers(0, n_queries, 60)
+    if ties:
+        X[:, 0], X[:, 2] = np.round(X[:, 0]), 0.0  # a constant feature has no curve
+    metric, queries = np.array([1.0, 0.0, 0.4]), encode_queries(qid, 60)
+    found = curved_expansion(X, y, queries, np.array([alpha]), metric)
+    assert found.curves.features.tolist() == ([0] if ties else [0, 2])
+    Phi, penalty = oracles.kernel_and_curves(X, X[:15], 2.0, metric, found.curves.features)
+    Phi_c, t = centred(Phi, queries), centred(y[:, None], queries)
+    w = np.linalg.lstsq(Phi_c.T @ Phi_c + alpha * penalty, Phi_c.T @ t, rcond=1e-15)[0]
+    both = centred(np.column_stack([found.predict(X)[0], Phi @ w]), queries)
+    tol = 1e-6 * max(1.0, 1.0 / alpha)
+    np.testing.assert_allclose(both[:, 0], both[:, 1], atol=tol * max(1e-9, np.abs(both).max()))
+
+
+def test_gradients_of_curves_are_those_of_differences():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 3)), rng.normal(size=60)
+    model = curved_expansion(
+        X, y, encode_queries(np.arange(60) // 10, 60), np.array([0.1, 1.0]), np.array([1.0, 0.0, 0.4])
+    )
+    step = 1e-5 * np.eye(3)
+    for place in (0, 1):
+        slopes = [(model.predict(X + one)[place] - model.predict(X - one)[place]) / 2e-5 for one in step]
+        np.testing.assert_allclose(model.gradients(X, place), np.transpose(slopes), atol=1e-6)
+
+
+def test_no_more_than_so_many_features_have_curves():
+    X, factors = np.random.default_rng(0).normal(size=(30, 80)), np.linspace(0.0, 1.0, 80)
+    np.testing.assert_array_equal(Curves.along(X, factors).features, np.arange(30, 80))
+    assert Curves.along(X, np.zeros(80)).values(X).shape == (30, 0)
+
+
+def test_a_kernel_with_curves_is_saved_and_exported_as_it_predicts(tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 3)), rng.normal(size=60)
+    queries = encode_queries(np.arange(60) // 10, 60)
+    expansion = curved_expansion(X, y, queries, np.array([0.1, 1.0]), np.array([1.0, 0.0, 0.4]))
+    model, new = as_estimator(expansion, 1, 2, 6), rng.normal(size=(7, 3))
+    assert isinstance(model, KernelAndCurves) and model.best_round_ == 2
+    np.testing.assert_allclose(model.predict(new), expansion.predict(new)[1], atol=1e-12)
+    assert model.feature_importances_.sum() == pytest.approx(1.0) and model.feature_importances_[1] == 0
+    save_model(model, tmp_path / "model.preflearn")
+    np.testing.assert_array_equal(load_model(tmp_path / "model.preflearn").predict(new), model.predict(new))
+    model.widths_ = model.widths_ * [1.0, 0.0]
+    save_model(model, tmp_path / "damaged.preflearn")
+    with pytest.raises(ValueError, match="widths_"):
+        load_model(tmp_path / "damaged.preflearn")
+
+
+@pytest.mark.parametrize(("additive", "expected"), [(True, True), (False, False)])
+def test_features_have_curves_where_held_out_rows_gain_by_it(small_trees, additive, expected):
+    rng = np.random.default_rng(3)
+    X, qid = rng.normal(size=(1200, 6)), np.repeat(np.arange(60), 20)
+    f = np.sin(3 * X).sum(axis=1) if additive else 2 * np.sign(X[:, 0] * X[:, 1]) * np.exp(X[:, 2])
+    y = np.digitize(f + 0.3 * rng.normal(size=1200), np.quantile(f, [0.5, 0.8, 0.95])).astype(float)
+    model = AutoRanker(random_state=0, preset=Preset(frozenset({"linear", KERNEL}), 0)).fit(X, y, qid=qid)
+    found = dict(zip(model.member_names_, model.members_, strict=True))[KERNEL]
+    assert isinstance(found, KernelAndCurves) == expected
+    (entry,) = [one for one in model.leaderboard_ if one.name == KERNEL]
+    assert ("curves" in entry.detail) == expected
+    first = qid == 0
+    expected = model.predict(X[first], qid=qid[first])
+    onnxruntime = pytest.importorskip("onnxruntime")
+    session = onnxruntime.InferenceSession(to_onnx(model, one_query=True).SerializeToString())
+    (scores,) = session.run(None, {session.get_inputs()[0].name: X[first]})[:1]
+    np.testing.assert_allclose(np.ravel(scores), expected, atol=1e-4 * np.ptp(expected))
+
+
 def test_a_view_that_is_clearly_behind_is_left_out(monkeypatch, small_trees):
     monkeypatch.setattr(kernels, "RACE_FROM", 100)
-    monkeypatch.setattr(candidates, "_STANDARDISED_FROM", 100)
+    monkeypatch.setattr(candidates, "_MORE_VIEWS_FROM", 100)
     X, y, qid = make_data(600, seed=2)
     X[:, :2] = np.sign(X[:, :2]) * np.exp(4 * np.abs(X[:, :2]))  # heavy tails: quantiles are far ahead
     board = AutoRanker(random_state=0).fit(X, y, qid=qid).leaderboard_
     behind = [one for one in board if one.detail == "left out: behind after the first rounds"]
-    assert [one.name for one in behind] == ["learned kernel, standardised and query"]
-    assert np.isnan(behind[0].score) and behind[0].weight == 0
+    assert "learned kernel, query" in [one.name for one in behind]
+    assert all(np.isnan(one.score) and one.weight == 0 for one in behind)
 
 
 def in_chunks(X, y, qid, size):
@@ -835,7 +926,7 @@ def test_members_learn_half_gains_for_ndcg(small_trees, monkeypatch):
 
 @pytest.mark.parametrize(
     "members",
-    [["best single feature"], ["boosted trees, gains"], ["learned kernel, standardised and query"], []],
+    [["best single feature"], ["boosted trees, gains"], ["learned kernel, quantiles in query"], []],
 )
 def test_learning_curves_of_any_members(monkeypatch, small_trees, members):
     """Members that cannot be combined, that learn gains, or that few rows do not have."""

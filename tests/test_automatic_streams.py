@@ -284,7 +284,7 @@ def test_killed_and_resumed(tmp_path, small, uninterrupted):
         sys.path.insert(0, {os.path.dirname(__file__)!r})
         import pytest, test_automatic_streams as tests
         tests.make_small(pytest.MonkeyPatch())
-        chunks = tests.Failing(tests.in_chunks(*tests.make_data()), 10)  # sample, trees, half of a kernel
+        chunks = tests.Failing(tests.in_chunks(*tests.make_data()), 6)  # sample, half of a kernel
         class Kill(BaseException):
             def __init__(self):
                 os.kill(os.getpid(), signal.SIGKILL)

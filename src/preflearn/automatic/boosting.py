@@ -21,9 +21,9 @@ from .._engine.core.holdout import rows_outside
 from .._engine.loops.boosting import Trees, grow_trees, grow_trees_together, in_blocks
 from .._engine.loops.threads import in_turns
 from ..comparisons import encode_queries
-from .combination import FoldScores, centred, clearly_positive, nested
+from .combination import centred, clearly_positive, nested
 from .everything import Everything
-from .tasks import Extension, Member, Task
+from .tasks import Extension, Member, Task, halves_of
 from .trees import Bins, TreeSum
 
 # Number of distinct values that a feature is reduced to.
@@ -191,7 +191,7 @@ def grow_on_everything(
         task.seed % 2**31,
         on_all_threads=True,
     )
-    halves = _halves(task, test)
+    halves = halves_of(task, test)
     predictions: list[np.ndarray] = []
     scores: list[np.ndarray] = []
     for stage, (before, after) in enumerate(zip((0, *_STAGES), _STAGES)):
@@ -202,14 +202,6 @@ def grow_on_everything(
     kept = halves.best(np.array(scores))
     unbiased = nested(halves, np.array(predictions), np.array(scores))
     return TreeSum.of_boosting(grown.trees[: kept + 1], bins), unbiased
-
-
-def _halves(task: Task, rows: np.ndarray) -> FoldScores:
-    """Two halves of some rows: every other query, or every other row of a single one."""
-    queries = encode_queries(task.queries.codes[rows], rows.shape[0])
-    place = queries.codes if queries.n_groups > 1 else np.arange(rows.shape[0])
-    tests = [np.flatnonzero(place % 2 == half) for half in (0, 1)]
-    return FoldScores.of_folds(tests, task.y[rows], queries, task.folds.scoring)
 
 
 __all__ = ["boosted_trees", "cost", "grow_on_everything", "n_leaves"]

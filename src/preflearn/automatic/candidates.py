@@ -30,8 +30,8 @@ from .trees import TreeSum
 _RANDOM = 32
 # Rows up to which random trees, and a kernel that does not look at the query, are tried: with more they are behind.
 _MOST_FOR_ALL = 10_000
-# Rows from which a kernel on standardised features is tried: small tables are to be quick.
-_STANDARDISED_FROM = 2_000
+# Rows from which kernels on more views are tried: small tables are to be quick.
+_MORE_VIEWS_FROM = 2_000
 # Features that a node of a random tree looks at: 30 percent, up to this number.
 _LOOKED_AT = 80
 # Number of parts in which the random trees of a fold are grown, to be shared by the processors.
@@ -177,8 +177,11 @@ def candidates(n_rows: int, n_queries: int) -> list[Candidate]:
         _kernel(f"learned kernel, quantiles{beside}", quantiles + relative),
         Candidate("boosted trees", plain + relative, boosting.cost, boosting.boosted_trees),
     ]
-    if n_rows >= _STANDARDISED_FROM:
+    if n_rows >= _MORE_VIEWS_FROM:
         found.append(_kernel(f"learned kernel, standardised{beside}", standardised + relative))
+        if n_queries > 1:
+            found.append(_kernel("learned kernel, query", relative))
+            found.append(_kernel("learned kernel, quantiles in query", ("relative quantiles",)))
     if n_rows <= _MOST_FOR_ALL:
         if n_queries > 1:
             found.append(_kernel("learned kernel, quantiles", quantiles))

@@ -24,7 +24,7 @@ from ..comparisons import Groups, encode_queries
 from ..metrics import concordance
 from ..model_selection._scoring import Scoring
 
-SHRINKAGES = (0.01, 0.1, 1.0, 10.0)
+SHRINKAGES = (0.001, 0.01, 0.1, 1.0, 10.0)
 # Predictions of targets of unit size that differ by no more than this differ by rounding.
 _NO_SPREAD = 1e-12
 

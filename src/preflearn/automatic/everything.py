@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._engine.arrays.expansion import DeviceExpansions
+from .._engine.core.curves import Curves
 from .._engine.core.expansion import Moments, kernel_moments
 from .._engine.loops.boosting import in_blocks
 from ..comparisons import Groups
@@ -86,9 +87,11 @@ class Everything:
         """The same rows with other targets."""
         return replace(self, over=partial(_over, self.over, retarget))
 
-    def kernel_moments(self, kernel: Kernel, basis: np.ndarray, view: tuple[str, ...]) -> Moments:
-        """Sums of kernel values (`core.expansion`) in one pass; memory for one chunk."""
-        work = partial(_moments_of, self.features, kernel, basis, view, self.device, self.is_global)
+    def kernel_moments(
+        self, kernel: Kernel, basis: np.ndarray, curves: Curves | None, view: tuple[str, ...]
+    ) -> Moments:
+        """Sums of kernel values and curves (`core.expansion`) in one pass; memory for one chunk."""
+        work = partial(_moments_of, self.features, kernel, basis, curves, view, self.device, self.is_global)
         total: Any
         total, n_chunks = self.sums.begin()
         for part in self.over(work, n_chunks):
@@ -136,6 +139,7 @@ def _moments_of(
     features: Features,
     kernel: Kernel,
     basis: np.ndarray,
+    curves: Curves | None,
     view: tuple[str, ...],
     device: DeviceExpansions | None,
     is_global: bool,
@@ -144,7 +148,9 @@ def _moments_of(
     X = features.views(chunk.X, chunk.queries)[view]
     sum_up = kernel_moments if device is None else device.kernel_moments
     rows = np.arange(X.shape[0])
-    return sum_up(kernel, basis, X.__getitem__, chunk.y, chunk.queries, rows, is_global=is_global)
+    return sum_up(
+        kernel, basis, X.__getitem__, chunk.y, chunk.queries, rows, is_global=is_global, curves=curves
+    )
 
 
 def _binned(

@@ -5,6 +5,10 @@ sample of whole queries, with few basis vectors, from sums of kernel values (`co
 as the held-out score rises. Only then is the model trained: more basis vectors, all rows. A fold is predicted with the
 metric that was learned without it, of the round that the other folds prefer; the model has the mean of the metrics.
 
+In the second round, the first one with a metric, a curve for each important feature is tried beside the kernel
+(`core.curves`). Where it raises the held-out score it stays: grades are often nearly a sum of effects of single
+features, which a kernel on distances learns slowly.
+
 With many rows the views race: those that are clearly behind after the first rounds are left out.
 
 The number of basis vectors grows with the rows.
@@ -14,31 +18,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._engine.core.curves import Curves
 from .._engine.core.expansion import Expansion, Moments, kernel_moments, solve_expansion
 from .._engine.core.holdout import rows_outside
 from .._engine.core.learned_metric import GRADIENT_ROWS, average_gradient_metric
 from .._engine.loops.threads import with_small_matrices
 from ..comparisons import encode_queries
-from ..estimators.rankrfm import RankRFM, of_expansion
+from ..estimators.rankrfm import RankRFM
 from ..kernels.functions import Kernel
 from ..model_selection._alphas import choose
 from .combination import clearly_positive, nested
+from .curves import KernelAndCurves, as_estimator
 from .everything import Everything
-from .tasks import Extension, Member, Task
+from .tasks import Extension, Member, Task, halves_of
 
 # Times that a metric may be learned. Another round follows while the last two have raised the score by more than the
 # standard error of the difference over folds.
 _ROUNDS = 15
 _LOOK_BACK = 2
+# Rounds on all rows of the sample before a training beyond it: more rows than a round has make the metric sharper.
+_MORE_ROUNDS = 4
 # Rows and basis vectors of a round.
 _ROUND_ROWS = 16_000
 _ROUND_BASIS = (250, 800)
 # With at least this many rows the views race, over this many rounds.
-RACE_FROM = 10_000
+RACE_FROM = 2_000
 _RACE_ROUNDS = 2
 # Standard errors that a view has to be behind to be left out: one that is as good helps the combination.
 _BEHIND = 2.0
@@ -52,6 +60,8 @@ _LEAST_BASIS, _MOST_BASIS = 600, 2000
 # The first round tries these alphas, later ones those beside the best so far.
 _ALPHAS = 4.0 ** np.arange(-4, 8)
 _BESIDE = np.array([0.25, 1.0, 4.0])
+# The round in which curves are tried beside the kernel: the first one with a metric.
+_CURVES_ROUND = 1
 _KERNEL = Kernel("rbf", "median")
 
 
@@ -74,6 +84,17 @@ class _Part:
     metrics: list[np.ndarray | None] = field(default_factory=lambda: [None])
 
 
+class _Sums(NamedTuple):
+    """Kernel, basis vectors and curves, with their sums over the rows of a training."""
+
+    functions: tuple[Kernel, np.ndarray, Curves | None]
+    moments: Moments
+
+    def solve(self, alphas: np.ndarray) -> Expansion:
+        kernel, basis, curves = self.functions
+        return solve_expansion(kernel, basis, self.moments, alphas, curves)
+
+
 class Search:
     """The rounds of one view.
 
@@ -87,10 +108,13 @@ class Search:
     scores : list of ndarray of shape (f,)
         Of each round and fold, at the alpha that is best on the whole.
     alphas : list of float
+    has_curves : bool
+        Whether features have curves of their own.
     """
 
     def __init__(self, task: Task, view: tuple[str, ...]):
         self.task, self.view, self.X = task, view, task.views[view]
+        self.has_curves = False
         self.scores: list[np.ndarray] = []
         self.alphas: list[float] = []
         self._parts = _parts(task)
@@ -99,17 +123,28 @@ class Search:
     def advance(self, n_rounds: int = _ROUNDS + 1) -> None:
         """More rounds, until there are ``n_rounds`` or the held-out score no longer rises."""
         while len(self.scores) < n_rounds and not self._ended:
-            alphas = self.alphas[-1] * _BESIDE if self.alphas else _ALPHAS
-            size = _round_basis(self.task.n_rows)
-            models = self.train([(part.rows, part.metrics[-1]) for part in self._parts], alphas, size)
-            table = self._score(models, alphas)
-            choice = choose(self.task.folds.mean(table), alphas)[0]
-            self.scores.append(table[choice])
-            self.alphas.append(float(alphas[choice]))
+            models, scores, choice = self._try()
+            if len(self.scores) == _CURVES_ROUND:
+                self.has_curves = True
+                curved = self._try()
+                self.has_curves = clearly_positive(curved[1] - scores)
+                if self.has_curves:
+                    models, scores, choice = curved
+            self.scores.append(scores)
+            self.alphas.append(float(models[0].alphas[choice]))
             rises = len(self.scores) <= _LOOK_BACK or clearly_positive(
                 self.scores[-1] - self.scores[-1 - _LOOK_BACK]
             )
             self._ended = not rises or len(self.scores) > _ROUNDS or not self._update(models, choice)
+
+    def _try(self) -> tuple[list[Expansion], np.ndarray, int]:
+        """One training for each metric; its models, the score of each fold at the best alpha, and the place of that."""
+        alphas = self.alphas[-1] * _BESIDE if self.alphas else _ALPHAS
+        size = _round_basis(self.task.n_rows)
+        models = self.train([(part.rows, part.metrics[-1]) for part in self._parts], alphas, size)
+        table = self._score(models, alphas)
+        choice = choose(self.task.folds.mean(table), alphas)[0]
+        return models, table[choice], choice
 
     def is_behind(self, others: Sequence[Search]) -> bool:
         """Whether another view is clearly ahead after as many rounds."""
@@ -136,24 +171,22 @@ class Search:
         """
         task = self.task
         if task.device is not None:
-            return [task.device.take(solve_expansion(*self._sums(*one, size), alphas)) for one in sets]
+            return [task.device.take(self._sums(*one, size).solve(alphas)) for one in sets]
         if task.n_rows < _SHARE_FROM:
-            return with_small_matrices(
-                lambda k: solve_expansion(*self._sums(*sets[k], size), alphas), len(sets)
-            )
+            return with_small_matrices(lambda k: self._sums(*sets[k], size).solve(alphas), len(sets))
         sums = [self._sums(*one, size) for one in sets]
-        return with_small_matrices(lambda k: solve_expansion(*sums[k], alphas), len(sets))
+        return with_small_matrices(lambda k: sums[k].solve(alphas), len(sets))
 
-    def _sums(
-        self, rows: np.ndarray, metric: np.ndarray | None, size: int
-    ) -> tuple[Kernel, np.ndarray, Moments]:
+    def _sums(self, rows: np.ndarray, metric: np.ndarray | None, size: int) -> _Sums:
         X, task = self.X, self.task
-        basis = X[_drawn(rows, size, task.seed)]
-        kernel = _KERNEL.with_metric(metric).fitted_to(X[rows])
+        functions = _functions(X, rows, metric, size, self.has_curves, task.seed)
+        kernel, basis, curves = functions
         sum_up = kernel_moments if task.device is None else task.device.kernel_moments
         is_global = task.queries.n_groups == 1
-        moments = sum_up(kernel, basis, X.__getitem__, task.y, task.queries, rows, is_global=is_global)
-        return kernel, basis, moments
+        moments = sum_up(
+            kernel, basis, X.__getitem__, task.y, task.queries, rows, is_global=is_global, curves=curves
+        )
+        return _Sums(functions, moments)
 
     def _score(self, models: list[Expansion], alphas: np.ndarray) -> np.ndarray:
         folds = self.task.folds
@@ -167,16 +200,32 @@ class Search:
         """The next metric of every part; False where the gradients of one are all zero."""
 
         def metric_of(place: int) -> np.ndarray | None:
-            rows = _drawn(self._parts[place].rows, GRADIENT_ROWS, 0)
-            gradients = models[place].gradients(self.X[rows], choice)
-            return average_gradient_metric(gradients[:, :, None], full=False)
+            return _next_metric(models[place], choice, self.X, self._parts[place].rows)
 
         metrics = with_small_matrices(metric_of, len(self._parts), _threads(self.task))
         if any(one is None for one in metrics):
             return False
         for part, metric in zip(self._parts, metrics, strict=True):
-            part.metrics.append(np.where(metric < _LEAST_FACTOR, 0.0, metric))
+            part.metrics.append(metric)
         return True
+
+    def sharpen(self, metric: np.ndarray, alpha: float, fold: int) -> np.ndarray:
+        """More rounds for a metric, on all rows but two folds: one that stays out, and one that says where to stop."""
+        tests, size = self.task.folds.tests, n_basis(self.task.n_rows, self.has_curves)
+        judge = tests[(fold + 1) % len(tests)]
+        rows = rows_outside(self.task.n_rows, np.concatenate([tests[fold], judge]))
+        halves, best, best_score = halves_of(self.task, judge), metric, -np.inf
+        for _ in range(_MORE_ROUNDS):
+            (model,) = self.train([(rows, metric)], np.array([alpha]), size)
+            score = float(halves.mean(halves.of(model.predict(self.X[judge])[0])))
+            if not score > best_score:
+                break
+            best, best_score = metric, score
+            following = _next_metric(model, 0, self.X, rows)
+            if following is None:
+                break
+            metric = following
+        return best
 
 
 def learned_kernel(task: Task, view: tuple[str, ...]) -> Member | None:
@@ -198,7 +247,7 @@ def _train_members(task: Task, search: Search) -> Member:
     n_folds = len(folds.tests)
     chosen = [folds.best(table, without=fold) for fold in range(n_folds)]
     best = folds.best(table)
-    alphas, size = search.alphas[best] * _BESIDE, n_basis(task.n_rows)
+    alphas, size = search.alphas[best] * _BESIDE, n_basis(task.n_rows, search.has_curves)
 
     sets = [
         (rows_outside(task.n_rows, test), search.metric_without(fold, chosen[fold]))
@@ -210,8 +259,10 @@ def _train_members(task: Task, search: Search) -> Member:
         settings[:, test] = model.predict(search.X[test])
     scores = folds.of(settings)
     choice = choose(folds.mean(scores), alphas)[0]
-    learner = _as_estimator(models[-1], choice, best, task)
-    detail = f"alpha {alphas[choice]:.3g}, round {best}, {learner.basis_.shape[0]} basis vectors"
+    learner = as_estimator(models[-1], choice, best, task.queries.n_groups)
+    detail = f"alpha {alphas[choice]:.3g}, round {best}, {models[-1].basis.shape[0]} basis vectors"
+    if models[-1].curves is not None:
+        detail += f", {models[-1].curves.features.shape[0]} curves"
 
     metrics = [search.metric_without(fold, number) for fold, number in enumerate(chosen)]
     plain = np.full(search.X.shape[1], np.nan)  # stands for no metric
@@ -219,10 +270,18 @@ def _train_members(task: Task, search: Search) -> Member:
         "metrics": np.stack([plain if one is None else one for one in metrics]),
         "rounds": np.array(chosen),
         "alpha": alphas[choice],
+        "has_curves": search.has_curves,
     }
     extend = Extension(train_on_everything, task, search.view, kept)
     unbiased = nested(folds, settings, scores)
     return Member(learner, settings[choice], unbiased, learner.feature_importances_, detail, extend)
+
+
+def _next_metric(model: Expansion, place: int, X: np.ndarray, rows: np.ndarray) -> np.ndarray | None:
+    """The metric that the gradients of a model at some of its rows give; None where all are zero."""
+    gradients = model.gradients(X[_drawn(rows, GRADIENT_ROWS, 0)], place)
+    metric = average_gradient_metric(gradients[:, :, None], full=False)
+    return None if metric is None else np.where(metric < _LEAST_FACTOR, 0.0, metric)
 
 
 def _threads(task: Task) -> int | None:
@@ -230,9 +289,10 @@ def _threads(task: Task) -> int | None:
     return None if task.device is None else 1
 
 
-def n_basis(n_rows: int) -> int:
-    """Basis vectors for this many rows."""
-    return min(n_rows, max(_LEAST_BASIS, min(_MOST_BASIS, int(0.9 * n_rows**0.7))))
+def n_basis(n_rows: int, has_curves: bool = False) -> int:
+    """Basis vectors for this many rows; half of them do beside curves."""
+    size = int(0.9 * n_rows**0.7 / (2 if has_curves else 1))
+    return min(n_rows, max(_LEAST_BASIS, min(_MOST_BASIS, size)))
 
 
 def cost(m: int, n: int) -> float:
@@ -265,30 +325,39 @@ def _drawn(rows: np.ndarray, size: int, seed: int) -> np.ndarray:
     return np.sort(np.random.default_rng(seed).choice(rows, size, replace=False))
 
 
+def _functions(
+    X: np.ndarray, rows: np.ndarray, metric: np.ndarray | None, size: int, has_curves: bool, seed: int
+) -> tuple[Kernel, np.ndarray, Curves | None]:
+    """The kernel, basis vectors and curves that some rows are given for a metric."""
+    basis = X[_drawn(rows, size, seed)]
+    kernel = _KERNEL.with_metric(metric).fitted_to(X[rows])
+    curves = Curves.along(X[rows], metric) if has_curves and metric is not None else None
+    return kernel, basis, curves
+
+
 def train_on_everything(
     task: Task, view: tuple[str, ...], settings: Mapping[str, Any], everything: Everything
-) -> tuple[RankRFM, np.ndarray]:
-    """A metric that has not seen the fold that is left out, more basis vectors, all other rows."""
-    X, fold = task.views[view], everything.fold
-    metric = settings["metrics"][fold]
-    rows = rows_outside(task.n_rows, task.folds.tests[fold])
-    basis = X[_drawn(rows, n_basis(everything.n_rows), task.seed)]
-    kernel = _KERNEL.with_metric(None if np.isnan(metric).any() else metric).fitted_to(X[rows])
-    moments = everything.kernel_moments(kernel, basis, view)
-    model = solve_expansion(kernel, basis, moments, np.array([settings["alpha"]]))
-    predictions = model.predict(X[task.folds.tests[fold]])[0]
-    return _as_estimator(model, 0, int(settings["rounds"][fold]), task), predictions
+) -> tuple[RankRFM | KernelAndCurves, np.ndarray]:
+    """A metric that has not seen the fold that is left out, more basis vectors, all other rows.
 
-
-def _as_estimator(model: Expansion, place: int, number: int, task: Task) -> RankRFM:
-    return of_expansion(
-        model.kernel,
-        model.basis,
-        model.betas[:, place],
-        alpha=float(model.alphas[place]),
-        best_round=number,
-        n_queries=task.queries.n_groups,
-    )
+    More rows want less regularisation: alpha is chosen anew by the fold. What is predicted for one half of its queries
+    is chosen by the other half.
+    """
+    search, fold = Search(task, view), everything.fold
+    X, test = search.X, task.folds.tests[fold]
+    rows = rows_outside(task.n_rows, test)
+    has_curves = search.has_curves = bool(settings["has_curves"])
+    metric = None
+    if not np.isnan(settings["metrics"][fold]).any():
+        metric = search.sharpen(settings["metrics"][fold], float(settings["alpha"]), fold)
+    size = n_basis(everything.n_rows, has_curves)
+    kernel, basis, curves = _functions(X, rows, metric, size, has_curves, task.seed)
+    moments = everything.kernel_moments(kernel, basis, curves, view)
+    model = solve_expansion(kernel, basis, moments, settings["alpha"] * _BESIDE, curves)
+    halves, predictions = halves_of(task, test), model.predict(X[test])
+    scores = halves.of(predictions)
+    chosen = as_estimator(model, halves.best(scores), int(settings["rounds"][fold]), task.queries.n_groups)
+    return chosen, nested(halves, predictions, scores)
 
 
 __all__ = ["RACE_FROM", "Search", "cost", "learned_kernel", "n_basis", "train_on_everything"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._engine.arrays.expansion import DeviceExpansions
-from ..comparisons import Groups
+from ..comparisons import Groups, encode_queries
 from .combination import FoldScores
 from .everything import Everything
 from .features import Views
@@ -106,3 +106,11 @@ class Member:
     importances: np.ndarray
     detail: str
     extend: Extension | None = None
+
+
+def halves_of(task: Task, rows: np.ndarray) -> FoldScores:
+    """Two halves of some rows: every other query, or every other row of a single one."""
+    queries = encode_queries(task.queries.codes[rows], rows.shape[0])
+    place = queries.codes if queries.n_groups > 1 else np.arange(rows.shape[0])
+    tests = [np.flatnonzero(place % 2 == half) for half in (0, 1)]
+    return FoldScores.of_folds(tests, task.y[rows], queries, task.folds.scoring)

@@ -8,7 +8,7 @@ it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from ...comparisons.queries import QueryComparisons
 from ...errors import missing_extra
 from ...kernels.functions import Kernel, middle_row
 from ...kernels.rbf import RbfProducts, expansion_slopes
+from ..core.curves import Curves
 from ..core.expansion import Expansion, Moments
 from ..core.moments import GlobalMoments, QueryMoments
 from ..core.row_blocks import RowBlock
@@ -26,9 +27,10 @@ from .squared_loss import half_blocks, sum_up
 
 
 class _Rows:
-    """The RBF kernel between rows on the host and basis vectors on the device."""
+    """The RBF kernel between rows on the host and basis vectors on the device; curves beside it where there are any."""
 
-    def __init__(self, kernel: Kernel, basis: np.ndarray, home: Home) -> None:
+    def __init__(self, kernel: Kernel, basis: np.ndarray, curves: Curves | None, home: Home) -> None:
+        self._curves = curves
         self._kernel, self._origin, self.home = kernel, kernel.origin(basis), home
         # Columns that the metric has forgotten are not sent.
         self._used = slice(None) if kernel.metric is None or kernel.metric.ndim > 1 else kernel.metric != 0
@@ -36,20 +38,26 @@ class _Rows:
         self.gamma = kernel.width(seen.shape[1])
         z = seen[:, self._used]
         centre = middle_row(z)
-        self.width, self.z = basis.shape[0], home.put(z)
+        self.width, self.z = basis.shape[0] + (0 if curves is None else curves.size), home.put(z)
         self._products = RbfProducts(self.z, home.put(centre), self.gamma, home.xp)
 
     def seen(self, rows: np.ndarray) -> Any:
         return self.home.put(self._kernel.seen(rows, self._origin)[:, self._used])
 
     def values(self, rows: np.ndarray) -> Any:
+        """Kernel values of some rows and what the curves add, on the device."""
+        values = self.kernel_values(rows)
+        if self._curves is None:
+            return values
+        return self.home.xp.concat([values, self.home.put(self._curves.values(rows))], axis=1)
+
+    def kernel_values(self, rows: np.ndarray) -> Any:
         """Kernel values of some rows, on the device."""
         return self._products(self.seen(rows))
 
-    def blocks(self, X: np.ndarray) -> Iterator[tuple[slice, Any]]:
-        """Rows of a block and their kernel values, block after block."""
-        for rows in self.home.steps(X.shape[0], self.width):
-            yield rows, self.values(X[rows])
+    def blocks(self, X: np.ndarray) -> Iterator[slice]:
+        """The rows of a block, block after block."""
+        return iter(self.home.steps(X.shape[0], self.width))
 
     def spread_gradient(self, gradient: np.ndarray, n_features: int) -> np.ndarray:
         """From the columns that the kernel sees to all features, through the metric."""
@@ -73,24 +81,27 @@ class DeviceExpansion(Expansion):
         The device, beside the attributes of `Expansion`, which are on the host.
     """
 
-    home: Home
+    home: Home = field(kw_only=True)
 
     def predict(self, X: np.ndarray) -> np.ndarray:
         """Scores at every λ, shape (a, m)."""
         out = np.empty((self.alphas.shape[0], X.shape[0]))
         betas = self.home.put(self.betas)
-        for rows, K in _Rows(self.kernel, self.basis, self.home).blocks(X):
-            out[:, rows] = to_host(K @ betas).T
+        of_rows = _Rows(self.kernel, self.basis, self.curves, self.home)
+        for rows in of_rows.blocks(X):
+            out[:, rows] = to_host(of_rows.values(X[rows]) @ betas).T
         return out
 
     def gradients(self, X: np.ndarray, place: int) -> np.ndarray:
         """∇f at one of the λ, shape (m, n)."""
-        xp, of_rows = self.home.xp, _Rows(self.kernel, self.basis, self.home)
-        beta, out = self.home.put(self.betas[:, place]), np.empty(X.shape)
-        for rows, K in of_rows.blocks(X):
+        xp, of_rows = self.home.xp, _Rows(self.kernel, self.basis, self.curves, self.home)
+        of_kernel, of_curves = np.split(self.betas[:, place], [self.basis.shape[0]])
+        beta, out = self.home.put(of_kernel), np.empty(X.shape)
+        for rows in of_rows.blocks(X):
+            K = of_rows.kernel_values(X[rows])
             gradient = expansion_slopes(K, of_rows.seen(X[rows]), of_rows.z, beta, of_rows.gamma, xp)
             out[rows] = of_rows.spread_gradient(to_host(gradient), X.shape[1])
-        return out
+        return out if self.curves is None else out + self.curves.gradients(X, of_curves)
 
 
 @dataclass(frozen=True)
@@ -144,9 +155,10 @@ class DeviceExpansions:
         rows: np.ndarray,
         *,
         is_global: bool = False,
+        curves: Curves | None = None,
     ) -> Moments:
         """As `core.expansion.kernel_moments`."""
-        of_rows = _Rows(kernel, basis, self.home)
+        of_rows = _Rows(kernel, basis, curves, self.home)
         within = encode_queries(queries.codes[rows], rows.shape[0])
         task = QueryComparisons(scores[rows, None], within, weighting="item")
 
@@ -177,4 +189,6 @@ class DeviceExpansions:
 
     def take(self, model: Expansion) -> DeviceExpansion:
         """The same expansion, evaluated here."""
-        return DeviceExpansion(model.kernel, model.basis, model.alphas, model.betas, self.home)
+        return DeviceExpansion(
+            model.kernel, model.basis, model.alphas, model.betas, model.curves, home=self.home
+        )

@@ -13,6 +13,9 @@ decomposition. The price is the nugget ν, a small multiple of the rounding of A
 are left out instead of being blown up. On 40 rows with 15 basis vectors predictions differ from those of `RankRLS` by
 less than 1e-6 · max(1, 1/λ) of the largest. `basis_system` corrects that to full precision where one model is asked
 for; here the score of held-out rows decides which of many is kept.
+
+Curves of single features (`core.curves`) stand beside the kernel values as more columns of K_MR, with a diagonal block
+in K_RR.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from ...comparisons import Groups, encode_queries
 from ...comparisons.queries import QueryComparisons
@@ -29,6 +33,7 @@ from ...kernels.functions import Kernel
 from ...kernels.gradients import expansion_gradient
 from ..loops.threads import blas_at_rest, in_turns
 from ..numerics.linalg import cholesky_in_place, cholesky_solve
+from .curves import STIFFNESS, Curves
 from .moments import GlobalMoments, QueryMoments
 from .problem import block_rows
 
@@ -42,7 +47,7 @@ Moments = QueryMoments | GlobalMoments
 
 @dataclass(frozen=True)
 class Expansion:
-    """f(x) = k(x, R) β at several λ.
+    """f(x) = k(x, R) β at several λ, with curves where there are any.
 
     Attributes
     ----------
@@ -51,18 +56,21 @@ class Expansion:
     basis : ndarray of shape (r, n)
         R.
     alphas : ndarray of shape (a,)
-    betas : ndarray of shape (r, a)
+    betas : ndarray of shape (r + c, a)
+        Those of the basis vectors before those of the curves.
+    curves : Curves or None
     """
 
     kernel: Kernel
     basis: np.ndarray
     alphas: np.ndarray
     betas: np.ndarray
+    curves: Curves | None = None
 
     def predict(self, X: np.ndarray) -> np.ndarray:
         """Scores at every λ, shape (a, m)."""
         out = np.empty((self.alphas.shape[0], X.shape[0]))
-        step, values = block_rows(self.basis.shape[0]), KernelBlocks(self.kernel, self.basis)
+        step, values = block_rows(self.betas.shape[0]), _columns(self.kernel, self.basis, self.curves)
 
         def fill(start: int) -> None:
             out[:, start : start + step] = (values(X[start : start + step]) @ self.betas).T
@@ -73,7 +81,9 @@ class Expansion:
 
     def gradients(self, X: np.ndarray, place: int) -> np.ndarray:
         """∇f at one of the λ, shape (m, n)."""
-        return expansion_gradient(self.kernel, X, self.basis, self.betas[:, place])
+        of_kernel, of_curves = np.split(self.betas[:, place], [self.basis.shape[0]])
+        out = expansion_gradient(self.kernel, X, self.basis, of_kernel)
+        return out if self.curves is None else out + self.curves.gradients(X, of_curves)
 
 
 def kernel_moments(
@@ -85,6 +95,7 @@ def kernel_moments(
     rows: np.ndarray,
     *,
     is_global: bool = False,
+    curves: Curves | None = None,
 ) -> Moments:
     """(K_RM L K_MR, K_RM b) over some rows, every query weighted by 1 / n_q; O(m r²) with blocks of memory.
 
@@ -101,9 +112,12 @@ def kernel_moments(
         Whole queries; any rows of a global ranking.
     is_global : bool, default=False
         Whether all rows, those of other calls included, are one ranking. A single query by itself does not tell.
+    curves : Curves or None
+        More columns of K_MR.
     """
-    values = KernelBlocks(kernel, basis)
-    blocks = _blocks_of_rows(rows, queries, block_rows(basis.shape[0]), is_global)
+    values = _columns(kernel, basis, curves)
+    width = basis.shape[0] + (0 if curves is None else curves.size)
+    blocks = _blocks_of_rows(rows, queries, block_rows(width), is_global)
 
     def of_block(block: np.ndarray) -> Moments:
         K = values(read(block))
@@ -127,12 +141,24 @@ def kernel_moments(
     return sums[0]
 
 
-def solve_expansion(kernel: Kernel, basis: np.ndarray, moments: Moments, alphas: np.ndarray) -> Expansion:
+def solve_expansion(
+    kernel: Kernel, basis: np.ndarray, moments: Moments, alphas: np.ndarray, curves: Curves | None = None
+) -> Expansion:
     """β at every λ; the moments stay as they are. O(r³) for each."""
     A, c = _sums(moments)
     K_RR = kernel.matrix(basis)
+    if curves is not None:
+        K_RR = block_diag(K_RR, STIFFNESS * np.eye(curves.size))
     betas = [_solve(A, K_RR, c, float(alpha)) for alpha in alphas]
-    return Expansion(kernel, basis, alphas, np.column_stack(betas))
+    return Expansion(kernel, basis, alphas, np.column_stack(betas), curves)
+
+
+def _columns(kernel: Kernel, basis: np.ndarray, curves: Curves | None) -> Callable[[np.ndarray], np.ndarray]:
+    """From rows to their kernel values, and beside them their curves."""
+    values = KernelBlocks(kernel, basis)
+    if curves is None:
+        return values
+    return lambda rows: np.hstack([values(rows), curves.values(rows)])
 
 
 def _sums(moments: Moments) -> tuple[np.ndarray, np.ndarray]:

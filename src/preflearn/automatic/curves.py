@@ -1,0 +1,96 @@
+"""A learned kernel with a curve for each of some features beside it, as one fitted model in plain arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from .._engine.core.curves import Curves
+from .._engine.core.expansion import Expansion
+from .._engine.numerics.graph import Graph, Value
+from ..estimators.rankrfm import RankRFM, of_expansion
+
+
+class KernelAndCurves(BaseEstimator):
+    """f(x) = k(x, R) β + Σ_j g_j(x_j), each g_j a sum of bumps (`core.curves`).
+
+    Attributes
+    ----------
+    kernel_ : RankRFM
+        The part on all features.
+    feature_ : ndarray of int of shape (p,)
+        The features that have a curve.
+    knots_ : ndarray of shape (p, k)
+        Where the bumps are.
+    widths_ : ndarray of shape (p,)
+    coef_ : ndarray of shape (p, k)
+        Their heights.
+    feature_importances_ : ndarray of shape (n,)
+        Root mean square of the gradient along each feature, in standard deviations of it; they sum to 1.
+    n_features_in_ : int
+    """
+
+    @classmethod
+    def of(cls, kernel: RankRFM, curves: Curves, coefficients: np.ndarray) -> KernelAndCurves:
+        """From the parts of an expansion."""
+        model = cls()
+        model.kernel_, model.n_features_in_ = kernel, kernel.n_features_in_
+        model.feature_, model.knots_, model.widths_ = curves.features, curves.knots, curves.widths
+        model.coef_ = coefficients.reshape(curves.knots.shape) * curves.factors[:, None]
+        rows = kernel.basis_
+        gradients = kernel.gradient(rows) + curves.gradients(rows, coefficients)
+        size = np.sqrt((gradients**2).mean(axis=0)) * rows.std(axis=0)
+        total = float(size.sum())
+        model.feature_importances_ = size / total if total > 0 else np.full(size.shape, 1.0 / size.shape[0])
+        return model
+
+    @property
+    def best_round_(self) -> int:
+        """The round that the metric of the kernel is from."""
+        return self.kernel_.best_round_
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """Scores of the rows of X, shape (m,)."""
+        return self.kernel_.predict_items(X) + self._curves().values(X) @ self.coef_.ravel()
+
+    predict_items = predict
+
+    def _curves(self) -> Curves:
+        return Curves(self.feature_, self.knots_, self.widths_, np.ones(self.feature_.shape[0]))
+
+    def _onnx_nodes(self, graph: Graph, X: Value) -> Value:
+        """What `predict` computes, recorded (`numerics.graph`)."""
+        k = self.knots_.shape[1]
+        u = (graph.columns(X, np.repeat(self.feature_, k)) - self.knots_.ravel()) / np.repeat(self.widths_, k)
+        return self.kernel_._onnx_nodes(graph, X) + (u * u * -0.5).exp() @ self.coef_.ravel()
+
+    def _fitted_arrays(self) -> dict[str, str]:
+        """The shapes that a loaded model is checked for (`preflearn.io.fitted`)."""
+        if "knots_" not in vars(self):
+            return {}
+        if not (np.asarray(self.widths_) > 0).all():
+            raise ValueError("widths_ are not all positive")
+        return {
+            "feature_": "p < n",
+            "knots_": "p k",
+            "widths_": "p",
+            "coef_": "p k",
+            "feature_importances_": "n",
+        }
+
+
+def as_estimator(model: Expansion, place: int, number: int, n_queries: int) -> RankRFM | KernelAndCurves:
+    """An expansion at one of its λ, of some round, as a fitted model that can be saved and exported."""
+    of_kernel, of_curves = np.split(model.betas[:, place], [model.basis.shape[0]])
+    kernel = of_expansion(
+        model.kernel,
+        model.basis,
+        of_kernel,
+        alpha=float(model.alphas[place]),
+        best_round=number,
+        n_queries=n_queries,
+    )
+    return kernel if model.curves is None else KernelAndCurves.of(kernel, model.curves, of_curves)
+
+
+__all__ = ["KernelAndCurves", "as_estimator"]
