@@ -40,13 +40,13 @@ from .everything import Everything
 from .extension import chunks_without, extend, fold_to_keep
 from .features import OF_QUERY, PARTS, Features
 from .leaderboard import Leaderboard
+from .prediction import combined_scores
 from .presets import Preset, read_preset
 from .resuming import Run, run_of
 from .showing import ShowsItself, remember
 from .streams import Preparation, QuerySample, RowsInParts, UnitScale, rows_in_chunks
 from .targets import for_the_top, half_gains
 from .tasks import Task
-from .trees import TreeSum
 from .trial import Attempt, Trial
 
 _N_FOLDS = 5
@@ -735,12 +735,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
 
     def _predict_rows(self, rows: np.ndarray, qid: Any) -> np.ndarray:
         views = self.features_.views(rows, encode_queries(qid, rows.shape[0]))
-        out = np.zeros(rows.shape[0])
-        for model, view, weight in zip(self.members_, self.views_, self.weights_, strict=True):
-            # The rows have been validated once; for a single query that is half of the time.
-            predict = model.predict if isinstance(model, TreeSum) else model.predict_items
-            out += weight * predict(views[view])
-        return out
+        return combined_scores(self.members_, [views[view] for view in self.views_], self.weights_)
 
     def _in_query(
         self, X: Any
