@@ -592,10 +592,21 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
                 f"AutoRanker works on dense features: found a sparse matrix with {X.shape[1]:,} columns. Use RankRLSCV "
                 "(linear) or RankRFM, which take it as it is, or select columns first."
             )
+        if not reset and self._is_as_expected(X):
+            return X
         X = validate_data(
             self, X, accept_sparse="csr", dtype=np.float64, reset=reset, ensure_min_samples=2 if reset else 1
         )
         return X.toarray() if sp.issparse(X) else X
+
+    def _is_as_expected(self, X: Any) -> bool:
+        """Whether X would pass the checks of scikit-learn as it is: they take a tenth of the time of a single query."""
+        if type(X) is not np.ndarray or X.dtype != np.float64 or X.ndim != 2 or X.shape[0] == 0:
+            return False
+        if X.shape[1] != self.n_features_in_ or hasattr(self, "feature_names_in_"):
+            return False
+        with np.errstate(over="ignore", invalid="ignore"):
+            return bool(np.isfinite(X.sum()))
 
     def _folds(
         self, y: np.ndarray, queries: Groups, scoring: Scoring, seed: int, n_folds: int = _N_FOLDS

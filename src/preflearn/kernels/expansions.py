@@ -111,7 +111,7 @@ class RbfExpansion:
     def __call__(self, rows: np.ndarray) -> np.ndarray:
         """f of the rows of a float64 array of shape (m, n), by this thread: BLAS is to rest. O(m r n)."""
         m, r = rows.shape[0], self._beta.shape[0]
-        step = min(m, max(_LEAST_ROWS, _ONE_BLOCK // r))
+        step = max(1, min(m, max(_LEAST_ROWS, _ONE_BLOCK // r)))
         k = self._leading.shape[0] - 2
         out, left = np.empty(m), np.ones((step, k + 2))
         exponents = _scratch("exponents", step, r, np.float64)
@@ -159,7 +159,7 @@ def _scratch(name: str, m: int, n: int, dtype: type) -> np.ndarray:
     """An array of shape (m, n) whose values do not matter."""
     if m * n > _ONE_BLOCK:
         return np.empty((m, n), dtype)
-    if not hasattr(_kept, name):
+    if getattr(_kept, name, np.empty(0)).size < m * n:
         setattr(_kept, name, np.empty(_ONE_BLOCK, dtype))
     return getattr(_kept, name)[: m * n].reshape(m, n)
 

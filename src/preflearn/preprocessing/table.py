@@ -28,6 +28,8 @@ _EXAMPLES = 3
 # With at least this many labels, what looks like the query column is not used as a feature.
 _MANY_QUERIES = 10
 # Bytes of the output that are filled at a time.
+# Up to this many rows, columns are read faster than a thread starts.
+_FEW_ROWS = 500
 _CACHE_BYTES = 4 << 20
 
 
@@ -349,7 +351,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             if isinstance(encoder, TextColumn)
         )
         read = in_turns(
-            lambda encoder, column: encoder.rows(column), list(zip(self.encoders_.values(), columns))
+            lambda encoder, column: encoder.rows(column),
+            list(zip(self.encoders_.values(), columns)),
+            1 if m <= _FEW_ROWS else None,
         )
         out = np.zeros((m, edges[-1]), dtype=self.dtype)
 
