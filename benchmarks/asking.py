@@ -48,16 +48,16 @@ LEAVES = 63
 
 
 def learned_kernel(X: np.ndarray, y: np.ndarray, qid: np.ndarray, size: int) -> Any:
-    """A `RankRFM` of one round: the metric of a small model, and coefficients as large as training gives them."""
-    first = RankRLS(kernel="rbf", gamma="median", n_basis=min(size, 400), random_state=0).fit(X, y, qid=qid)
-    metric = np.sqrt(np.mean(first.gradient(X[:1000]) ** 2, axis=0))
-    metric /= metric.max()
-    params = {"metric": np.where(metric < 0.02, 0.0, metric)}
-    model = RankRLS(kernel="rbf", gamma="median", kernel_params=params, n_basis=size, random_state=0)
-    model.fit(X, y, qid=qid)
+    """A `RankRFM` whose metric was learned in two rounds by small models, with coefficients as training gives them."""
+    metric = np.ones(X.shape[1])
+    for n_basis in (400, 400, size):
+        params = {"metric": np.where(metric < 0.02 * metric.max(), 0.0, metric)}
+        model = RankRLS(kernel="rbf", gamma="median", kernel_params=params, n_basis=n_basis, random_state=0)
+        model.fit(X, y, qid=qid)
+        metric = np.sqrt(np.mean(model.gradient(X[:1000]) ** 2, axis=0))
     kernel = Kernel("rbf", model.gamma_, kernel_params=params)
     return of_expansion(
-        kernel, model.basis_, model.dual_coef_, alpha=1.0, best_round=1, n_queries=len(np.unique(qid))
+        kernel, model.basis_, model.dual_coef_, alpha=1.0, best_round=2, n_queries=len(np.unique(qid))
     )
 
 
@@ -89,6 +89,17 @@ def enlarged(small: AutoRanker, part: Any, n_kernels: int, n_basis: int, n_trees
     model.member_names_ = ["boosted trees", *(f"kernel {k}" for k in range(n_kernels))]
     model.weights_ = np.array([1.0, *([0.5] * n_kernels)])
     return model
+
+
+def described(name: str, member: Any) -> str:
+    """What takes the time."""
+    if isinstance(member, TreeSum):
+        n_leaves = int((member.left_ == 0).sum())
+        return f"{name} ({member.roots_.size} trees, {n_leaves} leaves)"
+    if hasattr(member, "dual_coef_"):
+        used = np.count_nonzero(member.metric_)
+        return f"{name} ({member.dual_coef_.size} basis vectors, {used} of {member.metric_.size} features)"
+    return name
 
 
 def _codes(qid: np.ndarray) -> Any:
@@ -186,7 +197,7 @@ def main() -> None:
     repeats = 1 if options.quick else options.repeats
     results = []
     for name, model in models.items():
-        members = ", ".join(model.member_names_)
+        members = ", ".join(map(described, model.member_names_, model.members_))
         print(f"\n{name}: {members}")
         one_list = X[:2000]
         ways = {
