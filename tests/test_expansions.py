@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from preflearn import RankRFM
+from preflearn import AutoRanker, RankRFM, RankRLS
 from preflearn._engine.loops.expansions import add_up_exponentials
 from preflearn.automatic.prediction import TOLERANCE, combined_scores
+from preflearn.comparisons import encode_queries
 from preflearn.estimators.rankrfm import of_expansion
+from preflearn.io import load_model, save_model, to_onnx
 from preflearn.kernels import expansions
 from preflearn.kernels.expansions import RbfExpansion
 from preflearn.kernels.functions import Kernel
@@ -95,7 +97,7 @@ def test_single_precision_is_used_where_it_keeps_the_tolerance(shape, offset):
     assert exact_to_rounding.n_leading is None
     np.testing.assert_allclose(exact_to_rounding(rows), exact, atol=1e-10 * exact.std(), rtol=0)
     numbers = []
-    for tolerance in (1e-5, 1e-6, TOLERANCE):
+    for tolerance in (1e-5, TOLERANCE, 5e-7):
         mixed = RbfExpansion(kernel, basis, beta, tolerance)
         assert mixed.n_leading is not None
         numbers.append(mixed.n_leading)
@@ -166,3 +168,69 @@ def test_other_kernels_are_evaluated_as_they_are():
     for options in ({"kernel": "laplacian"}, {"metric": "full"}):
         member = RankRFM(max_rounds=1, random_state=0, **options).fit(X, X[:, 0] * X[:, 1], qid=qid)
         np.testing.assert_allclose(combined_scores([member], [X], np.ones(1)), member.predict(X), atol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def large():
+    """An `AutoRanker` whose only member is a kernel that is evaluated partly in single precision."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1100, 6)) @ rng.normal(size=(6, 35)) + 0.5 * rng.normal(size=(1100, 35))
+    y, qid = np.tanh(X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=1100), np.arange(1100) // 11
+    model = AutoRanker(time_limit=1e-6, random_state=0).fit(X, y, qid=qid)
+    view = ("standardised", "relative")
+    seen = model.features_.views(X, encode_queries(qid, 1100))[view]
+    member = RankRLS(0.1, kernel="rbf", gamma="median", n_basis=1100, random_state=0).fit(seen, y, qid=qid)
+    kernel = Kernel("rbf", member.gamma_)
+    model.members_ = [of_expansion(kernel, seen, member.dual_coef_, alpha=0.1, best_round=0, n_queries=100)]
+    model.views_, model.weights_, model.member_names_ = [view], np.array([1.0]), ["kernel"]
+    prepared = RbfExpansion(kernel, seen, member.dual_coef_, TOLERANCE)
+    assert prepared.n_leading is not None
+    return model, X, qid
+
+
+def test_an_answer_does_not_depend_on_what_else_is_asked(large):
+    model, X, qid = large
+    scores = model.predict(X, qid=qid)
+    spread = scores.std()
+    seen = model.features_.views(X, encode_queries(qid, 1100))[model.views_[0]]
+    exact = slowly(
+        model.members_[0]._read_kernel(), seen, model.members_[0].basis_, model.members_[0].dual_coef_
+    )
+    np.testing.assert_allclose(scores, exact, atol=2 * TOLERANCE * spread, rtol=0)
+    # Query by query, in another order, a query of one item, and numbers that come as float32 or in a list.
+    alone = np.concatenate([model.predict(X[qid == q], qid=qid[qid == q]) for q in range(100)])
+    order = np.random.default_rng(1).permutation(1100)
+    for found in (alone, model.predict(X[order], qid=qid[order])[np.argsort(order)]):
+        np.testing.assert_allclose(found, scores, atol=2 * TOLERANCE * spread, rtol=0)
+    assert model.predict(X[:1], qid=[0]).shape == (1,)
+    narrow = X.astype(np.float32)
+    expected = model.predict(narrow.astype(np.float64), qid=qid)
+    np.testing.assert_array_equal(model.predict(narrow, qid=qid), expected)
+    np.testing.assert_array_equal(model.predict(np.asfortranarray(X), qid=qid), scores)
+    np.testing.assert_array_equal(
+        model.predict(X[:30].tolist(), qid=qid[:30]), model.predict(X[:30], qid=qid[:30])
+    )
+    for wrong in (
+        X[:5, :-1],
+        np.where(np.arange(35) == 3, np.nan, X[:5]),
+        np.where(np.arange(35) == 3, np.inf, X[:5]),
+    ):
+        with pytest.raises(ValueError, match=r"features|NaN|infinity"):
+            model.predict(wrong, qid=np.zeros(5))
+
+
+def test_saved_and_exported_models_answer_the_same(large, tmp_path):
+    model, X, qid = large
+    save_model(model, tmp_path / "large.preflearn")
+    again = load_model(tmp_path / "large.preflearn")
+    np.testing.assert_array_equal(again.predict(X, qid=qid), model.predict(X, qid=qid))
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    pytest.importorskip("skl2onnx", reason="the extra onnx is not installed")
+    session = runtime.InferenceSession(to_onnx(model, one_query=True, check=X, qid=qid).SerializeToString())
+    for query in range(5):
+        rows = qid == query
+        expected = model.predict(X[rows], qid=qid[rows])
+        (found,) = session.run(None, {"X": X[rows]})
+        np.testing.assert_allclose(
+            found, expected, atol=2 * TOLERANCE * model.predict(X, qid=qid).std(), rtol=0
+        )

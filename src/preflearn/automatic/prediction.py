@@ -17,9 +17,9 @@ from ..estimators.rankrfm import RankRFM
 from ..kernels.expansions import RbfExpansion
 from .trees import TreeSum
 
-# Error of a learned kernel that single precision may make, relative to the standard deviation of its scores: two scores
-# keep their order where they differ by a millionth of it.
-TOLERANCE = 5e-7
+# Error of a learned kernel that single precision may make, relative to the standard deviation of its scores. It is the
+# largest one: most errors are a fifth of it, and that of a combination is smaller by the share of its kernels.
+TOLERANCE = 1e-6
 # Multiplications that are worth a thread, and those after which a thread takes other rows.
 _LEAST_WORK, _MOST_WORK = 1 << 22, 1 << 26
 # Rows begin at multiples of this: trees take so many together.
