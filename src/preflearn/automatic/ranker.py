@@ -147,8 +147,8 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
 
     The model is a function of the data and the seed: the order of the rows and the names of the queries do not matter.
     Scores are on a scale of their own, whatever that of y is. Kernels of more than 65,536 numbers (2,000 basis vectors
-    of 33 features) are evaluated partly in single precision, as far as that changes scores by about a millionth of their
-    standard deviation (`preflearn.kernels.expansions`); everything else is in double precision.
+    of 33 features) are evaluated partly in single precision, as far as that changes scores by about a millionth of
+    their standard deviation (`preflearn.kernels.expansions`); everything else is in double precision.
 
     Features relative to their query need ``qid`` in ``predict``, and all items of a query together.
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -133,21 +134,28 @@ class Scorer:
         RefusedError
             413 for too many items.
         """
-        if self._reader is None:
+        if any(feature.type != "number" for feature in self.features) or not self.reader.done():
             return None
-        rows = self._reader(body)
+        rows = self.reader.result()(body)
         if rows is None:
             return None
         _refuse_many(rows.shape[0])
         return {feature.name: rows[:, place] for place, feature in enumerate(self.features)}
 
     @cached_property
-    def _reader(self) -> Callable[[bytearray], np.ndarray | None] | None:
-        if any(feature.type != "number" for feature in self.features):
-            return None
-        from .._engine.loops.json_items import ItemReader
+    def reader(self) -> Future[Callable[[bytearray], np.ndarray | None]]:
+        """What reads numbers, once it is compiled: on a new machine that takes seconds, which no request waits for."""
+        executor = ThreadPoolExecutor(1, thread_name_prefix="preflearn-reader")
+        found = executor.submit(_compiled_reader, [feature.name for feature in self.features])
+        executor.shutdown(wait=False)
+        return found
 
-        return ItemReader([feature.name for feature in self.features])
+
+def _compiled_reader(names: list[str]) -> Callable[[bytearray], np.ndarray | None]:
+    from .._engine.loops.json_items import ItemReader
+
+    ItemReader(["x"])(b'{"items": [{"x": 1}]}')
+    return ItemReader(names)
 
 
 def _refuse_many(n_items: int) -> None:
