@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
@@ -326,10 +327,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if absent and extra:
             problems.append(f"found instead: {', '.join(map(repr, extra[:12]))}")
         problems += [found[name].problem for name in needed if name in found and found[name].problem]
-        names = [column.name for column in table.columns]
-        problems += [
-            f"column {name!r} appears twice" for name in needed if names.count(name) > 1 and table.named
-        ]
+        counts = Counter(column.name for column in table.columns)
+        problems += [f"column {name!r} appears twice" for name in needed if counts[name] > 1 and table.named]
         if problems:
             raise ValueError(_one_message(problems))
         return [found[name] for name in needed], extra
