@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse as sp
+from scipy.special import ndtri
 from sklearn import config_context
 from sklearn.decomposition import PCA
 from sklearn.linear_model import Ridge
@@ -27,7 +28,9 @@ from sklearn.preprocessing import (
 from tests.model_files import fitted_models
 
 import preflearn as pl
+from preflearn._engine.loops.quantiles import shares_below
 from preflearn._engine.numerics.graph import ExportError
+from preflearn.automatic import onnx_nodes
 from preflearn.automatic.candidates import candidates
 from preflearn.automatic.tasks import Task
 from preflearn.automatic.trees import Bins
@@ -378,6 +381,38 @@ def test_a_check_needs_its_rows(ranking) -> None:
     with pytest.raises(ValueError, match="has no predict"):
         to_onnx(StandardScaler().fit(X), check=X)
     to_onnx(pl.RankRLS().fit(X, np.column_stack([y, -y]), qid=qid), check=X, qid=qid)
+
+
+@examples(30)
+@given(
+    seed=st.integers(0, 2**16),
+    size=st.integers(2, 300),
+    decimals=st.integers(0, 9),
+    scale=st.sampled_from([2.0**-120, 1.0, 2.0**120]),
+)
+def test_pieces_of_normal_quantiles_are_those_of_predict(seed, size, decimals, scale) -> None:
+    """At knots, repeated ones too, beside and between them, and beyond the ends."""
+    rng = np.random.default_rng(seed)
+    knots = np.sort(np.round(rng.normal(size=size), decimals)) * scale
+    heights = np.linspace(0.0, 1.0, size)
+    limits, table = onnx_nodes._pieces(knots, heights, 3.0)
+    assert (np.diff(limits) >= 0).all() and table.shape[0] == limits.shape[0] + 1
+    x = np.concatenate([knots, limits, knots[0] + rng.random(200) * np.ptp(knots), [-10 * scale, 10 * scale]])
+    x = np.concatenate([x, np.nextafter(x, np.inf), np.nextafter(x, -np.inf)])
+    start, per_width, *coefficients = table[np.searchsorted(limits, x)].T
+    v = (x - start) * per_width
+    found = sum(one * v**power for power, one in enumerate(coefficients))
+    expected = np.clip(ndtri(shares_below(x[:, None], knots[:, None], heights)[:, 0]), -3.0, 3.0)
+    # Beside a knot whose neighbour is not far in units of rounding, shares are rounded themselves.
+    steps = np.diff(np.unique(knots)).min(initial=scale) / np.abs(knots).max(initial=1e-300)
+    np.testing.assert_allclose(found, expected, atol=1e-11 + 1e-14 / steps, rtol=0)
+    # The tree leads to the same pieces.
+    nodes = onnx_nodes._search_tree(limits)
+    for value in x[:: max(1, x.size // 50)]:
+        node = nodes[0]
+        while node[0] < node[1]:
+            node = nodes[node[3] if value <= limits[node[2]] else node[4]]
+        assert node[0] == np.searchsorted(limits, value)
 
 
 @examples(30)

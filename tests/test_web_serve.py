@@ -247,6 +247,38 @@ def shop_table(n=60):
     }
 
 
+@pytest.fixture
+def compiled_client(saved):
+    """Of a server that reads numbers by a compiled loop already."""
+    scorer = _scorer(saved)
+    scorer.reader.result()
+    assert scorer.numbers(bytearray(json.dumps({"items": as_items(X[:1])}).encode())) is not None
+    with serving(serve_app(scorer)) as found:
+        yield found
+
+
+def test_large_requests_are_answered_the_same_whoever_reads_them(compiled_client, saved):
+    """Numbers under the same keys by a compiled loop, everything else by the standard library, refusals included."""
+    client, items = compiled_client, as_items(np.tile(X, (10, 1)))
+    quick = client.post("/rank", json={"items": items}).json()
+    # Another order of keys in the second item, and another field, are not for the loop.
+    turned = [items[0], dict(reversed(items[1].items())), *items[2:]]
+    slow = client.post("/rank", json={"items": turned})
+    assert len(slow.request.content) > 8192 and slow.json() == quick
+    np.testing.assert_allclose(quick["scores"], np.tile(load_model(saved).predict(X), 10))
+    for wrong in ({"x0": "a"}, {"x0": None}, {"x1": 1e308}, {"strange": 1.0}):
+        bodies = [[*one[:-1], {**one[-1], **wrong}] for one in (items, turned)]
+        first, second = (client.post("/rank", json={"items": one}) for one in bodies)
+        assert first.status_code == second.status_code
+        assert first.json() == second.json() or wrong == {"x1": 1e308}
+    response = client.post("/rank", json={"items": items, "set": 0.9})
+    assert response.status_code == 422 and "holds no sets" in response.json()["error"]
+    large = [*items[:-1], {"x0": 1.7e308, "x1": -1.7e308, "x2": 1.7e308}]
+    assert (
+        "so large that the score is not finite" in client.post("/rank", json={"items": large}).json()["error"]
+    )
+
+
 @pytest.fixture(scope="module")
 def shop_model(tmp_path_factory):
     table = shop_table()

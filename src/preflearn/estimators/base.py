@@ -26,7 +26,7 @@ from ..kernels.functions import Kernel, n_items
 from ..kernels.gradients import expansion_gradient, refuse_without_gradient
 from ..kernels.inputs import KernelParametersMixin, read_items
 from ..kernels.maps import NystromMap
-from ..kernels.onnx_nodes import kernel_nodes, linear_nodes
+from ..kernels.onnx_nodes import kernel_nodes, linear_nodes, products_nodes
 from ..model_selection._learner import KernelLearner, SquaredLossLearner
 from ..model_selection._tally import share_in_order
 from .gaussian_process import (
@@ -221,7 +221,7 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
             scores = linear_nodes(X, as_host(self.coef_))
         else:
             K = kernel_nodes(graph, self._read_kernel(), X, as_host(self.basis_), self.basis_indices_)
-            scores = K @ as_host(self.dual_coef_)
+            scores = products_nodes(K, as_host(self.dual_coef_))
         return scores + as_host(self.intercept_) if hasattr(self, "intercept_") else scores
 
     def _more_stages(self) -> Stages:

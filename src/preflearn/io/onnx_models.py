@@ -338,8 +338,10 @@ def _attribute(value: Any) -> Any:
 
     if isinstance(value, np.ndarray):
         return numpy_helper.from_array(value)
-    if value in ("float64", "float32"):
-        return TensorProto.DOUBLE if value == "float64" else TensorProto.FLOAT
+    if value in ("float64", "float32", "int64"):
+        return {"float64": TensorProto.DOUBLE, "float32": TensorProto.FLOAT, "int64": TensorProto.INT64}[
+            value
+        ]
     return value
 
 

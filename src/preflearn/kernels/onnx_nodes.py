@@ -10,6 +10,9 @@ import scipy.sparse as sp
 from .._engine.numerics.graph import ExportError, Graph, Value
 from .functions import Kernel, middle_row
 
+# Half of the square of a basis vector, in units of the kernel, whose rounding is worth a bound.
+_HUGE = 1e6
+
 
 def kernel_nodes(graph: Graph, kernel: Any, X: Value, basis: Any, basis_indices: np.ndarray) -> Value:
     """k(x, z) between the recorded rows and the basis vectors, shape (m, r).
@@ -30,6 +33,8 @@ def kernel_nodes(graph: Graph, kernel: Any, X: Value, basis: Any, basis_indices:
         return graph.columns(X, basis_indices)
     if callable(kernel.kernel):
         raise ExportError("A callable kernel is Python code and cannot be exported: choose a named kernel.")
+    if kernel.kernel == "rbf":
+        return _rbf(graph, kernel, X, _dense(basis))
     origin = kernel.origin(basis)
     X = X if origin is None else X - np.asarray(origin, dtype=np.float64)
     X, Z = _with_metric(kernel, X), _dense(kernel.seen(basis, origin))
@@ -39,7 +44,12 @@ def kernel_nodes(graph: Graph, kernel: Any, X: Value, basis: Any, basis_indices:
 def linear_nodes(X: Value, coef: np.ndarray) -> Value:
     """X w, shape (m,) or (m, v)."""
     weights = np.asarray(coef, dtype=np.float64)
-    return X @ (weights if weights.ndim == 1 else weights.T)
+    return products_nodes(X, weights if weights.ndim == 1 else weights.T)
+
+
+def products_nodes(X: Value, weights: np.ndarray) -> Value:
+    """X w for a vector or a matrix. As a matrix of one column, a vector takes onnxruntime an eighth of the time."""
+    return X @ weights if weights.ndim == 2 else (X @ weights[:, None]).without_axis(1)
 
 
 def _with_metric(kernel: Kernel, X: Value) -> Value:
@@ -65,8 +75,23 @@ def _products(kernel: Kernel, X: Value, Z: np.ndarray) -> Value:
     return X @ (kernel.width(Z.shape[1]) * Z.T) + float(kernel.parameter("coef0"))
 
 
-def _rbf(kernel: Kernel, X: Value, Z: np.ndarray) -> Value:
-    return (_squares(kernel, X, Z) * -kernel.width(Z.shape[1])).exp()
+def _rbf(graph: Graph, kernel: Kernel, X: Value, basis: np.ndarray) -> Value:
+    """exp(x · z - |x|²/2 - |z|²/2) in suitable units, with as few passes over all values as there can be."""
+    S = np.ones(basis.shape[1]) if kernel.metric is None else kernel.metric
+    if S.ndim == 1 and not S.all() and S.any():
+        used = np.flatnonzero(S)
+        X, basis, S = graph.columns(X, used), basis[:, used], S[used]
+    middle = middle_row(basis)
+    width = basis.shape[1] if kernel.metric is None else kernel.metric.shape[-1]
+    factors = S * (2.0 * kernel.width(width)) ** 0.5
+    moved, z = X - middle, basis - middle
+    x, z = (moved * factors, z * factors) if S.ndim == 1 else (moved @ factors, z @ factors)
+    squares = -0.5 * (z * z).sum(axis=1)
+    left = graph.concatenate([x, (x * x).reduce("Sum", 1) * -0.5])
+    right = np.concatenate([z.T, np.ones((1, z.shape[0]))])
+    exponents = graph.apply("Gemm", left, right, squares)
+    # Only rounding beside huge basis vectors makes a kernel value of more than 1 by more than rounding.
+    return (exponents.at_most(0.0) if squares.min() < -_HUGE else exponents).exp()
 
 
 def _laplacian(kernel: Kernel, X: Value, Z: np.ndarray) -> Value:
@@ -118,6 +143,5 @@ _BLOCKS = {
     "matern": _matern,
     "poly": _poly,
     "polynomial": _poly,
-    "rbf": _rbf,
     "sigmoid": _sigmoid,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
@@ -28,6 +29,8 @@ _EXAMPLES = 3
 # With at least this many labels, what looks like the query column is not used as a feature.
 _MANY_QUERIES = 10
 # Bytes of the output that are filled at a time.
+# Up to this many rows, columns are read faster than a thread starts.
+_FEW_ROWS = 500
 _CACHE_BYTES = 4 << 20
 
 
@@ -324,10 +327,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if absent and extra:
             problems.append(f"found instead: {', '.join(map(repr, extra[:12]))}")
         problems += [found[name].problem for name in needed if name in found and found[name].problem]
-        names = [column.name for column in table.columns]
-        problems += [
-            f"column {name!r} appears twice" for name in needed if names.count(name) > 1 and table.named
-        ]
+        counts = Counter(column.name for column in table.columns)
+        problems += [f"column {name!r} appears twice" for name in needed if counts[name] > 1 and table.named]
         if problems:
             raise ValueError(_one_message(problems))
         return [found[name] for name in needed], extra
@@ -349,7 +350,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             if isinstance(encoder, TextColumn)
         )
         read = in_turns(
-            lambda encoder, column: encoder.rows(column), list(zip(self.encoders_.values(), columns))
+            lambda encoder, column: encoder.rows(column),
+            list(zip(self.encoders_.values(), columns)),
+            1 if m <= _FEW_ROWS else None,
         )
         out = np.zeros((m, edges[-1]), dtype=self.dtype)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse
@@ -66,8 +66,14 @@ def check_host(request: Request, hosts: Collection[str] | None) -> None:
         )
 
 
-async def read_json(request: Request, most_bytes: int, within: float = ARRIVAL) -> dict[str, Any]:
-    """The JSON object of a request.
+async def read_json(
+    request: Request,
+    most_bytes: int,
+    within: float = ARRIVAL,
+    *,
+    parse: Callable[[bytearray], Any] | None = None,
+) -> Any:
+    """The JSON object of a request, or what ``parse`` makes of its bytes.
 
     Raises
     ------
@@ -82,6 +88,17 @@ async def read_json(request: Request, most_bytes: int, within: float = ARRIVAL) 
             body = await _body(request, most_bytes)
     except TimeoutError:
         raise RefusedError(f"The request did not arrive within {within:g} seconds.", 408) from None
+    return (parse or parse_object)(body)
+
+
+def parse_object(body: bytes | bytearray) -> dict[str, Any]:
+    """The object that some bytes are the JSON of.
+
+    Raises
+    ------
+    RefusedError
+        400 for anything but a JSON object.
+    """
     try:
         found = json.loads(body, parse_constant=_refuse_constant)
     except RecursionError:

@@ -9,6 +9,8 @@ from .threads import over_ranges
 
 # Values that are worth a thread of their own.
 _LEAST = 1 << 14
+# Rows that are looked up together: the knots of a column stay in the cache.
+_ROWS = 256
 
 
 def shares_below(X: np.ndarray, knots: np.ndarray, shares: np.ndarray) -> np.ndarray:
@@ -21,7 +23,7 @@ def shares_below(X: np.ndarray, knots: np.ndarray, shares: np.ndarray) -> np.nda
     ----------
     X : ndarray of shape (m, n)
     knots : ndarray of shape (k, n)
-        Ascending in each column.
+        Ascending in each column; in Fortran's order they are not copied.
     shares : ndarray of shape (k,)
         What the knots are mapped to.
 
@@ -41,22 +43,46 @@ def shares_below(X: np.ndarray, knots: np.ndarray, shares: np.ndarray) -> np.nda
 
 @njit(cache=True, nogil=True)
 def _shares_below(X, knots, shares, out, first, last):
-    n_knots = shares.shape[0]
-    for i in range(first, last):
+    x, place = np.empty(_ROWS), np.empty(_ROWS, np.int64)
+    for start in range(first, last, _ROWS):
+        n = min(start + _ROWS, last) - start
         for j in range(X.shape[1]):
-            x, at = X[i, j], knots[j]
-            if x <= at[0]:
-                out[i, j] = 0.0
-            elif x >= at[n_knots - 1]:
-                out[i, j] = 1.0
-            else:
-                right = np.searchsorted(at, x, side="right")  # the first knot above x
-                before = right - 1
-                if at[before] < x:
-                    width = at[right] - at[before]
-                    out[i, j] = shares[before] + (x - at[before]) / width * (shares[right] - shares[before])
-                else:
-                    same = before
-                    while same > 0 and at[same - 1] == x:
-                        same -= 1
-                    out[i, j] = 0.5 * (shares[same] + shares[before])
+            for i in range(n):
+                x[i] = X[start + i, j]
+            _search(knots[j], x, place, n)
+            for i in range(n):
+                out[start + i, j] = _share_below(x[i], place[i], knots[j], shares)
+
+
+@njit(cache=True, nogil=True)
+def _search(at, x, place, n):
+    """The number of knots up to x, by halves.
+
+    All rows go the same way, one step after the other, without jumps: several times as fast as row by row.
+    """
+    place[:n] = 0
+    size = at.shape[0]
+    while size > 1:
+        half = size // 2
+        for i in range(n):
+            place[i] += half * np.int64(at[place[i] + half - 1] <= x[i])
+        size -= half
+    for i in range(n):
+        place[i] += np.int64(at[place[i]] <= x[i])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _share_below(x, right, at, shares):
+    """With ``right`` the first knot above x."""
+    if x <= at[0]:
+        return 0.0
+    if x >= at[at.shape[0] - 1]:
+        return 1.0
+    before = right - 1
+    if at[before] < x:
+        width = at[right] - at[before]
+        return shares[before] + (x - at[before]) / width * (shares[right] - shares[before])
+    same = before
+    while same > 0 and at[same - 1] == x:
+        same -= 1
+    return 0.5 * (shares[same] + shares[before])

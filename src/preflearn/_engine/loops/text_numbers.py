@@ -105,7 +105,7 @@ def scan_number(text, at):
     if negative or text[at] == 43:
         at += 1
     w = np.uint64(0)
-    first = at
+    begin = first = at
     while 48 <= text[at] <= 57:
         w = w * np.uint64(10) + np.uint64(text[at] - 48)
         at += 1
@@ -119,8 +119,15 @@ def scan_number(text, at):
             at += 1
         q = first - at
         digits -= q
-    if digits == 0 or digits > 19:
+    if digits == 0:
         return 0.0, False, at
+    if digits > 19:
+        # Zeros in front do not count: 0.0012345678901234567 has 17 digits.
+        while begin < at and (text[begin] == 48 or text[begin] == 46):
+            digits -= text[begin] == 48
+            begin += 1
+        if digits > 19:
+            return 0.0, False, at
     if text[at] == 101 or text[at] == 69:
         at += 1
         minus = text[at] == 45

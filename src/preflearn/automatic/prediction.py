@@ -1,0 +1,86 @@
+"""What a combination predicts: the members one after the other for some rows, other rows in other threads.
+
+What depends on a member alone is prepared when it is first asked, and kept as long as the member lives; it is neither
+part of the model nor of its file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from .._engine.loops.threads import blas_at_rest, over_small_ranges, threads_at_hand
+from ..estimators.rankrfm import RankRFM
+from ..kernels.expansions import RbfExpansion
+from .trees import TreeSum
+
+# Error of a learned kernel that single precision may make, relative to the standard deviation of its scores. It is the
+# largest one: most errors are a fifth of it, and that of a combination is smaller by the share of its kernels.
+TOLERANCE = 1e-6
+# Multiplications that are worth a thread, and those after which a thread takes other rows.
+_LEAST_WORK, _MOST_WORK = 1 << 22, 1 << 26
+# Rows begin at multiples of this: trees take so many together.
+_ROWS = 64
+# Multiplications that a node of a tree, and anything else of a member, take as long as.
+_OF_NODE, _OF_REST = 6, 1 << 12
+
+Scores = Callable[[np.ndarray], np.ndarray]
+_PREPARED: WeakKeyDictionary[RankRFM, tuple[np.ndarray, RbfExpansion]] = WeakKeyDictionary()
+
+
+def combined_scores(members: Sequence[Any], views: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarray:
+    """Σ_k weights_k · (scores of member k), shape (m,).
+
+    Parameters
+    ----------
+    members : sequence of fitted models
+    views : sequence of float64 arrays of shape (m, n_k)
+        What each member sees, validated.
+    weights : ndarray of shape (k,)
+    """
+    m = views[0].shape[0]
+    out = np.zeros(m)
+    parts = [(*_scores_of(one), view, float(weight)) for one, view, weight in zip(members, views, weights)]
+    work = _OF_REST + sum(each for _, each, *_ in parts)
+
+    def fill(first: int, last: int) -> None:
+        for scores, _, view, weight in parts:
+            out[first:last] += weight * scores(view[first:last])
+
+    n_parts = min(threads_at_hand(), m * work // _LEAST_WORK)
+    if n_parts < 2:
+        with blas_at_rest():
+            fill(0, m)
+        return out
+    step = min(-(-m // n_parts), max(1, _MOST_WORK // work))
+    with blas_at_rest():
+        over_small_ranges(fill, m, -(-step // _ROWS) * _ROWS if step > _ROWS else step)
+    return out
+
+
+def _scores_of(member: Any) -> tuple[Scores, int]:
+    """How rows that have been validated are scored, and the multiplications that one takes as long as."""
+    if isinstance(member, TreeSum):
+        return member.predict, _OF_NODE * member.left_.shape[0] // 2
+    if not isinstance(member, RankRFM) or member.kernel != "rbf" or not _is_plain(member):
+        size = np.size(member.dual_coef_) if hasattr(member, "dual_coef_") else 1
+        return member.predict_items, size * member.n_features_in_
+    found = _PREPARED.get(member)
+    if found is None or found[0] is not member.dual_coef_:
+        expansion = RbfExpansion(member._read_kernel(), member.basis_, member.dual_coef_, TOLERANCE)
+        _PREPARED[member] = found = member.dual_coef_, expansion
+    return found[1], found[1].work
+
+
+def _is_plain(member: RankRFM) -> bool:
+    """One output, dense rows in double precision."""
+    arrays = (member.basis_, member.dual_coef_)
+    return member.dual_coef_.ndim == 1 and all(
+        isinstance(one, np.ndarray) and one.dtype == np.float64 for one in arrays
+    )
+
+
+__all__ = ["TOLERANCE", "combined_scores"]

@@ -1,0 +1,236 @@
+"""RBF expansions that are prepared once: against the sum of kernel values, in double and partly in single precision."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from preflearn import AutoRanker, RankRFM, RankRLS
+from preflearn._engine.loops.expansions import add_up_exponentials
+from preflearn.automatic.prediction import TOLERANCE, combined_scores
+from preflearn.comparisons import encode_queries
+from preflearn.estimators.rankrfm import of_expansion
+from preflearn.io import load_model, save_model, to_onnx
+from preflearn.kernels import expansions
+from preflearn.kernels.expansions import RbfExpansion
+from preflearn.kernels.functions import Kernel
+from strategies import examples
+
+
+def slowly(kernel: Kernel, rows: np.ndarray, basis: np.ndarray, beta: np.ndarray) -> np.ndarray:
+    """Σ_j β_j exp(-γ |(x - z_j) S|²), difference by difference."""
+    S = np.ones(rows.shape[1]) if kernel.metric is None else kernel.metric
+    out = np.empty(rows.shape[0])
+    for i, x in enumerate(rows):
+        seen = (x - basis) * S if S.ndim == 1 else (x - basis) @ S
+        out[i] = np.exp(-kernel.width(seen.shape[1]) * (seen**2).sum(axis=1)) @ beta
+    return out
+
+
+def test_exponentials_are_those_of_numpy():
+    t = np.concatenate(
+        [np.linspace(-60.0, 0.0, 40_001), np.linspace(-1e-3, 0.0, 101), [-699.0, -1e300, -np.inf]]
+    )
+    exact, found = np.exp(t), np.empty(t.size)
+    for rest, error in ((None, 1e-14), (np.zeros((t.size, 1), np.float32), 6e-11)):
+        add_up_exponentials(t[:, None], rest, np.ones(1), found)
+        np.testing.assert_allclose(found, exact, rtol=error, atol=1e-300)
+    # Rounding must not make a kernel value of more than 1.
+    add_up_exponentials(np.full((1, 1), 1e-3), None, np.ones(1), found[:1])
+    assert found[0] == 1.0
+
+
+@examples(40)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    m=st.integers(1, 90),
+    r=st.integers(1, 70),
+    n=st.integers(1, 12),
+    metric=st.sampled_from(["none", "diagonal", "some zero", "full"]),
+    scale=st.sampled_from([1e-150, 1e-9, 1.0, 1e12, 1e150]),
+    offset=st.sampled_from([0.0, 1e4]),
+)
+def test_double_precision_is_that_of_the_sum(seed, m, r, n, metric, scale, offset):
+    rng = np.random.default_rng(seed)
+    S = {
+        "none": None,
+        "diagonal": rng.uniform(0.1, 1.0, n),
+        "some zero": np.where(rng.random(n) < 0.5, 0.0, 1.0) if n > 1 else np.ones(1),
+        "full": rng.normal(size=(n, max(1, n - 1))),
+    }[metric]
+    if S is not None and not S.any():
+        S[0] = 1.0
+    basis, rows = (rng.normal(size=(size, n)) + offset for size in (r, m))
+    rows[0] = basis[0]
+    kernel = Kernel("rbf", 0.3 / scale**2, kernel_params=None if S is None else {"metric": S})
+    beta = rng.normal(size=r)
+    found = RbfExpansion(kernel, scale * basis, beta)(scale * rows)
+    plain = Kernel("rbf", 0.3, kernel_params=kernel.kernel_params)
+    bound = 1e-11 * np.abs(beta).sum() * max(1.0, offset * 1e-1)
+    np.testing.assert_allclose(found, slowly(plain, rows, basis, beta), atol=bound, rtol=0)
+
+
+def learned(r: int, n: int, seed: int = 0, offset: float = 0.0) -> tuple[Kernel, np.ndarray, np.ndarray]:
+    """An expansion whose coefficients are large and cancel each other, as training makes them."""
+    rng = np.random.default_rng(seed)
+    basis = rng.normal(size=(r, 6)) @ rng.normal(size=(6, n)) + 0.5 * rng.normal(size=(r, n)) + offset
+    metric = np.sort(rng.uniform(0.05, 1.0, n))[::-1].copy()
+    metric[-3:] = 0.0
+    kernel = Kernel("rbf", "median", kernel_params={"metric": metric}).fitted_to(basis)
+    y = np.tanh(basis[:, 0] - offset) + rng.normal(size=r)
+    return kernel, basis, np.linalg.solve(kernel.matrix(basis) + 0.03 * np.eye(r), y)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3])
+@pytest.mark.parametrize("shape", [(1100, 70), (2000, 40)])
+def test_single_precision_is_used_where_it_keeps_the_tolerance(shape, offset):
+    kernel, basis, beta = learned(*shape, offset=offset)
+    rows = np.concatenate(
+        [basis[:300], basis[:300] + 0.3 * np.random.default_rng(1).normal(size=(300, shape[1]))]
+    )
+    exact = slowly(kernel, rows, basis, beta)
+    # Otherwise there would be nothing to cancel.
+    assert np.linalg.norm(beta) > 20 * exact.std()
+    exact_to_rounding = RbfExpansion(kernel, basis, beta)
+    assert exact_to_rounding.n_leading is None
+    np.testing.assert_allclose(exact_to_rounding(rows), exact, atol=1e-10 * exact.std(), rtol=0)
+    numbers = []
+    for tolerance in (1e-5, TOLERANCE, 5e-7):
+        mixed = RbfExpansion(kernel, basis, beta, tolerance)
+        assert mixed.n_leading is not None
+        numbers.append(mixed.n_leading)
+        error = np.abs(mixed(rows) - exact).max()
+        assert error < 2 * tolerance * exact.std()
+    assert 1 <= numbers[0] < numbers[1] < numbers[2] < shape[1]
+
+
+def test_all_is_in_double_precision_where_single_precision_loses_too_much_or_gains_little():
+    kernel, basis, beta = learned(1100, 70)
+    assert RbfExpansion(kernel, basis, beta, 1e-12).n_leading is None
+    # Coefficients that leave next to nothing of each other: rows and their slightly moved copies.
+    twice = np.concatenate([basis[:550], basis[:550] + 1e-7])
+    opposed = np.concatenate([beta[:550], -beta[:550]])
+    assert RbfExpansion(kernel, twice, opposed, TOLERANCE).n_leading is None
+    assert (RbfExpansion(kernel, basis, np.zeros(1100), TOLERANCE)(basis[:9]) == 0).all()
+    for few in ((200, 70), (1100, 40)):
+        assert RbfExpansion(*learned(*few), 1e-3).n_leading is None
+
+
+@pytest.mark.parametrize("tolerance", [0.0, 1e-5])
+def test_rows_far_away_score_nothing_and_disturb_nobody(tolerance):
+    kernel, basis, beta = learned(1100, 70)
+    f = RbfExpansion(kernel, basis, beta, tolerance)
+    rows = basis[:40].copy()
+    alone = f(rows)
+    rows[3], rows[5, 2], rows[7] = 1e37, -1e300, np.where(np.arange(70) % 2, 1e308, -1e308)
+    with np.errstate(all="raise"):
+        found = f(rows)
+    assert (found[[3, 5, 7]] == 0).all()
+    others = np.setdiff1d(np.arange(40), [3, 5, 7])
+    np.testing.assert_allclose(found[others], alone[others], atol=1e-9 * np.abs(alone).max(), rtol=0)
+
+
+def test_blocks_of_any_size_give_the_same(monkeypatch):
+    kernel, basis, beta = learned(1100, 70)
+    f, rows = RbfExpansion(kernel, basis, beta, 1e-5), basis[:333]
+    expected = f(rows)
+    for size in (1, 1 << 14, 1 << 22):
+        monkeypatch.setattr(expansions, "_ONE_BLOCK", size)
+        np.testing.assert_allclose(f(rows), expected, atol=1e-5 * expected.std(), rtol=0)
+    np.testing.assert_allclose(
+        np.concatenate([f(rows[k : k + 1]) for k in range(50)]),
+        expected[:50],
+        atol=1e-5 * expected.std(),
+        rtol=0,
+    )
+    assert f(rows[:0]).shape == (0,)
+
+
+def test_members_are_added_up_in_threads_and_prepared_again_when_they_change():
+    kernel, basis, beta = learned(1100, 70)
+    member = of_expansion(kernel, basis, beta, alpha=1.0, best_round=1, n_queries=3)
+    rows = np.tile(basis[:500], (3, 1)) + 0.01
+    weights = np.array([0.5, 2.0])
+    expected = 2.5 * member.predict(rows)
+    for n in (1, 15, 17, 64, 100, 1500):
+        found = combined_scores([member, member], [rows[:n], rows[:n]], weights)
+        np.testing.assert_allclose(found, expected[:n], atol=2.5 * TOLERANCE * expected.std(), rtol=0)
+    member.dual_coef_ = 2 * beta
+    again = combined_scores([member], [rows[:50]], np.ones(1))
+    np.testing.assert_allclose(again, member.predict(rows[:50]), atol=3 * TOLERANCE * expected.std(), rtol=0)
+
+
+def test_other_kernels_are_evaluated_as_they_are():
+    rng = np.random.default_rng(0)
+    X, qid = rng.normal(size=(60, 4)), np.repeat(np.arange(6), 10)
+    for options in ({"kernel": "laplacian"}, {"metric": "full"}):
+        member = RankRFM(max_rounds=1, random_state=0, **options).fit(X, X[:, 0] * X[:, 1], qid=qid)
+        np.testing.assert_allclose(combined_scores([member], [X], np.ones(1)), member.predict(X), atol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def large():
+    """An `AutoRanker` whose only member is a kernel that is evaluated partly in single precision."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1100, 6)) @ rng.normal(size=(6, 35)) + 0.5 * rng.normal(size=(1100, 35))
+    y, qid = np.tanh(X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=1100), np.arange(1100) // 11
+    model = AutoRanker(time_limit=1e-6, random_state=0).fit(X, y, qid=qid)
+    view = ("standardised", "relative")
+    seen = model.features_.views(X, encode_queries(qid, 1100))[view]
+    member = RankRLS(0.1, kernel="rbf", gamma="median", n_basis=1100, random_state=0).fit(seen, y, qid=qid)
+    kernel = Kernel("rbf", member.gamma_)
+    model.members_ = [of_expansion(kernel, seen, member.dual_coef_, alpha=0.1, best_round=0, n_queries=100)]
+    model.views_, model.weights_, model.member_names_ = [view], np.array([1.0]), ["kernel"]
+    prepared = RbfExpansion(kernel, seen, member.dual_coef_, TOLERANCE)
+    assert prepared.n_leading is not None
+    return model, X, qid
+
+
+def test_an_answer_does_not_depend_on_what_else_is_asked(large):
+    model, X, qid = large
+    scores = model.predict(X, qid=qid)
+    spread = scores.std()
+    seen = model.features_.views(X, encode_queries(qid, 1100))[model.views_[0]]
+    exact = slowly(
+        model.members_[0]._read_kernel(), seen, model.members_[0].basis_, model.members_[0].dual_coef_
+    )
+    np.testing.assert_allclose(scores, exact, atol=2 * TOLERANCE * spread, rtol=0)
+    # Query by query, in another order, a query of one item, and numbers that come as float32 or in a list.
+    alone = np.concatenate([model.predict(X[qid == q], qid=qid[qid == q]) for q in range(100)])
+    order = np.random.default_rng(1).permutation(1100)
+    for found in (alone, model.predict(X[order], qid=qid[order])[np.argsort(order)]):
+        np.testing.assert_allclose(found, scores, atol=2 * TOLERANCE * spread, rtol=0)
+    assert model.predict(X[:1], qid=[0]).shape == (1,)
+    narrow = X.astype(np.float32)
+    expected = model.predict(narrow.astype(np.float64), qid=qid)
+    np.testing.assert_array_equal(model.predict(narrow, qid=qid), expected)
+    np.testing.assert_array_equal(model.predict(np.asfortranarray(X), qid=qid), scores)
+    np.testing.assert_array_equal(
+        model.predict(X[:30].tolist(), qid=qid[:30]), model.predict(X[:30], qid=qid[:30])
+    )
+    for wrong in (
+        X[:5, :-1],
+        np.where(np.arange(35) == 3, np.nan, X[:5]),
+        np.where(np.arange(35) == 3, np.inf, X[:5]),
+    ):
+        with pytest.raises(ValueError, match=r"features|NaN|infinity"):
+            model.predict(wrong, qid=np.zeros(5))
+
+
+def test_saved_and_exported_models_answer_the_same(large, tmp_path):
+    model, X, qid = large
+    save_model(model, tmp_path / "large.preflearn")
+    again = load_model(tmp_path / "large.preflearn")
+    np.testing.assert_array_equal(again.predict(X, qid=qid), model.predict(X, qid=qid))
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    pytest.importorskip("skl2onnx", reason="the extra onnx is not installed")
+    session = runtime.InferenceSession(to_onnx(model, one_query=True, check=X, qid=qid).SerializeToString())
+    for query in range(5):
+        rows = qid == query
+        expected = model.predict(X[rows], qid=qid[rows])
+        (found,) = session.run(None, {"X": X[rows]})
+        np.testing.assert_allclose(
+            found, expected, atol=2 * TOLERANCE * model.predict(X, qid=qid).std(), rtol=0
+        )
