@@ -51,12 +51,12 @@ class KernelAndCurves(BaseEstimator):
 
     def predict(self, X: np.ndarray) -> np.ndarray:
         """Scores of the rows of X, shape (m,)."""
-        return self.kernel_.predict_items(X) + self._curves().values(X) @ self.coef_.ravel()
+        return self.kernel_.predict_items(X) + self.curve_scores(X)
 
-    predict_items = predict
-
-    def _curves(self) -> Curves:
-        return Curves(self.feature_, self.knots_, self.widths_, np.ones(self.feature_.shape[0]))
+    def curve_scores(self, X: np.ndarray) -> np.ndarray:
+        """Σ_j g_j of the rows of X, shape (m,)."""
+        curves = Curves(self.feature_, self.knots_, self.widths_, np.ones(self.feature_.shape[0]))
+        return curves.values(X) @ self.coef_.ravel()
 
     def _onnx_nodes(self, graph: Graph, X: Value) -> Value:
         """What `predict` computes, recorded (`numerics.graph`)."""

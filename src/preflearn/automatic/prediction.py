@@ -15,6 +15,7 @@ import numpy as np
 from .._engine.loops.threads import blas_at_rest, over_small_ranges, threads_at_hand
 from ..estimators.rankrfm import RankRFM
 from ..kernels.expansions import RbfExpansion
+from .curves import KernelAndCurves
 from .trees import TreeSum
 
 # Error of a learned kernel that single precision may make, relative to the standard deviation of its scores. It is the
@@ -24,8 +25,8 @@ TOLERANCE = 1e-6
 _LEAST_WORK, _MOST_WORK = 1 << 22, 1 << 26
 # Rows begin at multiples of this: trees take so many together.
 _ROWS = 64
-# Multiplications that a node of a tree, and anything else of a member, take as long as.
-_OF_NODE, _OF_REST = 6, 1 << 12
+# Multiplications that a node of a tree, a bump of a curve, and anything else of a member take as long as.
+_OF_NODE, _OF_BUMP, _OF_REST = 6, 50, 1 << 12
 
 Scores = Callable[[np.ndarray], np.ndarray]
 _PREPARED: WeakKeyDictionary[RankRFM, tuple[np.ndarray, RbfExpansion]] = WeakKeyDictionary()
@@ -65,6 +66,12 @@ def _scores_of(member: Any) -> tuple[Scores, int]:
     """How rows that have been validated are scored, and the multiplications that one takes as long as."""
     if isinstance(member, TreeSum):
         return member.predict, _OF_NODE * member.left_.shape[0] // 2
+    if isinstance(member, KernelAndCurves):
+        of_kernel, work = _scores_of(member.kernel_)
+        return (
+            lambda rows: of_kernel(rows) + member.curve_scores(rows),
+            work + _OF_BUMP * member.knots_.size,
+        )
     if not isinstance(member, RankRFM) or member.kernel != "rbf" or not _is_plain(member):
         size = np.size(member.dual_coef_) if hasattr(member, "dual_coef_") else 1
         return member.predict_items, size * member.n_features_in_
