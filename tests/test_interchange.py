@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from preflearn import RankRLS, RankSVM
 from preflearn.datasets import load_demo
 from preflearn.io import judge_run, load_model, read_qrels, read_run, save_model, write_qrels, write_run
-from preflearn.io.pipelines import RankingPipeline
+from preflearn.io.models import RankingPipeline
 from preflearn.metrics import ndcg
 
 X, y, qid, NAMES = load_demo()

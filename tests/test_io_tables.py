@@ -27,7 +27,7 @@ from preflearn.io import (
     scan_ranking,
     write_scores,
 )
-from preflearn.io.encodings import detect_encoding
+from preflearn.io.streams import detect_encoding
 from strategies import examples
 
 TABLE = {

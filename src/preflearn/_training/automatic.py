@@ -20,8 +20,7 @@ from ..model_selection._tally import tally_scores
 from ..model_selection.intervals import freedom_of, most_effective, placement_variance, wilson_interval
 from ..report.contents import Baseline, Choice, Estimate, Influence, Roc, SetSizes, TrainingReport
 from ..report.leaderboard import BEST_FEATURE, LeaderboardTable
-from .conclusions import SHOWN_FEATURES, shuffled_influence
-from .input_columns import InputColumns
+from .details import SHOWN_FEATURES, InputColumns, shuffled_influence
 from .options import Learner, TrainingOptions
 from .problem import Chosen
 from .ranking import HeldOutScores, RankingProblem
@@ -164,14 +163,18 @@ class Candidates:
         where = f"measured on the same held-out {self._held_out_what}"
         return rows, f"Simple candidates, {where if self.is_extended else 'held out on the same folds'}."
 
-    def influence(self) -> tuple[Influence, str]:
+    def influence(self) -> dict[str, Any]:
         found = self._importance()
         names = found.names
         largest = np.sort(np.argsort(-found.values, kind="stable")[:SHOWN_FEATURES])
         because = "The model is not a weighted sum of the features"
         shuffled = shuffled_influence(self.model, self.problem, because, features=largest.tolist())
         note = f"The {SHOWN_FEATURES} most important of {len(names):,} features are shown."
-        return shuffled, note if len(names) > SHOWN_FEATURES else ""
+        return {
+            "importance": found,
+            "influence": shuffled,
+            "influence_note": note if len(names) > SHOWN_FEATURES else "",
+        }
 
     def _importance(self) -> Influence:
         columns, shares = InputColumns.of(self.problem), self.model.feature_importances_
@@ -238,7 +241,6 @@ class Candidates:
     def describe(self) -> dict[str, Any]:
         return {
             "alpha_path": None,
-            "importance": self._importance(),
             "leaderboard": self.board,
             "next_steps": self._next_steps(),
             **self.problem.describe(Chosen(None, None, self.held_out)),

@@ -76,6 +76,11 @@ def preflearn(
         typer.echo(context.get_help())
 
 
+def main() -> None:
+    """Run the command line and end the process: status 0, 2 after bad input, 1 after an error of the library."""
+    sys.exit(run(sys.argv[1:]))
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run a command line and return its exit status.
 

@@ -115,7 +115,7 @@ def _data_first(first: Path, others: list[Path]) -> tuple[Path, list[Path]]:
 
 def _has_scores_alone(path: Path) -> bool:
     """Whether a file looks like scores that preflearn, or another library, wrote, rather than rows with targets."""
-    from ..io.compression import split_name
+    from ..io.streams import split_name
 
     if split_name(path)[0] not in (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".pq"):
         return path.suffix not in (".letor", ".svm", ".svmlight", ".libsvm", ".dat")

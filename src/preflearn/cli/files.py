@@ -528,7 +528,7 @@ def default_output(data: Path, inputs: Sequence[Path], force: bool = False) -> P
     >>> default_output(Path("data/results.csv.gz"), []).name
     'results.preflearn'
     """
-    from ..io.compression import split_name
+    from ..io.streams import split_name
 
     name = data.name if split_name(data)[1] is None else data.stem
     found = Path(Path(name).stem + ".preflearn")
@@ -557,8 +557,7 @@ def _is_of(model: Path, data: Path) -> bool:
 
 def check_columns(paths: Sequence[Path], reading: Reading) -> None:
     """Refuse names of columns that a table does not have, before anything else is looked at."""
-    from ..io.options import ReadOptions
-    from ..io.roles import choose_columns
+    from ..io.options import ReadOptions, choose_columns
 
     if not paths[0].is_file() or not reading.is_table(paths[0]):
         return
@@ -604,7 +603,7 @@ def check_report(report: Path | None) -> None:
 
 def _is_ours(path: Path) -> bool:
     """Whether an existing file is a model, a report, a leaderboard or scores that preflearn wrote, or empty."""
-    from ..io.compression import open_plain, split_name
+    from ..io.streams import open_plain, split_name
 
     with open(path, "rb") as file:
         start = file.read(1 << 12)

@@ -87,7 +87,7 @@ class InParts:
     size: TableSize
     checkpoint: Path
 
-    def train(self, *, quiet: bool, verbose: bool) -> tuple[Read, Any, TrainingReport]:
+    def train(self, *, quiet: bool, verbose: bool, details: bool) -> tuple[Read, Any, TrainingReport]:
         """Refuse what the first rows show to be wrong, announce, train, and describe."""
         from .._engine.streaming.checkpoint import CheckpointError
         from .._training.streamed import train_in_parts
@@ -107,7 +107,7 @@ class InParts:
         rows, memory_of = self._open(options, announce, tell)
         title = f"Ranking model from {files.together(self.paths)}"
         try:
-            model, report = train_in_parts(rows, title, options, self.checkpoint, tell=tell)
+            model, report = train_in_parts(rows, title, options, self.checkpoint, tell=tell, details=details)
         except CheckpointError as error:
             advice = "remove the file to start over, or write the model elsewhere with -o"
             raise InputError(f"{error.found}: {advice}") from error

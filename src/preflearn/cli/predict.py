@@ -102,7 +102,7 @@ def predict(
 def _write(output: Path, scores: Any, rows: files.Rows, labels: dict[str, Any], tag: str) -> str:
     """Write a TREC run, or scores; what was written, in words."""
     from ..io import write_run, write_scores
-    from ..io.compression import split_name
+    from ..io.streams import split_name
 
     if output.suffix in _RUNS:
         write_run(output, scores, *_labels_of(rows, len(scores)), tag=tag)
@@ -113,7 +113,7 @@ def _write(output: Path, scores: Any, rows: files.Rows, labels: dict[str, Any], 
 
 def _check_set(coverage: float, output: Path | None, *, preferences: bool) -> None:
     """Refuse what --set cannot be used with, before anything is read."""
-    from ..io.compression import split_name
+    from ..io.streams import split_name
     from ..model_selection.calibrated import read_share
 
     read_share(coverage, "--set coverage")

@@ -17,8 +17,7 @@ import numpy as np
 from scipy import sparse as sp
 
 from ..errors import InputError, Remedy
-from .compression import DAMAGED, compression_of, open_plain
-from .encodings import UTF8, Recoded, spoken
+from .streams import DAMAGED, UTF8, Recoded, compression_of, open_plain, spoken
 
 # Text is parsed in blocks of about this size: large enough for threads to pay, small enough to stay in cache.
 BLOCK_BYTES = 4 << 20

@@ -24,8 +24,8 @@ from sklearn.utils.validation import check_is_fitted
 from .._engine.numerics.graph import ExportError, Graph, Value
 from ..errors import missing_extra
 from .model_types import is_ours
+from .models import as_plain
 from .onnx_checks import refuse_other_order
-from .pipelines import as_plain
 
 if TYPE_CHECKING:
     from onnx import ModelProto

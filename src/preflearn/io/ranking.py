@@ -21,8 +21,7 @@ from .cells import CellError, refuse
 from .chunks import regroup
 from .data import NumberedNames, RankingData
 from .formats import RankingFile, open_file
-from .options import AUTO, ReadOptions, as_paths
-from .roles import Roles, choose_columns
+from .options import AUTO, ReadOptions, Roles, as_paths, choose_columns
 
 # "auto" stores X sparsely when fewer than one value in ten is not zero: above that, dense arithmetic is faster
 # although it also multiplies the zeros.

@@ -12,9 +12,8 @@ import numpy as np
 from ..errors import InputError
 from .cells import clip, refuse
 from .formats import open_file
-from .options import ReadOptions, as_paths
+from .options import ReadOptions, Roles, as_paths
 from .preferences import rows_by_name
-from .roles import Roles
 from .table import read_table
 
 

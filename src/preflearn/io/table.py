@@ -21,8 +21,7 @@ from .cells import FileFaultError, clip, refuse, whole_number
 from .chunks import regroup
 from .data import TableData
 from .formats import TableFile, open_file
-from .options import AUTO, ReadOptions, as_paths
-from .roles import Roles, find_columns
+from .options import AUTO, ReadOptions, Roles, as_paths, find_columns
 
 # Rows named in one message for one kind of fault, and problems in one message.
 _EXAMPLES, _MOST_PROBLEMS = 3, 8

@@ -16,9 +16,9 @@ from scipy import sparse as sp
 from ..comparisons.grouping import encode_queries
 from ..errors import InputError
 from .atomic import atomic_write
-from .compression import open_compressing, require_arrow, split_name
 from .options import ReadOptions, as_paths
 from .ranking import read_ranking
+from .streams import open_compressing, require_arrow, split_name
 
 _ROWS_AT_A_TIME = 4096
 

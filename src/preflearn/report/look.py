@@ -16,8 +16,7 @@ from ..comparisons import Groups, encode_queries, one_group
 from ..metrics.single_columns import SingleColumn, labels_alone, leak_question, order_alone, suspicious
 from ..preprocessing.columns import CategoryColumn, DateColumn, NumberColumn
 from ..preprocessing.frames import TEXT, Column, Table, read_table
-from ..preprocessing.kinds import decide, name_words
-from ..preprocessing.queries import suggest
+from ..preprocessing.kinds import decide, name_words, suggest
 from ..shown_tables import ShownTable, align_columns, shows_itself
 from .contents import plain
 

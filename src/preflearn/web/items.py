@@ -19,9 +19,9 @@ from typing import Any
 from ..errors import InputError
 from ..io import read_table
 from ..io.cells import clip, how_to_convert
-from ..io.encodings import UTF8, detect_encoding, spoken
 from ..io.formats import open_file
 from ..io.options import ReadOptions
+from ..io.streams import UTF8, detect_encoding, spoken
 from ..preprocessing import TableWarning
 
 PICTURES = {

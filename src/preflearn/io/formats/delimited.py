@@ -21,10 +21,9 @@ from ...errors import InputError, Remedy
 from ...preprocessing.summary import TableWarning
 from ...preprocessing.values import is_missing
 from ..blocks import Block, map_ahead, parsing_threads, read_records
-from ..cells import CellError, how_to_convert, number, refuse
-from ..encodings import UTF8, detect_encoding, read_encoding, spoken
-from ..options import ReadOptions
-from ..roles import QueryLabels, Roles, check_names
+from ..cells import CellError, QueryLabels, how_to_convert, number, refuse
+from ..options import ReadOptions, Roles, check_names
+from ..streams import UTF8, detect_encoding, read_encoding, spoken
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # What is looked at to see which columns hold numbers.

@@ -19,8 +19,7 @@ import numpy as np
 from ...errors import InputError, Remedy
 from ..blocks import Block, SparseRows, map_ahead, parsing_threads, read_records
 from ..cells import CellError, clip, number, refuse
-from ..options import AUTO, ReadOptions
-from ..roles import Roles
+from ..options import AUTO, ReadOptions, Roles
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # A last row without a line end that is shorter than this many rows before it, all of one length, was cut short.
