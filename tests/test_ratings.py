@@ -915,6 +915,11 @@ def test_command(tmp_path, capsys):
     assert run(["rate", str(path), "--winner", "nobody"]) == 2
     assert "--winner asks for the column 'nobody'" in capsys.readouterr().err
     assert run(["rate", str(path), "--anchor", "m00"]) == 2
+    assert (
+        "--set anchor gives one item its rating, such as gpt-4=1000: found 'm00'." in capsys.readouterr().err
+    )
+    assert run(["rate", str(path), "--set", "alpha=some"]) == 2
+    assert "--set alpha must be auto or a number: found 'some'." in capsys.readouterr().err
     assert run(["rate", str(path), "-o", str(tmp_path / "b.pdf")]) == 2
 
 

@@ -66,7 +66,7 @@ def compare(
             f"--baseline must be one of the rankers ({', '.join(map(str, rankers))}): found {baseline}."
         )
     reading = files.Reading.from_options(
-        read, target=target, query=query, drop=drop, unused=["item", "weight"]
+        read, target=target, query=query, drop=drop, unused=["item", "weight", "prompt"]
     )
     from ..model_selection import compare_several_rankers
 

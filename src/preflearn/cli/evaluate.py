@@ -68,7 +68,7 @@ def evaluate(
         relate.evaluate_relation(model, data, as_json)
         return
     reading = files.Reading.from_options(
-        read, target=target, query=query, no_query=no_query, drop=drop, unused=["item", "weight"]
+        read, target=target, query=query, no_query=no_query, drop=drop, unused=["item", "weight", "prompt"]
     )
     if (preferences, chosen, rejected) == (None, None, None):
         chosen, rejected = of_pairs.texts_of_training(model, data, reading) or (None, None)

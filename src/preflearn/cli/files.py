@@ -103,6 +103,7 @@ class Reading:
     text: str | None = None
     columns: tuple[str, ...] | None = None
     weight: str | None = None
+    prompt: str | None = None
 
     @classmethod
     def from_options(

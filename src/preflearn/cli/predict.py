@@ -53,7 +53,7 @@ def predict(
     if as_json and output is not None:
         raise ValueError("--json prints to stdout: with -o give a name that ends with .jsonl instead.")
     reading = files.Reading.from_options(
-        read, query=query, no_query=no_query, drop=drop, text=text, unused=["weight"]
+        read, query=query, no_query=no_query, drop=drop, text=text, unused=["weight", "prompt"]
     )
     source = of_pairs.Source.from_options(preferences, chosen, rejected, None)
     files.check_outputs([output], [model, *source.all_files(data)], force)

@@ -28,13 +28,6 @@ ChosenOption = Annotated[
 RejectedOption = Annotated[
     str | None, typer.Option("--rejected", help="Preferences between texts: column of the other text.")
 ]
-PromptOption = Annotated[
-    str | None,
-    typer.Option(
-        "--prompt",
-        help="Preferences between texts: column of what they answer. Default: prompt, if there is one.",
-    ),
-]
 JudgeOption = Annotated[
     str | None, typer.Option("--judge", help="Preferences: column that says who compared.")
 ]

@@ -20,6 +20,7 @@ from .output import (
     refuse_both,
     typed,
 )
+from .settings import RATING, read_settings
 
 if TYPE_CHECKING:
     from ..ratings import Ratings
@@ -64,14 +65,16 @@ Margin = Annotated[
 Category = Annotated[
     str | None, _column("--category", "Column of categories: boards for each, which borrow strength.")
 ]
-HalfLife = Annotated[
-    str | None, typer.Option("--half-life", help="Days after which a battle counts half, or auto.")
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="How to rate (repeat; `--alpha VALUE` works too): half_life, the days after which a battle counts half, "
+        "or auto; alpha, the shrinkage, auto or a number, where 0 is maximum likelihood; level, the probability of the "
+        "intervals (0.95); anchor=ITEM=RATING gives this item this rating.",
+    ),
 ]
-Anchor = Annotated[
-    str | None, typer.Option("--anchor", metavar="ITEM=RATING", help="Give this item this rating.")
-]
-Alpha = Annotated[str, typer.Option("--alpha", help="Shrinkage: auto, or a number; 0 is maximum likelihood.")]
-Level = Annotated[float, typer.Option("--level", help="Probability of the intervals.")]
 Goal = Annotated[
     str | None,
     typer.Option(
@@ -111,10 +114,7 @@ def rate(
     ranking: Ranking = None,
     margin: Margin = None,
     category: Category = None,
-    half_life: HalfLife = None,
-    anchor: Anchor = None,
-    alpha: Alpha = "auto",
-    level: Level = 0.95,
+    settings: Settings = None,
     goal: Goal = None,
     report: ReportOption = None,
     output: OutputOption = None,
@@ -133,9 +133,7 @@ def rate(
     options: dict[str, Any] = {
         "a": a, "b": b, "winner": winner, "loser": loser, "judge": judge, "time": time, "weight": weight,
         "covariates": tuple(files.split_names(covariate, "--covariate") or ()), "cluster": cluster, "ranking": ranking,
-        "margin": margin,
-        "half_life": _read_number(half_life, "--half-life"), "anchor": _read_anchor(anchor),
-        "alpha": _read_number(alpha, "--alpha"), "level": level,
+        "margin": margin, **read_settings("--set", settings, RATING),
     }  # fmt: skip
     with progress(3, quiet=quiet) as tell, collected_warnings() as warned:
         tell(f"reading {battles[0].name}")
@@ -181,7 +179,7 @@ def _needs_rows(options: dict[str, Any], category: str | None, paths: list[Path]
     from .._engine.numerics.memory import fits_in_memory
     from ..ratings.counts import OF_ROWS
 
-    asked = {**{name: options[name] for name in OF_ROWS}, "category": category}
+    asked = {**{name: options.get(name) for name in OF_ROWS}, "category": category}
     given = [name for name, value in asked.items() if value]
     size = sum(path.stat().st_size * _expansion(path) for path in paths)
     if given and not fits_in_memory(_IN_MEMORY * size):
@@ -262,25 +260,6 @@ def _read_answers(paths: list[Path]) -> dict[str, Any] | None:
     if len(known) < len(entries) or not any("question" in entry for entry in known):
         return None
     return answers_table(standing_answers(known))
-
-
-def _read_number(text: str | None, option: str) -> float | str | None:
-    if text is None or text == "auto":
-        return text
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"{option} must be auto or a number: found {text!r}.") from None
-
-
-def _read_anchor(text: str | None) -> dict[str, float] | None:
-    if text is None:
-        return None
-    item, equals, rating = text.rpartition("=")
-    number = rating.strip().removeprefix("-").replace(".", "", 1)
-    if not item or not equals or not number.isdecimal():
-        raise ValueError(f"--anchor gives one item its rating, such as gpt-4=1000: found {text!r}.")
-    return {item: float(rating)}
 
 
 def _check_goal(found: Ratings, goal: str | None) -> None:

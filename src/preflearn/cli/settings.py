@@ -56,6 +56,21 @@ def _alphas(text: str) -> Any:
         raise ValueError("must be auto or positive numbers separated by commas, as 0.1,1,10") from None
 
 
+def _number_or_auto(text: str) -> float | str:
+    try:
+        return text if text == "auto" else float(text)
+    except ValueError:
+        raise ValueError("must be auto or a number") from None
+
+
+def _anchor(text: str) -> dict[str, float]:
+    item, equals, rating = text.rpartition("=")
+    number = rating.strip().removeprefix("-").replace(".", "", 1)
+    if not item or not equals or not number.isdecimal():
+        raise ValueError("gives one item its rating, such as gpt-4=1000")
+    return {item: float(rating)}
+
+
 def _yes_or_no(text: str) -> bool:
     if text not in ("yes", "no"):
         raise ValueError("must be yes or no")
@@ -97,11 +112,19 @@ READING: Mapping[str, Reader] = {
     "item": _name,
     "weight": _name,
     "missing": _number,
+    "prompt": _name,
+}
+RATING: Mapping[str, Reader] = {
+    "half_life": _number_or_auto,
+    "alpha": _number_or_auto,
+    "level": _number,
+    "anchor": _anchor,
 }
 
 # The settings of the commands that have any.
 OF_COMMANDS: Mapping[str, dict[str, Mapping[str, Reader]]] = {
     "train": {"--set": LEARNING, "--read": READING},
+    "rate": {"--set": RATING},
     **{name: {"--read": READING} for name in ("look", "predict", "evaluate", "compare")},
 }
 
@@ -149,7 +172,8 @@ ReadOption = Annotated[
         metavar="NAME=VALUE",
         help="How to read DATA (repeat): format (letor, csv, tsv, jsonl, parquet); delimiter; encoding; columns, the "
         "names for a table without a header; item, the column that names the rows; weight, the column of row weights "
-        "(train); missing, the number that stands for a missing feature of a LETOR file.",
+        "(train); missing, the number that stands for a missing feature of a LETOR file; prompt, the column of what "
+        "the texts of --chosen answer (train).",
     ),
 ]
 

@@ -72,7 +72,6 @@ def train(
     preferences: of_pairs.PreferencesOption = None,
     chosen: of_pairs.ChosenOption = None,
     rejected: of_pairs.RejectedOption = None,
-    prompt: of_pairs.PromptOption = None,
     judge: of_pairs.JudgeOption = None,
     learner: LearnerOption = Learner.auto,
     kernel: KernelOption = KernelName.auto,
@@ -93,7 +92,7 @@ def train(
     embed = given.pop("embed", None)
     if (preferences, chosen, rejected) == (None, None, None):
         chosen, rejected = of_pairs.text_columns(data, reading) or (None, None)
-    pairs_from = of_pairs.Source.from_options(preferences, chosen, rejected, judge, embed, prompt)
+    pairs_from = of_pairs.Source.from_options(preferences, chosen, rejected, judge, embed, reading.prompt)
     options = TrainingOptions(learner, kernel, verbose=verbose, **given)
     inputs = pairs_from.all_files(data)
     try:
