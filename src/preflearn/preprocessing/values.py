@@ -10,6 +10,7 @@ import datetime
 import math
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -47,6 +48,14 @@ def is_missing(text: str, among_values: bool = False) -> bool:
     (True, False, True)
     """
     return text.strip().lower() in (_MISSING_AMONG_VALUES if among_values else MISSING)
+
+
+def is_missing_value(value: Any) -> bool:
+    """None, NaN, NaT, or a value that will not say whether it equals itself, such as pandas' NA."""
+    try:
+        return value is None or bool(value != value)
+    except (TypeError, ValueError):
+        return not isinstance(value, (list, np.ndarray))
 
 
 def looks_like_code(text: str) -> bool:
