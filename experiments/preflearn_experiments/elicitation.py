@@ -192,8 +192,7 @@ def run(
                     for trial in range(trials)
                 ]
                 rows.append(_row(n_items, spread, name, [Curve(*curve) for curve in found], at_most))
-    return ExperimentReport(
-        name="elicitation",
+    return work.report(
         title="How many comparisons an order needs",
         protocol=(
             "Simulated judges who prefer h to j with probability 1 / (1 + exp(f_j - f_h)); scores of the given "
@@ -206,7 +205,6 @@ def run(
         columns=("items", "spread", "method", "questions", "τ after 50", "τ after 100"),
         rows=[{key: row[key] for key in row if key != "curve"} for row in rows],
         findings=_findings(rows),
-        seconds=work.seconds,
         settings={**settings, "curves": {_key(row): row["curve"] for row in rows}},
         draw=_draw,
     )

@@ -16,6 +16,8 @@ from typing import Any
 
 from preflearn.io.atomic import atomic_write
 
+from .report import ExperimentReport
+
 
 class Resume:
     """Finished units of work, kept in a JSON file or in memory only.
@@ -60,6 +62,7 @@ class Resume:
     ) -> None:
         self.path = None if path is None else Path(path)
         self.name = name
+        self.settings = dict(settings)
         self.total = total
         self.verbose = verbose
         self.fingerprint = fingerprint(name, {key: settings[key] for key in settings if key not in counts})
@@ -72,6 +75,19 @@ class Resume:
     def seconds(self) -> float:
         """Time of this run, and of the units that earlier runs finished."""
         return self._earlier + time.perf_counter() - self._start
+
+    def report(self, *, settings: dict[str, Any] | None = None, **fields: Any) -> ExperimentReport:
+        """What was found, with the name, the time and the settings of this run.
+
+        Parameters
+        ----------
+        settings : dict, optional
+            To be reported instead of those of the run.
+        **fields
+            The other attributes of `ExperimentReport`.
+        """
+        kept = self.settings if settings is None else settings
+        return ExperimentReport(name=self.name, seconds=self.seconds, settings=kept, **fields)
 
     def unit(self, key: str, compute: Callable[[], Any]) -> Any:
         """The result of a unit: from the file, or else computed and kept.
