@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from preflearn.io.atomic import atomic_write
+from preflearn.io.atomic import write_whole
 
 from .report import ExperimentReport
 
@@ -142,8 +142,7 @@ class Resume:
         if self.path is None:
             return
         content = {"name": self.name, "fingerprint": self.fingerprint, "units": self._units}
-        with atomic_write(self.path) as file:
-            file.write(json.dumps(content, indent=1).encode())
+        write_whole(self.path, json.dumps(content, indent=1))
 
 
 def settings_of(**given: Any) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def read_problem_data(
 
 def export_preferences(items_path: Path, answers: Path, output: Path, name: str | None = None) -> int:
     """Write answers as chosen and rejected texts, JSON lines, as trainers of language models take them; how many."""
-    from ..io.atomic import atomic_write
+    from ..io.atomic import write_whole
     from ..web.items import check_names, read_items
 
     decided, _ = read_answers(answers)
@@ -112,6 +112,5 @@ def export_preferences(items_path: Path, answers: Path, output: Path, name: str 
         )
         record |= {"chosen": shown[winner], "rejected": shown[loser], "judge": one.judge}
         lines.append(json.dumps(record, ensure_ascii=False) + "\n")
-    with atomic_write(output) as file:
-        file.write("".join(lines).encode())
+    write_whole(output, "".join(lines))
     return len(lines)

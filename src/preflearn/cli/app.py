@@ -17,8 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from ..errors import InputError
-from .output import as_option, option_name
-from .settings import spelled_out
+from .settings import as_option, option_name, spelled_out
 
 COMMANDS = (
     "look", "train", "relate", "rate", "predict", "evaluate", "compare", "ask", "serve", "export", "demo", "reproduce",

@@ -10,16 +10,8 @@ import typer
 from . import files
 from . import preferences as of_pairs
 from .evaluate import read_known
-from .output import (
-    JsonOption,
-    Tell,
-    collected_warnings,
-    new_console,
-    print_json,
-    print_notes,
-    progress,
-)
-from .settings import ReadOption
+from .output import Tell, collected_warnings, new_console, print_json, print_notes, progress
+from .settings import JsonOption, ReadOption
 
 if TYPE_CHECKING:
     from ..model_selection import RankerTable
@@ -94,11 +86,10 @@ def _check_output(output: Path | None, inputs: list[Path], force: bool) -> None:
 
 
 def _write(output: Path, table: RankerTable) -> None:
-    from ..io.atomic import atomic_write
+    from ..io.atomic import write_whole
 
     text = table.to_latex() if output.suffix == ".tex" else table.to_markdown()
-    with atomic_write(output) as file:
-        file.write(text.encode())
+    write_whole(output, text)
 
 
 def _data_first(first: Path, others: list[Path]) -> tuple[Path, list[Path]]:

@@ -10,15 +10,8 @@ import typer
 
 from . import files, relate
 from . import preferences as of_pairs
-from .output import (
-    JsonOption,
-    collected_warnings,
-    new_console,
-    print_json,
-    print_notes,
-    progress,
-)
-from .settings import ReadOption
+from .output import collected_warnings, new_console, print_json, print_notes, progress
+from .settings import JsonOption, ReadOption
 
 if TYPE_CHECKING:
     from ..model_selection import Evaluation

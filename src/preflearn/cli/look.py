@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import files
-from .output import JsonOption, collected_warnings, new_console, print_json, print_notes
-from .settings import ReadOption
+from .output import collected_warnings, new_console, print_json, print_notes
+from .settings import JsonOption, ReadOption
 
 if TYPE_CHECKING:
     from ..report.look import TableLook

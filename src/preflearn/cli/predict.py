@@ -10,8 +10,8 @@ import typer
 
 from . import files, relate
 from . import preferences as of_pairs
-from .output import QuietOption, collected_warnings, new_console, progress, tell_notes, write_stdout
-from .settings import ReadOption
+from .output import collected_warnings, new_console, progress, tell_notes, write_stdout
+from .settings import QuietOption, ReadOption
 
 _PLAIN = (".txt", ".scores", ".pred", "")
 _RUNS = (".trec", ".run")

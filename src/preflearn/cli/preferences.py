@@ -282,7 +282,7 @@ def write_pairs(found: ScoredPairs, columns: tuple[str, str], output: Path | Non
     import io
     import json
 
-    from ..io.atomic import atomic_write
+    from ..io.atomic import write_whole
 
     as_json = as_json or (output is not None and output.suffix in (".jsonl", ".ndjson"))
     rows = [
@@ -303,5 +303,4 @@ def write_pairs(found: ScoredPairs, columns: tuple[str, str], output: Path | Non
 
         write_stdout(text)
         return
-    with atomic_write(output) as file:
-        file.write(text.encode())
+    write_whole(output, text)

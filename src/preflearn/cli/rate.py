@@ -9,18 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import files
-from .output import (
-    JsonOption,
-    QuietOption,
-    collected_warnings,
-    new_console,
-    print_json,
-    print_notes,
-    progress,
-    refuse_both,
-    typed,
-)
-from .settings import RATING, read_settings
+from .output import collected_warnings, new_console, print_json, print_notes, progress, refuse_both, typed
+from .settings import RATING, JsonOption, QuietOption, read_settings
 
 if TYPE_CHECKING:
     from ..ratings import Ratings
@@ -289,7 +279,7 @@ def _write(
     found: Ratings, boards: Any, source: Path, report: Path | None, output: Path | None, command: str
 ) -> None:
     """All texts are made before anything is written, so that a failure leaves nothing behind."""
-    from ..io.atomic import atomic_write
+    from ..io.atomic import write_whole
     from ..ratings.summary import board_text, page_text
 
     texts: list[tuple[Path, str]] = []
@@ -299,8 +289,7 @@ def _write(
     if output is not None:
         texts.append((output, board_text(found, output.suffix.lower(), boards)))
     for path, text in texts:
-        with atomic_write(path) as file:
-            file.write(text.encode())
+        write_whole(path, text)
 
 
 def _show(

@@ -174,10 +174,9 @@ def _run(
 
 
 def _write(report: ExperimentReport, output: Path) -> None:
-    from ..io.atomic import atomic_write
+    from ..io.atomic import write_whole
 
     for suffix, text in (("md", f"{report}\n"), ("json", report.to_json() + "\n")):
-        with atomic_write(output / f"{report.name}.{suffix}") as file:
-            file.write(text.encode())
+        write_whole(output / f"{report.name}.{suffix}", text)
     if report.draw is not None:
         report.save_figure(output / f"{report.name}.svg")

@@ -13,19 +13,8 @@ import typer
 from .._training.options import KernelName, Learner, TrainingOptions
 from . import files, large
 from . import preferences as of_pairs
-from .output import (
-    JsonOption,
-    QuietOption,
-    VerboseOption,
-    collected_warnings,
-    new_console,
-    print_json,
-    print_notes,
-    progress,
-    refuse_both,
-    typed,
-)
-from .settings import LEARNING, ReadOption, SetOption, read_settings
+from .output import collected_warnings, new_console, print_json, print_notes, progress, refuse_both, typed
+from .settings import LEARNING, JsonOption, QuietOption, ReadOption, SetOption, VerboseOption, read_settings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -203,16 +192,15 @@ def _write(
     model: Any, found: TrainingReport, metadata: dict[str, Any], output: Path, report: Path | None
 ) -> None:
     """The page is made before anything is written, so that a failure leaves nothing behind."""
-    from ..io.atomic import atomic_write
+    from ..io.atomic import write_whole
     from ..io.models import write_model
     from ..report.html import render_for
 
     with collected_warnings():  # from Matplotlib, about characters that its fonts lack
-        page = None if report is None else render_for(report, found).encode()
+        page = None if report is None else render_for(report, found)
     write_model(model, output, metadata)
     if report is not None and page is not None:
-        with atomic_write(report) as file:
-            file.write(page)
+        write_whole(report, page)
 
 
 def _show(report: TrainingReport, output: Path, report_file: Path | None) -> None:

@@ -25,7 +25,7 @@ from sklearn.pipeline import Pipeline
 from ..comparisons import encode_queries
 from ..comparisons.grouping import positions_in_groups
 from ..metrics.by_query import predict_scores, wants_qid
-from .atomic import atomic_write
+from .atomic import write_whole
 from .data import NumberedNames
 from .model_archive import ModelArchive, ModelRefusedError
 from .options import as_paths
@@ -70,17 +70,12 @@ def save_model(
     >>> model_info(path)["metadata"]
     {'features': ['price']}
     """
-    _write(path, model_to_bytes(model, metadata))
+    write_whole(path, model_to_bytes(model, metadata))
 
 
 def write_model(model: Any, path: str | os.PathLike[str], metadata: Mapping[str, Any]) -> None:
     """The same for a model that ``preflearn train`` built, of parts that are known to load: not read back."""
-    _write(path, model_to_bytes(model, metadata, check=False))
-
-
-def _write(path: str | os.PathLike[str], payload: memoryview) -> None:
-    with atomic_write(path) as file:
-        file.write(payload)
+    write_whole(path, model_to_bytes(model, metadata, check=False))
 
 
 def model_to_bytes(

@@ -257,11 +257,10 @@ def write_page(
     ratings: Ratings, path: str | os.PathLike[str], title: str | None = None, command: str = ""
 ) -> None:
     """HTML, or Markdown by the suffix ``.md``; the file appears whole or not at all."""
-    from ..io.atomic import atomic_write
+    from ..io.atomic import write_whole
 
     text = page_text(ratings, path, title, command)
-    with atomic_write(path) as file:
-        file.write(text.encode())
+    write_whole(path, text)
 
 
 def page_text(

@@ -76,11 +76,9 @@ def write_model_card(report: TrainingReport, path: str | os.PathLike[str]) -> No
     report : TrainingReport
     path : path
     """
-    from ..io.atomic import atomic_write
+    from ..io.atomic import write_whole
 
-    text = render_model_card(report).encode()
-    with atomic_write(path) as file:
-        file.write(text)
+    write_whole(path, render_model_card(report))
 
 
 def _model(report: TrainingReport) -> str:

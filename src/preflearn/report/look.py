@@ -159,11 +159,9 @@ class TableLook:
         ----------
         path : path
         """
-        from ..io.atomic import atomic_write
+        from ..io.atomic import write_whole
 
-        page = self.to_html().encode()
-        with atomic_write(path) as file:
-            file.write(page)
+        write_whole(path, self.to_html())
 
 
 def look(
