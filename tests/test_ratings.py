@@ -1184,7 +1184,7 @@ def test_the_verdict_names_no_rivals_where_there_are_none():
     lower, upper = rank_bounds(apart)
     board = {"item": list("xyz"), "rank_lower": lower.tolist(), "rank_upper": upper.tolist()}
     ratings = SimpleNamespace(columns=board, items=list("xyz"), neighbours=lambda: [])
-    assert verdict(ratings).startswith("x is surely the best")
+    assert verdict(ratings).startswith("x is clearly the best")
 
 
 def test_one_battle_has_everything_that_many_have():

@@ -72,7 +72,7 @@ def draw_world(n_items: int, spread: float, features: str | None, seed: int) -> 
 
 
 class Curve(NamedTuple):
-    """Kendall's τ after so many questions."""
+    """Kendall's τ after each number of questions."""
 
     questions: list[int]
     tau: list[float]
@@ -92,7 +92,7 @@ def simulate(
     at_least: int,
     at_most: int,
 ) -> Curve:
-    """Ask until τ = 0.8, ``at_least`` so many and ``at_most`` so many questions."""
+    """Ask until τ = 0.8, with ``at_least`` and ``at_most`` as bounds on the number of questions."""
     world = draw_world(n_items, spread, features, seed)
     judge = np.random.default_rng([seed, n_items, 1])
     pairs = np.empty((0, 2), dtype=np.int64)

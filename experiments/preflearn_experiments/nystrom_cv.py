@@ -228,7 +228,7 @@ def time_rows(
     kernel: dict[str, Any],
     seed: int,
 ) -> list[dict[str, Any]]:
-    """Leave-group-out and ten-fold with so many basis vectors a group, fast and by refitting; published ratios."""
+    """Leave-group-out and ten-fold with this many basis vectors per group, fast and by refitting; published ratios."""
     basis = basis_of_groups(groups, per_group, np.random.default_rng([seed, 1, per_group]))
     ways = {
         "leave-group-out": [groups.rows(group) for group in range(groups.n_groups)],

@@ -49,7 +49,7 @@ def run(
     summed : sequence of str
         Those where the sum over vertex pairs is measured beside the maximum.
     summed_trials : int, default=2
-        The first so many splits are those of the sum.
+        The first splits, this many of them, are those of the sum.
     n_basis : int, default=4000
         The most basis vectors; corpora with fewer candidates use all.
     seed : int, default=0

@@ -51,7 +51,7 @@ def run(
     per_query : int, default=5
         Rows of a query for the basic learners, and basis vectors of a query for the sparse ones.
     times : int, default=4
-        The sparse learners get so many times the rows.
+        The sparse learners get this multiple of the rows.
     alphas, gammas : sequence of float
         Candidates for λ and for γ of the kernel exp(-γ ‖x - x'‖²).
     seed : int, default=0

@@ -26,9 +26,9 @@ from .problem import Chosen
 from .ranking import HeldOutScores, RankingProblem
 from .train import describe
 
-# Differences with a larger p-value may be chance.
+# Differences with a larger p-value may be due to chance.
 _LEVEL = 0.05
-# Half the width of an interval that leaves little to be said about other data.
+# Half the width above which an interval says little about other data.
 _WIDE = 0.03
 
 
@@ -38,7 +38,7 @@ class Candidates:
     Attributes
     ----------
     seen : ndarray of bool of shape (m,)
-        Whether each row has a held-out prediction that no choice flatters: of many rows a sample has.
+        Whether each row has a held-out prediction that is not biased by a choice; of many rows only a sample has one.
     held_out : HeldOutScores
         NaN in queries and folds that were not seen.
     is_extended : bool
@@ -77,7 +77,7 @@ class Candidates:
         if np.isnan(model.best_score_):
             return None
         self.take(model)
-        # The model need not carry what only this report is made of.
+        # Only this report needs these attributes.
         for name in ("cv_predictions_", "cv_folds_"):
             delattr(model, name)
         return model
@@ -113,7 +113,7 @@ class Candidates:
         division, two_classes = self.problem.division, np.unique(y).size == 2
         what = f"inside {n_folds} folds, each ordered by a model that was trained without its fold."
         if division.one_part:
-            what = f"inside {n_folds} folds of a part. {division.sentence}."
+            what = f"inside {n_folds} folds of the held-out part. {division.sentence}."
         strata = (y == y.max()).astype(np.int64) if two_classes else np.zeros(y.size, dtype=np.int64)
         return Estimate(
             "AUC" if two_classes else "concordance",
@@ -122,8 +122,8 @@ class Candidates:
                 tally.share, placement_variance(tally, strata), most_effective(y), freedom=freedom_of(y)
             ),
             f"How a new pair of rows would be ordered: {tally.n_pairs:,} pairs {what}",
-            "from the placement values of the rows (DeLong), in Wilson's form. It takes the trained models as given "
-            "and is too narrow where models vary much",
+            "from the placement values of the rows (DeLong), in Wilson's form. It treats the trained models as fixed "
+            "and is too narrow where models vary a lot",
         )
 
     def sets(self) -> SetSizes | None:
@@ -208,7 +208,7 @@ class Candidates:
             why = (
                 "orders held-out rows better than the candidates together"
                 if len(tried) > 1
-                else "the only one in time"
+                else "the only one that finished in time"
             )
         folds = "folds of a sample" if self.is_extended else "folds"
         return (
@@ -252,7 +252,7 @@ class Candidates:
         model = board.model
         left_out = [row.name for row in board.rows if row.score is None]
         if left_out:
-            steps.append(f"Allow more time: there was none for {' and '.join(left_out)}.")
+            steps.append(f"Allow more time: there was not enough for {' and '.join(left_out)}.")
         if model.name == board.simplest or (model.pvalue is not None and model.pvalue > _LEVEL):
             text = f"The {board.simplest} model is as good as anything that was tried, as far as these data can tell"
             steps.append(f"{text}{self.linear_advice}.")

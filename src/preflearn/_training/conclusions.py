@@ -1,6 +1,6 @@
 """What a training comes to: a verdict, whether more queries would help, and columns that may give the target away.
 
-A column that orders nearly every pair alone is asked about, never celebrated.
+A column that orders nearly every pair alone is questioned rather than praised.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .ranking import RankingProblem
 # The curve trains fifteen models.
 _CURVE_QUERIES, _CURVE_ROWS, _CURVE_FEATURES = 10, 2000, 500
 _LEVEL = 0.05
-# More questions about leaks than a few make a list that nobody reads.
+# Nobody reads a long list of questions about leaks.
 _MOST_LEAKS = 3
 _TRIED_ROWS = 50_000
 
@@ -69,7 +69,7 @@ def _how_good(estimate: Estimate, unit: str) -> str:
 
 
 def _than_what(report: TrainingReport) -> str:
-    """Against the best of the simple ways, and the best single feature where that is another one."""
+    """Compare with the best baseline, and with the best single feature where that is a different one."""
     others = [row for row in report.baselines if not row.is_model and row.name != "random order"]
     if not others:
         return "random order gets 50 %"
@@ -131,16 +131,16 @@ def _curve(problem: RankingProblem, learned: Any) -> Curve | None:
     low, high = found.gain_interval
     said = "still rises: more queries would help" if found.still_rises else "is level at its end"
     text = (
-        f"{name}, trained on more and more of the queries and measured on the same held-out ones (three folds; band: "
+        f"{name}, trained on increasing numbers of queries and measured on the same held-out ones (three folds; band: "
         f"95 % interval of the mean). The last step, from {found.n_queries[-2]} to {found.n_queries[-1]} queries, "
         f"changed {found.scoring} by {found.gain:+.4f} ({low:+.4f} to {high:+.4f}): the curve {said}."
     )
     extension = found.extended_to_ten_times
     if extension is not None:
         text += (
-            f" If it goes on as a power law (dashed), {extension.n_queries[-1]:,} queries, ten times as many, would "
+            f" If it continues as a power law (dashed), {extension.n_queries[-1]:,} queries, ten times as many, would "
             f"give {extension.scores[-1]:.3f} ({extension.low[-1]:.3f} to {extension.high[-1]:.3f}). The interval "
-            "reflects the chance in the held-out queries, not whether a power law holds."
+            "reflects the sampling error of the held-out queries, not whether a power law holds."
         )
     return Curve(found.n_queries, found.scores, found.errors, found.still_rises, text, extension)
 
@@ -190,7 +190,7 @@ def single_columns(problem: Problem) -> list[SingleColumn]:
 
 
 def _of_preferences(problem: PreferenceProblem) -> list[SingleColumn]:
-    """Features of items; those of texts mean nothing alone."""
+    """Features of items; a single feature of texts means nothing by itself."""
     if problem.lengths is not None:
         return []
     pairs, X = problem.data.pairs, np.asarray(problem.X)

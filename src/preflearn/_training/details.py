@@ -25,7 +25,7 @@ from .preparation import Preparation
 from .problem import Problem
 from .ranking import RankingProblem
 
-# Each of these features takes as many predictions of the sampled rows as there are shuffles.
+# Each feature takes one prediction of the sampled rows per shuffle.
 _SHUFFLED_FEATURES, _SHUFFLES = 100, 5
 SHOWN_FEATURES = 15
 # An explanation takes predictions of every row of the query for every feature.
@@ -33,7 +33,7 @@ _EXPLAINED_FEATURES, _EXPLAINED_ROWS = 100, 40
 _SHOWN_ITEMS, _REASONS, _LONGEST_VALUE = 4, 3, 32
 # Words that are named for each direction, and the rows that a word must be in.
 _WORDS, _LEAST_ROWS = 5, 5
-# Standard errors from which on a word is more than chance, the many words considered.
+# Standard errors above which a word is statistically significant, given how many words are tested.
 _CLEAR = 3.5
 _MOST_TEXTS = 20_000
 
@@ -62,7 +62,7 @@ def _has_texts(problem: Problem) -> bool:
 
 
 def fitted_scores(problem: Problem, learned: Any) -> np.ndarray:
-    """What the model says of the rows that it was trained on."""
+    """Scores of the rows that the model was trained on."""
     assert isinstance(problem, RankingProblem)
     last = learned[-1] if isinstance(learned, Pipeline) and len(learned) == 1 else learned
     qid = np.zeros(len(problem.data), dtype=np.int64) if problem.data.qid is None else problem.data.qid
@@ -89,7 +89,7 @@ def influence_of(model: Pipeline, prepared: Preparation, problem: Problem) -> tu
     if len(names) > _SHUFFLED_FEATURES:
         return None, (
             f"Left out: the kernel is not linear, and shuffling each of {len(names):,} features in turn would "
-            "take long. A linear kernel shows coefficients."
+            "take a long time. A linear kernel shows coefficients."
         )
     return shuffled_influence(model, problem, "The kernel is not linear"), shown
 
@@ -126,7 +126,7 @@ def shuffled_influence(
         f"{because}, so there are no coefficients. A bar shows how much concordance falls when the "
         f"values of that feature are shuffled among the {among} (mean of {found.n_repeats} shuffles; line: 95 % "
         f"interval over {found.over}). It is measured on {found.n_rows:,} rows of the training data: it says what "
-        "the model uses, not what is worth collecting. Features that stand in for each other both look small."
+        "the model uses, not what is worth collecting. Features that can replace each other both look small."
     )
     errors = found.intervals[:, 1] - found.values
     return Influence(found.names, found.values, "loss of concordance when shuffled", text, errors)
@@ -160,7 +160,7 @@ def _coefficients(names: list[str], coef: np.ndarray, scaled: bool) -> Influence
 
 
 def _queries(problem: RankingProblem, learned: Any, report: TrainingReport) -> tuple[ShownQuery, ...]:
-    """The query in the middle and the worst one, each with its first items and what put them there."""
+    """The query in the middle and the worst one, each with its first items and the reasons for their positions."""
     known = np.flatnonzero(~np.isnan(report.values))
     if problem.X.shape[1] > _EXPLAINED_FEATURES or sp.issparse(problem.X) or known.size < 2:
         return ()

@@ -42,7 +42,7 @@ _KERNELS = 2
 
 
 class Sampled:
-    """Beside `StreamedRows`: what is to be learned becomes known with the sample, and all rows are encoded as it is.
+    """Mixed into `StreamedRows`: the problem becomes known with the sample, and all rows are encoded like it.
 
     Attributes
     ----------

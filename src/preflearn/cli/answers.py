@@ -31,7 +31,7 @@ def is_answers(path: Path) -> bool:
 
 
 def read_answers(path: Path) -> tuple[list[Answer], list[str]]:
-    """The answers that stand and are not ties, and notes about the others."""
+    """The answers that were not undone and are not ties, and notes about the others."""
     from ..web.answers import standing_answers
 
     entries = []

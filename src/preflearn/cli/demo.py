@@ -1,6 +1,6 @@
 """``preflearn demo``: learn to rank the search results of a fictitious shop.
 
-Trains on some queries, measures on the others, and shows what comparing items within their query buys over
+Trains on some queries, measures on the others, and shows what comparing items within their query gains over
 regression on all rows together.
 """
 

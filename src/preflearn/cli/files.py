@@ -512,7 +512,7 @@ def load(path: Path) -> Saved:
         return Saved(model, metadata, memory)
     if metadata.get("command") == "ask":
         raise ValueError(
-            f"{path} orders items that had no features to learn from: it knows those items alone and cannot score "
+            f"{path} orders items that had no features to learn from: it knows only those items and cannot score "
             "others."
         )
     raise ValueError(

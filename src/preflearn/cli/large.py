@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from ..io.sizes import TableSize
     from ..report import TrainingReport
 
-# Memory of a training, in multiples of the table: as read, encoded, and the views of the features in prediction.
+# Memory of a training in multiples of the table: as read, encoded, and the views of the features in prediction.
 _COPIES = 10
-# How many times larger a file may become by training, compression and all included.
+# Upper bound on the memory of a training in multiples of the size of the file, compression included.
 _EXPANDED = 1000
 
 
@@ -36,16 +36,16 @@ class Read(NamedTuple):
 def in_parts(
     paths: Sequence[Path], reading: files.Reading, options: TrainingOptions, output: Path
 ) -> InParts | None:
-    """A training in parts, where the files do not fit into memory; what cannot be learned so is refused."""
+    """A training in parts, where the files do not fit into memory; what cannot be learned in this way is refused."""
     from .._engine.numerics.memory import fits_in_memory
     from ..errors import InputError, Remedy
     from ..io.sizes import size_of
 
     if not all(path.is_file() for path in paths):
-        return None  # reading says what is wrong
+        return None  # reported when the files are read
     if fits_in_memory(_EXPANDED * sum(path.stat().st_size for path in paths)):
         return None
-    with collected_warnings():  # reading says them again
+    with collected_warnings():  # repeated when the rows are read
         found = size_of([str(path) for path in paths], **{name: getattr(reading, name) for name in _OF_FILES})
     if fits_in_memory(_COPIES * found.n_bytes):
         return None

@@ -17,14 +17,14 @@ Tell = Callable[[str], None]
 
 
 def refuse_both(quiet: bool, other: bool, name: str) -> None:
-    """--quiet and its opposite."""
+    """Refuse --quiet together with an option that prints more."""
     if quiet and other:
-        raise ValueError(f"--quiet and {name} ask for opposite things: give one of them.")
+        raise ValueError(f"--quiet and {name} contradict each other: give one of them.")
 
 
 @contextmanager
 def progress(n_stages: int, *, quiet: bool = False, verbose: bool = False) -> Iterator[Tell]:
-    """A function that names the stage that begins: a bar at a terminal, lines when verbose, silence in a pipe."""
+    """A function that reports the stage that begins: a bar at a terminal, lines when verbose, silence in a pipe."""
     if quiet:
         yield lambda stage: None
     elif verbose:

@@ -48,7 +48,7 @@ def train(
         ),
     ] = Tags.spelling,
     kind: Annotated[
-        Kind, typer.Option(help="Features of links alone, or with what stands around them.")
+        Kind, typer.Option(help="Features of links alone, or of links and their surroundings.")
     ] = Kind.context,
     folds: Annotated[int, typer.Option(min=2, help="Folds of sentences that alpha is chosen by.")] = 5,
     seed: Annotated[int, typer.Option(min=0, help="Of the folds.")] = 0,

@@ -43,7 +43,7 @@ def predict(
         typer.Option(
             "--set",
             metavar="COVERAGE",
-            help="Mark the rows of each query among which the best one is with this probability, such as 0.9.",
+            help="Mark the rows of each query that include the best one with this probability, such as 0.9.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines on stdout instead of CSV.")] = False,

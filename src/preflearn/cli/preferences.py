@@ -1,4 +1,4 @@
-"""Preferences on the command line: pairs of a table of items, or two columns of texts; for every command alike."""
+"""Preferences on the command line: pairs of a table of items, or two columns of texts; the same for every command."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ def read_problem(
 
 
 def _left_out(found: Any) -> list[str]:
-    """Rows that teach nothing, counted."""
+    """Notes that count the rows from which nothing can be learned."""
     counts = ((found.n_empty, "an empty text"), (found.n_equal, "the same text twice"))
     return [
         f"{n:,} {'row' if n == 1 else 'rows'} with {what} {'was' if n == 1 else 'were'} left out of "
@@ -277,7 +277,7 @@ def _left_out(found: Any) -> list[str]:
 
 
 def write_pairs(found: ScoredPairs, columns: tuple[str, str], output: Path | None, as_json: bool) -> None:
-    """One line a pair: the two, the difference of their scores, and which the model prefers."""
+    """One line per pair: the two, the difference of their scores, and which the model prefers."""
     import csv
     import io
     import json

@@ -78,7 +78,7 @@ OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write the board: .csv, .tsv, .json or .md.")
 ]
 _SUFFIXES = (".csv", ".tsv", ".json", ".md")
-# Bytes of files from which on battles are counted while they are read, and how much more their rows take in memory.
+# Files of more bytes are counted by pairs while they are read; and how much more memory their rows take.
 _LARGE, _IN_MEMORY = 100_000_000, 10
 _COUNTED = (
     "The battles were counted by pairs while they were read, since the file is large: held-out battles are sampled "
@@ -165,7 +165,7 @@ def _expansion(path: Path) -> int:
 
 
 def _needs_rows(options: dict[str, Any], category: str | None, paths: list[Path]) -> bool:
-    """Whether more is asked for than counts of pairs tell; refused where the rows do not fit into memory."""
+    """Whether more is asked for than counts of pairs can tell; refused where the rows do not fit into memory."""
     from .._engine.numerics.memory import fits_in_memory
     from ..ratings.counts import OF_ROWS
 
@@ -221,7 +221,7 @@ def _category_rows(boards: Any) -> list[dict[str, Any]] | None:
 
 
 def _read(paths: list[Path], options: dict[str, Any], category: str | None = None) -> dict[str, Any]:
-    """The columns of the files; names are read as texts also where they look like numbers."""
+    """The columns of the files; names are read as texts even if they look like numbers."""
     from ..io import read_table
     from ..ratings.battles import NAME_COLUMNS
 
@@ -240,7 +240,7 @@ def _read(paths: list[Path], options: dict[str, Any], category: str | None = Non
 
 
 def _read_answers(paths: list[Path]) -> dict[str, Any] | None:
-    """The answers of `preflearn ask` that stand, without those that were taken back; None for other files."""
+    """The answers of `preflearn ask` that were not undone; None for other files."""
     if any(path.suffix not in (".jsonl", ".ndjson") for path in paths):
         return None
     from ..web.answers import answers_table, parse_entry, standing_answers

@@ -57,7 +57,7 @@ def _alphas(text: str) -> Any:
     try:
         return sorted({_positive(one) for one in text.split(",")})
     except ValueError:
-        raise ValueError("must be auto or positive numbers separated by commas, as 0.1,1,10") from None
+        raise ValueError("must be auto or positive numbers separated by commas, such as 0.1,1,10") from None
 
 
 def _number_or_auto(text: str) -> float | str:
@@ -192,7 +192,7 @@ HostOption = Annotated[
 
 
 def port_option(first: int) -> Any:
-    """The option --port of a server that looks for a free port from ``first`` on."""
+    """The option --port of a server that looks for a free port, starting at ``first``."""
     return typer.Option("--port", help=f"Port, 0 for any. Default: the first free port from {first}.")
 
 

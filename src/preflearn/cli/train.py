@@ -88,7 +88,7 @@ def train(
         output = output or files.default_output(data[0], inputs, force)
         files.check_outputs([output, report], inputs, force)
     except FileExistsError:
-        if not pairs_from:  # a misspelt column is the first thing to say
+        if not pairs_from:  # a misspelt column is reported first
             with collected_warnings():
                 files.check_columns(data, reading)
         raise

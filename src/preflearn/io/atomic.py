@@ -85,7 +85,7 @@ def _mode_of(path: Path) -> int | None:
 
 
 def _umask() -> int:
-    # There is no way to read the mask without setting it.
+    # The mask can only be read by setting it.
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

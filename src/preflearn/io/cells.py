@@ -110,7 +110,7 @@ class QueryLabels:
     """Labels of one file, all of one kind: whole numbers, or texts.
 
     The first row decides, so that the labels do not depend on how the file is cut up: where it holds a whole number,
-    every row must; where it does not, every label is a text, also one that looks like a number.
+    every row must; where it does not, every label is a text, even if it looks like a number.
     """
 
     def __init__(self, path: str, unit: str):

@@ -84,7 +84,7 @@ class ReadOptions:
             read_encoding(self.encoding)
 
     def format_of(self, path: str) -> str:
-        """The format given, or the one that the name of the file tells."""
+        """The format given, or the one that the name of the file implies."""
         if self.format is not None:
             return self.format
         suffix, _ = split_name(path)

@@ -102,7 +102,7 @@ def read_relation(
     rows, columns : path
         Tables of objects, the name first; see `read_objects`.
     pairs : path
-        A table with one pair a row: the name of the row object, that of the column object, the label.
+        A table with one pair per row: the name of the row object, that of the column object, the label.
     drop : sequence of str, default=()
         Columns of the objects to leave out.
 

@@ -35,7 +35,7 @@ DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError)
 
 
 def split_name(path: str | os.PathLike[str]) -> tuple[str, str | None]:
-    """The suffix that tells the format, and the compression that the name announces.
+    """The suffix that determines the format, and the compression that the name implies.
 
     Examples
     --------
@@ -95,8 +95,8 @@ def _decompressing(raw: IO[bytes], compression: str, path: str | os.PathLike[str
 class _Streams(io.RawIOBase):
     """Compressed streams one after another, as bzip2 and xz files may hold them, decompressed.
 
-    Every byte of the file belongs to a stream: the readers of the standard library take a stream that cannot be read
-    for the end of the file, if another one was read before it, and lose its rows.
+    Every byte of the file belongs to a stream: the readers of the standard library mistake a stream that cannot be
+    read for the end of the file, if another one was read before it, and lose its rows.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ class _Streams(io.RawIOBase):
                 return len(data)
 
     def _start_of_next(self) -> bytes:
-        """The bytes behind a stream, or none at the end of the file."""
+        """The bytes after a stream, or none at the end of the file."""
         n_zeros = 0
         piece = self._stream.unused_data or self._raw.read(io.DEFAULT_BUFFER_SIZE)
         while piece and self._padding:
@@ -145,7 +145,7 @@ class _Streams(io.RawIOBase):
                 break
             piece = self._raw.read(io.DEFAULT_BUFFER_SIZE)
         if n_zeros and n_zeros % self._padding:
-            raise EOFError(f"{n_zeros} zero bytes behind a stream")
+            raise EOFError(f"{n_zeros} zero bytes after a stream")
         return piece
 
 
@@ -175,7 +175,7 @@ def open_compressing(raw: IO[bytes], compression: str | None) -> Iterator[IO[byt
 
 
 class _LeftOpen(io.RawIOBase):
-    """A file that stays open when the stream in front of it is closed."""
+    """A file that stays open when the stream that writes to it is closed."""
 
     def __init__(self, raw: IO[bytes]):
         self._raw = raw

@@ -64,7 +64,7 @@ def read_table(
     features, drop : list of str, default=None
         The columns to take in this order, or the ones to leave out; every other column by default.
     texts : list of str, default=()
-        Columns to read as texts also where they look like numbers.
+        Columns to read as texts even if they look like numbers.
     columns : list of str, default=None
         Names of the columns of a CSV or TSV file that has no header.
     delimiter : str, default=None
@@ -233,7 +233,7 @@ def iter_columns(
     *,
     rows: int = 200_000,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Some columns of files of any size, in parts of about as many rows.
+    """Some columns of files of any size, in parts of about this many rows.
 
     Parameters
     ----------

@@ -185,7 +185,7 @@ def _refuse_twice(path: Any, rows: Sequence[Sequence[str]]) -> None:
     for row in rows:
         pair = (row[0], row[2])
         if pair in seen:
-            raise InputError(f"{path}: item {pair[1]!r} of query {pair[0]!r} is there twice")
+            raise InputError(f"{path}: item {pair[1]!r} of query {pair[0]!r} appears twice")
         seen.add(pair)
 
 

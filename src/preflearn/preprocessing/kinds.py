@@ -7,8 +7,8 @@ The rules, in their order; m counts the rows with a value, d the distinct values
 3. Texts at least nine tenths of which are numbers, none with a leading zero ("007"): as numbers, see 5. Texts that are
    yes/no, true/false, y/n, t/f, on/off: ``boolean``. Texts at least nine tenths of which are dates: ``date``. The
    others of such a column count as missing and are reported.
-4. Other texts. Three words or more and hardly a repetition (d > m / 5 and d > c), or six words or more and d > c:
-   ``text``. Hardly a repetition of something shorter (d > 9 m / 10 with d >= 10, or d > m / 2 with d > c), or an
+4. Other texts. Three or more words that rarely repeat (d > m / 5 and d > c), or six or more words and d > c:
+   ``text``. Shorter texts that rarely repeat (d > 9 m / 10 with d >= 10, or d > m / 2 with d > c), or an
    identifier by its name with d > c: ``identifier``, set aside. The rest: ``category``, of which the c most frequent
    are kept.
 5. Numbers. 0 and 1: ``boolean``. Whole numbers that all read as 20240131: ``date``. Whole numbers 1, 2, 3, ... in the
@@ -61,7 +61,7 @@ _QUERY_WORDS = {
     "auction", "user", "userid", "customer", "customerid", "visitor", "basket", "reviewer", "rater", "judge",
     "conversation", "queryid",
 }  # fmt: skip
-# Queries have a few rows up to some hundreds each.
+# Queries have from a few to a few hundred rows each.
 _LARGEST_QUERY = 500
 # Columns that are looked at to see whether rows of a query differ.
 _LOOK_AT = 20
@@ -261,10 +261,11 @@ def values_of_texts(texts: Texts, parse) -> tuple[np.ndarray, dict[str, int]]:
 def suggest_query_column(X: Any, *, target: str | None = None) -> str | None:
     """The column of a table that looks like its query column, if one does.
 
-    A query column has labels, texts or whole numbers, that repeat: at least two rows each in the mean, four fifths of
-    the rows not alone, and other columns (the target first of all) differ inside. Two of these make it a suggestion,
-    the name counting for two: the name ("session", "query_id", "user"), the rows of every label stand together, at
-    least ten labels with up to 500 rows each in the mean. Numbers need the name.
+    The labels of a query column, texts or whole numbers, repeat: at least two rows per label on average, at least four
+    fifths of the rows share their label with another row, and other columns (above all the target) differ within a
+    label. It is suggested if two more points are found: a name such as "session", "query_id" or "user", which counts as
+    two; rows of every label that are adjacent; at least ten labels with up to 500 rows each on average. Numbers need
+    the name.
 
     Parameters
     ----------

@@ -66,7 +66,7 @@ def looks_like_code(text: str) -> bool:
 def number_style(texts: Sequence[str]) -> str:
     """Whether the numbers of a column have a decimal point or a decimal comma.
 
-    A comma only where some value cannot be read otherwise: "1,234" alone is a thousand and more.
+    A comma only where some value cannot be read otherwise: "1,234" alone is read as 1234.
     """
     bare = [_UNIT.sub(r"\1", text.strip()) for text in texts]
     n_point, n_comma = (

@@ -52,7 +52,7 @@ JUDGES = ("judge", "worker", "annotator", "rater")
 PROMPTS = ("prompt", "question_id")
 _TELLING = (*JUDGES, *PROMPTS, "time", "date", "timestamp", "tstamp")
 _MOST_SHOWN = 10
-# Columns that hold names, also where these look like numbers.
+# Columns that hold names, even if these look like numbers.
 NAME_COLUMNS = tuple(name for pair in _SIDES for name in pair) + ("loser",)
 POSITION = "position"
 _OUTCOMES = {"a won": 1.0, "b won": 0.0, "tie": 0.5}
@@ -805,7 +805,7 @@ def read_ranked(
 
 
 def _other_columns(table: Any, asked: dict[str, str]) -> Any:
-    """Some columns of a table: that of the rankings may hold lists, which are no column of a table."""
+    """Some columns of a table: that of the rankings may hold lists, which are not a column of a table."""
     import narwhals as nw
 
     frame: Any = table if isinstance(table, Mapping) else nw.from_native(table, eager_only=True)

@@ -1,4 +1,4 @@
-"""Features of the items: similar items have similar strengths, also those that have not played.
+"""Features of the items: similar items have similar strengths, including those that have not played.
 
 The prior covariance of the strengths is K + ρ I, K the kernel of the standardised features with a mean of 1 on its
 diagonal and ρ the variance of what features do not say.

@@ -53,7 +53,7 @@ def rate(
     Parameters
     ----------
     battles : data frame or mapping of columns
-        One battle a row: two sides and who won, or winner and loser.
+        One battle per row: two sides and who won, or winner and loser.
     a, b : str, optional
         Columns of the two sides; found where they are called ``model_a`` and ``model_b``, ``left`` and ``right``, ...
     winner : str, optional
@@ -101,7 +101,7 @@ def rate(
     margin : str, optional
         By how much battles were won: ``"score"`` is the column ``score_a`` minus ``score_b``, or a column ``score``
         that holds the difference. Differences of strengths are then fitted to margins by least squares, in units of
-        their own noise, so that the probability to win is that of a margin above 0. Without it only who won counts.
+        their own noise, so that the probability of winning is that of a margin above 0. Without it only who won counts.
 
     Returns
     -------

@@ -37,8 +37,8 @@ def model_card(report: TrainingReport) -> Any:
         ),
         "Intended use": (
             "The model orders items that are compared with each other as those of the training data were. Its scores "
-            "have no unit: compare them within one list. It knows what its features say, and nothing of people or "
-            "items that are unlike those it was trained on."
+            "have no unit: compare them within one list. It reflects only what its features express, and says nothing "
+            "about people or items unlike those it was trained on."
         ),
         "Training data": _data(report),
         "Evaluation": _evaluation(report),
