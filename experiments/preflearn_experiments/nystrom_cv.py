@@ -2,7 +2,7 @@ r"""What it costs to keep held-out basis vectors in the model, and what it costs
 
 A reduced set f(x) = Σ_{i∈R} β_i k(x, x_i) takes its basis vectors R from the training rows. When a group of rows is
 held out, basis vectors among them must leave as well: they lie next to the test rows, where the remaining training
-rows say little about their coefficients, so that with little regularisation f is wild exactly where it is tested.
+rows say little about their coefficients, so that with little regularisation f is erratic exactly where it is tested.
 
 Protocol: rows come in groups of similar ones, two basis vectors from each group, ten folds of whole groups, RLS, mean
 squared error, λ from 10⁻⁹ to 10⁹, with the basis vectors of the held-out rows left in or taken out.

@@ -1,8 +1,8 @@
 """OHSUMED with an RBF kernel on a reduced set, beside the linear kernel, for two and three levels of relevance.
 
 The official folds and the scaling of `ohsumed`. α and the kernel width are chosen on all four parts that are not
-tested: each in turn is held out, three train. The model is then trained on the four. Which part of the work that is
-exact and fast: one factorisation of the reduced set gives the held-out errors of every α.
+tested: each in turn is held out, three train. The model is then trained on the four. This is exact and
+fast: one factorisation of the reduced set gives the held-out errors of every α.
 """
 
 from __future__ import annotations
