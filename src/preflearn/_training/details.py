@@ -39,15 +39,7 @@ _MOST_TEXTS = 20_000
 
 
 def with_details(report: TrainingReport, problem: Problem, learned: Any) -> TrainingReport:
-    """Add example queries and the words of texts to a report that has the influence of the features.
-
-    Parameters
-    ----------
-    report : TrainingReport
-    problem : RankingProblem or PreferenceProblem
-    learned : fitted estimator
-        The model without the steps that make ``problem.X``.
-    """
+    """Add example queries and the words of texts; arguments as in `preflearn._training.conclusions.conclude`."""
     if isinstance(problem, RankingProblem) and problem.data.qid is not None:
         report = replace(report, queries=_queries(problem, learned, report))
     words = words_of_texts(problem, fitted_scores(problem, learned)) if _has_texts(problem) else []

@@ -14,15 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .settings import command_group
+
 if TYPE_CHECKING:
     from ..parses import RankedParse, Sentence
 
-app = typer.Typer(
-    name="parses",
-    help="Put the parses of a sentence in order.",
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = command_group("parses", "Put the parses of a sentence in order.")
 
 
 class Tags(StrEnum):

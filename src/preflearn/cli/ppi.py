@@ -15,16 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .settings import command_group
+
 if TYPE_CHECKING:
     from ..ppi import Candidates
     from ..ppi.representation import Candidate
 
-app = typer.Typer(
-    name="ppi",
-    help="Protein-protein interactions from parsed sentences.",
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = command_group("ppi", "Protein-protein interactions from parsed sentences.")
 
 
 class KernelName(StrEnum):
