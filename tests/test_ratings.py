@@ -20,7 +20,6 @@ from preflearn import rate
 from preflearn.cli.app import run
 from preflearn.errors import InputError
 from preflearn.ratings import BattleCounts, Ratings, count_battles, ranks
-from preflearn.ratings.battles import read_battles
 from preflearn.ratings.boards import category_boards, month_edges
 from preflearn.ratings.choice import choose_alpha, choose_half_life, leave_battle_out, log_losses
 from preflearn.ratings.diagnostics import strongest_circle, transitivity_test
@@ -34,6 +33,7 @@ from preflearn.ratings.ranks import (
     simultaneous_threshold,
     told_apart,
 )
+from preflearn.ratings.reading import read_battles
 from preflearn.ratings.strengths import (
     drawn_errors,
     fit_strengths,

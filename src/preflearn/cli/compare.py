@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from . import files
+from . import files, model_files
 from . import preferences as of_pairs
 from .evaluate import read_known
 from .output import Tell, collected_warnings, new_console, print_json, print_notes, progress
@@ -94,10 +94,12 @@ def _write(output: Path, table: RankerTable) -> None:
 
 def _data_first(first: Path, others: list[Path]) -> tuple[Path, list[Path]]:
     """The data and the rankers, whichever came first: a model in front of them is not data."""
-    if not first.is_file() or not files.is_model(first):
+    if not first.is_file() or not model_files.is_model(first):
         return first, others
     data = [
-        path for path in others if path.is_file() and not files.is_model(path) and not _has_scores_alone(path)
+        path
+        for path in others
+        if path.is_file() and not model_files.is_model(path) and not _has_scores_alone(path)
     ]
     if len(data) != 1:
         return first, others
@@ -118,7 +120,7 @@ def _scores_of_rows(
     paths: list[Path], names: dict[Path, str], reading: files.Reading, source: of_pairs.Source, tell: Tell
 ) -> tuple[Any, Any, dict[str, Any], list[str]]:
     """Targets, queries, the scores of each ranker, and notes."""
-    models = [path for path in names if files.is_model(path)]
+    models = [path for path in names if model_files.is_model(path)]
     rows = read_known((models or list(names))[0], paths, reading)
     if rows.qid is None:
         raise ValueError(
@@ -128,7 +130,7 @@ def _scores_of_rows(
     notes, scores = [], {}
     for path, name in names.items():
         tell(f"scoring with {path.name}")
-        scores[name], note = files.scores_of_ranker(path, paths, reading, len(rows))
+        scores[name], note = model_files.scores_of_ranker(path, paths, reading, len(rows))
         if note:
             notes.append(f"{name}: {note}")
     return rows.y, rows.qid, scores, notes
@@ -143,7 +145,7 @@ def _scores_of_pairs(
         tell(f"scoring with {path.name}")
         found, metadata = of_pairs.score_pairs(path, source, paths, reading)
         y, scores[name], qid = found.as_queries()
-        note = files.same_as_training(metadata, source.all_files(paths))
+        note = model_files.same_as_training(metadata, source.all_files(paths))
         if note is not None:
             notes.append(f"{name}: {note}")
     return y, qid, scores, notes

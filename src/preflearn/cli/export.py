@@ -149,9 +149,11 @@ def _feature_names(found: Any, metadata: dict[str, Any]) -> list[str] | None:
 
 def _rows_to_check(model: Path, data: Path) -> dict[str, Any]:
     """Rows as the model predicts them, and their queries."""
-    from . import files
+    from . import files, model_files
 
-    rows = files.read_for(model, files.load(model), [data], files.Reading.from_options(), with_target=False)
+    rows = model_files.read_for(
+        model, model_files.load(model), [data], files.Reading.from_options(), with_target=False
+    )
     return {"check": rows.X, "qid": rows.qid}
 
 

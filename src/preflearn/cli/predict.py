@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from . import files, relate
+from . import files, model_files, relate
 from . import preferences as of_pairs
 from .output import collected_warnings, new_console, progress, tell_notes, write_stdout
 from .settings import QuietOption, ReadOption
@@ -74,11 +74,11 @@ def predict(
                 )
             relate.predict_relation(model, data, output, quiet)
             return
-        saved = files.load(model)
+        saved = model_files.load(model)
         tell(f"reading {data[0].name}")
         if text is not None and saved.memory["kind"] != "texts":
             raise ValueError(f"--text is for a model of texts, which {model.name} is not: leave it out.")
-        rows = files.read_for(model, saved, data, reading, with_target=False)
+        rows = model_files.read_for(model, saved, data, reading, with_target=False)
         tell(f"scoring {len(rows):,} rows")
         scores = saved.predict(rows)
         shown = None if coverage is None else _shown(model, saved, scores, rows.qid, coverage)
@@ -99,7 +99,7 @@ def predict(
         new_console().print(f"Wrote {wrote} to {output}.", markup=False)
 
 
-def _write(output: Path, scores: Any, rows: files.Rows, labels: dict[str, Any], tag: str) -> str:
+def _write(output: Path, scores: Any, rows: model_files.Rows, labels: dict[str, Any], tag: str) -> str:
     """Write a TREC run, or scores; what was written, in words."""
     from ..io import write_run, write_scores
     from ..io.streams import split_name
@@ -138,7 +138,7 @@ def _shown(model: Path, saved: Any, scores: Any, qid: Any, coverage: float) -> A
     return found.shown(scores, qid, coverage)
 
 
-def _labels_of(rows: files.Rows, n: int) -> tuple[Any, Any]:
+def _labels_of(rows: model_files.Rows, n: int) -> tuple[Any, Any]:
     """Query and item of each row; one query, and the numbers of the rows, where there are none."""
     import numpy as np
 

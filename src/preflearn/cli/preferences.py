@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from . import files
+from . import files, model_files
 from .answers import is_answers, read_problem_data
 from .output import collected_warnings
 
@@ -188,7 +188,7 @@ def texts_of_training(
     model_file: Path, data: Sequence[Path], reading: files.Reading
 ) -> tuple[str, str] | None:
     """The columns of texts that a model was trained on, where the data have them."""
-    if not model_file.is_file() or not files.is_model(model_file) or not data[0].is_file():
+    if not model_file.is_file() or not model_files.is_model(model_file) or not data[0].is_file():
         return None
     from ..io import model_info
 
@@ -206,7 +206,7 @@ def score_pairs(
 ) -> tuple[ScoredPairs, dict[str, Any]]:
     """The preferences of a file with the scores of a model, and what the model remembers."""
     source.check(data, reading)
-    saved = files.load(model_file)
+    saved = model_files.load(model_file)
     kind = saved.memory["kind"]
     if source.of_texts != (kind == "texts"):
         expected = "--chosen and --rejected" if kind == "texts" else "--preferences and a table of items"
@@ -222,7 +222,7 @@ def score_pairs(
     assert source.preferences is not None
     if saved.encoder is not None:
         names = files.column_names(data[0], reading)
-        files.require_features(data[0], names, model_file, saved)
+        model_files.require_features(data[0], names, model_file, saved)
         options |= {"encoder": saved.encoder, "features": list(saved.encoder.encoders_)}
         texts = [one for one, how in saved.encoder.kinds_.items() if how in ("category", "text", "words")]
         options["kinds"] = {name: "text" for name in texts if name in names}

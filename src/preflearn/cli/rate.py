@@ -187,7 +187,7 @@ def _count(paths: list[Path], options: dict[str, Any]) -> dict[str, Any]:
     """Counts of distinct pairs and outcomes, read part by part; the options are then about these."""
     from ..io.table import iter_columns
     from ..ratings import BattleCounts
-    from ..ratings.battles import RowError, columns_of_sides
+    from ..ratings.reading import RowError, columns_of_sides
 
     given = {name: options[name] for name in ("a", "b", "winner", "loser", "weight")}
     texts, numbers = columns_of_sides(files.column_names(paths[0], files.Reading()), **given)
@@ -223,7 +223,7 @@ def _category_rows(boards: Any) -> list[dict[str, Any]] | None:
 def _read(paths: list[Path], options: dict[str, Any], category: str | None = None) -> dict[str, Any]:
     """The columns of the files; names are read as texts even if they look like numbers."""
     from ..io import read_table
-    from ..ratings.battles import NAME_COLUMNS
+    from ..ratings.reading import NAME_COLUMNS
 
     asked = _read_answers(paths) if options["winner"] is None and options["a"] is None else None
     if asked is not None:

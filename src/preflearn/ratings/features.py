@@ -14,7 +14,8 @@ import numpy as np
 
 from ..kernels.functions import Kernel
 from ..preprocessing.frames import TEXT, read_table
-from .battles import Battles, factorised, read_numbers
+from .battles import Battles
+from .reading import factorised, read_numbers
 
 _MOST_ITEMS = 1500
 

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError, Remedy
-from .battles import JUDGES, PROMPTS, Battles, read_battles, read_ranked, refuse_hopeless
+from .battles import Battles, refuse_hopeless
 from .choice import FEW_ALPHAS, choose_alpha, choose_half_life, decayed
 from .diagnostics import components, describe_components, mutually_beaten
 from .features import with_features
 from .frames import backend_of
+from .reading import JUDGES, PROMPTS, read_battles, read_ranked
 from .result import Ratings
 from .strengths import Strengths, fit_strengths
 from .tables import MEAN_RATING, POINTS

@@ -188,7 +188,7 @@ class Ratings:
         >>> ratings.predict({"a": ["x", "new"], "b": ["y", "x"]}) > 0.5
         array([ True, False])
         """
-        from .battles import read_meetings
+        from .reading import read_meetings
 
         pairs, Z = read_meetings(
             battles, self.items, **self.columns_asked, covariates=self.raw.covariate_names
