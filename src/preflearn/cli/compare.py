@@ -29,7 +29,7 @@ def compare(
         str, typer.Option("--metric", help="concordance, kendall_tau, ndcg@10, map, mrr, err, ...")
     ] = "concordance",
     baseline: Annotated[
-        Path | None, typer.Option("--baseline", help="Compare only with this one of them.")
+        Path | None, typer.Option("--baseline", help="Compare the others with this one only.")
     ] = None,
     target: files.TargetOption = None,
     query: files.QueryOption = None,

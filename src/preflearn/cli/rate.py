@@ -26,14 +26,14 @@ def _column(option: str, text: str) -> Any:
 
 
 SideA = Annotated[
-    str | None, _column("--a", "Column of one side; found where it is called model_a, left, ...")
+    str | None, _column("--a", "Column of one side; found by a usual name (model_a, left, ...).")
 ]
 SideB = Annotated[str | None, _column("--b", "Column of the other side.")]
 Winner = Annotated[str | None, _column("--winner", "Column that says who won.")]
 Loser = Annotated[str | None, _column("--loser", "Column of losers, where --winner holds the winners.")]
 Judge = Annotated[str | None, _column("--judge", "Column that says who judged.")]
 Time = Annotated[str | None, _column("--time", "Column of dates.")]
-Weight = Annotated[str | None, _column("--weight", "Column of how often a battle counts.")]
+Weight = Annotated[str | None, _column("--weight", "Column of weights: how often each battle counts.")]
 Covariates = Annotated[
     list[str] | None,
     typer.Option(
@@ -43,17 +43,17 @@ Covariates = Annotated[
     ),
 ]
 Cluster = Annotated[
-    str | None, _column("--cluster", "Column of what battles have in common, such as a prompt.")
+    str | None, _column("--cluster", "Column that groups dependent battles, such as prompts.")
 ]
 Ranking = Annotated[
     str | None, _column("--ranking", "Column of rankings such as 'a > b > c', in place of battles.")
 ]
 Margin = Annotated[
     str | None,
-    _column("--margin", "By how much: X for the columns X_a and X_b, or a column of differences."),
+    _column("--margin", "Margin of victory: X for the columns X_a and X_b, or a column of differences."),
 ]
 Category = Annotated[
-    str | None, _column("--category", "Column of categories: boards for each, which borrow strength.")
+    str | None, _column("--category", "Column of categories: a board for each, sharing strength.")
 ]
 Settings = Annotated[
     list[str] | None,
@@ -68,7 +68,7 @@ Settings = Annotated[
 Goal = Annotated[
     str | None,
     typer.Option(
-        "--goal", help="What the next battles should tell: order, top-5, 'A vs B'. [default: order]"
+        "--goal", help="What the next battles should settle: order, top-5, 'A vs B'. [default: order]"
     ),
 ]
 ReportOption = Annotated[

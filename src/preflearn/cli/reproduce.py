@@ -32,9 +32,9 @@ def reproduce(
     data: Annotated[
         Path | None, typer.Option("--data", metavar="DIR", help="The folder that holds the data folders.")
     ] = None,
-    trials: Annotated[int | None, typer.Option(min=1, help="Fewer or more repetitions.")] = None,
+    trials: Annotated[int | None, typer.Option(min=1, help="Number of repetitions.")] = None,
     folds: Annotated[int | None, typer.Option(min=1, help="Fewer folds.")] = None,
-    n_basis: Annotated[int | None, typer.Option(min=1, help="Other numbers of basis vectors.")] = None,
+    n_basis: Annotated[int | None, typer.Option(min=1, help="Number of basis vectors.")] = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Random seed for everything drawn at random.")
     ] = None,
