@@ -227,6 +227,13 @@ def arguments(description: str | None, *, repeats: int = 5, **sizes: int | str) 
     return parser.parse_args()
 
 
+def data_folder(name: str) -> Path | None:
+    """A folder of real data, below the one that PREFLEARN_DATA names or ``../shared/data``; None where it is not."""
+    roots = [os.environ.get("PREFLEARN_DATA"), Path(__file__).resolve().parents[2] / "shared" / "data"]
+    folders = [Path(root) / name for root in roots if root]
+    return next((folder for folder in folders if folder.is_dir()), None)
+
+
 def run_questions(
     name: str, description: str | None, questions: Mapping[str, Callable[[int], Any]], *, repeats: int
 ) -> None:

@@ -1,4 +1,4 @@
-"""When does the choice of basis vectors pay? "diverse" against "uniform" at the same number of them.
+"""When does the choice of basis vectors pay off? "diverse" against "uniform" at the same number of them.
 
     python benchmarks/basis_choice.py [--quick]
 

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from _harness import arguments, best_of, report, write_results
@@ -120,6 +121,11 @@ def call_times(code: str, repeats: int) -> dict[str, dict[str, float]]:
     def once(cache: str) -> tuple[float, ...]:
         return tuple(map(float, run_python(timed, cache).split()))
 
+    return _first_and_cached(once, repeats)
+
+
+def _first_and_cached(once: Callable[[str], tuple[float, ...]], repeats: int) -> dict[str, dict[str, float]]:
+    """Wall and processor seconds with an empty cache, and the best with a filled one."""
     with tempfile.TemporaryDirectory() as cache:
         first = once(cache)
         later = min(once(cache) for _ in range(repeats))
@@ -168,13 +174,7 @@ def whole_demo(repeats: int) -> dict[str, dict[str, float]]:
         cpu = after.children_user + after.children_system - before.children_user - before.children_system
         return time.perf_counter() - start, cpu
 
-    with tempfile.TemporaryDirectory() as cache:
-        first = once(cache)
-        later = min(once(cache) for _ in range(repeats))
-    return {
-        key: dict(zip(("wall", "cpu"), value, strict=True))
-        for key, value in (("first", first), ("cached", later))
-    }
+    return _first_and_cached(once, repeats)
 
 
 def line(name: str, times: dict[str, dict[str, float]], limits: dict[str, float]) -> str:

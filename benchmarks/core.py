@@ -104,7 +104,7 @@ def reduced_set(repeats: int) -> dict:
 
 
 def ill_conditioned_reduced_set(repeats: int) -> dict:
-    """A wide kernel: the system on the basis vectors keeps fewer than half of the digits."""
+    """A wide kernel: the system on the basis vectors keeps less than half of the precision."""
     return time_reduced_set(
         "reduced set, m = 10,000, r = 2500, ill-conditioned (20 features, gamma = 0.05)", 20, 0.05, repeats
     )

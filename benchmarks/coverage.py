@@ -1,16 +1,17 @@
 """How often does a 95 % interval of the library hold the true value? Every kind of interval, small and large samples.
 
-Normal rows, of which the first feature adds to y (or tells two classes apart): nothing to learn, something, nearly
-everything. The truth is what new rows or queries show, by formula or on many fresh ones.
+Normal rows, of which the first feature adds to y (or separates two classes): no, some and nearly perfect signal. The
+truth is what new rows or queries show, by formula or on many fresh ones.
 
-    estimate_concordance   of unseen queries of 3, 5 or 20 rows, or of unequal sizes; beside it Student's over the
-    queries estimate_auc           with 3, 5 and 15 rows of the smaller class (``auc_intervals.py`` has more kernels and
-    features) evaluate_scores        concordance, NDCG@10, MAP and MRR of given scores; clustered rows; all queries
-    perfect compare_rankers        the share of equally good pairs of rankers between which it finds no difference at 5
-    % AutoRanker             the interval that ``preflearn train`` gives for its held-out score feature_influence
-    of a useful and of a useless feature, for a fixed model learning_curve         the score with all queries of a fold
-    BradleyTerry           posterior of the difference of two items, 95 % of a normal distribution difference_std
-    the same for RankRLS
+    estimate_concordance  of unseen queries of 3, 5 or 20 rows, or of unequal sizes; and Student's over the queries
+    estimate_auc          with 3, 5 and 15 rows of the smaller class (more kernels and features in ``auc_intervals.py``)
+    evaluate_scores       concordance, NDCG@10, MAP and MRR of given scores; clustered rows; all queries perfect
+    compare_rankers       the share of equally good pairs of rankers between which it finds no difference at 5 %
+    AutoRanker            the interval that ``preflearn train`` gives for its held-out score
+    feature_influence     of a useful and of a useless feature, for a fixed model
+    learning_curve        the score with all queries of a fold
+    BradleyTerry          posterior of the difference of two items, 95 % of a normal distribution
+    difference_std        the same for RankRLS
 
     python benchmarks/coverage.py [--quick] [--repeats DATA_SETS] [--only NAME]
 """
@@ -197,7 +198,7 @@ def influence(feature: int, queries: int) -> Callable[[np.random.Generator], Fou
 
 
 def curve(queries: int) -> Callable[[np.random.Generator], Found]:
-    """The last point of a learning curve; the truth is the mean over models trained on as many queries."""
+    """The last point of a learning curve; the truth is the mean over models trained on the same number of queries."""
     setting = Ranking(5, "medium", queries, 10)
     rng = np.random.default_rng(1)
 

@@ -8,12 +8,11 @@ is measured too where the corpora are found (``$PREFLEARN_DATA/ppi_corpora`` or 
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 
-from _harness import arguments, best_of, peak_memory, report, write_results
+from _harness import arguments, best_of, data_folder, peak_memory, report, write_results
 from preflearn.graphs import AllPathsFeatures, LabeledGraph, gram
 
 N_WORDS, N_DEPENDENCIES = 35, 26
@@ -107,12 +106,6 @@ def products(n_graphs: int, repeats: int) -> dict:
     )
 
 
-def corpus_folder() -> Path | None:
-    roots = [os.environ.get("PREFLEARN_DATA"), Path(__file__).resolve().parents[2] / "shared" / "data"]
-    folders = [Path(root) / "ppi_corpora" for root in roots if root]
-    return next((folder for folder in folders if folder.is_dir()), None)
-
-
 def read_bioinfer(folder: str) -> tuple:
     from preflearn.ppi import candidates, read_corpus
 
@@ -149,7 +142,7 @@ def main() -> None:
         growth(n_graphs, options.repeats),
         products(4 * n_graphs, options.repeats),
     ]
-    folder = corpus_folder()
+    folder = data_folder("ppi_corpora")
     if options.quick:
         return
     if folder is not None:

@@ -306,7 +306,7 @@ def _spin() -> None:
 
 @contextmanager
 def busy(n: int) -> Iterator[None]:
-    """So many processes that want a core each."""
+    """This many processes, each of which keeps a core busy."""
     processes = [multiprocessing.get_context("spawn").Process(target=_spin, daemon=True) for _ in range(n)]
     for process in processes:
         process.start()

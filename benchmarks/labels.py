@@ -1,7 +1,7 @@
 """Bradley-Terry models of very many labels: how long does each question take, and in how much memory?
 
 `BradleyTerry(kernel="items")` on matches whose players meet others of about their strength, most of them few times, as
-in sports. Walks 3,000 to 30,000 items with some 30 answers each. Each question has a process of its own, so that its
+in sports. Walks 3,000 to 30,000 items with about 30 answers each. Each question has a process of its own, so that its
 peak of memory is its own; the fit that comes before it is timed apart. Results: benchmarks/results/labels.json.
 
     python benchmarks/labels.py [--quick]

@@ -1,7 +1,7 @@
 """RankRLS or RankSVM: which ranks better, and which is faster?
 
 Linear learners on learning-to-rank data (training, validation and test parts) and on generated data. Features are
-scaled to 0..1 inside each query, every query weighs the same, alpha is chosen by the concordance on the validation
+scaled to 0..1 inside each query, all queries have equal weight, alpha is chosen by the concordance on the validation
 part. Printed: concordance and NDCG@10 on the test part, averaged over folds, and seconds of one training at the
 chosen alpha.
 

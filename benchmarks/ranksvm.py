@@ -219,8 +219,7 @@ def pairs(repeats: int, quick: bool) -> dict:
 def bundle(
     X: np.ndarray, y: np.ndarray, alpha: float, accuracy: float, max_iter: int = 300
 ) -> tuple[float, int]:
-    """Cutting planes for the hinge: lower bound Σ_k max(a_k·w + b_k) + alpha ‖w‖², minimised by its "
-    "dual on a simplex."""
+    """Cutting planes for the hinge: the lower bound max_k (a_k·w + b_k) + alpha ‖w‖², minimised by its dual."""
     task = ScoredPairs(y, one_group(y.shape[0]))
     planes, offsets = [], []
     w, beta = np.zeros(X.shape[1]), np.zeros(0)

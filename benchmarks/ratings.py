@@ -222,8 +222,8 @@ def check_held_out(quick: bool) -> list[dict[str, Any]]:
 def check_many_ranks(quick: bool, n: int = 1100) -> list[dict[str, Any]]:
     """Boards of more than 1,000 items: share of those all of whose best 20, or 100, ranks are inside their intervals.
 
-    One kind of board has normal strengths and as many battles of each item; the other has strengths with heavy tails (t
-    distribution, 4 degrees of freedom), and most of the battles are of a few items.
+    One kind of board has normal strengths and the same number of battles for each item; the other has strengths with
+    heavy tails (t distribution, 4 degrees of freedom), and most of the battles are of a few items.
     """
     warnings.simplefilter("ignore")
     out = []
@@ -256,7 +256,7 @@ def check_many_ranks(quick: bool, n: int = 1100) -> list[dict[str, Any]]:
 
 
 def battles_until_settled(n: int, seed: int, informed: bool, k: int = 5, most: int = 40_000) -> int:
-    """Battles until the top k are told apart from all others, a tenth more at a time."""
+    """Battles until the top k are significantly ahead of all others, a tenth more at a time."""
     rng = np.random.default_rng(seed)
     f = np.sort(rng.normal(size=n))[::-1]
     f[:k] += 0.6
@@ -285,7 +285,7 @@ def battles_until_settled(n: int, seed: int, informed: bool, k: int = 5, most: i
 
 
 def check_battles_needed(seeds: int) -> dict[str, float]:
-    """How often as many battles as `battles_needed` says do settle which of two neighbours is better."""
+    """How often the number of battles that `battles_needed` gives settles which of two neighbours is better."""
     settled, needed_battles = [], []
     for seed in range(seeds):
         table, f = simulated(8, 60, seed, 1.0)

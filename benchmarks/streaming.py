@@ -29,7 +29,7 @@ _GROUP = 100_000
 
 
 def rows_of(first: int, n_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Features with six digits, grades that depend on some of them, queries of 20 rows."""
+    """Features with six significant digits, grades that depend on some of them, queries of 20 rows."""
     rng = np.random.default_rng(first)
     X = rng.random((n_rows, N_FEATURES), dtype=np.float32).round(6)
     y = np.floor(2 * X[:, 0] + X[:, 1] + rng.random(n_rows)).astype(np.float64)

@@ -3,22 +3,28 @@
 A file of 100,000 rows with 10 numbers, 5 categories, 2 dates (a day and a moment) and a text of eight words, some
 values missing. Peers in the same run: reading alone, and what scikit-learn needs for the text column only.
 
+Are hashed words of our own worth their code? The sentences of film reviews in the sentence polarity data
+(``$PREFLEARN_DATA/sentence_polarity_v1`` or ``../shared/data/sentence_polarity_v1``), against scikit-learn's
+HashingVectorizer and TfidfTransformer.
+
     python benchmarks/tables.py
     python benchmarks/tables.py --quick
 """
 
 from __future__ import annotations
 
+import lzma
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 
-from _harness import arguments, best_of, report, write_results
+from _harness import arguments, best_of, data_folder, report, write_results
 from preflearn.io import read_table
 from preflearn.preprocessing import QueryRelative, TableEncoder
+from preflearn.preprocessing.words import hashed_words, rarity, weighted
 
 
 def make_table(n_rows: int) -> pd.DataFrame:
@@ -67,6 +73,29 @@ def encoding(folder: Path, n_rows: int, repeats: int) -> dict:
     )
 
 
+def words(folder: Path, repeats: int) -> dict:
+    """Texts to sparse rows of hashed words, weighted by rarity and of length 1."""
+    files = [folder / f"rt-polarity.{side}.xz" for side in ("neg", "pos")]
+    texts = [line.rstrip("\n") for file in files for line in lzma.open(file, "rt", encoding="latin-1")]
+
+    def ours() -> object:
+        Z = hashed_words(texts, 4096)
+        return weighted(Z, rarity(Z))
+
+    def theirs() -> object:
+        counts = HashingVectorizer(n_features=4096, norm=None).transform(texts)
+        return TfidfTransformer().fit_transform(counts)
+
+    return report(
+        "Hashed words of a column of texts",
+        best_of(
+            {"hashed_words, weighted": ours, "HashingVectorizer, TfidfTransformer": theirs}, repeats=repeats
+        ),
+        baseline="hashed_words, weighted",
+        note=f"{len(texts):,} sentences of the sentence polarity data",
+    )
+
+
 def inside_queries(n_rows: int, repeats: int) -> dict:
     rng = np.random.default_rng(0)
     X, qid = rng.normal(size=(n_rows, 46)), rng.integers(0, n_rows // 50, n_rows)
@@ -90,6 +119,9 @@ def main() -> None:
     n_rows, repeats = (10_000, 2) if options.quick else (100_000, options.repeats)
     with tempfile.TemporaryDirectory() as folder:
         results = [encoding(Path(folder), n_rows, repeats), inside_queries(n_rows, repeats)]
+    sentences = data_folder("sentence_polarity_v1")
+    if sentences is not None:
+        results.append(words(sentences, repeats))
     if not options.quick:
         write_results("tables", *results)
 

@@ -2,9 +2,9 @@
 How good is my classifier, really?
 ==================================
 
-Forty patients, half of them ill, ten measurements each. Cross-validation gives an AUC, but which one? This
-example compares
-the pooled, the averaged and the leave-pair-out estimate where the truth is known, and shows what an interval tells.
+Forty patients, half of them ill, ten measurements each. Cross-validation gives an AUC, but which one? This example
+compares the pooled, the averaged and the leave-pair-out estimate where the truth is known, and shows what an interval
+tells.
 """
 
 # %%

@@ -10,8 +10,8 @@ the pairs are never expanded into differences of features.
 # %%
 # Items and judges
 # ----------------
-# 300 items with 20 features stand for embeddings. A judge prefers the better of two items the more surely the
-# larger the difference is.
+# 300 items with 20 features stand for embeddings. The larger the difference of two items,
+# the more reliably a judge prefers the better one.
 
 import matplotlib.pyplot as plt
 import numpy as np

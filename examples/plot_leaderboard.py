@@ -65,7 +65,7 @@ rate(battles, covariates=["length"], judge="judge").judges.round(3)
 # %%
 # Held-out battles
 # ----------------
-# Log loss, accuracy and calibration of battles that the model has not seen, beside win rates and Elo.
+# Log loss, accuracy and calibration of battles that the model has not seen, compared with win rates and Elo.
 
 ratings.held_out.round(3)
 

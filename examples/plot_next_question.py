@@ -2,7 +2,7 @@
 Asking the next question
 ========================
 
-Forty items, a judge who can only compare two of them, and a few features of each item. How fast does the order stand
+Forty items, a judge who can only compare two of them, and a few features of each item. How fast is the order found
 when the model chooses the questions?
 """
 
@@ -30,8 +30,8 @@ def ask_judge(pair):
 # %%
 # Questions by information and at random
 # --------------------------------------
-# The model starts without an answer. ``next_pairs`` names the pair whose answer is expected to tell most, and
-# ``partial_fit_pairs`` takes the answer in.
+# The model starts without an answer. ``next_pairs`` names the pair whose answer is expected to be most informative, and
+# ``partial_fit_pairs`` adds the answer.
 
 
 def elicit(strategy, n_questions=80):

@@ -9,7 +9,7 @@ it is higher than there" pulls it back, and a few more nearly restore it. The st
 # %%
 # Three labels
 # ------------
-# A cubic polynomial, known at three points only. The polynomial kernel of degree 3 contains it, but so it does many
+# A cubic polynomial, known at three points only. The polynomial kernel of degree 3 contains it, but also many
 # others; without a penalty (``alpha=0``) the linear program returns some cubic through the three points.
 
 import matplotlib.pyplot as plt

@@ -3,9 +3,8 @@ Outliers among the scores
 =========================
 
 RankRLS fits differences of scores, RankSVM only their order. Where a few scores are far off, the squared differences of
-RankRLS follow them; the hinge of RankSVM does not see how far off they are. This example makes the noise
-heavier step by
-step and watches both.
+RankRLS follow them; the hinge of RankSVM does not see how far off they are. This example makes the noise heavier step
+by step and compares both.
 """
 
 # %%

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from preflearn import __version__
+from preflearn.cli import app
 from preflearn.cli import demo as demo_module
 from preflearn.cli.app import run
 
@@ -148,3 +149,19 @@ def test_the_advertised_snippet_scales_and_ranks_well(capsys):
     X, y, qid, _ = load_demo()
     assert predictions.shape == y.shape
     assert score > 0.83 > RankRLSCV(kernel="rbf").fit(X, y, qid=qid).best_score_
+
+
+def test_no_command_has_more_than_twenty_options():
+    def commands(command, name):
+        if hasattr(command, "commands") and not isinstance(command, app._Commands):
+            return [
+                found for part, one in command.commands.items() for found in commands(one, f"{name} {part}")
+            ]
+        return [(name, command)]
+
+    group = app._Commands(name="preflearn")
+    found = [one for name in app.COMMANDS for one in commands(group.get_command(None, name), name)]
+    assert len(found) > len(app.COMMANDS)
+    for name, command in found:
+        options = [one for one in command.params if one.param_type_name == "option" and one.name != "help"]
+        assert len(options) <= 20, name

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from preflearn.io import read_ranking, read_table
-from preflearn.io.encodings import Recoded, detect_encoding
+from preflearn.io.streams import Recoded, detect_encoding
 from preflearn.preprocessing import TableWarning
 from strategies import examples
 

@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from preflearn import RankRLS, RankSVM
 from preflearn.datasets import load_demo
 from preflearn.io import judge_run, load_model, read_qrels, read_run, save_model, write_qrels, write_run
-from preflearn.io.pipelines import RankingPipeline
+from preflearn.io.models import RankingPipeline
 from preflearn.metrics import ndcg
 
 X, y, qid, NAMES = load_demo()
@@ -49,7 +49,7 @@ def test_unjudged_and_missing_items_are_counted(tmp_path):
 @pytest.mark.parametrize(
     ("text", "says"),
     [("1 Q0 a 1 9\n", "line 1: found 5 fields"), ("", "no rows"), ("1 Q0 a 1 much x\n", "not a finite number"),
-     ("1 Q0 a 1 9 x\n1 Q0 a 2 8 x\n", "there twice")],
+     ("1 Q0 a 1 9 x\n1 Q0 a 2 8 x\n", "appears twice")],
 )  # fmt: skip
 def test_faults_of_runs(tmp_path, text, says):
     (tmp_path / "run").write_text(text)

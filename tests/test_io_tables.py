@@ -27,7 +27,7 @@ from preflearn.io import (
     scan_ranking,
     write_scores,
 )
-from preflearn.io.encodings import detect_encoding
+from preflearn.io.streams import detect_encoding
 from strategies import examples
 
 TABLE = {
@@ -136,7 +136,7 @@ CSV_FAULTS = [
     (b"target,a\n1,inf\n", "line 2, column 'a': 'inf' is infinite"),
     (b"target,a\n1,1e999\n", "line 2, column 'a': '1e999' is too large"),
     (b'target,item\n1,"a\nb\n2,c\n', "line 2, column 'item': a quote is opened here and never closed"),
-    (b'target,item\n1,"a"b\n', "line 2, column 'item': text behind the closing quote"),
+    (b'target,item\n1,"a"b\n', "line 2, column 'item': text after the closing quote"),
     (b'target,item\n1,a"b\n', "line 2, column 'item': a quote inside a cell"),
     (b"target,a\r1,2\r", "line 1: a carriage return"),
     (b"target,a\r1,2\r\n3,4\n", "line 1: a carriage return"),

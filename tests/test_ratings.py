@@ -20,7 +20,6 @@ from preflearn import rate
 from preflearn.cli.app import run
 from preflearn.errors import InputError
 from preflearn.ratings import BattleCounts, Ratings, count_battles, ranks
-from preflearn.ratings.battles import read_battles
 from preflearn.ratings.boards import category_boards, month_edges
 from preflearn.ratings.choice import choose_alpha, choose_half_life, leave_battle_out, log_losses
 from preflearn.ratings.diagnostics import strongest_circle, transitivity_test
@@ -34,6 +33,7 @@ from preflearn.ratings.ranks import (
     simultaneous_threshold,
     told_apart,
 )
+from preflearn.ratings.reading import read_battles
 from preflearn.ratings.strengths import (
     drawn_errors,
     fit_strengths,
@@ -915,6 +915,11 @@ def test_command(tmp_path, capsys):
     assert run(["rate", str(path), "--winner", "nobody"]) == 2
     assert "--winner asks for the column 'nobody'" in capsys.readouterr().err
     assert run(["rate", str(path), "--anchor", "m00"]) == 2
+    assert (
+        "--set anchor gives one item its rating, such as gpt-4=1000: found 'm00'." in capsys.readouterr().err
+    )
+    assert run(["rate", str(path), "--set", "alpha=some"]) == 2
+    assert "--set alpha must be auto or a number: found 'some'." in capsys.readouterr().err
     assert run(["rate", str(path), "-o", str(tmp_path / "b.pdf")]) == 2
 
 
@@ -1179,7 +1184,7 @@ def test_the_verdict_names_no_rivals_where_there_are_none():
     lower, upper = rank_bounds(apart)
     board = {"item": list("xyz"), "rank_lower": lower.tolist(), "rank_upper": upper.tolist()}
     ratings = SimpleNamespace(columns=board, items=list("xyz"), neighbours=lambda: [])
-    assert verdict(ratings).startswith("x is surely the best")
+    assert verdict(ratings).startswith("x is clearly the best")
 
 
 def test_one_battle_has_everything_that_many_have():

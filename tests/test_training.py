@@ -15,7 +15,7 @@ from preflearn._training.preference import PreferenceProblem
 from preflearn._training.preparation import prepare
 from preflearn._training.ranking import HeldOutScores, RankingProblem
 from preflearn._training.train import train
-from preflearn.cli.output import as_option, option_name
+from preflearn.cli.settings import as_option, option_name
 from preflearn.comparisons import encode_queries
 from preflearn.errors import InputError, Remedy
 from preflearn.io import PreferenceData, RankingData

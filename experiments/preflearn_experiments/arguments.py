@@ -91,8 +91,7 @@ def run(
         found[name], chosen[name] = _choose(curves[name], alphas)
     sides = np.unique(arguments.sides)
     rows = [_row(name, found, chosen) for name in found]
-    return ExperimentReport(
-        name="arguments",
+    return work.report(
         title="Convincing arguments from pairwise preferences",
         protocol=(
             f"UKPConvArg1Strict: {arguments.pairs.shape[0]} pairs of {len(arguments.texts)} arguments on "
@@ -137,8 +136,6 @@ def run(
             )
         ],
         findings=_findings(rows),
-        seconds=work.seconds,
-        settings=settings,
     )
 
 

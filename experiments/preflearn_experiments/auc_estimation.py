@@ -77,8 +77,7 @@ def run(
         rng = np.random.default_rng([seed, signal, round(1000 * share), size])
         key = f"{size} rows, {share:.0%} positive, {'with' if signal else 'no'} signal"
         rows += work.unit(key, partial(_one_setting, signal, share, size, trials, alpha, rng))
-    return ExperimentReport(
-        name="auc-estimation",
+    return work.report(
         title="Cross-validated estimates of the AUC",
         protocol=(
             f"Linear RLS (alpha = {alpha:g}) on {N_FEATURES} normal features, {N_INFORMATIVE} of them shifted by "
@@ -100,8 +99,6 @@ def run(
         ),
         rows=rows,
         findings=list(_findings(rows)),
-        seconds=work.seconds,
-        settings=chosen,
         draw=_draw,
     )
 

@@ -128,7 +128,7 @@ def read_newswire(data: str | Path | None, experiment: str) -> Newswire:
         for name in sorted(name for name in archive.getnames() if name.endswith(".sgm")):
             file = archive.extractfile(name)
             assert file is not None
-            # One byte of the collection is no UTF-8.
+            # One byte of the collection is not UTF-8.
             for attributes, content in _DOCUMENT.findall(file.read().decode("latin-1")):
                 if 'TOPICS="YES"' in attributes and _TRAIN_OR_TEST.search(attributes):
                     texts.append(html.unescape(_TAG.sub(" ", _first(_TEXT, content))))

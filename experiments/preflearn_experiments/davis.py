@@ -122,8 +122,7 @@ def run(
             {"method": "preflearn", **published},
         ],
     )
-    return ExperimentReport(
-        name="davis",
+    return work.report(
         title="Drug-target affinities in four settings",
         protocol=_protocol(davis, n_train_drugs, n_train_targets),
         published=(
@@ -134,8 +133,6 @@ def run(
         columns=tuple(rows[0]),
         rows=rows,
         findings=_findings(rows, published),
-        seconds=work.seconds,
-        settings=settings,
         more=[first],
     )
 

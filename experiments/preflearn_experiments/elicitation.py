@@ -72,7 +72,7 @@ def draw_world(n_items: int, spread: float, features: str | None, seed: int) -> 
 
 
 class Curve(NamedTuple):
-    """Kendall's τ after so many questions."""
+    """Kendall's τ after each number of questions."""
 
     questions: list[int]
     tau: list[float]
@@ -92,7 +92,7 @@ def simulate(
     at_least: int,
     at_most: int,
 ) -> Curve:
-    """Ask until τ = 0.8, ``at_least`` so many and ``at_most`` so many questions."""
+    """Ask until τ = 0.8, with ``at_least`` and ``at_most`` as bounds on the number of questions."""
     world = draw_world(n_items, spread, features, seed)
     judge = np.random.default_rng([seed, n_items, 1])
     pairs = np.empty((0, 2), dtype=np.int64)
@@ -192,8 +192,7 @@ def run(
                     for trial in range(trials)
                 ]
                 rows.append(_row(n_items, spread, name, [Curve(*curve) for curve in found], at_most))
-    return ExperimentReport(
-        name="elicitation",
+    return work.report(
         title="How many comparisons an order needs",
         protocol=(
             "Simulated judges who prefer h to j with probability 1 / (1 + exp(f_j - f_h)); scores of the given "
@@ -206,7 +205,6 @@ def run(
         columns=("items", "spread", "method", "questions", "τ after 50", "τ after 100"),
         rows=[{key: row[key] for key in row if key != "curve"} for row in rows],
         findings=_findings(rows),
-        seconds=work.seconds,
         settings={**settings, "curves": {_key(row): row["curve"] for row in rows}},
         draw=_draw,
     )

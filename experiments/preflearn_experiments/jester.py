@@ -128,8 +128,7 @@ def run(
                 unit = work.unit(key, partial(_one, name, draw, candidates, gammas))
                 found[method, density].append(unit)
     rows = _rows(found)
-    return ExperimentReport(
-        name="jester",
+    return work.report(
         title="Collaborative filtering on Jester",
         protocol=(
             f"{count(trials, 'draw')} of {n_reference} reference users (with 20–40, 40–60, 60–80 or any "
@@ -153,8 +152,6 @@ def run(
         ),
         rows=rows,
         findings=_findings(found),
-        seconds=work.seconds,
-        settings=settings,
     )
 
 

@@ -2,7 +2,7 @@ r"""What it costs to keep held-out basis vectors in the model, and what it costs
 
 A reduced set f(x) = Σ_{i∈R} β_i k(x, x_i) takes its basis vectors R from the training rows. When a group of rows is
 held out, basis vectors among them must leave as well: they lie next to the test rows, where the remaining training
-rows say little about their coefficients, so that with little regularisation f is wild exactly where it is tested.
+rows say little about their coefficients, so that with little regularisation f is erratic exactly where it is tested.
 
 Protocol: rows come in groups of similar ones, two basis vectors from each group, ten folds of whole groups, RLS, mean
 squared error, λ from 10⁻⁹ to 10⁹, with the basis vectors of the held-out rows left in or taken out.
@@ -228,7 +228,7 @@ def time_rows(
     kernel: dict[str, Any],
     seed: int,
 ) -> list[dict[str, Any]]:
-    """Leave-group-out and ten-fold with so many basis vectors a group, fast and by refitting; published ratios."""
+    """Leave-group-out and ten-fold with this many basis vectors per group, fast and by refitting; published ratios."""
     basis = basis_of_groups(groups, per_group, np.random.default_rng([seed, 1, per_group]))
     ways = {
         "leave-group-out": [groups.rows(group) for group in range(groups.n_groups)],

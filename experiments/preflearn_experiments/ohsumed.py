@@ -71,8 +71,7 @@ def run(
             unit = work.unit(f"fold {fold + 1} / {name}", partial(_one, name, rows, alphas))
             found[name].append(unit)
     table = [_row(name, found) for name in _METHODS]
-    return ExperimentReport(
-        name="ohsumed",
+    return work.report(
         title="Document retrieval on OHSUMED, linear learners",
         protocol=(
             "LETOR 2.0, 25 features scaled to 0..1 inside each query, labels 0 and 1 joined; three parts for "
@@ -91,8 +90,6 @@ def run(
         columns=("method", "published", "error", "spread over folds", "p", "log2 λ"),
         rows=table,
         findings=_findings(table),
-        seconds=work.seconds,
-        settings=settings,
     )
 
 

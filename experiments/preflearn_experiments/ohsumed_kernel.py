@@ -1,8 +1,8 @@
 """OHSUMED with an RBF kernel on a reduced set, beside the linear kernel, for two and three levels of relevance.
 
 The official folds and the scaling of `ohsumed`. α and the kernel width are chosen on all four parts that are not
-tested: each in turn is held out, three train. The model is then trained on the four. Which part of the work that is
-exact and fast: one factorisation of the reduced set gives the held-out errors of every α.
+tested: each in turn is held out, three train. The model is then trained on the four. This is exact and
+fast: one factorisation of the reduced set gives the held-out errors of every α.
 """
 
 from __future__ import annotations
@@ -87,8 +87,7 @@ def run(
                     compute = partial(_one, method, rest, test, gamma, options)
                     found[method].append(work.unit(key, compute))
             table += [_row(version, levels, method, found) for method in _METHODS]
-    return ExperimentReport(
-        name="ohsumed-kernel",
+    return work.report(
         title="Document retrieval on OHSUMED, linear and RBF kernels",
         protocol=(
             "Features scaled to 0..1 inside each query; 2 levels: labels 0 and 1 joined, 3 levels: as "
@@ -107,8 +106,6 @@ def run(
         columns=("LETOR", "levels", "method", "error", "spread", "p", "one part", "MAP", "NDCG@10"),
         rows=table,
         findings=_findings(table),
-        seconds=work.seconds,
-        settings=settings,
     )
 
 

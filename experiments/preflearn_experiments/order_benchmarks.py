@@ -73,8 +73,7 @@ def run(
                 key = f"{name} / l = {n} / trial {trial + 1}"
                 found[name][f"l = {n}"].append(work.unit(key, partial(one, n_labelled=n)))
     rows = [_row(name, found[name]["main"]) for name in data_sets]
-    return ExperimentReport(
-        name="order-benchmarks",
+    return work.report(
         title="Regression with order preferences from an oracle",
         protocol=(
             f"{trials} random trials; l labelled and u unlabelled rows, all others test. Features of mean 0 and "
@@ -105,8 +104,6 @@ def run(
         ),
         rows=rows,
         findings=_findings(rows, found),
-        seconds=work.seconds,
-        settings=settings,
         more=_tables(found, counts, factors, labelled),
         draw=_draw if counts and factors and labelled else None,
     )

@@ -63,8 +63,7 @@ def run(
         work.unit(f"trial {trial + 1}", partial(_one_trial, table, [seed, trial])) for trial in range(trials)
     ]
     rows = [_row(name, units) for name in _ORDERS]
-    return ExperimentReport(
-        name="order-housing",
+    return work.report(
         title="House prices with order preferences between neighbours",
         protocol=(
             f"California block groups, {trials} random trials: {N_LABELLED} labelled, {N_UNLABELLED} unlabelled, the "
@@ -95,8 +94,6 @@ def run(
         ),
         rows=rows,
         findings=_findings(rows),
-        seconds=work.seconds,
-        settings=settings,
     )
 
 

@@ -81,8 +81,7 @@ def run(
                 units.append(work.unit(key, partial(_one_trial, reviews, n, [seed, trial])))
             rows.append(_row(author, reviews, n, units))
             whole.append(_row_of_all(author, n, units))
-    return ExperimentReport(
-        name="order-sentiment",
+    return work.report(
         title="Ratings of film reviews with order preferences from a classifier",
         protocol=(
             f"{trials} random trials; l rated and {N_UNLABELLED} unrated reviews of one author, the others test. A "
@@ -106,8 +105,6 @@ def run(
         rows=rows,
         more=[ReportTable("Coefficients on all rows", ("author", "l", *_WITH_COMPARISON), whole)],
         findings=_findings(rows, whole),
-        seconds=work.seconds,
-        settings=settings,
     )
 
 

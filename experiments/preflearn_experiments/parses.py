@@ -113,8 +113,7 @@ def run(
     figure, times = _reduced_sets(work, draws[0], found[0]["chosen"]["features"], settings)
     rows = [_row(method, found, draws) for method in (*_PARSER, *_PUBLISHED)]
     n_basis, n_rows = (np.mean([size(draw) for draw in draws]) for size in (_n_basis, _n_rows))
-    return ExperimentReport(
-        name="parses",
+    return work.report(
         title="Ranking the parses of a sentence",
         protocol=(
             f"{len(sentences)} sentences of BioInfer with at least two parses each, {count(trials, 'draw')} of "
@@ -143,8 +142,6 @@ def run(
             *(line for table in figure for line in error_findings(table.rows)),
             *time_findings(times),
         ],
-        seconds=work.seconds,
-        settings=settings,
         draw=_plot if figure else None,
     )
 

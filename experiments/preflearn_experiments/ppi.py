@@ -49,7 +49,7 @@ def run(
     summed : sequence of str
         Those where the sum over vertex pairs is measured beside the maximum.
     summed_trials : int, default=2
-        The first so many splits are those of the sum.
+        The first splits, this many of them, are those of the sum.
     n_basis : int, default=4000
         The most basis vectors; corpora with fewer candidates use all.
     seed : int, default=0
@@ -75,8 +75,7 @@ def run(
             one = partial(_one_split, read, aggregate, folds, n_basis, seed, split)
             found[name, aggregate] += work.unit(f"{name} / {aggregate} / split {split + 1}", one)
     rows = [_row(name, found) for name in corpora]
-    return ExperimentReport(
-        name="ppi",
+    return work.report(
         title="Protein-protein interactions with the all-paths graph kernel",
         protocol=(
             f"{trials} random splits of the documents into {folds} folds; mean and standard deviation over "
@@ -105,7 +104,6 @@ def run(
         ),
         rows=rows,
         findings=_findings(rows),
-        seconds=work.seconds,
         settings={**shared, "corpora": list(corpora), "summed": list(summed), "summed_trials": splits["sum"]},
     )
 

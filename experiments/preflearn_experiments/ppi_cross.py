@@ -83,8 +83,7 @@ def run(
     for name in trained_on:
         rows += work.unit(f"trained on {name}", partial(_train_on, read, name, n_basis, seed))
     rows = [_beside_published(row) for row in rows]
-    return ExperimentReport(
-        name="ppi-cross",
+    return work.report(
         title="Protein-protein interactions across corpora",
         protocol=(
             f"RLS with at most {n_basis} basis vectors (published: 4000) and the all-paths graph kernel, maximum over "
@@ -100,7 +99,6 @@ def run(
         ),
         rows=rows,
         findings=_findings(rows),
-        seconds=work.seconds,
         settings={**shared, "training": trained_on},
     )
 

@@ -128,5 +128,5 @@ def _cell(value: Any) -> str:
         return "–"
     if not isinstance(value, float):
         return str(value)
-    # Shares and errors line up in a column; anything else keeps three digits.
+    # Shares and errors line up in a column; anything else keeps three significant digits.
     return f"{value:.3f}" if 0.01 <= abs(value) < 1 else f"{value:.3g}"

@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from preflearn.io.atomic import atomic_write
+from preflearn.io.atomic import write_whole
+
+from .report import ExperimentReport
 
 
 class Resume:
@@ -60,6 +62,7 @@ class Resume:
     ) -> None:
         self.path = None if path is None else Path(path)
         self.name = name
+        self.settings = dict(settings)
         self.total = total
         self.verbose = verbose
         self.fingerprint = fingerprint(name, {key: settings[key] for key in settings if key not in counts})
@@ -72,6 +75,19 @@ class Resume:
     def seconds(self) -> float:
         """Time of this run, and of the units that earlier runs finished."""
         return self._earlier + time.perf_counter() - self._start
+
+    def report(self, *, settings: dict[str, Any] | None = None, **fields: Any) -> ExperimentReport:
+        """What was found, with the name, the time and the settings of this run.
+
+        Parameters
+        ----------
+        settings : dict, optional
+            To be reported instead of those of the run.
+        **fields
+            The other attributes of `ExperimentReport`.
+        """
+        kept = self.settings if settings is None else settings
+        return ExperimentReport(name=self.name, seconds=self.seconds, settings=kept, **fields)
 
     def unit(self, key: str, compute: Callable[[], Any]) -> Any:
         """The result of a unit: from the file, or else computed and kept.
@@ -126,8 +142,7 @@ class Resume:
         if self.path is None:
             return
         content = {"name": self.name, "fingerprint": self.fingerprint, "units": self._units}
-        with atomic_write(self.path) as file:
-            file.write(json.dumps(content, indent=1).encode())
+        write_whole(self.path, json.dumps(content, indent=1))
 
 
 def settings_of(**given: Any) -> dict[str, Any]:

@@ -124,8 +124,7 @@ def run(
         found["RankSVM"].append(units)
     rows = _rows(topics, found)
     n_test = len(documents.texts) - n_train
-    return ExperimentReport(
-        name="reuters",
+    return work.report(
         title="Area under the ROC curve on Reuters-21578",
         protocol=(
             f"The {n_topics} largest topics of the {len(documents.texts)} documents of the ModApte split; "
@@ -163,8 +162,6 @@ def run(
         ),
         rows=rows,
         findings=_findings(found, n_train),
-        seconds=work.seconds,
-        settings=settings,
     )
 
 

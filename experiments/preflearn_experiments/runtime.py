@@ -81,8 +81,7 @@ def run(
         compute = partial(_one, documents.texts, y, order[:size], test, learners)
         rows.append(work.unit(f"{size} documents", compute))
     table = [_row(row) for row in rows]
-    return ExperimentReport(
-        name="runtime",
+    return work.report(
         title="Training time of nonlinear rankers",
         protocol=(
             f"Topic acq of Reuters-21578, tf-idf features, Gaussian kernel with γ = {_GAMMA:g}. RankRLS (λ = "
@@ -111,8 +110,6 @@ def run(
         ),
         rows=table,
         findings=_findings(table),
-        seconds=work.seconds,
-        settings=settings,
         draw=_draw,
     )
 

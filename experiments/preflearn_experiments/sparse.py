@@ -51,7 +51,7 @@ def run(
     per_query : int, default=5
         Rows of a query for the basic learners, and basis vectors of a query for the sparse ones.
     times : int, default=4
-        The sparse learners get so many times the rows.
+        The sparse learners get this multiple of the rows.
     alphas, gammas : sequence of float
         Candidates for λ and for γ of the kernel exp(-γ ‖x - x'‖²).
     seed : int, default=0
@@ -86,8 +86,7 @@ def run(
                 found[method].append(unit)
     rows = [_row(method, found, trials) for method in _PUBLISHED]
     n_basis, n_rows = np.mean(sizes, axis=0)
-    return ExperimentReport(
-        name="sparse",
+    return work.report(
         title="Sparse RankRLS: few basis vectors, many inputs",
         protocol=(
             "OHSUMED (LETOR 2.0), three levels of relevance, features scaled to 0..1 inside each query, RBF "
@@ -107,8 +106,6 @@ def run(
         columns=("method", "published", "error", "spread over draws", "p"),
         rows=rows,
         findings=order_beside_published(rows, _PUBLISHED),
-        seconds=work.seconds,
-        settings=settings,
     )
 
 

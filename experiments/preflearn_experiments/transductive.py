@@ -68,8 +68,7 @@ def run(
                 compute = partial(_one, draw, n_scored, alphas, fidelities)
                 units.append(work.unit(f"{name}, {n_scored} scored queries, draw {trial + 1}", compute))
             rows.append(_row(name, n_scored, units))
-    return ExperimentReport(
-        name="transductive",
+    return work.report(
         title="Ranking queries that nobody has scored",
         protocol=(
             f"{count(trials, 'draw')} of {n_queries} queries with up to {rows_per_query} rows each, of which "
@@ -83,8 +82,6 @@ def run(
         columns=("data", "scored queries", "RankRLS", "transductive", "difference", "±", "better in", "p"),
         rows=rows,
         findings=_findings(rows),
-        seconds=work.seconds,
-        settings=settings,
     )
 
 

@@ -20,16 +20,15 @@ from ..model_selection._tally import tally_scores
 from ..model_selection.intervals import freedom_of, most_effective, placement_variance, wilson_interval
 from ..report.contents import Baseline, Choice, Estimate, Influence, Roc, SetSizes, TrainingReport
 from ..report.leaderboard import BEST_FEATURE, LeaderboardTable
-from .conclusions import SHOWN_FEATURES, shuffled_influence
-from .input_columns import InputColumns
+from .details import SHOWN_FEATURES, InputColumns, shuffled_influence
 from .options import Learner, TrainingOptions
 from .problem import Chosen
 from .ranking import HeldOutScores, RankingProblem
 from .train import describe
 
-# Differences with a larger p-value may be chance.
+# Differences with a larger p-value may be due to chance.
 _LEVEL = 0.05
-# Half the width of an interval that leaves little to be said about other data.
+# Half the width above which an interval says little about other data.
 _WIDE = 0.03
 
 
@@ -39,7 +38,7 @@ class Candidates:
     Attributes
     ----------
     seen : ndarray of bool of shape (m,)
-        Whether each row has a held-out prediction that no choice flatters: of many rows a sample has.
+        Whether each row has a held-out prediction that is not biased by a choice; of many rows only a sample has one.
     held_out : HeldOutScores
         NaN in queries and folds that were not seen.
     is_extended : bool
@@ -78,7 +77,7 @@ class Candidates:
         if np.isnan(model.best_score_):
             return None
         self.take(model)
-        # The model need not carry what only this report is made of.
+        # Only this report needs these attributes.
         for name in ("cv_predictions_", "cv_folds_"):
             delattr(model, name)
         return model
@@ -114,7 +113,7 @@ class Candidates:
         division, two_classes = self.problem.division, np.unique(y).size == 2
         what = f"inside {n_folds} folds, each ordered by a model that was trained without its fold."
         if division.one_part:
-            what = f"inside {n_folds} folds of a part. {division.sentence}."
+            what = f"inside {n_folds} folds of the held-out part. {division.sentence}."
         strata = (y == y.max()).astype(np.int64) if two_classes else np.zeros(y.size, dtype=np.int64)
         return Estimate(
             "AUC" if two_classes else "concordance",
@@ -123,8 +122,8 @@ class Candidates:
                 tally.share, placement_variance(tally, strata), most_effective(y), freedom=freedom_of(y)
             ),
             f"How a new pair of rows would be ordered: {tally.n_pairs:,} pairs {what}",
-            "from the placement values of the rows (DeLong), in Wilson's form. It takes the trained models as given "
-            "and is too narrow where models vary much",
+            "from the placement values of the rows (DeLong), in Wilson's form. It treats the trained models as fixed "
+            "and is too narrow where models vary a lot",
         )
 
     def sets(self) -> SetSizes | None:
@@ -164,14 +163,18 @@ class Candidates:
         where = f"measured on the same held-out {self._held_out_what}"
         return rows, f"Simple candidates, {where if self.is_extended else 'held out on the same folds'}."
 
-    def influence(self) -> tuple[Influence, str]:
+    def influence(self) -> dict[str, Any]:
         found = self._importance()
         names = found.names
         largest = np.sort(np.argsort(-found.values, kind="stable")[:SHOWN_FEATURES])
         because = "The model is not a weighted sum of the features"
         shuffled = shuffled_influence(self.model, self.problem, because, features=largest.tolist())
         note = f"The {SHOWN_FEATURES} most important of {len(names):,} features are shown."
-        return shuffled, note if len(names) > SHOWN_FEATURES else ""
+        return {
+            "importance": found,
+            "influence": shuffled,
+            "influence_note": note if len(names) > SHOWN_FEATURES else "",
+        }
 
     def _importance(self) -> Influence:
         columns, shares = InputColumns.of(self.problem), self.model.feature_importances_
@@ -205,7 +208,7 @@ class Candidates:
             why = (
                 "orders held-out rows better than the candidates together"
                 if len(tried) > 1
-                else "the only one in time"
+                else "the only one that finished in time"
             )
         folds = "folds of a sample" if self.is_extended else "folds"
         return (
@@ -238,7 +241,6 @@ class Candidates:
     def describe(self) -> dict[str, Any]:
         return {
             "alpha_path": None,
-            "importance": self._importance(),
             "leaderboard": self.board,
             "next_steps": self._next_steps(),
             **self.problem.describe(Chosen(None, None, self.held_out)),
@@ -250,7 +252,7 @@ class Candidates:
         model = board.model
         left_out = [row.name for row in board.rows if row.score is None]
         if left_out:
-            steps.append(f"Allow more time: there was none for {' and '.join(left_out)}.")
+            steps.append(f"Allow more time: there was not enough for {' and '.join(left_out)}.")
         if model.name == board.simplest or (model.pvalue is not None and model.pvalue > _LEVEL):
             text = f"The {board.simplest} model is as good as anything that was tried, as far as these data can tell"
             steps.append(f"{text}{self.linear_advice}.")

@@ -1,10 +1,14 @@
-"""What a model uses, and what a training comes to: a verdict, example queries, and whether more data would help."""
+"""What a training comes to: a verdict, whether more queries would help, and columns that may give the target away.
+
+A column that orders nearly every pair alone is questioned rather than praised.
+"""
 
 from __future__ import annotations
 
+import shlex
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -13,35 +17,22 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from .. import AutoRanker, RankRLS, RankRLSCV
-from ..comparisons import one_group
-from ..comparisons.grouping import positions_in_groups
-from ..inspection import Explanation, explain, feature_influence
-from ..metrics.by_query import predict_scores
+from ..comparisons import encode_queries
+from ..metrics.single_columns import SingleColumn, leak_question, order_alone, suspicious
 from ..model_selection import learning_curve
-from ..report.contents import (
-    Baseline,
-    Curve,
-    Estimate,
-    Influence,
-    ShownItem,
-    ShownQuery,
-    TrainingReport,
-)
+from ..report.contents import Baseline, Curve, Estimate, TrainingReport
 from ..report.leaderboard import BEST_FEATURE
-from .input_columns import InputColumns, words_of_texts
-from .preparation import Preparation
-from .problem import Problem
+from ..report.look import columns_alone
+from .preference import PreferenceProblem
+from .problem import BASELINE_FEATURES, Problem
 from .ranking import RankingProblem
 
-# An explanation takes predictions of every row of the query for every feature.
-_EXPLAINED_FEATURES, _EXPLAINED_ROWS = 100, 40
-_SHOWN_ITEMS, _REASONS, _LONGEST_VALUE = 4, 3, 32
 # The curve trains fifteen models.
 _CURVE_QUERIES, _CURVE_ROWS, _CURVE_FEATURES = 10, 2000, 500
 _LEVEL = 0.05
-# Each of these features takes as many predictions of the sampled rows as there are shuffles.
-_SHUFFLED_FEATURES, _SHUFFLES = 100, 5
-SHOWN_FEATURES = 15
+# Nobody reads a long list of questions about leaks.
+_MOST_LEAKS = 3
+_TRIED_ROWS = 50_000
 
 
 def conclude(report: TrainingReport, problem: Problem, learned: Any) -> TrainingReport:
@@ -54,26 +45,10 @@ def conclude(report: TrainingReport, problem: Problem, learned: Any) -> Training
     learned : fitted estimator
         The model without the steps that make ``problem.X``.
     """
+    report = _with_leaks(report, single_columns(problem))
     if isinstance(problem, RankingProblem) and problem.data.qid is not None:
-        curve, queries = _curve(problem, learned), _queries(problem, learned, report)
-        report = replace(report, curve=curve, queries=queries)
-    words = words_of_texts(problem, fitted_scores(problem, learned)) if _has_texts(problem) else []
-    note = " ".join([*([report.influence_note] if report.influence_note else []), *words])
-    return replace(report, influence_note=note, verdict=_verdict(report))
-
-
-def _has_texts(problem: Problem) -> bool:
-    if not isinstance(problem, RankingProblem) or problem.data.encoder is None:
-        return False
-    return bool({"text", "words"} & {*problem.data.encoder.kinds_.values()})
-
-
-def fitted_scores(problem: Problem, learned: Any) -> np.ndarray:
-    """What the model says of the rows that it was trained on."""
-    assert isinstance(problem, RankingProblem)
-    last = learned[-1] if isinstance(learned, Pipeline) and len(learned) == 1 else learned
-    qid = np.zeros(len(problem.data), dtype=np.int64) if problem.data.qid is None else problem.data.qid
-    return np.asarray(predict_scores(last, problem.X, qid))
+        report = replace(report, curve=_curve(problem, learned))
+    return replace(report, verdict=_verdict(report))
 
 
 # ------------------------------------------------------------------------------------------------ the sentence
@@ -94,7 +69,7 @@ def _how_good(estimate: Estimate, unit: str) -> str:
 
 
 def _than_what(report: TrainingReport) -> str:
-    """Against the best of the simple ways, and the best single feature where that is another one."""
+    """Compare with the best baseline, and with the best single feature where that is a different one."""
     others = [row for row in report.baselines if not row.is_model and row.name != "random order"]
     if not others:
         return "random order gets 50 %"
@@ -156,16 +131,16 @@ def _curve(problem: RankingProblem, learned: Any) -> Curve | None:
     low, high = found.gain_interval
     said = "still rises: more queries would help" if found.still_rises else "is level at its end"
     text = (
-        f"{name}, trained on more and more of the queries and measured on the same held-out ones (three folds; band: "
+        f"{name}, trained on increasing numbers of queries and measured on the same held-out ones (three folds; band: "
         f"95 % interval of the mean). The last step, from {found.n_queries[-2]} to {found.n_queries[-1]} queries, "
         f"changed {found.scoring} by {found.gain:+.4f} ({low:+.4f} to {high:+.4f}): the curve {said}."
     )
     extension = found.extended_to_ten_times
     if extension is not None:
         text += (
-            f" If it goes on as a power law (dashed), {extension.n_queries[-1]:,} queries, ten times as many, would "
+            f" If it continues as a power law (dashed), {extension.n_queries[-1]:,} queries, ten times as many, would "
             f"give {extension.scores[-1]:.3f} ({extension.low[-1]:.3f} to {extension.high[-1]:.3f}). The interval "
-            "reflects the chance in the held-out queries, not whether a power law holds."
+            "reflects the sampling error of the held-out queries, not whether a power law holds."
         )
     return Curve(found.n_queries, found.scores, found.errors, found.still_rises, text, extension)
 
@@ -192,146 +167,72 @@ def _to_refit(problem: RankingProblem, learned: Any) -> tuple[Any, Any, str]:
     return RankRLS(alpha), Z, "A linear RankRLS"
 
 
-# ------------------------------------------------------------------------------------------------- the queries
+# --------------------------------------------------------------------------------------------------- the leaks
 
 
-def _queries(problem: RankingProblem, learned: Any, report: TrainingReport) -> tuple[ShownQuery, ...]:
-    """The query in the middle and the worst one, each with its first items and what put them there."""
-    known = np.flatnonzero(~np.isnan(report.values))
-    if problem.X.shape[1] > _EXPLAINED_FEATURES or sp.issparse(problem.X) or known.size < 2:
-        return ()
-    order = known[np.argsort(report.values[known], kind="stable")]
-    chosen = {"typical": int(order[order.size // 2]), "worst": int(order[0])}
-    units = problem.division.units
-    found = []
-    for which, unit in chosen.items():
-        rows = units.rows(unit)
-        if rows.size <= _EXPLAINED_ROWS:
-            found.append(_shown(problem, learned, rows, str(report.labels[unit]), which, report.values[unit]))
-    return tuple(found)
-
-
-def _shown(
-    problem: RankingProblem, learned: Any, rows: np.ndarray, label: str, which: str, value: float
-) -> ShownQuery:
-    X, codes = problem.X[rows], np.zeros(rows.size, dtype=np.int64)
-    last = learned[-1] if isinstance(learned, Pipeline) and len(learned) == 1 else learned
-    scores = np.asarray(predict_scores(last, X, codes))
-    ranks = positions_in_groups(scores, one_group(rows.size))
-    names = problem.data.item_names
-    items = []
-    for place in np.argsort(-scores, kind="stable")[:_SHOWN_ITEMS].tolist():
-        why = explain(last, X, qid=codes, row=place, feature_names=problem.feature_names)
-        reasons = _reasons(problem, why, int(rows[place]))
-        row = int(rows[place])
-        name = f"row {row + 1}" if names is None else str(names[row])
-        items.append(ShownItem(int(ranks[place]), name, float(problem.y[row]), float(scores[place]), reasons))
-    return ShownQuery(label, which, float(value), tuple(items), rows.size)
-
-
-def _reasons(problem: RankingProblem, why: Explanation, row: int) -> tuple[str, ...]:
-    """The largest contributions; features of one column of a table are summed and shown with its value."""
+def single_columns(problem: Problem) -> list[SingleColumn]:
+    """How well each input column orders the rows, or the preferences, alone; none where there are too many."""
+    too_many = problem.X.shape[1] > BASELINE_FEATURES or sp.issparse(problem.X)
+    if isinstance(problem, PreferenceProblem):
+        return [] if too_many else _of_preferences(problem)
+    assert isinstance(problem, RankingProblem)
     data = problem.data
-    if data.encoder is None or data.columns is None:
-        shown = [
-            (f"{name} = {value:.4g}", one)
-            for name, value, one in zip(why.names, why.values, why.contributions)
-        ]
-    else:
-        shown, first = [], 0
-        for column, encoder in data.encoder.encoders_.items():
-            last = first + len(encoder.names(column))
-            value = data.columns[column][row]
-            text = f"{value:.4g}" if isinstance(value, Real) else str(value)
-            text = text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
-            shown.append((f"{column} = {text or '(missing)'}", float(why.contributions[first:last].sum())))
-            first = last
-    shown.sort(key=lambda pair: -abs(pair[1]))
-    return tuple(f"{text} ({one:+.3g})" for text, one in shown[:_REASONS] if one != 0)
+    if data.columns is not None and data.encoder is not None:
+        return columns_alone(data.columns, problem.y, data.qid, list(data.encoder.encoders_))
+    if too_many:
+        return []
+    groups = encode_queries(data.qid, len(data))
+    rows = groups.sample(_TRIED_ROWS)
+    part = encode_queries(groups.codes[rows], rows.size)
+    return [
+        order_alone(name, data.X[rows, k], problem.y[rows], part) for k, name in enumerate(data.feature_names)
+    ]
 
 
-# ----------------------------------------------------------------------------------------------- the influence
+def _of_preferences(problem: PreferenceProblem) -> list[SingleColumn]:
+    """Features of items; a single feature of texts means nothing by itself."""
+    if problem.lengths is not None:
+        return []
+    pairs, X = problem.data.pairs, np.asarray(problem.X)
+    up = 0.5 + 0.5 * np.sign(X[pairs[:, 0]] - X[pairs[:, 1]]).mean(axis=0)
+    return [
+        SingleColumn(name, float(max(share, 1 - share)), bool(share >= 0.5))
+        for name, share in zip(problem.feature_names, up)
+    ]
 
 
-def influence_of(model: Pipeline, prepared: Preparation, problem: Problem) -> tuple[Influence | None, str]:
-    """Coefficients of a linear model; for other kernels the loss of concordance when a feature is shuffled."""
-    columns = InputColumns.of(problem)
-    names = problem.feature_names if columns is None else columns.names
-    shown = (
-        f"The {SHOWN_FEATURES} largest of {len(names):,} features are shown."
-        if len(names) > SHOWN_FEATURES
-        else ""
+def _with_leaks(report: TrainingReport, columns: Sequence[SingleColumn]) -> TrainingReport:
+    """The report with the best single feature named wherever it is shown, and with questions about leaks first."""
+    if not columns:
+        return report
+    best = str(max(columns, key=lambda one: one.share))
+    leaks = leak_notes(columns, report.estimate.value)
+
+    def named(rows: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(replace(row, detail=best) if row.name == BEST_FEATURE else row for row in rows)
+
+    board = report.leaderboard
+    steps = report.next_steps
+    if leaks:
+        steps = tuple(step for step in steps if not step.startswith("Look at the queries"))
+    return replace(
+        report,
+        baselines=named(report.baselines),
+        leaderboard=None if board is None else replace(board, rows=named(board.rows)),
+        leaks=tuple(leaks),
+        notes=(*leaks, *report.notes),
+        next_steps=steps,
     )
-    coef = getattr(model[-1], "coef_", None)
-    if prepared.is_linear and coef is not None:
-        if columns is not None:
-            return _of_columns(columns, prepared.scaled, np.asarray(coef)), shown
-        return _coefficients(list(names), np.asarray(coef), scaled=bool(prepared.steps)), shown
-    if len(names) > _SHUFFLED_FEATURES:
-        return None, (
-            f"Left out: the kernel is not linear, and shuffling each of {len(names):,} features in turn would "
-            "take long. A linear kernel shows coefficients."
-        )
-    return shuffled_influence(model, problem, "The kernel is not linear"), shown
 
 
-def shuffled_influence(
-    model: Any, problem: Problem, because: str, *, features: list[int] | None = None
-) -> Influence:
-    """Measure how much concordance falls when a feature is shuffled.
-
-    Parameters
-    ----------
-    because : str
-        Why there are no coefficients, as the beginning of a sentence.
-    features : list of int or None
-        Only these columns; of a table its columns, and not the features that they became.
-    """
-    columns = InputColumns.of(problem)
-    X: Any = problem.X
-    names: list[str] | None = list(problem.feature_names)
-    if columns is not None:  # features of one column are shuffled together
-        steps = model.steps if isinstance(model, Pipeline) else [("learn", model)]
-        model, X, names = Pipeline([*problem.steps, *steps]), columns.table, None
-    found = feature_influence(
-        model,
-        X,
-        n_repeats=_SHUFFLES,
-        features=features,
-        feature_names=names,
-        random_state=problem.options.seed,
-        **problem.comparisons(),
-    )
-    among = "rows of a query" if found.over == "queries" else "rows"
-    text = (
-        f"{because}, so there are no coefficients. A bar shows how much concordance falls when the "
-        f"values of that feature are shuffled among the {among} (mean of {found.n_repeats} shuffles; line: 95 % "
-        f"interval over {found.over}). It is measured on {found.n_rows:,} rows of the training data: it says what "
-        "the model uses, not what is worth collecting. Features that stand in for each other both look small."
-    )
-    errors = found.intervals[:, 1] - found.values
-    return Influence(found.names, found.values, "loss of concordance when shuffled", text, errors)
-
-
-def _of_columns(columns: InputColumns, Z: Any, coef: np.ndarray) -> Influence:
-    text = (
-        "The score is a sum of what the columns contribute. A bar is the standard deviation of the contribution of a "
-        "column over the rows: of a number to the right where higher values rank higher, to the left where lower ones "
-        "do; of categories, dates and texts, which are several features each, always to the right."
-    )
-    return Influence(columns.names, columns.spreads(Z, coef), "spread of the contribution", text)
-
-
-def _coefficients(names: list[str], coef: np.ndarray, scaled: bool) -> Influence:
-    if scaled:
-        text = (
-            "The score is a weighted sum of the scaled features: a bar to the right means that higher values "
-            "rank higher. Bars can be compared with each other, since every feature has variance 1; "
-            "correlated features share their influence."
-        )
-        return Influence(names, coef, "coefficient of the scaled feature", text)
-    text = (
-        "The score is a weighted sum of the features: a bar to the right means that higher values rank higher. "
-        "Features that occur together share their influence."
-    )
-    return Influence(names, coef, "coefficient of the feature", text)
+def leak_notes(columns: Sequence[SingleColumn], model_share: float) -> list[str]:
+    """A question for each suspicious column, the best first."""
+    found = suspicious(columns, model_share)
+    notes = [
+        leak_question(one, model_share, option=f"--drop {shlex.quote(one.name)} leaves it out.")
+        for one in found[:_MOST_LEAKS]
+    ]
+    if len(found) > _MOST_LEAKS:
+        more = ", ".join(f"`{one.name}`" for one in found[_MOST_LEAKS : _MOST_LEAKS + 5])
+        notes.append(f"So do {more}{' and others' if len(found) > _MOST_LEAKS + 5 else ''}.")
+    return notes

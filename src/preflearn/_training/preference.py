@@ -106,7 +106,7 @@ class PreferenceProblem:
             return self._estimate_by_prompt(chosen, checks), None
         share, n = float(chosen.path.scores.max()), len(self.data)
         held_out = (
-            f"Every one of {n:,} preferences was predicted by a model that was trained without it "
+            f"Each of {n:,} preferences was predicted by a model that was trained without it "
             "(leave-preference-out, identical to refitting); its items may occur in others."
         )
         method = (
@@ -125,7 +125,7 @@ class PreferenceProblem:
         sums = np.bincount(self.prompts.codes, weights=right - share)
         variance = float((sums**2).sum()) / n**2 * n_prompts / (n_prompts - 1)
         held_out = (
-            f"Every one of {n:,} preferences was predicted by a model that was trained without any preference of its "
+            f"Each of {n:,} preferences was predicted by a model that was trained without any preference of its "
             f"prompt ({n_prompts:,} prompts): what to expect of a new prompt."
         )
         method = f"Wilson's interval with the {n_prompts:,} prompts as independent trials"
@@ -152,7 +152,7 @@ class PreferenceProblem:
         )
 
     def _bias_to_length(self, chosen: Chosen) -> tuple[Choice, ...]:
-        """How often the model prefers the longer text of a held-out pair, beside the judges."""
+        """How often the model prefers the longer text of a held-out pair, compared with the judges."""
         if self.lengths is None:
             return ()
         longer = np.sign(self.lengths[self.data.pairs[:, 0]] - self.lengths[self.data.pairs[:, 1]])

@@ -25,7 +25,7 @@ BASIS_SIZE = 500
 LINEAR_FEATURES = 1000
 # Rows that the median distance is taken over.
 _SAMPLE = 1000
-# With fewer there is not enough held out to tell candidates apart.
+# With fewer, too little is held out to tell candidates apart.
 _LEAST_ROWS = 50
 _LEAST_QUERIES = 5
 
@@ -193,7 +193,7 @@ def _choose_kernel(X: Any, options: TrainingOptions) -> tuple[str, str]:
 
 
 def _scale(X: Any, ready: Choice | None) -> tuple[list[tuple[str, Any]], Any, Choice]:
-    """Steps that scale, their output, and what to say of it."""
+    """Steps that scale, their output, and what the report says about it."""
     if ready is not None:
         return [], X, ready
     if sp.issparse(X):
@@ -247,5 +247,5 @@ def _basis_size(n_rows: int, asked: int | None) -> tuple[int | None, str]:
     return (
         min(BASIS_SIZE, n_rows),
         f"the full kernel of {n_rows:,} rows would hold {gigabytes:.1f} GB and its time grows with the cube "
-        f"of the rows; over {FULL_KERNEL_ROWS:,} rows the model is built on basis vectors drawn at random",
+        f"of the rows; above {FULL_KERNEL_ROWS:,} rows the model is built on basis vectors drawn at random",
     )

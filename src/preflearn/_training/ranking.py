@@ -231,16 +231,18 @@ class RankingProblem:
 
     def choose_alpha(self, prepared: Preparation) -> Chosen:
         learner, options = self.options.learner, self.options
-        model, held_out = self._search(
+        model, predictions, best = self._search(
             learner, prepared.X, prepared.kernel, options.alphas, verbose=int(options.verbose)
         )
+        by_alpha = np.stack([self.by_unit(scores) for scores in predictions])
+        held_out = HeldOutScores(predictions[best], by_alpha[best], by_alpha)
         path = AlphaPath(model.alphas_, model.cv_scores_, model.alpha_, held_out.errors)
         return Chosen(model, path, held_out)
 
     def _search(
         self, learner: Learner, X: Any, kernel: dict[str, Any], alphas: Any, verbose: int = 0
-    ) -> tuple[Any, HeldOutScores]:
-        """A fitted search and its held-out predictions."""
+    ) -> tuple[Any, np.ndarray, int]:
+        """A fitted search, its held-out predictions for every alpha, and the row of the chosen one."""
         kind = {Learner.ranksvm: RankSVMCV, Learner.rankrls: RankRLSCV, Learner.rls: RLSCV}[learner]
         options = {
             "cv": self.division.cv,
@@ -252,9 +254,7 @@ class RankingProblem:
         model: Any = kind(alphas, **options, **kernel).fit(X, self.y, qid=self.data.qid, **weights)
         predictions = model.__dict__.pop("cv_predictions_")
         model.set_params(keep_predictions=False, verbose=0, cv=self._cv_to_keep)
-        by_alpha = np.stack([self.by_unit(scores) for scores in predictions])
-        best = int(np.flatnonzero(model.alphas_ == model.alpha_)[0])
-        return model, HeldOutScores(predictions[best], by_alpha[best], by_alpha)
+        return model, predictions, int(np.flatnonzero(model.alphas_ == model.alpha_)[0])
 
     @property
     def _cv_to_keep(self) -> Any:
@@ -362,7 +362,7 @@ class RankingProblem:
             )
         else:
             others = self._other_learners(prepared)
-            scores |= {one: held_out.scores for one, (_, _, held_out) in others.items()}
+            scores |= {one: held_out for one, (_, _, held_out) in others.items()}
         if len(self.feature_names) <= BASELINE_FEATURES:
             scores[BEST_FEATURE] = best_feature_scores(self.X, self.y, units)
         else:
@@ -393,10 +393,14 @@ class RankingProblem:
         others = {same[1]: (same[0], prepared.X, prepared.kernel)}
         if not prepared.is_linear:
             others["RankRLS, linear kernel"] = (Learner.rankrls, prepared.scaled, {"kernel": "linear"})
+        found = {}
         with warnings.catch_warnings():
             # The edge of a baseline's grid of alphas does not concern the user.
             warnings.simplefilter("ignore", UserWarning)
-            return {name: (one, *self._search(*one, "auto")) for name, one in others.items()}
+            for name, one in others.items():
+                model, predictions, best = self._search(*one, "auto")
+                found[name] = (one, model, predictions[best])
+        return found
 
     def _explain_baselines(self) -> str:
         units = self.division.plural

@@ -42,7 +42,7 @@ _KERNELS = 2
 
 
 class Sampled:
-    """Beside `StreamedRows`: what is to be learned becomes known with the sample, and all rows are encoded as it is.
+    """Mixed into `StreamedRows`: the problem becomes known with the sample, and all rows are encoded like it.
 
     Attributes
     ----------
@@ -146,6 +146,7 @@ def train_in_parts(
     checkpoint: str | os.PathLike[str],
     *,
     tell: Tell = lambda stage: None,
+    details: bool = True,
 ) -> Trained:
     """Fit an AutoRanker on chunks, and describe it by the held-out part of its sample.
 
@@ -158,6 +159,8 @@ def train_in_parts(
         To resume from.
     tell : callable, optional
         Called with the name of each stage as it begins.
+    details : bool, default=True
+        As in :func:`preflearn._training.train.train`.
     """
     tell("trying candidates of different kinds on a sample, then training on all rows")
     model: Any = AutoRanker(
@@ -177,7 +180,7 @@ def train_in_parts(
     search.take(model)
     for name in ("cv_predictions_", "cv_folds_"):
         delattr(model, name)
-    report = describe(rows.problem, search, model, rows.notes, tell)
+    report = describe(rows.problem, search, model, rows.notes, tell, details=details)
     return Trained(after_steps(rows.problem.steps, model), report)
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from .. import __version__
-from ..report.contents import AlphaPath, Baseline, Choice, Estimate, Influence, Roc, SetSizes, TrainingReport
-from .conclusions import conclude, influence_of
-from .leaks import single_columns, with_findings
+from ..report.contents import AlphaPath, Baseline, Choice, Estimate, Roc, SetSizes, TrainingReport
+from .conclusions import conclude
+from .details import influence_of, with_details
 from .options import Learner
 from .preparation import prepare
 from .problem import Problem
@@ -28,7 +28,7 @@ class Trained(NamedTuple):
     report: TrainingReport
 
 
-def train(problem: Problem, *, tell: Tell = lambda stage: None) -> Trained:
+def train(problem: Problem, *, tell: Tell = lambda stage: None, details: bool = True) -> Trained:
     """Fit a model, estimate how good it is, compare it with baselines, and describe what it uses.
 
     Parameters
@@ -37,6 +37,8 @@ def train(problem: Problem, *, tell: Tell = lambda stage: None) -> Trained:
         The data, and the options with the learner already settled.
     tell : callable, optional
         Called with the name of each stage as it begins.
+    details : bool, default=True
+        Whether the report has what only a page shows: the influence of the features, example queries.
 
     Returns
     -------
@@ -63,19 +65,24 @@ def train(problem: Problem, *, tell: Tell = lambda stage: None) -> Trained:
         problem.why_single = "too few rows can be compared to choose among candidates"
         search = SingleLearner(problem)
         learned = search.fit(tell)
-    return Trained(after_steps(problem.steps, learned), describe(problem, search, learned, notes, tell))
+    report = describe(problem, search, learned, notes, tell, details=details)
+    return Trained(after_steps(problem.steps, learned), report)
 
 
 def describe(
-    problem: Problem, search: Any, learned: Any, notes: list[str], tell: Tell = lambda stage: None
+    problem: Problem,
+    search: Any,
+    learned: Any,
+    notes: list[str],
+    tell: Tell = lambda stage: None,
+    *,
+    details: bool = True,
 ) -> TrainingReport:
     """The report about what a search has learned: how good it is, better than what, what it uses."""
     tell("estimating the held-out concordance")
     estimate, roc = search.estimate()
     tell("comparing with baselines")
     baselines, baselines_note = search.baselines()
-    tell("measuring the influence of the features")
-    influence, influence_note = search.influence()
     report = TrainingReport(
         title=problem.title,
         choices=search.choices(),
@@ -83,16 +90,16 @@ def describe(
         roc=roc,
         baselines=_ordered([*baselines, Baseline("random order", 0.5)]),
         baselines_note=baselines_note,
-        influence=influence,
-        influence_note=influence_note,
         notes=(*notes, *search.notes()),
         seed=problem.options.seed,
         version=__version__,
         sets=search.sets(),
         **search.describe(),
     )
+    if details:
+        tell("measuring the influence of the features")
+        report = with_details(replace(report, **search.influence()), problem, learned)
     tell("drawing conclusions")
-    report = with_findings(report, single_columns(problem))
     return conclude(report, problem, learned)
 
 
@@ -146,8 +153,9 @@ class SingleLearner:
         name = f"{self.prepared.choices[0].value}, {self.prepared.title} (this model)"
         return self.problem.baselines(name, self.prepared, self.chosen)
 
-    def influence(self) -> tuple[Influence | None, str]:
-        return influence_of(self.learned, self.prepared, self.problem)
+    def influence(self) -> dict[str, Any]:
+        found, note = influence_of(self.learned, self.prepared, self.problem)
+        return {"influence": found, "influence_note": note}
 
     def choices(self) -> tuple[Choice, ...]:
         learner, *others = self.prepared.choices

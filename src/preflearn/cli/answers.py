@@ -31,7 +31,7 @@ def is_answers(path: Path) -> bool:
 
 
 def read_answers(path: Path) -> tuple[list[Answer], list[str]]:
-    """The answers that stand and are not ties, and notes about the others."""
+    """The answers that were not undone and are not ties, and notes about the others."""
     from ..web.answers import standing_answers
 
     entries = []
@@ -92,7 +92,7 @@ def read_problem_data(
 
 def export_preferences(items_path: Path, answers: Path, output: Path, name: str | None = None) -> int:
     """Write answers as chosen and rejected texts, JSON lines, as trainers of language models take them; how many."""
-    from ..io.atomic import atomic_write
+    from ..io.atomic import write_whole
     from ..web.items import check_names, read_items
 
     decided, _ = read_answers(answers)
@@ -112,6 +112,5 @@ def export_preferences(items_path: Path, answers: Path, output: Path, name: str 
         )
         record |= {"chosen": shown[winner], "rejected": shown[loser], "judge": one.judge}
         lines.append(json.dumps(record, ensure_ascii=False) + "\n")
-    with atomic_write(output) as file:
-        file.write("".join(lines).encode())
+    write_whole(output, "".join(lines))
     return len(lines)

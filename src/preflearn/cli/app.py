@@ -17,8 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from ..errors import InputError
-from .output import as_option, option_name
-from .settings import spelled_out
+from .settings import as_option, option_name, spelled_out
 
 COMMANDS = (
     "look", "train", "relate", "rate", "predict", "evaluate", "compare", "ask", "serve", "export", "demo", "reproduce",
@@ -74,6 +73,11 @@ def preflearn(
     """Learn rankings and preferences: kernel methods with exact cross-validation."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
+
+
+def main() -> None:
+    """Run the command line and end the process: status 0, 2 after bad input, 1 after an error of the library."""
+    sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import missing_extra
-from .output import QuietOption, Tell
-from .settings import HostOption, port_option
+from .output import Tell
+from .settings import HostOption, QuietOption, port_option
 
 if TYPE_CHECKING:
     from socket import socket
@@ -179,12 +179,11 @@ def _where_answers_are(session: Session) -> str:
     path, n_answers = session.journal.path, len(session.answers())
     if session.journal.is_there:
         return f"{n_answers:,} answers are in {path}. The same command resumes from there."
-    from ..io.atomic import atomic_write
+    from ..io.atomic import write_whole
     from ..web.results import answers_lines
 
     rescued = path.with_name(path.name + ".rescued")
-    with atomic_write(rescued) as file:
-        file.write(answers_lines(session))
+    write_whole(rescued, answers_lines(session))
     return (
         f"{path} was removed, replaced or truncated while it was in use. The {n_answers:,} answers saved until then "
         f"are in {rescued}: resume with --answers {rescued}."

@@ -7,19 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from . import files
+from . import files, model_files
 from . import preferences as of_pairs
 from .evaluate import read_known
-from .output import (
-    JsonOption,
-    Tell,
-    collected_warnings,
-    new_console,
-    print_json,
-    print_notes,
-    progress,
-)
-from .settings import ReadOption
+from .output import Tell, collected_warnings, new_console, print_json, print_notes, progress
+from .settings import JsonOption, ReadOption
 
 if TYPE_CHECKING:
     from ..model_selection import RankerTable
@@ -37,7 +29,7 @@ def compare(
         str, typer.Option("--metric", help="concordance, kendall_tau, ndcg@10, map, mrr, err, ...")
     ] = "concordance",
     baseline: Annotated[
-        Path | None, typer.Option("--baseline", help="Compare only with this one of them.")
+        Path | None, typer.Option("--baseline", help="Compare the others with this one only.")
     ] = None,
     target: files.TargetOption = None,
     query: files.QueryOption = None,
@@ -66,7 +58,7 @@ def compare(
             f"--baseline must be one of the rankers ({', '.join(map(str, rankers))}): found {baseline}."
         )
     reading = files.Reading.from_options(
-        read, target=target, query=query, drop=drop, unused=["item", "weight"]
+        read, target=target, query=query, drop=drop, unused=["item", "weight", "prompt"]
     )
     from ..model_selection import compare_several_rankers
 
@@ -94,19 +86,20 @@ def _check_output(output: Path | None, inputs: list[Path], force: bool) -> None:
 
 
 def _write(output: Path, table: RankerTable) -> None:
-    from ..io.atomic import atomic_write
+    from ..io.atomic import write_whole
 
     text = table.to_latex() if output.suffix == ".tex" else table.to_markdown()
-    with atomic_write(output) as file:
-        file.write(text.encode())
+    write_whole(output, text)
 
 
 def _data_first(first: Path, others: list[Path]) -> tuple[Path, list[Path]]:
     """The data and the rankers, whichever came first: a model in front of them is not data."""
-    if not first.is_file() or not files.is_model(first):
+    if not first.is_file() or not model_files.is_model(first):
         return first, others
     data = [
-        path for path in others if path.is_file() and not files.is_model(path) and not _has_scores_alone(path)
+        path
+        for path in others
+        if path.is_file() and not model_files.is_model(path) and not _has_scores_alone(path)
     ]
     if len(data) != 1:
         return first, others
@@ -115,7 +108,7 @@ def _data_first(first: Path, others: list[Path]) -> tuple[Path, list[Path]]:
 
 def _has_scores_alone(path: Path) -> bool:
     """Whether a file looks like scores that preflearn, or another library, wrote, rather than rows with targets."""
-    from ..io.compression import split_name
+    from ..io.streams import split_name
 
     if split_name(path)[0] not in (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".pq"):
         return path.suffix not in (".letor", ".svm", ".svmlight", ".libsvm", ".dat")
@@ -127,7 +120,7 @@ def _scores_of_rows(
     paths: list[Path], names: dict[Path, str], reading: files.Reading, source: of_pairs.Source, tell: Tell
 ) -> tuple[Any, Any, dict[str, Any], list[str]]:
     """Targets, queries, the scores of each ranker, and notes."""
-    models = [path for path in names if files.is_model(path)]
+    models = [path for path in names if model_files.is_model(path)]
     rows = read_known((models or list(names))[0], paths, reading)
     if rows.qid is None:
         raise ValueError(
@@ -137,7 +130,7 @@ def _scores_of_rows(
     notes, scores = [], {}
     for path, name in names.items():
         tell(f"scoring with {path.name}")
-        scores[name], note = files.scores_of_ranker(path, paths, reading, len(rows))
+        scores[name], note = model_files.scores_of_ranker(path, paths, reading, len(rows))
         if note:
             notes.append(f"{name}: {note}")
     return rows.y, rows.qid, scores, notes
@@ -152,7 +145,7 @@ def _scores_of_pairs(
         tell(f"scoring with {path.name}")
         found, metadata = of_pairs.score_pairs(path, source, paths, reading)
         y, scores[name], qid = found.as_queries()
-        note = files.same_as_training(metadata, source.all_files(paths))
+        note = model_files.same_as_training(metadata, source.all_files(paths))
         if note is not None:
             notes.append(f"{name}: {note}")
     return y, qid, scores, notes

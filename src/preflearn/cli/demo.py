@@ -1,6 +1,6 @@
 """``preflearn demo``: learn to rank the search results of a fictitious shop.
 
-Trains on some queries, measures on the others, and shows what comparing items within their query buys over
+Trains on some queries, measures on the others, and shows what comparing items within their query gains over
 regression on all rows together.
 """
 
@@ -61,7 +61,7 @@ def _write(path: Path, seed: int, force: bool) -> None:
     import io
 
     from ..datasets import load_demo
-    from ..io.atomic import atomic_write
+    from ..io.atomic import write_whole
 
     data = load_demo(random_state=seed)
     text = io.StringIO(newline="")
@@ -72,8 +72,7 @@ def _write(path: Path, seed: int, force: bool) -> None:
     content = text.getvalue().encode()
     if not path.is_file() or path.read_bytes() != content:  # what the same command wrote may stay
         files.check_outputs([path], [], force)
-        with atomic_write(path) as file:
-            file.write(content)
+        write_whole(path, content)
     print(
         f"Wrote {len(data.y)} search results of a fictitious shop to {path}. To try next:\n"
         f"  preflearn look {path}\n"

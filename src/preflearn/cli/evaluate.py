@@ -8,17 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from . import files, relate
+from . import files, model_files, relate
 from . import preferences as of_pairs
-from .output import (
-    JsonOption,
-    collected_warnings,
-    new_console,
-    print_json,
-    print_notes,
-    progress,
-)
-from .settings import ReadOption
+from .output import collected_warnings, new_console, print_json, print_notes, progress
+from .settings import JsonOption, ReadOption
 
 if TYPE_CHECKING:
     from ..model_selection import Evaluation
@@ -64,11 +57,11 @@ def evaluate(
         return
     if not data:
         raise ValueError("evaluate needs DATA, rows with known targets, or --qrels FILE for a TREC run.")
-    if model.is_file() and files.is_model(model) and relate.is_relation(model):
+    if model.is_file() and model_files.is_model(model) and relate.is_relation(model):
         relate.evaluate_relation(model, data, as_json)
         return
     reading = files.Reading.from_options(
-        read, target=target, query=query, no_query=no_query, drop=drop, unused=["item", "weight"]
+        read, target=target, query=query, no_query=no_query, drop=drop, unused=["item", "weight", "prompt"]
     )
     if (preferences, chosen, rejected) == (None, None, None):
         chosen, rejected = of_pairs.texts_of_training(model, data, reading) or (None, None)
@@ -85,7 +78,7 @@ def evaluate(
         tell(f"reading {data[0].name}")
         rows = read_known(model, data, reading)
         tell("scoring and measuring")
-        scores, note = files.scores_of_ranker(model, data, reading, len(rows))
+        scores, note = model_files.scores_of_ranker(model, data, reading, len(rows))
 
         from ..model_selection import evaluate_scores
 
@@ -127,7 +120,7 @@ def _evaluate_pairs(
         pairs, metadata = of_pairs.score_pairs(model, source, data, reading)
         found = evaluate_preference_scores(pairs.scores, pairs.pairs, judge=pairs.judge)
     notes = [*warned]
-    note = files.same_as_training(metadata, source.all_files(data))
+    note = model_files.same_as_training(metadata, source.all_files(data))
     if note is not None:
         notes.insert(0, note)
     if pairs.lengths is not None:
@@ -140,12 +133,12 @@ def _evaluate_pairs(
         _show(model, pairs.brief, found)
 
 
-def read_known(ranker: Path, paths: list[Path], reading: files.Reading) -> files.Rows:
+def read_known(ranker: Path, paths: list[Path], reading: files.Reading) -> model_files.Rows:
     """The targets and queries of a file, read as the model's training data were where there is a model."""
-    if files.is_model(ranker):
+    if model_files.is_model(ranker):
         with collected_warnings():  # reported when the rows are scored
-            return files.read_for(ranker, files.load(ranker), paths, reading, with_target=True)
-    return files.read_known(paths, reading)
+            return model_files.read_for(ranker, model_files.load(ranker), paths, reading, with_target=True)
+    return model_files.read_known(paths, reading)
 
 
 def _show(model: Path, brief: str, found: Evaluation) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .output import QuietOption
+from .settings import QuietOption
 
 
 class Target(StrEnum):
@@ -149,19 +149,20 @@ def _feature_names(found: Any, metadata: dict[str, Any]) -> list[str] | None:
 
 def _rows_to_check(model: Path, data: Path) -> dict[str, Any]:
     """Rows as the model predicts them, and their queries."""
-    from . import files
+    from . import files, model_files
 
-    rows = files.read_for(model, files.load(model), [data], files.Reading.from_options(), with_target=False)
+    rows = model_files.read_for(
+        model, model_files.load(model), [data], files.Reading.from_options(), with_target=False
+    )
     return {"check": rows.X, "qid": rows.qid}
 
 
 def _write_onnx(found: Any, output: Path, names: list[str] | None, options: dict[str, Any]) -> list[str]:
     from ..io import to_onnx
-    from ..io.atomic import atomic_write
+    from ..io.atomic import write_whole
 
     exported = to_onnx(found, feature_names=names, **options)
-    with atomic_write(output) as file:
-        file.write(exported.SerializeToString())
+    write_whole(output, exported.SerializeToString())
     inputs = [one.name for one in exported.graph.input]
     takes = f"{len(names)} features" if inputs == ["X"] and names else ", ".join(inputs)
     written = f"Wrote {output}: takes {takes} ({options['dtype']}), gives {exported.graph.output[0].name}."
@@ -173,13 +174,12 @@ def _write_definitions(
     found: Any, output: Path, features_file: Path, names: list[str] | None, to: Target, name: str
 ) -> list[str]:
     from ..io import to_elasticsearch, to_solr
-    from ..io.atomic import atomic_write
+    from ..io.atomic import write_whole
 
     convert = to_solr if to is Target.solr else to_elasticsearch
     definitions = convert(found, name=name, feature_names=names)
     for path, content in ((features_file, definitions.features), (output, definitions.model)):
-        with atomic_write(path) as file:
-            file.write((json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+        write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     feature_address, model_address = _ADDRESSES[to]
     return [
         f"Wrote {features_file}: the features, to upload first to {feature_address.format(name=name)}",

@@ -1,11 +1,10 @@
-"""Data files, and the model files that remember how their data were read."""
+"""Data files to learn from, what a model remembers of them, and files to write."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 import shlex
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,8 +15,6 @@ import typer
 from .settings import READING, read_settings
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from ..io import PreferenceData, RankingData, TableData
     from ..io.table import TableChunks
     from ..preprocessing import TableEncoder
@@ -78,8 +75,6 @@ _BOARD = re.compile(
     rb"\| rank \| item \| rating \| interval \||"
     rb'\{\s*"items": \d+,\s*"battles": \d+,\s*"outcomes":'
 )
-# Columns of texts to put in order, by the names that they usually have.
-_TEXT_NAMES = ("text", "answer", "response", "completion", "output", "candidate")
 # What only CSV and TSV files have.
 _OF_TABLES = ("delimiter", "encoding", "columns")
 # Kinds that --encode takes.
@@ -103,6 +98,7 @@ class Reading:
     text: str | None = None
     columns: tuple[str, ...] | None = None
     weight: str | None = None
+    prompt: str | None = None
 
     @classmethod
     def from_options(
@@ -169,32 +165,6 @@ class Training:
     notes: list[str]
 
 
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """Rows for a model: what it predicts from, and what is known about them.
-
-    Attributes
-    ----------
-    X : matrix, or mapping from names to columns
-    y, qid, item_names : ndarrays of shape (m,) or None
-    query, item : str or None
-        The names of these columns.
-    brief : str
-        The rows in one line.
-    """
-
-    X: Any
-    y: np.ndarray | None
-    qid: np.ndarray | None
-    item_names: np.ndarray | None
-    query: str | None
-    item: str | None
-    brief: str
-
-    def __len__(self) -> int:
-        return self.X.shape[0] if hasattr(self.X, "shape") else len(next(iter(self.X.values())))
-
-
 def read_training(paths: Sequence[Path], reading: Reading) -> Training:
     """Read files as one, to learn from."""
     from ..io import read_ranking, read_table
@@ -218,7 +188,7 @@ def encoded(table: TableData, kinds: dict[str, str] | None) -> RankingData:
     absent = [name for name in kinds or () if name not in table.columns]
     if absent:
         raise InputError(
-            f"{table.source}: {{argument}} names {_listed(absent)}, found {_listed(list(table.columns))}",
+            f"{table.source}: {{argument}} names {listed(absent)}, found {listed(list(table.columns))}",
             argument="encode",
         )
     try:
@@ -297,229 +267,6 @@ def describe_files(paths: Sequence[Path]) -> tuple[DataFile, ...]:
     return tuple(found)
 
 
-def read_known(paths: Sequence[Path], reading: Reading) -> Rows:
-    """Targets and queries, for scores that are known already."""
-    from ..io import read_ranking, read_table
-
-    names = [str(path) for path in paths]
-    if not reading.is_table(paths[0]):
-        found = read_ranking(names, **reading.of_letor())
-        return Rows(found.X, found.y, found.qid, found.item_names, None, None, found.in_brief())
-    table = read_table(names, **reading.of_table())
-    return _rows_of(table)
-
-
-def _rows_of(table: TableData) -> Rows:
-    return Rows(
-        table.columns, table.y, table.qid, table.item_names, table.query, table.item, table.in_brief()
-    )
-
-
-def read_for(
-    model_file: Path, saved: Saved, paths: Sequence[Path], reading: Reading, *, with_target: bool
-) -> Rows:
-    """Read new data as the training data of a model were read.
-
-    Raises
-    ------
-    ValueError
-        If columns of the training are not there; all of them are named.
-    """
-    from ..io import read_ranking, read_table
-
-    names = [str(path) for path in paths]
-    memory, table = saved.memory, reading.is_table(paths[0])
-    if memory["kind"] == "texts":
-        return _read_candidates(model_file, names, reading)
-    if table != (memory["kind"] == "table"):
-        trained_on = "a table with named columns" if not table else "a LETOR file with numbered features"
-        raise ValueError(
-            f"{paths[0]}: {model_file} was trained on {trained_on}, and this is of the other kind: give a file "
-            "like the one it was trained on."
-        )
-    unknown: dict[str, Any] = {} if with_target else {"target": None}
-    if not table:
-        n_features = len(memory["features"])
-        found = read_ranking(names, **reading.of_letor(n_features=n_features, **unknown))
-        return Rows(found.X, found.y, found.qid, found.item_names, None, None, found.in_brief())
-    known = column_names(paths[0], reading)
-    arguments = _as_in_training(paths[0], known, model_file, saved, reading)
-    if (
-        with_target
-        and arguments["target"] == "auto"
-        and memory["target"] is not None
-        and "target" not in known
-    ):
-        raise ValueError(
-            f"{paths[0]}: {model_file.name} was trained on the target {memory['target']!r}, which is not there; found "
-            f"{_listed(known)}. Pass --target and a column."
-        )
-    if arguments["query"] is None and memory["query"] is not None and reading.query is not None:
-        _require_queries(paths[0], known, model_file, saved, with_target)
-    return _rows_of(read_table(names, **{**arguments, **unknown}))
-
-
-def _read_candidates(model_file: Path, names: list[str], reading: Reading) -> Rows:
-    """Texts to put in order: one column, and the prompts that they answer as queries where there are any."""
-    from ..io import read_table
-
-    known = column_names(Path(names[0]), reading)
-    text = reading.text or next((name for name in _TEXT_NAMES if name in known), None)
-    if text is None or text not in known:
-        raise ValueError(
-            f"{names[0]}: {model_file.name} puts texts in order: which column holds them? Found {_listed(known)}. Pass "
-            "--text COLUMN, or --chosen COLUMN --rejected COLUMN for pairs of them."
-        )
-    query = reading.query
-    if query == "auto":
-        query = next((name for name in ("qid", "query", "prompt") if name in known and name != text), None)
-    roles = {"target": None, "query": query, "features": [text], "drop": None, "texts": [text]}
-    item = "item" if reading.item == "auto" and "item" in known else None
-    table = read_table(
-        names, **reading.of_table(**roles, item=item if reading.item == "auto" else reading.item)
-    )
-    found = _rows_of(table)
-    return replace(found, X=table.columns[text])
-
-
-def _as_in_training(
-    path: Path, names: list[str], model_file: Path, saved: Saved, reading: Reading
-) -> dict[str, Any]:
-    """Arguments of `preflearn.io.read_table` for new data of a model."""
-    memory, encoder = saved.memory, saved.encoder
-    assert encoder is not None
-    needed = list(encoder.encoders_)
-    require_features(path, names, model_file, saved)
-    roles = {role: _role(role, memory, names, reading) for role in ("target", "query", "item")}
-    for name in reading.drop or ():
-        if name not in names:
-            raise ValueError(f"{path}: --drop asks for column {name!r}, found {_listed(names)}.")
-        if name in needed:
-            raise ValueError(
-                f"{path}: --drop {name} would remove a column that {model_file.name} predicts from."
-            )
-    if roles["query"] == "auto" and not {"qid", "query"} & {*names}:
-        roles["query"] = None
-    new = [name for name in names if name not in {*memory["columns"], *roles.values(), *(reading.drop or ())}]
-    usual_labels = {"target", "qid", "query", "item"}
-    new = [name for name in new if name not in usual_labels and name not in needed]
-    if new:
-        warnings.warn(f"{path}: not in the training data, and ignored: {_listed(new)}.", stacklevel=2)
-    texts = [name for name, kind in encoder.kinds_.items() if kind in ("category", "text", "words")]
-    more = {**roles, "features": tuple(needed), "drop": None, "texts": [one for one in texts if one in names]}
-    return reading.of_table(**more)
-
-
-def require_features(path: Path, names: Sequence[str], model_file: Path, saved: Saved) -> None:
-    """Refuse a table without columns that a model predicts from; all of them are named."""
-    assert saved.encoder is not None
-    absent = [name for name in saved.encoder.encoders_ if name not in names]
-    if not absent:
-        return
-    usual = {*saved.memory["columns"], "target", "qid", "query", "item"}
-    others = [name for name in names if name not in usual]
-    instead = f" Found instead: {_listed(others)}." if others else f" Found {_listed(names)}."
-    raise ValueError(
-        f"{path}: these are not the features of {model_file.name}: {_listed(absent)} "
-        f"{'is' if len(absent) == 1 else 'are'} missing.{instead} Rename or add what is missing, or train without it."
-    )
-
-
-def _require_queries(path: Path, names: list[str], model_file: Path, saved: Saved, with_target: bool) -> None:
-    """Figures over queries, and features relative to them, need to know the queries."""
-    if with_target or saved.needs_queries:
-        raise ValueError(
-            f"{path}: {model_file.name} was trained with the queries of column {saved.memory['query']!r}, which is "
-            f"not there; found {_listed(names)}. Pass --query and a column, or --no-query for one ranking of all rows."
-        )
-
-
-def _role(role: str, memory: dict[str, Any], names: Sequence[str], reading: Reading) -> str | None:
-    asked = getattr(reading, role)
-    if asked != "auto":
-        return asked
-    if memory[role] is not None:
-        return memory[role] if memory[role] in names else "auto"
-    return None if role == "query" else "auto"
-
-
-@dataclass(frozen=True, eq=False)
-class Saved:
-    """A model of a file, and what it remembers.
-
-    Attributes
-    ----------
-    model : fitted estimator
-    metadata : dict
-        Of the file, whoever wrote it.
-    memory : dict
-        How its training data were read.
-    """
-
-    model: Any
-    metadata: dict[str, Any]
-    memory: dict[str, Any]
-
-    @property
-    def encoder(self) -> TableEncoder | None:
-        """What makes numbers of tables."""
-        from ..preprocessing.table import table_encoder
-
-        return table_encoder(self.model)
-
-    @property
-    def needs_queries(self) -> bool:
-        """Whether the score of a row depends on the other rows of its query."""
-        from ..metrics.by_query import wants_qid
-
-        return wants_qid(self.model)
-
-    def predict(self, rows: Rows) -> np.ndarray:
-        """Scores of rows."""
-        import numpy as np
-
-        from ..metrics.by_query import predict_scores
-
-        # Without queries all rows are one query to a model that looks at queries.
-        qid = np.zeros(len(rows), dtype=np.int64) if rows.qid is None and self.needs_queries else rows.qid
-        return predict_scores(self.model, rows.X, qid)
-
-
-def load(path: Path) -> Saved:
-    """A model of `preflearn train` or `preflearn ask`, or any pipeline that takes tables."""
-    from ..io import load_model, model_info
-    from ..preprocessing.table import table_encoder
-
-    model = load_model(path)
-    metadata = dict(model_info(path)["metadata"])
-    memory, encoder = metadata.get("reading"), table_encoder(model)
-    if metadata.get("command") == "train" and memory:
-        if memory["kind"] == "table" and encoder is None:
-            raise ValueError(
-                f"{path} was written by an older version, which kept the encoding of tables beside the model: train it "
-                "again."
-            )
-        return Saved(model, metadata, memory)
-    if encoder is not None:
-        memory = {
-            "kind": "table",
-            "target": None,
-            "query": None,
-            "item": None,
-            "columns": list(encoder.kinds_),
-        }
-        return Saved(model, metadata, memory)
-    if metadata.get("command") == "ask":
-        raise ValueError(
-            f"{path} orders items that had no features to learn from: it knows those items alone and cannot score "
-            "others."
-        )
-    raise ValueError(
-        f"{path} holds a model that `preflearn train` did not write ({type(model).__name__}): how to read data for it "
-        "is not known. Use it from Python with preflearn.io.load_model."
-    )
-
-
 def default_output(data: Path, inputs: Sequence[Path], force: bool = False) -> Path:
     """The file for a model that was given no name: that of the data with .preflearn, in the current folder.
 
@@ -528,7 +275,7 @@ def default_output(data: Path, inputs: Sequence[Path], force: bool = False) -> P
     >>> default_output(Path("data/results.csv.gz"), []).name
     'results.preflearn'
     """
-    from ..io.compression import split_name
+    from ..io.streams import split_name
 
     name = data.name if split_name(data)[1] is None else data.stem
     found = Path(Path(name).stem + ".preflearn")
@@ -557,8 +304,7 @@ def _is_of(model: Path, data: Path) -> bool:
 
 def check_columns(paths: Sequence[Path], reading: Reading) -> None:
     """Refuse names of columns that a table does not have, before anything else is looked at."""
-    from ..io.options import ReadOptions
-    from ..io.roles import choose_columns
+    from ..io.options import ReadOptions, choose_columns
 
     if not paths[0].is_file() or not reading.is_table(paths[0]):
         return
@@ -604,7 +350,7 @@ def check_report(report: Path | None) -> None:
 
 def _is_ours(path: Path) -> bool:
     """Whether an existing file is a model, a report, a leaderboard or scores that preflearn wrote, or empty."""
-    from ..io.compression import open_plain, split_name
+    from ..io.streams import open_plain, split_name
 
     with open(path, "rb") as file:
         start = file.read(1 << 12)
@@ -655,46 +401,6 @@ def _has_scores(path: Path) -> bool:
         return False
 
 
-def same_as_training(metadata: dict[str, Any], paths: Sequence[Path]) -> str | None:
-    """A note where rows are those that a model was trained on."""
-    trained = {one["sha256"] for one in metadata.get("files", ())}
-    found = [one.name for one in describe_files(paths) if one.sha256 in trained]
-    if not found:
-        return None
-    return (
-        f"{', '.join(found)} is what the model was trained on: these figures are too optimistic. The held-out "
-        f"{metadata['estimate']['measure']} from training is {metadata['estimate']['value']:.4f}."
-    )
-
-
-def scores_of_ranker(
-    path: Path, data_paths: Sequence[Path], reading: Reading, n_rows: int | None = None
-) -> tuple[np.ndarray, str | None]:
-    """Scores by a model, or read from a file of scores; and a note."""
-    from ..io import read_scores
-
-    if is_model(path):
-        saved = load(path)
-        rows = read_for(path, saved, data_paths, reading, with_target=False)
-        return saved.predict(rows), same_as_training(saved.metadata, data_paths)
-    scores = read_scores(path)
-    if n_rows is not None and scores.shape[0] != n_rows:
-        raise ValueError(
-            f"{path} has {scores.shape[0]:,} scores for {n_rows:,} rows of data: expected one each."
-        )
-    return scores, None
-
-
-def is_model(path: Path) -> bool:
-    """Whether a file is a model rather than a table of scores; models are archives."""
-    if not path.exists():
-        raise FileNotFoundError(f"There is no file {path}.")
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder: give the name of a model or of a file of scores.")
-    with open(path, "rb") as file:
-        return file.read(4) == b"PK\x03\x04" or path.suffix == ".preflearn"
-
-
 def split_names(given: Sequence[str] | None, option: str) -> tuple[str, ...] | None:
     """Names that were given one by one or with commas between them."""
     if not given:
@@ -729,6 +435,7 @@ def _kinds(given: Sequence[str] | None) -> dict[str, str] | None:
     return found or None
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """A few names in one line."""
     shown = ", ".join(repr(name) for name in names[:_FEW])
     return shown if len(names) <= _FEW else f"{shown} and {len(names) - _FEW} more"

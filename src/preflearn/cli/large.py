@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from ..io.sizes import TableSize
     from ..report import TrainingReport
 
-# Memory of a training, in multiples of the table: as read, encoded, and the views of the features in prediction.
+# Memory of a training in multiples of the table: as read, encoded, and the views of the features in prediction.
 _COPIES = 10
-# How many times larger a file may become by training, compression and all included.
+# Upper bound on the memory of a training in multiples of the size of the file, compression included.
 _EXPANDED = 1000
 
 
@@ -36,16 +36,16 @@ class Read(NamedTuple):
 def in_parts(
     paths: Sequence[Path], reading: files.Reading, options: TrainingOptions, output: Path
 ) -> InParts | None:
-    """A training in parts, where the files do not fit into memory; what cannot be learned so is refused."""
+    """A training in parts, where the files do not fit into memory; what cannot be learned in this way is refused."""
     from .._engine.numerics.memory import fits_in_memory
     from ..errors import InputError, Remedy
     from ..io.sizes import size_of
 
     if not all(path.is_file() for path in paths):
-        return None  # reading says what is wrong
+        return None  # reported when the files are read
     if fits_in_memory(_EXPANDED * sum(path.stat().st_size for path in paths)):
         return None
-    with collected_warnings():  # reading says them again
+    with collected_warnings():  # repeated when the rows are read
         found = size_of([str(path) for path in paths], **{name: getattr(reading, name) for name in _OF_FILES})
     if fits_in_memory(_COPIES * found.n_bytes):
         return None
@@ -87,7 +87,7 @@ class InParts:
     size: TableSize
     checkpoint: Path
 
-    def train(self, *, quiet: bool, verbose: bool) -> tuple[Read, Any, TrainingReport]:
+    def train(self, *, quiet: bool, verbose: bool, details: bool) -> tuple[Read, Any, TrainingReport]:
         """Refuse what the first rows show to be wrong, announce, train, and describe."""
         from .._engine.streaming.checkpoint import CheckpointError
         from .._training.streamed import train_in_parts
@@ -107,7 +107,7 @@ class InParts:
         rows, memory_of = self._open(options, announce, tell)
         title = f"Ranking model from {files.together(self.paths)}"
         try:
-            model, report = train_in_parts(rows, title, options, self.checkpoint, tell=tell)
+            model, report = train_in_parts(rows, title, options, self.checkpoint, tell=tell, details=details)
         except CheckpointError as error:
             advice = "remove the file to start over, or write the model elsewhere with -o"
             raise InputError(f"{error.found}: {advice}") from error

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import files
-from .output import JsonOption, collected_warnings, new_console, print_json, print_notes
-from .settings import ReadOption
+from .output import collected_warnings, new_console, print_json, print_notes
+from .settings import JsonOption, ReadOption
 
 if TYPE_CHECKING:
     from ..report.look import TableLook
@@ -30,7 +30,7 @@ def look(
 ) -> None:
     """Look at a table before training: kinds, missing values, outliers, likely target and queries, leaks."""
     reading = files.Reading.from_options(
-        read, target=target, query=query, no_query=no_query, drop=drop, unused=["weight"]
+        read, target=target, query=query, no_query=no_query, drop=drop, unused=["weight", "prompt"]
     )
     files.check_outputs([report], data, force)
     if report is not None:

@@ -9,33 +9,22 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
 import typer
-
-from .settings import LEARNING, READING
-
-if TYPE_CHECKING:
-    from ..errors import Remedy
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
-VerboseOption = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Log progress to stderr, even without a terminal.")
-]
 
 Tell = Callable[[str], None]
 
 
 def refuse_both(quiet: bool, other: bool, name: str) -> None:
-    """--quiet and its opposite."""
+    """Refuse --quiet together with an option that prints more."""
     if quiet and other:
-        raise ValueError(f"--quiet and {name} ask for opposite things: give one of them.")
+        raise ValueError(f"--quiet and {name} contradict each other: give one of them.")
 
 
 @contextmanager
 def progress(n_stages: int, *, quiet: bool = False, verbose: bool = False) -> Iterator[Tell]:
-    """A function that names the stage that begins: a bar at a terminal, lines when verbose, silence in a pipe."""
+    """A function that reports the stage that begins: a bar at a terminal, lines when verbose, silence in a pipe."""
     if quiet:
         yield lambda stage: None
     elif verbose:
@@ -128,63 +117,3 @@ def typed(context: typer.Context) -> str:
             if not isinstance(one, bool):
                 words.append(str(getattr(one, "value", one)))
     return shlex.join(words)
-
-
-def as_option(remedy: Remedy, command: str = "") -> str | None:
-    """A remedy as it is typed on the command line; None where there is no option for it.
-
-    Options of a command's own go before those that commands share.
-
-    Examples
-    --------
-    >>> from preflearn.errors import Remedy
-    >>> as_option(Remedy("encode", {"colour": "onehot"}, "for categories"))
-    '--encode colour=onehot for categories'
-    >>> as_option(Remedy("query", None)), as_option(Remedy("allow_unknown", True))
-    ('--no-query', None)
-    """
-    if remedy.argument == "query" and remedy.has_value and remedy.value is None:
-        return f"--no-query {remedy.purpose}".rstrip()
-    value = remedy.value if remedy.has_value else ""
-    own = _OWN_OPTIONS.get(command, {})
-    known = own if own else _OPTIONS
-    if remedy.argument not in known or value is None or value != value:
-        return None
-    if isinstance(value, dict):
-        value = ",".join(f"{column}={how}" for column, how in value.items())
-    elif isinstance(value, (list, tuple)):
-        value = ",".join(map(str, value))
-    elif isinstance(value, float):
-        value = f"{value:g}"
-    name, text = option_name(remedy.argument, command), shlex.quote(str(value)) if value != "" else ""
-    if not own and remedy.argument in _SETTINGS:
-        return f"{name}={text or '...'} {remedy.purpose}".rstrip()
-    return " ".join(word for word in (name, text, remedy.purpose) if word)
-
-
-def option_name(argument: str, command: str = "") -> str:
-    """The option for an argument of the library; its name where there is none.
-
-    Examples
-    --------
-    >>> option_name("target"), option_name("n_basis"), option_name("allow_unknown")
-    ('--target', '--set n_basis', 'allow_unknown')
-    >>> option_name("weight"), option_name("weight", "rate"), option_name("covariates", "rate")
-    ('--read weight', '--weight', '--covariate')
-    """
-    if command in _OWN_OPTIONS:
-        return _OWN_OPTIONS[command].get(argument, argument)
-    if argument in _SETTINGS:
-        return f"{_SETTINGS[argument]} {argument}"
-    return "--" + argument.replace("_", "-") if argument in _OPTIONS else argument
-
-
-# Arguments of the library that have an option or a setting of the same name.
-_SETTINGS = {**dict.fromkeys(LEARNING, "--set"), **dict.fromkeys(READING, "--read")}
-# Of commands whose options are not those of `train`.
-_RATING = ("a", "b", "winner", "loser", "judge", "time", "weight", "cluster", "category", "margin", "ranking",
-           "half_life", "anchor", "alpha", "level", "goal")  # fmt: skip
-_OWN_OPTIONS = {
-    "rate": {**{name: "--" + name.replace("_", "-") for name in _RATING}, "covariates": "--covariate"}
-}
-_OPTIONS = {"drop", "encode", "features", "kernel", "learner", "query", "target", *_SETTINGS}

@@ -14,15 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .settings import command_group
+
 if TYPE_CHECKING:
     from ..parses import RankedParse, Sentence
 
-app = typer.Typer(
-    name="parses",
-    help="Put the parses of a sentence in order.",
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = command_group("parses", "Put the parses of a sentence in order.")
 
 
 class Tags(StrEnum):
@@ -48,9 +45,11 @@ def train(
         ),
     ] = Tags.spelling,
     kind: Annotated[
-        Kind, typer.Option(help="Features of links alone, or with what stands around them.")
+        Kind, typer.Option(help="Features of links alone, or of links and their surroundings.")
     ] = Kind.context,
-    folds: Annotated[int, typer.Option(min=2, help="Folds of sentences that alpha is chosen by.")] = 5,
+    folds: Annotated[
+        int, typer.Option(min=2, help="Number of folds of sentences for the choice of alpha.")
+    ] = 5,
     seed: Annotated[int, typer.Option(min=0, help="Of the folds.")] = 0,
 ) -> None:
     """Learn from scored parses; alpha by cross-validation over sentences."""
@@ -77,9 +76,11 @@ def rank(
     file: Annotated[
         Path | None, typer.Option("--file", help="Sentences with parses instead of a text.")
     ] = None,
-    show: Annotated[int, typer.Option(min=1, help="Parses of a sentence that are shown.")] = 3,
-    limit: Annotated[int | None, typer.Option(min=1, max=10_000, help="Linkages to ask for (200).")] = None,
-    timeout: Annotated[float | None, typer.Option(help="Seconds that the parser may take (20).")] = None,
+    show: Annotated[int, typer.Option(min=1, help="Number of parses to show for each sentence.")] = 3,
+    limit: Annotated[
+        int | None, typer.Option(min=1, max=10_000, help="Maximum number of linkages (200).")
+    ] = None,
+    timeout: Annotated[float | None, typer.Option(help="Time limit of the parser in seconds (20).")] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object per parse instead of text.")
     ] = False,

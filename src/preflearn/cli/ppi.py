@@ -15,16 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .settings import command_group
+
 if TYPE_CHECKING:
     from ..ppi import Candidates
     from ..ppi.representation import Candidate
 
-app = typer.Typer(
-    name="ppi",
-    help="Protein-protein interactions from parsed sentences.",
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = command_group("ppi", "Protein-protein interactions from parsed sentences.")
 
 
 class KernelName(StrEnum):
@@ -53,13 +50,13 @@ EnhancedOption = Annotated[bool, typer.Option("--enhanced", help="Use the enhanc
 SkipBadOption = Annotated[
     bool, typer.Option("--skip-bad", help="Leave out and list what cannot be used instead of stopping.")
 ]
-KernelOption = Annotated[KernelName, typer.Option("--kernel", help="Which kernel between candidates.")]
+KernelOption = Annotated[KernelName, typer.Option("--kernel", help="Kernel between candidates.")]
 AggregateOption = Annotated[
-    Aggregate, typer.Option("--aggregate", help="Of all-paths: largest or summed weight of a label pair.")
+    Aggregate, typer.Option("--aggregate", help="For all-paths: largest or summed weight of a label pair.")
 ]
 LearnerOption = Annotated[Learner, typer.Option("--learner", help="Sparse RLS or sparse RankRLS.")]
-BasisOption = Annotated[int, typer.Option("--n-basis", min=1, help="The most basis vectors.")]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Of the splits and the basis vectors.")]
+BasisOption = Annotated[int, typer.Option("--n-basis", min=1, help="Maximum number of basis vectors.")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Random seed for splits and basis vectors.")]
 JsonOption = Annotated[Path | None, typer.Option("--json", help="Write all figures to this file.")]
 PlotOption = Annotated[Path | None, typer.Option("--plot", help="Draw the figures (.svg, .png, .pdf).")]
 
@@ -171,8 +168,12 @@ def extract(
     sentences: Annotated[
         Path, typer.Argument(metavar="SENTENCES", help="Parsed sentences with protein names.")
     ],
-    threshold: Annotated[float | None, typer.Option(help="Instead of the threshold of training.")] = None,
-    show_all: Annotated[bool, typer.Option("--all", help="Show also pairs that are not called.")] = False,
+    threshold: Annotated[
+        float | None, typer.Option(help="Use this threshold instead of the trained one.")
+    ] = None,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Also show pairs that are not called interactions.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object per line instead of text.")
     ] = False,

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from . import files, relate
+from . import files, model_files, relate
 from . import preferences as of_pairs
-from .output import QuietOption, collected_warnings, new_console, progress, tell_notes, write_stdout
-from .settings import ReadOption
+from .output import collected_warnings, new_console, progress, tell_notes, write_stdout
+from .settings import QuietOption, ReadOption
 
 _PLAIN = (".txt", ".scores", ".pred", "")
 _RUNS = (".trec", ".run")
@@ -43,7 +43,7 @@ def predict(
         typer.Option(
             "--set",
             metavar="COVERAGE",
-            help="Mark the rows of each query among which the best one is with this probability, such as 0.9.",
+            help="Mark the rows of each query that include the best one with this probability, such as 0.9.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines on stdout instead of CSV.")] = False,
@@ -53,7 +53,7 @@ def predict(
     if as_json and output is not None:
         raise ValueError("--json prints to stdout: with -o give a name that ends with .jsonl instead.")
     reading = files.Reading.from_options(
-        read, query=query, no_query=no_query, drop=drop, text=text, unused=["weight"]
+        read, query=query, no_query=no_query, drop=drop, text=text, unused=["weight", "prompt"]
     )
     source = of_pairs.Source.from_options(preferences, chosen, rejected, None)
     files.check_outputs([output], [model, *source.all_files(data)], force)
@@ -74,11 +74,11 @@ def predict(
                 )
             relate.predict_relation(model, data, output, quiet)
             return
-        saved = files.load(model)
+        saved = model_files.load(model)
         tell(f"reading {data[0].name}")
         if text is not None and saved.memory["kind"] != "texts":
             raise ValueError(f"--text is for a model of texts, which {model.name} is not: leave it out.")
-        rows = files.read_for(model, saved, data, reading, with_target=False)
+        rows = model_files.read_for(model, saved, data, reading, with_target=False)
         tell(f"scoring {len(rows):,} rows")
         scores = saved.predict(rows)
         shown = None if coverage is None else _shown(model, saved, scores, rows.qid, coverage)
@@ -99,10 +99,10 @@ def predict(
         new_console().print(f"Wrote {wrote} to {output}.", markup=False)
 
 
-def _write(output: Path, scores: Any, rows: files.Rows, labels: dict[str, Any], tag: str) -> str:
+def _write(output: Path, scores: Any, rows: model_files.Rows, labels: dict[str, Any], tag: str) -> str:
     """Write a TREC run, or scores; what was written, in words."""
     from ..io import write_run, write_scores
-    from ..io.compression import split_name
+    from ..io.streams import split_name
 
     if output.suffix in _RUNS:
         write_run(output, scores, *_labels_of(rows, len(scores)), tag=tag)
@@ -113,7 +113,7 @@ def _write(output: Path, scores: Any, rows: files.Rows, labels: dict[str, Any], 
 
 def _check_set(coverage: float, output: Path | None, *, preferences: bool) -> None:
     """Refuse what --set cannot be used with, before anything is read."""
-    from ..io.compression import split_name
+    from ..io.streams import split_name
     from ..model_selection.calibrated import read_share
 
     read_share(coverage, "--set coverage")
@@ -138,7 +138,7 @@ def _shown(model: Path, saved: Any, scores: Any, qid: Any, coverage: float) -> A
     return found.shown(scores, qid, coverage)
 
 
-def _labels_of(rows: files.Rows, n: int) -> tuple[Any, Any]:
+def _labels_of(rows: model_files.Rows, n: int) -> tuple[Any, Any]:
     """Query and item of each row; one query, and the numbers of the rows, where there are none."""
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""Preferences on the command line: pairs of a table of items, or two columns of texts; for every command alike."""
+"""Preferences on the command line: pairs of a table of items, or two columns of texts; the same for every command."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from . import files
+from . import files, model_files
 from .answers import is_answers, read_problem_data
 from .output import collected_warnings
 
@@ -27,13 +27,6 @@ ChosenOption = Annotated[
 ]
 RejectedOption = Annotated[
     str | None, typer.Option("--rejected", help="Preferences between texts: column of the other text.")
-]
-PromptOption = Annotated[
-    str | None,
-    typer.Option(
-        "--prompt",
-        help="Preferences between texts: column of what they answer. Default: prompt, if there is one.",
-    ),
 ]
 JudgeOption = Annotated[
     str | None, typer.Option("--judge", help="Preferences: column that says who compared.")
@@ -195,7 +188,7 @@ def texts_of_training(
     model_file: Path, data: Sequence[Path], reading: files.Reading
 ) -> tuple[str, str] | None:
     """The columns of texts that a model was trained on, where the data have them."""
-    if not model_file.is_file() or not files.is_model(model_file) or not data[0].is_file():
+    if not model_file.is_file() or not model_files.is_model(model_file) or not data[0].is_file():
         return None
     from ..io import model_info
 
@@ -213,7 +206,7 @@ def score_pairs(
 ) -> tuple[ScoredPairs, dict[str, Any]]:
     """The preferences of a file with the scores of a model, and what the model remembers."""
     source.check(data, reading)
-    saved = files.load(model_file)
+    saved = model_files.load(model_file)
     kind = saved.memory["kind"]
     if source.of_texts != (kind == "texts"):
         expected = "--chosen and --rejected" if kind == "texts" else "--preferences and a table of items"
@@ -229,7 +222,7 @@ def score_pairs(
     assert source.preferences is not None
     if saved.encoder is not None:
         names = files.column_names(data[0], reading)
-        files.require_features(data[0], names, model_file, saved)
+        model_files.require_features(data[0], names, model_file, saved)
         options |= {"encoder": saved.encoder, "features": list(saved.encoder.encoders_)}
         texts = [one for one, how in saved.encoder.kinds_.items() if how in ("category", "text", "words")]
         options["kinds"] = {name: "text" for name in texts if name in names}
@@ -273,7 +266,7 @@ def read_problem(
 
 
 def _left_out(found: Any) -> list[str]:
-    """Rows that teach nothing, counted."""
+    """Notes that count the rows from which nothing can be learned."""
     counts = ((found.n_empty, "an empty text"), (found.n_equal, "the same text twice"))
     return [
         f"{n:,} {'row' if n == 1 else 'rows'} with {what} {'was' if n == 1 else 'were'} left out of "
@@ -284,12 +277,12 @@ def _left_out(found: Any) -> list[str]:
 
 
 def write_pairs(found: ScoredPairs, columns: tuple[str, str], output: Path | None, as_json: bool) -> None:
-    """One line a pair: the two, the difference of their scores, and which the model prefers."""
+    """One line per pair: the two, the difference of their scores, and which the model prefers."""
     import csv
     import io
     import json
 
-    from ..io.atomic import atomic_write
+    from ..io.atomic import write_whole
 
     as_json = as_json or (output is not None and output.suffix in (".jsonl", ".ndjson"))
     rows = [
@@ -310,5 +303,4 @@ def write_pairs(found: ScoredPairs, columns: tuple[str, str], output: Path | Non
 
         write_stdout(text)
         return
-    with atomic_write(output) as file:
-        file.write(text.encode())
+    write_whole(output, text)

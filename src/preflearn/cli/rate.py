@@ -9,17 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import files
-from .output import (
-    JsonOption,
-    QuietOption,
-    collected_warnings,
-    new_console,
-    print_json,
-    print_notes,
-    progress,
-    refuse_both,
-    typed,
-)
+from .output import collected_warnings, new_console, print_json, print_notes, progress, refuse_both, typed
+from .settings import RATING, JsonOption, QuietOption, read_settings
 
 if TYPE_CHECKING:
     from ..ratings import Ratings
@@ -35,14 +26,14 @@ def _column(option: str, text: str) -> Any:
 
 
 SideA = Annotated[
-    str | None, _column("--a", "Column of one side; found where it is called model_a, left, ...")
+    str | None, _column("--a", "Column of one side; found by a usual name (model_a, left, ...).")
 ]
 SideB = Annotated[str | None, _column("--b", "Column of the other side.")]
 Winner = Annotated[str | None, _column("--winner", "Column that says who won.")]
 Loser = Annotated[str | None, _column("--loser", "Column of losers, where --winner holds the winners.")]
 Judge = Annotated[str | None, _column("--judge", "Column that says who judged.")]
 Time = Annotated[str | None, _column("--time", "Column of dates.")]
-Weight = Annotated[str | None, _column("--weight", "Column of how often a battle counts.")]
+Weight = Annotated[str | None, _column("--weight", "Column of weights: how often each battle counts.")]
 Covariates = Annotated[
     list[str] | None,
     typer.Option(
@@ -52,30 +43,32 @@ Covariates = Annotated[
     ),
 ]
 Cluster = Annotated[
-    str | None, _column("--cluster", "Column of what battles have in common, such as a prompt.")
+    str | None, _column("--cluster", "Column that groups dependent battles, such as prompts.")
 ]
 Ranking = Annotated[
     str | None, _column("--ranking", "Column of rankings such as 'a > b > c', in place of battles.")
 ]
 Margin = Annotated[
     str | None,
-    _column("--margin", "By how much: X for the columns X_a and X_b, or a column of differences."),
+    _column("--margin", "Margin of victory: X for the columns X_a and X_b, or a column of differences."),
 ]
 Category = Annotated[
-    str | None, _column("--category", "Column of categories: boards for each, which borrow strength.")
+    str | None, _column("--category", "Column of categories: a board for each, sharing strength.")
 ]
-HalfLife = Annotated[
-    str | None, typer.Option("--half-life", help="Days after which a battle counts half, or auto.")
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="How to rate (repeat; `--alpha VALUE` works too): half_life, the days after which a battle counts half, "
+        "or auto; alpha, the shrinkage, auto or a number, where 0 is maximum likelihood; level, the probability of the "
+        "intervals (0.95); anchor=ITEM=RATING gives this item this rating.",
+    ),
 ]
-Anchor = Annotated[
-    str | None, typer.Option("--anchor", metavar="ITEM=RATING", help="Give this item this rating.")
-]
-Alpha = Annotated[str, typer.Option("--alpha", help="Shrinkage: auto, or a number; 0 is maximum likelihood.")]
-Level = Annotated[float, typer.Option("--level", help="Probability of the intervals.")]
 Goal = Annotated[
     str | None,
     typer.Option(
-        "--goal", help="What the next battles should tell: order, top-5, 'A vs B'. [default: order]"
+        "--goal", help="What the next battles should settle: order, top-5, 'A vs B'. [default: order]"
     ),
 ]
 ReportOption = Annotated[
@@ -85,7 +78,7 @@ OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write the board: .csv, .tsv, .json or .md.")
 ]
 _SUFFIXES = (".csv", ".tsv", ".json", ".md")
-# Bytes of files from which on battles are counted while they are read, and how much more their rows take in memory.
+# Files of more bytes are counted by pairs while they are read; and how much more memory their rows take.
 _LARGE, _IN_MEMORY = 100_000_000, 10
 _COUNTED = (
     "The battles were counted by pairs while they were read, since the file is large: held-out battles are sampled "
@@ -111,10 +104,7 @@ def rate(
     ranking: Ranking = None,
     margin: Margin = None,
     category: Category = None,
-    half_life: HalfLife = None,
-    anchor: Anchor = None,
-    alpha: Alpha = "auto",
-    level: Level = 0.95,
+    settings: Settings = None,
     goal: Goal = None,
     report: ReportOption = None,
     output: OutputOption = None,
@@ -133,9 +123,7 @@ def rate(
     options: dict[str, Any] = {
         "a": a, "b": b, "winner": winner, "loser": loser, "judge": judge, "time": time, "weight": weight,
         "covariates": tuple(files.split_names(covariate, "--covariate") or ()), "cluster": cluster, "ranking": ranking,
-        "margin": margin,
-        "half_life": _read_number(half_life, "--half-life"), "anchor": _read_anchor(anchor),
-        "alpha": _read_number(alpha, "--alpha"), "level": level,
+        "margin": margin, **read_settings("--set", settings, RATING),
     }  # fmt: skip
     with progress(3, quiet=quiet) as tell, collected_warnings() as warned:
         tell(f"reading {battles[0].name}")
@@ -177,11 +165,11 @@ def _expansion(path: Path) -> int:
 
 
 def _needs_rows(options: dict[str, Any], category: str | None, paths: list[Path]) -> bool:
-    """Whether more is asked for than counts of pairs tell; refused where the rows do not fit into memory."""
+    """Whether more is asked for than counts of pairs can tell; refused where the rows do not fit into memory."""
     from .._engine.numerics.memory import fits_in_memory
     from ..ratings.counts import OF_ROWS
 
-    asked = {**{name: options[name] for name in OF_ROWS}, "category": category}
+    asked = {**{name: options.get(name) for name in OF_ROWS}, "category": category}
     given = [name for name, value in asked.items() if value]
     size = sum(path.stat().st_size * _expansion(path) for path in paths)
     if given and not fits_in_memory(_IN_MEMORY * size):
@@ -199,7 +187,7 @@ def _count(paths: list[Path], options: dict[str, Any]) -> dict[str, Any]:
     """Counts of distinct pairs and outcomes, read part by part; the options are then about these."""
     from ..io.table import iter_columns
     from ..ratings import BattleCounts
-    from ..ratings.battles import RowError, columns_of_sides
+    from ..ratings.reading import RowError, columns_of_sides
 
     given = {name: options[name] for name in ("a", "b", "winner", "loser", "weight")}
     texts, numbers = columns_of_sides(files.column_names(paths[0], files.Reading()), **given)
@@ -233,9 +221,9 @@ def _category_rows(boards: Any) -> list[dict[str, Any]] | None:
 
 
 def _read(paths: list[Path], options: dict[str, Any], category: str | None = None) -> dict[str, Any]:
-    """The columns of the files; names are read as texts also where they look like numbers."""
+    """The columns of the files; names are read as texts even if they look like numbers."""
     from ..io import read_table
-    from ..ratings.battles import NAME_COLUMNS
+    from ..ratings.reading import NAME_COLUMNS
 
     asked = _read_answers(paths) if options["winner"] is None and options["a"] is None else None
     if asked is not None:
@@ -252,7 +240,7 @@ def _read(paths: list[Path], options: dict[str, Any], category: str | None = Non
 
 
 def _read_answers(paths: list[Path]) -> dict[str, Any] | None:
-    """The answers of `preflearn ask` that stand, without those that were taken back; None for other files."""
+    """The answers of `preflearn ask` that were not undone; None for other files."""
     if any(path.suffix not in (".jsonl", ".ndjson") for path in paths):
         return None
     from ..web.answers import answers_table, parse_entry, standing_answers
@@ -262,25 +250,6 @@ def _read_answers(paths: list[Path]) -> dict[str, Any] | None:
     if len(known) < len(entries) or not any("question" in entry for entry in known):
         return None
     return answers_table(standing_answers(known))
-
-
-def _read_number(text: str | None, option: str) -> float | str | None:
-    if text is None or text == "auto":
-        return text
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"{option} must be auto or a number: found {text!r}.") from None
-
-
-def _read_anchor(text: str | None) -> dict[str, float] | None:
-    if text is None:
-        return None
-    item, equals, rating = text.rpartition("=")
-    number = rating.strip().removeprefix("-").replace(".", "", 1)
-    if not item or not equals or not number.isdecimal():
-        raise ValueError(f"--anchor gives one item its rating, such as gpt-4=1000: found {text!r}.")
-    return {item: float(rating)}
 
 
 def _check_goal(found: Ratings, goal: str | None) -> None:
@@ -310,7 +279,7 @@ def _write(
     found: Ratings, boards: Any, source: Path, report: Path | None, output: Path | None, command: str
 ) -> None:
     """All texts are made before anything is written, so that a failure leaves nothing behind."""
-    from ..io.atomic import atomic_write
+    from ..io.atomic import write_whole
     from ..ratings.summary import board_text, page_text
 
     texts: list[tuple[Path, str]] = []
@@ -320,8 +289,7 @@ def _write(
     if output is not None:
         texts.append((output, board_text(found, output.suffix.lower(), boards)))
     for path, text in texts:
-        with atomic_write(path) as file:
-            file.write(text.encode())
+        write_whole(path, text)
 
 
 def _show(

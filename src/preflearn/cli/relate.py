@@ -12,19 +12,8 @@ import typer
 
 from .._training.options import KernelName
 from . import files
-from .output import (
-    JsonOption,
-    QuietOption,
-    VerboseOption,
-    collected_warnings,
-    new_console,
-    print_json,
-    print_notes,
-    progress,
-    refuse_both,
-    typed,
-)
-from .settings import LEARNING, SetOption, read_settings
+from .output import collected_warnings, new_console, print_json, print_notes, progress, refuse_both, typed
+from .settings import LEARNING, JsonOption, QuietOption, SetOption, VerboseOption, read_settings
 
 SETTINGS = {
     "entries": ("the pair", "single labels"),
@@ -125,14 +114,13 @@ def _write(
 ) -> None:
     """The page is made before anything is written, so that a failure leaves nothing behind."""
     from ..io import save_model
-    from ..io.atomic import atomic_write
+    from ..io.atomic import write_whole
     from ..report.relation import to_dict
 
     page = None if report is None else work.page(settings, command).encode()
     save_model(model, output, metadata={**metadata, "settings": [to_dict(row) for row in settings]})
     if report is not None and page is not None:
-        with atomic_write(report) as file:
-            file.write(page)
+        write_whole(report, page)
 
 
 def _as_object(

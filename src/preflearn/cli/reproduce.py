@@ -32,9 +32,9 @@ def reproduce(
     data: Annotated[
         Path | None, typer.Option("--data", metavar="DIR", help="The folder that holds the data folders.")
     ] = None,
-    trials: Annotated[int | None, typer.Option(min=1, help="Fewer or more repetitions.")] = None,
+    trials: Annotated[int | None, typer.Option(min=1, help="Number of repetitions.")] = None,
     folds: Annotated[int | None, typer.Option(min=1, help="Fewer folds.")] = None,
-    n_basis: Annotated[int | None, typer.Option(min=1, help="Other numbers of basis vectors.")] = None,
+    n_basis: Annotated[int | None, typer.Option(min=1, help="Number of basis vectors.")] = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Random seed for everything drawn at random.")
     ] = None,
@@ -174,10 +174,9 @@ def _run(
 
 
 def _write(report: ExperimentReport, output: Path) -> None:
-    from ..io.atomic import atomic_write
+    from ..io.atomic import write_whole
 
     for suffix, text in (("md", f"{report}\n"), ("json", report.to_json() + "\n")):
-        with atomic_write(output / f"{report.name}.{suffix}") as file:
-            file.write(text.encode())
+        write_whole(output / f"{report.name}.{suffix}", text)
     if report.draw is not None:
         report.save_figure(output / f"{report.name}.svg")

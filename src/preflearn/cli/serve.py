@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import missing_extra
-from .output import QuietOption
-from .settings import HostOption, port_option
+from .settings import HostOption, QuietOption, port_option
 
 if TYPE_CHECKING:
     from ..web.serving import Scorer

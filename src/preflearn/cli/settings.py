@@ -1,4 +1,4 @@
-"""``--set NAME=VALUE`` and ``--read NAME=VALUE``: the options that are rarely needed, by name.
+"""Options that commands share, among them ``--set NAME=VALUE`` and ``--read NAME=VALUE`` for what is rarely needed.
 
 What a name may stand for is a table of readers: a reader turns the text after the equals sign into a value, or raises a
 ValueError that says what was expected.
@@ -6,10 +6,14 @@ ValueError that says what was expected.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from ..errors import Remedy
 
 Reader = Callable[[str], Any]
 
@@ -53,7 +57,22 @@ def _alphas(text: str) -> Any:
     try:
         return sorted({_positive(one) for one in text.split(",")})
     except ValueError:
-        raise ValueError("must be auto or positive numbers separated by commas, as 0.1,1,10") from None
+        raise ValueError("must be auto or positive numbers separated by commas, such as 0.1,1,10") from None
+
+
+def _number_or_auto(text: str) -> float | str:
+    try:
+        return text if text == "auto" else float(text)
+    except ValueError:
+        raise ValueError("must be auto or a number") from None
+
+
+def _anchor(text: str) -> dict[str, float]:
+    item, equals, rating = text.rpartition("=")
+    number = rating.strip().removeprefix("-").replace(".", "", 1)
+    if not item or not equals or not number.isdecimal():
+        raise ValueError("gives one item its rating, such as gpt-4=1000")
+    return {item: float(rating)}
 
 
 def _yes_or_no(text: str) -> bool:
@@ -97,11 +116,19 @@ READING: Mapping[str, Reader] = {
     "item": _name,
     "weight": _name,
     "missing": _number,
+    "prompt": _name,
+}
+RATING: Mapping[str, Reader] = {
+    "half_life": _number_or_auto,
+    "alpha": _number_or_auto,
+    "level": _number,
+    "anchor": _anchor,
 }
 
 # The settings of the commands that have any.
 OF_COMMANDS: Mapping[str, dict[str, Mapping[str, Reader]]] = {
     "train": {"--set": LEARNING, "--read": READING},
+    "rate": {"--set": RATING},
     **{name: {"--read": READING} for name in ("look", "predict", "evaluate", "compare")},
 }
 
@@ -149,17 +176,33 @@ ReadOption = Annotated[
         metavar="NAME=VALUE",
         help="How to read DATA (repeat): format (letor, csv, tsv, jsonl, parquet); delimiter; encoding; columns, the "
         "names for a table without a header; item, the column that names the rows; weight, the column of row weights "
-        "(train); missing, the number that stands for a missing feature of a LETOR file.",
+        "(train); missing, the number that stands for a missing feature of a LETOR file; prompt, the column of what "
+        "the texts of --chosen answer (train).",
     ),
 ]
 
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Log progress to stderr, even without a terminal.")
+]
 HostOption = Annotated[
     str, typer.Option("--host", help="Address to listen on; 0.0.0.0 makes it reachable from other machines.")
 ]
 
 
+def command_group(name: str, about: str) -> typer.Typer:
+    """Commands under one name, such as ``preflearn ppi ...``."""
+    return typer.Typer(
+        name=name,
+        help=about,
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+
 def port_option(first: int) -> Any:
-    """The option --port of a server that looks for a free port from ``first`` on."""
+    """The option --port of a server that looks for a free port, starting at ``first``."""
     return typer.Option("--port", help=f"Port, 0 for any. Default: the first free port from {first}.")
 
 
@@ -195,3 +238,63 @@ def read_settings(
 
 def _any_of(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def as_option(remedy: Remedy, command: str = "") -> str | None:
+    """A remedy as it is typed on the command line; None where there is no option for it.
+
+    Options of a command's own go before those that commands share.
+
+    Examples
+    --------
+    >>> from preflearn.errors import Remedy
+    >>> as_option(Remedy("encode", {"colour": "onehot"}, "for categories"))
+    '--encode colour=onehot for categories'
+    >>> as_option(Remedy("query", None)), as_option(Remedy("allow_unknown", True))
+    ('--no-query', None)
+    """
+    if remedy.argument == "query" and remedy.has_value and remedy.value is None:
+        return f"--no-query {remedy.purpose}".rstrip()
+    value = remedy.value if remedy.has_value else ""
+    own = _OWN_OPTIONS.get(command, {})
+    known = own if own else _OPTIONS
+    if remedy.argument not in known or value is None or value != value:
+        return None
+    if isinstance(value, dict):
+        value = ",".join(f"{column}={how}" for column, how in value.items())
+    elif isinstance(value, (list, tuple)):
+        value = ",".join(map(str, value))
+    elif isinstance(value, float):
+        value = f"{value:g}"
+    name, text = option_name(remedy.argument, command), shlex.quote(str(value)) if value != "" else ""
+    if not own and remedy.argument in _SETTINGS:
+        return f"{name}={text or '...'} {remedy.purpose}".rstrip()
+    return " ".join(word for word in (name, text, remedy.purpose) if word)
+
+
+def option_name(argument: str, command: str = "") -> str:
+    """The option for an argument of the library; its name where there is none.
+
+    Examples
+    --------
+    >>> option_name("target"), option_name("n_basis"), option_name("allow_unknown")
+    ('--target', '--set n_basis', 'allow_unknown')
+    >>> option_name("weight"), option_name("weight", "rate"), option_name("covariates", "rate")
+    ('--read weight', '--weight', '--covariate')
+    """
+    if command in _OWN_OPTIONS:
+        return _OWN_OPTIONS[command].get(argument, argument)
+    if argument in _SETTINGS:
+        return f"{_SETTINGS[argument]} {argument}"
+    return "--" + argument.replace("_", "-") if argument in _OPTIONS else argument
+
+
+# Arguments of the library that have an option or a setting of the same name.
+_SETTINGS = {**dict.fromkeys(LEARNING, "--set"), **dict.fromkeys(READING, "--read")}
+# Of commands whose options are not those of `train`.
+_RATING = ("a", "b", "winner", "loser", "judge", "time", "weight", "cluster", "category", "margin", "ranking",
+           "half_life", "anchor", "alpha", "level", "goal")  # fmt: skip
+_OWN_OPTIONS = {
+    "rate": {**{name: "--" + name.replace("_", "-") for name in _RATING}, "covariates": "--covariate"}
+}
+_OPTIONS = {"drop", "encode", "features", "kernel", "learner", "query", "target", *_SETTINGS}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,19 +13,8 @@ import typer
 from .._training.options import KernelName, Learner, TrainingOptions
 from . import files, large
 from . import preferences as of_pairs
-from .output import (
-    JsonOption,
-    QuietOption,
-    VerboseOption,
-    collected_warnings,
-    new_console,
-    print_json,
-    print_notes,
-    progress,
-    refuse_both,
-    typed,
-)
-from .settings import LEARNING, ReadOption, SetOption, read_settings
+from .output import collected_warnings, new_console, print_json, print_notes, progress, refuse_both, typed
+from .settings import LEARNING, JsonOption, QuietOption, ReadOption, SetOption, VerboseOption, read_settings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -72,7 +61,6 @@ def train(
     preferences: of_pairs.PreferencesOption = None,
     chosen: of_pairs.ChosenOption = None,
     rejected: of_pairs.RejectedOption = None,
-    prompt: of_pairs.PromptOption = None,
     judge: of_pairs.JudgeOption = None,
     learner: LearnerOption = Learner.auto,
     kernel: KernelOption = KernelName.auto,
@@ -93,31 +81,32 @@ def train(
     embed = given.pop("embed", None)
     if (preferences, chosen, rejected) == (None, None, None):
         chosen, rejected = of_pairs.text_columns(data, reading) or (None, None)
-    pairs_from = of_pairs.Source.from_options(preferences, chosen, rejected, judge, embed, prompt)
+    pairs_from = of_pairs.Source.from_options(preferences, chosen, rejected, judge, embed, reading.prompt)
     options = TrainingOptions(learner, kernel, verbose=verbose, **given)
     inputs = pairs_from.all_files(data)
     try:
         output = output or files.default_output(data[0], inputs, force)
         files.check_outputs([output, report], inputs, force)
     except FileExistsError:
-        if not pairs_from:  # a misspelt column is the first thing to say
+        if not pairs_from:  # a misspelt column is reported first
             with collected_warnings():
                 files.check_columns(data, reading)
         raise
     _refuse_unused(options, reading, pairs_from, data)
     files.check_report(report)
     parts = None if pairs_from else large.in_parts(data, reading, options, output)
+    details = report is not None or as_json
     if parts is not None:
         with collected_warnings() as warned:
-            source, model, found = parts.train(quiet=quiet, verbose=verbose)
+            source, model, found = parts.train(quiet=quiet, verbose=verbose, details=details)
     else:
-        with progress(7, quiet=quiet, verbose=verbose) as tell, collected_warnings() as warned:
+        with progress(6 + details, quiet=quiet, verbose=verbose) as tell, collected_warnings() as warned:
             tell("reading " + ", ".join(path.name for path in inputs))
             source = _read(data, pairs_from, reading, options)
 
             from .._training.train import train as train_model
 
-            model, found = train_model(source.problem, tell=tell)
+            model, found = train_model(source.problem, tell=tell, details=details)
     found = replace(
         found,
         files=files.describe_files(inputs),
@@ -183,15 +172,19 @@ def _refuse_unused(
 
 
 def _metadata(report: TrainingReport, memory: dict[str, Any]) -> dict[str, Any]:
-    plain = report.to_dict()
-    kept = {name: plain[name] for name in ("files", "choices", "seed", "unit")}
-    estimate = {name: plain["estimate"][name] for name in ("measure", "value", "interval", "held_out")}
+    """What the model file says about the training."""
+    from ..report.contents import plain
+
+    kept = ("measure", "value", "interval", "held_out")
     return {
         "command": "train",
         "reading": memory,
-        "estimate": estimate,
+        "estimate": plain({name: getattr(report.estimate, name) for name in kept}),
         **({} if report.sets is None else {"sets": report.sets.stored}),
-        **kept,
+        "files": [asdict(file) for file in report.files],
+        "choices": [asdict(choice) for choice in report.choices],
+        "seed": report.seed,
+        "unit": report.unit,
     }
 
 
@@ -199,16 +192,15 @@ def _write(
     model: Any, found: TrainingReport, metadata: dict[str, Any], output: Path, report: Path | None
 ) -> None:
     """The page is made before anything is written, so that a failure leaves nothing behind."""
-    from ..io import save_model
-    from ..io.atomic import atomic_write
+    from ..io.atomic import write_whole
+    from ..io.models import write_model
     from ..report.html import render_for
 
     with collected_warnings():  # from Matplotlib, about characters that its fonts lack
-        page = None if report is None else render_for(report, found).encode()
-    save_model(model, output, metadata=metadata)
+        page = None if report is None else render_for(report, found)
+    write_model(model, output, metadata)
     if report is not None and page is not None:
-        with atomic_write(report) as file:
-            file.write(page)
+        write_whole(report, page)
 
 
 def _show(report: TrainingReport, output: Path, report_file: Path | None) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from ..io.compression import compression_of, open_plain
+from ..io.streams import compression_of, open_plain
 from .labeled_graph import LabeledGraph
 
 _N_COLUMNS = 10

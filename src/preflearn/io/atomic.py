@@ -16,6 +16,12 @@ from pathlib import Path
 from typing import IO
 
 
+def write_whole(path: str | os.PathLike[str], content: str | bytes | memoryview) -> None:
+    """Write a file that appears whole or not at all; texts as UTF-8."""
+    with atomic_write(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open a binary file that replaces ``path`` when the block ends without an error.
@@ -79,7 +85,7 @@ def _mode_of(path: Path) -> int | None:
 
 
 def _umask() -> int:
-    # There is no way to read the mask without setting it.
+    # The mask can only be read by setting it.
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

@@ -17,12 +17,11 @@ import numpy as np
 from scipy import sparse as sp
 
 from ..errors import InputError, Remedy
-from .compression import DAMAGED, compression_of, open_plain
-from .encodings import UTF8, Recoded, spoken
+from .streams import DAMAGED, UTF8, Recoded, compression_of, open_plain, spoken
 
-# Text is parsed in blocks of about this size: large enough for threads to pay, small enough to stay in cache.
+# Text is parsed in blocks of about this size: large enough for threads to pay off, small enough to stay in cache.
 BLOCK_BYTES = 4 << 20
-# Decompressors are asked for this much at a time, so that little is lost in front of damaged data.
+# Decompressors are asked for this much at a time, so that little is lost before damaged data.
 _PIECE_BYTES = 1 << 17
 # A row longer than this is taken as a sign that the file is not a table.
 LONGEST_ROW = 64 << 20
@@ -64,7 +63,7 @@ class Block:
     features : ndarray of shape (rows, n) or SparseRows
         The features that are numbers.
     lines : ndarray of shape (rows,)
-        Where each row stands in the file, from 1.
+        The number of each row in the file, from 1.
     y, qid, items : ndarray of shape (rows,) or None
     texts : dict of str to ndarray of shape (rows,)
         Columns of words.
@@ -149,7 +148,7 @@ def read_records(
                     n_lines += sum(part.count(b"\n") for part in pieces)
                     raise ValueError(
                         f"{path}: the {compression} data are damaged or cut short after line {n_lines} "
-                        f"({str(error).rstrip('.')}). Fetch or make the file again."
+                        f"({str(error).rstrip('.')}). Download or create the file again."
                     ) from error
                 ended = not piece
                 pieces.append(piece)
@@ -177,7 +176,7 @@ def read_records(
 
 
 def _last_record_end(data: bytes) -> int:
-    """Where the last complete row ends: behind a line end with an even number of quotes in front of it, or 0."""
+    """Where the last complete row ends: after a line end with an even number of quotes before it, or 0."""
     odd = data.count(b'"') & 1
     end = len(data)
     while True:

@@ -6,7 +6,7 @@ A learner says what it holds by a method ``_fitted_arrays``, which maps attribut
 
 Letters are lengths: the same letter is the same number wherever it stands, and ``n`` is ``n_features_in_``. ``v?`` is
 an axis that is there for several outputs only, for all attributes or for none. ``r < n`` are r whole numbers from 0 to
-n - 1 (``r <``: from 0 on; ``r < 12``: below 12), ``= k`` is the number k itself, an empty shape one number. Every
+n - 1 (``r <``: 0 or more; ``r < 12``: below 12), ``= k`` is the number k itself, an empty shape one number. Every
 attribute that is named must be there, as an array of numbers; those that are not whole are finite. A model that is not
 fitted names none.
 
@@ -84,7 +84,7 @@ def check_foreign(estimator: Any) -> None:
     if hasattr(estimator, "vocabulary_"):
         columns = list(estimator.vocabulary_.values())
         if set(columns) != set(range(len(columns))):
-            raise ValueError("vocabulary_ does not number its terms from 0 on")
+            raise ValueError("vocabulary_ does not number its terms consecutively from 0")
     if hasattr(estimator, "_n_features_outs"):
         _check_one_hot(estimator)
 

@@ -115,7 +115,7 @@ def _refuse_other_methods(members: Any, allowed: tuple[int, ...]) -> None:
     for one in members:
         if one.compress_type not in allowed or one.flag_bits & 1:
             raise ModelRefusedError(
-                f"member {one.filename!r}, which is compressed or encrypted as no model that preflearn writes"
+                f"member {one.filename!r}, which is compressed or encrypted, unlike any that preflearn writes"
             )
 
 

@@ -132,7 +132,7 @@ class _Reader:
             if isinstance(identity, int):
                 self._by_id[identity] = plan
         if plan.kind == "FunctionNode":
-            # Judged where it stands, also where it stands again.
+            # Judged wherever it stands, even where it stands again.
             if owner is None or function_at(*owner, module, name) is None:
                 raise _refused(kind, module, name, place)
         return plan
@@ -366,7 +366,7 @@ def _may_have(kind: type, name: Any) -> bool:
 
 
 def _refuse_value(kind: type, name: str, part: Plan, place: str) -> None:
-    """Values that are harmless in themselves and not where they stand."""
+    """Values that are harmless in themselves but not where they stand."""
     if name == "memory" and not (part.kind == "JsonNode" and part.value is None):
         raise ModelRefusedError(
             f"{kind.__name__}.memory (at {place}), a folder of pickles that fit would read: only memory=None is kept"
@@ -374,7 +374,7 @@ def _refuse_value(kind: type, name: str, part: Plan, place: str) -> None:
     if full_name(kind) == "sklearn.metrics._scorer._Scorer" and name == "_response_method":
         named = [part] if part.kind == "JsonNode" else part.parts
         if not all(one.kind == "JsonNode" and one.value in _RESPONSES for one in named):
-            raise ModelRefusedError(f"a scorer that calls something else than predictions (at {place})")
+            raise ModelRefusedError(f"a scorer that calls something other than predictions (at {place})")
 
 
 def _as_object(kind: Any, attributes: dict[str, Any], place: str) -> Any:

@@ -19,11 +19,16 @@ from copy import copy
 from types import MappingProxyType
 from typing import IO, Any
 
-from .atomic import atomic_write
+import numpy as np
+from sklearn.pipeline import Pipeline
+
+from ..comparisons import encode_queries
+from ..comparisons.grouping import positions_in_groups
+from ..metrics.by_query import predict_scores, wants_qid
+from .atomic import write_whole
 from .data import NumberedNames
 from .model_archive import ModelArchive, ModelRefusedError
 from .options import as_paths
-from .pipelines import able_to_rank, as_plain
 
 FORMAT = "preflearn model"
 VERSION = 1
@@ -65,20 +70,26 @@ def save_model(
     >>> model_info(path)["metadata"]
     {'features': ['price']}
     """
-    payload = model_to_bytes(model, metadata)
-    with atomic_write(path) as file:
-        file.write(payload)
+    write_whole(path, model_to_bytes(model, metadata))
 
 
-def model_to_bytes(model: Any, metadata: Mapping[str, Any] | None = None) -> memoryview:
-    """The content of a model file."""
+def write_model(model: Any, path: str | os.PathLike[str], metadata: Mapping[str, Any]) -> None:
+    """The same for a model that ``preflearn train`` built, of parts that are known to load: not read back."""
+    write_whole(path, model_to_bytes(model, metadata, check=False))
+
+
+def model_to_bytes(
+    model: Any, metadata: Mapping[str, Any] | None = None, *, check: bool = True
+) -> memoryview:
+    """The content of a model file; ``check`` reads it back, and refuses what could not be loaded."""
     from sklearn.base import BaseEstimator
 
     if isinstance(model, type) or not isinstance(model, BaseEstimator):
         raise TypeError(f"save_model expects a fitted estimator: found {type(model).__name__}.")
     header = _header(model, metadata)
     payload = _dump(_on_host(model))
-    _refuse_unloadable(payload, f"The {type(model).__name__} cannot be saved: it holds")
+    if check:
+        _refuse_unloadable(payload, f"The {type(model).__name__} cannot be saved: it holds")
     with zipfile.ZipFile(payload, "a", zipfile.ZIP_STORED) as archive:
         archive.writestr(_HEADER, json.dumps(header, indent=2, allow_nan=False))
     return payload.getbuffer()
@@ -269,3 +280,59 @@ def _checked(name: str, model: Any) -> Any:
 def _one_line(error: BaseException, most: int = 160) -> str:
     text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
     return text if len(text) <= most else text[: most - 3] + "..."
+
+
+# ------------------------------------------------------------------------------------------------ pipelines
+
+
+class RankingPipeline(Pipeline):
+    """A scikit-learn pipeline with `rank`; `preflearn.io.load_model` returns pipelines as this.
+
+    Examples
+    --------
+    >>> from preflearn import RankRLS
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> model = RankingPipeline([("scale", StandardScaler()), ("learn", RankRLS())])
+    >>> model.fit([[0.0], [1.0], [2.0]], [0, 1, 2]).rank([[0.5], [3.0]])
+    array([2, 1])
+    """
+
+    def rank(self, X: Any, *, qid: Any = None) -> np.ndarray:
+        """Positions inside the query: 1 is the best, ties share the best position.
+
+        Parameters
+        ----------
+        X : as in predict
+        qid : array-like of shape (m,), optional
+            Query labels; one query without.
+
+        Returns
+        -------
+        ndarray of int of shape (m,)
+        """
+        scores = None if qid is not None or wants_qid(self) else np.asarray(self.predict(X))
+        if scores is None:
+            n_rows = (
+                X.shape[0]
+                if hasattr(X, "shape")
+                else len(next(iter(X.values())) if isinstance(X, dict) else X)
+            )
+            labels = np.zeros(n_rows, dtype=np.int64) if qid is None else qid
+            scores = np.asarray(predict_scores(self, X, labels))
+        return positions_in_groups(scores, encode_queries(qid, scores.shape[0]))
+
+
+def able_to_rank(model: Any) -> Any:
+    """A plain pipeline as one that can rank; anything else as it is."""
+    return _as(RankingPipeline, model) if type(model) is Pipeline else model
+
+
+def as_plain(model: Any) -> Any:
+    """The same the other way round: what is saved is scikit-learn's."""
+    return _as(Pipeline, model) if type(model) is RankingPipeline else model
+
+
+def _as(kind: type[Pipeline], model: Pipeline) -> Pipeline:
+    found = copy(model)
+    found.__class__ = kind
+    return found

@@ -24,8 +24,8 @@ from sklearn.utils.validation import check_is_fitted
 from .._engine.numerics.graph import ExportError, Graph, Value
 from ..errors import missing_extra
 from .model_types import is_ours
+from .models import as_plain
 from .onnx_checks import refuse_other_order
-from .pipelines import as_plain
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -59,7 +59,7 @@ def to_onnx(
     dtype : {"float64", "float32"}, default="float64"
         Type of the numbers that the exported model takes. Scores are float64. Numbers are rounded on their way into
         float32: whole numbers above 2²⁴ and time stamps in seconds lose precision, and rows that differ
-        only beyond it come out in another order. Pass ``check`` to be sure.
+        only beyond it may come out in another order. Pass ``check`` to be sure.
     one_query : bool, default=False
         Needed for models with features relative to their query: all rows of a call are then the items of one query.
         Refused for other models, which it would not change.

@@ -17,7 +17,7 @@ from .ranking import read_ranking
 from .table import read_table
 
 _EXAMPLES = 3
-# A word that only one of many texts has tells nothing about the others, and more words than this are rare ones.
+# A word in only one of many texts says nothing about the others; and words beyond this number are rare ones.
 _MANY_TEXTS, _MOST_WORDS = 200, 50_000
 
 
@@ -44,10 +44,10 @@ def read_preferences(
     Parameters
     ----------
     items : path
-        One item a row: its name and its features. A table with columns of any kind, or a LETOR file whose comments name
-        the items (targets and queries of such a file are left out).
+        One item per row: its name and its features. A table with columns of any kind, or a LETOR file whose comments
+        name the items (targets and queries of such a file are left out).
     pairs : path
-        A table with one preference a row: the name of the preferred item, the name of the other one.
+        A table with one preference per row: the name of the preferred item, the name of the other one.
     item : str, default="auto"
         The column of ``items`` that names the item; "auto" is the column named ``item``.
     better, worse : str, default=None
@@ -228,7 +228,7 @@ class TextPreferences:
     weight, judge : ndarray of shape (l,) or None
         How much, and who said so.
     n_equal : int
-        Rows with twice the same text, which say nothing and are left out.
+        Rows with the same text twice, which carry no information and are left out.
     source : str
         The file.
     prompt : ndarray of shape (l,) or None

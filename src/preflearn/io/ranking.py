@@ -21,8 +21,7 @@ from .cells import CellError, refuse
 from .chunks import regroup
 from .data import NumberedNames, RankingData
 from .formats import RankingFile, open_file
-from .options import AUTO, ReadOptions, as_paths
-from .roles import Roles, choose_columns
+from .options import AUTO, ReadOptions, Roles, as_paths, choose_columns
 
 # "auto" stores X sparsely when fewer than one value in ten is not zero: above that, dense arithmetic is faster
 # although it also multiplies the zeros.
@@ -131,31 +130,13 @@ def read_ranking(
 
 
 def iter_ranking(
-    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    *,
-    rows: int = 65536,
-    format: str | None = None,
-    target: str | Sequence[str] | None = AUTO,
-    query: str | None = AUTO,
-    item: str | None = AUTO,
-    features: Sequence[str] | None = None,
-    drop: Sequence[str] | None = None,
-    columns: Sequence[str] | None = None,
-    delimiter: str | None = None,
-    encoding: str | None = None,
-    missing: float | None = None,
-    allow_unknown: bool = False,
-    n_features: int | None = None,
-    sparse: bool | Literal["auto"] = "auto",
-    dtype: Any = np.float64,
-    n_jobs: int | None = None,
-    verbose: bool = False,
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, rows: int = 65536, **options: Any
 ) -> Iterator[RankingData]:
     """Read rows to rank in chunks that never split a query, in constant memory.
 
-    Chunks put together are what :func:`read_ranking` returns, which documents the other parameters. Rows of a query
-    must be adjacent: a query that comes back after it has ended is refused. Without queries (``query=None``, or a file
-    that has none) the chunks are parts of one global ranking.
+    Chunks put together are what :func:`read_ranking` returns. Rows of a query must be adjacent: a query that comes back
+    after it has ended is refused. Without queries (``query=None``, or a file that has none) the chunks are parts of one
+    global ranking.
 
     Parameters
     ----------
@@ -167,6 +148,8 @@ def iter_ranking(
         later on.
     sparse : bool or "auto", default="auto"
         "auto" looks at the first chunk.
+    **options
+        The other parameters of :func:`read_ranking`.
 
     Yields
     ------
@@ -182,11 +165,7 @@ def iter_ranking(
     """
     if isinstance(rows, bool) or not isinstance(rows, (int, np.integer)) or rows < 1:
         raise ValueError(f"rows must be a positive whole number: found {rows!r}.")
-    options = ReadOptions(
-        format, target, query, item, features, drop, columns, delimiter, missing, allow_unknown, n_features, sparse,
-        dtype, n_jobs, verbose, encoding,
-    )  # fmt: skip
-    source = _Source(as_paths(path), options)
+    source = _Source(as_paths(path), ReadOptions(**options))
     return _chunks(source, int(rows))
 
 

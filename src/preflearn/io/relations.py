@@ -12,9 +12,8 @@ import numpy as np
 from ..errors import InputError
 from .cells import clip, refuse
 from .formats import open_file
-from .options import ReadOptions, as_paths
+from .options import ReadOptions, Roles, as_paths
 from .preferences import rows_by_name
-from .roles import Roles
 from .table import read_table
 
 
@@ -103,7 +102,7 @@ def read_relation(
     rows, columns : path
         Tables of objects, the name first; see `read_objects`.
     pairs : path
-        A table with one pair a row: the name of the row object, that of the column object, the label.
+        A table with one pair per row: the name of the row object, that of the column object, the label.
     drop : sequence of str, default=()
         Columns of the objects to leave out.
 

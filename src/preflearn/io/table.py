@@ -21,8 +21,7 @@ from .cells import FileFaultError, clip, refuse, whole_number
 from .chunks import regroup
 from .data import TableData
 from .formats import TableFile, open_file
-from .options import AUTO, ReadOptions, as_paths
-from .roles import Roles, find_columns
+from .options import AUTO, ReadOptions, Roles, as_paths, find_columns
 
 # Rows named in one message for one kind of fault, and problems in one message.
 _EXAMPLES, _MOST_PROBLEMS = 3, 8
@@ -65,7 +64,7 @@ def read_table(
     features, drop : list of str, default=None
         The columns to take in this order, or the ones to leave out; every other column by default.
     texts : list of str, default=()
-        Columns to read as texts also where they look like numbers.
+        Columns to read as texts even if they look like numbers.
     columns : list of str, default=None
         Names of the columns of a CSV or TSV file that has no header.
     delimiter : str, default=None
@@ -234,7 +233,7 @@ def iter_columns(
     *,
     rows: int = 200_000,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Some columns of files of any size, in parts of about as many rows.
+    """Some columns of files of any size, in parts of about this many rows.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ import numpy as np
 from ..comparisons import encode_queries
 from ..comparisons.grouping import positions_in_groups
 from ..errors import InputError
-from .atomic import atomic_write
+from .atomic import write_whole
 
 
 class Run(NamedTuple):
@@ -92,8 +92,7 @@ def write_run(
         before = groups.codes[row]
         score = float(scores[row])
         lines.append(f"{_word(qid[row])} Q0 {_word(items[row])} {place} {score!r} {_word(tag)}\n")
-    with atomic_write(path) as file:
-        file.write("".join(lines).encode())
+    write_whole(path, "".join(lines))
 
 
 def write_qrels(path: str | os.PathLike[str], grades: Any, qid: Any, items: Any) -> None:
@@ -106,8 +105,7 @@ def write_qrels(path: str | os.PathLike[str], grades: Any, qid: Any, items: Any)
     """
     rows = zip(np.asarray(qid).tolist(), np.asarray(items).tolist(), np.asarray(grades, dtype=float).tolist())
     text = "".join(f"{_word(query)} 0 {_word(item)} {grade:g}\n" for query, item, grade in rows)
-    with atomic_write(path) as file:
-        file.write(text.encode())
+    write_whole(path, text)
 
 
 class Judged(NamedTuple):
@@ -187,7 +185,7 @@ def _refuse_twice(path: Any, rows: Sequence[Sequence[str]]) -> None:
     for row in rows:
         pair = (row[0], row[2])
         if pair in seen:
-            raise InputError(f"{path}: item {pair[1]!r} of query {pair[0]!r} is there twice")
+            raise InputError(f"{path}: item {pair[1]!r} of query {pair[0]!r} appears twice")
         seen.add(pair)
 
 

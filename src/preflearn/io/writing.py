@@ -1,4 +1,4 @@
-"""Writing scores and rankings. Files appear whole or not at all; the name tells format and compression."""
+"""Writing scores and rankings. Files appear whole or not at all; the name determines format and compression."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from scipy import sparse as sp
 from ..comparisons.grouping import encode_queries
 from ..errors import InputError
 from .atomic import atomic_write
-from .compression import open_compressing, require_arrow, split_name
 from .options import ReadOptions, as_paths
 from .ranking import read_ranking
+from .streams import open_compressing, require_arrow, split_name
 
 _ROWS_AT_A_TIME = 4096
 
@@ -38,13 +38,13 @@ def write_scores(
     """Write one score per row.
 
     ``.csv``, ``.tsv``, ``.jsonl`` and ``.parquet`` files have the columns ``qid`` and ``item`` (where given),
-    ``score``, ``rank`` and ``in_set`` (where given). ``.txt`` files hold one score a line, as SVMrank and LightGBM
+    ``score``, ``rank`` and ``in_set`` (where given). ``.txt`` files hold one score per line, as SVMrank and LightGBM
     write them. Scores are written with enough precision to read back the same float64.
 
     Parameters
     ----------
     path : path
-        The file, with ``.gz``, ``.bz2``, ``.xz`` or ``.zst`` behind its suffix to compress it.
+        The file, with ``.gz``, ``.bz2``, ``.xz`` or ``.zst`` after its suffix to compress it.
     scores : array-like of shape (m,)
         The scores.
     qid : array-like of shape (m,), default=None
@@ -111,7 +111,7 @@ def read_scores(
     Parameters
     ----------
     path : path
-        A table with a column of scores, or a text file with one score a line.
+        A table with a column of scores, or a text file with one score per line.
     column : str, default="score"
         The column of a table.
     format : {"text", "csv", "tsv", "jsonl", "parquet"}, default=None
@@ -137,9 +137,9 @@ def write_ranking(
     Parameters
     ----------
     path : path
-        The file, with ``.gz``, ``.bz2``, ``.xz`` or ``.zst`` behind its name to compress it.
+        The file, with ``.gz``, ``.bz2``, ``.xz`` or ``.zst`` after its name to compress it.
     X : array-like or sparse of shape (m, n)
-        Features. Zeros of sparse input are left out, but for one that keeps the width.
+        Features. Zeros of sparse input are left out, except one that preserves the width.
     y : array-like of shape (m,)
         Targets; NaN (not known) is written as ``NaN``.
     qid : array-like of shape (m,), default=None

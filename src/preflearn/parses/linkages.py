@@ -29,7 +29,7 @@ from typing import IO, Any, NamedTuple, NoReturn
 import numpy as np
 
 from ..graphs import LabeledGraph
-from ..io.compression import DAMAGED, compression_of, open_plain
+from ..io.streams import DAMAGED, compression_of, open_plain
 
 # A longer line, sentence or list of parses is a damaged file, or one made to fill the memory.
 MAX_LINE_BYTES = 16 << 20

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, cast
 from xml.parsers import expat
 
 from ..graphs.conllu import read_conllu
-from ..io.compression import DAMAGED, compression_of, open_plain
+from ..io.streams import DAMAGED, compression_of, open_plain
 
 PREFERRED_PARSER = "split_parse"
 _CHUNK = 1 << 16

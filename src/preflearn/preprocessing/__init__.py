@@ -1,6 +1,6 @@
 """Tables, texts and queries to features: numbers from tables, vectors of sentences, features relative to a query."""
 
-from .queries import suggest_query_column
+from .kinds import suggest_query_column
 from .query_relative import QueryRelative
 from .sentences import SentenceEmbedder
 from .summary import ColumnSummary, TableSummary, TableWarning

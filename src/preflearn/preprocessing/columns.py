@@ -41,7 +41,7 @@ _OTHER, _MISSING = "(other)", "(missing)"
 # Buckets of the words before they are reduced to a few directions, and texts from which the directions are learned.
 TEXT_BUCKETS = 4096
 _LEARN_FROM = 2000
-# Values from which on the median is looked for near that of a sample, and the sample.
+# With at least this many values, the median is searched near that of a sample; and the size of the sample.
 _MANY, _SAMPLE = 20_000, 1000
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from scipy import sparse as sp
 
 from .utf8 import Utf8, utf8_of
+from .values import is_missing_value
 
 NUMBER, BOOLEAN, TIME, TEXT = "number", "boolean", "time", "text"
 
@@ -337,7 +338,7 @@ def _from_objects(name: str, values: list) -> Column:
         return Column(name, TEXT, np.empty(0), checked)
     if types <= {float, int}:
         return Column(name, NUMBER, np.array(values, dtype=np.float64))
-    values = [None if _is_missing(value) else value for value in values]
+    values = [None if is_missing_value(value) else value for value in values]
     types = {type(value) for value in values if value is not None}
     if all(issubclass(kind, str) for kind in types):
         return Column(name, TEXT, np.empty(0), Texts(len(values), lambda: values))
@@ -369,14 +370,6 @@ def _unusable(name: str, size: int, found: str) -> Column:
     return Column(name, NUMBER, np.full(size, np.nan), problem=problem)
 
 
-def _is_missing(value: Any) -> bool:
-    """None, NaN, NaT, or a value that will not say whether it equals itself, such as pandas' NA."""
-    try:
-        return value is None or bool(value != value)
-    except (TypeError, ValueError):
-        return not isinstance(value, (list, np.ndarray))
-
-
 def _numbers(values: list) -> np.ndarray:
     return np.array([np.nan if value is None else float(value) for value in values])
 
@@ -397,7 +390,7 @@ def _float(values: np.ndarray) -> np.ndarray:
     if values.dtype.kind in "mM":
         return np.where(np.isnat(values), np.nan, values.astype(np.int64))
     if values.dtype == object:
-        return _numbers([None if _is_missing(value) else value for value in values.tolist()])
+        return _numbers([None if is_missing_value(value) else value for value in values.tolist()])
     return values.astype(np.float64, copy=False)
 
 

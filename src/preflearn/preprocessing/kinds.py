@@ -1,4 +1,4 @@
-"""What a column means, found from its values and its name.
+"""What a column means, found from its values and its name, and which column looks like the query column.
 
 The rules, in their order; m counts the rows with a value, d the distinct values, c is ``max_categories``.
 
@@ -7,8 +7,8 @@ The rules, in their order; m counts the rows with a value, d the distinct values
 3. Texts at least nine tenths of which are numbers, none with a leading zero ("007"): as numbers, see 5. Texts that are
    yes/no, true/false, y/n, t/f, on/off: ``boolean``. Texts at least nine tenths of which are dates: ``date``. The
    others of such a column count as missing and are reported.
-4. Other texts. Three words or more and hardly a repetition (d > m / 5 and d > c), or six words or more and d > c:
-   ``text``. Hardly a repetition of something shorter (d > 9 m / 10 with d >= 10, or d > m / 2 with d > c), or an
+4. Other texts. Three or more words that rarely repeat (d > m / 5 and d > c), or six or more words and d > c:
+   ``text``. Shorter texts that rarely repeat (d > 9 m / 10 with d >= 10, or d > m / 2 with d > c), or an
    identifier by its name with d > c: ``identifier``, set aside. The rest: ``category``, of which the c most frequent
    are kept.
 5. Numbers. 0 and 1: ``boolean``. Whole numbers that all read as 20240131: ``date``. Whole numbers 1, 2, 3, ... in the
@@ -21,10 +21,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from .frames import BOOLEAN, TEXT, TIME, Column, Texts
+from .._engine.loops.threads import in_turns
+from ..comparisons.grouping import Groups
+from .frames import BOOLEAN, NUMBER, TEXT, TIME, Column, Table, Texts, read_table
 from .values import (
     TRUTH,
     day_comes_first,
@@ -53,6 +56,15 @@ _LABELS = {
     "segment", "color", "colour", "warehouse", "site", "clinic", "hospital", "ward", "station", "sensor", "device",
     "machine", "zip", "zipcode", "postcode", "postal", "label", "genre", "language", "agent", "vendor", "supplier",
 }  # fmt: skip
+_QUERY_WORDS = {
+    "query", "queries", "qid", "session", "sessionid", "search", "request", "impression", "question", "prompt",
+    "auction", "user", "userid", "customer", "customerid", "visitor", "basket", "reviewer", "rater", "judge",
+    "conversation", "queryid",
+}  # fmt: skip
+# Queries have from a few to a few hundred rows each.
+_LARGEST_QUERY = 500
+# Columns that are looked at to see whether rows of a query differ.
+_LOOK_AT = 20
 
 
 @dataclass
@@ -241,3 +253,103 @@ def values_of_texts(texts: Texts, parse) -> tuple[np.ndarray, dict[str, int]]:
     if codes is None:
         return found, stray
     return np.append(found, np.nan)[codes], stray
+
+
+# ------------------------------------------------------------------------------------------- the query column
+
+
+def suggest_query_column(X: Any, *, target: str | None = None) -> str | None:
+    """The column of a table that looks like its query column, if one does.
+
+    The labels of a query column, texts or whole numbers, repeat: at least two rows per label on average, at least four
+    fifths of the rows share their label with another row, and other columns (above all the target) differ within a
+    label. It is suggested if two more points are found: a name such as "session", "query_id" or "user", which counts as
+    two; rows of every label that are adjacent; at least ten labels with up to 500 rows each on average. Numbers need
+    the name.
+
+    Parameters
+    ----------
+    X : data frame, array, list of rows, or mapping from names to columns
+    target : str, default=None
+        The target column, which must differ inside queries.
+
+    Returns
+    -------
+    str or None
+
+    Examples
+    --------
+    >>> table = {"session": ["a", "a", "b", "b"], "price": [3, 5, 8, 7], "bought": [0, 1, 1, 0]}
+    >>> suggest_query_column(table, target="bought")
+    'session'
+    """
+    table = read_table(X)
+    names = [column.name for column in table.columns]
+    if target is not None and target not in names:
+        raise ValueError(
+            f"target={target!r} is not a column of the table: found {', '.join(map(repr, names))}."
+        )
+    return suggest(table, target)
+
+
+def suggest(table: Table, target: str | None = None) -> str | None:
+    """The same for a table that has been read."""
+    best, best_score = None, 1
+    columns = [column for column in table.columns if column.name != target]
+    for column, groups in zip(columns, in_turns(_groups, [(column,) for column in columns])):
+        if groups is None:
+            continue
+        score = _score(column, groups)
+        if score > best_score and _others_differ(table, column, groups, target):
+            best, best_score = column.name, score
+    return best
+
+
+def _groups(column: Column) -> Groups | None:
+    """The rows by label, or None where the column cannot be a query column."""
+    if column.problem:
+        return None
+    named = bool(name_words(column.name) & _QUERY_WORDS)
+    if column.form == TEXT:
+        assert column.texts is not None
+        if not named and not column.texts.repeated:
+            return None
+        codes, labels = column.texts.factorised
+        n_labels = len(labels)
+        if not n_labels or codes.min() < 0:
+            return None
+    elif column.form == NUMBER and named and np.isfinite(column.array).all():
+        numbers, codes = np.unique(column.array, return_inverse=True)
+        n_labels = numbers.size
+        if not (np.floor(numbers) == numbers).all():
+            return None
+    else:
+        return None
+    groups = Groups(codes, n_labels)
+    in_company = groups.counts[groups.counts > 1].sum()
+    if n_labels < 2 or codes.shape[0] < 2 * n_labels or in_company < 0.8 * codes.shape[0]:
+        return None
+    return groups
+
+
+def _score(column: Column, groups: Groups) -> int:
+    together = 1 + np.count_nonzero(np.diff(groups.codes)) == groups.n_groups >= 5
+    many = groups.n_groups >= 10 and groups.n_rows <= _LARGEST_QUERY * groups.n_groups
+    return 2 * bool(name_words(column.name) & _QUERY_WORDS) + bool(together) + bool(many)
+
+
+def _others_differ(table: Table, column: Column, groups: Groups, target: str | None) -> bool:
+    others = [one for one in table.columns if one is not column and not one.problem]
+    if target is not None:
+        others = [one for one in others if one.name == target]
+    return any(_differs(one, groups) for one in others[:_LOOK_AT])
+
+
+def _differs(column: Column, groups: Groups) -> bool:
+    """Whether rows of one group have different values, in some group."""
+    values = column.array
+    if column.form == TEXT:
+        assert column.texts is not None
+        values = column.texts.factorised[0]
+    ordered, codes = values[groups.order], groups.codes[groups.order]
+    return bool(((ordered[1:] != ordered[:-1]) & (codes[1:] == codes[:-1])).any())

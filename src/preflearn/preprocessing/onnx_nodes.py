@@ -111,7 +111,7 @@ def _calendar(seconds: Value) -> dict[str, Value]:
     year_of_era = ((day_of_era - leaps) / 365.0).floor()
     before = year_of_era * 365.0 + (year_of_era / 4.0).floor() - (year_of_era / 100.0).floor()
     day_of_year = day_of_era - before
-    # Months from March on have 31, 30, 31, 30, 31 days again and again: 153 in five of them.
+    # From March, months repeat the pattern of 31, 30, 31, 30, 31 days: 153 in five of them.
     month_from_march = ((day_of_year * 5.0 + 2.0) / 153.0).floor()
     day = day_of_year - ((month_from_march * 153.0 + 2.0) / 5.0).floor() + 1.0
     late = month_from_march.less(9.5)  # March to December

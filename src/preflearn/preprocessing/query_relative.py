@@ -1,6 +1,6 @@
 r"""Features relative to their query.
 
-A price of 90 says little; the cheapest of its search result says a lot. Inside query q with n_q rows, mean μ_q and
+A price of 90 says little; being the cheapest of a search result says a lot. Inside query q with n_q rows, mean μ_q and
 standard deviation σ_q, a value x becomes
 
     (x - μ_q) / σ_q              method="standardise"

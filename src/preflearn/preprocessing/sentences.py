@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..errors import missing_extra
+from .values import is_missing_value
 
 _DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 
@@ -219,7 +220,7 @@ def _read_texts(X: Any) -> list[str]:
             f"SentenceEmbedder takes one text per row: found shape {values.shape}. Choose a column, with a "
             "ColumnTransformer for example."
         )
-    texts = ["" if _is_missing(value) else value for value in values.tolist()]
+    texts = ["" if is_missing_value(value) else value for value in values.tolist()]
     for row, text in enumerate(texts):
         if not isinstance(text, str):
             raise TypeError(
@@ -233,7 +234,3 @@ def _one_by_one(X: Any) -> np.ndarray:
     values = np.empty(len(rows), dtype=object)
     values[:] = rows
     return values
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or (isinstance(value, float) and value != value)

@@ -17,9 +17,8 @@ from .._engine.numerics.graph import Graph, Value
 from .._engine.numerics.memory import require_memory
 from .columns import TEXT_BUCKETS, CategoryColumn, DateColumn, NumberColumn, Oddities, TextColumn, words_of
 from .frames import TEXT, Column, Table, read_table
-from .kinds import FEATURES, Decision, decide
+from .kinds import FEATURES, Decision, decide, suggest
 from .onnx_nodes import table_inputs, table_nodes
-from .queries import suggest
 from .summary import ColumnSummary, TableSummary, TableWarning
 
 _COLUMNS = (CategoryColumn, DateColumn, NumberColumn, TextColumn)

@@ -10,6 +10,7 @@ import datetime
 import math
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -49,6 +50,14 @@ def is_missing(text: str, among_values: bool = False) -> bool:
     return text.strip().lower() in (_MISSING_AMONG_VALUES if among_values else MISSING)
 
 
+def is_missing_value(value: Any) -> bool:
+    """None, NaN, NaT, or a value that will not say whether it equals itself, such as pandas' NA."""
+    try:
+        return value is None or bool(value != value)
+    except (TypeError, ValueError):
+        return not isinstance(value, (list, np.ndarray))
+
+
 def looks_like_code(text: str) -> bool:
     """Digits with a leading zero are a label: "007", "01234"."""
     return _CODE.fullmatch(text.strip()) is not None
@@ -57,7 +66,7 @@ def looks_like_code(text: str) -> bool:
 def number_style(texts: Sequence[str]) -> str:
     """Whether the numbers of a column have a decimal point or a decimal comma.
 
-    A comma only where some value cannot be read otherwise: "1,234" alone is a thousand and more.
+    A comma only where some value cannot be read otherwise: "1,234" alone is read as 1234.
     """
     bare = [_UNIT.sub(r"\1", text.strip()) for text in texts]
     n_point, n_comma = (

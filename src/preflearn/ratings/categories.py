@@ -92,7 +92,7 @@ class CategoryRatings:
         ndarray of shape (l,)
             An item that has not been seen counts as an average one.
         """
-        from .battles import read_meetings
+        from .reading import read_meetings
 
         pairs, _ = read_meetings(battles, self.ratings.items, **self.ratings.columns_asked)
         labels = tables.read_categories(categories, pairs.shape[0])

@@ -28,7 +28,7 @@ _BLOCKS, _LAST_PART = 4, 0.2
 _MOST_HELD_OUT = 50_000
 # Battles that weigh less than this are left out of the fits that choose.
 _FORGOTTEN = 1.0 / 256.0
-# Battles of the median item from which on the candidates hardly differ.
+# With more battles of the median item the candidates hardly differ.
 _PLENTY = 2000
 # Relative accuracy of the objective in fits that choose.
 _ROUGH = 1e-9
@@ -106,7 +106,7 @@ def _plain_probabilities(strengths: Strengths, test: Battles) -> np.ndarray:
 def _least_shrinkage(losses: np.ndarray, weight: np.ndarray, are_counts: bool) -> int:
     """The last row whose mean is within one standard error of the best; rows go from much shrinkage to little.
 
-    A weight that is a count stands for as many battles, another one for a battle that counts more.
+    A weight that is a count stands for that number of battles, any other weight for one battle that counts more.
     """
     means = losses @ weight / weight.sum()
     excess = losses - losses[np.argmin(means)]

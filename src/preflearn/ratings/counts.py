@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError
-from .battles import RowError, read_battles, sorted_labels
+from .battles import sorted_labels
+from .reading import RowError, read_battles
 
 if TYPE_CHECKING:
     from .result import Ratings

@@ -1,4 +1,4 @@
-"""Features of the items: similar items have similar strengths, also those that have not played.
+"""Features of the items: similar items have similar strengths, including those that have not played.
 
 The prior covariance of the strengths is K + ρ I, K the kernel of the standardised features with a mean of 1 on its
 diagonal and ρ the variance of what features do not say.
@@ -14,7 +14,8 @@ import numpy as np
 
 from ..kernels.functions import Kernel
 from ..preprocessing.frames import TEXT, read_table
-from .battles import Battles, factorised, read_numbers
+from .battles import Battles
+from .reading import factorised, read_numbers
 
 _MOST_ITEMS = 1500
 

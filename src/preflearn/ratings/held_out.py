@@ -1,4 +1,4 @@
-"""How well held-out battles are predicted, beside win rates and Elo: log loss, accuracy and calibration in one table.
+"""Held-out battles, predicted by the model, by win rates and by Elo: log loss, accuracy and calibration in one table.
 
 What was chosen by held-out battles is chosen anew without each fold, or the figure would be that of the best of
 several candidates on the battles that they were chosen by.

@@ -61,7 +61,7 @@ def simultaneous_threshold(C: np.ndarray, level: float, df: float = np.inf) -> f
     draws = drawn_normal(C, n_draws, rng)
     if np.isfinite(df):
         draws /= np.sqrt(rng.chisquare(df, n_draws) / df)
-    # Single precision: the quantile of draws has three digits.
+    # Single precision suffices: the quantile of draws is known to about three significant digits.
     columns = draws.astype(np.float32)
     largest = np.zeros(n_draws, dtype=np.float32)
     for i in range(n - 1):
@@ -80,7 +80,7 @@ def drawn_normal(C: np.ndarray, n_draws: int, rng: np.random.Generator | None = 
 
 
 def told_apart(scores: np.ndarray, C: np.ndarray, threshold: float) -> np.ndarray:
-    """1 where item i is surely ahead of item j, -1 where it is surely behind, else 0; shape (n, n)."""
+    """1 where item i is significantly ahead of item j, -1 where it is behind, else 0; shape (n, n)."""
     gaps = scores[:, None] - scores[None, :]
     return np.where(np.abs(gaps) > threshold * standard_errors_of_differences(C), np.sign(gaps), 0.0)
 

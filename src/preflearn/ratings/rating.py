@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError, Remedy
-from .battles import JUDGES, PROMPTS, Battles, read_battles, read_ranked, refuse_hopeless
+from .battles import Battles, refuse_hopeless
 from .choice import FEW_ALPHAS, choose_alpha, choose_half_life, decayed
 from .diagnostics import components, describe_components, mutually_beaten
 from .features import with_features
 from .frames import backend_of
+from .reading import JUDGES, PROMPTS, read_battles, read_ranked
 from .result import Ratings
 from .strengths import Strengths, fit_strengths
 from .tables import MEAN_RATING, POINTS
@@ -53,7 +54,7 @@ def rate(
     Parameters
     ----------
     battles : data frame or mapping of columns
-        One battle a row: two sides and who won, or winner and loser.
+        One battle per row: two sides and who won, or winner and loser.
     a, b : str, optional
         Columns of the two sides; found where they are called ``model_a`` and ``model_b``, ``left`` and ``right``, ...
     winner : str, optional
@@ -101,7 +102,7 @@ def rate(
     margin : str, optional
         By how much battles were won: ``"score"`` is the column ``score_a`` minus ``score_b``, or a column ``score``
         that holds the difference. Differences of strengths are then fitted to margins by least squares, in units of
-        their own noise, so that the probability to win is that of a margin above 0. Without it only who won counts.
+        their own noise, so that the probability of winning is that of a margin above 0. Without it only who won counts.
 
     Returns
     -------

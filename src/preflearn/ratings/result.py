@@ -105,7 +105,7 @@ class Ratings:
 
     @cached_property
     def apart(self) -> np.ndarray | None:
-        """1 where an item is surely ahead of another, -1 where it is behind, else 0; None of very many items."""
+        """1 where an item is significantly ahead of another, -1 where behind, else 0; None for very many items."""
         n = len(self.items)
         if n > MOST_COMPARED or not self.strengths.is_dense:
             return None
@@ -117,7 +117,7 @@ class Ratings:
         return tables.board(self)
 
     def top(self, n: int = 100, *, ranks: bool = False) -> Any:
-        """The first n rows with intervals of ratings: quick also where items are very many.
+        """The first n rows with intervals of ratings: quick even for very many items.
 
         Parameters
         ----------
@@ -188,7 +188,7 @@ class Ratings:
         >>> ratings.predict({"a": ["x", "new"], "b": ["y", "x"]}) > 0.5
         array([ True, False])
         """
-        from .battles import read_meetings
+        from .reading import read_meetings
 
         pairs, Z = read_meetings(
             battles, self.items, **self.columns_asked, covariates=self.raw.covariate_names
@@ -311,7 +311,7 @@ class Ratings:
         categories : sequence of l labels
             The category of each battle, in the order of the rows.
         intervals : bool, default=True
-            False gives ratings alone, of any number of items.
+            False gives only ratings, for any number of items.
 
         Returns
         -------

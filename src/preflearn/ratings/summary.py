@@ -44,9 +44,9 @@ def verdict(ratings: Ratings) -> str:
     first = f"{best} leads, but {others} others may be the best"
     if others == 1:
         first = f"{best} leads, but one other may be the best"
-    # Nobody else may be where each is surely behind somebody: the first of them all is then surely the best.
+    # Where every other item is significantly behind some item, none of them can be the best: the first one is.
     if others == 0:
-        first = f"{best} is surely the best"
+        first = f"{best} is clearly the best"
     if same == 0:
         return f"{first}. All neighbours on the board can be told apart."
     return f"{first}. {same} of {n - 1} neighbours on the board cannot be told apart."
@@ -257,11 +257,10 @@ def write_page(
     ratings: Ratings, path: str | os.PathLike[str], title: str | None = None, command: str = ""
 ) -> None:
     """HTML, or Markdown by the suffix ``.md``; the file appears whole or not at all."""
-    from ..io.atomic import atomic_write
+    from ..io.atomic import write_whole
 
     text = page_text(ratings, path, title, command)
-    with atomic_write(path) as file:
-        file.write(text.encode())
+    write_whole(path, text)
 
 
 def page_text(

@@ -37,8 +37,8 @@ def model_card(report: TrainingReport) -> Any:
         ),
         "Intended use": (
             "The model orders items that are compared with each other as those of the training data were. Its scores "
-            "have no unit: compare them within one list. It knows what its features say, and nothing of people or "
-            "items that are unlike those it was trained on."
+            "have no unit: compare them within one list. It reflects only what its features express, and says nothing "
+            "about people or items unlike those it was trained on."
         ),
         "Training data": _data(report),
         "Evaluation": _evaluation(report),
@@ -76,11 +76,9 @@ def write_model_card(report: TrainingReport, path: str | os.PathLike[str]) -> No
     report : TrainingReport
     path : path
     """
-    from ..io.atomic import atomic_write
+    from ..io.atomic import write_whole
 
-    text = render_model_card(report).encode()
-    with atomic_write(path) as file:
-        file.write(text)
+    write_whole(path, render_model_card(report))
 
 
 def _model(report: TrainingReport) -> str:

@@ -176,7 +176,7 @@ class Curve:
         Whether its last step up is statistically significant.
     explanation : str
     extension : Extension or None
-        What more queries would bring, to ten times as many.
+        What up to ten times as many queries would bring.
     """
 
     n_queries: np.ndarray

@@ -11,17 +11,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import missing_extra
+from . import displays
 from .card import render_model_card
 from .contents import AlphaPath, Curve, TrainingReport
-from .displays import (
-    AlphaPathDisplay,
-    CalibrationDisplay,
-    CoefficientsDisplay,
-    LearningCurveDisplay,
-    QueryRocDisplay,
-    QueryScoresDisplay,
-    SetSizeDisplay,
-)
 
 # Colours that stand in for variables of the page's style: what Matplotlib draws in them follows light and dark.
 _COLOURS = {
@@ -46,11 +38,9 @@ def write_report(report: TrainingReport, path: str | os.PathLike[str]) -> None:
     path : path
         With the suffix ``.md`` a model card in Markdown (`model_card`), otherwise an HTML page.
     """
-    from ..io.atomic import atomic_write
+    from ..io.atomic import write_whole
 
-    page = render_for(path, report).encode()
-    with atomic_write(path) as file:
-        file.write(page)
+    write_whole(path, render_for(path, report))
 
 
 def render_for(path: str | os.PathLike[str], report: TrainingReport) -> str:
@@ -111,7 +101,7 @@ def _plots(report: TrainingReport) -> dict[str, str]:
     drawings: dict[str, tuple[Callable[[Any], Any], str, tuple[float, float]]] = {}
     path, estimate = report.alpha_path, report.estimate
     if path is not None and len(path.alphas) > 1:
-        display = AlphaPathDisplay(
+        display = displays.AlphaPathDisplay(
             path.alphas,
             path.scores,
             path.chosen,
@@ -120,34 +110,36 @@ def _plots(report: TrainingReport) -> dict[str, str]:
         )
         drawings["alpha"] = (display.plot, _say_alpha(path, estimate.measure), _SIZE)
     if report.has_units:
-        spread = QueryScoresDisplay(
+        spread = displays.QueryScoresDisplay(
             report.labels, report.values, metric_name=estimate.measure, interval=estimate.interval,
             unit=_plural(report.unit),
         )  # fmt: skip
         drawings["units"] = (spread.plot, _say_units(report), _SIZE)
     if report.roc is not None:
-        roc = QueryRocDisplay(report.roc.fpr, report.roc.tpr, report.roc.auc, report.roc.n_queries)
+        roc = displays.QueryRocDisplay(report.roc.fpr, report.roc.tpr, report.roc.auc, report.roc.n_queries)
         text = f"ROC curve, from (0, 0) to (1, 1); the area under it is {report.roc.auc:.3f}."
         drawings["roc"] = (roc.plot, text, (4.8, 4.4))
     if report.curve is not None:
         curve = report.curve
-        drawn = LearningCurveDisplay(curve.n_queries, curve.scores, curve.errors, extension=curve.extension)
+        drawn = displays.LearningCurveDisplay(
+            curve.n_queries, curve.scores, curve.errors, extension=curve.extension
+        )
         drawings["curve"] = (drawn.plot, _say_curve(curve), _SIZE)
     if report.sets is not None:
         sets = report.sets
-        shown = SetSizeDisplay(
+        shown = displays.SetSizeDisplay(
             sets.coverages, sets.sizes, coverage=sets.coverage, size=sets.size, items=sets.items
         )
         text = f"Mean size of the sets over their coverage: {sets.size:.2g} of {sets.items:.3g} at {sets.coverage:g}."
         drawings["sets"] = (shown.plot, text, _SIZE)
     if report.calibration is not None:
         found = report.calibration
-        certain = CalibrationDisplay(found.confidence, found.won, found.weight, found.error)
+        certain = displays.CalibrationDisplay(found.confidence, found.won, found.weight, found.error)
         text = f"Reliability diagram of held-out preferences; expected calibration error {found.error:.3f}."
         drawings["calibration"] = (certain.plot, text, (4.8, 4.4))
     for name, one in (("influence", report.influence), ("importance", report.importance)):
         if one is not None:
-            bars = CoefficientsDisplay(one.names, one.values, xlabel=one.meaning, errors=one.errors)
+            bars = displays.CoefficientsDisplay(one.names, one.values, xlabel=one.meaning, errors=one.errors)
             n_bars = min(15, len(one.names))
             drawings[name] = (bars.plot, _say_influence(bars), (4.8, 0.9 + 0.26 * n_bars))
     return {name: svg_of(name, *drawing) for name, drawing in drawings.items()}
@@ -224,7 +216,7 @@ def _say_curve(curve: Curve) -> str:
     return f"Held-out concordance over the number of training queries: {points}.{further}"
 
 
-def _say_influence(bars: CoefficientsDisplay) -> str:
+def _say_influence(bars: displays.CoefficientsDisplay) -> str:
     shown = ", ".join(f"{name} {value:+.3g}" for name, value in zip(bars.names[:5], bars.values[:5]))
     return f"Bars of {bars.xlabel} by feature. The largest: {shown}."
 

@@ -12,7 +12,7 @@ BEST_FEATURE = "best single feature"
 
 @dataclass(frozen=True)
 class LeaderboardRow:
-    """A candidate, or the model that became of them.
+    """A candidate, or the model made of the candidates.
 
     Attributes
     ----------

@@ -16,8 +16,7 @@ from ..comparisons import Groups, encode_queries, one_group
 from ..metrics.single_columns import SingleColumn, labels_alone, leak_question, order_alone, suspicious
 from ..preprocessing.columns import CategoryColumn, DateColumn, NumberColumn
 from ..preprocessing.frames import TEXT, Column, Table, read_table
-from ..preprocessing.kinds import decide, name_words
-from ..preprocessing.queries import suggest
+from ..preprocessing.kinds import decide, name_words, suggest
 from ..shown_tables import ShownTable, align_columns, shows_itself
 from .contents import plain
 
@@ -49,7 +48,7 @@ class ColumnLook:
     detail : str
         Range, categories or examples.
     n_outliers : int
-        Numbers more than three interquartile ranges outside of the quartiles.
+        Numbers more than three interquartile ranges outside the quartiles.
     bars : tuple of int
         Numbers and dates: rows in equal steps from the smallest to the largest, or of each of a few values.
     top : tuple of (str, int)
@@ -87,7 +86,7 @@ class TableLook:
     queries : dict of str to int
         Number of queries, of those with one row, of those without a pair to order, and rows of the median one.
     notes : tuple of str
-        What to know before training, the costliest first.
+        What to know before training, the most important first.
     command : str
         A command that trains on it.
     """
@@ -160,11 +159,9 @@ class TableLook:
         ----------
         path : path
         """
-        from ..io.atomic import atomic_write
+        from ..io.atomic import write_whole
 
-        page = self.to_html().encode()
-        with atomic_write(path) as file:
-            file.write(page)
+        write_whole(path, self.to_html())
 
 
 def look(
@@ -256,7 +253,7 @@ def _find_roles(table: Table, asked: dict[str, str | None]) -> dict[str, str | N
 
 
 def _likely_target(table: Table) -> str | None:
-    """A column of numbers or yes/no that is named like a target, the surest name first."""
+    """A column of numbers or yes/no that is named like a target, the most likely name first."""
     numbers = {
         column.name
         for column in table.columns
@@ -412,7 +409,7 @@ def _look_at_labels(
 
 
 def _count_outliers(values: np.ndarray) -> int:
-    """Numbers far outside of the quartiles (Tukey's outer fences)."""
+    """Numbers far outside the quartiles (Tukey's outer fences)."""
     if values.size < 8:
         return 0
     low, high = np.quantile(values, [0.25, 0.75])

@@ -12,7 +12,7 @@ import numpy as np
 _MOST_DRAWN, _MOST_IN_MATRIX = 30, 20
 # Rows of the board on the page.
 _MOST_ROWS = 1000
-# Characters of letters of groups up to which they say something at a glance.
+# Group letters longer than this are not shown, since nobody could read them at a glance.
 _MOST_LETTERS = 8
 
 Columns = Mapping[str, Sequence[Any]]

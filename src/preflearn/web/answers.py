@@ -76,7 +76,7 @@ class Answer:
 
 
 def answers_table(answers: Sequence[Answer]) -> dict[str, list[Any]]:
-    """Answers that stand as battles, one column for each thing known; `preflearn.rate` takes them."""
+    """Answers that were not undone as battles, one column for each thing known; `preflearn.rate` takes them."""
     names = ("winner", "loser", "judge", "time", "tie")
     return {name: [getattr(answer, name) for answer in answers] for name in names}
 
@@ -252,7 +252,7 @@ def parse_entry(line: bytes) -> dict[str, Any] | None:
 
 
 def standing_answers(entries: list[dict[str, Any]]) -> list[Answer]:
-    """The answers that were not taken back, in order; one sent twice counts once.
+    """The answers that were not undone, in order; one sent twice counts once.
 
     Examples
     --------
@@ -297,7 +297,7 @@ def _lock(descriptor: int, path: Path) -> None:
         except ImportError:  # Windows
             import msvcrt
 
-            # A byte far behind the end of the file: locked bytes cannot be read by others.
+            # A byte far beyond the end of the file: locked bytes cannot be read by others.
             os.lseek(descriptor, 1 << 40, os.SEEK_SET)
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
         else:

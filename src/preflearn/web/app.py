@@ -57,7 +57,7 @@ def ask_app(
     judge : str
         The name of whoever opens the address without ``judge=``.
     loopback : bool, default=True
-        Bound to this machine alone, so that the ``Host`` of a request must be this machine.
+        Bound to this machine only, so that the ``Host`` of a request must be this machine.
     question_text : str, default=""
         What the page asks; "Which one is better?" where empty.
     with_notes : bool, default=False

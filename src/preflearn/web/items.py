@@ -19,9 +19,9 @@ from typing import Any
 from ..errors import InputError
 from ..io import read_table
 from ..io.cells import clip, how_to_convert
-from ..io.encodings import UTF8, detect_encoding, spoken
 from ..io.formats import open_file
 from ..io.options import ReadOptions
+from ..io.streams import UTF8, detect_encoding, require_arrow, spoken
 from ..preprocessing import TableWarning
 
 PICTURES = {
@@ -316,12 +316,9 @@ def _is_deeper(value: Any, most: int) -> bool:
 
 
 def _parquet(path: Path) -> list[dict[str, Any]]:
-    try:
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise ImportError(
-            f"{path} is a Parquet file, which needs pyarrow. Install it with: pip install 'preflearn[arrow]'"
-        ) from None
+    require_arrow(f"{path}: reading Parquet")
+    import pyarrow.parquet as pq
+
     return pq.read_table(path).to_pylist()
 
 

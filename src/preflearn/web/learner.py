@@ -154,7 +154,7 @@ class Learner:
             return path.read_bytes()
 
     def close(self) -> None:
-        """Nothing is held."""
+        """There is nothing to release."""
 
     def _share(self, scores: np.ndarray, deviations: np.ndarray, covariance: np.ndarray) -> float:
         tiny = np.finfo(float).tiny

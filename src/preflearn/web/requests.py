@@ -62,7 +62,7 @@ def check_host(request: Request, hosts: Collection[str] | None) -> None:
     name = host_of(request)
     if hosts is not None and name.lower() not in hosts:
         raise RefusedError(
-            f"This server answers as {' or '.join(sorted(hosts))} alone, not as {name[:80]!r}.", 403
+            f"This server answers only as {' or '.join(sorted(hosts))}, not as {name[:80]!r}.", 403
         )
 
 

@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from ..io.atomic import atomic_write
+from ..io.atomic import write_whole
 from .answers import answers_table
 from .session import Session
 
@@ -89,8 +89,7 @@ def write_results(session: Session, folder: Path) -> list[Path]:
                 raise
             continue
         paths.append(folder / name)
-        with atomic_write(paths[-1]) as file:
-            file.write(content)
+        write_whole(paths[-1], content)
     return paths
 
 

@@ -10,8 +10,8 @@ The items of one request are one list to rank. A malformed request is answered w
 expected, and changes nothing: values of another type, dates and truth values that cannot be read, numbers so large that
 the score is not finite. A category that training did not have is accepted: the model has a place for it.
 
-Listening on this machine alone, it answers requests to this machine's own names alone, so that no page of another site
-can ask by making a name of its own point here.
+When it listens only on this machine, it answers only requests to this machine's own names, so that no page of another
+site can reach it by making a name of its own point here.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def _compiled_reader(names: list[str]) -> Callable[[bytearray], np.ndarray | Non
 
 def _refuse_many(n_items: int) -> None:
     if n_items > _MOST_ITEMS:
-        raise RefusedError(f"items: found {n_items}, expected at most {_MOST_ITEMS} a request.", 413)
+        raise RefusedError(f"items: found {n_items}, expected at most {_MOST_ITEMS} per request.", 413)
 
 
 def _column(feature: Feature, items: Sequence[Mapping[str, Any]]) -> list[Any]:
@@ -362,7 +362,9 @@ def serve_app(scorer: Scorer, *, hosts: Collection[str] | None = LOOPBACK) -> St
 
     async def lost(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
-        return JSONResponse({"error": "There are POST /rank and GET /health, /schema and /metrics."}, status)
+        return JSONResponse(
+            {"error": "Available are POST /rank and GET /health, /schema and /metrics."}, status
+        )
 
     async def failed(request: Request, error: Exception) -> Response:
         return JSONResponse({"error": f"internal error: {type(error).__name__}"}, 500)

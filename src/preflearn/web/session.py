@@ -414,8 +414,8 @@ class Session:
             self._changed.notify_all()
 
     def _replay(self, answers: list[Answer]) -> None:
-        """Learn from the answers of before, with stops on the way so that the curve is there again."""
-        self.learner.learn(answers)  # first, so that every stop has the settings of now
+        """Learn from the earlier answers, stopping on the way to recompute the curve."""
+        self.learner.learn(answers)  # first, so that every stop has the current settings
         few = len(self.items) <= _MOST_ITEMS_TO_REPLAY
         stops = (
             np.geomspace(1, len(answers), _STOPS).astype(int) if answers and few else np.empty(0, dtype=int)

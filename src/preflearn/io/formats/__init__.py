@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from ..blocks import Block
-from ..options import ReadOptions
-from ..roles import Roles
+from ..options import ReadOptions, Roles
 from .delimited import DelimitedFile
 from .jsonl import JsonLinesFile
 from .letor import LetorFile

@@ -1,4 +1,4 @@
-"""CSV and TSV tables: a header of column names, then one row a record.
+"""CSV and TSV tables: a header of column names, then one row per record.
 
 Cells may stand in double quotes, where a doubled quote is one quote and line ends are text. Only columns that are
 asked for as text are text: a feature or target that is not a number is refused, with the remedy.
@@ -21,17 +21,16 @@ from ...errors import InputError, Remedy
 from ...preprocessing.summary import TableWarning
 from ...preprocessing.values import is_missing
 from ..blocks import Block, map_ahead, parsing_threads, read_records
-from ..cells import CellError, how_to_convert, number, refuse
-from ..encodings import UTF8, detect_encoding, read_encoding, spoken
-from ..options import ReadOptions
-from ..roles import QueryLabels, Roles, check_names
+from ..cells import CellError, QueryLabels, how_to_convert, number, refuse
+from ..options import ReadOptions, Roles, check_names
+from ..streams import UTF8, detect_encoding, read_encoding, spoken
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # What is looked at to see which columns hold numbers.
 _LOOK_AT_BYTES, _LOOK_AT_ROWS = 1 << 18, 1000
 # Rows that are looked at to see what separates the cells.
 _ROWS_FOR_MARKS = 20
-# Rows for each distinct text of a column from which on only the distinct ones are made Python objects.
+# Where a column has at least this many rows per distinct text, only the distinct ones become Python objects.
 _REPETITIONS = 4
 # Digits that are a label rather than a number: "007".
 _LABEL = re.compile(r"0[0-9]+")
@@ -262,10 +261,10 @@ class DelimitedFile:
         if fault == loop.STRAY_QUOTE:
             return "a quote inside a cell that does not start with one. Quote the whole cell and double the quote"
         if fault == loop.TEXT_AFTER_QUOTE:
-            return "text behind the closing quote of a cell, expected the next cell or the line end"
+            return "text after the closing quote of a cell, expected the next cell or the line end"
         if fault == loop.OPEN_QUOTE:
             return "a quote is opened here and never closed"
-        return "a carriage return inside the line, expected it only in front of the line end"
+        return "a carriage return inside the line, expected it only before the line end"
 
 
 _ABOUT_ROWS = (1, 2)  # too few and too many cells are about the row, not about a column
@@ -338,7 +337,7 @@ def _texts(data: bytes, spans: np.ndarray, lines: np.ndarray) -> np.ndarray:
             try:
                 text = cell.decode("utf-8")
             except UnicodeDecodeError:
-                found = "the cell is not UTF-8 text, as the rows before it are"
+                found = "the cell is not UTF-8 text, unlike the rows before it"
                 remedy = Remedy("encoding", "cp1252", "if the whole file is Windows-1252")
                 raise CellError(found, remedy, line=int(lines[row])) from None
             if text.startswith('"'):

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..blocks import Block, read_records
-from ..cells import CellError, clip, refuse
-from ..options import ReadOptions
-from ..roles import QueryLabels, Roles, check_names
+from ..cells import CellError, QueryLabels, clip, refuse
+from ..options import ReadOptions, Roles, check_names
 from .delimited import remedies_for_words
 
 # Rows that are looked at to see which columns hold numbers.

@@ -3,8 +3,8 @@
     <target> qid:<query> <index>:<value> <index>:<value> ... # comment
 
 Indices are whole numbers from 1, ascending inside a row; what is left out is 0. The query is a whole number and stands
-right behind the target, in every row or in none. Empty lines and lines that hold only a comment are skipped; the
-comment behind a row names its item.
+right after the target, in every row or in none. Empty lines and lines that hold only a comment are skipped; the
+comment after a row names its item.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ import numpy as np
 from ...errors import InputError, Remedy
 from ..blocks import Block, SparseRows, map_ahead, parsing_threads, read_records
 from ..cells import CellError, clip, number, refuse
-from ..options import AUTO, ReadOptions
-from ..roles import Roles
+from ..options import AUTO, ReadOptions, Roles
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # A last row without a line end that is shorter than this many rows before it, all of one length, was cut short.
@@ -57,7 +56,7 @@ class LetorFile:
             )
         if options.query not in (AUTO, None, "qid"):
             raise InputError(
-                f"{path}: the query of a LETOR file stands behind qid: query {options.query!r} does not apply",
+                f"{path}: the query of a LETOR file is given by qid: query {options.query!r} does not apply",
                 Remedy("query", "qid", "to insist on it"),
                 Remedy("query", None, "to leave it out"),
             )
@@ -105,7 +104,7 @@ class LetorFile:
             problem = n_lines, _explain(fault, data, at)
         items = None
         if self.options.item is not None:
-            # In front of a fault there may be a comment that is at fault too, and comes first.
+            # A faulty comment before this fault comes first.
             n_good = n if problem is None else int(np.searchsorted(lines[:n], problem[0]))
             try:
                 items = _names(data, comments[:n_good], lines)
@@ -125,7 +124,7 @@ class LetorFile:
 
 
 def _without_mark(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Leave out the mark that some editors put in front of UTF-8 text."""
+    """Leave out the byte order mark that some editors put before UTF-8 text."""
     first = next(blocks, b"")
     yield first.removeprefix(_BYTE_ORDER_MARK)
     yield from blocks
@@ -143,7 +142,7 @@ class _WholeFile:
         self.n_rows = 0
 
     def check(self, parsed: _Parsed, lines: np.ndarray) -> None:
-        """Look at the rows in front of a fault, so that the first fault of the file is the one reported."""
+        """Look at the rows before a fault, so that the first fault of the file is the one reported."""
         n_rows = lines.shape[0]
         if parsed.fault is not None:
             n_rows = int(np.searchsorted(parsed.block.lines, parsed.fault[0]))
@@ -162,7 +161,7 @@ class _WholeFile:
                     "line",
                     int(lines[-1]),
                     f"the file ends in the middle of a row: {last} features where every row before has "
-                    f"{min(self.pairs)}, and no line end. Fetch the file again, or end the line if it is whole",
+                    f"{min(self.pairs)}, and no line end. Download the file again, or end the line if it is complete",
                 )
         else:
             self._note(n_pairs)
@@ -182,9 +181,9 @@ class _WholeFile:
             return
         line = int(lines[np.argmax(has_qid != self.has_qid)])
         if self.wanted == "qid":
-            what = "no qid:<query> behind the target"
+            what = "no qid:<query> after the target"
         elif self.has_qid:
-            what = f"no qid:<query> behind the target, but line {self.first_line} has one"
+            what = f"no qid:<query> after the target, but line {self.first_line} has one"
         else:
             what = f"a qid:<query>, but line {self.first_line} has none"
         refuse(self.path, "line", line, f"{what}. Every row must have a query, or none")
@@ -202,7 +201,7 @@ def _settle(
                 y[-1 - slot] = value
             else:
                 if not text:
-                    raise CellError("no value behind the colon")
+                    raise CellError("no value after the colon")
                 value = number(text)
                 values[slot] = options.missing_feature() if math.isnan(value) else value
         except CellError as error:
@@ -242,9 +241,9 @@ def _explain(fault: int, data: bytes, at: int) -> str:
     if fault == loop.INDEX_TOO_LARGE:
         return f"found {clip(token)}, but the largest feature number is {loop.LARGEST_INDEX}"
     if fault == loop.STRAY_RETURN:
-        return "a carriage return inside the line, expected it only in front of the line end"
+        return "a carriage return inside the line, expected it only before the line end"
     if fault == loop.QUERY_OUT_OF_PLACE:
-        return f"found {clip(token)} among the features, expected it right behind the target"
+        return f"found {clip(token)} among the features, expected it right after the target"
     return f"found {clip(token)}, expected <index>:<value>"
 
 

@@ -13,10 +13,9 @@ from typing import IO, Any
 import numpy as np
 
 from ..blocks import Block, map_ahead, parsing_threads
-from ..cells import CellError, refuse
-from ..compression import DAMAGED, compression_of, open_plain, require_arrow
-from ..options import ReadOptions
-from ..roles import QueryLabels, Roles, check_names
+from ..cells import CellError, QueryLabels, refuse
+from ..options import ReadOptions, Roles, check_names
+from ..streams import DAMAGED, compression_of, open_plain, require_arrow
 from .delimited import remedies_for_words
 
 _BATCH_ROWS = 1 << 16

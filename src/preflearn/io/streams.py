@@ -1,12 +1,15 @@
-"""Compressed files, read and written as if they were plain.
+"""Files as plain bytes of UTF-8, whatever they are compressed with or encoded as.
 
-Reading goes by the first bytes of the file, never by its name alone: gzip, bzip2, xz and zstd all start with bytes
-that no text or Parquet file starts with. Writing goes by the name.
+Compression is recognised by the first bytes of a file, never by its name alone: gzip, bzip2, xz and zstd all start
+with bytes that no text or Parquet file starts with. When writing, the name decides. Text that is not UTF-8 is
+recognised by its first bytes too: spreadsheets on Windows write tables as Windows-1252 or as UTF-16. UTF-8 is tried
+first, because text of another encoding is hardly ever valid UTF-8 by accident.
 """
 
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import io
 import lzma
@@ -32,7 +35,7 @@ DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError)
 
 
 def split_name(path: str | os.PathLike[str]) -> tuple[str, str | None]:
-    """The suffix that tells the format, and the compression that the name announces.
+    """The suffix that determines the format, and the compression that the name implies.
 
     Examples
     --------
@@ -92,8 +95,8 @@ def _decompressing(raw: IO[bytes], compression: str, path: str | os.PathLike[str
 class _Streams(io.RawIOBase):
     """Compressed streams one after another, as bzip2 and xz files may hold them, decompressed.
 
-    Every byte of the file belongs to a stream: the readers of the standard library take a stream that cannot be read
-    for the end of the file, if another one was read before it, and lose its rows.
+    Every byte of the file belongs to a stream: the readers of the standard library mistake a stream that cannot be
+    read for the end of the file, if another one was read before it, and lose its rows.
 
     Parameters
     ----------
@@ -131,7 +134,7 @@ class _Streams(io.RawIOBase):
                 return len(data)
 
     def _start_of_next(self) -> bytes:
-        """The bytes behind a stream, or none at the end of the file."""
+        """The bytes after a stream, or none at the end of the file."""
         n_zeros = 0
         piece = self._stream.unused_data or self._raw.read(io.DEFAULT_BUFFER_SIZE)
         while piece and self._padding:
@@ -142,7 +145,7 @@ class _Streams(io.RawIOBase):
                 break
             piece = self._raw.read(io.DEFAULT_BUFFER_SIZE)
         if n_zeros and n_zeros % self._padding:
-            raise EOFError(f"{n_zeros} zero bytes behind a stream")
+            raise EOFError(f"{n_zeros} zero bytes after a stream")
         return piece
 
 
@@ -172,7 +175,7 @@ def open_compressing(raw: IO[bytes], compression: str | None) -> Iterator[IO[byt
 
 
 class _LeftOpen(io.RawIOBase):
-    """A file that stays open when the stream in front of it is closed."""
+    """A file that stays open when the stream that writes to it is closed."""
 
     def __init__(self, raw: IO[bytes]):
         self._raw = raw
@@ -200,3 +203,75 @@ def require_arrow(what: str) -> Any:
     except ImportError:
         raise missing_extra(what, "pyarrow", "arrow") from None
     return pyarrow
+
+
+# ---------------------------------------------------------------------------------------------------- encodings
+
+UTF8 = "utf-8"
+_NAMES = {"cp1252": "Windows-1252"}
+# What stands for a byte that cannot be decoded.
+_UNREADABLE = "\N{REPLACEMENT CHARACTER}"
+
+
+def read_encoding(name: str) -> str:
+    """The name that Python gives an encoding.
+
+    Raises
+    ------
+    ValueError
+        For a name that it does not know.
+    """
+    try:
+        return codecs.lookup(name).name
+    except LookupError:
+        raise ValueError(
+            f"encoding {name!r} is not known: expected utf-8, utf-16, cp1252 or another name that Python knows."
+        ) from None
+
+
+def detect_encoding(start: bytes) -> str:
+    """The encoding of a text by what it starts with: whole lines, if it is UTF-8.
+
+    Examples
+    --------
+    >>> [detect_encoding("größe,1\\n".encode(name)) for name in ("utf-8", "cp1252", "utf-16", "utf-16-le")]
+    ['utf-8', 'cp1252', 'utf-16', 'utf-16-le']
+    """
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if b"\0" in start[:1000]:
+        # Latin letters leave every second byte empty.
+        for name, empty in (("utf-16-le", start[1:1000:2]), ("utf-16-be", start[:1000:2])):
+            if empty.count(0) > 0.7 * len(empty):
+                return name
+        return UTF8  # not a text; what reads it says so
+    text = start.decode(UTF8, "replace")
+    n_bad = text.count(_UNREADABLE)
+    n_good = sum(not one.isascii() for one in text) - n_bad if n_bad else 0
+    if n_good >= n_bad:
+        return UTF8  # damaged, perhaps, but nothing else
+    try:
+        start.decode("cp1252")
+    except UnicodeDecodeError:
+        return UTF8  # neither; what reads it says so
+    return "cp1252"
+
+
+def spoken(encoding: str) -> str:
+    """The name of an encoding as people know it."""
+    return _NAMES.get(encoding, encoding.upper())
+
+
+class Recoded:
+    """A stream of text in any encoding, read as UTF-8 bytes."""
+
+    def __init__(self, stream: IO[bytes], encoding: str):
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+
+    def read(self, size: int = -1) -> bytes:
+        while True:
+            piece = self._stream.read(size)
+            text = self._decoder.decode(piece, final=not piece)
+            if text or not piece:
+                return text.encode(UTF8)
