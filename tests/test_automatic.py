@@ -38,8 +38,8 @@ from preflearn.io import load_model, save_model
 from preflearn.kernels.functions import Kernel
 from preflearn.metrics import concordance, ndcg, ndcg_scorer
 from preflearn.model_selection import QueryKFold
+from preflearn.model_selection._choice import read_scoring
 from preflearn.model_selection._row_order import order_by_content
-from preflearn.model_selection._scoring import read_scoring
 
 
 def make_data(m=120, n=5, size=10, seed=0):

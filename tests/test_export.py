@@ -39,7 +39,7 @@ from preflearn.io.linear_weights import folded_weights
 from preflearn.io.onnx_checks import onnx_inputs
 from preflearn.kernels import NystromMap
 from preflearn.metrics.by_query import predict_scores
-from preflearn.model_selection._scoring import read_scoring
+from preflearn.model_selection._choice import read_scoring
 from preflearn.preprocessing import QueryRelative, TableEncoder
 from strategies import examples
 

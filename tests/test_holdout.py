@@ -23,7 +23,7 @@ from preflearn import RLS, RLSCV, RankRLS, RankRLSCV
 from preflearn._engine.core import dual_holdout
 from preflearn._engine.core.dual_holdout import DualHoldOut
 from preflearn._engine.core.feature_holdout import FeatureHoldOut
-from preflearn._engine.core.removal import RemovedBasis, span_of_rows
+from preflearn._engine.core.holdout import RemovedBasis, span_of_rows
 from preflearn._engine.core.representations import kernel, linear
 from preflearn.model_selection import (
     HeldOut,

@@ -39,7 +39,7 @@ from preflearn.model_selection import (
     leave_preference_out,
     permutation_test,
 )
-from preflearn.model_selection._alphas import choose, read_grid
+from preflearn.model_selection._choice import choose, read_grid
 from strategies import examples
 
 pytestmark = pytest.mark.filterwarnings("ignore:The best alpha")

@@ -22,7 +22,7 @@ from scipy.optimize import nnls
 from .._engine.loops.segments import centre_rows, segment_sums
 from ..comparisons import Groups, encode_queries
 from ..metrics import concordance
-from ..model_selection._scoring import Scoring
+from ..model_selection._choice import Scoring
 
 SHRINKAGES = (0.01, 0.1, 1.0, 10.0)
 # Predictions of targets of unit size that differ by no more than this differ by rounding.

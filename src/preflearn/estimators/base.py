@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
@@ -17,12 +19,12 @@ from .._engine.loops.threads import n_threads, with_small_matrices
 from .._engine.numerics.graph import Graph, Value
 from .._engine.numerics.namespace import Home, as_host, check_same_home, is_device_array
 from .._engine.solvers.progress import Stages
-from .._engine.solvers.squared_loss import SquaredLossProblem, check_solver_options
-from ..comparisons import encode_queries, one_group
+from .._engine.solvers.squared_loss import SquaredLossProblem, check_solver_options, square_form
+from ..comparisons import Comparisons, encode_queries, one_group
 from ..comparisons.grouping import positions_in_groups
 from ..comparisons.inputs import read_pairs
 from ..kernels.blocks import DIRECT_KERNELS, KernelBlocks
-from ..kernels.functions import Kernel, n_items
+from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.gradients import expansion_gradient, refuse_without_gradient
 from ..kernels.inputs import KernelParametersMixin, read_items
 from ..kernels.maps import NystromMap
@@ -31,7 +33,6 @@ from ..model_selection._learner import KernelLearner, SquaredLossLearner
 from ..model_selection._tally import share_in_order
 from .gaussian_process import (
     FunctionPosterior,
-    TrainingRows,
     noise_of_comparisons,
     refuse_without_posterior,
     row_noise,
@@ -45,6 +46,8 @@ _LEAST_BLOCK_ROWS = 512
 # From this many kernel values on, the rows of a single block are shared out among threads, some rows each at least.
 _WORTH_THREADS = 1 << 17
 _LEAST_ROWS_OF_THREAD = 16
+# Rows that are looked at again, to see that the caller has not changed them.
+_WITNESSES = 16
 
 
 class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
@@ -228,6 +231,64 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
         return Stages(type(self).__name__ if self.verbose else None)
 
 
+@dataclass(frozen=True)
+class TrainingRows:
+    """What a model was trained on, as long as it stays in memory; no part of a saved or copied model.
+
+    Attributes
+    ----------
+    X, kernel, feature_map, tasks, alpha : as in training
+    witnesses : copies of some rows, or None
+    told : tuple of ndarray
+        Copies of what is known of these rows: scores, weights, queries.
+    """
+
+    X: Any
+    kernel: Kernel
+    feature_map: NystromMap | None
+    tasks: Sequence[Comparisons]
+    alpha: float
+    witnesses: Any
+    told: tuple[np.ndarray, ...]
+
+    @classmethod
+    def keep(cls, X: Any, kernel: Kernel, feature_map: Any, tasks: Sequence[Comparisons], alpha: float):
+        """By reference: no row is copied but for a few."""
+        is_array = isinstance(X, np.ndarray) or sp.issparse(X)
+        rows = cls._witness_rows(X) if is_array else None
+        witnesses = None if rows is None else take_items(X, rows).copy()
+        told = () if rows is None else tuple(one[rows] for one in cls._arrays_of(tasks))
+        return cls(X, kernel, feature_map, tasks, alpha, witnesses, told)
+
+    @staticmethod
+    def _arrays_of(tasks: Sequence[Comparisons]) -> list[np.ndarray]:
+        """What the caller has said about the rows, and may change; of several tasks nothing is asked later."""
+        if len(tasks) != 1:
+            return []
+        task = tasks[0]
+        codes = None if task.queries is None else task.queries.codes
+        found = (getattr(task, "scores", None), task.row_weights, codes)
+        return [one for one in found if isinstance(one, np.ndarray)]
+
+    @staticmethod
+    def _witness_rows(X: Any) -> np.ndarray:
+        return np.unique(np.linspace(0, n_items(X) - 1, _WITNESSES).astype(np.int64))
+
+    def are_unchanged(self) -> bool:
+        """Whether the rows that were copied are as they were."""
+        if self.witnesses is None:
+            return True
+        rows = self._witness_rows(self.X)
+        if not all(
+            np.array_equal(one[rows], then)
+            for one, then in zip(self._arrays_of(self.tasks), self.told, strict=True)
+        ):
+            return False
+        now = take_items(self.X, rows)
+        differs = now != self.witnesses
+        return not (differs.nnz if sp.issparse(differs) else np.any(differs))
+
+
 class SquaredLossModel(KernelModel, SquaredLossLearner):
     """A learner whose loss is a sum of squares over comparisons."""
 
@@ -344,7 +405,8 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
         if "_posterior" not in self.__dict__:
             self._check_scale()
             feature_map = rows.feature_map
-            if feature_map is None and not (rows.kernel.is_linear and rows.X.shape[1] <= rows.X.shape[0]):
+            problem = SquaredLossProblem(Inputs(rows.X, rows.kernel, feature_map), rows.tasks)
+            if square_form(problem.workload("train")) == "dual":
                 names = ("gamma", "degree", "coef0", "kernel_params")
                 params = {name: getattr(rows.kernel, name) for name in names}
                 whole = NystromMap(rows.kernel.kernel, **params, basis=np.arange(n_items(rows.X)))

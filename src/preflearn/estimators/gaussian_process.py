@@ -20,9 +20,7 @@ Reference: C. E. Rasmussen, C. K. I. Williams. Gaussian Processes for Machine Le
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -31,73 +29,16 @@ from .._engine.core.problem import feature_moments
 from .._engine.numerics.linalg import cholesky_in_place, solve_triangular_in_place
 from .._engine.numerics.namespace import is_device_array
 from ..comparisons import Comparisons, Groups
-from ..kernels.functions import Kernel, n_items, take_items
+from ..kernels.functions import Kernel, n_items
 from ..kernels.maps import NystromMap
+
+if TYPE_CHECKING:
+    from .base import TrainingRows
 
 # Random vectors that the trace of L² is estimated from.
 _PROBES = 32
 # Rows whose kernel value with themselves is read off one block.
 _DIAGONAL_BLOCK = 64
-# Rows that are looked at again, to see that the caller has not changed them.
-_WITNESSES = 16
-
-
-@dataclass(frozen=True)
-class TrainingRows:
-    """What a model was trained on, as long as it stays in memory; no part of a saved or copied model.
-
-    Attributes
-    ----------
-    X, kernel, feature_map, tasks, alpha : as in training
-    witnesses : copies of some rows, or None
-    told : tuple of ndarray
-        Copies of what is known of these rows: scores, weights, queries.
-    """
-
-    X: Any
-    kernel: Kernel
-    feature_map: NystromMap | None
-    tasks: Sequence[Comparisons]
-    alpha: float
-    witnesses: Any
-    told: tuple[np.ndarray, ...]
-
-    @classmethod
-    def keep(cls, X: Any, kernel: Kernel, feature_map: Any, tasks: Sequence[Comparisons], alpha: float):
-        """By reference: no row is copied but for a few."""
-        is_array = isinstance(X, np.ndarray) or sp.issparse(X)
-        rows = cls._witness_rows(X) if is_array else None
-        witnesses = None if rows is None else take_items(X, rows).copy()
-        told = () if rows is None else tuple(one[rows] for one in cls._arrays_of(tasks))
-        return cls(X, kernel, feature_map, tasks, alpha, witnesses, told)
-
-    @staticmethod
-    def _arrays_of(tasks: Sequence[Comparisons]) -> list[np.ndarray]:
-        """What the caller has said about the rows, and may change; of several tasks nothing is asked later."""
-        if len(tasks) != 1:
-            return []
-        task = tasks[0]
-        codes = None if task.queries is None else task.queries.codes
-        found = (getattr(task, "scores", None), task.row_weights, codes)
-        return [one for one in found if isinstance(one, np.ndarray)]
-
-    @staticmethod
-    def _witness_rows(X: Any) -> np.ndarray:
-        return np.unique(np.linspace(0, n_items(X) - 1, _WITNESSES).astype(np.int64))
-
-    def are_unchanged(self) -> bool:
-        """Whether the rows that were copied are as they were."""
-        if self.witnesses is None:
-            return True
-        rows = self._witness_rows(self.X)
-        if not all(
-            np.array_equal(one[rows], then)
-            for one, then in zip(self._arrays_of(self.tasks), self.told, strict=True)
-        ):
-            return False
-        now = take_items(self.X, rows)
-        differs = now != self.witnesses
-        return not (differs.nnz if sp.issparse(differs) else np.any(differs))
 
 
 class FunctionPosterior:

@@ -20,9 +20,8 @@ from ..comparisons import one_group
 from ..kernels.basis import choose_basis
 from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.inputs import read_items
-from ..model_selection._alphas import choose, read_grid, warn_at_edge
+from ..model_selection._choice import Comparable, choose, read_grid, read_scoring, warn_at_edge
 from ..model_selection._folds import Folds, read_folds
-from ..model_selection._scoring import Comparable, read_scoring
 from ..preferences.statements import read_statements
 from .base import KernelModel
 from .partial_targets import read_partial_targets

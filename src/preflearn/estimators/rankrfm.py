@@ -16,9 +16,8 @@ from .._engine.arrays.learned_metric import (
     gradients_on_device,
     in_double,
 )
-from .._engine.core.holdout import rows_outside
+from .._engine.core.holdout import refuse_without_basis, rows_outside
 from .._engine.core.learned_metric import MetricModel, TrainingSet
-from .._engine.core.removal import refuse_without_basis
 from .._engine.loops.threads import with_small_matrices
 from .._engine.numerics.namespace import as_host, is_device_array
 from ..comparisons import Comparisons, Groups, PreferenceComparisons, compare_scores, encode_queries
@@ -27,10 +26,9 @@ from ..kernels.basis import choose_basis
 from ..kernels.functions import DISTANCE_KERNELS, Kernel, n_items, take_items
 from ..kernels.gradients import expansion_gradient
 from ..kernels.inputs import read_items, why_not_on_device
-from ..model_selection._alphas import auto_grid, choose, read_grid, warn_at_edge
+from ..model_selection._choice import Comparable, auto_grid, choose, read_grid, read_scoring, warn_at_edge
 from ..model_selection._folds import Folds, encode_groups, read_folds, read_preference_folds, shuffled_folds
 from ..model_selection._row_order import order_by_content
-from ..model_selection._scoring import Comparable, read_scoring
 from ..model_selection._tally import share_in_order
 from .base import KernelModel, RankerMixin
 from .rankrls import RankRLS

@@ -15,11 +15,10 @@ from sklearn.model_selection import ParameterGrid
 
 from .._engine.numerics.namespace import Home, is_device_array
 from ..kernels.functions import Kernel, n_items
-from ..model_selection._alphas import choose, warn_at_edge
+from ..model_selection._choice import choose, read_scoring, warn_at_edge
 from ..model_selection._folds import is_pairs
 from ..model_selection._held_out import HeldOut, HeldOutPreferences, SearchScores
 from ..model_selection._learner import SearchingLearner
-from ..model_selection._scoring import read_scoring
 from ..plots import on_axes
 from .base import KernelModel, RankerMixin, SquaredLossModel
 from .rankrls import RankRLS

@@ -28,9 +28,8 @@ from ..comparisons.queries import QueryComparisons
 from ..kernels.functions import Kernel, n_items
 from ..kernels.inputs import read_items
 from ..kernels.maps import NystromMap
-from ..model_selection._alphas import choose, read_grid, warn_at_edge
+from ..model_selection._choice import Scoring, choose, read_grid, read_scoring, warn_at_edge
 from ..model_selection._folds import read_folds
-from ..model_selection._scoring import Scoring, read_scoring
 from .base import KernelModel, RankerMixin
 from .partial_targets import read_partial_targets
 

@@ -18,9 +18,9 @@ from ..comparisons import encode_queries
 from ..comparisons.inputs import read_alpha
 from ..estimators.rankrls import RankRLS
 from ..estimators.rls import RLS
+from ..model_selection._choice import compared_within, read_scoring, without_rounding
 from ..model_selection._folds import Folds, read_folds
 from ..model_selection._problem import LearningProblem
-from ..model_selection._scoring import compared_within, read_scoring, without_rounding
 from ..plots import on_axes
 from .rounds import Rounds
 

@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import KFold
 
-from .._engine.core.holdout import check_folds
 from ..comparisons import Groups, encode_queries
 from ._splitters import QueryKFold, QuerySplitter
 
@@ -269,3 +268,54 @@ def _refuse_other_training_rows(number: int, train: Any, left: np.ndarray, n_row
         "with its test set: training always uses all of those. Pass test index arrays, or a splitter whose training "
         "sets are the complements of its test sets."
     )
+
+
+def _increases(rows: np.ndarray) -> bool:
+    return bool((rows[1:] > rows[:-1]).all())
+
+
+def check_folds(folds: Sequence[np.ndarray], n_rows: int) -> list[np.ndarray]:
+    """Folds as int arrays; refuse empty ones, repeated or unknown rows, and folds that leave nothing to train on."""
+    checked = [_as_rows(fold, number, n_rows) for number, fold in enumerate(folds)]
+    if checked and not _are_plainly_fine(checked, n_rows):
+        for number, rows in enumerate(checked):
+            _check_rows(rows, number, n_rows)
+    return checked
+
+
+def _as_rows(fold: Any, number: int, n_rows: int) -> np.ndarray:
+    rows = np.asarray(fold)
+    if rows.dtype == bool and rows.shape == (n_rows,):
+        rows = np.flatnonzero(rows)
+    if rows.ndim != 1 or rows.size == 0 or rows.dtype.kind not in "iu":
+        raise ValueError(
+            f"Fold {number} must be a non-empty one-dimensional array of row numbers: found shape {rows.shape}, "
+            f"type {rows.dtype}."
+        )
+    if rows.dtype.kind == "u" and rows.max() >= n_rows:  # before it is taken for a negative number
+        _refuse_row(rows.max(), number, n_rows)
+    return rows.astype(np.int64, copy=False)
+
+
+def _refuse_row(row: Any, number: int, n_rows: int) -> None:
+    raise ValueError(f"Fold {number} names row {row}: expected rows 0 to {n_rows - 1}.")
+
+
+def _are_plainly_fine(folds: Sequence[np.ndarray], n_rows: int) -> bool:
+    """Whether known rows in ascending order leave some others: thousands of folds are looked at together."""
+    sizes = np.array([rows.shape[0] for rows in folds])
+    rows = np.concatenate(folds)
+    ascending = rows[1:] > rows[:-1]
+    ascending[np.cumsum(sizes)[:-1] - 1] = True  # from one fold to the next
+    return bool(ascending.all() and rows.min() >= 0 and rows.max() < n_rows and sizes.max() < n_rows)
+
+
+def _check_rows(rows: np.ndarray, number: int, n_rows: int) -> None:
+    if rows.min() < 0 or rows.max() >= n_rows:
+        _refuse_row(rows.min() if rows.min() < 0 else rows.max(), number, n_rows)
+    if not _increases(rows) and np.unique(rows).shape[0] != rows.shape[0]:
+        raise ValueError(f"Fold {number} names a row twice.")
+    if rows.shape[0] == n_rows:
+        raise ValueError(
+            f"Fold {number} holds out every row (n_samples = {n_rows}): nothing is left to train on."
+        )

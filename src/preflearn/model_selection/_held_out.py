@@ -28,13 +28,12 @@ from ..comparisons import Groups, PreferenceComparisons, encode_queries
 from ..comparisons.inputs import read_alpha, read_pairs, read_per_pair
 from ..kernels.functions import n_items
 from ..kernels.inputs import read_items
-from ._alphas import BLIND_GRID, auto_grid, read_grid
+from ._choice import BLIND_GRID, Comparable, Scoring, auto_grid, read_grid, read_scoring, rounding_of
 from ._folds import Folds, default_cv, is_pairs, read_folds, read_preference_folds
 from ._learner import PathLearner
 from ._pair_holdout import predict_pairs, rows_leaving, tally_all_pairs, untied_pairs
 from ._problem import LearningProblem, has_closed_form, warn_unless_converged
 from ._refitting import PathProblem, RefittedProblem, refit_and_predict, with_alpha
-from ._scoring import Comparable, Scoring, read_scoring, rounding_of
 from ._tally import PairTally, share_in_order, tally_pairs
 
 _HALF_PRECISION = 2.0**-26

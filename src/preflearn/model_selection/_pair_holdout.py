@@ -18,8 +18,8 @@ from .._engine.core.pair_holdout import (
 )
 from .._engine.solvers.progress import Counter
 from ..comparisons import Comparisons, encode_queries
+from ._choice import rounding_of
 from ._problem import LearningProblem
-from ._scoring import rounding_of
 from ._tally import PairTally, tally_pairs
 
 

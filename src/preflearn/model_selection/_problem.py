@@ -36,11 +36,10 @@ from ..comparisons import (
 from ..comparisons.inputs import read_alpha, read_row_weights, read_scores
 from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.inputs import read_items
-from ._alphas import BLIND_GRID, auto_grid, count_alphas, spread_of
+from ._choice import BLIND_GRID, auto_grid, count_alphas, relative_rounding, spread_of
 from ._folds import Folds
 from ._learner import SquaredLossLearner
 from ._refitting import refit_task
-from ._scoring import relative_rounding
 
 # Where a row, or what it is compared with, has a smaller share of the largest weight, rows are held out by refitting.
 _GRADED = 1e-6

@@ -13,9 +13,8 @@ from sklearn import get_config
 from sklearn.base import clone
 from sklearn.utils.metadata_routing import get_routing_for_object
 
-from .._engine.core.holdout import rows_outside
+from .._engine.core.holdout import refuse_without_basis, rows_outside
 from .._engine.core.problem import solve_primal_path
-from .._engine.core.removal import refuse_without_basis
 from .._engine.losses.pairs import PairSet
 from .._engine.numerics.namespace import as_host
 from ..comparisons import Comparisons, Groups, encode_queries
@@ -23,7 +22,7 @@ from ..comparisons.inputs import read_alpha, read_row_weights, read_scores
 from ..kernels.functions import Kernel, n_items, take_items, take_training_items
 from ..kernels.inputs import read_items
 from ..metrics.by_query import predict_scores, wants_qid
-from ._alphas import BLIND_GRID
+from ._choice import BLIND_GRID
 from ._folds import Folds
 
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ from ..metrics import concordance
 from ..metrics.pairwise import columns_of
 from ..plots import on_axes
 from ..shown_tables import shows_itself
+from ._choice import compared_within
 from ._folds import Folds, default_cv, read_folds
 from ._held_out import HeldOut
 from ._problem import has_closed_form
-from ._scoring import compared_within
 
 # Numbers of permuted scores that are worked on together: enough for the matrix products, a bound on the memory.
 _NUMBERS = 1 << 20

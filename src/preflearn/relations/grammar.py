@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import KFold
 
-from ..model_selection._alphas import auto_grid, choose, read_grid
+from ..model_selection._choice import auto_grid, choose, read_grid, read_scoring, without_rounding
 from ..model_selection._folds import Folds, read_folds
-from ..model_selection._scoring import read_scoring, without_rounding
 
 __all__ = [
     "Folds",

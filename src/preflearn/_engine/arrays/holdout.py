@@ -16,8 +16,7 @@ from ...comparisons import Comparisons
 from ...kernels.blocks import KernelBlocks
 from ...kernels.functions import Kernel
 from ..core.centred_kernel import centre_both_sides
-from ..core.holdout import HoldOut, intercept_of_rest
-from ..core.removal import RemovedBasis
+from ..core.holdout import HoldOut, RemovedBasis, intercept_of_rest
 from ..core.row_blocks import HalfBlocks, RowBlock, segment_sums
 from ..numerics.namespace import Home, as_host
 from .kernels import DeviceBasis

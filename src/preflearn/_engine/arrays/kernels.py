@@ -14,7 +14,7 @@ from ...kernels.basis import choose_basis
 from ...kernels.blocks import KernelBlocks
 from ...kernels.functions import Kernel
 from ...kernels.inputs import DEVICE_REMEDY, why_not_on_device
-from ..core.removal import LOST_IN_ROUNDING
+from ..core.holdout import LOST_IN_ROUNDING
 from ..numerics.namespace import Home
 from .linalg import cholesky
 

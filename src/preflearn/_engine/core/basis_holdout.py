@@ -18,9 +18,8 @@ import scipy.linalg as la
 from ...comparisons import Comparisons
 from ..numerics.linalg import KernelFactor, cholesky_in_place, one_norm, subtract_gram
 from .basis_system import BasisEquation, solve_penalised, solve_summed
-from .holdout import HoldOut, rows_outside
+from .holdout import HoldOut, RemovedBasis, RemovedRows, refuse_without_basis, rows_outside
 from .problem import feature_gram, gram_times, target_moment
-from .removal import RemovedBasis, RemovedRows, refuse_without_basis
 
 # Up to this many folds are factorised one by one; for more, one eigen decomposition that serves them all is cheaper.
 FEW_FOLDS = 30

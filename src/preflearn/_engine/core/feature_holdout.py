@@ -31,19 +31,25 @@ import scipy.sparse as sp
 from ...comparisons import Comparisons, PreferenceComparisons
 from ..loops.threads import blas_at_rest, over_small_ranges, product_in_threads
 from ..numerics.linalg import KernelFactor, add_gram, eigh_in_place, inverses_checked, mirror_lower
-from .holdout import LEAST_CONDITION, STABLE, HoldOut, OnFold, each_fold, intercept_of_rest, rows_outside
-from .moment_holdout import Moments, predict_whole_queries, weights_without
-from .problem import block_rows, feature_gram, feature_moment, solve_primal, solve_primal_path, target_moment
-from .removal import (
+from .holdout import (
+    LEAST_CONDITION,
+    STABLE,
+    HoldOut,
+    OnFold,
     RemovedBasis,
     RemovedRows,
     are_whole,
     directions_outside,
+    each_fold,
+    intercept_of_rest,
     n_columns_at_most,
     orthonormal,
     refuse_without_basis,
+    rows_outside,
     span_of_rows,
 )
+from .moment_holdout import Moments, predict_whole_queries, weights_without
+from .problem import block_rows, feature_gram, feature_moment, solve_primal, solve_primal_path, target_moment
 
 # Folds of whole queries up to this many rows go to the compiled loop.
 _SMALL_FOLD = 64

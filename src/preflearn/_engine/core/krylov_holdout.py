@@ -25,8 +25,7 @@ import scipy.sparse as sp
 
 from ...comparisons import Comparisons
 from .conjugate_gradients import largest_eigenvalue
-from .holdout import HoldOut, rows_outside
-from .removal import are_whole
+from .holdout import HoldOut, are_whole, rows_outside
 
 # Folds and outputs that are iterated together: a product with this many columns reads the data once.
 _LANES = 8

@@ -28,9 +28,8 @@ from ..numerics.linalg import (
     reciprocal_condition,
     subtract_gram,
 )
-from .holdout import LEAST_CONDITION
+from .holdout import LEAST_CONDITION, RemovedRows, leave_with_their_queries
 from .problem import feature_moments
-from .removal import RemovedRows, leave_with_their_queries
 
 # Numbers that a batch of folds works on: many folds to a call of NumPy, and no more than the caches hold.
 _BATCH_ENTRIES = 1 << 19

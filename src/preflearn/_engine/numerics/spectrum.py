@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..loops.threads import blas_at_rest, blas_with_at_most, in_turns
-from .interruptible import call_lapack
-from .routines import blas, lapack, lapack_without_info
+from .routines import blas, interruptible_lapack, lapack, lapack_without_info
 from .tiles import column_tiles, lower_tiles
 
 NOT_CONVERGED = "the eigendecomposition did not converge; check X and y for extreme values"
@@ -57,7 +56,9 @@ def _eigh(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Z = np.empty((n, n), dtype=A.dtype, order="F")
     lwork, liwork = 1 + 4 * n + n * n, 3 + 5 * n
     work, integers = np.empty(lwork, dtype=A.dtype), np.empty(liwork, dtype=np.intc)
-    info = call_lapack("stedc", A.dtype, "I", n, values, off_diagonal, Z, n, work, lwork, integers, liwork)
+    info = interruptible_lapack(
+        "stedc", A.dtype, "I", n, values, off_diagonal, Z, n, work, lwork, integers, liwork
+    )
     if info != 0:
         raise np.linalg.LinAlgError(NOT_CONVERGED)
     del work, integers

@@ -40,7 +40,7 @@ SOLVERS = ("auto", "dual", "primal", "cg")
 BASIS_LIMIT = 5_000
 # A square matrix up to this size is factorised in a moment.
 _QUICKLY_FACTORISED = 1000
-# So few rows are held out in a moment by any square matrix.
+# Up to this many rows any square matrix is factorised and held out in a moment, and the smaller one is taken.
 _QUICK_ROWS = 500
 
 
@@ -266,7 +266,7 @@ def _must_iterate(workload: Workload, solver: str) -> bool:
 
 def _plan_training(workload: Workload, solver: str, spread: Callable[[], float] | None) -> Plan:
     chosen, found = _asked_for(workload, solver), None
-    if workload.linear and solver == "auto":
+    if workload.linear and solver == "auto" and workload.n_rows > _QUICK_ROWS:
         m, n = workload.n_rows, workload.n_features
         assert n is not None
         if min(m, n) <= _QUICKLY_FACTORISED:

@@ -22,10 +22,10 @@ import numpy as np
 from ...comparisons import encode_queries
 from ...kernels.functions import take_items
 from ...metrics.scorers import RankingScorer
-from ...model_selection._scoring import without_rounding
+from ...model_selection._choice import without_rounding
 from ..core import RidgeSystem
+from ..core.holdout import span_of_rows
 from ..core.query_keys import folds_of, label_keys
-from ..core.removal import span_of_rows
 from ..core.statistics import Recipe, Statistics
 
 # The score of a pass without predictions.

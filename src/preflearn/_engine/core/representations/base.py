@@ -17,10 +17,9 @@ from ....kernels.blocks import DIRECT_KERNELS
 from ....kernels.functions import Kernel, n_items
 from ....kernels.maps import NystromMap
 from ..feature_holdout import FeatureHoldOut
-from ..holdout import HoldOut
+from ..holdout import LOST_IN_ROUNDING, HoldOut
 from ..preference_holdout import PreferenceHoldOut
 from ..problem import SquaredLossFit
-from ..removal import LOST_IN_ROUNDING
 
 # Singular values with a smaller share of the largest lose half of their precision, or all of it, when they are squared.
 _HIDDEN = 2.0**-12
