@@ -105,19 +105,23 @@ def test_hold_out_is_identical_to_refitting(data, compare, pairwise, setting, al
     p, q = Y.shape
     cv = "leave-one-out"
     if seed:
-        row_folds = np.array_split(rng.permutation(p), 2)
-        column_folds = np.array_split(rng.permutation(q), 2)
-        cv = {
-            "entries": np.array_split(rng.permutation(p * q), 3),
-            "rows": row_folds,
-            "columns": column_folds,
-            "both": (row_folds, column_folds),
-        }[setting]
+        cv = folds_of(setting, p, q, rng, n_entry_folds=3)
     found = cross_val_predict(model, rows, columns, Y, hold_out=setting, cv=cv)
     for i, j in [(0, 0), (p - 1, 1), (1, q - 1)]:
         left = leaving(i, j, setting, cv, Y.shape)
         expected = oracle_without(model, rows, columns, Y, left, setting, i, j)
         np.testing.assert_allclose(found[i, j], expected, atol=1e-6 * max(1, np.abs(Y).max()))
+
+
+def folds_of(setting, p, q, rng, *, n_entry_folds):
+    """``cv`` of random folds for what is held out."""
+    row_folds, column_folds = np.array_split(rng.permutation(p), 2), np.array_split(rng.permutation(q), 2)
+    return {
+        "entries": np.array_split(rng.permutation(p * q), n_entry_folds),
+        "rows": row_folds,
+        "columns": column_folds,
+        "both": (row_folds, column_folds),
+    }[setting]
 
 
 def leaving(i, j, setting, cv, shape):
@@ -203,13 +207,7 @@ def test_two_step_hold_out_is_identical_to_refitting(data, compare, setting, fol
     )
     cv = "leave-one-out"
     if folded:
-        row_folds, column_folds = np.array_split(rng.permutation(p), 2), np.array_split(rng.permutation(q), 2)
-        cv = {
-            "entries": np.array_split(rng.permutation(p * q), 4),
-            "rows": row_folds,
-            "columns": column_folds,
-            "both": (row_folds, column_folds),
-        }[setting]
+        cv = folds_of(setting, p, q, rng, n_entry_folds=4)
     found = cross_val_predict(model, rows, columns, Y, hold_out=setting, cv=cv)
     for i, j in [(0, 0), (p - 1, 1)]:
         left = leaving(i, j, setting, cv, Y.shape)

@@ -29,7 +29,7 @@ from .base import (
 )
 from .grouping import Groups, query_weights
 
-# Below this many columns a bincount per column beats compiling and starting a parallel loop.
+# Up to this many columns, one bincount per column is faster than compiling and starting a parallel loop.
 _FEW_COLUMNS = 4
 
 
@@ -74,7 +74,7 @@ class QueryComparisons(Comparisons):
         lower = None
         if self.exclude_ties:
             tie_groups, lower = tie_groups_of(scores[:, 0], queries)
-            # Without a tie the block is the one with ties included, which is cheaper.
+            # Without ties the block is the one with ties included, which is cheaper.
             self.tie_groups = tie_groups if tie_groups.n_groups < self.n_rows else None
         self._set_weights()
         self.target = self.laplacian(scores) if lower is None or not unit else self._unit_target(lower)

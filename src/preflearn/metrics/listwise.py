@@ -185,19 +185,10 @@ def reciprocal_rank(
 
     Parameters
     ----------
-    y : array-like of shape (m,)
-        Grades or labels; a row is relevant where ``y > relevant_above``.
-    scores : array-like of shape (m,)
-        Predicted scores. Rows with equal scores stand in random order, the value is the expected one.
-    qid : array-like of shape (m,) or None
-        The query of each row; None = one query.
+    y, scores, qid, relevant_above, no_relevant, per_query
+        As in :func:`average_precision`.
     k : int, optional
         The value is 0 where the first relevant row stands past position k.
-    relevant_above : float, default=0.0
-    no_relevant : {"zero", "skip"}, default="zero"
-        A query without a relevant row counts as 0, or is NaN and left out of the mean.
-    per_query : bool, default=False
-        Return the value in each query instead of their mean.
 
     Returns
     -------
@@ -252,21 +243,11 @@ def err(
 
     Parameters
     ----------
-    y : array-like of shape (m,)
-        Grades, 0 = not relevant, higher is better; not negative.
-    scores : array-like of shape (m,)
-        Predicted scores. Rows with equal scores stand in random order, the value is the expected one.
-    qid : array-like of shape (m,) or None
-        The query of each row; None = one query.
-    k : int, optional
-        Read only the first k positions.
+    y, scores, qid, k, no_relevant, per_query
+        As in :func:`ndcg`.
     max_grade : float, optional
         The highest grade of the scale; by default the largest y. Give it where a part of the data (a fold, a
         test set) might lack the highest grade, or values of different parts cannot be compared.
-    no_relevant : {"zero", "skip"}, default="zero"
-        A query whose y are all 0 counts as 0, or is NaN and left out of the mean.
-    per_query : bool, default=False
-        Return the value in each query instead of their mean.
 
     Returns
     -------
@@ -321,19 +302,10 @@ def precision_at(
 
     Parameters
     ----------
-    y : array-like of shape (m,)
-        Grades or labels; a row is relevant where ``y > relevant_above``.
-    scores : array-like of shape (m,)
-        Predicted scores. Rows with equal scores stand in random order, the value is the expected one.
-    qid : array-like of shape (m,) or None
-        The query of each row; None = one query.
+    y, scores, qid, relevant_above, no_relevant, per_query
+        As in :func:`average_precision`.
     k : int, default=10
         A query of fewer than k rows is divided by k all the same, as if filled up with irrelevant rows.
-    relevant_above : float, default=0.0
-    no_relevant : {"zero", "skip"}, default="zero"
-        A query without a relevant row counts as 0, or is NaN and left out of the mean.
-    per_query : bool, default=False
-        Return the value in each query instead of their mean.
 
     Returns
     -------

@@ -6,8 +6,8 @@ reduced set (held-out basis vectors leave the model too), and factors of the ker
 half. Both take any sets of rows, overlapping ones included, all alphas from one factorisation, and all outputs, and
 agree with training on the remaining rows.
 
-Without a fold L' = scale (L - N diag(σ) Nᵀ) and b' = scale (b - d). Seen through an m × n array Z of features or kernel
-values, the routines need Y = Zᵀ N, σ and Zᵀ d of it (`RemovedRows`), and the basis vectors that leave (`RemovedBasis`).
+Without a fold, L' = scale (L - N diag(σ) Nᵀ) and b' = scale (b - d). For an m × n array Z of features or kernel values,
+the routines need Y = Zᵀ N, σ and Zᵀ d (`RemovedRows`), and the basis vectors that leave (`RemovedBasis`).
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from ..numerics.linalg import KernelFactor
 STABLE = 1e-8
 # Where R = (G + λ I)⁻¹ has a smaller reciprocal condition number, it has fewer than seven correct digits.
 LEAST_CONDITION = 2.0**-30
-# From a reciprocal condition of K_RR of this many roundings on, what leaves with a basis vector has six correct digits.
+# From a reciprocal condition of K_RR of this many times eps on, what leaves with a basis vector has six correct digits.
 LOST_IN_ROUNDING = 500.0
-# By this factor above or below the rounding of K_RR a component of a basis vector is clearly there, or clearly not: the
-# singular values that decide here and the pivots that decide in a refit differ by less.
+# A component of a basis vector counts as clearly present, or clearly absent, by this factor above or below the rounding
+# of K_RR: the singular values that decide here and the pivots that decide in a refit differ by less.
 _CLEARLY = 30.0
 # Receives the number of folds done.
 OnFold = Callable[[int], None] | None
@@ -72,7 +72,7 @@ class HoldOut(ABC):
         """
 
     def with_targets(self, comparisons: Comparisons) -> HoldOut | None:
-        """The same for other targets of the same L, with what was factorised; None where that does not serve them."""
+        """The same for other targets of the same L, reusing the factorisation; None where that is not possible."""
         return None
 
     @property
@@ -86,7 +86,7 @@ class HoldOut(ABC):
         return self.largest_eigenvalue
 
 
-# Multiplications that take as long as what Python does for a fold.
+# Multiplications that take as long as Python's own work for a fold.
 _WORK_BESIDE_PYTHON = 1 << 20
 # Matrices of up to this many entries are worked on by one thread each.
 _SMALL_MATRIX = 1 << 20
@@ -104,7 +104,7 @@ def each_fold(
     Parameters
     ----------
     predict : callable
-        Receives the number of a fold; only reads what it shares with other folds.
+        Receives the number of a fold; must only read what it shares with other folds.
     sizes : sequence of int
         Rows of each fold.
     width : int
@@ -123,7 +123,7 @@ def each_fold(
         return found
 
     if len(sizes) > 1 and max(sizes) * width <= _SMALL_MATRIX:
-        # The interpreter itself goes one fold at a time: more threads than the matrices keep busy only get in its way.
+        # The interpreter handles one fold at a time: more threads than the matrices keep busy only get in its way.
         work = n_alphas * float(np.mean(sizes)) ** 2 * (2 * width + float(np.mean(sizes)))
         return with_small_matrices(one, len(sizes), 1 + int(work / _WORK_BESIDE_PYTHON))
     return [one(number) for number in range(len(sizes))]
@@ -161,7 +161,7 @@ class RemovedRows:
     comparisons : Comparisons
     Z : ndarray of shape (m, n)
     T : ndarray of shape (m, n) or None
-        S Z where it is at hand; rows that leave with all that they compare are then read from it. Without it S is
+        S Z where it is available; rows that leave with all that they compare are then read from it. Without it S is
         applied to those rows.
 
     Attributes
@@ -203,10 +203,10 @@ class RemovedRows:
         return Z.T @ removal.columns, removal.signs, Z.T @ removal.change, removal.scale
 
     def _rows_within_queries(self, rows: np.ndarray) -> np.ndarray:
-        """Rows of Z less what those of a query have in common.
+        """Rows of Z minus what those of a query have in common.
 
-        Neither N nor d sees that; their rounding does, and a small λ makes much of the rounding of a column that is
-        constant inside queries.
+        Neither N nor d depends on that, but their rounding does, and a small λ amplifies the rounding of a column that
+        is constant inside queries.
         """
         queries = self.comparisons.queries
         if queries is None:
@@ -214,7 +214,7 @@ class RemovedRows:
         return centred(self._Z[rows], encode_queries(queries.codes[rows], rows.shape[0]))[0]
 
     def centred_rows(self, rows: np.ndarray) -> np.ndarray:
-        """Rows of a global ranking less the mean row: from S Z, which lost no precision to it, where available."""
+        """Rows of a global ranking minus the mean row: from S Z, where available, which loses no precision to it."""
         if self.half_rows is None:
             return self._Z[rows] - self.mean
         return self.half_rows[rows] / self.comparisons.block_scale
@@ -248,7 +248,7 @@ def are_whole(comparisons: Comparisons, folds: Sequence[np.ndarray]) -> bool:
     sizes = np.array([fold.shape[0] for fold in folds])
     touched = np.repeat(np.arange(len(folds)), sizes) * queries.n_groups
     touched += queries.codes[np.concatenate(folds)]
-    # Mostly the rows of a query stand together, and no sort is needed.
+    # The rows of a query mostly lie together, and no sort is needed.
     ends = np.flatnonzero(np.append(touched[1:] != touched[:-1], True))
     if (np.diff(ends, prepend=-1) == queries.counts[touched[ends] % queries.n_groups]).all():
         return True
@@ -262,12 +262,12 @@ def n_columns_at_most(comparisons: Comparisons, fold: np.ndarray) -> int:
     queries = comparisons.queries
     if queries is None or comparisons.drops_row_by_row:
         return fold.shape[0]
-    # The rest of a query that loses a part of its rows changes with it.
+    # The remaining rows of a query that loses some of its rows change with it.
     return int(queries.counts[np.unique(queries.codes[fold])].sum())
 
 
 def leave_with_their_queries(comparisons: Comparisons, fold: np.ndarray) -> bool:
-    """Whether the rows are whole queries, and others are left: L of the rest is a block of L then."""
+    """Whether the rows are whole queries and others are left: then L of the rest is a block of L."""
     queries = comparisons.queries
     if queries is None or queries.n_groups == 1:
         return False
@@ -344,7 +344,7 @@ def refuse_without_basis(n_left: int) -> None:
 
 
 def orthonormal(E: np.ndarray, least: float) -> np.ndarray | None:
-    """Orthonormal columns that span those of E, of unit length; None where two of them are nearly one direction.
+    """Orthonormal columns that span those of E, which have unit length; None where two of them are nearly parallel.
 
     ``least`` is the smallest singular value of E that leaves the span precise enough.
     """
@@ -357,7 +357,7 @@ def orthonormal(E: np.ndarray, least: float) -> np.ndarray | None:
 def directions_outside(Q: np.ndarray, rows: np.ndarray, eps: float) -> np.ndarray | None:
     """Orthonormal columns that span the directions among those of Q along which no row has a component.
 
-    None where a component is neither far above nor far below what counts as none in a factorisation of K_RR, which was
+    None where a component is neither far above nor far below what counts as zero in a factorisation of K_RR that was
     made with the precision ``eps``.
     """
     triangle = qr(rows @ Q, mode="r")[0]

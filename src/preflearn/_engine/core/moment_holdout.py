@@ -6,7 +6,7 @@ With A = Φᵀ L Φ and c = Φᵀ b, and the part Y diag(σ) Yᵀ of A and g of 
 
 One eigendecomposition of the n × n matrix serves every λ that its rounding allows. Below, where columns of very
 different scales make the matrix ill conditioned, each row and column is divided by the root of its diagonal entry,
-which takes the scales out of the condition, and the system is solved for each λ. What is left, such as a fold that
+which removes the scales from the condition, and the system is solved for each λ. What remains, such as a fold that
 holds nearly all of the trace, has to be trained on the remaining rows.
 """
 
@@ -31,13 +31,13 @@ from ..numerics.linalg import (
 from .holdout import LEAST_CONDITION, RemovedRows, leave_with_their_queries
 from .problem import feature_moments
 
-# Numbers that a batch of folds works on: many folds to a call of NumPy, and no more than the caches hold.
+# Numbers that a batch of folds works on: many folds for each call of NumPy, but no more than fit in the caches.
 _BATCH_ENTRIES = 1 << 19
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Features with their moments, in coordinates in which the weights are wanted.
+    """Features with their moments, in the coordinates in which the weights are wanted.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ def weights_without(
         A, c = _projected(A, c, outside)
     ridges = np.asarray(alphas) / scale
     values, vectors = eigh_in_place(np.array(A, order="F"))
-    # Rounding of the sums before anything was subtracted, beside the least that is left.
+    # Rounding of the sums before anything was subtracted, compared with the least that is left.
     settled = ridges + max(values[0], 0.0) >= LEAST_CONDITION * moments.size
     projected = vectors.T @ c
     shrunk = np.zeros((ridges.shape[0], *projected.shape))
@@ -145,7 +145,7 @@ def predict_whole_queries(
     -------
     predictions : list of ndarray of shape (len(alphas), k, v)
     settled : list of ndarray of bool, shape (len(alphas),)
-        As of `weights_without`.
+        As in `weights_without`.
     """
     t = moments.comparisons.half_target
     predictions: list[Any] = [None] * len(folds)
@@ -167,7 +167,7 @@ def predict_whole_queries(
 
 
 def _weights_of_batch(moments: Moments, lost, g, alphas) -> tuple[np.ndarray, np.ndarray]:
-    """As `weights_without`, of shapes (folds, len(alphas), n, v) and (folds, len(alphas))."""
+    """Like `weights_without`, with shapes (folds, len(alphas), n, v) and (folds, len(alphas))."""
     ridges = np.asarray(alphas)
     values, vectors = np.linalg.eigh(moments.A - lost)
     values = np.maximum(values, 0.0)
@@ -193,7 +193,7 @@ def _batches(sizes: Sequence[int], n: int, n_alphas: int) -> list[tuple[np.ndarr
 
 
 def _padded(folds: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of some folds as one array, and which of its entries stand for none."""
+    """The rows of some folds as one array, and which of its entries are padding."""
     sizes = np.array([fold.shape[0] for fold in folds])
     missing = np.arange(sizes.max()) >= sizes[:, None]
     rows = np.zeros(missing.shape, dtype=np.int64)

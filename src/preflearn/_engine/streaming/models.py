@@ -60,7 +60,7 @@ def fit_stream(
 
 
 class OnePassSearch:
-    """The options of a RankRLSCV, read for folds that are summed up rather than listed.
+    """The options of a RankRLSCV, read for folds that are summed rather than listed.
 
     Parameters
     ----------
