@@ -325,8 +325,8 @@ def _drop_from_query(comparisons, members, leaving):
     if stays.size:
         if comparisons.whole_queries_only and stays.size < members.size:
             raise ValueError(
-                "Part of a query is held out under weighting='query', where all queries have the same weight: the weights of the "
-                "remaining pairs of that query would change. Hold out whole queries together, or use "
+                "Part of a query is held out under weighting='query', where all queries have the same weight: the "
+                "weights of the remaining pairs of that query would change. Hold out whole queries together, or use "
                 "weighting='pair' or 'item'."
             )
         rest = here.take(stays)

@@ -248,8 +248,8 @@ def refuse_weights_of_rows(sample_weight: Any) -> None:
     """Refuse weights of rows together with preferences, which have their own weights."""
     if sample_weight is not None:
         raise ValueError(
-            "sample_weight applies to scores and is not supported together with pairs: use weight for the pairs, or leave "
-            "out sample_weight or pairs."
+            "sample_weight applies to scores and is not supported together with pairs: use weight for the pairs, or "
+            "leave out sample_weight or pairs."
         )
 
 

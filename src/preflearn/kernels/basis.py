@@ -33,7 +33,8 @@ def select_basis(X: Any, kernel: Kernel, n_basis: Any, basis: Any, random_state:
 
     Notes
     -----
-    "diverse" considers 10 r rows drawn at random (at least 2000) and costs 10 r² kernel evaluations and 10 r³ operations.
+    "diverse" considers 10 r rows drawn at random (at least 2000) and costs 10 r² kernel evaluations and 10 r³
+    operations.
     """
     n_rows = n_items(X)
     if not (isinstance(basis, str) and basis == "diverse"):

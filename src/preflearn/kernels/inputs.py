@@ -81,8 +81,8 @@ def _warn_of_scales(X: Any) -> None:
     if spread.size > 1 and spread.max() > _WILD * spread.min():
         warnings.warn(
             "The features have wildly different scales (standard deviations differ by a factor of more than "
-            f"{_WILD:,}), and this kernel depends on distances: features of small scale have almost no influence. Put a "
-            "StandardScaler in front: make_pipeline(StandardScaler(), ...).",
+            f"{_WILD:,}), and this kernel depends on distances: features of small scale have almost no influence. Put "
+            "a StandardScaler in front: make_pipeline(StandardScaler(), ...).",
             UserWarning,
             stacklevel=4,
         )
