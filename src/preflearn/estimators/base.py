@@ -43,10 +43,10 @@ _PREDICTION_BLOCK_BYTES = 1 << 26
 # The same where a thread forms it by one product: it stays in the cache.
 _FAST_BLOCK_BYTES = 1 << 21
 _LEAST_BLOCK_ROWS = 512
-# From this many kernel values on, the rows of a single block are shared out among threads, some rows each at least.
+# From this many kernel values on, the rows of a single block are shared out among threads, each with at least a few.
 _WORTH_THREADS = 1 << 17
 _LEAST_ROWS_OF_THREAD = 16
-# Rows that are looked at again, to see that the caller has not changed them.
+# Rows that are compared again later, to see that the caller has not changed them.
 _WITNESSES = 16
 
 
@@ -141,7 +141,7 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
         if kernel.is_precomputed:
             every_row_in_order = np.array_equal(self.basis_indices_, np.arange(X.shape[1]))
             return (X if every_row_in_order else X[:, self.basis_indices_]) @ self.dual_coef_
-        # One product would lose too much in single precision; users' functions are not called from several threads.
+        # In single precision one product would lose too much; users' functions are not called from several threads.
         is_fast = (
             isinstance(kernel, Kernel)
             and kernel.kernel in DIRECT_KERNELS
@@ -196,7 +196,7 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
 
         Notes
         -----
-        O(m r n) for each output: one more product of the shape of the kernel block.
+        O(m r n) for each output: one additional product of the shape of the kernel block.
 
         Examples
         --------
@@ -233,14 +233,14 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """What a model was trained on, as long as it stays in memory; no part of a saved or copied model.
+    """What a model was trained on, as long as it stays in memory; not part of a saved or copied model.
 
     Attributes
     ----------
     X, kernel, feature_map, tasks, alpha : as in training
     witnesses : copies of some rows, or None
     told : tuple of ndarray
-        Copies of what is known of these rows: scores, weights, queries.
+        Copies of what is known about these rows: scores, weights, queries.
     """
 
     X: Any
@@ -253,7 +253,7 @@ class TrainingRows:
 
     @classmethod
     def keep(cls, X: Any, kernel: Kernel, feature_map: Any, tasks: Sequence[Comparisons], alpha: float):
-        """By reference: no row is copied but for a few."""
+        """By reference: only a few rows are copied."""
         is_array = isinstance(X, np.ndarray) or sp.issparse(X)
         rows = cls._witness_rows(X) if is_array else None
         witnesses = None if rows is None else take_items(X, rows).copy()
@@ -262,7 +262,7 @@ class TrainingRows:
 
     @staticmethod
     def _arrays_of(tasks: Sequence[Comparisons]) -> list[np.ndarray]:
-        """What the caller has said about the rows, and may change; of several tasks nothing is asked later."""
+        """What the caller has given for the rows, and may change; with several tasks nothing is needed later."""
         if len(tasks) != 1:
             return []
         task = tasks[0]
@@ -275,7 +275,7 @@ class TrainingRows:
         return np.unique(np.linspace(0, n_items(X) - 1, _WITNESSES).astype(np.int64))
 
     def are_unchanged(self) -> bool:
-        """Whether the rows that were copied are as they were."""
+        """Whether the rows that were copied are unchanged."""
         if self.witnesses is None:
             return True
         rows = self._witness_rows(self.X)
@@ -340,19 +340,19 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
         ----------
         X : array-like or sparse of shape (m, n), kernel matrix (m, m_train), or sequence of objects
         return_std : bool, default=False
-            Return the standard deviations of the scores as well, by the posterior of a Gaussian process.
+            Also return the standard deviations of the scores, from the posterior of a Gaussian process.
 
         Returns
         -------
         scores : ndarray of shape (m,) or (m, v)
         std : ndarray of the same shape
-            With `return_std`. What a ranker says about an order is in `difference_std`: scores by themselves are known
-            no better than the constant that all of them share.
+            With `return_std`. For the order of two items see `difference_std`: single scores are known no better than
+            the constant that all of them share.
 
         Notes
         -----
-        Of the function, not of a new y. The first call takes about the time of a fit and of held-out predictions; it
-        looks at the training rows, which a model that was loaded or copied does not have.
+        The deviations are those of the function, not of a new y. The first call takes about as long as a fit and
+        held-out predictions; it needs the training rows, which a model that was loaded or copied does not have.
         """
         scores = super().predict(X)
         if not return_std:
@@ -362,11 +362,11 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
         return scores, _spread_out(posterior.variances(items), noise, scores)
 
     def difference_std(self, X_a, X_b) -> np.ndarray:
-        """Standard deviation of the difference of the scores of two items, which is what an order needs.
+        """Standard deviation of the difference between the scores of two items, which is what their order depends on.
 
         Parameters
         ----------
-        X_a, X_b : as in predict, with as many rows
+        X_a, X_b : as in predict, with the same number of rows
 
         Returns
         -------
@@ -374,7 +374,7 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
 
         Notes
         -----
-        As in `predict` with ``return_std``. The noise is that of held-out residuals.
+        As in `predict` with ``return_std``. The noise is estimated from held-out residuals.
 
         Examples
         --------
@@ -400,7 +400,7 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
         return self.dual_coef_ if hasattr(self, "dual_coef_") else _transposed(self.coef_)
 
     def _posterior_and_noise(self) -> tuple[FunctionPosterior, np.ndarray]:
-        """The posterior for σ = 1, and σ² of each output; both are kept."""
+        """The posterior for σ = 1, and σ² of each output; both are cached."""
         rows = refuse_without_posterior(self, getattr(self, "_trained_on", None))
         if "_posterior" not in self.__dict__:
             self._check_scale()
@@ -416,7 +416,7 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
         return self._posterior
 
     def _row_noise(self, rows: TrainingRows) -> np.ndarray:
-        """τ² of each output: by queries that are held out, or by ten folds of a single one."""
+        """τ² of each output: from held-out queries, or from ten folds of a single one."""
         from ..model_selection._held_out import HeldOut
 
         task = rows.tasks[0]
@@ -430,7 +430,7 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
         return row_noise(residuals, queries or one_group(residuals.shape[0]), task.row_weights)
 
     def _check_scale(self) -> None:
-        """Warn where alpha was chosen by something that does not see the scale of the scores."""
+        """Warn where alpha was chosen by a measure that does not depend on the scale of the scores."""
 
     def _at_alpha(self, alpha: float) -> Any:
         """The learner without a search, at one alpha."""
@@ -463,13 +463,13 @@ class RankerMixin:
     __metadata_request__score = {"qid": True}
 
     def rank(self, X, *, qid=None) -> np.ndarray:
-        """Positions inside the query: 1 is the best, ties share the best position.
+        """Positions inside the query: 1 is the best, and ties share the best position.
 
         Parameters
         ----------
         X : as in predict
         qid : array-like of shape (m,), optional
-            Query labels; one query without.
+            Query labels; without them all rows are one query.
 
         Returns
         -------
@@ -482,7 +482,7 @@ class RankerMixin:
         return self.predict(X)
 
     def _positions_of(self, found: Any, qid: Any) -> Any:
-        """Positions by scores that have been predicted."""
+        """Positions from scores that have been predicted."""
         scores = as_host(found)
         queries = encode_queries(qid, scores.shape[0])
         columns = scores[:, None] if scores.ndim == 1 else scores
@@ -499,7 +499,7 @@ class RankerMixin:
         y : array-like of shape (m,) or (m, v)
         qid : array-like of shape (m,), optional
         sample_weight : array-like of shape (m,), optional
-            Weight of each row; a pair weighs the product of its rows.
+            Weight of each row; the weight of a pair is the product of those of its rows.
 
         Returns
         -------
@@ -517,7 +517,7 @@ class RankerMixin:
         return concordance(as_host(y), as_host(self.predict(X)), as_host(qid), sample_weight=sample_weight)
 
     def score_pairs(self, X, pairs) -> float:
-        """The share of pairs in the right order; a tied prediction counts half.
+        """The share of pairs in the right order; a tied prediction counts as half.
 
         Parameters
         ----------
@@ -539,7 +539,7 @@ class RankerMixin:
         scores = as_host(self.predict(X))
         if scores.ndim != 1:
             raise ValueError(
-                f"score_pairs orders rows by one score each: this model predicts {scores.shape[1]} outputs."
+                f"score_pairs needs one score for each row: this model predicts {scores.shape[1]} outputs."
             )
         pairs = read_pairs(as_host(pairs), scores.shape[0])
         return share_in_order(scores[pairs[:, 0]] - scores[pairs[:, 1]])

@@ -6,14 +6,15 @@ the logarithm of a likelihood, and λ ‖f‖² that of a prior f ~ N(0, σ² / 
 
     σ² (dᵀ A⁻¹ d + (k(d, d) - dᵀ d) / λ),        k(d, d) = k(x, x) - 2 k(x, z) + k(z, z),
 
-the second term being what the features of the training rows do not span, of which nothing was learned. Pairs of a query
-share their rows: L counts a row of a query of n rows n times. Rows with independent noise of variance τ² then have
+the second term being what the features of the training rows do not span, about which nothing was learned. Pairs of a
+query share their rows: L counts a row of a query of n rows n times. Rows with independent noise of variance τ² then
+have
 
     σ² = τ² tr L² / tr L,        τ² = Σ_q ‖C e_q‖² / Σ_q (n_q - 1),
 
 with e_q the residuals of query q by the model trained without it, and C the centring. With weights of the rows both
-sums are weighted, those of squares by w and n_q - 1 by Σ w - Σ w² / Σ w. τ² has the error of the model in
-it, which makes it a little too large rather than too small.
+sums are weighted, those of squares by w and n_q - 1 by Σ w - Σ w² / Σ w. τ² includes the error of the model, which
+makes it slightly too large rather than too small.
 
 Reference: C. E. Rasmussen, C. K. I. Williams. Gaussian Processes for Machine Learning (2006), chapter 2.
 """
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 # Random vectors that the trace of L² is estimated from.
 _PROBES = 32
-# Rows whose kernel value with themselves is read off one block.
+# Rows whose kernel values with themselves are read from one block.
 _DIAGONAL_BLOCK = 64
 
 
@@ -50,7 +51,7 @@ class FunctionPosterior:
     feature_map : NystromMap or None
         Of all rows or of a reduced set; None where the features are the columns of X.
     with_intercept : bool
-        Whether a constant is added that has no prior: known as the mean of all rows is.
+        Whether a constant without a prior is added, known as well as the mean of all rows.
 
     Notes
     -----
@@ -93,7 +94,7 @@ class FunctionPosterior:
         return np.einsum("ij,ij->i", z, z)
 
     def _unseen(self, d: np.ndarray, X: Any, Z: Any = None) -> np.ndarray | float:
-        """(k(d, d) - dᵀ d) / λ: nothing of a linear function of the columns."""
+        """(k(d, d) - dᵀ d) / λ: zero for a linear function of the columns."""
         if self._feature_map is None:
             return 0.0
         length = _diagonal(self._kernel, X, X)
@@ -110,7 +111,7 @@ def _diagonal(kernel: Kernel, X: Any, Z: Any) -> np.ndarray:
 
 
 def row_noise(residuals: np.ndarray, queries: Groups, weights: np.ndarray | None = None) -> np.ndarray:
-    """τ² of each output from held-out residuals of shape (m, v); rows without weight tell nothing."""
+    """τ² of each output from held-out residuals of shape (m, v); rows without weight do not contribute."""
     w = np.ones(queries.n_rows) if weights is None else weights
     total, squares = (
         np.bincount(queries.codes, weights=one, minlength=queries.n_groups) for one in (w, w**2)
@@ -123,13 +124,13 @@ def row_noise(residuals: np.ndarray, queries: Groups, weights: np.ndarray | None
 
 
 def noise_of_comparisons(task: Comparisons) -> float:
-    """tr L² / tr L, how many times a row counts on average; the trace of the square from random signs."""
+    """tr L² / tr L, how many times a row counts on average; the trace of the square is estimated from random signs."""
     signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(task.n_rows, _PROBES))
     return float(np.mean(np.sum(task.laplacian(signs) ** 2, axis=0)) / np.sum(task.diagonal()))
 
 
 def refuse_without_posterior(model: Any, rows: TrainingRows | None) -> TrainingRows:
-    """Say why there is no standard deviation."""
+    """Refuse, with the reason, where there is no standard deviation."""
     name = type(model).__name__
     if rows is None:
         raise ValueError(

@@ -27,34 +27,34 @@ from ..metrics.scorers import RankingScorer, get_scorer, scorer_names
 from ._folds import Folds
 
 _AUTO_POWERS = np.arange(-27, 4)
-# Iterations go with the square root of Λ / alpha: what is below takes thousands, and is seldom best for this many rows.
+# Iterations grow with the square root of Λ / alpha: smaller values take thousands, and are rarely best for many rows.
 _ITERATED_POWERS = np.arange(-15, 4)
 # Where only refitting is possible the spectrum is not known.
 BLIND_GRID = 2.0 ** np.arange(-15, 16, 3)
-# Scores that differ by no more are equal.
+# Scores that differ by no more than this are equal.
 _SAME_SCORE = 1e-12
-# Relative precision of held-out predictions: what lies below is rounding of the algebra.
+# Relative precision of held-out predictions: differences below it are rounding of the algebra.
 _PRECISION = 2.0**-40
 # Relative precision of sums of products.
 _SUM_PRECISION = 2.0**-44
 
 
 def auto_grid(largest: float, *, iterated: bool = False) -> np.ndarray:
-    """The automatic alphas for this largest eigenvalue of what alpha is added to; fewer where solved by iterations."""
+    """The automatic alphas for this largest eigenvalue of the matrix that alpha is added to; fewer with iterations."""
     if not largest > 0:
         return BLIND_GRID
     return 2.0 ** (np.round(np.log2(largest)) + (_ITERATED_POWERS if iterated else _AUTO_POWERS))
 
 
 def count_alphas(values: Any) -> int:
-    """How many alphas these are, before the grid is placed."""
+    """The number of alphas, before the grid is placed."""
     if values is None:
         return 1
     return _AUTO_POWERS.shape[0] if isinstance(values, str) else int(np.size(as_host(values)))
 
 
 def spread_of(values: Any, own: Any, largest: float) -> float:
-    """The largest eigenvalue beside the smallest of these alphas, before the grid is read; ``own`` stands for None."""
+    """The largest eigenvalue over the smallest of these alphas, before the grid is read; ``own`` replaces None."""
     if isinstance(values, str):
         return float(2.0 ** -_ITERATED_POWERS[0])
     least = np.min(np.asarray(as_host(own if values is None else values), dtype=float), initial=np.inf)
@@ -83,7 +83,7 @@ def read_grid(
     Raises
     ------
     ValueError
-        If a value is not a positive number, or there is none.
+        If a value is not a positive number, or there are no values.
     """
     allowed = "numbers >= 0" if zero else "positive numbers"
     if isinstance(values, str):
@@ -111,7 +111,7 @@ class Scoring:
     measure : callable
         Takes y and predictions of shape (m, v) and Groups of rows that may be compared, gives a float.
     compares_rows : bool
-        Whether it is known to compare rows with each other, so that one row by itself has no score.
+        Whether it is known to compare rows with each other, so that a single row has no score.
     scorer : RankingScorer or None
         The entry of the registry.
     """
@@ -184,7 +184,7 @@ def _of_function(function: Callable[..., float]) -> Callable[[np.ndarray, np.nda
 
 
 def _n_positional(function: Callable[..., Any]) -> int:
-    """How many positional arguments a function takes; three where it does not say."""
+    """The number of positional arguments of a function; three where it cannot be determined."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -195,7 +195,7 @@ def _n_positional(function: Callable[..., Any]) -> int:
 
 
 def _of_scorer(scorer: Any) -> Callable[[np.ndarray, np.ndarray, Groups], float]:
-    """A scorer of scikit-learn, shown the held-out predictions as those of a fitted model."""
+    """A scorer of scikit-learn, applied to the held-out predictions as if they were those of a fitted model."""
     takes_queries = get_routing_for_object(scorer).consumes("score", ["qid"])
 
     def measure(y: np.ndarray, f: np.ndarray, within: Groups) -> float:
@@ -216,12 +216,12 @@ def _apply(scorer: Any, y: np.ndarray, f: np.ndarray, metadata: dict[str, Any]) 
     except (AttributeError, ValueError):
         if np.ndim(y) != 1 or np.unique(y).shape[0] != 2:
             raise
-        # A scorer of a classifier reads decision values.
+        # A scorer for classifiers reads decision values.
         return float(scorer(_HeldOutDecisions(f, np.unique(y)), rows, y, **metadata))
 
 
 class _HeldOutValues(RegressorMixin, BaseEstimator):
-    """A fitted regressor whose predictions are there already; X holds row numbers."""
+    """A fitted regressor with precomputed predictions; X holds row numbers."""
 
     def __init__(self, values: np.ndarray) -> None:
         self.values = values
@@ -269,7 +269,7 @@ class Comparable:
     rows : ndarray of shape (n,)
         The rows that are predicted, fold after fold; a row in several folds counts in each of them.
     order : ndarray of shape (n,)
-        That sorts them by row.
+        The permutation that sorts them by row.
     within : Groups
         Of the sorted predictions.
     """
@@ -326,24 +326,24 @@ def _one_column(values: np.ndarray) -> np.ndarray:
 
 
 def without_rounding(predictions: np.ndarray) -> np.ndarray:
-    """Predictions of each row of an (a, m) array to a grid coarser than the rounding of a product: equal rows tie."""
+    """Predictions of each row of an (a, m) array on a grid coarser than the rounding of a product: equal rows tie."""
     step = _SUM_PRECISION * np.abs(predictions).max(axis=1, keepdims=True)
     return np.where(step > 0, np.round(predictions / np.where(step > 0, step, 1.0)) * step, predictions)
 
 
 def rounding_of(y: np.ndarray, size: float, alpha: float) -> float:
-    """Differences of held-out predictions that are rounding errors of the algebra, and no order.
+    """The size of differences of held-out predictions that are rounding errors and do not mean an order.
 
-    A prediction without intercept is made of terms of the size of a leverage times y, and a leverage is at most
-    Λ / (Λ + λ): the smaller the kernel beside alpha, the smaller the predictions and their rounding. Rows that nothing
-    tells apart differ by this rounding, and in the direction of their labels: without a tolerance a model that knows
-    nothing would order every pair rightly.
+    A prediction without intercept consists of terms of the size of a leverage times y, and a leverage is at most
+    Λ / (Λ + λ): the smaller the kernel relative to alpha, the smaller the predictions and their rounding. Rows that the
+    model cannot distinguish differ by this rounding, in the direction of their labels: without a tolerance, a model
+    that has learned nothing would order every pair correctly.
 
     Parameters
     ----------
     y : ndarray
     size : float
-        Λ, the largest eigenvalue of what alpha is added to, or a bound of it (`HoldOut.size`).
+        Λ, the largest eigenvalue of the matrix that alpha is added to, or a bound of it (`HoldOut.size`).
     alpha : float
         λ.
     """
@@ -351,18 +351,18 @@ def rounding_of(y: np.ndarray, size: float, alpha: float) -> float:
 
 
 def relative_rounding(size: float, alpha: float) -> float:
-    """`rounding_of` scores that span 1."""
+    """`rounding_of` for scores that span 1."""
     return _PRECISION * (size / (size + alpha))
 
 
 def choose(scores: np.ndarray, *grids: np.ndarray) -> tuple[int, ...]:
-    """The place of the best score; of equally good ones that with the largest alpha, then the largest next parameter.
+    """The position of the best score; of equally good ones, that with the largest alpha, then largest next parameter.
 
     Parameters
     ----------
     scores : ndarray of shape (a, ...)
     *grids : ndarray
-        The values along the axes, alphas first. Axes without a grid break no tie.
+        The values along the axes, alphas first. Axes without a grid do not break ties.
 
     Raises
     ------
@@ -392,7 +392,7 @@ def warn_at_edge(alphas: np.ndarray, scores: np.ndarray, choice: int, *, stackle
     alphas, scores : ndarray of shape (a,)
     choice : int
     stacklevel : int
-        As in ``warnings.warn``, seen from the caller.
+        As in ``warnings.warn``, relative to the caller.
     """
     n = alphas.shape[0]
     place = int(np.flatnonzero(np.argsort(alphas) == choice)[0])

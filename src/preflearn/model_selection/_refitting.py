@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class _ExactOrder:
-    """Refitted predictions are those of one model: their order is right as it is."""
+    """Refitted predictions come from one model: their order is right already."""
 
     comparable_across_folds = True
 
@@ -73,7 +73,7 @@ class RefittedProblem(_ExactOrder):
         return values
 
     def own_alpha(self) -> float | None:
-        """None stands for the estimator as it is."""
+        """None stands for the estimator unchanged."""
         return None
 
     def automatic_alphas(self) -> np.ndarray:
@@ -168,7 +168,7 @@ class PathProblem(_ExactOrder):
 
 
 def with_alpha(estimator: Any, alpha: float | None) -> Any:
-    """The estimator with another alpha; None leaves it as it is."""
+    """The estimator with another alpha; None leaves it unchanged."""
     if alpha is None:
         return estimator
     if "alpha" not in estimator.get_params(deep=False):
@@ -201,13 +201,13 @@ def fit_on_rows(
 ) -> np.ndarray | None:
     """Fit any estimator on some rows (None for all), with their queries in the form that it takes.
 
-    That is the label of each row (``qid``, ``group_id``) or the number of rows of each query (``group``), for which
-    rows of a query are put together, as other libraries want them.
+    That is the label of each row (``qid``, ``group_id``) or the number of rows of each query (``group``), for which the
+    rows of a query are put together, as other libraries require.
 
     Returns
     -------
     ndarray of int or None
-        The rows in the order in which the estimator saw them; None for all as they are.
+        The rows in the order in which the estimator saw them; None for all in their original order.
     """
     name = None if qid is None else _qid_argument(model)
     takes_any_order = type(model).__module__.startswith(("preflearn.", "sklearn."))
