@@ -340,7 +340,7 @@ def test_steps_before_a_look_at_the_query():
         found = explain(model, X, qid=qid, row=33)
         assert len(found.names) == 4
         assert found.contributions.sum() == pytest.approx(scores[33] - scores[30:40].mean(), abs=1e-9)
-    with pytest.raises(ValueError, match="which feature is which after PCA"):
+    with pytest.raises(ValueError, match="cannot attribute features after PCA"):
         explain(fitted(PCA(3), QueryRelative(), RankRLS()), X, qid=qid, row=0)
 
 

@@ -432,7 +432,7 @@ def test_more_bad_input() -> None:
         cross_val_predict(KroneckerRLS(), rows, columns, Y, hold_out="cells")
     with pytest.raises(ValueError, match="cv=.rows, columns."):
         cross_val_predict(KroneckerRLS(), rows, columns, Y, hold_out="both", cv=[np.arange(2), np.arange(3)])
-    with pytest.raises(ValueError, match="whose label is not known"):
+    with pytest.raises(ValueError, match="whose label is unknown"):
         cross_val_predict(
             KroneckerRLS(), rows, columns, np.where(np.arange(63).reshape(9, 7) == 5, np.nan, Y), cv=[[4, 5]]
         )

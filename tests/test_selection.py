@@ -578,7 +578,7 @@ def test_bad_preferences_are_refused():
         RankRLSCV(ALPHAS, weighting="query").fit_pairs(X, PAIRS)
     with pytest.raises(ValueError, match="weighting='query' would be ignored"):
         RankSVMCV(ALPHAS, weighting="query", cv=3).fit_pairs(X, PAIRS)
-    with pytest.raises(ValueError, match="no magnitude"):
+    with pytest.raises(ValueError, match="does not use magnitude"):
         RankSVMCV(ALPHAS).fit_pairs(X, PAIRS, magnitude=np.ones(len(PAIRS)))
     with pytest.raises(ValueError, match="at least two preferences"):
         RankRLSCV(ALPHAS).fit_pairs(X, PAIRS[:1])

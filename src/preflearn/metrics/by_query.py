@@ -156,13 +156,13 @@ def _numbers(values: Any, name: str, many_outputs: bool) -> np.ndarray:
         row = int(np.flatnonzero(~finite.all(axis=1))[0])
         raise ValueError(
             f"{name} must be finite: row {row} holds {array[row][~finite[row]][0]}. "
-            "Leave out the rows whose value is not known."
+            "Leave out the rows whose value is unknown."
         )
     return array
 
 
 def _converted(found: np.ndarray, name: str) -> np.ndarray:
-    """Numbers stored as objects (decimals, mixed lists) are welcome; text and complex numbers are not."""
+    """Refuse text and complex numbers; numbers stored as objects (decimals, mixed lists) are accepted."""
     message = f"{name} must hold numbers: found {found.dtype} of shape {found.shape}."
     if found.dtype.kind != "O" or found.ndim == 0:
         raise TypeError(message)
@@ -180,7 +180,7 @@ def check_options(
     max_grade: float | None = None,
     no_relevant: str = "zero",
 ) -> None:
-    """Refuse option values that no metric could work with."""
+    """Refuse option values that no metric can use."""
     if k is not None and (not isinstance(k, Integral) or isinstance(k, bool) or k < 1):
         raise ValueError(f"k must be a number of positions, 1 or more: found {k!r}.")
     for name, value, known in (("gain", gain, GAINS), ("no_relevant", no_relevant, NO_RELEVANT)):
@@ -193,7 +193,7 @@ def check_options(
 
 
 def predict_scores(model: Any, X: Any, qid: Any = None) -> Any:
-    """``model.predict(X)``, with ``qid`` where the model, or a step of a pipeline, wants it there.
+    """``model.predict(X)``, with ``qid`` where the model, or a step of a pipeline, needs it.
 
     Parameters
     ----------
