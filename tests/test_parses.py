@@ -128,7 +128,7 @@ def test_malformed_lines_are_refused_with_their_place(tmp_path: Path, line: Any,
 
 
 def test_a_sentence_may_be_there_once(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="line 2: the sentence 's1' was there before"):
+    with pytest.raises(ValueError, match="line 2: the sentence 's1' occurs twice"):
         read_linkages(write(tmp_path / "a.jsonl", LINE, LINE))
 
 

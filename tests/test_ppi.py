@@ -229,7 +229,7 @@ BAD = [
     ),
     (
         broken('tokenization tokenizer="split"', 'tokenization tokenizer="x"'),
-        r"tokenization 'split', which is not there",
+        r"tokenization 'split', which does not exist",
     ),
 ]
 
@@ -370,7 +370,7 @@ def test_conllu_with_a_table_of_entities(tmp_path):
     [
         (ENTITIES.replace("start", "begin"), None, "x.tsv, line 1: the header has no column 'start'"),
         (ENTITIES.replace("\t12\t18", "\ttwelve\t18"), None, "x.tsv, line 3: start and end must be numbers"),
-        (ENTITIES.replace("\t12\t18", "\t18\t12"), None, "x.tsv, line 3: start must be under end"),
+        (ENTITIES.replace("\t12\t18", "\t18\t12"), None, "x.tsv, line 3: start must be less than end"),
         (ENTITIES.replace("\t12\t18", "\t80\t90"), None, "entity 'B' of pair 'A/B' matches no token"),
         (ENTITIES.replace("s1\tA", "s9\tA"), None, "x.tsv: the sentence 's9' is not in .*x.conllu"),
         (ENTITIES + "s2\tF\n", None, "x.tsv, line 7: fewer columns than the header"),

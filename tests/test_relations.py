@@ -446,7 +446,7 @@ def test_lists_of_pairs_that_make_no_sense() -> None:
     mean = KroneckerRLS(tol=1e-12).fit_pairs_of(rows, columns, row, column, y, duplicates="mean")
     joined = KroneckerRLS(tol=1e-12).fit_pairs_of(rows, columns, row[:3], column[:3], [3.0, 2.0, 3.0])
     np.testing.assert_allclose(mean.predict(rows, columns), joined.predict(rows, columns), atol=1e-9)
-    with pytest.raises(ValueError, match=r"row_index\[3\] = 3 names no row"):
+    with pytest.raises(ValueError, match=r"row_index\[3\] = 3 does not name a row"):
         KroneckerRLS().fit_pairs_of(rows, columns, [0, 1, 2, 3], column, y)
     with pytest.raises(ValueError, match="Translate labels of objects"):
         KroneckerRLS().fit_pairs_of(rows, columns, ["a", "b", "c", "a"], column, y)

@@ -27,7 +27,7 @@ from ..kernels.blocks import DIRECT_KERNELS, KernelBlocks
 from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.gradients import expansion_gradient, refuse_without_gradient
 from ..kernels.inputs import KernelParametersMixin, read_items
-from ..kernels.maps import NystromMap
+from ..kernels.maps import EmpiricalKernelMap, NystromMap
 from ..kernels.onnx_nodes import kernel_nodes, linear_nodes
 from ..model_selection._learner import KernelLearner, SquaredLossLearner
 from ..model_selection._tally import share_in_order
@@ -407,10 +407,7 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
             feature_map = rows.feature_map
             problem = SquaredLossProblem(Inputs(rows.X, rows.kernel, feature_map), rows.tasks)
             if square_form(problem.workload("train")) == "dual":
-                names = ("gamma", "degree", "coef0", "kernel_params")
-                params = {name: getattr(rows.kernel, name) for name in names}
-                whole = NystromMap(rows.kernel.kernel, **params, basis=np.arange(n_items(rows.X)))
-                feature_map = whole.fit_items(rows.X, rows.kernel)
+                feature_map = EmpiricalKernelMap().fit_items(rows.X, rows.kernel)
             posterior = FunctionPosterior(rows, feature_map, hasattr(self, "intercept_"))
             self._posterior = posterior, self._row_noise(rows) * noise_of_comparisons(rows.tasks[0])
         return self._posterior

@@ -26,7 +26,7 @@ from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import read_alpha, read_pairs, read_per_pair, read_row_weights, read_scores
 from ..kernels.functions import Kernel, n_items
 from ..kernels.inputs import read_items
-from ..kernels.maps import NystromMap
+from ..kernels.maps import EmpiricalKernelMap, NystromMap
 from ..model_selection._folds import shuffled_folds
 from ..model_selection._learner import PathLearner
 from .base import KernelModel, RankerMixin
@@ -66,8 +66,7 @@ class _PairLossModel(RankerMixin, KernelModel, PathLearner):
             return _Representation(reduced.map_items(X, kernel), kernel, reduced)
         if kernel.is_linear:
             return _Representation(X, kernel, None)
-        options = {name: getattr(self, name) for name in ("gamma", "degree", "coef0", "kernel_params")}
-        whole = NystromMap(self.kernel, **options).fit_items(X, kernel)
+        whole = EmpiricalKernelMap().fit_items(X, kernel)
         return _Representation(np.ascontiguousarray(whole.factor_.F), kernel, whole)
 
     def _score_pairs(

@@ -40,40 +40,17 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
     ----------
     alpha : float, default=1.0
         Regularisation λ, positive.
-    kernel : str or callable, default="linear"
-        A name of ``sklearn.metrics.pairwise.pairwise_kernels``, ``"precomputed"``, or a function of two items.
-    gamma, degree, coef0, kernel_params
-        Parameters of the kernel; one that the kernel does not take is refused.
-    n_basis : None, int or float, default=None
-        Number of basis vectors of the reduced set, or their fraction of the rows; None for the full kernel.
-    basis : "uniform", "diverse" or array of int, default="uniform"
-        How the basis vectors are chosen: at random, at random among what the chosen ones do not yet span, or given.
-    random_state : int, RandomState or None
-        For the draw of basis vectors.
+    kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, solver, tol, max_iter, verbose
+        As in `RankRLS`.
     fit_intercept : bool, default=True
         Whether to add a constant that is not regularised.
-    solver : {"auto", "dual", "primal", "cg"}, default="auto"
-        The automatic choice is the table in `solvers.routes`; `solver_` says what was used.
-    tol, max_iter : optional
-        Relative residual (1e-8; 1e-6 with a reduced set) and iteration limit of solver "cg".
-    verbose : int, default=0
-        Print each stage with its time.
 
     Attributes
     ----------
-    coef_ : ndarray of shape (n,) or (v, n)
-        Linear kernel without a reduced set.
-    dual_coef_ : ndarray of shape (r,) or (r, v)
-        Otherwise: coefficients of the basis vectors.
-    basis_, basis_indices_
-        The basis vectors (None for a precomputed kernel) and their rows in the training data.
+    coef_, dual_coef_, basis_, basis_indices_, solver_, n_iter_, residual_
+        As in `RankRLS`.
     intercept_ : float or ndarray of shape (v,)
         With `fit_intercept`.
-    solver_ : str
-    n_iter_ : int
-        Iterations of conjugate gradients; 1 for a direct solver.
-    residual_ : float or None
-        Relative residual that conjugate gradients reached.
 
     Notes
     -----

@@ -40,13 +40,17 @@ class PerQuery(NamedTuple):
     values: np.ndarray
 
     @property
-    def mean(self) -> float:
-        """Mean over the queries where the metric is defined (and over the outputs); NaN where it never is."""
+    def means(self) -> np.ndarray:
+        """For each output the mean over the queries where the metric is defined; NaN where it never is. Shape (v,)."""
         columns = self.values.reshape(self.values.shape[0], -1)
         defined = ~np.isnan(columns)
-        if not defined.any(axis=0).all():
-            return float("nan")
-        return float(np.mean(np.where(defined, columns, 0.0).sum(axis=0) / defined.sum(axis=0)))
+        with np.errstate(invalid="ignore"):
+            return np.where(defined, columns, 0.0).sum(axis=0) / defined.sum(axis=0)
+
+    @property
+    def mean(self) -> float:
+        """The mean of `means`; NaN where one of them is."""
+        return float(np.mean(self.means))
 
 
 @dataclass(frozen=True)

@@ -132,6 +132,16 @@ class RankingScorer:
             return float(np.mean([self.measure(y[:, k], scores[:, k], qid) for k in range(y.shape[1])]))
         return float(np.mean([_auc_within(y[:, k], scores[:, k], qid) for k in range(y.shape[1])]))
 
+    def measure_each(self, y: np.ndarray, predictions: np.ndarray, qid: Any) -> np.ndarray:
+        """`measure_within` of several predictions of the same y, shape (a, m, v) to (a,)."""
+        if y.shape[1] == 1 < predictions.shape[0] and self._metric in _METRICS_OF_OUTPUTS:
+            # One check of y and qid for all of them: each is an output.
+            columns = np.ascontiguousarray(predictions[:, :, 0].T)
+            values = self.per_query(np.broadcast_to(y, columns.shape), columns, qid).means
+            if not np.isnan(values).any():
+                return values
+        return np.array([self.measure_within(y, scores, qid) for scores in predictions])
+
     @property
     def has_per_query(self) -> bool:
         """Whether the value is a mean over queries."""
@@ -228,6 +238,10 @@ average_precision_scorer = RankingScorer(average_precision)
 reciprocal_rank_scorer = RankingScorer(reciprocal_rank)
 err_scorer = RankingScorer(err)
 precision_at_scorer = RankingScorer(precision_at)
+
+
+# Those that measure several outputs in one call.
+_METRICS_OF_OUTPUTS = (concordance, disagreement_error)
 
 
 def _regression_scorer(metric: Callable[..., float], sign: int = 1) -> RankingScorer:

@@ -35,6 +35,8 @@ BLIND_GRID = 2.0 ** np.arange(-15, 16, 3)
 _SAME_SCORE = 1e-12
 # Relative precision of held-out predictions: differences below it are rounding of the algebra.
 _PRECISION = 2.0**-40
+# Predictions of several alphas that are scored in one call: few enough for the caches.
+_SCORED_TOGETHER = 1 << 17
 # Relative precision of sums of products.
 _SUM_PRECISION = 2.0**-44
 
@@ -120,6 +122,12 @@ class Scoring:
     measure: Callable[[np.ndarray, np.ndarray, Groups], float]
     compares_rows: bool
     scorer: RankingScorer | None = None
+
+    def measure_each(self, y: np.ndarray, predictions: np.ndarray, within: Groups) -> np.ndarray:
+        """`measure` of several predictions of the same y, shape (a, m, v) to (a,)."""
+        if self.scorer is not None:
+            return self.scorer.measure_each(y, predictions, within)
+        return np.array([self.measure(y, f, within) for f in predictions])
 
     def __call__(self, y: np.ndarray, predictions: np.ndarray, within: Any) -> float:
         return self.measure(y, predictions, encode_queries(within, y.shape[0]))
@@ -318,7 +326,9 @@ class Comparable:
         """
         truth = y[self.rows[self.order]]
         values = np.concatenate(predictions, axis=1)
-        return np.array([scoring.measure(truth, f[self.order], self.within) for f in values])
+        step = max(1, _SCORED_TOGETHER // truth.size)
+        blocks = (values[start : start + step, self.order] for start in range(0, values.shape[0], step))
+        return np.concatenate([scoring.measure_each(truth, block, self.within) for block in blocks])
 
 
 def _one_column(values: np.ndarray) -> np.ndarray:

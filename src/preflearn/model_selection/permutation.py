@@ -117,7 +117,7 @@ def permutation_test(
     with blas_at_rest(n_rows <= _FEW_ROWS):
         values = np.concatenate(
             [
-                _mean_concordance(Y[:, outputs], f, within)
+                concordance(Y[:, outputs], f, within, per_query=True).means
                 for outputs, f in _held_out(estimator, X, Y, qid, folds, groups, verbose)
             ]
         )
@@ -148,12 +148,6 @@ def _permutations(number: int, size: int, generator: np.random.Generator) -> np.
     keys.sort(axis=1)
     keys &= np.uint64(places)
     return keys.view(np.int64)
-
-
-def _mean_concordance(Y: np.ndarray, f: np.ndarray, within: Groups) -> np.ndarray:
-    """The mean over queries for each output."""
-    values = concordance(Y, f, within, per_query=True).values
-    return np.nanmean(values.reshape(-1, Y.shape[1]), axis=0)
 
 
 def _held_out(estimator, X, Y, qid, folds: Folds, groups, verbose) -> Iterator[tuple[slice, np.ndarray]]:

@@ -67,7 +67,9 @@ class Moments:
         return self.removed_rows.comparisons
 
     def without(self, fold: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        """A and c of the rows outside of a fold, and the scale that λ is divided by. O(k n²)."""
+        """A and c of the rows outside a fold, and the scale that λ is divided by. O(k n²)."""
+        if self.comparisons.is_one_block:
+            return self._without_ranked(fold)
         if leave_with_their_queries(self.comparisons, fold) and not self.comparisons.has_half:
             # No columns N: those of a whole query would be the eigenvectors of its Laplacian.
             rows = np.ascontiguousarray(self.features[fold], dtype=np.float64)
@@ -76,6 +78,21 @@ class Moments:
         Y, signs, change, scale = self.removed_rows.removal(fold)
         lost = subtract_gram(np.array(self.A, order="F"), Y.astype(np.float64, copy=False), signs)
         return mirror_lower(lost), self.c - change, scale
+
+    def _without_ranked(self, fold: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+        """The same for a global ranking, where A = κ² Σ (φ - μ)(φ - μ)ᵀ, and likewise c.
+
+        Without the h rows of a fold the mean moves by Σ_H (φ - μ) / (m - h).
+        """
+        comparisons = self.comparisons
+        n_left = comparisons.n_rows - fold.shape[0]
+        rows = self.removed_rows.centred_rows(fold).astype(np.float64, copy=False)
+        targets = comparisons.scores[fold] - comparisons.scores.mean(axis=0)
+        moved = rows.sum(axis=0) / n_left
+        factor = comparisons.block_scale**2
+        lost = rows.T @ rows + n_left * np.outer(moved, moved)
+        g = rows.T @ targets + np.outer(moved, targets.sum(axis=0))
+        return self.A - factor * lost, self.c - factor * g, comparisons.drop_half(fold).scale
 
 
 def weights_without(

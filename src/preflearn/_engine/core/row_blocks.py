@@ -108,14 +108,6 @@ class HalfBlocks:
         """Values of the rows in sorted order."""
         return values if self.order is None else values[self.order]
 
-    def unsort(self, values: np.ndarray) -> np.ndarray:
-        """Back to the caller's order."""
-        if self.order is None:
-            return values
-        out = np.empty_like(values)
-        out[self.order] = values
-        return out
-
     def _cut(self, n_rows: int, block_rows: int, starts: list[np.ndarray]) -> list[RowBlock]:
         blocks = []
         numbers: list[dict[int, int]] = [{} for _ in starts]
