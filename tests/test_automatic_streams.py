@@ -172,7 +172,7 @@ def test_files_with_columns_of_any_kind(small, of_columns, tmp_path):
 
 
 class Failing:
-    """Chunks that fail once, after so many have been read in all passes together."""
+    """Chunks that fail once, after this many have been read in all passes together."""
 
     def __init__(self, chunks, after=10**9, error=KeyboardInterrupt):
         self.chunks, self.left, self.error, self.n_read = chunks, after, error, 0

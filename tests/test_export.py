@@ -236,7 +236,7 @@ def as_inputs(frame: pd.DataFrame) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("learner", [pl.RLS(), pl.RLS(kernel="rbf")])
 def test_tables(table, learner) -> None:
-    """Numbers with holes, categories (rare ones, new ones, holes) and dates, across leap years."""
+    """Numbers with missing values, categories (rare, new and missing ones) and dates, across leap years."""
     y = table["price"].fillna(0).to_numpy() + (table["colour"] == "red") + table["sold on"].dt.day
     model = make_pipeline(TableEncoder(max_categories=3), StandardScaler(), learner).fit(table, y)
     assert set(model[0].kinds_.values()) == {"number", "category", "date", "boolean"}

@@ -193,7 +193,7 @@ def test_what_cannot_be_explained_is_refused():
 
 
 def shop(seed=0, n_queries=30, size=8):
-    """A table as it comes: an identifier, a query column, numbers with holes, a category, a date, a target."""
+    """A table as it comes: an identifier, a query column, numbers with missing values, a category, a date, a target."""
     rng = np.random.default_rng(seed)
     m = n_queries * size
     frame = pd.DataFrame(

@@ -45,7 +45,7 @@ Y = np.round(np.sin(X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * RNG.normal(size=M), 1)
 
 
 def never_stored(block_rows: int = 7):
-    """Every reduced set is formed in blocks of so many rows."""
+    """Every reduced set is formed in blocks of this many rows."""
     return (
         patch.object(reduced, "_STORED_BYTES", -1),
         patch.object(reduced_set, "block_rows", lambda width: block_rows),

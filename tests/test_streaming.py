@@ -613,7 +613,7 @@ def test_a_checkpoint_of_other_data_is_refused(tmp_path):
         with pytest.raises(CheckpointError, match=message):
             RankRLS().fit_stream(other, checkpoint=path)
     assert path.read_bytes() == before
-    # More rows behind the same ones are gone on with.
+    # Training resumes with rows that were appended to the same ones.
     grown = RankRLS().fit_stream(chunks, checkpoint=path)
     np.testing.assert_array_equal(grown.coef_, RankRLS().fit_stream(chunks).coef_)
 

@@ -25,6 +25,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from ..comparisons import encode_queries
+from ..plots import new_axes
 from ..shown_tables import ShownTable, align_columns, shows_itself
 from .rows import count_rows, model_rows, rowwise, take_rows
 
@@ -95,13 +96,14 @@ class Explanation:
         -------
         matplotlib axes
         """
-        from ..report.displays import CoefficientsDisplay
-
-        labels = [f"{name} = {_shown(value)}" for name, value in zip(self.names, self.values, strict=True)]
-        xlabel = "contribution to the score, compared with the query's mean"
-        return (
-            CoefficientsDisplay(labels, self.contributions, xlabel=xlabel).plot(ax, n_features=n_features).ax_
-        )
+        shown = self.order[:n_features][::-1]
+        ax = new_axes((6, 0.3 * len(shown) + 1)) if ax is None else ax
+        sizes = self.contributions[shown]
+        labels = [f"{self.names[k]} = {_shown(self.values[k])}" for k in shown]
+        ax.barh(labels, sizes, color=np.where(sizes >= 0, "C0", "C3"))
+        ax.axvline(0.0, color="0.5", linewidth=0.8)
+        ax.set_xlabel("contribution to the score, compared with the query's mean")
+        return ax
 
 
 def explain(

@@ -21,7 +21,7 @@ from .basis_system import BasisEquation, solve_penalised, solve_summed
 from .holdout import HoldOut, RemovedBasis, RemovedRows, refuse_without_basis, rows_outside
 from .problem import feature_gram, gram_times, target_moment
 
-# Up to this many folds are factorised one by one; for more, one eigen decomposition that serves them all is cheaper.
+# Up to this many folds are factorised one by one; for more, one eigendecomposition that serves them all is cheaper.
 FEW_FOLDS = 30
 # A fold that leaves less than this share of B behind is refitted.
 _LEAST_LEFT = 1e-3

@@ -165,7 +165,7 @@ class SquaredLossProblem:
 
 
 def _that_count(tasks: Sequence[Comparisons]) -> Sequence[Comparisons]:
-    """Preferences of weight zero say nothing."""
+    """Drop preferences of weight zero, which carry no information."""
     task = tasks[0]
     if not isinstance(task, PreferenceComparisons) or not 0 < task.n_comparisons < task.pairs.shape[0]:
         return tasks
