@@ -80,8 +80,8 @@ def ranking() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 # What the model files hold and cannot be exported for what it was fitted on, with a word of the reason.
 REFUSED = {
-    "BradleyTerry of labels": "labels", "BradleyTerry labels": "labels", "BradleyTerry with offsets": "one by one",
-    "BradleyTerry offsets": "one by one", "BradleyTerryCV": "one by one", "pipeline": "FunctionTransformer",
+    "BradleyTerry of labels": "labels", "BradleyTerry labels": "labels", "BradleyTerry with offsets": "identify items",
+    "BradleyTerry offsets": "identify items", "BradleyTerryCV": "identify items", "pipeline": "FunctionTransformer",
     "TableEncoder": "'text'", "TableEncoder words": "'text'", "TableEncoder pipeline": "'text'",
     "QueryRelative": "one_query=True",
 }  # fmt: skip
