@@ -1,4 +1,4 @@
-"""A headless Chromium, spoken to through a pipe in the DevTools protocol: no package needed beside the browser."""
+"""A headless Chromium, controlled through a pipe by the DevTools protocol: nothing is needed besides the browser."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ settings.load_profile("preflearn")
 def real_data() -> Callable[[str], Path]:
     """A function from the name of a data folder to its path; the test is skipped where it is absent.
 
-    Folders are looked for in ``$PREFLEARN_DATA``, then in ``../shared/data`` beside the checkout.
+    Folders are looked for in ``$PREFLEARN_DATA``, then in ``../shared/data`` next to the checkout.
     """
 
     def folder(name: str) -> Path:

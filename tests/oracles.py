@@ -29,7 +29,7 @@ def label_pair_weights(graph, aggregate="sum", max_length=None, min_weight=0.0):
     found = {}
     for i in range(graph.n_vertices):
         for j in range(graph.n_vertices):
-            # The dense inverse leaves rounding errors where no walk leads; they are no weights.
+            # The dense inverse leaves rounding errors where no walk leads; they are not weights.
             if W[i, j] <= max(min_weight, 1e-13):
                 continue
             for a in graph.labels[i]:
@@ -137,7 +137,7 @@ def dense_intercept(y):
 
 
 def refined_solve(A, c):
-    """x with A x = c, its residual taken off in extended precision: a small alpha costs a plain solve its digits."""
+    """x with A x = c, corrected by its residual in extended precision, which a plain solve lacks at a small alpha."""
     plain = np.asarray(A, dtype=np.float64)
     x = np.linalg.solve(plain, np.asarray(c, dtype=np.float64))
     for _ in range(3):
@@ -994,7 +994,7 @@ def query_interval(y, held_out, fitted, qid) -> tuple[float, float]:
     c = (n * mean + 0.5) / (n + 1)
     expected = np.mean([c * (1 - c) * (one + 4 * c * (1 - c) * (other - one)) for one, other in worth])
     variance = ((n - 1) * np.var(shares, ddof=1) + 3 * expected) / (n + 2) / n * (1 + lost)
-    # Never less than so many pairs would show, if all were independent.
+    # At least what this many pairs would show if all were independent.
     trials = n**2 / sum(one for one, _ in worth)
     share = (mean * trials + 1) / (trials + 2)
     variance = max(variance, share * (1 - share) / (trials + 2) * (1 + lost))

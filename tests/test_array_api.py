@@ -317,9 +317,9 @@ def test_pairs_without_a_positive_determinant_are_held_out_one_by_one(xp, kernel
     [
         (
             {"kernel": "laplacian"},
-            "kernel='laplacian' is not evaluated on device arrays.*'rbf'.*NumPy arrays",
+            "kernel='laplacian' is not available on device arrays.*'rbf'.*NumPy arrays",
         ),
-        ({"kernel": lambda a, b: 1.0}, "is not evaluated on device arrays"),
+        ({"kernel": lambda a, b: 1.0}, "is not available on device arrays"),
         ({"solver": "cg"}, "solver='cg' works on NumPy arrays.*solver='auto'"),
         ({"cost": "relative"}, "cost='relative' are computed on NumPy arrays"),
         (
@@ -408,7 +408,7 @@ def test_the_grid_of_alphas_of_a_learned_metric_is_that_of_numpy_arrays(xp):
 
 
 def test_kernels_without_a_metric_on_the_device_are_refused(xp):
-    with dispatch(), pytest.raises(ValueError, match="kernel='laplacian' is not evaluated on device arrays"):
+    with dispatch(), pytest.raises(ValueError, match="kernel='laplacian' is not available on device arrays"):
         RankRFM(kernel="laplacian").fit(xp.asarray(X), Y, qid=QID)
 
 

@@ -41,8 +41,8 @@ from preflearn.io import load_model, save_model, to_onnx
 from preflearn.kernels.functions import Kernel
 from preflearn.metrics import concordance, ndcg, ndcg_scorer
 from preflearn.model_selection import QueryKFold
+from preflearn.model_selection._choice import read_scoring
 from preflearn.model_selection._row_order import order_by_content
-from preflearn.model_selection._scoring import read_scoring
 
 KERNEL = "learned kernel, quantiles and query"
 
@@ -121,7 +121,7 @@ def test_trees_as_bits_of_leaves_predict_as_walks_do(leaves):
     nodes = Nodes(sums.roots_, sums.feature_, sums.threshold_, sums.left_, sums.right_, sums.value_)
     masks = LeafMasks.of(nodes)
     assert (masks is None) == (leaves > 64)
-    # Values on thresholds, beside them, and those that are no numbers go the same way.
+    # Values on thresholds, next to them, and those that are not numbers go the same way.
     rows = np.tile(X, (2, 1))
     rows[:200] = rng.choice(sums.threshold_, size=(200, 5)).astype(np.float32)
     rows[200:230, 2], rows[230:260, 1], rows[260:290, 0] = np.nan, np.inf, -np.inf
@@ -323,7 +323,7 @@ def folds_of(y, qid, n_folds=5, scoring="concordance"):
 
 
 def last_of(y, f, qid):
-    """A measure that is no mean over queries."""
+    """A measure that is not a mean over queries."""
     return float(np.corrcoef(y, f)[0, 1])
 
 
@@ -722,7 +722,7 @@ def test_expansions_from_sums_of_kernel_values_equal_the_learner(seed, n_queries
     learner = RankRLS(alpha, **params, basis=np.arange(15), weighting="item").fit(X, y, qid=qid)
     # What all rows of a query share is not compared, and rounding decides about it.
     both = centred(np.column_stack([found.predict(X)[0], learner.predict(X)]), queries)
-    tol = 1e-6 * max(1.0, 1.0 / alpha)  # the nugget of the sums counts for more beside a small alpha
+    tol = 1e-6 * max(1.0, 1.0 / alpha)  # the nugget of the sums matters more with a small alpha
     np.testing.assert_allclose(both[:, 0], both[:, 1], atol=tol * np.abs(both).max())
     slopes = learner.gradient(X)
     np.testing.assert_allclose(found.gradients(X, 0), slopes, atol=3 * tol * np.abs(slopes).max())
@@ -772,7 +772,7 @@ def test_gradients_of_curves_are_those_of_differences():
         np.testing.assert_allclose(model.gradients(X, place), np.transpose(slopes), atol=1e-6)
 
 
-def test_no_more_than_so_many_features_have_curves():
+def test_at_most_50_features_have_curves():
     X, factors = np.random.default_rng(0).normal(size=(30, 80)), np.linspace(0.0, 1.0, 80)
     np.testing.assert_array_equal(Curves.along(X, factors).features, np.arange(30, 80))
     assert Curves.along(X, np.zeros(80)).values(X).shape == (30, 0)

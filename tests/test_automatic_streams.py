@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from interrupts import interrupt_after_three_candidates, interrupting_at
 from preflearn import AutoRanker
 from preflearn._engine.core.query_keys import folds_of
 from preflearn._engine.streaming import checkpoint as checkpoints
@@ -171,7 +172,7 @@ def test_files_with_columns_of_any_kind(small, of_columns, tmp_path):
 
 
 class Failing:
-    """Chunks that fail once, after so many have been read in all passes together."""
+    """Chunks that fail once, after this many have been read in all passes together."""
 
     def __init__(self, chunks, after=10**9, error=KeyboardInterrupt):
         self.chunks, self.left, self.error, self.n_read = chunks, after, error, 0
@@ -224,15 +225,7 @@ def test_resumed_wherever_reading_failed(tmp_path, small, uninterrupted, after):
 def test_resumed_after_some_candidates_and_at_the_end(tmp_path, small, uninterrupted, monkeypatch, capsys):
     X, y, qid = make_data()
     chunks, path = in_chunks(X, y, qid), tmp_path / "run"
-    keep, tried = resuming.ResumableRun.keep_attempt, []
-
-    def interrupting(run, attempt):
-        keep(run, attempt)
-        tried.append(attempt.candidate.name)
-        if len(tried) == 3:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(resuming.ResumableRun, "keep_attempt", interrupting)
+    tried = interrupt_after_three_candidates(monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         AutoRanker(random_state=0).fit_stream(chunks, checkpoint=path)
     model = AutoRanker(random_state=0, verbose=1).fit_stream(chunks, checkpoint=path)
@@ -306,19 +299,7 @@ def test_an_interrupt_at_any_write_leaves_a_whole_checkpoint(tmp_path, small, un
     """Before a file is written, after it, and half way through an addition."""
     X, y, qid = make_data()
     chunks, path = in_chunks(X, y, qid), tmp_path / "run"
-    steps = iter(range(10_000))
-
-    def interrupting(function):
-        def wrapped(*arguments, **options):
-            if next(steps) == moment:
-                raise KeyboardInterrupt
-            result = function(*arguments, **options)
-            if next(steps) == moment:
-                raise KeyboardInterrupt
-            return result
-
-        return wrapped
-
+    interrupting = interrupting_at(moment)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(checkpoints.np, "savez", interrupting(np.savez))
         patch.setattr(resuming, "pack_moments", interrupting(resuming.pack_moments))

@@ -71,7 +71,7 @@ def test_alpha_must_be_positive(learner, alpha):
 
 
 def test_no_comparable_pair():
-    with pytest.raises(ValueError, match="each of the 6 queries has one row only"):
+    with pytest.raises(ValueError, match="each of the 6 queries has only one row"):
         RankRLS().fit(X, Y, qid=range(6))
     with pytest.raises(ValueError, match="all scores inside each query are equal.*ties='exclude'"):
         RankRLS(ties="exclude").fit(X, np.ones(6))

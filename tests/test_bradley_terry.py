@@ -681,7 +681,7 @@ def test_bad_searches_are_refused(options, message):
         ({"goal": "best"}, "goal must be"),
         ({"goal": (1, 1)}, "different row numbers"),
         ({"goal": (1, 99)}, "different row numbers"),
-        ({"goal": "top:3", "strategy": "random"}, "without regard to the goal"),
+        ({"goal": "top:3", "strategy": "random"}, "ignores the goal"),
         ({"answered": [[0, 99]]}, "out of range"),
     ],
 )

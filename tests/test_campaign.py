@@ -614,7 +614,7 @@ def test_the_same_problem_in_other_units(power, learner) -> None:
 @pytest.mark.parametrize("column", ["constant inside queries", "time stamps"])
 @pytest.mark.parametrize("alpha", [1.0, 2.0**-15, 2.0**-30])
 def test_large_numbers_that_a_query_shares(options, column, targets, alpha) -> None:
-    """A column that comparisons hardly see, or not at all, beside others; every cost and way to treat ties."""
+    """A column that comparisons hardly see, or not at all, among others; every cost and way to treat ties."""
     rng = np.random.default_rng(1)
     qid = np.repeat(np.arange(4), 12)
     within = 86400.1 * qid if column == "constant inside queries" else rng.normal(size=48)

@@ -18,7 +18,7 @@ WORDS = "cheap solid poor broken lovely plain tiny large soft loud dull warm".sp
 
 
 def messy(n_queries: int = 24, seed: int = 0) -> dict[str, list]:
-    """Numbers, yes/no, a category, dates, text and holes; sessions of eight."""
+    """Numbers, yes/no, a category, dates, text and missing values; sessions of eight."""
     rng = np.random.default_rng(seed)
     n = 8 * n_queries
     stars, member = rng.integers(1, 6, n), rng.random(n) < 0.5

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from interrupts import interrupt_after_three_candidates
 from preflearn._engine.streaming import checkpoint as checkpoints
-from preflearn.automatic import boosting, candidates, kernels, ranker, resuming
+from preflearn.automatic import boosting, candidates, kernels, ranker
 from preflearn.cli import large
 from preflearn.io import load_model, model_info, read_table, write_ranking
 from preflearn.io.sizes import TableSize, size_of
@@ -95,15 +96,7 @@ def test_stopped_and_continued_by_the_same_command(call, little_memory, folder, 
     data = folder / "big.parquet"
     whole, stopped = tmp_path / "whole.preflearn", tmp_path / "stopped.preflearn"
     assert call("train", str(data), "-o", str(whole), "--quiet") == (0, "", "")
-    keep, tried = resuming.ResumableRun.keep_attempt, []
-
-    def interrupting(run, attempt):
-        keep(run, attempt)
-        tried.append(attempt.candidate.name)
-        if len(tried) == 3:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(resuming.ResumableRun, "keep_attempt", interrupting)
+    tried = interrupt_after_three_candidates(monkeypatch)
     status = call("train", str(data), "-o", str(stopped), "--quiet")[0]
     checkpoint = tmp_path / "stopped.preflearn.checkpoint"
     assert status != 0 and checkpoint.exists() and not stopped.exists()

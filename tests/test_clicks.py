@@ -39,7 +39,7 @@ def test_pairs_are_those_of_the_slow_version(rows, against, clip) -> None:
     weights = [1 / max(theta[k - 1], clip) for k in position]
     expected = slow_pairs(session, clicked, weights, against)
     if not expected:
-        with pytest.raises(ValueError, match="No list has a row with a click and one without"):
+        with pytest.raises(ValueError, match="No list has both a row with a click and one without"):
             click_preferences(
                 session, clicked, position, propensities=propensities, clip=clip, against=against
             )

@@ -1,4 +1,4 @@
-"""Preferences beside scores: sums of comparisons, and RLS and RankRLS with pairs, against dense systems."""
+"""Preferences in addition to scores: sums of comparisons, and RLS and RankRLS with pairs, against dense systems."""
 
 from __future__ import annotations
 

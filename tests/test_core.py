@@ -47,7 +47,7 @@ def build(problem, options):
 
 
 def rounding_of(matrix, alpha):
-    """What a backward stable solution of (A + alpha I) x = c loses beside its size: eps times the condition number.
+    """What a backward stable solution of (A + alpha I) x = c loses over its size: eps times the condition number.
 
     The eigenvalues lie between alpha and alpha + ‖A‖: features of size 30 with alpha = 2^-15 have a condition number of
     1e11 and more, which leaves five digits.

@@ -348,7 +348,7 @@ def test_the_solver_is_the_one_of_one_machine():
             "X must be a Dask array or data frame: found ndarray",
         ),
         (RankRLS(), {"y": None}, ValueError, "requires y"),
-        (RankRLS(), {"y": "relevance"}, TypeError, "names of columns only where X is"),
+        (RankRLS(), {"y": "relevance"}, TypeError, "only be names of columns where X is"),
         (
             RankRLS(),
             {"y": da.ones(299, chunks=100)},
@@ -385,15 +385,15 @@ def test_bad_alignments_are_refused(here):
     for arguments, error, message in [
         ((frame,), ValueError, "needs qid"),
         ((frame, None, "nothing"), ValueError, "no column 'nothing'"),
-        ((frame, "relevance", "query"), ValueError, "leave it a column"),
-        ((arrays[0], None, "query"), TypeError, "no Dask data frame"),
+        ((frame, "relevance", "query"), ValueError, "leave y as a column"),
+        ((arrays[0], None, "query"), TypeError, "not a Dask data frame"),
         ((arrays[0], None, arrays[2]), ValueError, "needs y"),
     ]:
         with pytest.raises(error, match=message):
             align_queries(*arguments)
     with pytest.raises(ValueError, match="no column 'stars'"):
         fit(RankRLS(), frame, "stars", "query")
-    with pytest.raises(ValueError, match="partitioned alike"):
+    with pytest.raises(ValueError, match="partitioned in the same way"):
         fit(RankRLS(), frame[NAMES], frame["relevance"].repartition(npartitions=2), frame["query"])
 
 

@@ -561,7 +561,7 @@ def test_verbose_reports(capsys):
         ([0, 1] * 6, {"method": "pooled", "n_splits": 13}, "more than the 12 rows"),
         ([0, 1] * 6, {"method": "pooled", "n_splits": 1}, "at least 2"),
         ([0, 1] * 6, {"method": "pooled", "n_splits": 2.5}, "n_splits must be an int"),
-        ([0, 1] * 6, {"groups": [1, 1, 2] * 4}, "each class must be found outside of any two groups"),
+        ([0, 1] * 6, {"groups": [1, 1, 2] * 4}, "each class must be found outside any two groups"),
         (
             [0, 1] * 6,
             {"method": "pooled", "n_splits": 4, "groups": [1, 2, 3] * 4},

@@ -42,7 +42,7 @@ from preflearn.io.linear_weights import folded_weights
 from preflearn.io.onnx_checks import onnx_inputs
 from preflearn.kernels import NystromMap
 from preflearn.metrics.by_query import predict_scores
-from preflearn.model_selection._scoring import read_scoring
+from preflearn.model_selection._choice import read_scoring
 from preflearn.preprocessing import QueryRelative, TableEncoder
 from strategies import examples
 
@@ -83,8 +83,8 @@ def ranking() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 # What the model files hold and cannot be exported for what it was fitted on, with a word of the reason.
 REFUSED = {
-    "BradleyTerry of labels": "labels", "BradleyTerry labels": "labels", "BradleyTerry with offsets": "one by one",
-    "BradleyTerry offsets": "one by one", "BradleyTerryCV": "one by one", "pipeline": "FunctionTransformer",
+    "BradleyTerry of labels": "labels", "BradleyTerry labels": "labels", "BradleyTerry with offsets": "identify items",
+    "BradleyTerry offsets": "identify items", "BradleyTerryCV": "identify items", "pipeline": "FunctionTransformer",
     "TableEncoder": "'text'", "TableEncoder words": "'text'", "TableEncoder pipeline": "'text'",
     "QueryRelative": "one_query=True",
 }  # fmt: skip
@@ -239,7 +239,7 @@ def as_inputs(frame: pd.DataFrame) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("learner", [pl.RLS(), pl.RLS(kernel="rbf")])
 def test_tables(table, learner) -> None:
-    """Numbers with holes, categories (rare ones, new ones, holes) and dates, across leap years."""
+    """Numbers with missing values, categories (rare, new and missing ones) and dates, across leap years."""
     y = table["price"].fillna(0).to_numpy() + (table["colour"] == "red") + table["sold on"].dt.day
     model = make_pipeline(TableEncoder(max_categories=3), StandardScaler(), learner).fit(table, y)
     assert set(model[0].kinds_.values()) == {"number", "category", "date", "boolean"}

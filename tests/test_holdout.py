@@ -23,7 +23,7 @@ from preflearn import RLS, RLSCV, RankRLS, RankRLSCV
 from preflearn._engine.core import dual_holdout
 from preflearn._engine.core.dual_holdout import DualHoldOut
 from preflearn._engine.core.feature_holdout import FeatureHoldOut
-from preflearn._engine.core.removal import RemovedBasis, span_of_rows
+from preflearn._engine.core.holdout import RemovedBasis, span_of_rows
 from preflearn._engine.core.representations import kernel, linear
 from preflearn.model_selection import (
     HeldOut,
@@ -384,6 +384,20 @@ def test_a_regression_is_held_out_by_query():
     folds = [np.flatnonzero(qid == q) for q in np.unique(qid)]
     found = cross_val_predict(RLS(kernel="rbf"), X, y, qid=qid)
     np.testing.assert_allclose(found, oracles.refit_folds(RLS(kernel="rbf"), X, y, None, folds))
+
+
+@pytest.mark.parametrize("model", [RankRLS(2.0), RLS(2.0)])
+def test_half_of_a_long_ranking_leaves_without_a_matrix_of_its_size(model):
+    """A global ranking, or the rows behind an intercept: 12,000 × 12,000 numbers would take minutes and a gigabyte."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(24_000, 3)) + 5.0
+    y = X @ [1.0, -1.0, 0.5] + rng.normal(size=24_000)
+    folds = np.split(rng.permutation(24_000), 2)
+    found = cross_val_predict(model, X, y, cv=folds)
+    for left, rest in (folds, folds[::-1]):
+        np.testing.assert_allclose(
+            found[left], clone(model).fit(X[rest], y[rest]).predict(X[left]), rtol=1e-9
+        )
 
 
 def test_any_other_estimator_is_refitted():

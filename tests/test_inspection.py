@@ -193,7 +193,7 @@ def test_what_cannot_be_explained_is_refused():
 
 
 def shop(seed=0, n_queries=30, size=8):
-    """A table as it comes: an identifier, a query column, numbers with holes, a category, a date, a target."""
+    """A table as it comes: an identifier, a query column, numbers with missing values, a category, a date, a target."""
     rng = np.random.default_rng(seed)
     m = n_queries * size
     frame = pd.DataFrame(
@@ -340,7 +340,7 @@ def test_steps_before_a_look_at_the_query():
         found = explain(model, X, qid=qid, row=33)
         assert len(found.names) == 4
         assert found.contributions.sum() == pytest.approx(scores[33] - scores[30:40].mean(), abs=1e-9)
-    with pytest.raises(ValueError, match="which feature is which after PCA"):
+    with pytest.raises(ValueError, match="cannot attribute features after PCA"):
         explain(fitted(PCA(3), QueryRelative(), RankRLS()), X, qid=qid, row=0)
 
 

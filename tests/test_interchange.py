@@ -141,7 +141,7 @@ def test_equal_targets_are_warned_about_or_refused():
 def test_missing_values_and_texts_point_to_what_takes_them(value):
     bad = X.astype(object)
     bad[3, 2] = value
-    with pytest.raises(ValueError, match=r"AutoRanker takes.*TableEncoder\(\), RankRLS\(\)"):
+    with pytest.raises(ValueError, match=r"AutoRanker accepts.*TableEncoder\(\), RankRLS\(\)"):
         RankRLS().fit(bad if isinstance(value, str) else bad.astype(float), y, qid=qid)
 
 

@@ -226,3 +226,23 @@ def test_options_do_not_leak():
 @pytest.mark.parametrize("name", SCORERS)
 def test_scorers_pickle(name):
     assert repr(pickle.loads(pickle.dumps(SCORERS[name]))) == repr(SCORERS[name])
+
+
+@pytest.mark.parametrize("name", [name for name in SCORERS if name != "auc"])
+@pytest.mark.parametrize("n_outputs", [1, 2])
+def test_several_predictions_of_the_same_targets_are_measured_as_one_by_one(name, n_outputs):
+    """Tied predictions and queries without a pair included."""
+    rng = np.random.default_rng(0)
+    qid = np.repeat(np.arange(12), 5)
+    y = rng.integers(0, 3, size=(60, n_outputs)).astype(float)
+    y[:5] = 1.0
+    predictions = np.round(rng.normal(size=(7, 60, n_outputs)), 1)
+    scorer = SCORERS[name]
+    expected = [scorer.measure_within(y, f, qid) for f in predictions]
+    np.testing.assert_allclose(scorer.measure_each(y, predictions, qid), expected, rtol=1e-14)
+    np.testing.assert_allclose(scorer.measure_each(y, predictions[:1], qid), expected[:1], rtol=1e-14)
+
+
+def test_several_predictions_of_equal_targets_are_refused_as_one_is():
+    with pytest.raises(ValueError, match="no query has two rows with different y"):
+        concordance_scorer.measure_each(np.ones((6, 1)), np.zeros((3, 6, 1)), [0, 0, 0, 1, 1, 1])

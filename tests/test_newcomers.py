@@ -153,7 +153,7 @@ def test_from_scikit_learn():
     assert (ranks[qid == qid[0]] == 1).sum() == 1
     broken = X.copy()
     broken[0, 0] = np.nan
-    with pytest.raises(ValueError, match="AutoRanker takes missing values"):
+    with pytest.raises(ValueError, match="AutoRanker accepts missing values"):
         RankRLS().fit(broken, y, qid=qid)
 
 

@@ -235,7 +235,7 @@ def test_other_estimators_with_fit_pairs_are_refitted():
         (np.zeros((6, 2)), {}, "one score per row"),
         (np.arange(6.0), {"pairs": [[0, 0]]}, "to itself"),
         (np.arange(6.0), {"pairs": [[0, 6]]}, "out of range"),
-        (np.arange(6.0), {"groups": [0, 0, 0, 1, 1, 1]}, "hold all rows but one"),
+        (np.arange(6.0), {"groups": [0, 0, 0, 1, 1, 1]}, "contain all rows but one"),
     ],
 )
 def test_bad_pairs_are_refused(y, arguments, message):

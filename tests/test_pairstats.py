@@ -49,7 +49,7 @@ def scored_problems(draw, max_rows):
     n_scores = draw(st.sampled_from([1, 2, 3, 7, 50, 10**6]))
     y = rng.integers(0, n_scores, m).astype(float)
     if draw(st.booleans()):
-        y[rng.random(m) < 0.6] = 0.0  # one large tie beside many scores
+        y[rng.random(m) < 0.6] = 0.0  # one large tie among many scores
     spread = draw(st.sampled_from([0.0, 0.5, 3.0, 100.0, 1e18]))
     p = spread * rng.standard_normal(m)
     if draw(st.booleans()):
@@ -62,7 +62,7 @@ def scored_problems(draw, max_rows):
 
 @st.composite
 def row_weights(draw):
-    """None, or a function that draws weights for so many rows, some of them 0."""
+    """None, or a function that draws weights for a number of rows, some of them 0."""
     if draw(st.booleans()):
         return lambda m: None
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))

@@ -206,7 +206,7 @@ BAD = [
     (broken("</sentence>", ""), r"corpus.xml, line 31: not well-formed XML \(mismatched tag\)"),
     (
         broken('e1="d0.s0.e0"', 'e1="d0.s0.e9"'),
-        r"line 28: pair 'd0.s0.p0' names the absent entity 'd0.s0.e9'",
+        r"line 28: pair 'd0.s0.p0' names the missing entity 'd0.s0.e9'",
     ),
     (
         broken('id="d0.s0.e2" charOffset="29-33"', 'id="d0.s0.e2" charOffset="90-95"'),
@@ -217,7 +217,7 @@ BAD = [
         r"line \d+: the charOffset '29' of <token> is not of the form",
     ),
     (broken('POS="RB"', ""), r"line \d+: <token> 'st_1' has no attribute 'POS'"),
-    (broken('t1="st_4"', 't1="st_99"'), r"line \d+: a dependency names the absent token 'st_99'"),
+    (broken('t1="st_4"', 't1="st_99"'), r"line \d+: a dependency names the missing token 'st_99'"),
     (
         broken('interaction="True"', 'interaction="maybe"'),
         r"interaction must be 'True' or 'False'; found 'maybe'",
@@ -229,7 +229,7 @@ BAD = [
     ),
     (
         broken('tokenization tokenizer="split"', 'tokenization tokenizer="x"'),
-        r"tokenization 'split', which is not there",
+        r"tokenization 'split', which does not exist",
     ),
 ]
 
@@ -292,7 +292,7 @@ def test_skip_bad_counts_and_lists(tmp_path):
     corpus = read_corpus(file, skip_bad=True)
     assert corpus.n_pairs == 1
     assert [message.split(": ", 1)[1] for message in corpus.skipped] == [
-        "pair 'd0.s0.p0' names the absent entity 'd0.s0.e9'.",
+        "pair 'd0.s0.p0' names the missing entity 'd0.s0.e9'.",
         "<token> 'st_1' has no attribute 'POS'.",
     ]
     assert candidates(corpus).skipped == corpus.skipped
@@ -370,7 +370,7 @@ def test_conllu_with_a_table_of_entities(tmp_path):
     [
         (ENTITIES.replace("start", "begin"), None, "x.tsv, line 1: the header has no column 'start'"),
         (ENTITIES.replace("\t12\t18", "\ttwelve\t18"), None, "x.tsv, line 3: start and end must be numbers"),
-        (ENTITIES.replace("\t12\t18", "\t18\t12"), None, "x.tsv, line 3: start must be under end"),
+        (ENTITIES.replace("\t12\t18", "\t18\t12"), None, "x.tsv, line 3: start must be less than end"),
         (ENTITIES.replace("\t12\t18", "\t80\t90"), None, "entity 'B' of pair 'A/B' matches no token"),
         (ENTITIES.replace("s1\tA", "s9\tA"), None, "x.tsv: the sentence 's9' is not in .*x.conllu"),
         (ENTITIES + "s2\tF\n", None, "x.tsv, line 7: fewer columns than the header"),

@@ -257,7 +257,7 @@ def test_bad_labels_and_documents_are_refused(data):
         model.fit(graphs, [1, -1, -1, 1], documents=documents)
     with pytest.raises(ValueError, match="found 4 graphs, 4 labels and 3 documents"):
         model.fit(graphs, labels, documents=documents[:3])
-    with pytest.raises(ValueError, match="one kind only"):
+    with pytest.raises(ValueError, match="only one kind"):
         model.fit(graphs, [0, 0, 0, 0], documents=documents)
     with pytest.raises(ValueError, match="at least two documents; found one"):
         model.fit(graphs, [0, 1, 0, 1], documents=["x"] * 4)
@@ -315,7 +315,7 @@ def test_commands_refuse_bad_input_in_one_line(corpus_file, tmp_path, capsys):
     foreign = tmp_path / "foreign"
     save_model(RLS().fit([[0.0], [1.0]], [0.0, 1.0]), foreign)
     wrong = [
-        (["ppi", "evaluate", str(bad)], "names the absent entity"),
+        (["ppi", "evaluate", str(bad)], "names the missing entity"),
         (["ppi", "evaluate", str(tmp_path / "nowhere.xml")], "nowhere.xml"),
         (["ppi", "evaluate", str(empty)], "no sentence has a candidate pair"),
         (["ppi", "evaluate", str(corpus_file), "--enhanced"], "need --entities"),
@@ -332,7 +332,7 @@ def test_commands_refuse_bad_input_in_one_line(corpus_file, tmp_path, capsys):
     assert run(["ppi", "extract", str(_trained(corpus_file, tmp_path)), str(bad), "--skip-bad"]) == 0
     out, error = capsys.readouterr()
     assert "left out 1:" in error
-    assert "names the absent entity 'd0.s0.e9'" in error
+    assert "names the missing entity 'd0.s0.e9'" in error
     assert "of 1 pairs called" in out
 
 

@@ -101,7 +101,7 @@ def test_learners_without_probabilities_have_an_accuracy(model):
     assert found.accuracy.share == pytest.approx(np.mean(right))
     assert found.calibration is None and found.probability is None and found.new_judges_calibration is None
     assert len(found.by_judge) == 3 and found.length_bias.by_model is not None
-    with pytest.raises(ValueError, match="takes no ties"):
+    with pytest.raises(ValueError, match="does not take ties"):
         evaluate_preferences(model, X, pairs, ties=np.zeros(120, dtype=bool))
 
 

@@ -17,7 +17,7 @@ from preflearn import RankRFM, RankRLS
 from preflearn._engine.core.learned_metric import average_gradient_metric
 from preflearn.metrics import concordance
 from preflearn.model_selection import QueryKFold
-from preflearn.model_selection._scoring import read_scoring
+from preflearn.model_selection._choice import read_scoring
 
 pytestmark = pytest.mark.filterwarnings("ignore:The best alpha")
 

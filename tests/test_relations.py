@@ -105,19 +105,23 @@ def test_hold_out_is_identical_to_refitting(data, compare, pairwise, setting, al
     p, q = Y.shape
     cv = "leave-one-out"
     if seed:
-        row_folds = np.array_split(rng.permutation(p), 2)
-        column_folds = np.array_split(rng.permutation(q), 2)
-        cv = {
-            "entries": np.array_split(rng.permutation(p * q), 3),
-            "rows": row_folds,
-            "columns": column_folds,
-            "both": (row_folds, column_folds),
-        }[setting]
+        cv = folds_of(setting, p, q, rng, n_entry_folds=3)
     found = cross_val_predict(model, rows, columns, Y, hold_out=setting, cv=cv)
     for i, j in [(0, 0), (p - 1, 1), (1, q - 1)]:
         left = leaving(i, j, setting, cv, Y.shape)
         expected = oracle_without(model, rows, columns, Y, left, setting, i, j)
         np.testing.assert_allclose(found[i, j], expected, atol=1e-6 * max(1, np.abs(Y).max()))
+
+
+def folds_of(setting, p, q, rng, *, n_entry_folds):
+    """``cv`` of random folds for what is held out."""
+    row_folds, column_folds = np.array_split(rng.permutation(p), 2), np.array_split(rng.permutation(q), 2)
+    return {
+        "entries": np.array_split(rng.permutation(p * q), n_entry_folds),
+        "rows": row_folds,
+        "columns": column_folds,
+        "both": (row_folds, column_folds),
+    }[setting]
 
 
 def leaving(i, j, setting, cv, shape):
@@ -203,13 +207,7 @@ def test_two_step_hold_out_is_identical_to_refitting(data, compare, setting, fol
     )
     cv = "leave-one-out"
     if folded:
-        row_folds, column_folds = np.array_split(rng.permutation(p), 2), np.array_split(rng.permutation(q), 2)
-        cv = {
-            "entries": np.array_split(rng.permutation(p * q), 4),
-            "rows": row_folds,
-            "columns": column_folds,
-            "both": (row_folds, column_folds),
-        }[setting]
+        cv = folds_of(setting, p, q, rng, n_entry_folds=4)
     found = cross_val_predict(model, rows, columns, Y, hold_out=setting, cv=cv)
     for i, j in [(0, 0), (p - 1, 1)]:
         left = leaving(i, j, setting, cv, Y.shape)
@@ -434,7 +432,7 @@ def test_more_bad_input() -> None:
         cross_val_predict(KroneckerRLS(), rows, columns, Y, hold_out="cells")
     with pytest.raises(ValueError, match="cv=.rows, columns."):
         cross_val_predict(KroneckerRLS(), rows, columns, Y, hold_out="both", cv=[np.arange(2), np.arange(3)])
-    with pytest.raises(ValueError, match="whose label is not known"):
+    with pytest.raises(ValueError, match="whose label is unknown"):
         cross_val_predict(
             KroneckerRLS(), rows, columns, np.where(np.arange(63).reshape(9, 7) == 5, np.nan, Y), cv=[[4, 5]]
         )
@@ -448,7 +446,7 @@ def test_lists_of_pairs_that_make_no_sense() -> None:
     mean = KroneckerRLS(tol=1e-12).fit_pairs_of(rows, columns, row, column, y, duplicates="mean")
     joined = KroneckerRLS(tol=1e-12).fit_pairs_of(rows, columns, row[:3], column[:3], [3.0, 2.0, 3.0])
     np.testing.assert_allclose(mean.predict(rows, columns), joined.predict(rows, columns), atol=1e-9)
-    with pytest.raises(ValueError, match=r"row_index\[3\] = 3 names no row"):
+    with pytest.raises(ValueError, match=r"row_index\[3\] = 3 does not name a row"):
         KroneckerRLS().fit_pairs_of(rows, columns, [0, 1, 2, 3], column, y)
     with pytest.raises(ValueError, match="Translate labels of objects"):
         KroneckerRLS().fit_pairs_of(rows, columns, ["a", "b", "c", "a"], column, y)

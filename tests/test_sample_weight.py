@@ -341,7 +341,7 @@ def test_bad_weights(model, weights, message):
 def test_weights_where_they_would_be_ignored():
     X, y = np.eye(4), np.arange(4.0)
     for model in (RLS(), RankRLS()):
-        with pytest.raises(ValueError, match="beside pairs it is not supported"):
+        with pytest.raises(ValueError, match="not supported together with pairs"):
             model.fit(X, y, pairs=[[0, 1]], sample_weight=np.ones(4))
     with pytest.raises(ValueError, match="found Ridge"):
         HeldOut(Ridge(), X, y, sample_weight=np.ones(4))

@@ -39,7 +39,7 @@ from preflearn.model_selection import (
     leave_preference_out,
     permutation_test,
 )
-from preflearn.model_selection._alphas import choose, read_grid
+from preflearn.model_selection._choice import choose, read_grid
 from strategies import examples
 
 pytestmark = pytest.mark.filterwarnings("ignore:The best alpha")
@@ -578,7 +578,7 @@ def test_bad_preferences_are_refused():
         RankRLSCV(ALPHAS, weighting="query").fit_pairs(X, PAIRS)
     with pytest.raises(ValueError, match="weighting='query' would be ignored"):
         RankSVMCV(ALPHAS, weighting="query", cv=3).fit_pairs(X, PAIRS)
-    with pytest.raises(ValueError, match="no magnitude"):
+    with pytest.raises(ValueError, match="does not use magnitude"):
         RankSVMCV(ALPHAS).fit_pairs(X, PAIRS, magnitude=np.ones(len(PAIRS)))
     with pytest.raises(ValueError, match="at least two preferences"):
         RankRLSCV(ALPHAS).fit_pairs(X, PAIRS[:1])

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
+from interrupts import interrupting_at
 from preflearn import RLS, RankRLS, RankRLSCV
 from preflearn._engine.core import GlobalMoments, QueryMoments
 from preflearn._engine.core.query_keys import KeySet, folds_of, label_keys
@@ -513,19 +514,7 @@ def test_an_interrupt_at_any_moment_loses_nothing(moment):
     expected = RankRLS(0.5).fit_stream(iter(chunks)).coef_
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         path = os.path.join(folder, "stream.npz")
-        steps = iter(range(10_000))
-
-        def interrupting(function):
-            def wrapped(*arguments, **options):
-                if next(steps) == moment:
-                    raise KeyboardInterrupt
-                result = function(*arguments, **options)
-                if next(steps) == moment:
-                    raise KeyboardInterrupt
-                return result
-
-            return wrapped
-
+        interrupting = interrupting_at(moment)
         patch.setattr(Statistics, "add", interrupting(Statistics.add))
         patch.setattr(QueryMoments, "add", interrupting(QueryMoments.add))
         patch.setattr(QueryMoments, "of", interrupting(QueryMoments.of))
@@ -573,7 +562,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_the_training(tmp_path, monke
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.warns(RuntimeWarning, match="could not be written.*the one before stays") as caught:
+    with pytest.warns(RuntimeWarning, match="could not be written.*the previous one stays") as caught:
         model = RankRLS().fit_stream(chunks, checkpoint=path, checkpoint_every=1)
     assert len(caught) == 1
     monkeypatch.undo()
@@ -624,7 +613,7 @@ def test_a_checkpoint_of_other_data_is_refused(tmp_path):
         with pytest.raises(CheckpointError, match=message):
             RankRLS().fit_stream(other, checkpoint=path)
     assert path.read_bytes() == before
-    # More rows behind the same ones are gone on with.
+    # Training resumes with rows that were appended to the same ones.
     grown = RankRLS().fit_stream(chunks, checkpoint=path)
     np.testing.assert_array_equal(grown.coef_, RankRLS().fit_stream(chunks).coef_)
 
@@ -683,7 +672,7 @@ def test_the_digest_of_sparse_rows_and_of_objects_depends_on_each():
         expected = checkpoints.extend_digest(b"", objects, y, qid)
         assert checkpoints.extend_digest(b"", list(objects), y, qid) == expected
         assert checkpoints.extend_digest(b"", [*objects[:70], objects[0], *objects[71:]], y, qid) != expected
-    with pytest.raises(ValueError, match="A checkpoint must know its rows again"):
+    with pytest.raises(ValueError, match="A checkpoint must recognise its rows"):
         checkpoints.extend_digest(b"", [lambda: 0] * 100, y, qid)
 
 

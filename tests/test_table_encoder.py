@@ -261,7 +261,7 @@ def test_numbers_with_holes_and_infinities():
     assert encoder.get_feature_names_out().tolist() == ["a", "a=(missing)"]
     np.testing.assert_array_equal(found, [[1, 0], [2.0, 1], [3.5, 0], [3.5, 0], [1, 0], [2, 0]])
     assert "2 infinite values" in str(encoder.summary_)
-    # Never seen holes are filled in silence, with the training's median.
+    # Missing values in a column without any in training are filled in silently, with the training's median.
     whole, _ = one([1.0, 2.5, 4.0])
     np.testing.assert_array_equal(whole.transform({"a": [None, 7.0, math.inf]}), [[2.5], [7.0], [4.0]])
 

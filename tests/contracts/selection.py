@@ -56,10 +56,10 @@ THREE_FOLDS: dict[str, Any] = {
 # What cannot be meant.
 REFUSED: dict[str, tuple[Any, str]] = {
     "an unknown name": ("leave-two-out", "leave-two-out"),
-    "a number that is no int": (2.5, "cv must be"),
+    "a number that is not an int": (2.5, "cv must be"),
     "True": (True, "cv must be"),
     "no fold": ([], "no fold"),
-    "training sets that are no complements": ([(REST[0][1:], FOLDS[0])], "trains on 17 rows"),
+    "training sets that are not complements": ([(REST[0][1:], FOLDS[0])], "trains on 17 rows"),
     "an unknown row": ([[0, M]], f"row {M}"),
     "a row twice": ([[0, 0]], "twice"),
 }

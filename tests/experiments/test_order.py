@@ -360,7 +360,7 @@ def test_times_of_some_folds_are_multiplied_out(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_published_figures_across_corpora_fit_each_other() -> None:
-    """The article prints the differences from the optimal threshold beside Tables 3 and 5."""
+    """The article prints the differences from the optimal threshold next to Tables 3 and 5."""
     differences = {
         "training": (
             (22.2, 4.4, 44.5, 56.8),

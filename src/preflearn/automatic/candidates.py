@@ -19,7 +19,7 @@ import numpy as np
 from .._engine.core.holdout import rows_outside
 from .._engine.loops.threads import in_turns, threads_limited
 from ..estimators.rankrls import RankRLS
-from ..model_selection._alphas import choose
+from ..model_selection._choice import choose
 from ..model_selection._held_out import HeldOut
 from . import boosting, kernels
 from .combination import centred, nested

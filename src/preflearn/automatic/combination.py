@@ -22,7 +22,7 @@ from scipy.optimize import nnls
 from .._engine.loops.segments import centre_rows, segment_sums
 from ..comparisons import Groups, encode_queries
 from ..metrics import concordance
-from ..model_selection._scoring import Scoring
+from ..model_selection._choice import Scoring
 
 SHRINKAGES = (0.001, 0.01, 0.1, 1.0, 10.0)
 # Predictions of targets of unit size that differ by no more than this differ by rounding.
@@ -162,7 +162,9 @@ def combine(H: np.ndarray, t: np.ndarray, shrinkage: float) -> np.ndarray:
     """
     m, k = H.shape
     A, b = H.T @ H, H.T @ t
-    common = max(float(b.sum()), 0.0) / max(float(A.sum()), np.finfo(float).tiny)
+    # Members that cancel each other have no common weight: their sum is rounding.
+    total = float(A.sum())
+    common = max(float(b.sum()), 0.0) / total if total > k * np.finfo(float).eps * np.trace(A) else 0.0
     ridge = shrinkage * m
     values, vectors = np.linalg.eigh(A + ridge * np.eye(k))
     roots = np.sqrt(np.maximum(values, ridge))  # none is smaller, but for rounding

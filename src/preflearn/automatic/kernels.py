@@ -30,7 +30,7 @@ from .._engine.loops.threads import with_small_matrices
 from ..comparisons import encode_queries
 from ..estimators.rankrfm import RankRFM
 from ..kernels.functions import Kernel
-from ..model_selection._alphas import choose
+from ..model_selection._choice import choose
 from .combination import clearly_positive, nested
 from .curves import KernelAndCurves, as_estimator
 from .everything import Everything

@@ -28,10 +28,10 @@ from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import read_scores
 from ..estimators.base import RankerMixin
 from ..metrics import concordance
+from ..model_selection._choice import Scoring, read_scoring
 from ..model_selection._folds import read_folds, shuffled_folds
 from ..model_selection._learner import SelfValidatingLearner
 from ..model_selection._row_order import order_by_content
-from ..model_selection._scoring import Scoring, read_scoring
 from ..model_selection._splitters import QueryKFold
 from ..preprocessing import TableEncoder
 from .candidates import Candidate, candidates, rivals

@@ -93,7 +93,7 @@ class ShowsItself:
     def _score_members(self, X: Any, y: Any, qid: Any) -> dict[str, float]:
         """Score of each member by its name, and of the whole model under the empty name."""
         from ..comparisons import encode_queries
-        from ..model_selection._scoring import read_scoring
+        from ..model_selection._choice import read_scoring
 
         rows = self._encoded(as_host(X))
         queries, y = encode_queries(as_host(qid), rows.shape[0]), self._read_targets(y, rows.shape[0])

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..model_selection._scoring import Scoring
+from ..model_selection._choice import Scoring
 from .candidates import Candidate, random_trees
 
 # Exponential gains of scores that spread further than this tell nothing but the best one.

@@ -13,7 +13,7 @@ from math import nan
 import numpy as np
 
 from ..comparisons import Groups
-from ..model_selection._scoring import Scoring
+from ..model_selection._choice import Scoring
 from ..model_selection.significance import holm, signed_rank_test
 from .candidates import Candidate
 from .combination import FoldScores

@@ -1,7 +1,7 @@
 """What is compared with what.
 
 A squared loss over comparisons is fᵀ L f - 2 bᵀ f + const: L says what is compared, b which way and how far. Each
-class of this package knows its L and b, and nothing of kernels or estimators.
+class of this package knows its L and b, and nothing about kernels or estimators.
 """
 
 from .base import Comparisons, HalfRemoval, Removal

@@ -1,7 +1,7 @@
 """Answers to "which of these two?": who won, how much the answer counts, who gave it.
 
-An answer k says that item h is better than item j. It counts w_k times, its share y_k is 1 for a win and 1/2 for a tie
-(half a win each way), and its scale r_k multiplies the difference f_h - f_j (the reliability of the judge).
+An answer k says that item h is better than item j. It has the weight w_k, its share y_k is 1 for a win and 1/2 for a
+tie (half a win each way), and its scale r_k multiplies the difference f_h - f_j (the reliability of the judge).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Answers:
         ties: np.ndarray | None = None,
         judges: np.ndarray | None = None,
     ) -> Answers:
-        """Answers with everything that was not said at its default."""
+        """Answers with defaults for everything that was not given."""
         ones = np.ones(pairs.shape[0])
         share = ones if ties is None else np.where(ties, 0.5, 1.0)
         return cls(n_rows, pairs, ones if weight is None else weight, share, ones, judges)
@@ -90,7 +90,7 @@ class Answers:
         return np.bincount(better, values, self.n_rows) - np.bincount(worse, values, self.n_rows)
 
     def sums(self, f: np.ndarray) -> np.ndarray:
-        """f_h + f_j of each answer: what errors of this size of f can do to `differences`."""
+        """f_h + f_j of each answer: the effect that errors of size f can have on `differences`."""
         return f[self.pairs[:, 0]] + f[self.pairs[:, 1]]
 
     def spread_sizes(self, values: np.ndarray) -> np.ndarray:
@@ -99,7 +99,7 @@ class Answers:
         return np.bincount(better, values, self.n_rows) + np.bincount(worse, values, self.n_rows)
 
     def components(self) -> np.ndarray:
-        """The connected component of each item: items are connected that answers compare, shape (m,)."""
+        """The connected component of each item, where answers connect the items that they compare, shape (m,)."""
         better, worse = self.pairs.T
         edges = sp.coo_array((np.ones(self.n_pairs), (better, worse)), shape=(self.n_rows, self.n_rows))
         return connected_components(edges, directed=False)[1]
@@ -120,7 +120,7 @@ class Answers:
         return sp.csr_array(self.laplacian(curvature).sparse())
 
     def dense_hessian(self, curvature: np.ndarray) -> np.ndarray:
-        """The same as a Fortran-ordered array: quicker where answers are many and items few. O(l + m²)."""
+        """The same as a Fortran-ordered array: faster for many answers about few items. O(l + m²)."""
         n = self.n_rows
         better, worse = self.pairs.T
         # Without any answer, counts would be whole numbers.

@@ -34,7 +34,7 @@ class Removal:
     scale : float
         Training on the rest at λ is training on L - N diag(σ) Nᵀ, b - d at λ / scale.
     centred : bool
-        Whether the means over all m rows are still to be taken off N and d. A row that leaves a global ranking
+        Whether the means over all m rows are still to be subtracted from N and d. A row that leaves a global ranking
         touches every other row, but only through a constant.
     """
 
@@ -89,7 +89,7 @@ class Comparisons(ABC):
     has_half : bool
         Whether a symmetric half S with S S = L is known in closed form; then `half` and `half_target` work.
     has_factor : bool
-        Whether `least_squares` costs no more than a product with L, though there is no symmetric half.
+        Whether `least_squares` costs no more than a product with L, even without a symmetric half.
     ignores_constants : bool
         Whether L 1 = 0: a constant added to all f changes no comparison.
     queries : Groups or None
@@ -97,7 +97,7 @@ class Comparisons(ABC):
     scores : ndarray of shape (m, v)
         The scores that were compared; only where comparisons are made from scores within queries.
     row_weights : ndarray of shape (m,) or None
-        How much each row counts; None where all count alike.
+        How much each row counts; None where all rows count equally.
     """
 
     n_rows: int
@@ -132,7 +132,7 @@ class Comparisons(ABC):
 
     @property
     def whole_queries_only(self) -> bool:
-        """Whether `drop` refuses a part of a query: what its rest should weigh is not defined."""
+        """Whether `drop` refuses part of a query: what the rest should weigh is not defined."""
         return False
 
     @abstractmethod
@@ -147,7 +147,7 @@ class Comparisons(ABC):
     def indicators(self) -> list[tuple[sp.csr_array, np.ndarray]]:
         """Pairs (E, c) of a sparse m × k matrix and k coefficients with L = Σ E diag(c) Eᵀ.
 
-        They carry L to sparse features without filling them in.
+        They apply L to sparse features without making them dense.
         """
 
     @abstractmethod
@@ -175,7 +175,7 @@ class Comparisons(ABC):
     def anchors(self) -> Groups | None:
         """Groups of rows inside which S loses no more than a constant; None when S is invertible.
 
-        S⁺ S f is f less its mean over each group, so scores are known from S f and one mean per group.
+        S⁺ S f is f minus its mean over each group, so scores follow from S f and one mean per group.
         """
         raise NotImplementedError(f"{type(self).__name__} has no symmetric half in closed form.")
 
@@ -189,7 +189,7 @@ class Comparisons(ABC):
         raise NotImplementedError(f"{type(self).__name__} has no symmetric half in closed form.")
 
     def half_levels(self) -> list[Groups]:
-        """The nested groups whose means S takes off, the coarsest first: queries, then tie groups; none for S = I.
+        """The nested groups whose means S subtracts, the coarsest first: queries, then tie groups; none for S = I.
 
         With one level S = diag(√c) (I - O), with two S = diag(√d) (I - P) + diag(√c) (P - O), where O and P average
         over the groups of each level; c and d come from `half_factors`.
@@ -207,7 +207,7 @@ class Comparisons(ABC):
     def blocks(self, V: np.ndarray, n_rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Pairs (A, B) of row blocks with Vᵀ L V = Σ Aᵀ B; A and B are the same array where there is a half.
 
-        They let a Gram matrix be summed up with one block of temporary memory.
+        They allow a Gram matrix to be summed with one block of temporary memory.
         """
         if self.ignores_constants:
             V = centred(V, one_group(self.n_rows))[0]
@@ -223,7 +223,7 @@ class Comparisons(ABC):
         ----------
         V : ndarray of shape (m, n), or of more rows with ``rows``
         n_rows : int
-            The most rows of a block.
+            Maximum number of rows of a block.
         rows : ndarray of shape (m,), optional
             The rows of V that are compared; all of them in order by default.
         """
@@ -236,7 +236,7 @@ class Comparisons(ABC):
     def least_squares(self, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """T and t with Tᵀ T = Vᵀ L V and Tᵀ t = Vᵀ b: the loss is ‖T w - t‖² up to a constant, and nothing is squared.
 
-        T is S V with a half in closed form, otherwise by the eigen decomposition of L: O(m³).
+        T is S V with a half in closed form, otherwise it comes from the eigendecomposition of L: O(m³).
         """
         if self.has_half:
             return self.half(V), self.half_target
@@ -265,7 +265,7 @@ class Comparisons(ABC):
 
 
 def parts_change_weight(queries: Groups, weighting: str) -> bool:
-    """Whether the rest of a query would weigh more beside the others when part of it leaves."""
+    """Whether the rest of a query would weigh more relative to the others when part of it leaves."""
     return weighting == "query" and queries.n_groups > 1
 
 
@@ -275,8 +275,8 @@ def drop_from_blocks(comparisons: Comparisons, rows: np.ndarray, queries: Groups
     Raises
     ------
     ValueError
-        If part of a query leaves under weighting "query": every query is to weigh the same, and what a part of one
-        should weigh is not defined by that.
+        If part of a query leaves under weighting "query": all queries are to have the same weight, which does not
+        define the weight of a part of one.
     """
     leaving = np.zeros(comparisons.n_rows, dtype=bool)
     leaving[rows] = True
@@ -325,13 +325,14 @@ def _drop_from_query(comparisons, members, leaving):
     if stays.size:
         if comparisons.whole_queries_only and stays.size < members.size:
             raise ValueError(
-                "Part of a query is held out under weighting='query', where every query weighs the same: the remaining "
-                "pairs of that query would change their weight. Hold out whole queries together, or use "
+                "Part of a query is held out under weighting='query', where all queries have the same weight: the "
+                "weights of the remaining pairs of that query would change. Hold out whole queries together, or use "
                 "weighting='pair' or 'item'."
             )
         rest = here.take(stays)
         lost[np.ix_(stays, stays)] -= rest.to_dense()
-        # What leaves is a difference of weights of pairs; one of their sums would lose a light pair beside a heavy one.
+        # What leaves is a difference of weights of pairs; in a difference of sums a light pair would be lost next to a
+        # heavy one.
         np.fill_diagonal(lost, 0.0)
         np.fill_diagonal(lost, -lost.sum(axis=1))
         lost_target[stays] -= rest.target

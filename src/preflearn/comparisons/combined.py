@@ -27,7 +27,7 @@ class SumComparisons(Comparisons):
 
     Notes
     -----
-    Costs what the terms cost. There is no symmetric half in closed form.
+    Costs as much as its terms together. There is no symmetric half in closed form.
 
     Examples
     --------
@@ -103,8 +103,8 @@ def _placed_removal(
     removal = term.drop(leaving)
     if removal.scale != 1.0:
         raise ValueError(
-            "The rest of a global ranking weighs more when rows leave it, which a sum with other comparisons does not "
-            "allow. Use weighting='item', or refit without the rows."
+            "The rest of a global ranking weighs more when rows leave it, which is not supported in a sum with other "
+            "comparisons. Use weighting='item', or refit without the rows."
         )
     if not removal.centred:
         return where[removal.rows], removal.columns, removal.signs, removal.change

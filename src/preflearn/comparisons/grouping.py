@@ -22,7 +22,7 @@ import numpy as np
 from .._engine.numerics.namespace import as_host
 
 WEIGHTINGS = ("pair", "item", "query")
-# Share of the squares of features that is left inside, below which what rows have in common costs precision.
+# Share of the squares of features that remains within groups, below which what rows have in common costs precision.
 _SMALL_SHARE = 1e-4
 # A lookup table over the whole range of integer labels is used while it is at most this many times longer
 # than the labels themselves; it replaces a sort by two passes.
@@ -75,7 +75,7 @@ class Groups:
         return int(self.counts[np.unique(self.codes[rows])].sum()) == rows.shape[0]
 
     def sample(self, n_rows: int) -> np.ndarray:
-        """Rows of whole groups, drawn at random until there are about ``n_rows``; all rows where there are no more.
+        """Rows of whole groups, drawn at random until there are about ``n_rows``; all rows where there are not more.
 
         Of a single group single rows are drawn. The draw is the same for the same groups.
         """
@@ -159,7 +159,7 @@ def _as_label_array(qid: Any) -> np.ndarray:
     if isinstance(qid, Sequence) and not isinstance(qid, (str, bytes)):
         try:
             values = np.asarray(qid)
-        except ValueError:  # a ragged list: its items are looked at one by one
+        except ValueError:  # a ragged list: its items are examined one by one
             values = np.empty((0, 0))
         # Lists of tuples and of mixed types must not be turned into 2-d or string arrays.
         if values.ndim != 1 or values.dtype.kind in "USO":
@@ -179,7 +179,7 @@ def _refuse_missing(values: np.ndarray) -> None:
 
 
 def _is_missing(label: Any) -> bool:
-    """None, NaN, NaT, or a value that will not say whether it equals itself, such as pandas' NA."""
+    """None, NaN, NaT, or a value whose equality with itself is undefined, such as pandas' NA."""
     try:
         return label is None or bool(label != label)
     except (TypeError, ValueError):
@@ -256,7 +256,7 @@ def query_weights(weighting: str, counts: np.ndarray, n_pairs: np.ndarray) -> np
 
 
 def centred(X: np.ndarray, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
-    """X less the mean row of each group, and those means.
+    """X minus the mean row of each group, and those means.
 
     Parameters
     ----------
@@ -271,7 +271,7 @@ def centred(X: np.ndarray, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
 
     Notes
     -----
-    The mean is taken twice, the second time of what the first has left: a column that is constant inside a group
+    The mean is subtracted twice, the second time that of the remainder: a column that is constant inside a group
     becomes exactly zero there. O(m n).
 
     Examples
@@ -300,7 +300,7 @@ def centred(X: np.ndarray, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
 
 
 def offset_is_large(X: np.ndarray) -> bool:
-    """Whether rows have so much in common that their squares lose precision to it. O(m n)."""
+    """Whether what rows have in common is so large that their squares lose precision to it. O(m n)."""
     mean = X.mean(axis=0)
     unit = np.abs(X).max(initial=0.0) or 1.0
     spread = np.square((X[: 1 << 14] - mean) / unit).sum(axis=1).mean()

@@ -1,6 +1,7 @@
 """Reading what users pass: alpha, scores with the options of their comparison, preferences.
 
-One clear error each, before any work. `compare_scores` is the one place where cost, ties and weighting are read.
+Each mistake gets one clear error, before any work. `compare_scores` is the one place that reads cost, ties and
+weighting.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def read_scores(y: Any, n_rows: int, *, estimator: Any = None) -> tuple[np.ndarr
 
 
 def warn_if_equal(scores: np.ndarray) -> None:
-    """Say that equal scores teach nothing; O(m)."""
+    """Warn that equal scores teach nothing; O(m)."""
     if scores.shape[0] > 1 and (scores == scores[0]).all():
         warnings.warn(
             f"All targets are equal ({float(scores[0, 0]):g}): there is no order to learn, and every item gets the "
@@ -129,7 +130,7 @@ def read_pairs(pairs: Any, n_rows: int) -> np.ndarray:
 
 
 def read_per_pair(values: Any, n_pairs: int, name: str, *, positive: bool = False) -> np.ndarray | None:
-    """One finite number per preference (a single number serves all); None stays None."""
+    """One finite number per preference (a single number applies to all); None stays None."""
     if values is None:
         return None
     array = np.asarray(values, dtype=np.float64)
@@ -177,10 +178,10 @@ def compare_scores(
     cost : {"magnitude", "unit", "relative"}
         What a pair should differ by: s_i - s_j, 1, or s_i - s_j with the squared error divided by (s_i - s_j)².
     ties : {"include", "exclude"}
-        Whether pairs with equal scores are pulled together; costs "unit" and "relative" leave them out always.
+        Whether pairs with equal scores are pulled together; costs "unit" and "relative" always leave them out.
     weighting : {"pair", "item", "query"}
     allow_none : bool
-        Accept scores without any pair that can be compared, as a part of more to come may be.
+        Accept scores without any pair that can be compared, which may occur in a part of the data.
     row_weights : ndarray of shape (m,), optional
         A pair counts with the product of the weights of its rows.
 
@@ -233,7 +234,7 @@ def _nothing_to_compare(queries: Groups, cost: str, ties: str) -> str:
         return "Ranking needs at least two rows to compare: found 1 sample."
     if queries.counts.max(initial=0) <= 1:
         return (
-            f"No pair can be compared: each of the {queries.n_groups} queries has one row only. "
+            f"No pair can be compared: each of the {queries.n_groups} queries has only one row. "
             "Check qid: rows of the same query must carry the same label; without qid all rows are one query."
         )
     why = "ties='exclude'" if cost == "magnitude" else f"cost={cost!r}"
@@ -244,16 +245,16 @@ def _nothing_to_compare(queries: Groups, cost: str, ties: str) -> str:
 
 
 def refuse_weights_of_rows(sample_weight: Any) -> None:
-    """Refuse weights of rows beside preferences, which have weights of their own."""
+    """Refuse weights of rows together with preferences, which have their own weights."""
     if sample_weight is not None:
         raise ValueError(
-            "sample_weight weighs scores, and beside pairs it is not supported: use weight for the pairs, or leave out "
-            "sample_weight or pairs."
+            "sample_weight applies to scores and is not supported together with pairs: use weight for the pairs, or "
+            "leave out sample_weight or pairs."
         )
 
 
 def refuse_without_pairs(magnitude: Any, weight: Any) -> None:
-    """magnitude and weight say something about pairs."""
+    """Refuse magnitude and weight without pairs."""
     if magnitude is not None or weight is not None:
         raise ValueError(
             "magnitude and weight belong to pairs and would be ignored: pass pairs=..., or leave them out."

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import scipy.linalg as la
 import scipy.sparse as sp
 
 from .base import (
@@ -29,7 +28,7 @@ from .base import (
 )
 from .grouping import Groups, query_weights
 
-# Below this many columns a bincount per column beats compiling and starting a parallel loop.
+# Up to this many columns, one bincount per column is faster than compiling and starting a parallel loop.
 _FEW_COLUMNS = 4
 
 
@@ -74,7 +73,7 @@ class QueryComparisons(Comparisons):
         lower = None
         if self.exclude_ties:
             tie_groups, lower = tie_groups_of(scores[:, 0], queries)
-            # Without a tie the block is the one with ties included, which is cheaper.
+            # Without ties the block is the one with ties included, which is cheaper.
             self.tie_groups = tie_groups if tie_groups.n_groups < self.n_rows else None
         self._set_weights()
         self.target = self.laplacian(scores) if lower is None or not unit else self._unit_target(lower)
@@ -329,13 +328,14 @@ class QueryComparisons(Comparisons):
     def drop(self, rows: np.ndarray) -> Removal:
         if not self.is_one_block:
             return drop_from_blocks(self, rows, self.queries)
-        # C - C' is the projector on span{C e_i: i in H}, and E_HᵀC E_H = I - 1 1ᵀ / n.
-        h = rows.shape[0]
+        # C - C' is the projector on span{C e_i: i in H}. With E_HᵀC E_H = I - 1 1ᵀ / n an orthonormal basis of it is
+        # C E_H (I + ω 1 1ᵀ), (I + ω 1 1ᵀ)² = I + 1 1ᵀ / (n - h).
+        h, n_left = rows.shape[0], self.n_rows - rows.shape[0]
         scale = self._scale_without(h)
-        inside = la.cholesky(np.eye(h) - 1.0 / self.n_rows, lower=True)
-        columns = self.block_scale * la.solve_triangular(inside, np.eye(h), lower=True).T
-        lost = columns.T @ (self.scores[rows] - self.scores.mean(axis=0))
-        return Removal(rows, columns, np.ones(h), columns @ lost, scale, centred=True)
+        omega = 1.0 / (n_left * (1.0 + np.sqrt(self.n_rows / n_left)))
+        y = self.scores[rows] - self.scores.mean(axis=0)
+        change = self.block_scale**2 * (y + y.sum(axis=0) / n_left)
+        return Removal(rows, self.block_scale * (np.eye(h) + omega), np.ones(h), change, scale, centred=True)
 
     def drop_half(self, rows: np.ndarray) -> HalfRemoval:
         if self.is_one_block:

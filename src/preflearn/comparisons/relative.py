@@ -14,7 +14,7 @@ from .._engine.numerics.memory import require_memory
 from .base import Comparisons, Removal, drop_from_blocks, parts_change_weight
 from .grouping import Groups, query_weights
 
-# Differences of features of all pairs are stored up to this many numbers.
+# Up to this many numbers, differences of features of all pairs are stored.
 _MOST_DIFFERENCES = 1 << 24
 
 
@@ -70,7 +70,7 @@ class RelativeComparisons(Comparisons):
         return out
 
     def blocks(self, V: np.ndarray, n_rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        # Small queries go together, so that the sum over blocks is not updated once for each of them.
+        # Small queries are taken together, so that the sum over blocks is not updated once for each of them.
         batch = (np.cumsum(self.queries.counts) - 1) // n_rows
         for first, last in _runs(batch):
             part = V[np.concatenate(self._members[first:last])]
@@ -78,7 +78,7 @@ class RelativeComparisons(Comparisons):
             start = 0
             for block in self._blocks[first:last]:
                 rows = slice(start, start + block.shape[0])
-                # What the rows of a query have in common goes first: products would leave its rounding.
+                # What the rows of a query have in common is removed first: products would leave its rounding.
                 part[rows] -= part[start].copy()
                 image[rows] = block @ part[rows]
                 start = rows.stop

@@ -130,7 +130,7 @@ class WeightedPairs(Comparisons):
         return np.divide(1.0, below, out=np.zeros_like(below), where=below > 0)
 
     def _unit_target(self, scaled: np.ndarray) -> np.ndarray:
-        """b_i = κ w_i (weight of the lower rows less that of the higher ones)."""
+        """b_i = κ w_i (weight of the lower rows minus that of the higher ones)."""
         assert self._ties is not None
         lower, higher = self._nodes.before_and_after()
         return (scaled * (lower - higher)[self._ties.groups.codes])[:, None]
@@ -208,7 +208,7 @@ class WeightedPairs(Comparisons):
     def drop(self, rows: np.ndarray) -> Removal:
         if not self.drops_row_by_row:
             return drop_from_blocks(self, rows, self.queries)
-        # L = κ W D^½ P D^½ with D = diag(w), u = √w / √W and P = I - u uᵀ. P less the same for the rows that stay is
+        # L = κ W D^½ P D^½ with D = diag(w), u = √w / √W and P = I - u uᵀ. P minus the same for the rows that stay is
         # the projector on span{P e_i: i in H}. With r = u on H, ρ = 1 - |r|² the share of the weight that stays, an
         # orthonormal basis of it is I - r rᵀ / (1 + √ρ) on H and -u rᵀ / √ρ elsewhere.
         w = self.row_weights
@@ -217,7 +217,7 @@ class WeightedPairs(Comparisons):
         columns = -np.outer(root, root[rows] / left)
         columns[rows] = np.eye(rows.shape[0]) - np.outer(root[rows], root[rows] / (1.0 + left))
         if rows.shape[0] == 1:
-            columns[rows] = left  # the same without a difference
+            columns[rows] = left  # the same without a subtraction
         size = float(self._factors[0]) * total
         columns *= np.sqrt(size * w)[:, None]
         scores = self.scores - self.scores[self._nodes.heaviest]
@@ -234,7 +234,7 @@ class WeightedPairs(Comparisons):
         stays[rows] = False
         rest = float(self.row_weights[stays].sum())
         if not rest > 0:
-            raise ValueError("All rows that stay have weight 0: nothing is left to train on.")
+            raise ValueError("All remaining rows have weight 0: nothing is left to train on.")
         return rest
 
     def _size_of_rest(self, rows: np.ndarray, rest: float) -> float:

@@ -1,8 +1,8 @@
 r"""The complete graph over the members of each group, an edge (i, j) with the product w_i w_j of their weights.
 
 Its Laplacian W diag(w) - w wᵀ is a small difference of large numbers where one weight is far above the others. So
-nothing is taken from a total that it dominates: means are taken relative to the heaviest member of the group, and the
-total of the others is summed up without it.
+nothing is subtracted from a total that it dominates: means are taken relative to the heaviest member of the group, and
+the total of the others is summed without it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from .grouping import Groups
 
-# Up to this many columns a bincount for each is faster than a compiled loop.
+# Up to this many columns, one bincount for each is faster than a compiled loop.
 _FEW_COLUMNS = 4
 # A member with a larger share of the weight of its group than this is compared with the others pair by pair.
 _DOMINATES = 0.75
@@ -43,7 +43,7 @@ class WeightedGroups:
 
     @cached_property
     def heaviest(self) -> np.ndarray:
-        """A member of the largest weight of each group."""
+        """A member of largest weight for each group."""
         order = np.lexsort((self.weights, self.groups.codes))
         return order[self.groups.starts[1:] - 1]
 
@@ -67,7 +67,7 @@ class WeightedGroups:
         return sums_beside(self.weights, self.groups.starts)
 
     def centred(self, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """V less the weighted mean of each group, shape (m, k), and those means, shape (n_groups, k)."""
+        """V minus the weighted mean of each group, shape (m, k), and those means, shape (n_groups, k)."""
         codes, reference = self.groups.codes, V[self.heaviest].astype(np.float64, copy=False)
         few = V.shape[1] <= _FEW_COLUMNS
         Z = V - reference[codes] if few else self._less(V, reference)
@@ -78,7 +78,7 @@ class WeightedGroups:
         return Z, reference + means
 
     def _less(self, V: np.ndarray, of_groups: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """V less a row of each group."""
+        """V minus a row of each group."""
         from .._engine.loops.segments import centre_rows
 
         V = np.ascontiguousarray(V)
@@ -109,7 +109,7 @@ class WeightedGroups:
         A member that dominates its group has an edge to each of the others; the rest is a graph without it.
         """
         codes, m = self.groups.codes, self.groups.n_rows
-        light = np.where(self.others > 0, self.weights, 0.0)  # one that is alone has no edge
+        light = np.where(self.others > 0, self.weights, 0.0)  # a member that is alone has no edge
         heavy = light[self.heaviest] > _DOMINATES * self.total
         if not heavy.any():
             inner = factors[codes] * light * self.total[codes]

@@ -29,12 +29,12 @@ def align_queries(X: Any, y: Any = None, qid: Any = None) -> Any:
     Returns
     -------
     collection or tuple
-        For a name of a column: the data frame. Otherwise (X, y, qid). Rows keep their order inside a query and, but for
-        those that move, inside a partition; numbers of rows become unknown to Dask.
+        For the name of a column: the data frame. Otherwise (X, y, qid). Rows keep their order inside a query and,
+        except for those that move, inside a partition; numbers of rows become unknown to Dask.
 
     Notes
     -----
-    Two passes: the labels of every partition are looked at now (one per query comes to this machine), the rows move
+    Two passes: the labels of every partition are read now (one per query comes to this machine), and the rows move
     when the result is used.
 
     Examples
@@ -51,17 +51,17 @@ def align_queries(X: Any, y: Any = None, qid: Any = None) -> Any:
         raise ValueError("align_queries needs qid: the labels, or the name of a column of the data frame.")
     if isinstance(qid, str):
         if y is not None:
-            raise ValueError("y is given beside a column for qid: leave it a column of the data frame.")
+            raise ValueError("y is given as well as a column for qid: leave y as a column of the data frame.")
         if not is_frame(X):
             raise TypeError(
-                f"qid={qid!r} names a column, and X is no Dask data frame: found {type(X).__name__}."
+                f"qid={qid!r} names a column, but X is not a Dask data frame: found {type(X).__name__}."
             )
         if qid not in X.columns:
             raise ValueError(f"There is no column {qid!r}: found {', '.join(map(str, X.columns))}.")
         moved = _move(dask, [X.to_delayed()], list(X[qid].to_delayed()))[0]
         return _rebuild(X, moved)
     if y is None:
-        raise ValueError("align_queries needs y beside qid, so that rows and targets stay together.")
+        raise ValueError("align_queries needs y as well as qid, so that rows and targets stay together.")
     parts = read_parts(X, y, qid)
     assert parts.qid is not None
     moved = _move(dask, [parts.X, parts.y, parts.qid], parts.qid)

@@ -11,7 +11,7 @@ from .parts import Parts, as_plain, in_part, require_dask
 
 
 class PartitionedRows:
-    """The rows of Dask partitions, for `AutoRanker`: work goes to where they are.
+    """The rows of Dask partitions, for `AutoRanker`: work is sent to where they are.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def fit_automatic(model: Any, parts: Parts, split_every: int) -> None:
     if parts.qid is None:
         raise ValueError(
             "AutoRanker on partitions samples whole queries, and there is no qid: pass it, or train RankRLSCV, which "
-            "takes a global ranking in parts."
+            "accepts a global ranking in parts."
         )
     if model.device is not None:
         raise ValueError(
@@ -89,5 +89,5 @@ def _read(number: int, X: Any, y: Any, qid: Any) -> tuple[Any, Any, Any]:
 
 
 def _is_table(X: Any) -> bool:
-    """Whether a partition is a data frame with columns that are not numbers, which the encoder of the sample reads."""
+    """Whether a partition is a data frame with non-numeric columns, which the encoder of the sample reads."""
     return hasattr(X, "columns") and any(one.kind not in "fiub" for one in X.dtypes)

@@ -1,4 +1,4 @@
-"""The front: which estimator is trained how on partitions."""
+"""The entry point: which estimator is trained in which way on partitions."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def fit(estimator: Any, X: Any, y: Any = None, qid: Any = None, *, split_every: 
     y : Dask array, series or frame, or str
         Scores, partitioned as X is, or the name of a column of X.
     qid : Dask array or series, or str, optional
-        Query labels likewise. Each partition must hold whole queries (`align_queries`); a query in two of them is
-        refused. None is one global ranking (RankRLS) or regression (RLS).
+        Query labels, given in the same way. Each partition must hold whole queries (`align_queries`); a query in two of
+        them is refused. None is one global ranking (RankRLS) or regression (RLS).
     split_every : int, default=8
-        How many statistics are added up at a time on the way to one.
+        Number of statistics that are added at a time in the tree.
 
     Returns
     -------
@@ -42,14 +42,14 @@ def fit(estimator: Any, X: Any, y: Any = None, qid: Any = None, *, split_every: 
 
     Notes
     -----
-    Squared losses take one pass: each partition becomes an n × n statistic, added up in a tree, and one machine solves.
-    A reduced set is drawn as `fit` draws it, from row numbers, in a pass before. RankRLSCV keeps one statistic per
-    fold as in `RankRLSCV.fit_stream`, with the same folds and the same meaning of `cv` and `scoring`. RankSVM keeps
-    the partitions in the memory of the workers and takes 10 to 60 evaluations; each sends n numbers to every
-    partition and gets n back.
+    Squared losses take one pass: each partition becomes an n × n statistic, summed in a tree, and one machine solves. A
+    reduced set is drawn as in `fit`, from row numbers, in a separate pass before. RankRLSCV keeps one statistic per
+    fold as in `RankRLSCV.fit_stream`, with the same folds and the same meaning of `cv` and `scoring`. RankSVM keeps the
+    partitions in the memory of the workers and takes 10 to 60 evaluations; each sends n numbers to every partition and
+    receives n.
 
-    AutoRanker is chosen on a sample of whole queries, as in `AutoRanker.fit_stream`, on the machine that calls; sums
-    for its kernels and binned features for its trees come from the partitions.
+    AutoRanker chooses on a sample of whole queries, as in `AutoRanker.fit_stream`, on the calling machine; sums for its
+    kernels and binned features for its trees come from the partitions.
 
     Work goes to the current Dask scheduler: the one of the last ``distributed.Client``, or threads of this process.
 
@@ -81,7 +81,7 @@ def fit(estimator: Any, X: Any, y: Any = None, qid: Any = None, *, split_every: 
     if isinstance(split_every, bool) or not isinstance(split_every, Integral) or split_every < 2:
         raise ValueError(f"split_every must be an int of at least 2: found {split_every!r}.")
     if isinstance(estimator, RLS) and qid is not None:
-        raise ValueError("A regression compares no rows, so qid would be ignored: leave it out.")
+        raise ValueError("A regression does not compare rows, so qid would be ignored: leave it out.")
     parts = read_parts(X, y, qid)
     train(estimator, parts, int(split_every))
     _set_features(estimator, parts)

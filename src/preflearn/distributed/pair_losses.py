@@ -2,10 +2,10 @@
 
 In `solvers.newton`, predictions Φ w and gradients ∇ℓ appear only in sums, in products with each other and
 through Φ and Φᵀ. Here Φ w is represented by w and ∇ℓ by Φᵀ∇ℓ, n numbers each, so that ∇ℓᵀ Φ s = (Φᵀ∇ℓ)ᵀ s and nothing
-as long as the data leaves a worker. An evaluation sends w to the partitions and adds up what comes back.
+of the length of the data leaves a worker. An evaluation sends w to the partitions and sums what comes back.
 
-A partition keeps the sorted pairs of the last points it was asked about. That is only a cache: every request names its
-point by w, so that a worker that has just taken over for a dead one gives the same answer.
+A partition keeps the sorted pairs of the last points that it evaluated. That is only a cache: every request names its
+point by w, so that a worker that has just replaced a dead one gives the same answer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ..kernels.maps import NystromMap
 from .parts import Parts, in_part, require_dask, tree_reduce
 from .squared_losses import choose_shared_basis, read_part
 
-# Points whose sorted pairs a partition keeps: the line search looks at one beside the present one.
+# Points whose sorted pairs a partition keeps: the line search evaluates one besides the present one.
 _POINTS_KEPT = 2
 
 
@@ -47,9 +47,9 @@ class At:
     ----------
     weights : ndarray of shape (n,)
     width : float or None
-        Width over which the hinge is rounded off; None for the squared hinge.
+        Width over which the hinge is smoothed; None for the squared hinge.
     narrowed : float or None
-        The smaller width of `NarrowedHinge`, if that is meant.
+        The smaller width of `NarrowedHinge`, where that is meant.
     """
 
     weights: np.ndarray
@@ -87,11 +87,11 @@ class PartObjective:
         return PartObjective, self._arguments
 
     def __sizeof__(self) -> int:
-        # 150 bytes of workspace per row beside the features; Dask moves objects by this.
+        # 150 bytes of workspace per row in addition to the features; Dask uses this to decide on moving objects.
         return int(self.features.size * 8 + self.features.n_rows * 200)
 
     def loss(self, at: At) -> Any:
-        """The loss at a point, from the cache if it is there."""
+        """The loss at a point, from the cache where possible."""
         if at.key not in self._points:
             if at.narrowed is not None:
                 found: Any = self.loss(replace(at, narrowed=None)).narrowed(at.narrowed)
@@ -107,7 +107,7 @@ class PartObjective:
         return self._points[at.key]
 
     def evaluate(self, at: At) -> np.ndarray:
-        """Φᵀ∇ℓ, and behind it the value, the plain hinge and the slopes where there are such."""
+        """Φᵀ∇ℓ, followed by the value, the plain hinge and the slopes where they exist."""
         with self._lock:
             loss = self.loss(at)
             numbers = [getattr(loss, name, 0.0) for name in ("value", "hinge", "slopes")]
@@ -119,7 +119,7 @@ class PartObjective:
             return self.features.backward(self.loss(at).curvature(self.features.forward(v)))
 
     def covariance(self, at: At, share: float) -> np.ndarray:
-        """The part of the preconditioner, from a share of the rows."""
+        """This partition's part of the preconditioner, from a share of the rows."""
         with self._lock:
             if self._sample is None:
                 size = max(1, int(np.ceil(share * self.features.n_rows)))
@@ -152,7 +152,7 @@ class DistributedObjective(PairObjective):
         self._split_every = split_every
 
     def total(self, method: str, *arguments: Any) -> np.ndarray:
-        """What a method of the partitions returns, added up on the way."""
+        """The sum of what a method of the partitions returns."""
         dask = require_dask()
         call, add = dask.delayed(_call), dask.delayed(_add)
         shared = dask.delayed(arguments, traverse=False)
@@ -187,7 +187,7 @@ class DistributedLoss:
         found = objective.total("evaluate", at)
         self.gradient = found[:-3]
         self.value, self.hinge, self.slopes = (float(number) for number in found[-3:])
-        self.degrees: Any = at  # the preconditioner asks the partitions for their own
+        self.degrees: Any = at  # the preconditioner gets them from the partitions
 
     def curvature(self, v: np.ndarray) -> np.ndarray:
         return self._objective.total("product", self._at, v)
@@ -223,7 +223,7 @@ def _add(values: list[Any]) -> Any:
 
 @dataclass(frozen=True)
 class _Summary:
-    """What must be known of the partitions before training."""
+    """What must be known about the partitions before training."""
 
     queries: KeySet
     n_rows: int
@@ -270,7 +270,7 @@ def fit_pair_losses(model: Any, parts: Parts, split_every: int) -> None:
 def _objective(
     model: Any, parts: Parts, feature_map: NystromMap | None, output: int, split_every: int
 ) -> tuple[DistributedObjective, _Summary]:
-    """The partitions in the memory of the workers, and what they add up to."""
+    """The partitions in the memory of the workers, and their totals."""
     dask = require_dask()
     shared = dask.delayed((clone(model), feature_map), traverse=False)
     build, look, merge = dask.delayed(_build), dask.delayed(_summary), dask.delayed(_merge)

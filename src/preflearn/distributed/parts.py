@@ -11,7 +11,7 @@ from ..errors import missing_extra
 
 
 def require_dask() -> Any:
-    """The module dask, or an error that says how to get it."""
+    """The module dask, or an error that says how to install it."""
     try:
         import dask
     except ImportError as error:
@@ -50,7 +50,7 @@ class Parts:
         return list(zip(self.X, self.y, qid, strict=True))
 
     def lengths(self) -> list[int]:
-        """The number of rows of each partition; computed where the collection does not know."""
+        """The number of rows of each partition; computed where the collection does not know it."""
         if self._lengths is None:
             dask = require_dask()
             n_rows = dask.delayed(_n_rows)
@@ -64,9 +64,9 @@ def read_parts(X: Any, y: Any, qid: Any) -> Parts:
     Raises
     ------
     TypeError
-        If something is no Dask collection.
+        If something is not a Dask collection.
     ValueError
-        If the collections are not partitioned alike.
+        If the collections are not partitioned in the same way.
     """
     require_dask()
     if y is None:
@@ -74,7 +74,7 @@ def read_parts(X: Any, y: Any, qid: Any) -> Parts:
     if is_frame(X):
         X, y, qid = _columns(X, y, qid)
     elif isinstance(y, str) or isinstance(qid, str):
-        raise TypeError("y and qid can be names of columns only where X is a Dask data frame.")
+        raise TypeError("y and qid can only be names of columns where X is a Dask data frame.")
     for name, collection in (("X", X), ("y", y), ("qid", qid)):
         if not (is_array(collection) or is_frame(collection) or (name == "qid" and collection is None)):
             raise TypeError(
@@ -89,7 +89,7 @@ def read_parts(X: Any, y: Any, qid: Any) -> Parts:
     counts = {name: len(parts) for name, parts in blocks.items()}
     if len(set(counts.values())) > 1:
         raise ValueError(
-            f"X, y and qid must be partitioned alike: found {counts} partitions. Repartition them together, "
+            f"X, y and qid must be partitioned in the same way: found {counts} partitions. Repartition them together, "
             "for example as columns of one data frame."
         )
     names = [str(name) for name in X.columns] if is_frame(X) else None
@@ -114,7 +114,7 @@ def is_frame(collection: Any) -> bool:
 
 
 def _columns(frame: Any, y: Any, qid: Any) -> tuple[Any, Any, Any]:
-    """Columns given by name are taken out of the features."""
+    """Columns given by name are removed from the features."""
     named = [name for name in (y, qid) if isinstance(name, str)]
     missing = [name for name in named if name not in frame.columns]
     if missing:
@@ -153,7 +153,7 @@ def _n_rows(part: Any) -> int:
 
 
 def as_plain(part: Any) -> Any:
-    """A partition of a data frame as an array; anything else as it is."""
+    """A partition of a data frame as an array; anything else unchanged."""
     return part.to_numpy() if hasattr(part, "to_numpy") else part
 
 

@@ -1,4 +1,4 @@
-"""RankRLS, RankRLSCV and RLS: one statistic per partition, added up in a tree."""
+"""RankRLS, RankRLSCV and RLS: one statistic per partition, summed in a tree."""
 
 from __future__ import annotations
 

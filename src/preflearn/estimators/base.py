@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
@@ -17,21 +19,20 @@ from .._engine.loops.threads import n_threads, with_small_matrices
 from .._engine.numerics.graph import Graph, Value
 from .._engine.numerics.namespace import Home, as_host, check_same_home, is_device_array
 from .._engine.solvers.progress import Stages
-from .._engine.solvers.squared_loss import SquaredLossProblem, check_solver_options
-from ..comparisons import encode_queries, one_group
+from .._engine.solvers.squared_loss import SquaredLossProblem, check_solver_options, square_form
+from ..comparisons import Comparisons, encode_queries, one_group
 from ..comparisons.grouping import positions_in_groups
 from ..comparisons.inputs import read_pairs
 from ..kernels.blocks import DIRECT_KERNELS, KernelBlocks
-from ..kernels.functions import Kernel, n_items
+from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.gradients import expansion_gradient, refuse_without_gradient
 from ..kernels.inputs import KernelParametersMixin, read_items
-from ..kernels.maps import NystromMap
+from ..kernels.maps import EmpiricalKernelMap, NystromMap
 from ..kernels.onnx_nodes import kernel_nodes, linear_nodes, products_nodes
 from ..model_selection._learner import KernelLearner, SquaredLossLearner
 from ..model_selection._tally import share_in_order
 from .gaussian_process import (
     FunctionPosterior,
-    TrainingRows,
     noise_of_comparisons,
     refuse_without_posterior,
     row_noise,
@@ -42,9 +43,11 @@ _PREDICTION_BLOCK_BYTES = 1 << 26
 # The same where a thread forms it by one product: it stays in the cache.
 _FAST_BLOCK_BYTES = 1 << 21
 _LEAST_BLOCK_ROWS = 512
-# From this many kernel values on, the rows of a single block are shared out among threads, some rows each at least.
+# From this many kernel values on, the rows of a single block are shared out among threads, each with at least a few.
 _WORTH_THREADS = 1 << 17
 _LEAST_ROWS_OF_THREAD = 16
+# Rows that are compared again later, to see that the caller has not changed them.
+_WITNESSES = 16
 
 
 class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
@@ -138,7 +141,7 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
         if kernel.is_precomputed:
             every_row_in_order = np.array_equal(self.basis_indices_, np.arange(X.shape[1]))
             return (X if every_row_in_order else X[:, self.basis_indices_]) @ self.dual_coef_
-        # One product would lose too much in single precision; users' functions are not called from several threads.
+        # In single precision one product would lose too much; users' functions are not called from several threads.
         is_fast = (
             isinstance(kernel, Kernel)
             and kernel.kernel in DIRECT_KERNELS
@@ -193,7 +196,7 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
 
         Notes
         -----
-        O(m r n) for each output: one more product of the shape of the kernel block.
+        O(m r n) for each output: one additional product of the shape of the kernel block.
 
         Examples
         --------
@@ -226,6 +229,64 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
 
     def _more_stages(self) -> Stages:
         return Stages(type(self).__name__ if self.verbose else None)
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """What a model was trained on, as long as it stays in memory; not part of a saved or copied model.
+
+    Attributes
+    ----------
+    X, kernel, feature_map, tasks, alpha : as in training
+    witnesses : copies of some rows, or None
+    told : tuple of ndarray
+        Copies of what is known about these rows: scores, weights, queries.
+    """
+
+    X: Any
+    kernel: Kernel
+    feature_map: NystromMap | None
+    tasks: Sequence[Comparisons]
+    alpha: float
+    witnesses: Any
+    told: tuple[np.ndarray, ...]
+
+    @classmethod
+    def keep(cls, X: Any, kernel: Kernel, feature_map: Any, tasks: Sequence[Comparisons], alpha: float):
+        """By reference: only a few rows are copied."""
+        is_array = isinstance(X, np.ndarray) or sp.issparse(X)
+        rows = cls._witness_rows(X) if is_array else None
+        witnesses = None if rows is None else take_items(X, rows).copy()
+        told = () if rows is None else tuple(one[rows] for one in cls._arrays_of(tasks))
+        return cls(X, kernel, feature_map, tasks, alpha, witnesses, told)
+
+    @staticmethod
+    def _arrays_of(tasks: Sequence[Comparisons]) -> list[np.ndarray]:
+        """What the caller has given for the rows, and may change; with several tasks nothing is needed later."""
+        if len(tasks) != 1:
+            return []
+        task = tasks[0]
+        codes = None if task.queries is None else task.queries.codes
+        found = (getattr(task, "scores", None), task.row_weights, codes)
+        return [one for one in found if isinstance(one, np.ndarray)]
+
+    @staticmethod
+    def _witness_rows(X: Any) -> np.ndarray:
+        return np.unique(np.linspace(0, n_items(X) - 1, _WITNESSES).astype(np.int64))
+
+    def are_unchanged(self) -> bool:
+        """Whether the rows that were copied are unchanged."""
+        if self.witnesses is None:
+            return True
+        rows = self._witness_rows(self.X)
+        if not all(
+            np.array_equal(one[rows], then)
+            for one, then in zip(self._arrays_of(self.tasks), self.told, strict=True)
+        ):
+            return False
+        now = take_items(self.X, rows)
+        differs = now != self.witnesses
+        return not (differs.nnz if sp.issparse(differs) else np.any(differs))
 
 
 class SquaredLossModel(KernelModel, SquaredLossLearner):
@@ -279,19 +340,19 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
         ----------
         X : array-like or sparse of shape (m, n), kernel matrix (m, m_train), or sequence of objects
         return_std : bool, default=False
-            Return the standard deviations of the scores as well, by the posterior of a Gaussian process.
+            Also return the standard deviations of the scores, from the posterior of a Gaussian process.
 
         Returns
         -------
         scores : ndarray of shape (m,) or (m, v)
         std : ndarray of the same shape
-            With `return_std`. What a ranker says about an order is in `difference_std`: scores by themselves are known
-            no better than the constant that all of them share.
+            With `return_std`. For the order of two items see `difference_std`: single scores are known no better than
+            the constant that all of them share.
 
         Notes
         -----
-        Of the function, not of a new y. The first call takes about the time of a fit and of held-out predictions; it
-        looks at the training rows, which a model that was loaded or copied does not have.
+        The deviations are those of the function, not of a new y. The first call takes about as long as a fit and
+        held-out predictions; it needs the training rows, which a model that was loaded or copied does not have.
         """
         scores = super().predict(X)
         if not return_std:
@@ -301,11 +362,11 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
         return scores, _spread_out(posterior.variances(items), noise, scores)
 
     def difference_std(self, X_a, X_b) -> np.ndarray:
-        """Standard deviation of the difference of the scores of two items, which is what an order needs.
+        """Standard deviation of the difference between the scores of two items, which is what their order depends on.
 
         Parameters
         ----------
-        X_a, X_b : as in predict, with as many rows
+        X_a, X_b : as in predict, with the same number of rows
 
         Returns
         -------
@@ -313,7 +374,7 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
 
         Notes
         -----
-        As in `predict` with ``return_std``. The noise is that of held-out residuals.
+        As in `predict` with ``return_std``. The noise is estimated from held-out residuals.
 
         Examples
         --------
@@ -339,22 +400,20 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
         return self.dual_coef_ if hasattr(self, "dual_coef_") else _transposed(self.coef_)
 
     def _posterior_and_noise(self) -> tuple[FunctionPosterior, np.ndarray]:
-        """The posterior for σ = 1, and σ² of each output; both are kept."""
+        """The posterior for σ = 1, and σ² of each output; both are cached."""
         rows = refuse_without_posterior(self, getattr(self, "_trained_on", None))
         if "_posterior" not in self.__dict__:
             self._check_scale()
             feature_map = rows.feature_map
-            if feature_map is None and not (rows.kernel.is_linear and rows.X.shape[1] <= rows.X.shape[0]):
-                names = ("gamma", "degree", "coef0", "kernel_params")
-                params = {name: getattr(rows.kernel, name) for name in names}
-                whole = NystromMap(rows.kernel.kernel, **params, basis=np.arange(n_items(rows.X)))
-                feature_map = whole.fit_items(rows.X, rows.kernel)
+            problem = SquaredLossProblem(Inputs(rows.X, rows.kernel, feature_map), rows.tasks)
+            if square_form(problem.workload("train")) == "dual":
+                feature_map = EmpiricalKernelMap().fit_items(rows.X, rows.kernel)
             posterior = FunctionPosterior(rows, feature_map, hasattr(self, "intercept_"))
             self._posterior = posterior, self._row_noise(rows) * noise_of_comparisons(rows.tasks[0])
         return self._posterior
 
     def _row_noise(self, rows: TrainingRows) -> np.ndarray:
-        """τ² of each output: by queries that are held out, or by ten folds of a single one."""
+        """τ² of each output: from held-out queries, or from ten folds of a single one."""
         from ..model_selection._held_out import HeldOut
 
         task = rows.tasks[0]
@@ -368,7 +427,7 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
         return row_noise(residuals, queries or one_group(residuals.shape[0]), task.row_weights)
 
     def _check_scale(self) -> None:
-        """Warn where alpha was chosen by something that does not see the scale of the scores."""
+        """Warn where alpha was chosen by a measure that does not depend on the scale of the scores."""
 
     def _at_alpha(self, alpha: float) -> Any:
         """The learner without a search, at one alpha."""
@@ -401,13 +460,13 @@ class RankerMixin:
     __metadata_request__score = {"qid": True}
 
     def rank(self, X, *, qid=None) -> np.ndarray:
-        """Positions inside the query: 1 is the best, ties share the best position.
+        """Positions inside the query: 1 is the best, and ties share the best position.
 
         Parameters
         ----------
         X : as in predict
         qid : array-like of shape (m,), optional
-            Query labels; one query without.
+            Query labels; without them all rows are one query.
 
         Returns
         -------
@@ -420,7 +479,7 @@ class RankerMixin:
         return self.predict(X)
 
     def _positions_of(self, found: Any, qid: Any) -> Any:
-        """Positions by scores that have been predicted."""
+        """Positions from scores that have been predicted."""
         scores = as_host(found)
         queries = encode_queries(qid, scores.shape[0])
         columns = scores[:, None] if scores.ndim == 1 else scores
@@ -437,7 +496,7 @@ class RankerMixin:
         y : array-like of shape (m,) or (m, v)
         qid : array-like of shape (m,), optional
         sample_weight : array-like of shape (m,), optional
-            Weight of each row; a pair weighs the product of its rows.
+            Weight of each row; the weight of a pair is the product of those of its rows.
 
         Returns
         -------
@@ -455,7 +514,7 @@ class RankerMixin:
         return concordance(as_host(y), as_host(self.predict(X)), as_host(qid), sample_weight=sample_weight)
 
     def score_pairs(self, X, pairs) -> float:
-        """The share of pairs in the right order; a tied prediction counts half.
+        """The share of pairs in the right order; a tied prediction counts as half.
 
         Parameters
         ----------
@@ -477,7 +536,7 @@ class RankerMixin:
         scores = as_host(self.predict(X))
         if scores.ndim != 1:
             raise ValueError(
-                f"score_pairs orders rows by one score each: this model predicts {scores.shape[1]} outputs."
+                f"score_pairs needs one score for each row: this model predicts {scores.shape[1]} outputs."
             )
         pairs = read_pairs(as_host(pairs), scores.shape[0])
         return share_in_order(scores[pairs[:, 0]] - scores[pairs[:, 1]])

@@ -2,8 +2,8 @@
 
 P(h over j) = 1 / (1 + e^{-(f_h - f_j)}),    min  Σ w log(1 + e^{-(f_h - f_j)}) + alpha ‖f‖²
 
-Read as a Gaussian process with prior covariance K / 2 alpha, the Hessian at the minimum gives a posterior: how sure
-each score is, and which answer would tell most.
+Read as a Gaussian process with prior covariance K / 2 alpha, the Hessian at the minimum gives a posterior: how certain
+each score is, and which answer would be most informative.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _CACHES = ("_laplace", "_space", "_mode", "_index")
 
 
 class BradleyTerryModel(PosteriorModel):
-    """What BradleyTerry and BradleyTerryCV share: everything but the choice of alpha."""
+    """What BradleyTerry and BradleyTerryCV share: everything except the choice of alpha."""
 
     def fit_pairs(self, X, pairs, *, weight=None, ties=None, judge=None) -> Self:
         """Learn from comparisons.
@@ -61,8 +61,8 @@ class BradleyTerryModel(PosteriorModel):
         X : array-like or sparse of shape (m, n), kernel matrix (m, m), sequence of objects, or m labels
             The items. For ``kernel="items"`` their numbers or labels.
         pairs : int array of shape (l, 2)
-            Row ``pairs[k, 0]`` is preferred to row ``pairs[k, 1]``. None at all leaves the prior: use it to ask the
-            first question.
+            Row ``pairs[k, 0]`` is preferred to row ``pairs[k, 1]``. No pairs at all leave the prior: use this to ask
+            the first question.
         weight : array-like of shape (l,) or float, optional
             Factor of the pair's loss; 1 by default.
         ties : bool array of shape (l,), optional
@@ -81,7 +81,7 @@ class BradleyTerryModel(PosteriorModel):
         return self
 
     def fit(self, X, y, *, weight=None, ties=None, judge=None) -> Self:
-        """As ``fit_pairs``, with the pairs as y: what a scikit-learn pipeline calls.
+        """``fit_pairs`` with the pairs as y, as a scikit-learn pipeline calls it.
 
         Examples
         --------
@@ -96,7 +96,7 @@ class BradleyTerryModel(PosteriorModel):
         return self.fit_pairs(X, y, weight=weight, ties=ties, judge=judge)
 
     def partial_fit_pairs(self, X, pairs, *, weight=None, ties=None, judge=None) -> Self:
-        """Learn from more comparisons: the result is that of ``fit_pairs`` with all of them.
+        """Learn from more comparisons; the result is that of ``fit_pairs`` with all of them.
 
         Parameters
         ----------
@@ -111,8 +111,8 @@ class BradleyTerryModel(PosteriorModel):
         Notes
         -----
         O(r²) for an answer about known items, r being the number of features, basis vectors or items, after one O(r³)
-        for the first. The scores are those of ``fit_pairs`` to about 1e-8. Covariances are computed with curvatures of
-        answers that may be 0.2 % off, so that standard deviations differ by about 0.1 % at most. A new
+        for the first. The scores agree with those of ``fit_pairs`` to about 1e-8. Covariances are computed with
+        curvatures of answers that may be off by 0.2 %, so that standard deviations differ by at most about 0.1 %. A new
         item costs O(r³) unless the kernel is linear or has a reduced set.
 
         Examples
@@ -152,7 +152,7 @@ class BradleyTerryModel(PosteriorModel):
         self._solve(space, items, answers)
         if with_judges:
             self._weigh_judges(judges)
-            # Its covariance is that of nearby reliabilities: made anew when it is asked for.
+            # Its covariance belongs to earlier reliabilities: it is computed again when it is needed.
             self.__dict__.pop("_laplace", None)
 
     def _represent(self, X: Any) -> tuple[LatentSpace, Any, np.ndarray]:
@@ -208,7 +208,7 @@ class BradleyTerryModel(PosteriorModel):
         self._mode = mode
 
     def _add_items(self, X: Any, rows: np.ndarray) -> np.ndarray:
-        """Take new items in; their numbers."""
+        """Add new items and return their numbers."""
         if self.kernel == "precomputed":
             raise ValueError(
                 f"Row {rows[0]} is not a row of the kernel matrix of fit_pairs: with a precomputed kernel, new items "
@@ -242,7 +242,7 @@ class BradleyTerryModel(PosteriorModel):
 
     @staticmethod
     def _keeps_coordinates(posterior: Any) -> bool:
-        """Whether weights of features stay what they are when items are added."""
+        """Whether weights of features stay the same when items are added."""
         if posterior is None or not posterior.by_features:
             return False
         return not posterior.space.offset and posterior.space.factor is None
@@ -261,14 +261,14 @@ class BradleyTerryModel(PosteriorModel):
         self.reliability_ = {label: float(reliability[number]) for label, number in judges.items()}
 
     def next_pairs(self, X, n=1, *, answered=None, goal=None, strategy="information") -> np.ndarray:
-        """The pairs to ask about next: those whose answers are expected to tell most.
+        """The pairs to ask about next: those whose answers are expected to be most informative.
 
         Parameters
         ----------
         X : as in predict
-            The items to ask about; best those of ``fit_pairs``.
+            The items to ask about; preferably those of ``fit_pairs``.
         n : int, default=1
-            How many, for several judges at once. Each is chosen as if the ones before were answered.
+            How many, for several judges at once. Each is chosen as if the previous ones had been answered.
         answered : int array of shape (k, 2), optional
             Pairs of rows not to be asked, in either order.
         goal : None, "everything", "top:K" or (a, b), default=None
@@ -282,9 +282,9 @@ class BradleyTerryModel(PosteriorModel):
 
         Notes
         -----
-        O(m²) for each pair: some 0.1 seconds for 2,000 items. Of more than 3,000 items, those 128 are looked at whose
-        scores are least certain (for "top:K", whose place above or below the boundary is; for a pair, the two and the
-        most uncertain others).
+        O(m²) for each pair: about 0.1 seconds for 2,000 items. With more than 3,000 items, only the 128 whose scores
+        are least certain are considered (for "top:K", whose place above or below the boundary is least certain; for a
+        pair, the two and the most uncertain others).
 
         Examples
         --------
@@ -302,11 +302,11 @@ class BradleyTerryModel(PosteriorModel):
         X = self._read_items(X, reset=False)
         m = n_items(X)
         if m < 2:
-            raise ValueError("There is one item: a question needs two.")
+            raise ValueError("There is only one item: a question needs two.")
         goal = read_goal(goal, m)
         if strategy == "random" and goal is not None:
             raise ValueError(
-                "strategy='random' asks without regard to the goal: leave goal at None, or ask by information."
+                "strategy='random' ignores the goal: leave goal at None, or use strategy='information'."
             )
         asked = np.empty((0, 2), dtype=np.int64)
         if answered is not None and np.size(answered):
@@ -326,12 +326,12 @@ class BradleyTerryModel(PosteriorModel):
     def _questions_about_many(
         self, X: Any, n: int, asked: np.ndarray, goal: int | tuple[int, int] | None, strategy: str
     ) -> np.ndarray:
-        """Questions about some of very many items: those that the model is least sure of."""
+        """Questions about some of very many items: those that the model is least certain about."""
         m = n_items(X)
         if strategy == "random":
             return random_open_pairs(m, n, asked, check_random_state(self.random_state))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # which items are looked at need not be exact
+            warnings.simplefilter("ignore", UserWarning)  # the choice of candidates need not be exact
             mean, variance = self.posterior(X, variances_only=True)
         rows = candidates(mean, variance, max(MOST_CANDIDATES, int(np.ceil(3.0 * np.sqrt(n)))), goal)
         mean, covariance = self.posterior(take_items(X, rows))
@@ -349,7 +349,7 @@ class BradleyTerryModel(PosteriorModel):
         return rows[choose_pairs(mean, covariance, n, closed=closed, goal=goal)]
 
     def _posterior_for_questions(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """As `posterior`, without a copy of the covariance where X is the known items."""
+        """Like `posterior`, without a copy of the covariance where X is the known items."""
         posterior = self._posterior()
         if isinstance(posterior, LaplacePosterior) and not posterior.by_features:
             numbers = self._known_or_refused(X)
@@ -369,7 +369,7 @@ class BradleyTerry(BradleyTerryModel):
     """Bradley-Terry model with features: preferences with probabilities.
 
     P(h over j) = 1 / (1 + exp(-(f(x_h) - f(x_j)))). Minimises Σ w log(1 + exp(-(f(x_h) - f(x_j)))) over the preferences
-    plus alpha ‖f‖². Scores of new items, how sure they are, and which question to ask next follow from the same
+    plus alpha ‖f‖². Scores of new items, their uncertainty, and the best next question follow from the same
     solution.
 
     Parameters
@@ -378,14 +378,13 @@ class BradleyTerry(BradleyTerryModel):
         Regularisation λ, positive: the prior covariance of the latent scores is K / 2 alpha.
     kernel : str or callable, default="linear"
         A name of ``sklearn.metrics.pairwise.pairwise_kernels``, ``"precomputed"``, a function of two items, or
-        ``"items"``: every item has a score of its own, the classical Bradley-Terry model; X then holds numbers or
-        labels.
+        ``"items"``: every item has its own score, the classical Bradley-Terry model; X then holds numbers or labels.
     gamma, degree, coef0, kernel_params
         Parameters of the kernel; one that the kernel does not take is refused.
     item_offsets : float, default=0.0
-        Variance of a free offset of each item beside its features, relative to the mean variance that the kernel gives.
-        With 0 the features say all; 1 means that they explain half. Equal rows are the same item: to tell items of
-        equal features apart, add a column of tiny distinct numbers.
+        Variance of a free offset of each item in addition to its features, relative to the mean variance that the
+        kernel gives. With 0 the features determine the score; 1 means that they explain half of it. Equal rows are the
+        same item: to distinguish items with equal features, add a column of tiny distinct numbers.
     n_basis : None, int or float, default=None
         Number of basis vectors of the reduced set, or their fraction of the rows; None for the full kernel.
     basis : "uniform" or array of int, default="uniform"
@@ -402,14 +401,14 @@ class BradleyTerry(BradleyTerryModel):
     Attributes
     ----------
     coef_ : ndarray of shape (n,)
-        Linear kernel without offsets and reduced set.
+        Linear kernel without offsets and without a reduced set.
     dual_coef_, basis_, basis_indices_
         Otherwise: coefficients of the basis vectors, the basis vectors (None for a precomputed kernel), and their rows.
     feature_coef_ : ndarray of shape (n,)
         Linear kernel with offsets: the weights of the features; an item scores x · feature_coef_ plus its own offset,
         which is offset_variance_ times its dual_coef_.
     reliability_ : dict
-        With judges: the factor of each judge's differences, by label. 1 is average, 0 answers at random.
+        With judges: the factor of each judge's differences, by label. 1 is average, 0 means random answers.
     alpha_ : float
         The alpha of the fit.
     gamma_ : float
@@ -418,8 +417,7 @@ class BradleyTerry(BradleyTerryModel):
         Of each item's offset, as an addition to the kernel's diagonal.
     objective_ : float
         Sum of the losses plus alpha ‖f‖² at the solution.
-    items_, answers_
-        What was learned from: the distinct items, and the answers about them.
+    The distinct items, and the answers about them.
     n_iter_ : int
     n_comparisons_ : int
 
@@ -429,8 +427,9 @@ class BradleyTerry(BradleyTerryModel):
 
     Notes
     -----
-    Newton's method with conjugate gradients: O(l + nnz(X)) for each product. The posterior costs O(r³) once, with r the
-    smaller of features and items, basis vectors for a reduced set, items for a kernel.
+    Newton's method with conjugate gradients: O(l + nnz(X)) for each product. The posterior costs O(r³) once, where r is
+    the smaller of the numbers of features and items, or that of basis vectors for a reduced set, or of items for a
+    kernel.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""BradleyTerryCV: alpha, the width of the kernel and the offsets by held-out log loss of preferences.
+"""BradleyTerryCV: alpha, the width of the kernel and the offsets chosen by held-out log loss of preferences.
 
 Leave-preference-out costs nothing beyond the posterior of each candidate: with c the posterior variance of a difference
 and v the curvature of its answer, the model without the answer has the variance c / (1 - v c) and a difference that is
@@ -33,17 +33,17 @@ from ..comparisons.inputs import read_alpha
 from ..kernels.functions import n_items, take_items
 from .bradley_terry import BradleyTerry, BradleyTerryModel
 
-# Prior variances of an average item's latent score that alphas="auto" looks through.
+# Prior variances of an average item's latent score that alphas="auto" tries.
 _VARIANCES = np.logspace(2.5, -2.0, 10)
-# Ratios that item_offsets="auto" looks through, and factors of one over the median squared distance for gammas="auto".
+# Ratios that item_offsets="auto" tries, and factors of one over the median squared distance for gammas="auto".
 _OFFSETS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 _WIDTHS = (0.25, 1.0, 4.0)
 _SAMPLE = 500
-# Draws of the posterior of very many labels: the score is a mean over as many answers.
+# Draws of the posterior for very many labels: the score is a mean over equally many answers.
 _DRAWS = 16
-# Where few answers say little, the evidence is joined by log-normal priors, given by their median and the standard
-# deviation of the logarithm. Of an average item's variance: people who compare things do not toss coins, nor are they
-# always right. Of the offsets: whoever gives features expects them to say something.
+# Where few answers say little, log-normal priors are added to the evidence, given by their median and the standard
+# deviation of the logarithm. For an average item's variance: people who compare things neither toss coins nor are
+# always right. For the offsets: whoever provides features expects them to be informative.
 _USUAL_VARIANCE, _USUAL_OFFSETS = (8.0, 1.0), (0.3, 1.5)
 _SCORES = ("neg_log_loss", "accuracy", "log_evidence")
 
@@ -68,19 +68,19 @@ class BradleyTerryCV(BradleyTerryModel):
         Candidates. "auto": ten values at which an average item's latent score has a prior variance from 300 to 0.01.
     gammas : None, "auto" or array-like, default=None
         Candidates for ``gamma`` of the kernel. "auto": one over the median squared distance (distance for the
-        Laplacian kernel), a quarter of it and four times as much. None keeps ``gamma``.
+        Laplacian kernel), a quarter of that and four times that. None keeps ``gamma``.
     item_offsets : float, "auto" or array-like, default=0.0
         As in `BradleyTerry`, or candidates. "auto": 0.03, 0.1, 0.3, 1, 3, 10 and 100, from features nearly alone to
-        items nearly alone; not 0, with which a model can never learn what the features do not say.
+        items nearly alone; not 0, with which a model can never learn anything that is not in the features.
     cv : "leave-preference-out", "leave-judge-out", int or iterable of index arrays, default="leave-preference-out"
         What is held out: each preference in turn (by an approximation that needs no refitting), all answers of a judge,
         one of this many folds of preferences drawn at random, or these sets of preferences.
     scoring : {"neg_log_loss", "accuracy", "log_evidence"}, default="neg_log_loss"
         Of the held-out preferences: minus their mean log loss, or the share in the right order. "log_evidence" is the
-        log marginal likelihood by Laplace's approximation, per preference: take it when the questions were chosen by
-        `next_pairs`. Such questions are the ones that the model was least sure of, so that held-out answers
-        look like coin tosses and favour a model that expects nothing. Wide log-normal priors around an average
-        variance of 8 and offsets of 0.3 decide where few answers say little.
+        log marginal likelihood by Laplace's approximation, per preference: use it when the questions were chosen by
+        `next_pairs`. Such questions are the ones that the model was least certain about, so that held-out answers look
+        like coin tosses and favour a model that predicts nothing. Wide log-normal priors around an average variance of
+        8 and offsets of 0.3 decide where there is little evidence.
     keep_predictions : bool, default=False
         Keep the held-out probabilities in ``cv_predictions_``.
     kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, tol, max_iter, verbose
@@ -97,7 +97,7 @@ class BradleyTerryCV(BradleyTerryModel):
     alphas_ : ndarray of shape (a,)
         The candidates of the chosen kernel, as given.
     cv_scores_ : ndarray of shape (a,)
-        Held-out score of each alpha with the chosen kernel; more is better.
+        Held-out score of each alpha with the chosen kernel; greater is better.
     best_score_ : float
     kernel_scores_ : list of dict
         The best score and alpha of each combination of gamma and offsets that was tried.
@@ -209,7 +209,7 @@ class BradleyTerryCV(BradleyTerryModel):
             model.set_params(alpha=float(np.exp(np.mean(np.log(alphas)))))
             model._fit_answers(X, answers, judges, True)
             answers = answers.scaled(np.array(list(model.reliability_.values())))
-        # Items that are not compared have no part in the posterior of those that are.
+        # Items that are not compared do not affect the posterior of those that are.
         compared, pairs = np.unique(numbers[answers.pairs], return_inverse=True)
         space = space.of_items(compared)
         answers = Answers(
@@ -253,7 +253,7 @@ class BradleyTerryCV(BradleyTerryModel):
                 pairs = answers.pairs[left]
                 variance = posterior.variances_of_differences(pairs)
                 mean = posterior.scores[pairs[:, 0]] - posterior.scores[pairs[:, 1]]
-                # An unknown judge is taken to be an average one.
+                # An unknown judge is assumed to be average.
                 scale = np.ones(left.shape[0]) if self.cv == "leave-judge-out" else answers.scale[left]
                 if folds is None:
                     mean, variance = without_each(answers, posterior.scores, variance)
@@ -266,7 +266,7 @@ class BradleyTerryCV(BradleyTerryModel):
     def _posterior_at(
         self, space: LatentSpace, answers: Answers, alpha: float, start: np.ndarray | None
     ) -> tuple[LaplacePosterior | LabelPosterior, np.ndarray]:
-        """The posterior at one alpha and the mode, which is looked for from that of the last one."""
+        """The posterior at one alpha and the mode, which is searched for from that of the previous one."""
         mode = find_mode(space, answers, alpha, tol=self.tol, max_iter=self.max_iter, start=start)
         posterior = posterior_at(space, answers, alpha, mode)
         if isinstance(posterior, LabelPosterior):
@@ -334,7 +334,7 @@ class BradleyTerryCV(BradleyTerryModel):
         if self.gammas is None:
             return [self._chosen_gamma()]
         if self.gamma is not None:
-            raise ValueError("Give gamma or gammas, not both: the one would be ignored.")
+            raise ValueError("Give gamma or gammas, not both: one of them would be ignored.")
         if isinstance(self.gammas, str):
             if self.gammas != "auto" or self.kernel not in ("rbf", "laplacian"):
                 raise ValueError(
@@ -372,7 +372,7 @@ class BradleyTerryCV(BradleyTerryModel):
 
 
 def _log_normal(value: Any, median: float, deviation: float) -> Any:
-    """Logarithm of a log-normal density with respect to log value, but for a constant."""
+    """Logarithm of a log-normal density with respect to log value, up to a constant."""
     return -0.5 * (np.log(value / median) / deviation) ** 2
 
 

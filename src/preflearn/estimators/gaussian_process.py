@@ -6,23 +6,22 @@ the logarithm of a likelihood, and λ ‖f‖² that of a prior f ~ N(0, σ² / 
 
     σ² (dᵀ A⁻¹ d + (k(d, d) - dᵀ d) / λ),        k(d, d) = k(x, x) - 2 k(x, z) + k(z, z),
 
-the second term being what the features of the training rows do not span, of which nothing was learned. Pairs of a query
-share their rows: L counts a row of a query of n rows n times. Rows with independent noise of variance τ² then have
+the second term being what the features of the training rows do not span, about which nothing was learned. Pairs of a
+query share their rows: L counts a row of a query of n rows n times. Rows with independent noise of variance τ² then
+have
 
     σ² = τ² tr L² / tr L,        τ² = Σ_q ‖C e_q‖² / Σ_q (n_q - 1),
 
 with e_q the residuals of query q by the model trained without it, and C the centring. With weights of the rows both
-sums are weighted, those of squares by w and n_q - 1 by Σ w - Σ w² / Σ w. τ² has the error of the model in
-it, which makes it a little too large rather than too small.
+sums are weighted, those of squares by w and n_q - 1 by Σ w - Σ w² / Σ w. τ² includes the error of the model, which
+makes it slightly too large rather than too small.
 
 Reference: C. E. Rasmussen, C. K. I. Williams. Gaussian Processes for Machine Learning (2006), chapter 2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -31,73 +30,16 @@ from .._engine.core.problem import feature_moments
 from .._engine.numerics.linalg import cholesky_in_place, solve_triangular_in_place
 from .._engine.numerics.namespace import is_device_array
 from ..comparisons import Comparisons, Groups
-from ..kernels.functions import Kernel, n_items, take_items
+from ..kernels.functions import Kernel, n_items
 from ..kernels.maps import NystromMap
+
+if TYPE_CHECKING:
+    from .base import TrainingRows
 
 # Random vectors that the trace of L² is estimated from.
 _PROBES = 32
-# Rows whose kernel value with themselves is read off one block.
+# Rows whose kernel values with themselves are read from one block.
 _DIAGONAL_BLOCK = 64
-# Rows that are looked at again, to see that the caller has not changed them.
-_WITNESSES = 16
-
-
-@dataclass(frozen=True)
-class TrainingRows:
-    """What a model was trained on, as long as it stays in memory; no part of a saved or copied model.
-
-    Attributes
-    ----------
-    X, kernel, feature_map, tasks, alpha : as in training
-    witnesses : copies of some rows, or None
-    told : tuple of ndarray
-        Copies of what is known of these rows: scores, weights, queries.
-    """
-
-    X: Any
-    kernel: Kernel
-    feature_map: NystromMap | None
-    tasks: Sequence[Comparisons]
-    alpha: float
-    witnesses: Any
-    told: tuple[np.ndarray, ...]
-
-    @classmethod
-    def keep(cls, X: Any, kernel: Kernel, feature_map: Any, tasks: Sequence[Comparisons], alpha: float):
-        """By reference: no row is copied but for a few."""
-        is_array = isinstance(X, np.ndarray) or sp.issparse(X)
-        rows = cls._witness_rows(X) if is_array else None
-        witnesses = None if rows is None else take_items(X, rows).copy()
-        told = () if rows is None else tuple(one[rows] for one in cls._arrays_of(tasks))
-        return cls(X, kernel, feature_map, tasks, alpha, witnesses, told)
-
-    @staticmethod
-    def _arrays_of(tasks: Sequence[Comparisons]) -> list[np.ndarray]:
-        """What the caller has said about the rows, and may change; of several tasks nothing is asked later."""
-        if len(tasks) != 1:
-            return []
-        task = tasks[0]
-        codes = None if task.queries is None else task.queries.codes
-        found = (getattr(task, "scores", None), task.row_weights, codes)
-        return [one for one in found if isinstance(one, np.ndarray)]
-
-    @staticmethod
-    def _witness_rows(X: Any) -> np.ndarray:
-        return np.unique(np.linspace(0, n_items(X) - 1, _WITNESSES).astype(np.int64))
-
-    def are_unchanged(self) -> bool:
-        """Whether the rows that were copied are as they were."""
-        if self.witnesses is None:
-            return True
-        rows = self._witness_rows(self.X)
-        if not all(
-            np.array_equal(one[rows], then)
-            for one, then in zip(self._arrays_of(self.tasks), self.told, strict=True)
-        ):
-            return False
-        now = take_items(self.X, rows)
-        differs = now != self.witnesses
-        return not (differs.nnz if sp.issparse(differs) else np.any(differs))
 
 
 class FunctionPosterior:
@@ -109,7 +51,7 @@ class FunctionPosterior:
     feature_map : NystromMap or None
         Of all rows or of a reduced set; None where the features are the columns of X.
     with_intercept : bool
-        Whether a constant is added that has no prior: known as the mean of all rows is.
+        Whether a constant without a prior is added, known as well as the mean of all rows.
 
     Notes
     -----
@@ -152,7 +94,7 @@ class FunctionPosterior:
         return np.einsum("ij,ij->i", z, z)
 
     def _unseen(self, d: np.ndarray, X: Any, Z: Any = None) -> np.ndarray | float:
-        """(k(d, d) - dᵀ d) / λ: nothing of a linear function of the columns."""
+        """(k(d, d) - dᵀ d) / λ: zero for a linear function of the columns."""
         if self._feature_map is None:
             return 0.0
         length = _diagonal(self._kernel, X, X)
@@ -169,7 +111,7 @@ def _diagonal(kernel: Kernel, X: Any, Z: Any) -> np.ndarray:
 
 
 def row_noise(residuals: np.ndarray, queries: Groups, weights: np.ndarray | None = None) -> np.ndarray:
-    """τ² of each output from held-out residuals of shape (m, v); rows without weight tell nothing."""
+    """τ² of each output from held-out residuals of shape (m, v); rows without weight do not contribute."""
     w = np.ones(queries.n_rows) if weights is None else weights
     total, squares = (
         np.bincount(queries.codes, weights=one, minlength=queries.n_groups) for one in (w, w**2)
@@ -182,13 +124,13 @@ def row_noise(residuals: np.ndarray, queries: Groups, weights: np.ndarray | None
 
 
 def noise_of_comparisons(task: Comparisons) -> float:
-    """tr L² / tr L, how many times a row counts on average; the trace of the square from random signs."""
+    """tr L² / tr L, how many times a row counts on average; the trace of the square is estimated from random signs."""
     signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(task.n_rows, _PROBES))
     return float(np.mean(np.sum(task.laplacian(signs) ** 2, axis=0)) / np.sum(task.diagonal()))
 
 
 def refuse_without_posterior(model: Any, rows: TrainingRows | None) -> TrainingRows:
-    """Say why there is no standard deviation."""
+    """Refuse, with the reason, where there is no standard deviation."""
     name = type(model).__name__
     if rows is None:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Training in chunks: the statistics of fixed width, what they have seen, and how chunks are taken in and out."""
+"""Training in chunks: the statistics of fixed width, what they have seen, and how chunks are added and removed."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _FIXED = (
 
 
 class PartialFitUnavailableError(AttributeError, ValueError):
-    """A model that cannot be trained in chunks has no partial_fit, and says why when it is asked for it."""
+    """A model that cannot be trained in chunks has no partial_fit, and says why when it is accessed."""
 
 
 class AvailableUnless:
-    """A method that is there unless ``why_not(model)`` gives a reason; hasattr, and scikit-learn, see it missing."""
+    """A method that exists unless ``why_not(model)`` gives a reason; hasattr and scikit-learn then see none."""
 
     def __init__(self, why_not: Callable[[Any], str | None]) -> None:
         self._why_not = why_not
@@ -56,7 +56,7 @@ class AvailableUnless:
 
 
 def why_no_partial_fit(model: Any) -> str | None:
-    """What keeps a model from being trained in chunks, or None."""
+    """The reason why a model cannot be trained in chunks, or None."""
     if hasattr(model, "n_queries_") and getattr(model, "_incremental", None) is None:
         return (
             "partial_fit cannot continue from fit, fit_stream or fit_pairs, which keep no statistics: "
@@ -68,7 +68,7 @@ def why_no_partial_fit(model: Any) -> str | None:
 
 @dataclass
 class IncrementalState:
-    """What a model trained in chunks remembers.
+    """The state of a model trained in chunks.
 
     Attributes
     ----------
@@ -80,9 +80,9 @@ class IncrementalState:
     with_queries : bool
         Whether chunks come with qid.
     rows_of_query : dict
-        Rows seen of each query label: a query must come, and go, as a whole.
+        Rows seen of each query label: a query must be added, and removed, as a whole.
     options : dict
-        What the statistics depend on: the parameters of the first chunk, which must stay.
+        What the statistics depend on: the parameters of the first chunk, which must not change.
     moments : QueryMoments or GlobalMoments or None
         None before the first chunk.
     """
@@ -115,7 +115,7 @@ class IncrementalState:
     def update(
         self, model: Any, X: Any, kernel: Kernel, scores: np.ndarray, qid: Any, *, forget: bool
     ) -> None:
-        """Take a chunk in, or out."""
+        """Add a chunk, or remove it."""
         self._check_options(model)
         self._check_chunk(scores, qid)
         chunk, counts = self._chunk_moments(model, X, kernel, scores, qid, forget=forget)

@@ -1,4 +1,4 @@
-"""A latent function learned from answers: what users pass is read, the function is found and kept."""
+"""A latent function learned from answers: reads what users pass, finds the function and stores it."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class LatentModel(RankerMixin, KernelModel):
         number = isinstance(item_offsets, Real) and not isinstance(item_offsets, bool)
         if not number or not 0 <= float(item_offsets) < np.inf:
             raise ValueError(
-                f"item_offsets is a variance ratio, 0 for no offsets: found {item_offsets!r}. 1 gives every item's own "
-                "offset as much prior variance as its features."
+                f"item_offsets is a variance ratio, 0 for no offsets: found {item_offsets!r}. 1 gives the offset of "
+                "every item as much prior variance as its features."
             )
         if not item_offsets:
             return 0.0
         if self.kernel == "items":
             raise ValueError(
-                "kernel='items' has nothing but offsets, so item_offsets would be ignored: leave it at 0."
+                "kernel='items' has only offsets, so item_offsets would be ignored: leave it at 0."
             )
         if self.kernel == "precomputed":
             raise ValueError(
@@ -62,7 +62,7 @@ class LatentModel(RankerMixin, KernelModel):
             )
         if self._wants_reduced_set():
             raise ValueError(
-                "item_offsets needs a coefficient for each item, which a reduced set leaves out: choose one of them."
+                "item_offsets needs a coefficient for each item, which a reduced set does not have: use only one."
             )
         return float(item_offsets)
 
@@ -96,7 +96,7 @@ class LatentModel(RankerMixin, KernelModel):
         """Answers about the rows of X, and the number of each judge, those known first."""
         pairs = np.asarray(pairs)
         if pairs.size == 0 and pairs.ndim in (1, 2):
-            pairs = np.empty((0, 2), dtype=np.int64)  # nothing is known yet: the prior
+            pairs = np.empty((0, 2), dtype=np.int64)  # nothing is known yet except the prior
         else:
             pairs = read_pairs(pairs, n_rows)
         n_pairs = pairs.shape[0]
@@ -122,7 +122,7 @@ class LatentModel(RankerMixin, KernelModel):
         if not hasattr(self, "answers_"):
             raise NotFittedError(
                 f"This {type(self).__name__} has not learned anything yet: call fit_pairs first (without "
-                "pairs, it holds the prior)."
+                "pairs, to use the prior)."
             )
 
     def _linear_space(self, items: Any) -> LatentSpace:
@@ -151,7 +151,7 @@ class LatentModel(RankerMixin, KernelModel):
         self._mode = mode
 
     def _set_mode(self, space: LatentSpace, mode: Mode) -> None:
-        """Set the attributes of a solution, and warn where it is not one."""
+        """Set the attributes of a solution, and warn where it has not converged."""
         fit = mode.fit
         self.n_iter_, self.objective_ = max(1, fit.n_iter), fit.objective
         self.n_queries_, self.n_comparisons_ = 1, self.answers_.n_pairs
@@ -159,8 +159,8 @@ class LatentModel(RankerMixin, KernelModel):
         error = max(mode.error, self._expansion_error(space, fit.weights))
         if error > WORTH_A_WARNING:
             warnings.warn(
-                f"{type(self).__name__}: alpha={self.alpha_:g} is so small beside the kernel that rounding may change "
-                f"scores by about {error:.0e} of the largest: use a larger alpha, or scale the features.",
+                f"{type(self).__name__}: alpha={self.alpha_:g} is so small relative to the kernel that rounding may "
+                f"change scores by about {error:.0e} of the largest: use a larger alpha, or scale the features.",
                 ConvergenceWarning,
                 stacklevel=5,
             )
@@ -189,8 +189,8 @@ class LatentModel(RankerMixin, KernelModel):
     def _dual_of(self, space: LatentSpace, weights: np.ndarray) -> np.ndarray:
         """Coefficients a of the items with K a = F w.
 
-        At the mode a = -∇ℓ / 2 alpha, which is small where the kernel is nearly singular; C⁻ᵀ w is the better one where
-        alpha is small beside the kernel.
+        At the mode a = -∇ℓ / 2 alpha, which is small where the kernel is nearly singular; C⁻ᵀ w is more accurate where
+        alpha is small relative to the kernel.
         """
         if space.factor is None:
             return weights
@@ -202,7 +202,7 @@ class LatentModel(RankerMixin, KernelModel):
         return min(both, key=lambda a: float(np.abs(F @ (F.T @ a - weights)).max(initial=0.0)))
 
     def _expansion_error(self, space: LatentSpace, weights: np.ndarray) -> float:
-        """How far rounding puts scores off that are sums of coefficients times kernel values."""
+        """How far rounding shifts scores that are sums of coefficients times kernel values."""
         if space.factor is None or hasattr(self, "coef_"):
             return 0.0
         F, a = space.factor.F, self.dual_coef_

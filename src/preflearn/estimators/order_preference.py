@@ -20,9 +20,8 @@ from ..comparisons import one_group
 from ..kernels.basis import choose_basis
 from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.inputs import read_items
-from ..model_selection._alphas import choose, read_grid, warn_at_edge
+from ..model_selection._choice import Comparable, choose, read_grid, read_scoring, warn_at_edge
 from ..model_selection._folds import Folds, read_folds
-from ..model_selection._scoring import Comparable, read_scoring
 from ..preferences.statements import read_statements
 from .base import KernelModel
 from .partial_targets import read_partial_targets
@@ -31,8 +30,8 @@ from .partial_targets import read_partial_targets
 _PUBLISHED_GRID = np.logspace(-4, 4, 9)
 
 _WITHOUT_LABELS = (
-    "Order preferences alone do not fix the level of a regression: label at least one row, or learn a ranking from the "
-    "pairs with RankRLS.fit_pairs."
+    "Order preferences alone do not determine the level of a regression: label at least one row, or learn a ranking "
+    "from the pairs with RankRLS.fit_pairs."
 )
 
 
@@ -49,7 +48,7 @@ class _OrderPreferenceModel(RegressorMixin, KernelModel):
         targets, _ = read_partial_targets(self, y, n_items(X), when_none_known=_WITHOUT_LABELS)
         if targets.shape[1] != 1:
             raise ValueError(
-                f"y must hold one target per row: found {targets.shape[1]} columns. Fit each output by itself."
+                f"y must hold one target per row: found {targets.shape[1]} columns. Fit each output separately."
             )
         y = targets[:, 0]
         return kernel, X, y, read_statements(pairs, margin, weight, bounds, n_items(X))
@@ -89,7 +88,7 @@ class OrderPreferenceRegressor(_OrderPreferenceModel):
     ----------
     alpha : float, default=1.0
         λ₁, the weight of the 1-norm of the coefficients. 0 is allowed; for a nearly singular kernel the solver's
-        tolerance (1e-9 of the largest kernel value) then takes its place.
+        tolerance (1e-9 of the largest kernel value) then takes over.
     order_weight : float, default=1.0
         λ₂, the weight of the statements.
     epsilon : float, default=0.0
@@ -99,7 +98,7 @@ class OrderPreferenceRegressor(_OrderPreferenceModel):
     gamma, degree, coef0, kernel_params
         Parameters of the kernel; one that the kernel does not take is refused.
     n_basis : None, int or float, default=None
-        How many labelled rows carry a coefficient (None: all, as in the reference).
+        Number of labelled rows that carry a coefficient (None: all, as in the reference).
     basis : "uniform" or array of int, default="uniform"
         How they are drawn, or which rows carry one; given rows may be unlabelled.
     random_state : int, RandomState or None
@@ -112,7 +111,7 @@ class OrderPreferenceRegressor(_OrderPreferenceModel):
     dual_coef_ : ndarray of shape (r,)
         α, exact zeros outside the support.
     coef_ : ndarray of shape (n,)
-        Weights of the features; linear kernel only. (The 1-norm is that of ``dual_coef_`` all the same.)
+        Weights of the features; linear kernel only. (The 1-norm is still that of ``dual_coef_``.)
     intercept_ : float
         β, not regularised.
     basis_, basis_indices_ :
@@ -136,7 +135,7 @@ class OrderPreferenceRegressor(_OrderPreferenceModel):
     -----
     The dual of the program is solved by HiGHS: r + 1 rows, l + p bounded columns, O((l + p) r) memory. For the linear
     kernel the product of the features is not formed where they are far fewer numbers (O(nnz) memory). Preferences are
-    soft: a solution exists whatever they say, and contradictory ones show in ``preference_slack_``.
+    soft: a solution always exists, and contradictory preferences show in ``preference_slack_``.
 
     Reference: X. Zhu and A. B. Goldberg, Kernel Regression with Order Preferences, AAAI 2007.
 
@@ -170,7 +169,7 @@ class OrderPreferenceRegressor(_OrderPreferenceModel):
         X : array-like or sparse of shape (m, n), kernel matrix (m, m), or sequence of objects
             Labelled and unlabelled rows together.
         y : array-like of shape (m,)
-            Targets; NaN means not known.
+            Targets; NaN where unknown.
         pairs : array-like of int (p, 2), or Preferences
             f(x_i) - f(x_j) >= margin for rows i = pairs[q, 0], j = pairs[q, 1].
         margin : float or array-like of shape (p,), default 0
@@ -206,15 +205,15 @@ class OrderPreferenceRegressorCV(_OrderPreferenceModel):
         Values of the kernel parameter gamma; ``"auto"`` is the same nine values for the kernels rbf, laplacian and
         chi2, and the kernel's own default for the others.
     cv : str, int, splitter or iterable, default=5
-        Folds of the labelled rows, as in `RLSCV`; index arrays count the labelled rows. An int takes unshuffled folds,
-        as scikit-learn does.
+        Folds of the labelled rows, as in `RLSCV`; index arrays count only the labelled rows. An int gives unshuffled
+        folds, as in scikit-learn.
     scoring : str, scorer or callable, default="neg_mean_absolute_error"
         As in `RLSCV`: the measure of all held-out predictions; greater is better.
     keep_predictions : bool, default=False
         Keep the held-out predictions at the chosen gamma in ``cv_predictions_``.
     preferences_in_cv : bool, default=True
-        Whether the statements take part in the choice. False tunes the regression without them, as in the reference.
-        Statements made from the targets themselves must not take part.
+        Whether the statements are used in the choice. False tunes the regression without them, as in the reference.
+        Statements derived from the targets themselves must not be used.
     order_weight, epsilon, kernel, degree, coef0, kernel_params, n_basis, basis, random_state
         As in `OrderPreferenceRegressor`.
     n_jobs : int, optional
@@ -265,7 +264,7 @@ class OrderPreferenceRegressorCV(_OrderPreferenceModel):
         self.keep_predictions, self.preferences_in_cv = keep_predictions, preferences_in_cv
         self.order_weight, self.epsilon, self.n_jobs = order_weight, epsilon, n_jobs
 
-    # The mixin reads a gamma; here it is a grid until one is chosen.
+    # The mixin reads one gamma; here it is a grid until one is chosen.
     gamma = None
 
     def fit(self, X, y, *, pairs=None, margin=None, weight=None, bounds=None) -> Self:
@@ -351,7 +350,7 @@ def _predict_folds(
     design: OrderDesign, folds: Folds, alphas: np.ndarray, order_weight: float, epsilon: float
 ) -> list[np.ndarray]:
     """Predictions of each fold at every alpha, shape (n_alphas, n_test, 1)."""
-    # From large to small alpha the support grows step by step, and so does each warm-started solve.
+    # From large to small alpha the support grows step by step, which suits warm starts.
     descending = np.argsort(alphas)[::-1]
     predictions = []
     for held_out in folds.tests:

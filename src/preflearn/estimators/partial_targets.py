@@ -1,4 +1,4 @@
-"""Targets of which some are not known, and preferences beside them: the loss over scores, summed with
+"""Targets some of which are unknown, together with preferences: the loss over scores, summed with
 
 Σ_k weight_k (magnitude_k - (f(x_h) - f(x_j)))²        over the pairs k = (h, j) of any rows, labelled or not.
 """
@@ -21,7 +21,7 @@ _NO_SCORES = "To learn from pairs alone use RankRLS.fit_pairs."
 def read_partial_targets(
     estimator: Any, y: Any, n_rows: int, *, when_none_known: str
 ) -> tuple[np.ndarray, bool]:
-    """Targets as an (m, v) array of float64 with rows of NaN where they are not known, and whether y was one column.
+    """Targets as an (m, v) array of float64 with rows of NaN where they are unknown, and whether y was one column.
 
     Parameters
     ----------
@@ -35,13 +35,13 @@ def read_partial_targets(
     Raises
     ------
     ValueError
-        If y is missing, of another length, infinite, known for some outputs of a row only, or not known at all.
+        If y is missing, of another length, infinite, known only for some outputs of a row, or not known at all.
     """
     name = type(estimator).__name__
     if y is None:
         raise ValueError(
             f"This {name} estimator requires y to be passed, but the target y is None. "
-            "Pass one target per row, NaN where it is not known."
+            "Pass one target per row, NaN where it is unknown."
         )
     y = check_array(
         y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan", input_name="y", allow_nd=True
@@ -58,11 +58,11 @@ def read_partial_targets(
     if (missing.any(axis=1) != missing.all(axis=1)).any():
         row = int(np.flatnonzero(missing.any(axis=1) != missing.all(axis=1))[0])
         raise ValueError(
-            f"Row {row} of y is known for some outputs only: NaN must stand for a whole row. "
+            f"Row {row} of y is known only for some outputs: NaN must fill a whole row. "
             "Fit such outputs separately."
         )
     if missing.all():
-        raise ValueError(f"All targets are NaN, and {name} needs some that are known. {when_none_known}")
+        raise ValueError(f"All targets are NaN, and {name} needs some known ones. {when_none_known}")
     return targets, single
 
 
@@ -94,7 +94,7 @@ class ScoresAndPairs:
 def read_scores_and_pairs(
     estimator: Any, y: Any, pairs: Any, magnitude: Any, weight: Any, n_rows: int
 ) -> ScoresAndPairs:
-    """Validate ``y`` with NaN where it is not known, and ``pairs, magnitude, weight`` as in ``fit_pairs``."""
+    """Validate ``y``, NaN where unknown, and ``pairs, magnitude, weight`` as in ``fit_pairs``."""
     scores, single = read_partial_targets(estimator, y, n_rows, when_none_known=_NO_SCORES)
     pairs = read_pairs(pairs, n_rows)
     preferences = PreferenceComparisons(

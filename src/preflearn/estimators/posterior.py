@@ -1,4 +1,4 @@
-"""How sure a latent function is: its posterior, variances of scores and differences, probabilities of preferences."""
+"""How certain a latent function is: its posterior, variances of scores and differences, preference probabilities."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class PosteriorModel(LatentModel):
     """A latent function with its posterior, Gaussian around the minimum of the objective."""
 
     def _posterior(self) -> LaplacePosterior | LabelPosterior:
-        """Laplace's posterior at the solution, made when it is first needed."""
+        """Laplace's posterior at the solution, computed when it is first needed."""
         self._check_fitted()
         if not hasattr(self, "_laplace"):
             space = getattr(self, "_space", None) or self._space_again()
@@ -45,8 +45,8 @@ class PosteriorModel(LatentModel):
                 self._laplace = posterior_at(space, self.answers_, self.alpha_, mode)
             if isinstance(self._laplace, LaplacePosterior) and self._laplace.rounding > WORTH_A_WARNING:
                 warnings.warn(
-                    f"{type(self).__name__}: alpha={self.alpha_:g} is so small beside the kernel that rounding may "
-                    f"change variances by about {self._laplace.rounding:.0e}: use a larger alpha, or scale the "
+                    f"{type(self).__name__}: alpha={self.alpha_:g} is so small relative to the kernel that rounding "
+                    f"may change variances by about {self._laplace.rounding:.0e}: use a larger alpha, or scale the "
                     "features.",
                     ConvergenceWarning,
                     stacklevel=4,
@@ -58,7 +58,7 @@ class PosteriorModel(LatentModel):
         return self.kernel == "items" and n_items(self.items_) > MOST_DENSE_LABELS
 
     def _space_again(self) -> LatentSpace:
-        """The coordinates of the fit, computed from what a saved model holds."""
+        """The coordinates of the fit, computed from what a saved model contains."""
         n = n_items(self.items_)
         if self.kernel == "items":
             return LatentSpace(n)
@@ -87,7 +87,7 @@ class PosteriorModel(LatentModel):
     def _numbers_of(self, X: Any) -> np.ndarray:
         """Which known item each row is, -1 for none."""
         if isinstance(X, np.ndarray) and isinstance(self.items_, np.ndarray) and X.shape == self.items_.shape:
-            # Features keep equal rows apart, which does not matter to them.
+            # With features, equal rows are kept as separate items, which makes no difference.
             if np.array_equal(X, self.items_):
                 return np.arange(n_items(X))
         if not hasattr(self, "_index"):
@@ -142,10 +142,10 @@ class PosteriorModel(LatentModel):
         Notes
         -----
         Laplace's approximation: C = (2 alpha)⁻¹ (I + K L / 2 alpha)⁻¹ K, with L the Laplacian of the pairs weighted by
-        w p (1 - p). O(r³) the first time, then O(m r² + m² r). With ``kernel="items"`` and more than 3,000 labels
-        nothing of r × r numbers is formed: the covariance of m items takes m solves of some 30 iterations, each
-        O(distinct pairs), and variances of more than 256 items are estimated from 64 draws of the posterior, which a
-        warning says: their standard error is 18 % at most, and far less for items with few answers.
+        w p (1 - p). O(r³) the first time, then O(m r² + m² r). With ``kernel="items"`` and more than 3,000 labels no
+        array of r × r numbers is formed: the covariance of m items takes m solves of about 30 iterations, each
+        O(distinct pairs), and variances of more than 256 items are estimated from 64 draws of the posterior, with a
+        warning: their standard error is at most 18 %, and far less for items with few answers.
 
         Examples
         --------
@@ -187,13 +187,13 @@ class PosteriorModel(LatentModel):
     def win_probability(self, X_a, X_b) -> np.ndarray:
         """Probability that each item of X_a is preferred to the item of X_b in the same row.
 
-        Averaged over the posterior: σ(μ / √(1 + π v / 8)), with μ and v mean and variance of the difference of the
+        Averaged over the posterior: σ(μ / √(1 + π v / 8)), with μ and v the mean and variance of the difference of the
         latent scores. With judges, for one of reliability 1.
 
         Parameters
         ----------
         X_a, X_b : as in predict
-            As many items in both, or one in either, which is compared with all of the other.
+            The same number of items in both, or a single item in one of them, which is compared with all of the other.
 
         Returns
         -------
@@ -211,7 +211,7 @@ class PosteriorModel(LatentModel):
         n_a, n_b = n_items(X_a), n_items(X_b)
         if n_a != n_b and 1 not in (n_a, n_b):
             raise ValueError(
-                f"X_a has {n_a} items, X_b has {n_b}: pass equally many, or one item to compare with all of the other."
+                f"X_a has {n_a} items, X_b has {n_b}: pass the same number, or one item to compare with all others."
             )
         n = max(n_a, n_b)
         X_a, X_b = (take_items(X, np.zeros(n, dtype=np.int64)) if n_items(X) < n else X for X in (X_a, X_b))
@@ -225,7 +225,7 @@ class PosteriorModel(LatentModel):
         return averaged_probability(mean, self._variances(X_a, X_b))
 
     def _features_of(self, X: Any) -> tuple[Any, np.ndarray | None]:
-        """The features that the posterior's weights belong to, and which rows have more to them; None for none."""
+        """The features that the posterior's weights belong to, and which rows have more than these; None for none."""
         if hasattr(self, "feature_map_"):
             return self.feature_map_.map_items(X, self._read_kernel()), None
         if self._is_linear():
@@ -251,15 +251,15 @@ class PosteriorModel(LatentModel):
         return F, None if known.shape[0] == n_items(X) else numbers < 0
 
     def _unseen(self, X: Any, Y: Any, F: np.ndarray, G: np.ndarray, new: Any, other: Any) -> np.ndarray:
-        """The prior covariance, at alpha = 1/2, of what the features F of X and G of Y leave out."""
+        """The prior covariance, at alpha = 1/2, of what the features F of X and G of Y do not cover."""
         return (self._read_kernel().matrix(X, Y) - F @ G.T) * np.logical_and.outer(new, other)
 
     def _known_or_refused(self, X: Any) -> np.ndarray:
         numbers = self._numbers_of(X)
         if self.kernel == "precomputed" and (numbers < 0).any():
             raise ValueError(
-                f"Row {int(np.argmax(numbers < 0))} is not a row of the kernel matrix of fit_pairs: how sure the model "
-                "is of a new item depends on the kernel of the new items among themselves. Pass features and a named "
+                f"Row {int(np.argmax(numbers < 0))} is not a row of the kernel matrix of fit_pairs: the uncertainty of "
+                "a new item depends on the kernel of the new items among themselves. Pass features and a named "
                 "or callable kernel instead."
             )
         return numbers
@@ -296,7 +296,7 @@ class PosteriorModel(LatentModel):
         return np.maximum(out, 0.0)
 
     def _covariance_of_labels(self, posterior: LabelPosterior, X: Any) -> np.ndarray:
-        """Of known labels by solves; one that is not known has its prior variance, wherever it stands."""
+        """Of known labels by solves; an unknown label has its prior variance, in whichever column it is."""
         numbers, codes = self._numbers_of(X), number_items(X)
         C = np.where(codes[:, None] == codes[None, :], 0.5 / self.alpha_, 0.0)
         known = np.flatnonzero(numbers >= 0)
@@ -330,13 +330,13 @@ class PosteriorModel(LatentModel):
         if n > MOST_SOLVED:
             warnings.warn(
                 f"Variances of {n} {what} are estimated from {N_DRAWS} draws of the posterior, with a standard error "
-                f"of {np.sqrt(2 / N_DRAWS):.0%} at most: ask for {MOST_SOLVED} at a time for exact ones.",
+                f"of at most {np.sqrt(2 / N_DRAWS):.0%}: ask for {MOST_SOLVED} at a time to get exact ones.",
                 UserWarning,
                 stacklevel=5,
             )
 
     def _variances_by_features(self, X: Any, other: Any) -> np.ndarray:
-        """The same from features; differences are taken of these."""
+        """The same from features, whose differences are taken."""
         posterior, out = self._posterior(), np.empty(n_items(X))
         assert isinstance(posterior, LaplacePosterior)
         for start in range(0, n_items(X), _BLOCK_ROWS):

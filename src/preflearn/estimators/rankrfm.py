@@ -16,9 +16,8 @@ from .._engine.arrays.learned_metric import (
     gradients_on_device,
     in_double,
 )
-from .._engine.core.holdout import rows_outside
+from .._engine.core.holdout import refuse_without_basis, rows_outside
 from .._engine.core.learned_metric import MetricModel, TrainingSet
-from .._engine.core.removal import refuse_without_basis
 from .._engine.loops.threads import with_small_matrices
 from .._engine.numerics.namespace import as_host, is_device_array
 from ..comparisons import Comparisons, Groups, PreferenceComparisons, compare_scores, encode_queries
@@ -27,10 +26,9 @@ from ..kernels.basis import choose_basis
 from ..kernels.functions import DISTANCE_KERNELS, Kernel, n_items, take_items
 from ..kernels.gradients import expansion_gradient
 from ..kernels.inputs import read_items, why_not_on_device
-from ..model_selection._alphas import auto_grid, choose, read_grid, warn_at_edge
+from ..model_selection._choice import Comparable, auto_grid, choose, read_grid, read_scoring, warn_at_edge
 from ..model_selection._folds import Folds, encode_groups, read_folds, read_preference_folds, shuffled_folds
 from ..model_selection._row_order import order_by_content
-from ..model_selection._scoring import Comparable, read_scoring
 from ..model_selection._tally import share_in_order
 from .base import KernelModel, RankerMixin
 from .rankrls import RankRLS
@@ -40,12 +38,12 @@ METRICS = ("diagonal", "full")
 _DEFAULT_BASIS = 1000
 # Maximum number of rows that round and alpha are chosen on; the final training uses all rows.
 _SEARCH_ROWS = 25_000
-# So many rounds in a row without a better held-out score end the recursion.
+# This many rounds in a row without a better held-out score end the recursion.
 _PATIENCE = 2
 _N_FOLDS = 5
 # Number of parts of the folds: the reported score of a part comes from a choice made without it.
 _MOST_PARTS = 10
-# Mean scores that differ by less differ by rounding.
+# Mean scores that differ by less than this are equal up to rounding.
 _SAME_SCORE = 1e-12
 
 
@@ -56,7 +54,7 @@ class Round:
     Attributes
     ----------
     round : int
-        0 is the training with the features as they are.
+        0 is the training on the original features.
     alpha : float
         With the best held-out score of this round.
     score : float
@@ -119,9 +117,9 @@ class _Search:
     score_part: Callable[[np.ndarray, list[np.ndarray]], np.ndarray]
 
     def for_each(self, work: Callable[[int], Any], size: int) -> list[Any]:
-        """``work(0) ... work(size - 1)``: one after the other on a device, which is busy with each.
+        """``work(0) ... work(size - 1)``: one after the other on a device, which each of them keeps busy.
 
-        Otherwise side by side, each on one processor: nobody waits for the threads of BLAS.
+        Otherwise side by side, each on one processor, without waiting for the threads of BLAS.
         """
         if is_device_array(self.X):
             return [work(number) for number in range(size)]
@@ -129,10 +127,10 @@ class _Search:
 
 
 class _Nested:
-    """Held-out predictions for which the other folds choose round and alpha, and their score.
+    """Held-out predictions whose round and alpha are chosen by the other folds, and their score.
 
-    The best of many scores flatters itself. Folds are put together to at most ten parts; for each part the round and
-    the alpha with the best mean score over the other parts predict it. Only what is the best so far is kept.
+    The best of many scores is too optimistic. Folds are combined into at most ten parts; each part is predicted with
+    the round and the alpha that have the best mean score over the other parts. Only the best so far is kept.
     """
 
     def __init__(self, search: _Search) -> None:
@@ -146,7 +144,7 @@ class _Nested:
         self._n_scored = 0
 
     def see(self, alphas: np.ndarray, held_out: list[np.ndarray]) -> None:
-        """Another round, its predictions of shape (a, n_test, v) for each fold."""
+        """Add a round, its predictions being of shape (a, n_test, v) for each fold."""
         scores = np.stack(
             [self._search.score_part(part, [held_out[k] for k in part]) for part in self._parts], axis=1
         )
@@ -170,8 +168,8 @@ class _Nested:
         kept = [one for one in self._kept if one is not None]
         if self._n_scored < 2 or len(kept) < len(self._kept):
             warnings.warn(
-                "best_score_ is NaN: fewer than two folds have rows to compare, and an honest figure needs one to "
-                "choose by and one to score. cv_scores_ holds the scores that the choice was made by.",
+                "best_score_ is NaN: fewer than two folds have rows to compare, and an unbiased score needs one to "
+                "choose by and one to score. cv_scores_ holds the scores that the choice was based on.",
                 UserWarning,
                 stacklevel=5,
             )
@@ -181,7 +179,7 @@ class _Nested:
 
 @dataclass(frozen=True)
 class TrainedRound:
-    """What one round has found.
+    """The result of one round.
 
     Attributes
     ----------
@@ -192,7 +190,7 @@ class TrainedRound:
     held_out : list of ndarray of shape (a, n_test, v)
         What each fold predicts.
     choice : int
-        The place of the best alpha.
+        The position of the best alpha.
     """
 
     number: int
@@ -215,9 +213,9 @@ class RankRFM(RankerMixin, KernelModel):
     """Recursive feature machine for ranking: a RankRLS whose kernel learns its metric.
 
     Trains a `RankRLS`, measures by the gradients of its scores how much each direction of the features matters,
-    stretches and shrinks them accordingly, and trains again. After which round to stop, and at which alpha, is chosen
-    by cross-validation in which every fold learns a metric of its own: the held-out score is not flattered by a metric
-    that has seen the held-out labels.
+    stretches and shrinks them accordingly, and trains again. The round at which to stop, and alpha, are chosen by
+    cross-validation in which every fold learns its own metric: the held-out score is not biased by a metric that has
+    seen the held-out labels.
 
     Parameters
     ----------
@@ -226,7 +224,7 @@ class RankRFM(RankerMixin, KernelModel):
     kernel : {"rbf", "laplacian", "matern"}, default="rbf"
         A kernel on distances.
     gamma : float, "median", "scale" or None, default="median"
-        The width of the kernel, worked out anew for the metric of each round unless it is a number.
+        The width of the kernel, computed again for the metric of each round unless it is a number.
     metric : {"diagonal", "full"}, default="diagonal"
         One factor per feature, or directions that mix features.
     n_basis : None, int or float, default=None
@@ -252,7 +250,7 @@ class RankRFM(RankerMixin, KernelModel):
     Attributes
     ----------
     metric_ : ndarray of shape (n,) or (n, k)
-        S: the kernel sees X S. All ones where no round was better than the features as they are.
+        S: the kernel sees X S. All ones where no round was better than the original features.
     feature_importances_ : ndarray of shape (n,)
         Root mean square of the gradient along each feature times the feature's standard deviation; they sum to 1.
     rounds_ : list of Round
@@ -261,11 +259,11 @@ class RankRFM(RankerMixin, KernelModel):
         What was chosen. Ties go to the earlier round and the stronger regularisation.
     best_score_ : float
         Held-out score with round and alpha chosen by the other folds (at most ten parts of them), so that the choice
-        hardly flatters it: 0.50 to 0.53 on noise. NaN, with a warning, where no two folds have rows to compare.
+        hardly biases it: 0.50 to 0.53 on noise. NaN, with a warning, where no two folds have rows to compare.
     alphas_, cv_scores_ : ndarray of shape (n_alphas,)
-        Of the chosen round; the largest score is the one that the choice was made by.
+        Of the chosen round; the choice was made by the largest score.
     cv_predictions_ : ndarray of shape (m,) or (m, v)
-        With `keep_predictions`; NaN for rows that the choice did not look at.
+        With `keep_predictions`; NaN for rows that were not used in the choice.
     gamma_ : float
     dual_coef_, basis_, basis_indices_ : as in RankRLS
 
@@ -275,7 +273,7 @@ class RankRFM(RankerMixin, KernelModel):
     for the gradients. Beyond 25,000 rows the choice is made on a sample of whole queries and the chosen model is
     trained on all rows. Features should be on similar scales.
 
-    `fit` is a function of the data and the seed: basis vectors, the folds of ``cv=None`` or an int, and samples do not
+    `fit` depends only on the data and the seed: basis vectors, the folds of ``cv=None`` or an int, and samples do not
     depend on the order of the rows or the names of the queries.
 
     Examples
@@ -292,7 +290,7 @@ class RankRFM(RankerMixin, KernelModel):
     True
     """
 
-    # The kernel takes neither: what it would be given is refused by `Kernel`.
+    # The kernel takes neither: `Kernel` refuses them if they are given.
     degree = 3
     coef0 = 1
     kernel_params = None
@@ -334,9 +332,9 @@ class RankRFM(RankerMixin, KernelModel):
         Parameters
         ----------
         X : array-like or sparse of shape (m, n)
-            A PyTorch tensor (``sklearn.config_context(array_api_dispatch=True)``) is worked on where it is: kernel
-            values, trainings, held-out predictions and gradients, in double precision. RBF kernel only. Folds and basis
-            vectors then depend on the order of the rows, unlike those of NumPy arrays.
+            A PyTorch tensor (``sklearn.config_context(array_api_dispatch=True)``) stays on its device: kernel values,
+            trainings, held-out predictions and gradients are computed there, in double precision. RBF kernel only.
+            Folds and basis vectors then depend on the order of the rows, unlike those of NumPy arrays.
         y : array-like of shape (m,) or (m, v)
             Scores, higher is better.
         qid : array-like of shape (m,), optional
@@ -410,12 +408,12 @@ class RankRFM(RankerMixin, KernelModel):
         """An unfitted `RankRLS` with the learned kernel, the chosen alpha and the same basis vectors.
 
         For what this class does not do itself: training out of core (`RankRLS.fit_stream`), on a Dask cluster
-        (`preflearn.distributed.fit`), on PyTorch tensors, or exact cross-validation with the metric as it is.
+        (`preflearn.distributed.fit`), on PyTorch tensors, or exact cross-validation with the metric fixed.
 
         Parameters
         ----------
         **parameters
-            Parameters of `RankRLS` to set otherwise, such as ``n_basis`` for other rows.
+            Parameters of `RankRLS` to change, such as ``n_basis`` for other rows.
 
         Returns
         -------
@@ -463,7 +461,7 @@ class RankRFM(RankerMixin, KernelModel):
         n_directions: int = 3,
         n_features: int = 10,
     ):
-        """The longest directions of a full metric, each scaled to length 1: how much of each feature they hold.
+        """The longest directions of a full metric, each scaled to length 1: the share of each feature in them.
 
         Parameters
         ----------
@@ -534,7 +532,7 @@ class RankRFM(RankerMixin, KernelModel):
         return np.arange(n_rows) if chosen is None else chosen
 
     def _in_order(self, X: Any, scores: np.ndarray, queries: Groups) -> tuple[np.ndarray, Groups]:
-        """By content, unless basis or cv name rows by their numbers, or the rows are on a device."""
+        """By content, unless basis or cv refer to rows by their numbers, or the rows are on a device."""
         by_content = isinstance(self.basis, str) and not is_device_array(X)
         if by_content and (self.cv is None or isinstance(self.cv, (str, Integral))):
             return order_by_content(X, scores, queries)
@@ -618,7 +616,7 @@ class RankRFM(RankerMixin, KernelModel):
         return best.models[-1], _collect([values[best.choice] for values in best.held_out], search.tests)
 
     def _walk(self, search: _Search, kernel: Kernel, patience: int = _PATIENCE) -> Iterator[TrainedRound]:
-        """Round after round: train, score, and learn the next metrics, until that no longer helps."""
+        """Round after round: train, score, and learn the next metrics, until it no longer helps."""
         stages = self._more_stages()
         best_number, best_score = 0, -np.inf
         for number in range(self.max_rounds + 1):
@@ -650,7 +648,7 @@ class RankRFM(RankerMixin, KernelModel):
         )
         if not all(updated):
             warnings.warn(
-                "All gradients of the model are zero, so there is no metric to learn from: the last one is kept. "
+                "All gradients of the model are zero, so no metric can be learned from them: the previous one is kept. "
                 "Check that y differs inside queries, or try smaller alphas.",
                 UserWarning,
                 stacklevel=4,
@@ -692,7 +690,7 @@ def of_expansion(
     best_round: int,
     n_queries: int,
 ) -> RankRFM:
-    """The function Σ_j β_j k(x, z_j) as a fitted `RankRFM`, which can be saved, exported and asked for gradients.
+    """The function Σ_j β_j k(x, z_j) as a fitted `RankRFM`, which can be saved and exported and has gradients.
 
     Parameters
     ----------
@@ -711,7 +709,7 @@ def of_expansion(
 def _without(
     left: np.ndarray, n_rows: int, basis: np.ndarray, task: Comparisons, kind: type[TrainingSet]
 ) -> TrainingSet:
-    """What remains for training when rows leave, basis vectors among them too."""
+    """The training set that remains when rows, and basis vectors among them, leave."""
     rest = rows_outside(n_rows, left)
     kept = basis[~np.isin(basis, left)]
     refuse_without_basis(kept.size)

@@ -29,7 +29,7 @@ class RankRLS(RankerMixin, SquaredLossModel):
     """Regularised least squares for ranking.
 
     Minimises Σ over pairs (i, j) of the same query of (s_i - s_j - (f(x_i) - f(x_j)))² + alpha ‖f‖² in the time of
-    ordinary regularised least squares: no pair is ever written down.
+    ordinary regularised least squares: pairs are never enumerated.
 
     Parameters
     ----------
@@ -43,18 +43,18 @@ class RankRLS(RankerMixin, SquaredLossModel):
     n_basis : None, int or float, default=None
         Number of basis vectors of the reduced set, or their fraction of the rows; None for the full kernel.
     basis : "uniform", "diverse" or array of int, default="uniform"
-        How the basis vectors are chosen: at random, at random among what the chosen ones do not span yet, or given.
+        How the basis vectors are chosen: at random, at random among what the chosen ones do not yet span, or given.
     random_state : int, RandomState or None
         For the draw of basis vectors.
     cost : {"magnitude", "unit", "relative"}, default="magnitude"
         What the predictions of a pair should differ by: s_i - s_j; 1; or s_i - s_j with the squared error divided by
         (s_i - s_j)².
     ties : {"include", "exclude"}, default="include"
-        Whether pairs with equal scores are pulled together. Costs "unit" and "relative" leave them out always.
+        Whether pairs with equal scores are pulled together. Costs "unit" and "relative" always leave them out.
     weighting : {"pair", "item", "query"}, default="pair"
-        Every pair once; blocks of queries scaled by 1 / n_q; or every query the same total.
+        Every pair counts once; blocks of queries are scaled by 1 / n_q; or every query has the same total.
     solver : {"auto", "dual", "primal", "cg"}, default="auto"
-        The automatic choice is the table in `solvers.routes`; `solver_` says what was taken.
+        The automatic choice is the table in `solvers.routes`; `solver_` says what was used.
     tol, max_iter : optional
         Relative residual (1e-8; 1e-6 with a reduced set) and iteration limit of solver "cg".
     verbose : int, default=0
@@ -113,7 +113,7 @@ class RankRLS(RankerMixin, SquaredLossModel):
         self.tol, self.max_iter = tol, max_iter
 
     def fit(self, X, y, *, qid=None, sample_weight=None, pairs=None, magnitude=None, weight=None) -> Self:
-        """Learn from scores inside queries, and from preferences beside them.
+        """Learn from scores inside queries, and optionally from preferences as well.
 
         Parameters
         ----------
@@ -121,13 +121,13 @@ class RankRLS(RankerMixin, SquaredLossModel):
         y : array-like of shape (m,) or (m, v)
             Scores, higher is better.
         qid : array-like of shape (m,), optional
-            Query labels, any hashable values in any order; one query (a global ranking) without.
+            Query labels, any hashable values in any order; without them all rows are one query (a global ranking).
         sample_weight : array-like of shape (m,), optional
             Weights of the rows, not negative: a pair counts with the product of those of its rows. Weighting "item"
             then divides by the total weight of a query, "query" by that of its pairs.
         pairs : int array of shape (l, 2), optional
-            Preferences beside the scores: row ``pairs[k, 0]`` is preferred to row ``pairs[k, 1]``, labelled or not.
-            The loss gains Σ_k weight_k (magnitude_k - (f(x_h) - f(x_j)))², and y may be NaN where not known.
+            Additional preferences: row ``pairs[k, 0]`` is preferred to row ``pairs[k, 1]``, labelled or not. The term
+            Σ_k weight_k (magnitude_k - (f(x_h) - f(x_j)))² is added to the loss, and y may be NaN where unknown.
         magnitude, weight : array-like of shape (l,) or float, optional
             By how much, and the factor of the squared error; 1 by default.
 
@@ -207,7 +207,7 @@ class RankRLS(RankerMixin, SquaredLossModel):
         return self
 
     def forget(self, X, y, *, qid=None) -> Self:
-        """Take queries (or rows of a global ranking) that `partial_fit` has seen out of the model again.
+        """Remove queries (or rows of a global ranking) that `partial_fit` has seen from the model again.
 
         Parameters
         ----------
@@ -220,7 +220,7 @@ class RankRLS(RankerMixin, SquaredLossModel):
         """
         if getattr(self, "_incremental", None) is None:
             raise ValueError(
-                "forget takes out what partial_fit has added, and this model was not trained by partial_fit."
+                "forget removes what partial_fit has added, and this model was not trained by partial_fit."
             )
         self._update(X, y, qid, forget=True)
         return self
@@ -229,7 +229,7 @@ class RankRLS(RankerMixin, SquaredLossModel):
         """Learn from more rows than fit in memory, in one pass over chunks of whole queries.
 
         The result is that of `fit` on all rows. A chunk is added to statistics of fixed width (n × n for n features or
-        basis vectors) and forgotten.
+        basis vectors) and discarded.
 
         Parameters
         ----------
@@ -238,15 +238,15 @@ class RankRLS(RankerMixin, SquaredLossModel):
             themselves: `preflearn.io.RankingData`, (X, y, qid) or (X, y). Rows of a query must come in one chunk;
             chunks without qid form one global ranking. A path, a list and a function can be read more than once.
         checkpoint : path, optional
-            A file to remember the progress in. If it exists, training resumes where it ended: what has been seen is
-            read past, not computed again, and the model is the same to the last bit. A checkpoint of other data or
-            parameters is refused (alpha may change). It stays there afterwards, so that training can
-            resume when the data file has grown.
+            A file to save the progress in. If it exists, training resumes where it ended: what has been seen is
+            skipped, not computed again, and the model is the same to the last bit. A checkpoint of other data or
+            parameters is refused (alpha may change). The file is kept afterwards, so that training can resume when the
+            data file has grown.
         checkpoint_every : int or float, optional
             Chunks (int) or seconds (float) between two checkpoints; 60.0 by default. An interrupt (Ctrl-C) also
             writes one.
         verbose : int, optional
-            Show the progress; the parameter of the model by default.
+            Show progress; by default as the model's own parameter says.
         **reading
             Options of `iter_ranking` for files, such as ``rows=100_000`` or ``target="relevance"``.
 

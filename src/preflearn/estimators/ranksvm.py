@@ -26,7 +26,7 @@ from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import read_alpha, read_pairs, read_per_pair, read_row_weights, read_scores
 from ..kernels.functions import Kernel, n_items
 from ..kernels.inputs import read_items
-from ..kernels.maps import NystromMap
+from ..kernels.maps import EmpiricalKernelMap, NystromMap
 from ..model_selection._folds import shuffled_folds
 from ..model_selection._learner import PathLearner
 from .base import KernelModel, RankerMixin
@@ -38,7 +38,7 @@ _FOLDS = 5
 
 @dataclass
 class _Representation:
-    """Features Φ on which the kernel machine is a linear one, and the way back to the basis vectors."""
+    """Features Φ on which the kernel machine is a linear one, and how to get back to the basis vectors."""
 
     features: Any
     kernel: Kernel
@@ -66,8 +66,7 @@ class _PairLossModel(RankerMixin, KernelModel, PathLearner):
             return _Representation(reduced.map_items(X, kernel), kernel, reduced)
         if kernel.is_linear:
             return _Representation(X, kernel, None)
-        options = {name: getattr(self, name) for name in ("gamma", "degree", "coef0", "kernel_params")}
-        whole = NystromMap(self.kernel, **options).fit_items(X, kernel)
+        whole = EmpiricalKernelMap().fit_items(X, kernel)
         return _Representation(np.ascontiguousarray(whole.factor_.F), kernel, whole)
 
     def _score_pairs(
@@ -177,7 +176,7 @@ class RankSVM(_PairLossModel):
 
     Minimises Σ max(1 - (f(x_j) - f(x_i)), 0)^r over the pairs with y_j > y_i, plus alpha ‖f‖², with r = 2 for
     ``loss="squared_hinge"`` and r = 1 for ``loss="hinge"``, in O(m log m + nnz(X)) for each evaluation however
-    many distinct scores there are: no pair is ever written down.
+    many distinct scores there are: pairs are never enumerated.
 
     Parameters
     ----------
@@ -190,10 +189,11 @@ class RankSVM(_PairLossModel):
     loss : {"squared_hinge", "hinge"}, default="squared_hinge"
         The squared hinge is smooth and takes a handful of Newton steps. The hinge takes two to three times as long.
     weighting : {"pair", "item", "query"}, default="pair"
-        Every pair once; the pairs of a query of n_q rows scaled by 1 / n_q; or every query the same total.
+        Every pair counts once; the pairs of a query of n_q rows are scaled by 1 / n_q; or every query has the same
+        total.
     tol : float, default=1e-4
         Relative accuracy of the objective. The hinge stops at this duality gap; the squared hinge also when a Newton
-        step promises less than this (the step is taken, and the result is usually far more accurate).
+        step is predicted to gain less than this (the step is taken, and the result is usually far more accurate).
     max_iter : int, default=200
         Newton steps.
     verbose : int, default=0
@@ -207,9 +207,9 @@ class RankSVM(_PairLossModel):
     duality_gap_ : float or ndarray of shape (v,)
         The objective is at most this much above the minimum.
     gradient_norm_ : float or ndarray of shape (v,)
-        Norm of the gradient in feature space, of the rounded-off loss for the hinge.
+        Norm of the gradient in feature space, of the smoothed loss for the hinge.
     n_iter_ : int
-        Newton steps (the most of any output).
+        Newton steps (the maximum over outputs).
     n_evaluations_ : int
         Evaluations of loss and gradient and products with the Hessian, of all outputs.
     n_queries_ : int
@@ -218,9 +218,9 @@ class RankSVM(_PairLossModel):
 
     Notes
     -----
-    Linear: O(m log m + nnz(X)) for each of some 10 to 60 evaluations. Full kernel: m² kernel evaluations and O(m³) for
+    Linear: O(m log m + nnz(X)) for each of about 10 to 60 evaluations. Full kernel: m² kernel evaluations and O(m³) for
     the factor of K. Reduced set: O(m r²), then O(m r + m log m) for an evaluation. Preferences: O(l + nnz(X)).
-    With weights of rows the losses take two to three times as long to evaluate, products with their Hessian no longer.
+    With weights of rows, losses take two to three times as long to evaluate, and products with their Hessian no longer.
 
     The order-statistic structure over the scores that makes an evaluation linearithmic for any number of distinct
     scores is described in ``loops.pairstats``, the method in ``solvers.newton``.
@@ -259,7 +259,7 @@ class RankSVM(_PairLossModel):
         y : array-like of shape (m,) or (m, v)
             Scores, higher is better; tied rows are not compared.
         qid : array-like of shape (m,), optional
-            Query labels, any hashable values in any order; one query (a global ranking) without.
+            Query labels, any hashable values in any order; without them all rows are one query (a global ranking).
         sample_weight : array-like of shape (m,), optional
             Weights of the rows, not negative: a pair counts with the product of those of its rows. Weighting "item"
             then divides by the total weight of a query, "query" by that of its pairs.
@@ -308,7 +308,7 @@ class RankSVM(_PairLossModel):
         self._read_options()
         if self.weighting != "pair":
             raise ValueError(
-                f"fit_pairs knows no queries, so weighting={self.weighting!r} would be ignored: leave it at 'pair' and "
+                f"fit_pairs has no queries, so weighting={self.weighting!r} would be ignored: leave it at 'pair' and "
                 "use weight."
             )
         kernel = self._read_kernel()
@@ -343,8 +343,8 @@ class RankSVM(_PairLossModel):
 class RankSVMCV(AlphaSearch, _PairLossModel):
     """RankSVM with alpha chosen by cross-validation.
 
-    Each fold is trained along the path from the largest to the smallest alpha, every solution the start of the next,
-    so that a path costs little more than its hardest problem.
+    Each fold is trained along the path from the largest to the smallest alpha, each solution being the start of the
+    next, so that a path costs little more than its hardest problem.
 
     Parameters
     ----------
@@ -368,7 +368,7 @@ class RankSVMCV(AlphaSearch, _PairLossModel):
     cv_scores_ : ndarray of shape (a,)
         As in `RankRLSCV`: the score of all held-out predictions, rows compared inside their query and fold.
     fold_scores_ : ndarray of shape (a, k)
-        The score of each fold by itself, NaN where it is not defined.
+        The score of each fold separately, NaN where it is not defined.
     best_score_ : float
     cv_predictions_ : ndarray of shape (a, m)
         With `keep_predictions`; after `fit_pairs` the held-out differences, shape (a, l).
@@ -414,7 +414,7 @@ class RankSVMCV(AlphaSearch, _PairLossModel):
         shape = np.asarray(as_host(y)).shape
         if len(shape) == 2 and shape[1] > 1:
             raise ValueError(
-                f"RankSVMCV chooses alpha for one output: found y with {shape[1]} columns. Fit each by itself."
+                f"RankSVMCV chooses alpha for one output: found y with {shape[1]} columns. Fit each separately."
             )
         held, found = self._search_rows(X, y, qid, groups, sample_weight)
         if found.folds is not None:
@@ -439,7 +439,7 @@ class RankSVMCV(AlphaSearch, _PairLossModel):
         ----------
         X, pairs, weight : as in RankSVM.fit_pairs
         magnitude : None
-            The margin of a hinge is 1: magnitudes would be ignored and are refused.
+            The margin of a hinge is always 1: magnitudes would be ignored and are refused.
         groups : as in RankRLSCV.fit_pairs
 
         Returns
@@ -460,7 +460,7 @@ class RankSVMCV(AlphaSearch, _PairLossModel):
         """
         if magnitude is not None:
             raise ValueError(
-                "RankSVM takes no magnitude, it would be ignored: leave it out, or use RankRLSCV."
+                "RankSVM does not use magnitude, which would be ignored: leave it out, or use RankRLSCV."
             )
         self._search_pairs(X, pairs, weight=weight, groups=groups)
         self._adopt(self._plain({}, self.alpha_).fit_pairs(X, pairs, weight=weight))

@@ -40,40 +40,17 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
     ----------
     alpha : float, default=1.0
         Regularisation λ, positive.
-    kernel : str or callable, default="linear"
-        A name of ``sklearn.metrics.pairwise.pairwise_kernels``, ``"precomputed"``, or a function of two items.
-    gamma, degree, coef0, kernel_params
-        Parameters of the kernel; one that the kernel does not take is refused.
-    n_basis : None, int or float, default=None
-        Number of basis vectors of the reduced set, or their fraction of the rows; None for the full kernel.
-    basis : "uniform", "diverse" or array of int, default="uniform"
-        How the basis vectors are chosen: at random, at random among what the chosen ones do not span yet, or given.
-    random_state : int, RandomState or None
-        For the draw of basis vectors.
+    kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, solver, tol, max_iter, verbose
+        As in `RankRLS`.
     fit_intercept : bool, default=True
-        Whether a constant that is not regularised is added.
-    solver : {"auto", "dual", "primal", "cg"}, default="auto"
-        The automatic choice is the table in `solvers.routes`; `solver_` says what was taken.
-    tol, max_iter : optional
-        Relative residual (1e-8; 1e-6 with a reduced set) and iteration limit of solver "cg".
-    verbose : int, default=0
-        Print each stage with its time.
+        Whether to add a constant that is not regularised.
 
     Attributes
     ----------
-    coef_ : ndarray of shape (n,) or (v, n)
-        Linear kernel without a reduced set.
-    dual_coef_ : ndarray of shape (r,) or (r, v)
-        Otherwise: coefficients of the basis vectors.
-    basis_, basis_indices_
-        The basis vectors (None for a precomputed kernel) and their rows in the training data.
+    coef_, dual_coef_, basis_, basis_indices_, solver_, n_iter_, residual_
+        As in `RankRLS`.
     intercept_ : float or ndarray of shape (v,)
         With `fit_intercept`.
-    solver_ : str
-    n_iter_ : int
-        Iterations of conjugate gradients; 1 for a direct solver.
-    residual_ : float or None
-        Relative residual that conjugate gradients reached.
 
     Notes
     -----
@@ -89,7 +66,7 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
     array([21.])
     """
 
-    # A regressor compares no rows: labels that a splitter or a scorer receives are not for its own score.
+    # A regressor does not compare rows: labels for a splitter or a scorer are not for its own score.
     __metadata_request__score = {"qid": False}
 
     def __init__(
@@ -102,7 +79,7 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
         self.max_iter = max_iter
 
     def fit(self, X, y, *, sample_weight=None, pairs=None, magnitude=None, weight=None) -> Self:
-        """Learn from one target per row, and from preferences beside them.
+        """Learn from one target per row, and optionally from preferences as well.
 
         Parameters
         ----------
@@ -111,8 +88,8 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
         sample_weight : array-like of shape (m,), optional
             Factor of the squared error of each row, not negative; an integer counts the row that many times.
         pairs : int array of shape (l, 2), optional
-            Preferences beside the scores: row ``pairs[k, 0]`` is preferred to row ``pairs[k, 1]``, labelled or not.
-            The loss gains Σ_k weight_k (magnitude_k - (f(x_h) - f(x_j)))², and y may be NaN where not known.
+            Additional preferences: row ``pairs[k, 0]`` is preferred to row ``pairs[k, 1]``, labelled or not. The term
+            Σ_k weight_k (magnitude_k - (f(x_h) - f(x_j)))² is added to the loss, and y may be NaN where unknown.
         magnitude, weight : array-like of shape (l,) or float, optional
             By how much, and the factor of the squared error; 1 by default.
 
@@ -146,7 +123,7 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
         Parameters
         ----------
         chunks, checkpoint, checkpoint_every, verbose, **reading
-            As in `RankRLS.fit_stream`; the queries of a chunk are of no concern to a regression.
+            As in `RankRLS.fit_stream`; a regression ignores the queries of a chunk.
 
         Returns
         -------
@@ -169,7 +146,7 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
         return self
 
     def _set_intercept(self, intercept: np.ndarray | None) -> None:
-        """Store the constant of each output in the type of the coefficients, so that single precision stays so."""
+        """Store the constant of each output in the type of the coefficients, so that single precision is kept."""
         self.__dict__.pop("intercept_", None)
         if intercept is not None:
             coef = self.coef_ if hasattr(self, "coef_") else self.dual_coef_
@@ -182,7 +159,7 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
     def _compare(
         self, scores: np.ndarray, queries: Groups | None = None, row_weights: np.ndarray | None = None
     ) -> list[Comparisons]:
-        """L = I, or the centring that an unregularised intercept leaves; all outputs share it."""
+        """L = I, or the centring that belongs to an unregularised intercept; all outputs share it."""
         if row_weights is not None:
             if not self.fit_intercept:
                 return [WeightedRows(scores, row_weights)]
@@ -205,7 +182,7 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
         self._fit_tasks(X, kernel, tasks, alpha, data.single)
         self._set_intercept(None)
         if self.fit_intercept:
-            # The intercept is the mean residual of the labelled rows: preferences do not see it.
+            # The intercept is the mean residual of the labelled rows: preferences do not affect it.
             labelled = take_items(X, data.labelled)
             f = (
                 np.asarray(labelled @ self.coef_.T)
@@ -223,7 +200,7 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
         X : as in predict
         y : array-like of shape (m,) or (m, v)
         qid : None
-            A regressor compares no rows: a label would be ignored and is refused.
+            A regressor does not compare rows: a label would be ignored and is refused.
         sample_weight : array-like of shape (m,), optional
 
         Returns

@@ -1,7 +1,7 @@
 """RLSCV and RankRLSCV: alpha, and kernel parameters, chosen by exact cross-validation without refitting.
 
 A search is a learner with a grid: hold out (`HeldOut`), score, choose, then train on all rows. `AlphaSearch` is what
-all of them share; a further one names its learner and its defaults.
+all of them share; a subclass names its learner and its defaults.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from sklearn.model_selection import ParameterGrid
 
 from .._engine.numerics.namespace import Home, is_device_array
 from ..kernels.functions import Kernel, n_items
-from ..model_selection._alphas import choose, warn_at_edge
+from ..model_selection._choice import choose, read_scoring, warn_at_edge
 from ..model_selection._folds import is_pairs
 from ..model_selection._held_out import HeldOut, HeldOutPreferences, SearchScores
 from ..model_selection._learner import SearchingLearner
-from ..model_selection._scoring import read_scoring
 from ..plots import on_axes
 from .base import KernelModel, RankerMixin, SquaredLossModel
 from .rankrls import RankRLS
@@ -61,16 +60,16 @@ class AlphaSearch(KernelModel, SearchingLearner):
         Returns
         -------
         held : HeldOut, HeldOutPreferences or None
-            Of the choice; None where several kernels were searched.
+            Of the chosen setting; None where several kernels were searched.
         found : SearchScores
         """
-        cv = list(cv) if isinstance(cv, Iterator) else cv  # several kernels read it
+        cv = list(cv) if isinstance(cv, Iterator) else cv  # it is read once for each kernel
         for name in _OPTIONAL:
             self.__dict__.pop(name, None)
         if is_pairs(self.cv) and self.keep_predictions:
             raise ValueError(
                 "keep_predictions=True keeps one prediction per row, and cv='leave-pair-out' makes one for each pair: "
-                "use HeldOut(...).pairs(alphas) for those."
+                "use HeldOut(...).pairs(alphas) to get them."
             )
         best: tuple[dict[str, Any], SearchScores, int, Any] | None = None
         grid = getattr(self, "kernel_grid", None)
@@ -124,7 +123,7 @@ class AlphaSearch(KernelModel, SearchingLearner):
         if read_scoring(self.scoring, default).compares_rows:
             warnings.warn(
                 "Standard deviations are those of the chosen alpha, and an alpha that was chosen by the order of rows "
-                "may shrink the scores a lot, which does not change their order: use "
+                "may shrink the scores strongly, which does not change their order: use "
                 "scoring='neg_mean_squared_error'.",
                 UserWarning,
                 stacklevel=5,
@@ -134,7 +133,7 @@ class AlphaSearch(KernelModel, SearchingLearner):
         return self._plain(getattr(self, "best_kernel_", {}), alpha)
 
     def _read_kernel(self) -> Kernel:
-        """The kernel with the parameters that the search chose, once there are any."""
+        """The kernel with the parameters that the search chose, once they are known."""
         names = ("kernel", "gamma", "degree", "coef0", "kernel_params")
         chosen = getattr(self, "best_kernel_", {})
         return self._with_width(Kernel(*(chosen.get(name, getattr(self, name)) for name in names)))
@@ -161,7 +160,7 @@ class AlphaSearch(KernelModel, SearchingLearner):
 
 
 class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):
-    """`RankRLS` with alpha chosen by exact cross-validation, in about the time of one eigen decomposition.
+    """`RankRLS` with alpha chosen by exact cross-validation, in about the time of one eigendecomposition.
 
     Parameters
     ----------
@@ -188,7 +187,7 @@ class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):
     alphas_, cv_scores_ : ndarray of shape (n_alphas,)
     best_score_ : float
     cv_predictions_ : ndarray of shape (n_alphas, m) or (n_alphas, m, v)
-        With `keep_predictions`: for each row the prediction of the model trained without its fold. After `fit_pairs`
+        With `keep_predictions`: for each row the prediction of the model trained without its fold. After `fit_pairs`,
         the held-out differences, shape (n_alphas, l).
     best_kernel_ : dict
         The chosen kernel parameters, empty without `kernel_grid`.
@@ -248,7 +247,7 @@ class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):
         ----------
         X, pairs, magnitude, weight : as in RankRLS.fit_pairs
         groups : array-like of shape (l,), optional
-            Label of each preference (a judge, a session): all preferences of a group leave together.
+            Label of each preference (a judge, a session): all preferences of a group are held out together.
 
         Returns
         -------
@@ -280,7 +279,7 @@ class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):
 
         One statistic of fixed width is kept for each fold of queries. The model of a fold is trained on the sum of the
         others and tested on its own: the squared error of held-out pairs is a quadratic form in the statistics, so
-        every alpha is scored without reading a row again. The folds are exact, as if each had been trained by itself.
+        every alpha is scored without reading a row again. The folds are exact, as if each had been trained separately.
 
         Parameters
         ----------
@@ -293,12 +292,12 @@ class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):
 
         Notes
         -----
-        `cv` must be a number of folds (None is 5). The fold of a query is a hash of its label: the same whatever the
-        order of the rows and the size of the chunks; without qid, of the number of a row. `scoring` None is minus the
-        squared error of held-out pairs, averaged over pairs. A ranking measure ("concordance", "ndcg", ...) depends on
-        the predictions themselves and takes a second pass, so `chunks` must be something that can be read twice.
-        `scoring_` names the measure, `fold_scores_` of shape (n_alphas, n_folds) and `loss_scores_` hold the squared
-        errors in any case. Basis vectors of a reduced set leave the model with the fold of their query.
+        `cv` must be a number of folds (None is 5). The fold of a query is a hash of its label, so it does not depend on
+        the order of the rows or the size of the chunks; without qid it is a hash of the row number. `scoring` None is
+        minus the squared error of held-out pairs, averaged over pairs. A ranking measure ("concordance", "ndcg", ...)
+        depends on the predictions themselves and takes a second pass, so `chunks` must be something that can be read
+        twice. `scoring_` names the measure; `fold_scores_` of shape (n_alphas, n_folds) and `loss_scores_` hold the
+        squared errors in any case. Basis vectors of a reduced set leave the model with the fold of their query.
 
         Examples
         --------
@@ -320,7 +319,7 @@ class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):
 
 
 class RLSCV(MultiOutputMixin, RegressorMixin, AlphaSearch, SquaredLossModel):
-    """`RLS` with alpha chosen by exact leave-one-out, or any folds, in about the time of one eigen decomposition.
+    """`RLS` with alpha chosen by exact leave-one-out, or any folds, in about the time of one eigendecomposition.
 
     Parameters
     ----------
@@ -330,7 +329,7 @@ class RLSCV(MultiOutputMixin, RegressorMixin, AlphaSearch, SquaredLossModel):
         As in `preflearn.model_selection.cross_val_predict`; None is leave-one-out, or leave-group-out with groups.
     scoring : str, callable or None, default=None
         As in `RankRLSCV`; None is R² over all held-out predictions. Predictions of a regression are on the scale of y:
-        rows are compared inside queries whatever the fold.
+        rows are compared inside queries across folds.
     keep_predictions : bool, default=False
         Keep the held-out predictions in ``cv_predictions_``.
     kernel_grid : dict or list of dict, optional
@@ -364,7 +363,7 @@ class RLSCV(MultiOutputMixin, RegressorMixin, AlphaSearch, SquaredLossModel):
         self.kernel_grid, self.fit_intercept, self.solver, self.tol = kernel_grid, fit_intercept, solver, tol
         self.max_iter = max_iter
 
-    # qid says which rows to hold out and to compare together, not what is learned.
+    # qid says which rows to hold out and compare together, not what is learned.
     __metadata_request__fit = {"qid": True}
 
     def fit(self, X, y, *, qid=None, groups=None, sample_weight=None) -> Self:

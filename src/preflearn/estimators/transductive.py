@@ -1,4 +1,4 @@
-"""Transductive RankRLS: rank queries nobody has judged, using the judged and the unjudged ones together.
+"""Transductive RankRLS: rank queries that nobody has judged, using the judged and the unjudged ones together.
 
 The scores ŷ of the rows without one minimise, over folds U of whole queries,
 
@@ -28,9 +28,8 @@ from ..comparisons.queries import QueryComparisons
 from ..kernels.functions import Kernel, n_items
 from ..kernels.inputs import read_items
 from ..kernels.maps import NystromMap
-from ..model_selection._alphas import choose, read_grid, warn_at_edge
+from ..model_selection._choice import Scoring, choose, read_grid, read_scoring, warn_at_edge
 from ..model_selection._folds import read_folds
-from ..model_selection._scoring import Scoring, read_scoring
 from .base import KernelModel, RankerMixin
 from .partial_targets import read_partial_targets
 
@@ -69,8 +68,8 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
     alpha : float, default=1.0
         Regularisation λ of RankRLS, positive.
     fidelity : float, default=1.0
-        γ, positive: how close the missing scores stay to what the scored rows predict. As it grows the result becomes
-        f₀.
+        γ, positive: how close the missing scores stay to what the scored rows predict. As it grows, the result
+        approaches f₀.
     kernel, gamma, degree, coef0, kernel_params, n_basis, random_state : as in RankRLS
     basis : "uniform" or array of int, default="uniform"
         How the basis vectors are chosen, from all rows.
@@ -79,7 +78,7 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
     cv : "leave-query-out", int, splitter or iterable of test index arrays, default="leave-query-out"
         The folds U: unions of whole queries that together hold every row once.
     solver : {"auto", "dual", "primal"}, default="auto"
-        Primal for a reduced set and for the linear kernel with at most as many features as rows.
+        Primal for a reduced set, and for the linear kernel unless there are more features than rows.
     verbose : int, default=0
         Print each stage with its time.
 
@@ -90,15 +89,15 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
     coef_, dual_coef_, basis_, basis_indices_
         The model trained on ``transduction_``, as in `RankRLS`.
     alpha_, fidelity_ : float
-        What the scores were found with.
+        The values with which the scores were found.
     n_queries_, n_unscored_ : int
-        Queries, and rows without a score.
+        Number of queries, and of rows without a score.
     solver_ : str
 
     Notes
     -----
-    A query may be scored in part. Its unknown rows are unknowns of the same problem: its folds are whole queries
-    all the same, its scored rows take part in every error, and f₀ is trained on the pairs of scored rows.
+    A query may be scored in part. Its unknown rows are unknowns of the same problem: its folds are still whole
+    queries, its scored rows take part in every error, and f₀ is trained on the pairs of scored rows.
 
     Full kernel: O(m³), one Cholesky factorisation and matrix products. Reduced set of r vectors, or r features: O(m
     r²). Basis vectors leave with their fold; f₀ keeps those among unscored rows, whose inputs are known.
@@ -138,7 +137,7 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
         X : array-like or sparse of shape (m, n), kernel matrix (m, m), or sequence of objects
             Scored and unscored rows together.
         y : array-like of shape (m,) or (m, v)
-            Scores, higher is better; NaN means not known.
+            Scores, higher is better; NaN where unknown.
         qid : array-like of shape (m,)
             Query labels; needed where a score is missing.
 
@@ -161,9 +160,9 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
     def select(self, X, y, *, qid, alphas="auto", fidelities="auto", hide=5, scoring="concordance") -> Self:
         """Choose alpha and fidelity on the scored queries alone, then fit with them.
 
-        Scored queries are hidden in turn, beside those that have no scores; their transduced scores are compared
-        with the true ones. The parameters ``alpha`` and ``fidelity`` of the estimator are not read and stay as they
-        are: what was chosen is in ``alpha_`` and ``fidelity_``.
+        Scored queries are hidden in turn, in addition to those without scores; their transduced scores are compared
+        with the true ones. The parameters ``alpha`` and ``fidelity`` of the estimator are not used and stay unchanged:
+        the chosen values are in ``alpha_`` and ``fidelity_``.
 
         Parameters
         ----------
@@ -174,8 +173,8 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
         fidelities : "auto" or array-like, default="auto"
             Values of γ; ``"auto"`` is 10⁻², 10⁻¹, ..., 10².
         hide : "leave-query-out", int, splitter or iterable, default=5
-            Folds of the scored rows that are hidden in turn, whole queries; index arrays count the scored rows
-            only. An int is lowered to the number of scored queries.
+            Folds of the scored rows that are hidden in turn, whole queries; index arrays count only the scored rows. An
+            int is lowered to the number of scored queries.
         scoring : str, scorer or callable, default="concordance"
             As in `RankRLSCV`: a name of the registry, a scorer, or a function of (y, scores, qid); greater is better.
 
@@ -183,13 +182,13 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
         -------
         self
             Fitted, with ``alphas_``, ``fidelities_``, ``cv_scores_`` of shape (n_alphas, n_fidelities) and
-            ``best_score_`` beside the attributes that `fit` sets.
+            ``best_score_`` in addition to the attributes that `fit` sets.
 
         Notes
         -----
-        One eigen decomposition serves every alpha, fidelity and hidden fold: leaving scores out does not change the
-        kernel. Each then costs matrix products and a Cholesky factorisation of the size of the unknown rows. Of
-        equally good values the largest alpha, then the largest fidelity is taken.
+        One eigendecomposition serves every alpha, fidelity and hidden fold: leaving scores out does not change the
+        kernel. Each then costs matrix products and a Cholesky factorisation of the size of the unknown rows. Of equally
+        good values the largest alpha is chosen, then the largest fidelity.
 
         Examples
         --------
@@ -269,7 +268,7 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
 
     def _choose_solver(self, task: _Task, reduced: NystromMap | None) -> str:
         if self.solver == "cg":
-            raise ValueError("solver='cg' finds no held-out errors: use 'auto', 'dual' or 'primal'.")
+            raise ValueError("solver='cg' does not give held-out errors: use 'auto', 'dual' or 'primal'.")
         problem = SquaredLossProblem(Inputs(task.X, task.kernel, reduced), [task.comparisons])
         return square_form(problem.workload("path"), self.solver)
 
@@ -315,7 +314,7 @@ def _scores_of_hidden(
     fidelities: np.ndarray,
     scoring: Scoring,
 ) -> list[float]:
-    """For each fidelity the score of transduced against true scores, every scored row hidden once."""
+    """For each fidelity the score of transduced against true scores, with every scored row hidden once."""
     found = np.full((fidelities.shape[0], *task.scores.shape), np.nan)
     for rows in hidden:
         unknown = task.unknown.copy()
@@ -336,7 +335,7 @@ def _read_folds(cv: Any, task: _Task) -> list[np.ndarray]:
     Raises
     ------
     ValueError
-        If there is one query only, or the folds are not of that kind.
+        If there is only one query, or the folds are not of that kind.
     """
     m, queries = n_items(task.X), task.queries
     if queries.n_groups < 2:
@@ -382,7 +381,7 @@ def _hidden_folds(hide: Any, task: _Task) -> list[np.ndarray]:
 
 
 def _refuse_single_rows(name: str, cv: Any) -> None:
-    """Rows of a query, groups and pairs have no meaning where whole queries leave."""
+    """Refuse rows of a query, groups and pairs, which have no meaning where whole queries leave."""
     if isinstance(cv, str) and cv != "leave-query-out":
         raise ValueError(
             f"{name} holds out whole queries: expected 'leave-query-out', an int, a splitter or test index arrays, "
@@ -400,7 +399,7 @@ def _leaving_basis(reduced: NystromMap, fold: np.ndarray) -> np.ndarray:
         unit = np.zeros((factor.rank, np.count_nonzero(leaving)))
         unit[np.flatnonzero(leaving[factor.pivots]), np.arange(unit.shape[1])] = 1.0
         return solve_triangular(factor.C, unit, lower=True)
-    # Dependent basis vectors can stand in for each other: only the part of the span that all others leave out goes.
+    # Dependent basis vectors can replace each other: only the part of the span that no other one covers leaves.
     return null_space(factor.F[~leaving]) if not leaving.all() else np.eye(factor.rank)
 
 

@@ -18,13 +18,13 @@ from ..comparisons import encode_queries
 from ..comparisons.inputs import read_alpha
 from ..estimators.rankrls import RankRLS
 from ..estimators.rls import RLS
+from ..model_selection._choice import compared_within, read_scoring, without_rounding
 from ..model_selection._folds import Folds, read_folds
 from ..model_selection._problem import LearningProblem
-from ..model_selection._scoring import compared_within, read_scoring, without_rounding
 from ..plots import on_axes
 from .rounds import Rounds
 
-# Numbers in the held-out predictions of candidates that are scored in one go.
+# Number of held-out predictions of candidates that are scored together.
 _BLOCK = 1 << 23
 _SQUARED_ERROR = "neg_mean_squared_error"
 
@@ -32,9 +32,9 @@ _SQUARED_ERROR = "neg_mean_squared_error"
 class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
     """Select features for `RLS` or `RankRLS` one by one, by exact held-out predictions.
 
-    In every round each remaining feature is tried together with the chosen ones, its model held out by algebra,
-    and the one with the best held-out score is kept: O(kmn) for k of n features and m rows, as many operations as
-    k passes over the data.
+    In every round each remaining feature is tried together with the chosen ones, its model held out by algebra, and the
+    one with the best held-out score is kept: O(kmn) for k of n features and m rows, the same number of operations as k
+    passes over the data.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         folds hold whole queries.
     scoring : str, callable or None, default=None
         A metric's name, or a function of (y, scores, qid) where greater is better. None is the held-out squared
-        error (of pairs for `RankRLS`), which is the fastest by far: other measures are evaluated for each
+        error (of pairs for `RankRLS`), which is by far the fastest: other measures are evaluated for each
         candidate.
     verbose : int, default=0
         Count the rounds on standard error.
@@ -58,8 +58,7 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         Numbers of the features in the order of their choice.
     support_ : bool ndarray of shape (n,)
     cv_scores_ : ndarray of shape (k,)
-        Held-out score after each choice. It is the best of many, so that the score of few rows and many features
-        is flattered.
+        Held-out score after each choice. It is the best of many, so it is optimistic for few rows and many features.
     scoring_ : str or callable
     estimator_ : RLS or RankRLS
         Trained on the selected features.
@@ -122,13 +121,13 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
             raise ValueError("GreedySelector selects for one output: y has several columns.")
         folds = self._read_folds(X, y, qid)
         scoring = self._read_scoring()
-        with blas_at_rest():  # the rounds have threads of their own
+        with blas_at_rest():  # the rounds have their own threads
             search = _Search(problem, folds, read_alpha(model.alpha), scoring, qid)
             self._select(search, n_select)
         self.scoring_ = _SQUARED_ERROR if self.scoring is None else self.scoring
         options = {"qid": qid} if isinstance(model, RankRLS) else {}
         selected = self.transform(table)
-        with blas_at_rest():  # few columns are not worth waking its threads
+        with blas_at_rest():  # few columns are not worth its threads
             self.estimator_ = model.fit(selected, y, **options)
         return self
 
@@ -180,7 +179,7 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         return int(number)
 
     def _read_scoring(self) -> Any:
-        """None for the squared error, whichever way it is written."""
+        """None for the squared error, whichever name was given."""
         if self.scoring is None or self.scoring == _SQUARED_ERROR:
             return None
         read_scoring(self.scoring)
@@ -259,7 +258,7 @@ class _Search:
         if scoring is None:
             return
         if self._half_inverse is None:
-            # A regression's predictions are on the scale of y, whatever the fold.
+            # A regression's predictions are on the scale of y in every fold.
             self._within = encode_queries(qid, problem.n_rows).codes
         else:
             self._within = compared_within(folds, problem.queries)

@@ -1,8 +1,8 @@
 r"""The rounds of greedy selection: a state that features are added to, with the held-out error of each candidate.
 
 The learner is ridge regression on transformed data, (S X, S y) with L = S S for a ranking, X and y themselves for a
-regression (see `core.problem`); with an unregularised intercept the centring of all rows takes the place of the
-identity. `loops.greedy` has the algebra of a round, and its letters.
+regression (see `core.problem`); with an unregularised intercept the centring of all rows replaces the identity.
+`loops.greedy` has the algebra of a round and defines the symbols.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import numpy as np
 from .._engine.loops.threads import n_threads, over_ranges, transposed_product_in_threads
 from .._engine.numerics.memory import require_memory
 
-# Promising candidates whose products with X are taken at once.
+# Promising candidates whose products with X are computed together.
 _AHEAD = 16
-# Where less than this share of a feature is left beside the chosen ones, its products are taken afresh.
+# Where less than this share of a feature is left in addition to the chosen ones, its products are computed afresh.
 _LEAST_LEFT = 1e-3
 
 
@@ -69,7 +69,7 @@ class Rounds:
         return float(residual @ residual)
 
     def add(self, feature: int) -> None:
-        """Choose a feature; `errors` has to be asked for once before each choice, if it is asked for at all."""
+        """Choose a feature; if `errors` is used at all, it must be called once before each choice."""
         c = self.X[:, feature] / self._alpha - self._shares[:, feature] @ self._vectors
         size = 1.0 + float(self._s[feature])
         step = float(self._t[feature]) / size
@@ -198,7 +198,7 @@ class _SeveralRows:
 
         queue = np.stack([self._w, self._Nw, self._Na, self._times(self._Na)], axis=1)
         vectors, shares = rounds._vectors, rounds._shares
-        if not self._change[:, 2].any():  # no choice to catch up with: a last one that changes nothing
+        if not self._change[:, 2].any():  # no choice to catch up with: a dummy one that changes nothing
             vectors, shares = (
                 np.vstack([vectors, np.zeros(len(queue))]),
                 np.vstack([shares, np.zeros(len(step))]),

@@ -45,21 +45,21 @@ class AllPathsFeatures(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     aggregate : {"sum", "max"}
-        How the vertex pairs that carry the same two labels are joined.
+        How the vertex pairs with the same two labels are combined.
     max_length : int, optional
         Count only walks of at most this many edges; None counts walks of every length.
     min_weight : float
-        Weights of a vertex pair up to this are left out (the original program: 1e-5).
+        Weights of a vertex pair up to this value are left out (the original program: 1e-5).
     normalize : bool
         Divide each row by the length of the graph's whole row, label pairs that ``fit`` has not seen included, so
-        that inner products are k(G, H) / √(k(G, G) k(H, H)) and long and short graphs weigh the same.
+        that inner products are k(G, H) / √(k(G, G) k(H, H)) and long and short graphs have the same weight.
     rescale : float, optional
         What to do with a graph whose series does not converge (spectral radius 1 or more). None: an error that
-        names the graph. A number in (0, 1): multiply that graph's weights until its spectral radius is this.
+        names the graph. A number in (0, 1): scale that graph's weights until its spectral radius is this number.
     n_features : int, optional
-        None learns the label pairs in ``fit`` and leaves out what was not seen there. A number hashes the pairs
-        into that many columns instead: no vocabulary, and ``fit`` need not have seen the data (for streams).
-        Labels must then be strings; pairs that fall on the same column add up.
+        None learns the label pairs in ``fit`` and leaves out those that were not seen there. A number hashes the pairs
+        into that many columns instead: no vocabulary, and ``fit`` need not have seen the data (for streams). Labels
+        must then be strings; pairs that fall on the same column are added.
     dtype : {np.float64, np.float32}
         Type of the stored values; the walks are always summed in double precision.
     n_jobs : int, optional
@@ -78,8 +78,8 @@ class AllPathsFeatures(TransformerMixin, BaseEstimator):
     n_features_out_ : int
         Number of columns.
     n_unseen_labels_, n_unseen_pairs_ : int
-        How many label occurrences and how many non-zero label pairs the last ``transform`` left out because
-        ``fit`` had not seen them. (Vocabulary only.)
+        Number of label occurrences and of non-zero label pairs that the last ``transform`` left out because ``fit`` had
+        not seen them. (Vocabulary only.)
 
     Notes
     -----
@@ -138,7 +138,7 @@ class AllPathsFeatures(TransformerMixin, BaseEstimator):
     def transform(self, X: Iterable[LabeledGraph]) -> sparse.csr_array:
         """Sparse features, one row for each graph and ``n_features_out_`` columns.
 
-        ``X`` may be any iterable, also a generator: only one block of graphs for each thread is held at a time.
+        ``X`` may be any iterable, including a generator: only one block of graphs for each thread is held at a time.
         """
         self._check_parameters()
         if self.n_features is not None:
@@ -146,7 +146,7 @@ class AllPathsFeatures(TransformerMixin, BaseEstimator):
             return self._stack(self._hashed_blocks(X))
         check_is_fitted(self, "pairs_")
         known = {label: number for number, label in enumerate(self.labels_.tolist())}
-        # An unseen label takes part like any other, since it counts in the length of the row.
+        # An unseen label is treated like any other, since it counts in the length of the row.
         beyond: dict[Hashable, int] = {}
         n_unseen = 0
 
@@ -251,7 +251,7 @@ class AllPathsFeatures(TransformerMixin, BaseEstimator):
             ]
 
     def _rescaled(self, graph: LabeledGraph) -> LabeledGraph:
-        """The graph with smaller weights, or the error that names it."""
+        """The graph with smaller weights, or an error that names it."""
         radius = graph.spectral_radius()
         if self.rescale is None:
             raise ValueError(
@@ -295,7 +295,7 @@ class AllPathsFeatures(TransformerMixin, BaseEstimator):
         return np.asarray([0, keys.shape[0]]), keys, values
 
     def _merge(self, *parts: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Join label pairs that occur several times, by sum or maximum; keys come out ascending."""
+        """Combine label pairs that occur several times, by sum or maximum; keys are returned in ascending order."""
         keys = np.concatenate([keys for keys, _ in parts])
         values = np.concatenate([values for _, values in parts])
         if not keys.size:
@@ -320,7 +320,7 @@ class AllPathsFeatures(TransformerMixin, BaseEstimator):
         return {"_keys": "k <", "pairs_": "k 2 <", "n_features_out_": "= k"}
 
     def _known_columns(self, block: _Block) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Replace pairs by columns of the vocabulary; pairs that it does not hold are dropped and counted."""
+        """Replace pairs by columns of the vocabulary; pairs that are not in it are dropped and counted."""
         columns = np.searchsorted(self._keys, block.pairs)
         columns[columns == self._keys.shape[0]] = 0
         known = self._keys[columns] == block.pairs if self._keys.size else np.zeros(block.pairs.shape, bool)
@@ -378,7 +378,7 @@ _Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class _Block:
-    """Rows of a few graphs: row g holds ``pairs[places[starts[g]:starts[g + 1]]]`` with the values beside."""
+    """Rows of a few graphs: row g holds ``pairs[places[starts[g]:starts[g + 1]]]`` with the corresponding values."""
 
     starts: np.ndarray
     pairs: np.ndarray
@@ -391,7 +391,7 @@ class _Block:
 
 
 def _drain(blocks: list[_Block]) -> Iterator[_Block]:
-    """The blocks in order, each released once it was used."""
+    """The blocks in order, each released once it has been used."""
     blocks.reverse()
     while blocks:
         yield blocks.pop()
@@ -408,7 +408,7 @@ def _encode(graphs: list[LabeledGraph], encode: Any) -> list[np.ndarray]:
 
 
 def _label_array(labels: list[Hashable]) -> np.ndarray:
-    """Labels as an array: of strings where all are (NumPy would cut a NUL at the end of one), else of objects."""
+    """Labels as an array: of strings where all are (NumPy would cut off a trailing NUL), else of objects."""
     if all(isinstance(label, str) and not label.endswith("\0") for label in labels):
         return np.asarray(labels, dtype=np.str_)
     array = np.empty(len(labels), dtype=object)

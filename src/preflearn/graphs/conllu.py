@@ -1,7 +1,7 @@
 """Sentences of a CoNLL-U file: words with parts of speech, and dependencies between them.
 
-Ten tab-separated columns a word (ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC), comment lines that start
-with ``#``, a blank line after each sentence. Multi-word ranges (``3-4``) and empty nodes (``5.1``) are passed over.
+Ten tab-separated columns per word (ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC), comment lines that start with
+``#``, a blank line after each sentence. Multi-word ranges (``3-4``) and empty nodes (``5.1``) are skipped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ParsedSentence:
     name : str
         ``sent_id``, or the file and the sentence's number.
     text : str
-        The ``text`` comment, or the forms joined by the spaces that MISC asks for.
+        The ``text`` comment, or the forms joined by the spaces that MISC specifies.
     forms, tags : tuple of str
         Form and part of speech of each word.
     spans : tuple of (int, int)
@@ -112,7 +112,7 @@ def _sentence(
                 continue
             if head not in place:
                 raise ValueError(
-                    f"{path}, line {at}: word {columns[0]} depends on word {head!r}, which is not there."
+                    f"{path}, line {at}: word {columns[0]} depends on word {head!r}, which does not exist."
                 )
             dependencies.append((place[head], index, relation))
     text, spans = _text(path, comments, words)
@@ -140,7 +140,7 @@ def _heads(columns: list[str], enhanced: bool) -> list[tuple[str, str]]:
 def _text(
     path: str | Path, comments: dict[str, str], words: list[tuple[int, list[str]]]
 ) -> tuple[str, tuple[tuple[int, int], ...]]:
-    """The sentence and where each word stands in it."""
+    """The sentence and the position of each word in it."""
     text = comments.get("text")
     if text is None:
         text = "".join(
@@ -151,7 +151,7 @@ def _text(
     for _, columns in words:
         found = text.find(columns[1], start)
         if found < 0:
-            # Words inside a contraction ("du" = de + le) are not letters of the text: they share its place.
+            # Words inside a contraction ("du" = de + le) are not letters of the text: they share its position.
             found, end = start, start
         else:
             end = found + len(columns[1])

@@ -23,12 +23,12 @@ class LabeledGraph:
     Parameters
     ----------
     labels : sequence of sequences of hashable
-        ``labels[i]`` holds the labels of vertex i; empty for a vertex that only passes walks on. A repeated
-        label of one vertex counts once (L is a 0/1 matrix).
+        ``labels[i]`` holds the labels of vertex i; empty for a vertex that walks only pass through. A repeated label of
+        one vertex counts once (L is a 0/1 matrix).
     edges : iterable of (source, target, weight)
-        Weights are positive. Parallel edges add up. An edge without direction is two edges.
+        Weights are positive. Parallel edges are added. An undirected edge is two edges.
     name : str, optional
-        How error messages call the graph.
+        The name of the graph in error messages.
 
     Examples
     --------

@@ -7,7 +7,7 @@ from scipy import sparse
 
 
 def gram(X: sparse.csr_array, Y: sparse.csr_array | None = None) -> np.ndarray:
-    """Inner products of sparse rows as a dense array, X Yᵀ; Y = X where it is left out.
+    """Inner products of sparse rows as a dense array, X Yᵀ; Y defaults to X.
 
     Parameters
     ----------
@@ -21,9 +21,9 @@ def gram(X: sparse.csr_array, Y: sparse.csr_array | None = None) -> np.ndarray:
 
     Notes
     -----
-    O(Σ_c d_c e_c) multiplications, d_c and e_c being the non-zeros of column c in X and Y; half of them when Y
-    is left out. Several threads; the result is the only array of its size, where a product of two sparse
-    matrices would first build a sparse matrix without zeros.
+    O(Σ_c d_c e_c) multiplications, d_c and e_c being the non-zeros of column c in X and Y; half of them without Y.
+    Several threads; the result is the only array of its size, where a product of two sparse matrices would first build
+    a sparse matrix without zeros.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Weisfeiler-Lehman subtree features: how often each neighbourhood occurs.
 
-Level 0 counts the labels. At level h every vertex gets a new name made of its name at level h - 1 and the sorted
-names of the vertices that its edges lead to and come from; names are counted. Two graphs are alike as far as the same
-neighbourhoods occur in both. The kernel is the inner product of the counts over all levels.
+Level 0 counts the labels. At level h every vertex gets a new name composed of its name at level h - 1 and the sorted
+names of the vertices that its edges lead to and come from; names are counted. Two graphs are similar insofar as the
+same neighbourhoods occur in both. The kernel is the inner product of the counts over all levels.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class WeisfeilerLehmanFeatures(TransformerMixin, BaseEstimator):
 
 
 def neighbourhoods(graph: LabeledGraph, depth: int, digests: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Digests of the labels and of the neighbourhoods up to a depth, ascending, and how often each occurs."""
+    """Digests of the labels and of the neighbourhoods up to a depth, ascending, and their counts."""
     for label in {label for labels in graph.labels for label in labels}:
         if not isinstance(label, str):
             raise TypeError(f"Neighbourhoods need labels that are strings; {graph.title} has {label!r}.")

@@ -1,4 +1,4 @@
-"""What a fitted model looks at."""
+"""What a fitted model bases its predictions on."""
 
 from .explanation import Explanation, explain, explain_rows
 from .influence import FeatureInfluence, feature_influence

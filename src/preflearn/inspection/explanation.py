@@ -1,4 +1,4 @@
-r"""Why does an item stand where it stands? What each feature adds to its score, compared with the others of its query.
+r"""Why does an item have its rank? What each feature adds to its score, compared with the others of its query.
 
 Take the item x and another row z of its query, and change z into x one feature after the other, in a random order: each
 step adds a little to the score, and the steps add up to f(x) - f(z). The mean over all rows z of the query and over
@@ -63,7 +63,7 @@ class Explanation:
 
     @property
     def order(self) -> np.ndarray:
-        """Features, the largest contribution first, whatever its sign."""
+        """Features, the largest contribution first, regardless of its sign."""
         return np.argsort(-np.abs(self.contributions), kind="stable")
 
     def __str__(self) -> str:
@@ -122,15 +122,15 @@ def explain(
     ----------
     model : fitted estimator
         Anything with ``predict``, such as what `preflearn.io.load_model` returns; a model with features relative to
-        their query is asked about the rows of the query together.
+        their query receives all rows of the query together.
     X : array-like or data frame of shape (m, n)
-        All items of the query at least, as ``predict`` takes them: a model of tables finds its columns by name.
+        At least all items of the query, as ``predict`` takes them: a model of tables finds its columns by name.
     qid : array-like of shape (m,), optional
         The query of each row; without it all rows are one ranking.
     row : int
         The item, a row of X.
     feature_names : sequence of n str, optional
-        The names that the table or the model knows, or "x0", "x1", ..., otherwise.
+        By default the names that the table or the model has, otherwise "x0", "x1", ....
     n_orders : int, default=2
         Orders of the features for every other row of the query; each is followed by its reverse.
     random_state : int, RandomState or None, default=0
@@ -144,8 +144,8 @@ def explain(
     2 · n_orders · n predictions for each row of the query. An item that is alone in its query has no contributions.
     Columns of a table that the model does not use (identifiers, constants) are left out.
 
-    Steps of a pipeline that come before one that looks at the query must take one column at a time, as scalers do;
-    others (a PCA, say) are refused there.
+    Steps of a pipeline that come before one that depends on the query must act on one column at a time, as scalers do;
+    others (a PCA, for example) are refused there.
 
     Examples
     --------
@@ -284,7 +284,7 @@ def _contributions(
 
 
 def _steps(start: np.ndarray, end: np.ndarray, owners: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """The rows from start to end, the columns of one more feature changed in each; shape (n + 1, columns)."""
+    """The rows from start to end, with the columns of one more feature changed in each; shape (n + 1, columns)."""
     turn = np.empty(order.shape[0], dtype=np.int64)
     turn[order] = np.arange(1, order.shape[0] + 1)
     changed = np.arange(order.shape[0] + 1)[:, None] >= turn[owners][None, :]

@@ -1,11 +1,11 @@
-r"""How much does a ranking owe to each feature? What is lost when its values are shuffled.
+r"""How much does a ranking depend on each feature? What is lost when its values are shuffled.
 
 With c(X) the concordance of a model's scores and X⁽ᵏ⁾ the rows with column k shuffled,
 
     influence of k = c(X) - mean over shuffles of c(X⁽ᵏ⁾).
 
-Values move inside a query only: between queries they would also lose what distinguishes the queries, which no ranking
-inside a query uses. It tells what the model uses, not what is worth collecting: features that stand in for each other
+Values move only inside a query: between queries they would also lose what distinguishes the queries, which no ranking
+inside a query uses. This shows what the model uses, not what is worth collecting: features that can replace each other
 both look unimportant, and on training rows a feature that was fitted to noise looks important.
 """
 
@@ -44,7 +44,7 @@ class FeatureInfluence:
         95 %, by Student's t over queries (or preferences); over shuffles where all rows are one ranking. NaN where
         there is only one.
     concordance : float
-        Of the rows as they are.
+        Of the unshuffled rows.
     n_rows, n_repeats : int
         Rows that were measured, and shuffles of each feature.
     over : {"queries", "preferences", "shuffles"}
@@ -115,11 +115,11 @@ def feature_influence(
     Parameters
     ----------
     model : fitted estimator
-        Anything with ``predict``, which is passed ``qid`` where it asks for it; a pipeline is shuffled at its input.
+        Anything with ``predict``, which receives ``qid`` where it needs it; a pipeline is shuffled at its input.
     X : array-like, sparse matrix or data frame of shape (m, n)
         As ``predict`` takes it: a model of tables finds its columns by name; those that it does not use are left out.
     y : array-like of shape (m,), optional
-        What is known about each row, higher is better. Rows that the model was not trained on give an honest picture.
+        What is known about each row, higher is better. Rows that the model was not trained on give unbiased results.
     qid : array-like of shape (m,), optional
         The query of each row; without it all rows are one ranking.
     pairs : int array-like of shape (l, 2), optional
@@ -128,11 +128,11 @@ def feature_influence(
         Shuffles of each feature.
     max_rows : int, optional
         Measure on a random sample of about this many rows, from as many queries as possible; of whole queries where the
-        model's features are relative to their query. Not with ``pairs``.
+        model's features are relative to their query. Not available with ``pairs``.
     features : sequence of int or str, optional
         Shuffle only these, by name or by number (of the columns of X, or of those that a model of tables uses).
     feature_names : sequence of n str, optional
-        The names that the table or the model knows, or "x0", "x1", ..., otherwise.
+        By default the names that the table or the model has, otherwise "x0", "x1", ....
     random_state : int, RandomState or None, default=None
 
     Returns
@@ -240,7 +240,7 @@ def _share_of_pairs(pairs: Any) -> _Measure:
 def _shuffles(
     X: Any, columns: np.ndarray, groups: Groups, n_repeats: int, random: np.random.RandomState
 ) -> Any:
-    """X with these columns, which are one feature, shuffled together inside the groups, again and again."""
+    """X with these columns, which form one feature, shuffled together inside the groups, repeatedly."""
     shuffled = X.tocsc(copy=True) if sp.issparse(X) else X.copy()
     for _ in range(n_repeats):
         # Sorting by the group and a random number shuffles the rows inside the groups.

@@ -1,7 +1,7 @@
-"""What a model makes of the rows that it is given: numbers, the feature that each is made from, and what is left to do.
+"""The rows of a table as a model sees them: numbers, the feature that each comes from, and the rest of the model.
 
-A model of tables finds its columns by name, as ``predict`` does: further columns are ignored, and those that were set
-aside in training (identifiers, constants) need not be there. Its `TableEncoder` takes one column at a time, so that
+A model of tables finds its columns by name, as ``predict`` does: additional columns are ignored, and those that were
+set aside in training (identifiers, constants) may be missing. Its `TableEncoder` handles one column at a time, so that
 exchanging or shuffling the encoded columns of a feature is the same as doing so with the feature itself.
 """
 
@@ -32,11 +32,11 @@ class ModelRows:
     ----------
     Z : ndarray or sparse matrix of shape (m, p)
     owners : ndarray of int of shape (p,)
-        The feature that each column of Z is made from.
+        The feature that each column of Z comes from.
     names : list of str
         Of the n features.
     model : estimator
-        What predicts from Z.
+        The part of the model that predicts from Z.
     keys : list of str or int
         Where the features are in the table: names of columns, or their numbers where either side has no names.
     frame : callable
@@ -55,7 +55,7 @@ class ModelRows:
         return np.asarray(predict_scores(self.model, self.frame(Z), qid))
 
     def values(self, X: Any, row: int) -> list[Any]:
-        """The features of one row of the table as they are written there."""
+        """The features of one row of the table in their original form."""
         if sp.issparse(X):
             return list(X[[row]].toarray()[0])
         if isinstance(X, Sequence):
@@ -91,12 +91,12 @@ def model_rows(model: Any, X: Any, feature_names: Sequence[str] | None = None) -
     model : fitted estimator
     X : table as ``predict`` takes it
     feature_names : sequence of str, optional
-        Instead of the names that the model or the table knows.
+        Instead of the names that the model or the table has.
 
     Raises
     ------
     ValueError
-        If columns that the model uses are not there.
+        If columns that the model uses are missing.
     """
     while hasattr(model, "best_estimator_"):
         model = model.best_estimator_
@@ -153,7 +153,7 @@ def _plain_value(value: Any) -> Any:
 
 
 def _without_encoder(ranker: AutoRanker, width: int) -> AutoRanker:
-    """The same ranker for rows that its encoder has been through."""
+    """The same ranker for rows that have been through its encoder."""
     found = copy(ranker)
     found.encoder_, found.n_features_in_ = None, width
     if hasattr(found, "feature_names_in_"):
@@ -164,15 +164,15 @@ def _without_encoder(ranker: AutoRanker, width: int) -> AutoRanker:
 def rowwise(
     found: ModelRows,
 ) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray], np.ndarray]:
-    """The rows of one query prepared so far that scores depend on a row alone, the score of such rows, and the owners.
+    """The rows of one query, prepared until scores depend on each row alone, the score of such rows, and the owners.
 
-    What looks at the query (`QueryRelative`, `AutoRanker`) does so once, with the rows as they are: mixtures of
-    prepared rows are items that the query might hold, and the score of a row itself is that of ``predict``.
+    Steps that depend on the query (`QueryRelative`, `AutoRanker`) are applied once, to the original rows: mixtures of
+    prepared rows are items that the query might contain, and the score of a row itself is that of ``predict``.
 
     Raises
     ------
     ValueError
-        If columns are mixed before a step looks at the query.
+        If columns are mixed before a step that depends on the query.
     """
     model, Z, owners, frame = found.model, found.Z, found.owners, found.frame
     while hasattr(model, "steps") and (len(model.steps) == 1 or wants_qid(model)):
@@ -185,13 +185,15 @@ def rowwise(
         Z, score, inner, _ = model._in_query(frame(Z))
         return Z, score, owners[inner]
     if wants_qid(model):
-        raise ValueError(f"{type(model).__name__} looks at the query in a way that explain does not know.")
+        raise ValueError(
+            f"{type(model).__name__} depends on the query in a way that explain does not support."
+        )
     dense = Z.toarray() if sp.issparse(Z) else np.asarray(Z)
     return dense, lambda rows: np.asarray(model.predict(frame(rows))), owners
 
 
 def _through(step: Any, Z: Any, owners: np.ndarray) -> tuple[Any, np.ndarray]:
-    """What a step makes of the rows of one query, and the owners of its columns."""
+    """What a step turns the rows of one query into, and the owners of its columns."""
     if step is None or isinstance(step, str):
         return Z, owners
     if isinstance(step, QueryRelative):
@@ -202,6 +204,6 @@ def _through(step: Any, Z: Any, owners: np.ndarray) -> tuple[Any, np.ndarray]:
     if hasattr(step, "get_support"):
         return step.transform(Z), owners[step.get_support()]
     raise ValueError(
-        f"explain cannot tell which feature is which after {type(step).__name__}, which mixes them before a later step "
-        "looks at the query: explain the steps after it, explain(model[k:], model[:k].transform(X), ...)."
+        f"explain cannot attribute features after {type(step).__name__}, which mixes them before a later step that "
+        "depends on the query: explain the steps after it, explain(model[k:], model[:k].transform(X), ...)."
     )

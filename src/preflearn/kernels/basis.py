@@ -1,11 +1,11 @@
 r"""Which rows become basis vectors of a reduced set.
 
-``"uniform"`` draws rows at random. ``"diverse"`` draws a row with probability proportional to what of it the rows
-drawn so far do not span, k(x, x) - k(x, R) K_RR⁻¹ k(R, x) (randomly pivoted Cholesky): rows that are like others are
-drawn once, rare ones are not missed. Rows are proposed many at a time and accepted one by one, so that most of the
-work is matrix products; the draw is the same as one by one. Reference: Chen, Epperly, Tropp and Webber, "Randomly
-pivoted Cholesky: practical approximation of a kernel matrix with few entry evaluations", Communications on Pure and
-Applied Mathematics 78 (2025).
+``"uniform"`` draws rows at random. ``"diverse"`` draws a row with probability proportional to the part of it that the
+rows drawn so far do not span, k(x, x) - k(x, R) K_RR⁻¹ k(R, x) (randomly pivoted Cholesky): rows that resemble others
+are drawn once, and rare ones are not missed. Rows are proposed many at a time and accepted one by one, so that most of
+the work is matrix products; the result is the same as drawing one by one. Reference: Chen, Epperly, Tropp and Webber,
+"Randomly pivoted Cholesky: practical approximation of a kernel matrix with few entry evaluations", Communications on
+Pure and Applied Mathematics 78 (2025).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sklearn.utils import check_random_state
 from .blocks import KernelBlocks
 from .functions import Kernel, n_items, take_items
 
-# Candidates that "diverse" looks at, for each basis vector, and at least; all rows would cost m r² operations.
+# Candidates that "diverse" considers, for each basis vector, and at least; all rows would cost m r² operations.
 _CANDIDATES_PER_BASIS = 10
 _LEAST_CANDIDATES = 2_000
 # Rows that are proposed together.
@@ -31,8 +31,10 @@ _PROPOSED = 128
 def select_basis(X: Any, kernel: Kernel, n_basis: Any, basis: Any, random_state: Any) -> np.ndarray | None:
     """Row numbers of the basis vectors of validated items, or None for all rows; parameters as in `choose_basis`.
 
-    Notes ----- "diverse" looks at 10 r rows drawn at random (2000 at least) and costs 10 r² kernel evaluations and 10
-    r³ operations.
+    Notes
+    -----
+    "diverse" considers 10 r rows drawn at random (at least 2000) and costs 10 r² kernel evaluations and 10 r³
+    operations.
     """
     n_rows = n_items(X)
     if not (isinstance(basis, str) and basis == "diverse"):
@@ -47,7 +49,7 @@ def select_basis(X: Any, kernel: Kernel, n_basis: Any, basis: Any, random_state:
 
 
 def _draw_diverse(X: Any, kernel: Kernel, candidates: np.ndarray, size: int, rng) -> np.ndarray:
-    """Places of ``size`` candidates (or as many as are linearly independent), drawn by randomly pivoted Cholesky."""
+    """Positions of ``size`` candidates (fewer if fewer are linearly independent), by randomly pivoted Cholesky."""
     n = candidates.shape[0]
 
     def block(places: np.ndarray) -> np.ndarray:
@@ -79,7 +81,7 @@ def _draw_diverse(X: Any, kernel: Kernel, candidates: np.ndarray, size: int, rng
 
 
 def _accept(H: np.ndarray, proposed_with: np.ndarray, n_wanted: int, floor: float, rng) -> list[int]:
-    """Which proposals a draw one by one would have made: each with the share that is left of it; H is overwritten."""
+    """Which proposals drawing one by one would have accepted, from the share left of each; H is overwritten."""
     accepted: list[int] = []
     for i in range(H.shape[0]):
         if len(accepted) == n_wanted:
@@ -98,7 +100,7 @@ def _kernel_diagonal(X: Any, kernel: Kernel, rows: np.ndarray) -> np.ndarray:
         return np.asarray(X[rows, rows], dtype=float).copy()
     if kernel.kernel in ("rbf", "laplacian", "matern", "cosine"):
         return np.ones(rows.shape[0])
-    step = 1 if kernel.takes_objects else 64  # a square of a few rows is one call of a named kernel
+    step = 1 if kernel.takes_objects else 64  # a few rows squared are one call of a named kernel
     squares = [
         kernel.matrix(take_items(X, rows[start : start + step])) for start in range(0, rows.shape[0], step)
     ]
@@ -115,7 +117,7 @@ def choose_basis(n_rows: int, n_basis: Any, basis: Any, random_state: Any) -> np
     n_basis : None, int or float
         How many; a float is a fraction of the rows (rounded up). None takes all rows, or all of a given `basis`.
     basis : "uniform" or array of int
-        Draw them at random without replacement, or take these (`select_basis` knows "diverse" too).
+        Draw them at random without replacement, or take these (`select_basis` also accepts "diverse").
     random_state : int, RandomState or None
         For the draw.
 

@@ -1,4 +1,4 @@
-r"""Blocks of the kernel between rows and a fixed set of basis vectors, formed again and again.
+r"""Blocks of the kernel between changing rows and a fixed set of basis vectors.
 
 The common kernels of dense rows are one matrix product and one function of its entries. What depends on the basis
 alone is prepared once; a block is then formed several times faster than by a call of ``pairwise_kernels``, and on any
@@ -68,7 +68,7 @@ class KernelBlocks:
         return n_items(self._basis)
 
     def __call__(self, rows: Any) -> Any:
-        """The block of some rows, an array of its own, shape (b, r)."""
+        """The block of some rows, a new array of shape (b, r)."""
         if self._kernel.is_precomputed:
             return np.ascontiguousarray(rows[:, self._basis])
         if callable(self._kernel.kernel):
@@ -96,7 +96,8 @@ class KernelBlocks:
             return self._products(rows)
         size = rows.shape[0] * self.width
         if size <= _ONE_BLOCK:
-            # The threads of BLAS cost more than so few products, far more on a busy machine; for fewer none wakes.
+            # For few products the threads of BLAS cost more than they save, far more on a busy machine; below that none
+            # wakes.
             with blas_at_rest(size * rows.shape[1] > _WITHOUT_THREADS):
                 return self._products(rows)
         K = np.empty((rows.shape[0], self.width), np.result_type(rows, self._products.dtype))
@@ -110,7 +111,7 @@ class KernelBlocks:
 
 
 def _used_columns(kernel: Kernel, basis: Any, xp: Any) -> np.ndarray | None:
-    """The columns that a diagonal metric of the RBF kernel has not forgotten; None where most are used."""
+    """The columns that a diagonal metric of the RBF kernel uses; None where it uses most."""
     S = kernel.metric if kernel.kernel == "rbf" else None
     if S is None or S.ndim != 1 or xp is not np or sp.issparse(basis):
         return None

@@ -3,11 +3,11 @@
 `Kernel` reads the parameters once, refuses those that the chosen kernel would ignore, and evaluates blocks of the
 kernel matrix.
 
-A squared distance is |x|² - 2 x · z + |z|²: where rows differ by 1 and lie near 1e7, it has the precision of the
-squares. The RBF, Laplacian and Matérn kernels do not see a shift, so a row near the others (`middle_row`) is subtracted
-first, before a metric rounds anything. Which row does not matter but for rounding; it is computed from the basis
-vectors, which a model holds anyway, so that a saved model predicts the same. Sparse rows are not shifted, which would
-fill them in.
+A squared distance is |x|² - 2 x · z + |z|²: where rows differ by 1 and lie near 1e7, it has only the precision of the
+squares. The RBF, Laplacian and Matérn kernels are invariant to shifts, so a row near the others (`middle_row`) is
+subtracted first, before a metric rounds anything. The choice of that row affects only rounding; it is computed from the
+basis vectors, which a model holds anyway, so that a saved model predicts the same. Sparse rows are not shifted, which
+would make them dense.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .sparse import sparse_products
 
 # Rows from which the middle is taken.
 _SAMPLE = 65
-# Squares of rows up to this many times those of their differences leave the differences precise enough.
+# Differences stay precise enough where squares of rows are at most this many times those of the differences.
 _HARMLESS = 16.0
 # scikit-learn's own defaults: a value that differs was given by the user.
 _DEFAULTS = {"gamma": None, "degree": 3, "coef0": 1}
@@ -90,7 +90,7 @@ class Kernel:
             object.__setattr__(self, "metric", _read_metric(self._params.pop("metric")))
 
     def __getstate__(self) -> dict[str, Any]:
-        # What is read off the parameters is not stored beside them, but for a width that came from rows.
+        # What follows from the parameters is not stored with them, except for a width that was computed from rows.
         state = {one.name: getattr(self, one.name) for one in fields(self) if one.init}
         width = self._params.get("gamma") if self.needs_rows else None
         return {**state, "_width": width} if isinstance(width, float) else state
@@ -115,15 +115,15 @@ class Kernel:
         return callable(self.kernel)
 
     def origin(self, basis: Any) -> np.ndarray | None:
-        """A row to measure from where this kernel does not see shifts and these rows lie far from 0; else None."""
+        """A row to measure from where this kernel is invariant to shifts and these rows lie far from 0; else None."""
         if not isinstance(self.kernel, str) or self.kernel not in DISTANCE_KERNELS:
             return None
         if self.kernel == "laplacian" and self.metric is None:
-            return None  # sums of differences as they are
+            return None  # these kernels use sums of differences
         return large_offset(basis)
 
     def seen(self, X: Any, origin: np.ndarray | None = None) -> Any:
-        """The rows that the kernel sees, measured from `origin` of the basis vectors: (X - origin) S."""
+        """The rows as the kernel sees them, measured from `origin` of the basis vectors: (X - origin) S."""
         if origin is not None and not sp.issparse(X):
             X = X - origin.astype(X.dtype, copy=False)
         return self.apply_metric(X)
@@ -164,7 +164,7 @@ class Kernel:
         return self._params.get(name, getattr(self, name))
 
     def refuse_without_width(self) -> None:
-        """Refuse a rule for gamma that has not become a number: rows that come in parts cannot be asked together."""
+        """Refuse a rule for gamma that has not become a number: it needs all rows, and here they come in parts."""
         if isinstance(self._params.get("gamma"), str):
             raise ValueError(
                 f"gamma={self.gamma!r} is computed from all rows together, and here they come in parts: pass a "
@@ -177,11 +177,11 @@ class Kernel:
         return isinstance(self.gamma, str)
 
     def fit_width(self, X: Any) -> float:
-        """Work out from the rows of ``fit`` the number that the rule stands for, and use it from now on."""
+        """Compute the number that the rule stands for from the rows of ``fit``, and use it from now on."""
         return self.use_width(automatic_gamma(self, X))
 
     def use_width(self, gamma: float) -> float:
-        """Use a number that was computed before in place of the rule."""
+        """Use a number that was computed before instead of the rule."""
         self._params["gamma"] = gamma
         return gamma
 
@@ -190,7 +190,7 @@ class Kernel:
         return replace(self, gamma=automatic_gamma(self, X)) if self.needs_rows else self
 
     def matrix(self, X: Any, Y: Any = None) -> np.ndarray:
-        """K[i, j] = k(X[i], Y[j]) as a C-contiguous array; Y = X when it is left out.
+        """K[i, j] = k(X[i], Y[j]) as a C-contiguous array; Y defaults to X.
 
         A precomputed kernel cannot be evaluated: its blocks are taken from the matrix that the user passes.
         """
@@ -209,7 +209,7 @@ class Kernel:
         return np.concatenate([self.matrix_of_seen(part, basis) for part in parts])
 
     def matrix_of_seen(self, X: Any, Y: Any = None) -> np.ndarray:
-        """`matrix` of a named kernel for rows that have gone through `seen`."""
+        """`matrix` of a named kernel for rows that have been through `seen`."""
         self.refuse_without_width()
         if self.kernel == "linear" and sp.issparse(X):
             return sparse_products(X, Y)
@@ -231,7 +231,7 @@ class Kernel:
         return self._in_blocks(X, Y)
 
     def _in_blocks(self, X: np.ndarray, Y: np.ndarray | None) -> np.ndarray:
-        """The same for dense rows, some rows to a thread; of a symmetric matrix the lower triangle."""
+        """The same for dense rows, some rows per thread; of a symmetric matrix only the lower triangle."""
         columns = X if Y is None else Y
         K = np.empty((X.shape[0], columns.shape[0]), dtype=np.result_type(X, columns))
         products = None
@@ -251,12 +251,12 @@ class Kernel:
         step = max(16, _ONE_BLOCK // columns.shape[0])
         starts = range(0, X.shape[0], step)
         with blas_at_rest():
-            # The longest rows first, so that no thread is left with one of them.
+            # The longest rows first, so that no thread is left with one of them at the end.
             in_turns(fill, [(start, min(start + step, X.shape[0])) for start in reversed(starts)])
         if Y is not None:
             return K
         if self.kernel in DISTANCE_KERNELS:
-            np.fill_diagonal(K, 1.0)  # at distance 0, not at the rounding of it
+            np.fill_diagonal(K, 1.0)  # the exact value at distance 0, without rounding
         return mirror_lower(K)
 
 
@@ -346,7 +346,7 @@ def _read_parameters(kernel: Kernel) -> dict[str, Any]:
             f"kernel={name!r} does not take {', '.join(unknown)} (its parameters: {takes}). "
             "Remove it, or choose the kernel that it belongs to."
         )
-    # None is scikit-learn's own default, which is not None inside of every kernel.
+    # None is scikit-learn's own default, which is not None inside every kernel.
     params = {key: value for key, value in given.items() if key in known and value is not None}
     clash = sorted(changed & set(extra))
     if clash:
@@ -402,7 +402,7 @@ def _median_distance(kernel: Kernel, X: Any) -> float:
     distances = np.asarray(size.sum(axis=1), dtype=float).ravel()
     if not distances.any():
         return 0.0
-    # Where most rows are equal the median distance is 0: that of the different ones is the scale.
+    # Where most rows are equal the median distance is 0: then the scale is that of the different ones.
     median = float(np.median(distances))
     return median if median > 0 else float(np.median(distances[distances > 0]))
 
@@ -459,13 +459,13 @@ def take_items(X: Any, rows: np.ndarray) -> Any:
 
 
 def take_training_items(X: Any, rows: np.ndarray, kernel: Kernel, among: np.ndarray | None = None) -> Any:
-    """Some of the items as others see them: of a kernel matrix the columns ``among`` too, by default the same rows."""
+    """Some of the items; of a kernel matrix also only the columns ``among``, by default the same rows."""
     items = take_items(X, rows)
     return items[:, rows if among is None else among] if kernel.is_precomputed else items
 
 
 def middle_row(rows: np.ndarray) -> np.ndarray:
-    """The median of each column over some of the rows: near most rows wherever a few others lie. Shape (n,)."""
+    """The median of each column over some of the rows: close to most rows, regardless of outliers. Shape (n,)."""
     sample = rows[:: -(-rows.shape[0] // _SAMPLE)]
     return np.median(sample, axis=0).astype(rows.dtype, copy=False)
 

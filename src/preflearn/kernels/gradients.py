@@ -83,7 +83,7 @@ def expansion_gradient(kernel: Kernel, X: Any, basis: Any, coef: np.ndarray) -> 
 
 
 def refuse_without_gradient(kernel: Kernel) -> None:
-    """Refuse a kernel whose gradient is not known, naming those that have one."""
+    """Refuse a kernel whose gradient is not available, and name those that have one."""
     if isinstance(kernel.kernel, str) and kernel.kernel in _BLOCKS:
         return
     names = ", ".join(repr(name) for name in DIFFERENTIABLE)

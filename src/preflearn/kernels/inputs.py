@@ -1,4 +1,4 @@
-"""Reading the items that a kernel is evaluated on, and the kernel's parameters off an estimator."""
+"""Reading the items that a kernel is evaluated on, and the kernel's parameters from an estimator."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .._engine.numerics.namespace import Home, is_device_array, refuse_undispatc
 from .blocks import DIRECT_KERNELS
 from .functions import Kernel
 
-# Ends a refusal of device arrays; takes what to use instead.
+# Ends a refusal of device arrays; formatted with what to use instead.
 DEVICE_REMEDY = "Use {}, or NumPy arrays (X.cpu().numpy() for a PyTorch tensor)."
 # How far a precomputed kernel may be from symmetric, relative to its largest entry.
 _ASYMMETRY = 1e-6
-# Kernels of the distance between rows, and scales that are told to differ.
+# Kernels of the distance between rows, and the ratio of scales from which on a warning is given.
 _BY_DISTANCE = ("rbf", "laplacian", "matern")
 _WILD = 1000
 
@@ -32,7 +32,7 @@ class KernelParametersMixin:
     kernel_params: Any
 
     def _read_kernel(self) -> Kernel:
-        """The kernel with its parameters, checked; once fitted, with the width that a rule for gamma has become."""
+        """The kernel with its parameters, checked; once fitted, with the number that a rule for gamma has become."""
         return self._with_width(Kernel(self.kernel, self.gamma, self.degree, self.coef0, self.kernel_params))
 
     def _with_width(self, kernel: Kernel) -> Kernel:
@@ -72,7 +72,7 @@ def read_items(estimator: Any, X: Any, kernel: Kernel, *, reset: bool) -> Any:
 
 
 def _warn_of_scales(X: Any) -> None:
-    """Tell when the unit of one feature decides every distance; always in the same words, so that it is told once."""
+    """Warn when the unit of one feature decides every distance; in constant words, so that it is shown once."""
     if not isinstance(X, np.ndarray) or X.ndim != 2 or X.shape[1] < 2:
         return
     with np.errstate(all="ignore"):
@@ -81,8 +81,8 @@ def _warn_of_scales(X: Any) -> None:
     if spread.size > 1 and spread.max() > _WILD * spread.min():
         warnings.warn(
             "The features have wildly different scales (standard deviations differ by a factor of more than "
-            f"{_WILD:,}), and this kernel looks at distances: features of small scale have next to no influence. Put a "
-            "StandardScaler in front: make_pipeline(StandardScaler(), ...).",
+            f"{_WILD:,}), and this kernel depends on distances: features of small scale have almost no influence. Put "
+            "a StandardScaler in front: make_pipeline(StandardScaler(), ...).",
             UserWarning,
             stacklevel=4,
         )
@@ -110,15 +110,15 @@ def _validated(estimator: Any, X: Any, kernel: Kernel, *, reset: bool) -> Any:
 
 
 def _pointing_to_tables(error: ValueError, estimator: Any) -> ValueError:
-    """The error of validation; about missing values and texts with what takes them."""
+    """The error of validation; for missing values and texts, with advice on what accepts them."""
     text = str(error)
     if "contains NaN" in text:
         text = f"{text.splitlines()[0]} {type(estimator).__name__} does not accept missing values encoded as NaN."
     elif "could not convert string" not in text:
         return error
     return ValueError(
-        f"{text.rstrip('.')}. AutoRanker takes missing values, texts, categories and dates as they are; in front of "
-        f"another learner TableEncoder makes numbers of them: make_pipeline(TableEncoder(), "
+        f"{text.rstrip('.')}. AutoRanker accepts missing values, texts, categories and dates as they are; for other "
+        f"learners TableEncoder turns them into numbers: make_pipeline(TableEncoder(), "
         f"{type(estimator).__name__}())."
     )
 
@@ -127,7 +127,7 @@ def _read_device_items(estimator: Any, X: Any, reset: bool) -> Any:
     """Rows of numbers on a device, in float64 or float32; they stay there."""
     if getattr(X, "is_sparse", False) or getattr(X, "is_sparse_csr", False):
         raise TypeError(
-            "Sparse arrays on a device are not taken: pass X.to_dense(), or a scipy.sparse matrix on the host."
+            "Sparse arrays on a device are not supported: pass X.to_dense(), or a scipy.sparse matrix on the host."
         )
     xp = Home.of(X).xp
     return validate_data(estimator, X, dtype=[xp.float64, xp.float32], order=None, reset=reset)
@@ -171,10 +171,10 @@ def check_kernel_matrix(K: np.ndarray) -> None:
 
 
 def why_not_on_device(kernel: Any, solver: Any, cost: Any) -> str | None:
-    """What of an estimator's parameters cannot be served on device arrays, or None."""
+    """Which of an estimator's parameters are not supported on device arrays, or None."""
     if not isinstance(kernel, str) or kernel not in DIRECT_KERNELS:
         names = ", ".join(map(repr, DIRECT_KERNELS))
-        return f"kernel={kernel!r} is not evaluated on device arrays. " + DEVICE_REMEDY.format(
+        return f"kernel={kernel!r} is not available on device arrays. " + DEVICE_REMEDY.format(
             f"one of {names}"
         )
     if solver == "cg":

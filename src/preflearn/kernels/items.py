@@ -1,7 +1,7 @@
-"""Kernels that know which item is which: k(x, x') + ρ [x = x'].
+"""Kernels that know the identity of items: k(x, x') + ρ [x = x'].
 
-ρ gives every item a free offset beside what its features say. Alone, on labels, [x = x'] is the identity kernel: every
-item has a score of its own, as in the classical Bradley-Terry model.
+ρ gives every item a free offset in addition to what its features say. Alone, on labels, [x = x'] is the identity
+kernel: every item has its own score, as in the classical Bradley-Terry model.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ItemKernel:
         return self.base is not None and self.base.takes_objects
 
     def matrix(self, X: Any, Y: Any = None) -> np.ndarray:
-        """The kernel between all items of X and of Y (X when it is left out)."""
+        """The kernel between all items of X and of Y, which defaults to X."""
         codes = number_items(X)
         others = codes if Y is None else number_items(Y, X)
         same = codes[:, None] == others[None, :]
@@ -64,7 +64,7 @@ class ItemKernel:
 
 
 def number_items(X: Any, known: Any = None) -> np.ndarray:
-    """Equal items get equal numbers: that of the first equal row of ``known`` (X itself by default), -1 if none is."""
+    """Equal items get equal numbers: that of the first equal row of ``known`` (X by default), -1 if there is none."""
     first: dict[Hashable, int] = {}
     keys = item_keys(X)
     for number, key in enumerate(keys if known is None else item_keys(known)):
@@ -73,7 +73,7 @@ def number_items(X: Any, known: Any = None) -> np.ndarray:
 
 
 def item_keys(X: Any) -> list[Hashable]:
-    """Something hashable for each item that is equal for equal items."""
+    """A hashable value for each item that is equal for equal items."""
     if sp.issparse(X):
         X = sp.csr_array(X, copy=True)
         X.sum_duplicates()
@@ -83,7 +83,7 @@ def item_keys(X: Any) -> list[Hashable]:
         data = X.data.astype(np.float64, copy=False)
         return [(indices[a:b].tobytes(), data[a:b].tobytes()) for a, b in bounds]
     if isinstance(X, np.ndarray) and X.ndim == 2:
-        # 0.0 and -0.0 are equal, their bytes are not.
+        # 0.0 and -0.0 are equal, but their bytes are not.
         return [row.tobytes() for row in np.ascontiguousarray(X, dtype=np.float64) + 0.0]
     if isinstance(X, np.ndarray):
         return X.tolist()
@@ -104,7 +104,7 @@ def read_labels(X: Any) -> np.ndarray:
     Raises
     ------
     ValueError
-        If there is more than one column, none at all, or a label is missing.
+        If there is more than one column, no column at all, or a missing label.
     """
     if hasattr(X, "to_numpy"):
         X = X.to_numpy()
@@ -114,7 +114,7 @@ def read_labels(X: Any) -> np.ndarray:
     if X.ndim != 1:
         raise ValueError(
             f"kernel='items' takes one number or label for each item: found shape {X.shape}. For features choose "
-            "another kernel, with item_offsets for a free offset of each item beside them."
+            "another kernel, with item_offsets to give each item a free offset as well."
         )
     if n_items(X) == 0:
         raise ValueError("Found 0 sample(s) while a minimum of 1 is required: X is empty.")

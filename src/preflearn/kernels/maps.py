@@ -32,7 +32,7 @@ class NystromMap(KernelParametersMixin, ClassNamePrefixFeaturesOutMixin, Transfo
     n_basis : None, int or float, default=None
         Number of basis vectors, or their fraction of the rows; None takes every row.
     basis : "uniform", "diverse" or array of int, default="uniform"
-        How they are chosen from the rows of ``fit``: at random; at random among what the chosen ones do not span yet;
+        How they are chosen from the rows of ``fit``: at random; at random among what the chosen ones do not yet span;
         or these rows.
     random_state : int, RandomState or None
         For the draw.
@@ -203,7 +203,7 @@ class EmpiricalKernelMap(NystromMap):
         super().__init__(kernel, gamma=gamma, degree=degree, coef0=coef0, kernel_params=kernel_params)
 
 
-# Share of the squares of the basis vectors that is left when their mean is taken off.
+# Share of the squares of the basis vectors that is left when their mean is subtracted.
 _LEAST_SPREAD = 1e-7
 
 
@@ -216,7 +216,7 @@ def _refuse_large_offsets(rows: np.ndarray) -> None:
     spread = float(np.square(moved - moved.mean(axis=0)).sum())
     if 0 < spread < _LEAST_SPREAD * float(np.square(rows).sum()):
         raise ValueError(
-            "The basis vectors have large means beside which their differences vanish: the linear kernel of a reduced "
-            "set would be lost in rounding. Centre or scale the features (StandardScaler), or leave out "
+            "The basis vectors have means so large that their differences vanish in rounding: the linear kernel of a "
+            "reduced set would be lost. Centre or scale the features (StandardScaler), or leave out "
             "n_basis and basis."
         )

@@ -11,7 +11,7 @@ With d = γ ‖x - z‖,
 ====  =================================================  ==========================================
 
 ν = 1/2 has a kink at x = z, where its gradient is taken as 0. Unlike the Laplacian kernel, whose distance is L1, they
-do not depend on the axes, and a learned metric may turn them.
+do not depend on the axes, so that a learned metric may rotate them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def matern_kernel(X: Any, Y: Any = None, *, gamma: float, nu: float = 0.5) -> np
     Parameters
     ----------
     X, Y : ndarray or CSR matrix of shape (m, n) and (r, n)
-        Y = X where it is None.
+        Y defaults to X.
     gamma : float
         γ, one over a length.
     nu : {0.5, 1.5, 2.5}, default=0.5

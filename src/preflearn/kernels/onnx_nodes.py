@@ -22,12 +22,12 @@ def kernel_nodes(graph: Graph, kernel: Any, X: Value, basis: Any, basis_indices:
     Raises
     ------
     ExportError
-        For callables and kernels that know items by their labels.
+        For callables and kernels that identify items by their labels.
     """
     if not isinstance(kernel, Kernel):
         raise ExportError(
-            "Items that the model knows one by one (kernel='items', item_offsets) have no counterpart in ONNX, which "
-            "sees features only: fit without them to export."
+            "Kernels that identify items (kernel='items', item_offsets) have no counterpart in ONNX, which "
+            "sees only features: fit without them to export."
         )
     if kernel.is_precomputed:
         return graph.columns(X, basis_indices)

@@ -50,7 +50,7 @@ class RbfProducts:
         return self._right.dtype
 
     def __call__(self, rows: Any, out: Any = None) -> Any:
-        """Values with all z, shape (b, r); with ``out`` (NumPy) of shape (b, k) with the first k, in its memory."""
+        """Values with all z, shape (b, r); with ``out`` (NumPy) of shape (b, k), with the first k, in its memory."""
         xp = self._xp
         x = rows - self._centre
         squares = -self._gamma * xp.sum(x * x, axis=1, keepdims=True)
@@ -59,7 +59,7 @@ class RbfProducts:
             products = x @ self._right.T
         else:
             products = np.matmul(x, self._right[: out.shape[1]].T, out=out)
-        # Rounding beside huge features must not make a kernel value of more than 1.
+        # With huge features, rounding must not produce a kernel value above 1.
         return exp_in_place(_at_most_zero(products, xp), xp)
 
 
@@ -73,7 +73,7 @@ def expansion_slopes(K: Any, x: Any, z: Any, beta: Any, gamma: float, xp: Any) -
 
 
 def _at_most_zero(values: Any, xp: Any) -> Any:
-    """min(value, 0) of every entry, in the memory of ``values`` where the library can."""
+    """min(value, 0) of every entry, in the memory of ``values`` where the library allows it."""
     if xp is np:
         return np.minimum(values, 0.0, out=values)
     if hasattr(values, "clamp_"):  # PyTorch
@@ -82,7 +82,7 @@ def _at_most_zero(values: Any, xp: Any) -> Any:
 
 
 def exp_in_place(values: Any, xp: Any) -> Any:
-    """exp of every entry, in the memory of ``values`` where the library can."""
+    """exp of every entry, in the memory of ``values`` where the library allows it."""
     if xp is np:
         return np.exp(values, out=values)
     if hasattr(values, "exp_"):  # PyTorch

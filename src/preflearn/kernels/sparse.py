@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-# Numbers of a block of rows of a product of sparse matrices, before it is filled in.
+# Numbers of a block of rows of a product of sparse matrices, before it is made dense.
 _SPARSE_BLOCK = 1 << 22
 # From this many rows on, a compiled loop is worth its compilation.
 _COMPILED_ROWS = 1000
 
 
 def sparse_products(A: Any, B: Any = None) -> np.ndarray:
-    """A Bᵀ of a sparse A as a dense C-contiguous array; B = A when it is left out.
+    """A Bᵀ of a sparse A as a dense C-contiguous array; B defaults to A.
 
     Some rows at a time: the sparse form of a product that is nearly dense takes more memory than the dense one.
     """

@@ -1,4 +1,4 @@
-"""How good is a ranking? Measures of pairs and of lists, and scikit-learn scorers made of them.
+"""How good is a ranking? Measures of pairs and of lists, and scikit-learn scorers based on them.
 
 Every metric is called as ``metric(y, scores, qid)``: a value per query, then the mean over the queries.
 """

@@ -40,13 +40,17 @@ class PerQuery(NamedTuple):
     values: np.ndarray
 
     @property
-    def mean(self) -> float:
-        """Mean over the queries where the metric is defined (and over the outputs); NaN where it never is."""
+    def means(self) -> np.ndarray:
+        """For each output the mean over the queries where the metric is defined; NaN where it never is. Shape (v,)."""
         columns = self.values.reshape(self.values.shape[0], -1)
         defined = ~np.isnan(columns)
-        if not defined.any(axis=0).all():
-            return float("nan")
-        return float(np.mean(np.where(defined, columns, 0.0).sum(axis=0) / defined.sum(axis=0)))
+        with np.errstate(invalid="ignore"):
+            return np.where(defined, columns, 0.0).sum(axis=0) / defined.sum(axis=0)
+
+    @property
+    def mean(self) -> float:
+        """The mean of `means`; NaN where one of them is."""
+        return float(np.mean(self.means))
 
 
 @dataclass(frozen=True)
@@ -156,13 +160,13 @@ def _numbers(values: Any, name: str, many_outputs: bool) -> np.ndarray:
         row = int(np.flatnonzero(~finite.all(axis=1))[0])
         raise ValueError(
             f"{name} must be finite: row {row} holds {array[row][~finite[row]][0]}. "
-            "Leave out the rows whose value is not known."
+            "Leave out the rows whose value is unknown."
         )
     return array
 
 
 def _converted(found: np.ndarray, name: str) -> np.ndarray:
-    """Numbers stored as objects (decimals, mixed lists) are welcome; text and complex numbers are not."""
+    """Refuse text and complex numbers; numbers stored as objects (decimals, mixed lists) are accepted."""
     message = f"{name} must hold numbers: found {found.dtype} of shape {found.shape}."
     if found.dtype.kind != "O" or found.ndim == 0:
         raise TypeError(message)
@@ -180,7 +184,7 @@ def check_options(
     max_grade: float | None = None,
     no_relevant: str = "zero",
 ) -> None:
-    """Refuse option values that no metric could work with."""
+    """Refuse option values that no metric can use."""
     if k is not None and (not isinstance(k, Integral) or isinstance(k, bool) or k < 1):
         raise ValueError(f"k must be a number of positions, 1 or more: found {k!r}.")
     for name, value, known in (("gain", gain, GAINS), ("no_relevant", no_relevant, NO_RELEVANT)):
@@ -193,7 +197,7 @@ def check_options(
 
 
 def predict_scores(model: Any, X: Any, qid: Any = None) -> Any:
-    """``model.predict(X)``, with ``qid`` where the model, or a step of a pipeline, wants it there.
+    """``model.predict(X)``, with ``qid`` where the model, or a step of a pipeline, needs it.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Are predicted preferences as certain as they say? Reliability diagram and expected calibration error.
+"""Are predicted preferences as reliable as they claim? Reliability diagram and expected calibration error.
 
 Of the pairs for which a model says "the first wins with probability p", a share p should be won by the first. Which
 item of a pair comes first is arbitrary, so each pair is seen from its favourite: confidence max(p, 1 - p), and whether
@@ -78,13 +78,13 @@ def calibration_of_preferences(
     Parameters
     ----------
     probability : array-like of shape (l,)
-        Predicted probability that the first item of each pair is preferred, on pairs that took no part in training.
+        Predicted probability that the first item of each pair is preferred, on pairs that were not used in training.
     outcome : array-like of shape (l,), optional
         1 where the first item was preferred, 0 where the second was, 0.5 for a tie; all 1 by default, as for ``pairs``
         with the preferred row first.
     weight : array-like of shape (l,), optional
     n_bins : int, default=10
-        Bins of about as many pairs each.
+        Number of bins, with about the same number of pairs in each.
 
     Returns
     -------
@@ -139,6 +139,6 @@ def calibration_of_preferences(
 
 
 def _equal_bins(values: np.ndarray, n_bins: int) -> np.ndarray:
-    """Bins of about as many values each; equal values share a bin."""
+    """Bins with about the same number of values in each; equal values share a bin."""
     edges = np.quantile(values, np.linspace(0, 1, n_bins + 1)[1:-1])
     return np.searchsorted(np.unique(edges), values, side="right")

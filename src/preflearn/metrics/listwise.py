@@ -2,11 +2,11 @@
 
 Three rules hold for all of them:
 
-- rows with equal scores stand in random order, and the metric is its expected value (no dependence on the order
-  of the rows, no reward for luck), computed in closed form;
+- rows with equal scores are taken to be in random order, and the metric is its expected value (no dependence on the
+  order of the rows, no reward for luck), computed in closed form;
 - a query without a relevant row counts as 0, as in trec_eval and scikit-learn; ``no_relevant="skip"`` makes it
   NaN and leaves it out of the mean;
-- queries weigh the same, whatever their length.
+- all queries have the same weight, whatever their length.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 from .by_query import Rows, check_options, check_rows, mean_or_refuse, over_queries
 
-# Beyond this grade the sum of the gains 2**y of a long list would overflow.
+# Above this grade the sum of the gains 2**y of a long list would overflow.
 _LARGEST_EXPONENT = 900.0
 
 
@@ -49,8 +49,8 @@ def ndcg(
     y : array-like of shape (m,)
         Grades, 0 = not relevant, higher is better; not negative.
     scores : array-like of shape (m,)
-        Predicted scores. Rows with equal scores share the mean gain of their group, which is the expected value
-        over a random order of them.
+        Predicted scores. Rows with equal scores share the mean gain of their group, which is the expected value over
+        a random order of them.
     qid : array-like of shape (m,) or None
         The query of each row; None = one query.
     k : int, optional
@@ -134,7 +134,7 @@ def average_precision(
     y : array-like of shape (m,)
         Grades or labels; a row is relevant where ``y > relevant_above``.
     scores : array-like of shape (m,)
-        Predicted scores. Rows with equal scores stand in random order, the value is the expected one.
+        Predicted scores. Rows with equal scores are taken to be in random order, and the value is the expected one.
     qid : array-like of shape (m,) or None
         The query of each row; None = one query.
     relevant_above : float, default=0.0
@@ -150,7 +150,7 @@ def average_precision(
     Notes
     -----
     O(m log m), threads over queries. Without tied scores equal to trec_eval's map and, query by query, to
-    ``sklearn.metrics.average_precision_score``; where scores are tied the latter reads the tied rows at once.
+    ``sklearn.metrics.average_precision_score``; where scores are tied the latter reads the tied rows together.
 
     References
     ----------
@@ -185,19 +185,10 @@ def reciprocal_rank(
 
     Parameters
     ----------
-    y : array-like of shape (m,)
-        Grades or labels; a row is relevant where ``y > relevant_above``.
-    scores : array-like of shape (m,)
-        Predicted scores. Rows with equal scores stand in random order, the value is the expected one.
-    qid : array-like of shape (m,) or None
-        The query of each row; None = one query.
+    y, scores, qid, relevant_above, no_relevant, per_query
+        As in :func:`average_precision`.
     k : int, optional
-        The value is 0 where the first relevant row stands past position k.
-    relevant_above : float, default=0.0
-    no_relevant : {"zero", "skip"}, default="zero"
-        A query without a relevant row counts as 0, or is NaN and left out of the mean.
-    per_query : bool, default=False
-        Return the value in each query instead of their mean.
+        The value is 0 where the first relevant row comes after position k.
 
     Returns
     -------
@@ -252,21 +243,11 @@ def err(
 
     Parameters
     ----------
-    y : array-like of shape (m,)
-        Grades, 0 = not relevant, higher is better; not negative.
-    scores : array-like of shape (m,)
-        Predicted scores. Rows with equal scores stand in random order, the value is the expected one.
-    qid : array-like of shape (m,) or None
-        The query of each row; None = one query.
-    k : int, optional
-        Read only the first k positions.
+    y, scores, qid, k, no_relevant, per_query
+        As in :func:`ndcg`.
     max_grade : float, optional
         The highest grade of the scale; by default the largest y. Give it where a part of the data (a fold, a
-        test set) might lack the highest grade, or values of different parts cannot be compared.
-    no_relevant : {"zero", "skip"}, default="zero"
-        A query whose y are all 0 counts as 0, or is NaN and left out of the mean.
-    per_query : bool, default=False
-        Return the value in each query instead of their mean.
+        test set) might lack the highest grade: otherwise values of different parts cannot be compared.
 
     Returns
     -------
@@ -275,7 +256,7 @@ def err(
     Notes
     -----
     O(m log m), threads over queries; a group of t tied scores adds O(t d), where d <= t is the number of its rows
-    that the reader gets to with a probability above 1e-17.
+    that the reader reaches with a probability above 1e-17.
 
     References
     ----------
@@ -321,19 +302,10 @@ def precision_at(
 
     Parameters
     ----------
-    y : array-like of shape (m,)
-        Grades or labels; a row is relevant where ``y > relevant_above``.
-    scores : array-like of shape (m,)
-        Predicted scores. Rows with equal scores stand in random order, the value is the expected one.
-    qid : array-like of shape (m,) or None
-        The query of each row; None = one query.
+    y, scores, qid, relevant_above, no_relevant, per_query
+        As in :func:`average_precision`.
     k : int, default=10
-        A query of fewer than k rows is divided by k all the same, as if filled up with irrelevant rows.
-    relevant_above : float, default=0.0
-    no_relevant : {"zero", "skip"}, default="zero"
-        A query without a relevant row counts as 0, or is NaN and left out of the mean.
-    per_query : bool, default=False
-        Return the value in each query instead of their mean.
+        A query of fewer than k rows is still divided by k, as if it were padded with irrelevant rows.
 
     Returns
     -------
@@ -418,7 +390,7 @@ def _refuse_negative(rows: Rows, metric: str) -> None:
 
 
 def _finished(metric: str, rows: Rows, values: np.ndarray, no_relevant: str, per_query: bool) -> Any:
-    """Settle the queries without a relevant row (NaN so far), then the mean."""
+    """Resolve the queries without a relevant row (NaN so far), then take the mean."""
     if no_relevant == "zero":
         values = np.where(np.isnan(values), 0.0, values)
     found = rows.per_query(values)

@@ -29,21 +29,21 @@ def concordance(
         \frac{1}{|Q|} \sum_{q \in Q} \frac{1}{U_q} \sum_{i, j \in q:\, y_i > y_j}
             [s_i > s_j] + \tfrac12 [s_i = s_j]
 
-    with U_q the number of pairs of query q that are not tied in y, and Q the queries where there are any. 1 is a
-    perfect order, 0.5 is what random or constant scores get. For one query and two grades this is the area
-    under the ROC curve.
+    with U_q the number of pairs of query q that are not tied in y, and Q the queries with such pairs. 1 is a perfect
+    order, 0.5 is what random or constant scores get. For one query and two grades this is the area under the ROC
+    curve.
 
     Parameters
     ----------
     y : array-like of shape (m,) or (m, v)
         What is known about each row, higher is better.
     scores : array-like of the same shape
-        Predicted scores. Equal scores are a tied prediction and count half.
+        Predicted scores. Equal scores are a tied prediction and count as half.
     qid : array-like of shape (m,) or None
         The query of each row, any hashable labels in any order; None compares all rows with each other.
     sample_weight : array-like of shape (m,), optional
-        A pair weighs the product of the weights of its rows, so a row of weight 2 counts as two equal rows.
-        Queries weigh the same whatever the weights inside them.
+        The weight of a pair is the product of the weights of its rows, so a row of weight 2 counts as two equal rows.
+        All queries have the same weight, whatever the weights inside them.
     per_query : bool, default=False
         Return the value in each query instead of their mean.
 
@@ -95,7 +95,7 @@ def disagreement_error(
 ) -> Any:
     """Share of the pairs of a query that the scores order the wrong way: 1 - :func:`concordance`.
 
-    Tied predictions count half; queries whose y are all tied are left out of the mean.
+    Tied predictions count as half; queries whose y are all tied are left out of the mean.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def disagreement_error(
 def auc(y: Any, scores: Any, *, sample_weight: Any = None) -> float:
     """Area under the ROC curve: the share of (positive, negative) pairs where the positive row scores higher.
 
-    The same as :func:`concordance` of one query. A tied prediction counts half.
+    The same as :func:`concordance` of one query. A tied prediction counts as half.
 
     Parameters
     ----------

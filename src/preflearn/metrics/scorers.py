@@ -3,9 +3,9 @@
     with sklearn.config_context(enable_metadata_routing=True):
         cross_val_score(estimator, X, y, scoring=ndcg_scorer(k=10), params={"qid": qid})
 
-A scorer asks for ``qid`` from the start, so nothing needs to be requested from it. Higher is better for all of
-them: errors are negated, and named ``neg_...`` as scikit-learn does. Whatever takes ``scoring`` reads names here: the
-searches, the held-out object, streams, the command line. A new metric is one line of ``_SCORERS``.
+A scorer requests ``qid`` by default, so users need not request it. Higher is better for all of them: errors are
+negated, and named ``neg_...`` as in scikit-learn. Everything that takes ``scoring`` reads names here: the searches, the
+held-out object, streams, the command line. A new metric is one line of ``_SCORERS``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _DATA = {"y", "scores", "y_true", "y_pred", "per_query", *_METADATA}
 class RankingScorer:
     """A metric as a scorer: ``scorer(estimator, X, y, qid=qid)``, greater is better.
 
-    Called without an estimator it gives a scorer with other options: ``ndcg_scorer(k=10)``.
+    Called without an estimator it returns a scorer with other options: ``ndcg_scorer(k=10)``.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class RankingScorer:
     Notes
     -----
     The scores are ``estimator.predict(X)``; of a binary classifier ``decision_function(X)`` or, where it has none,
-    the second column of ``predict_proba(X)``, since class labels do not rank.
+    the second column of ``predict_proba(X)``, since class labels do not define an order.
 
     Metadata is routed by scikit-learn only under ``enable_metadata_routing=True``. Otherwise the functions of
     scikit-learn call the scorer without ``qid``, and all rows of a test set are compared with each other; a direct
@@ -101,7 +101,7 @@ class RankingScorer:
         return self.measure(y, _scores(estimator, X, metadata.get("qid")), **metadata)
 
     def measure(self, y: Any, scores: Any, qid: Any = None, sample_weight: Any = None) -> float:
-        """The value of scores that are there already; the metric with its sign, so that greater is better."""
+        """The value of precomputed scores; the metric with its sign, so that greater is better."""
         given = {"qid": qid, "sample_weight": sample_weight}
         metadata = {name: value for name, value in given.items() if value is not None}
         return self._sign * self._metric(y, scores, **self._options, **metadata)
@@ -124,7 +124,7 @@ class RankingScorer:
         y, scores : ndarray of shape (m, v)
             The value is the mean over the outputs.
         qid : array-like of shape (m,)
-            A regression measure compares no rows and does not read it.
+            A regression measure does not compare rows and ignores it.
         """
         if not self.compares_rows:
             return float(self.measure(y, scores))
@@ -132,13 +132,23 @@ class RankingScorer:
             return float(np.mean([self.measure(y[:, k], scores[:, k], qid) for k in range(y.shape[1])]))
         return float(np.mean([_auc_within(y[:, k], scores[:, k], qid) for k in range(y.shape[1])]))
 
+    def measure_each(self, y: np.ndarray, predictions: np.ndarray, qid: Any) -> np.ndarray:
+        """`measure_within` of several predictions of the same y, shape (a, m, v) to (a,)."""
+        if y.shape[1] == 1 < predictions.shape[0] and self._metric in _METRICS_OF_OUTPUTS:
+            # One check of y and qid for all of them: each is an output.
+            columns = np.ascontiguousarray(predictions[:, :, 0].T)
+            values = self.per_query(np.broadcast_to(y, columns.shape), columns, qid).means
+            if not np.isnan(values).any():
+                return values
+        return np.array([self.measure_within(y, scores, qid) for scores in predictions])
+
     @property
     def has_per_query(self) -> bool:
         """Whether the value is a mean over queries."""
         return "per_query" in inspect.signature(self._metric).parameters
 
     def per_query(self, y: Any, scores: Any, qid: Any = None) -> PerQuery:
-        """The value in each query of scores that are there already, with the sign, so that greater is better."""
+        """The value in each query of precomputed scores, with the sign, so that greater is better."""
         if not self.has_per_query:
             raise TypeError(
                 f"{self._metric.__name__} has no value per query: use 'concordance', which takes qid."
@@ -147,7 +157,7 @@ class RankingScorer:
         return PerQuery(found.labels, self._sign * found.values)
 
     def with_options(self, **options: Any) -> RankingScorer:
-        """The same scorer with other options of its metric; a name the metric does not know is an error."""
+        """The same scorer with other options of its metric; an unknown option is an error."""
         known = set(inspect.signature(self._metric).parameters) - _DATA
         unknown = sorted(set(options) - known)
         if unknown:
@@ -161,9 +171,9 @@ class RankingScorer:
         return changed
 
     def set_score_request(self, **requests: bool | str | None) -> RankingScorer:
-        """A scorer that asks for other metadata, with the meaning of scikit-learn's method of this name.
+        """A scorer that requests other metadata, with the meaning of scikit-learn's method of this name.
 
-        Returns a new scorer; the shared ones of this module stay as they are.
+        Returns a new scorer; the shared ones of this module are not changed.
         """
         unknown = sorted(set(requests) - set(self._requests))
         if unknown:
@@ -175,14 +185,14 @@ class RankingScorer:
         return changed
 
     def get_metadata_routing(self) -> MetadataRequest:
-        """What the scorer asks of scikit-learn's metadata routing."""
+        """What the scorer requests from scikit-learn's metadata routing."""
         request = MetadataRequest(owner=self)
         for name, alias in self._requests.items():
             request.score.add_request(param=name, alias=alias)
         return request
 
     def _accept_sample_weight(self) -> bool:
-        # Asked by scikit-learn's scorer of several metrics where routing is off.
+        # Called by scikit-learn's scorer of several metrics where routing is off.
         return "sample_weight" in self._requests
 
     def __repr__(self) -> str:
@@ -191,7 +201,7 @@ class RankingScorer:
 
 
 def _scores(estimator: Any, X: Any, qid: Any = None) -> np.ndarray:
-    """What an estimator ranks by."""
+    """The scores by which an estimator ranks."""
     if not is_classifier(estimator):
         return predict_scores(estimator, X, qid)
     if hasattr(estimator, "decision_function"):
@@ -202,7 +212,7 @@ def _scores(estimator: Any, X: Any, qid: Any = None) -> np.ndarray:
     else:
         raise TypeError(
             f"{type(estimator).__name__} is a classifier with neither decision_function nor predict_proba: "
-            "its class labels do not rank."
+            "its class labels do not define an order."
         )
     if scores.ndim != 1:
         raise ValueError(
@@ -228,6 +238,10 @@ average_precision_scorer = RankingScorer(average_precision)
 reciprocal_rank_scorer = RankingScorer(reciprocal_rank)
 err_scorer = RankingScorer(err)
 precision_at_scorer = RankingScorer(precision_at)
+
+
+# Those that measure several outputs in one call.
+_METRICS_OF_OUTPUTS = (concordance, disagreement_error)
 
 
 def _regression_scorer(metric: Callable[..., float], sign: int = 1) -> RankingScorer:
@@ -277,7 +291,7 @@ def get_scorer(name: str | Callable[..., Any], **options: Any) -> Any:
         "reciprocal_rank" (or "mrr"), "err" or "precision"; of a regression "r2", "explained_variance",
         "neg_mean_squared_error", "neg_root_mean_squared_error", "neg_mean_absolute_error" or
         "neg_median_absolute_error". A number of positions may follow an at sign: "ndcg@10", "precision@5". A callable
-        is given back as it is.
+        is returned unchanged.
     **options
         Options of the metric, ``gain="linear"`` for example.
 
@@ -306,7 +320,7 @@ def get_scorer(name: str | Callable[..., Any], **options: Any) -> Any:
 
 
 def full_name(name: str) -> str:
-    """The name of the registry for what people type, with its number of positions.
+    """The name in the registry for what users type, with its number of positions.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""How well single columns order the rows on their own: the simplest baseline, and the trace that a leak leaves.
+"""How well single columns order the rows on their own: the simplest baseline, and a way to detect leaks.
 
-A column that orders nearly every pair alone is usually not a good feature but one that is known only afterwards: the
-seconds that a visitor stayed, the date of the purchase. As a baseline it is held out as a model is: the
-column is chosen without what it then orders.
+A column that alone orders nearly every pair is usually not a good feature but one that is known only afterwards: the
+seconds that a visitor stayed, the date of the purchase. As a baseline it is held out as a model is: the column is
+chosen without the rows that it then orders.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scipy import sparse as sp
 from ..comparisons import Groups
 from .pairwise import concordance
 
-# A column that orders this share of the pairs alone is asked about ...
+# A column that alone orders this share of the pairs is questioned ...
 LEAK_SHARE = 0.99
 # ... and one that orders at least this share, and hardly less than the whole model.
 _NEARLY_LEAK, _OF_THE_MODEL = 0.9, 0.98
@@ -45,7 +45,7 @@ class SingleColumn:
 
 
 def column_shares(X: Any, y: np.ndarray, units: Groups) -> np.ndarray:
-    """Concordance of every column, taken upwards, in every unit.
+    """Concordance of every column, in ascending direction, in every unit.
 
     Parameters
     ----------
@@ -113,12 +113,12 @@ def best_feature_scores(X: Any, y: np.ndarray, units: Groups) -> np.ndarray:
     X : ndarray or sparse matrix of shape (m, n)
     y : ndarray of shape (m,)
     units : Groups
-        What is held out as one: queries or folds.
+        What is held out together: queries or folds.
 
     Returns
     -------
     ndarray of shape (m,)
-        Scores; they are comparable inside a unit only.
+        Scores; they can be compared only inside a unit.
 
     Notes
     -----
@@ -132,7 +132,7 @@ def best_feature_scores(X: Any, y: np.ndarray, units: Groups) -> np.ndarray:
     array([-1., -2.,  7.,  6.])
     """
     columns = X.tocsc() if sp.issparse(X) else X
-    up = np.nan_to_num(column_shares(X, y, units) - 0.5)  # (n, n_units); a unit without pairs says nothing
+    up = np.nan_to_num(column_shares(X, y, units) - 0.5)  # (n, n_units); a unit without pairs does not count
     others = up.sum(axis=1, keepdims=True) - up
     best = np.abs(others).argmax(axis=0)
     sign = np.where(others >= 0, 1.0, -1.0)
@@ -150,7 +150,7 @@ def best_feature_of_preferences(X: Any, pairs: np.ndarray) -> float:
     ----------
     X : ndarray or sparse matrix of shape (m, n)
     pairs : int array of shape (l, 2)
-        Row ``pairs[k, 0]`` is preferred to row ``pairs[k, 1]``; a tie counts half.
+        Row ``pairs[k, 0]`` is preferred to row ``pairs[k, 1]``; a tie counts as half.
 
     Notes
     -----
@@ -171,13 +171,13 @@ def best_feature_of_preferences(X: Any, pairs: np.ndarray) -> float:
 
 
 def suspicious(columns: Sequence[SingleColumn], model_share: float | None = None) -> list[SingleColumn]:
-    """The columns that order so well alone that they may give the target away, the best first.
+    """The columns that alone order so well that they may give the target away, best first.
 
     Parameters
     ----------
     columns : sequence of SingleColumn
     model_share : float, optional
-        What the whole model orders held out: a column that is nearly as good is suspicious from 90 % on.
+        The share that the whole model orders when held out: a column that is nearly as good is suspicious from 90 % on.
     """
     least = LEAK_SHARE
     if model_share is not None and len(columns) > 1:

@@ -1,13 +1,13 @@
-"""Exact cross-validation, honest performance estimates, and splitters that know of queries.
+"""Exact cross-validation, unbiased performance estimates, and splitters that respect queries.
 
 Choosing by held-out predictions has one grammar for everything that takes ``cv``, ``scoring`` or ``alphas``:
 
     cv ──► folds (_folds.py) ─────┐
-    alphas ──► grid (_alphas.py) ─┼─► held-out predictions (_held_out.py) ─► score (_scoring.py) ─► choice (_alphas.py)
+    alphas ──► grid (_choice.py) ─┼─► held-out predictions (_held_out.py) ─► score and choice (_choice.py)
     estimator ──► problem ────────┘        one factorisation
 
-The learners are made of the modules with a leading underscore, and what users call is made of the learners; hence the
-public names are imported on first use.
+The learners are built from the modules with a leading underscore, and the public functions are built from the learners;
+hence the public names are imported on first use.
 """
 
 from __future__ import annotations

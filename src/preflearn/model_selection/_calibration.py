@@ -1,13 +1,14 @@
 r"""Cut-offs with a guarantee, from what held-out queries needed.
 
 Every row of a query gets a distance a_i from the top of its list that is known without labels and grows down the list;
-what is shown of a query are its rows with a_i ≤ t. A row that is shown adds its gain g_i, the gains of a query sum to 1
-at most, and the loss of the query is ℓ_q(t) = 1 - Σ g_i over the rows shown. The cut-off is the least t with
+the rows of a query with a_i ≤ t are shown. A row that is shown adds its gain g_i, the gains of a query sum to at most
+1, and the loss of the query is ℓ_q(t) = 1 - Σ g_i over the rows shown. The cut-off is the smallest t with
 
     (Σ_q ℓ_q(t) + 1) / (Q + 1) ≤ r
 
-over Q held-out queries. If they and a new query are exchangeable, and none of them trained the model, the expected loss
-of the new query is r at most (conformal risk control). Sets that hold the best item, ranks and recall are gains:
+over Q held-out queries. If they and a new query are exchangeable, and none of them was used to train the model, the
+expected loss of the new query is at most r (conformal risk control). Sets that hold the best item, ranks and recall are
+all expressed by gains:
 
     rows that a set must hold      g = 1 at the last of them: t is the ⌈(1 - r) (Q + 1)⌉-th smallest of their distances
     recall                         g = 1 / number of relevant rows, at each of them
@@ -31,16 +32,16 @@ from ..comparisons import Groups, encode_queries
 from ..comparisons.grouping import positions_in_groups
 
 DISTANCES = ("gap", "spread", "rank", "share", "softmax")
-# Sums of gains are compared with what is asked for up to rounding.
+# Sums of gains are compared with the required value up to rounding.
 _ROUNDING = 1e-9
-# Another distance is taken where its sets are smaller by this share, over the root of the number of queries.
+# Another distance is chosen only where its sets are smaller by this share over the root of the number of queries.
 _MARGIN = 1.0
-# Folds of queries that measure the coverage.
+# Folds of queries with which the coverage is measured.
 _FOLDS = 10
 
 
 def least_cutoff(distance: np.ndarray, gain: np.ndarray, n_queries: int, risk: float) -> float:
-    """The least t at which (Σ_q ℓ_q(t) + 1) / (Q + 1) ≤ r.
+    """The smallest t at which (Σ_q ℓ_q(t) + 1) / (Q + 1) ≤ r.
 
     Parameters
     ----------
@@ -53,7 +54,7 @@ def least_cutoff(distance: np.ndarray, gain: np.ndarray, n_queries: int, risk: f
 
     Notes
     -----
-    O(p log p). Infinite where even the whole lists gain too little.
+    O(p log p). Infinite where even showing the whole lists gains too little.
 
     Examples
     --------
@@ -74,9 +75,9 @@ def distances(kind: str, scores: np.ndarray, queries: Groups) -> np.ndarray:
     Parameters
     ----------
     kind : {"gap", "spread", "rank", "share", "softmax"}
-        The difference to the highest score; this over σ, the standard deviation of the scores of the query; the number
-        of rows with a higher score, plus one; this over the number of rows; or minus the logarithm of the row's share
-        of Σ exp(f / σ). The first row of a query is always shown: it is at 0, or at rank 1.
+        The difference from the highest score; this over σ, the standard deviation of the scores of the query; the
+        number of rows with a higher score, plus one; this over the number of rows; or minus the logarithm of the row's
+        share of Σ exp(f / σ). The first row of a query is always shown: it is at 0, or at rank 1.
     scores : ndarray of shape (m,)
     queries : Groups
 
@@ -104,7 +105,7 @@ def distances(kind: str, scores: np.ndarray, queries: Groups) -> np.ndarray:
 
 
 def in_units_of(spread: np.ndarray) -> np.ndarray:
-    """What to divide by: one where the scores of a query are all equal."""
+    """The divisor: one where the scores of a query are all equal."""
     return np.where(spread > 0, spread, 1.0)
 
 
@@ -147,7 +148,7 @@ def required_rows(y: np.ndarray, scores: np.ndarray, queries: Groups, target: st
 
 
 def positions_by(second: np.ndarray, first: np.ndarray, queries: Groups) -> np.ndarray:
-    """Places from 0 on inside of queries, by one key and where it is tied by a second one."""
+    """Positions inside queries, from 0 on, by one key and, where it is tied, by a second one."""
     order = np.lexsort((second, first, queries.codes))
     places = np.empty(order.shape[0], dtype=np.int64)
     places[order] = np.arange(order.shape[0]) - queries.starts[queries.codes[order]]
@@ -155,7 +156,7 @@ def positions_by(second: np.ndarray, first: np.ndarray, queries: Groups) -> np.n
 
 
 def recall_gains(y: np.ndarray, scores: np.ndarray, queries: Groups, k: int | None) -> np.ndarray:
-    """One over the number of relevant rows (y > 0) at each of them; with k, at the first k of them at most."""
+    """One over the number of relevant rows (y > 0) at each of them; with k, at no more than the first k of them."""
     relevant = y > 0
     place = positions_by(-scores, -relevant.astype(float), queries)
     if k is not None:
@@ -165,17 +166,17 @@ def recall_gains(y: np.ndarray, scores: np.ndarray, queries: Groups, k: int | No
 
 
 def ndcg_gains(y: np.ndarray, scores: np.ndarray, queries: Groups) -> np.ndarray:
-    """What each row adds to the NDCG of the list: (2^y - 1) / log₂(1 + rank), over that of the ideal list.
+    """What each row adds to the NDCG of the list: (2^y - 1) / log₂(1 + rank), divided by the DCG of the ideal list.
 
     Rows with equal scores share the mean of their discounts, as in `preflearn.metrics.ndcg`: the order in which they
-    happen to be given may be that of y.
+    are given may happen to be that of y.
     """
     gain = np.exp2(y) - 1.0
     ideal_places, places = (positions_by(-scores, -first, queries) for first in (y, scores))
     ideal = np.bincount(queries.codes, weights=gain / np.log2(ideal_places + 2.0), minlength=queries.n_groups)
     tied = queries.starts[queries.codes] + positions_in_groups(
         scores, queries
-    )  # the same for equal scores alone
+    )  # the same using only equal scores
     of_ties, tie = np.unique(tied, return_inverse=True)
     counts = np.bincount(tie, minlength=of_ties.shape[0])
     discount = np.bincount(tie, weights=1.0 / np.log2(places + 2.0), minlength=of_ties.shape[0]) / counts
@@ -183,10 +184,10 @@ def ndcg_gains(y: np.ndarray, scores: np.ndarray, queries: Groups) -> np.ndarray
 
 
 def rank_needs(y: np.ndarray, scores: np.ndarray, queries: Groups) -> np.ndarray:
-    """The least c for each row at which its true rank lies in [1 + #{f_j > f_i + c}, n - #{f_j < f_i - c}].
+    """The smallest c for each row at which its true rank lies in [1 + #{f_j > f_i + c}, n - #{f_j < f_i - c}].
 
-    With F the scores of the query in descending order and ranks r₁ to r₂ for rows that share y, any of which is right,
-    c_i = max(0, F_{r₂} - f_i, f_i - F_{r₁}). O(m log m).
+    With F the scores of the query in descending order and ranks r₁ to r₂ for rows that share y, any of which is
+    correct, c_i = max(0, F_{r₂} - f_i, f_i - F_{r₁}). O(m log m).
     """
     order = np.lexsort((-scores, queries.codes))
     descending = scores[order]
@@ -211,7 +212,7 @@ def rank_bounds(scores: np.ndarray, width: np.ndarray, queries: Groups) -> np.nd
 
 @dataclass(frozen=True)
 class Cutoff:
-    """Which distance is cut off, and where.
+    """Which distance is cut off, and at which value.
 
     Attributes
     ----------
@@ -227,7 +228,7 @@ class Cutoff:
 
 @dataclass
 class Calibration:
-    """Held-out scores with what was right: what cut-offs are chosen by.
+    """Held-out scores with the true y: what cut-offs are chosen by.
 
     Attributes
     ----------
@@ -295,15 +296,15 @@ class SetChoice:
         return np.bincount(self.queries.codes, weights=shown, minlength=self.queries.n_groups)
 
     def cutoff(self, coverage: float, kind: str, among: np.ndarray | None = None) -> Cutoff:
-        """Where a distance is cut off, by all queries that count or by those in a bool array of shape (n_counted,)."""
+        """The cut-off of a distance, by all queries that count or by those in a bool array of shape (n_counted,)."""
         needs = self.needs[kind] if among is None else self.needs[kind][among]
         return Cutoff(kind, least_cutoff(needs, np.ones(needs.shape), needs.shape[0], 1.0 - coverage))
 
     def choose(self, coverage: float, among: np.ndarray | None = None) -> str:
-        """The distance with the smallest sets: "softmax", unless those of another are smaller by more than chance.
+        """The distance with the smallest sets: "softmax", unless those of another are significantly smaller.
 
-        Sizes are compared as a mean of their logarithms over all coverages from 1 - 2 (1 - c) on. What is smallest at
-        the coverage asked for alone would often be so because its cut-off happens to be too low.
+        Sizes are compared as a mean of their logarithms over all coverages from 1 - 2 (1 - c) on. Sets that are
+        smallest only at the requested coverage would often be so because their cut-off happens to be too low.
         """
         if len(self.needs) == 1:
             return next(iter(self.needs))
@@ -331,7 +332,7 @@ class SetChoice:
     def covered(self, coverage: float) -> np.ndarray:
         """Whether the set of each query that counts holds what it must, chosen and cut off by other queries.
 
-        Shape (n_counted,). A tenth of the queries is left out at a time; single ones where there are fewer than ten.
+        Shape (n_counted,). A tenth of the queries is left out at a time; single queries where there are fewer than ten.
         """
         fold = np.arange(self.n_counted) % min(_FOLDS, self.n_counted)
         found = np.zeros(self.n_counted, dtype=bool)

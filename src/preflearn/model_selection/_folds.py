@@ -4,14 +4,14 @@
 |---|---|
 | int | folds of whole queries with qid, of whole groups with groups, of rows without |
 | "leave-one-out", "leave-query-out", "leave-group-out" | each row, query or group by itself |
-| "leave-pair-out" | each pair of rows with different y; where a score of pairs is asked for |
+| "leave-pair-out" | each pair of rows with different y; where a score of pairs is wanted |
 | splitter | any object with ``split``, of scikit-learn or of this library |
 | arrays | test index arrays (or masks), or (train, test) pairs of them; train must be all rows that do not leave |
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import KFold
 
-from .._engine.core.holdout import check_folds
 from ..comparisons import Groups, encode_queries
 from ._splitters import QueryKFold, QuerySplitter
 
@@ -30,7 +29,7 @@ _EXPECTED = (
     "(train, test) pairs that are complements: found {!r}."
 )
 
-# Folds of fewer rows are put together before they are put in their places.
+# Folds of fewer rows are concatenated before they are put in their places.
 _SMALL_FOLD = 16
 
 
@@ -87,7 +86,7 @@ class Folds:
 
 
 def is_pairs(cv: Any) -> bool:
-    """Whether cv asks for every pair of rows by itself."""
+    """Whether cv asks for leave-pair-out."""
     return isinstance(cv, str) and cv == PAIRS
 
 
@@ -107,13 +106,13 @@ def read_folds(cv: Any, X: Any, y: Any, n_rows: int, *, qid: Any = None, groups:
     Raises
     ------
     ValueError
-        If cv is none of these, needs labels that are not there, or trains on fewer rows than those that stay.
+        If cv is none of these, needs labels that were not given, or trains on fewer rows than those that stay.
     """
     owners = None if groups is None else encode_groups(groups, n_rows)
     tests, trains = _split_sets(cv, X, y, n_rows, qid, owners)
     tests = check_folds(tests, n_rows)
     if not tests:
-        raise ValueError("cv gave no fold: pass at least one set of test rows.")
+        raise ValueError("cv gave no folds: pass at least one set of test rows.")
     leaving = tests
     if owners is not None:
         leaving = [np.flatnonzero(np.isin(owners.codes, owners.codes[test])) for test in tests]
@@ -134,10 +133,10 @@ def read_preference_folds(cv: Any, n_pairs: int, *, groups: Any = None) -> Folds
     Parameters
     ----------
     cv : as in read_folds, with preferences in place of rows, or None
-        None and ``"leave-preference-out"`` hold out each by itself, or with groups each group.
+        None and ``"leave-preference-out"`` hold out each preference separately, or with groups each group.
     n_pairs : int
     groups : array-like of shape (l,), optional
-        Label of each preference (a judge, a session): all preferences of a group leave together.
+        Label of each preference (a judge, a session): all preferences of a group are held out together.
     """
     if n_pairs < 2:
         raise ValueError(
@@ -156,7 +155,7 @@ def read_preference_folds(cv: Any, n_pairs: int, *, groups: Any = None) -> Folds
 
 
 def default_cv(n_rows: int, *, qid: Any, groups: Any, regression: bool = False) -> Any:
-    """What ``cv=None`` stands for: whole queries, whole groups, else ten folds (single rows for a regression)."""
+    """The folds of ``cv=None``: whole queries, whole groups, else ten folds (single rows for a regression)."""
     if regression:
         return "leave-one-out" if groups is None else "leave-group-out"
     if qid is not None and encode_queries(qid, n_rows).n_groups > 1:
@@ -165,13 +164,13 @@ def default_cv(n_rows: int, *, qid: Any, groups: Any, regression: bool = False) 
 
 
 def shuffled_folds(n_rows: int, n_folds: int = 10) -> list[np.ndarray]:
-    """Folds in random order, always the same, each of at least two rows so that something can be compared."""
+    """Folds in a fixed random order, each of at least two rows so that something can be compared."""
     n_folds = max(2, min(n_folds, n_rows // 2))
     return [test for _, test in KFold(n_folds, shuffle=True, random_state=0).split(np.empty((n_rows, 0)))]
 
 
 def encode_groups(groups: Any, n_rows: int) -> Groups:
-    """As `preflearn.comparisons.encode_queries`, speaking of groups."""
+    """Like `preflearn.comparisons.encode_queries`, with messages about groups."""
     try:
         return encode_queries(groups, n_rows)
     except ValueError as error:
@@ -235,7 +234,7 @@ def _of_splitter(
         return [test for _, test in cv.split(rows, y, qid=groups if qid is None else qid)], []
     labels = groups if groups is not None or qid is None else encode_queries(qid, n_rows).codes
     sets = list(cv.split(rows, y, labels))
-    # Training sets of a splitter that knows nothing of groups are smaller by the rows that leave with a test set.
+    # Training sets of a splitter that ignores groups are smaller by the rows that leave with a test set.
     return [test for _, test in sets], [train for train, _ in sets] if owners is None else []
 
 
@@ -256,7 +255,7 @@ def _is_train_and_test(fold: Any) -> bool:
 
 
 def _refuse_other_training_rows(number: int, train: Any, left: np.ndarray, n_rows: int) -> None:
-    """A fold is trained on all rows that do not leave; a smaller training set would be another estimate."""
+    """Check that a fold is trained on all rows that do not leave; a smaller training set would be another estimate."""
     train = np.asarray(train)
     train = np.flatnonzero(train) if train.dtype == bool and train.shape == (n_rows,) else train
     stays = np.ones(n_rows, dtype=bool)
@@ -269,3 +268,54 @@ def _refuse_other_training_rows(number: int, train: Any, left: np.ndarray, n_row
         "with its test set: training always uses all of those. Pass test index arrays, or a splitter whose training "
         "sets are the complements of its test sets."
     )
+
+
+def _increases(rows: np.ndarray) -> bool:
+    return bool((rows[1:] > rows[:-1]).all())
+
+
+def check_folds(folds: Sequence[np.ndarray], n_rows: int) -> list[np.ndarray]:
+    """Folds as int arrays; refuse empty ones, repeated or unknown rows, and folds that leave nothing to train on."""
+    checked = [_as_rows(fold, number, n_rows) for number, fold in enumerate(folds)]
+    if checked and not _are_plainly_fine(checked, n_rows):
+        for number, rows in enumerate(checked):
+            _check_rows(rows, number, n_rows)
+    return checked
+
+
+def _as_rows(fold: Any, number: int, n_rows: int) -> np.ndarray:
+    rows = np.asarray(fold)
+    if rows.dtype == bool and rows.shape == (n_rows,):
+        rows = np.flatnonzero(rows)
+    if rows.ndim != 1 or rows.size == 0 or rows.dtype.kind not in "iu":
+        raise ValueError(
+            f"Fold {number} must be a non-empty one-dimensional array of row numbers: found shape {rows.shape}, "
+            f"type {rows.dtype}."
+        )
+    if rows.dtype.kind == "u" and rows.max() >= n_rows:  # before it could be read as a negative number
+        _refuse_row(rows.max(), number, n_rows)
+    return rows.astype(np.int64, copy=False)
+
+
+def _refuse_row(row: Any, number: int, n_rows: int) -> None:
+    raise ValueError(f"Fold {number} names row {row}: expected rows 0 to {n_rows - 1}.")
+
+
+def _are_plainly_fine(folds: Sequence[np.ndarray], n_rows: int) -> bool:
+    """Whether all folds are known rows in ascending order that leave some others; thousands are checked together."""
+    sizes = np.array([rows.shape[0] for rows in folds])
+    rows = np.concatenate(folds)
+    ascending = rows[1:] > rows[:-1]
+    ascending[np.cumsum(sizes)[:-1] - 1] = True  # the boundaries between folds
+    return bool(ascending.all() and rows.min() >= 0 and rows.max() < n_rows and sizes.max() < n_rows)
+
+
+def _check_rows(rows: np.ndarray, number: int, n_rows: int) -> None:
+    if rows.min() < 0 or rows.max() >= n_rows:
+        _refuse_row(rows.min() if rows.min() < 0 else rows.max(), number, n_rows)
+    if not _increases(rows) and np.unique(rows).shape[0] != rows.shape[0]:
+        raise ValueError(f"Fold {number} names a row twice.")
+    if rows.shape[0] == n_rows:
+        raise ValueError(
+            f"Fold {number} holds out every row (n_samples = {n_rows}): nothing is left to train on."
+        )

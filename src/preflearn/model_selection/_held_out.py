@@ -1,4 +1,4 @@
-r"""The held-out object: an estimator with its data, factorised once, then asked.
+r"""The held-out object: an estimator with its data, factorised once, then queried.
 
     f₋U(x_i) for i in U        U: the fold of row i, f₋U: the model trained without U
 
@@ -28,13 +28,12 @@ from ..comparisons import Groups, PreferenceComparisons, encode_queries
 from ..comparisons.inputs import read_alpha, read_pairs, read_per_pair
 from ..kernels.functions import n_items
 from ..kernels.inputs import read_items
-from ._alphas import BLIND_GRID, auto_grid, read_grid
+from ._choice import BLIND_GRID, Comparable, Scoring, auto_grid, read_grid, read_scoring, rounding_of
 from ._folds import Folds, default_cv, is_pairs, read_folds, read_preference_folds
 from ._learner import PathLearner
 from ._pair_holdout import predict_pairs, rows_leaving, tally_all_pairs, untied_pairs
 from ._problem import LearningProblem, has_closed_form, warn_unless_converged
 from ._refitting import PathProblem, RefittedProblem, refit_and_predict, with_alpha
-from ._scoring import Comparable, Scoring, read_scoring, rounding_of
 from ._tally import PairTally, share_in_order, tally_pairs
 
 _HALF_PRECISION = 2.0**-26
@@ -43,7 +42,7 @@ _HALF_PRECISION = 2.0**-26
 def read_problem(
     estimator: Any, X: Any, y: Any, qid: Any, sample_weight: Any = None
 ) -> LearningProblem | PathProblem | RefittedProblem:
-    """The data of an estimator, validated as its fit does, in the form that holds out fastest."""
+    """The data of an estimator, validated as in its fit, in the form that allows the fastest hold-out."""
     if has_closed_form(estimator):
         return LearningProblem.read(estimator, X, y, qid, sample_weight)
     if isinstance(estimator, PathLearner) and hasattr(estimator, "alpha"):
@@ -57,7 +56,7 @@ def read_problem(
 
 @dataclass(frozen=True)
 class SearchScores:
-    """What a search chooses by.
+    """The basis on which a search chooses.
 
     Attributes
     ----------
@@ -75,7 +74,7 @@ class SearchScores:
 
 
 class HeldOut:
-    """Held-out predictions of an estimator: factorise once, then ask for any folds, alphas, pairs and measures.
+    """Held-out predictions of an estimator: factorise once, then get any folds, alphas, pairs and measures.
 
     Parameters
     ----------
@@ -101,9 +100,9 @@ class HeldOut:
 
     Notes
     -----
-    The factorisation is made when something is first asked for. One alpha takes a Cholesky factorisation; several take
-    one that serves all alphas, which is used from then on. Predictions are identical to refitting; by iterations
-    (solver "cg", or "auto" where no square matrix fits or would take much longer) they are so within 1e-4.
+    The factorisation is made on first use. One alpha takes a Cholesky factorisation; several take one that serves all
+    alphas, which is used from then on. Predictions are identical to refitting; with iterations (solver "cg", or "auto"
+    where no square matrix fits or would take much longer) they agree to within 1e-4.
 
     Examples
     --------
@@ -154,7 +153,7 @@ class HeldOut:
         estimator : RankRLS, RankSVM or any estimator with fit_pairs
         X, pairs, magnitude, weight : as in fit_pairs
         groups : array-like of shape (l,), optional
-            Label of each preference (a judge, a session): all preferences of a group leave together.
+            Label of each preference (a judge, a session): all preferences of a group are held out together.
         verbose : int, default=0
 
         Returns
@@ -239,9 +238,9 @@ class HeldOut:
     def _in_order(
         self, folds: Folds, grid: Any, predictions: list[np.ndarray], *, pooled: bool
     ) -> list[np.ndarray]:
-        """Predictions whose order is right: rows that only rounding tells apart are tied.
+        """Predictions whose order is right: rows that differ only by rounding are tied.
 
-        Where they differ by next to nothing beside what they have in common, they are computed again without it.
+        Where their differences are tiny relative to what they have in common, they are computed again without it.
         """
         if not isinstance(self.problem, LearningProblem):
             return predictions
@@ -304,8 +303,8 @@ class HeldOut:
     def for_order(self, *, across_folds=False) -> HeldOut:
         """The same, for predictions that are only compared with each other.
 
-        Rows of one fold that nothing but rounding tells apart get equal predictions, and what all predictions of a fold
-        have in common (an intercept) may be left out, so that small differences do not drown in it.
+        Rows of one fold that differ only by rounding get equal predictions, and what all predictions of a fold have in
+        common (an intercept) may be left out, so that small differences are not lost in it.
 
         Parameters
         ----------
@@ -353,10 +352,10 @@ class HeldOut:
             with_alpha(self.estimator, 1.0)  # refuses an estimator that has none
         return read_grid(alphas, self.problem.automatic_alphas)
 
-    # What the questions share
+    # What the methods share
 
     def _grid_for(self, folds: Folds, alphas: Any) -> Any:
-        """The grid, after saying what is going to be held out at its alphas."""
+        """The grid, after announcing what will be held out at its alphas."""
         if isinstance(self.problem, LearningProblem):
             self.problem.verbose = self.verbose
             self.problem.expect(folds.leaving, alphas)
@@ -376,7 +375,7 @@ class HeldOut:
         y = None
         if hasattr(cv, "split"):
             y = self.problem.scores[:, 0] if self.problem.single else self.problem.scores
-        # A splitter is given the labels as they came.
+        # A splitter receives the labels as they were given.
         qid = queries if isinstance(cv, str) else self._qid
         return read_folds(cv, self._X, y, self.n_rows, qid=qid, groups=self._groups)
 
@@ -395,7 +394,7 @@ class HeldOut:
         return SearchScores(grid, np.array([tally.share for tally in self.tally(grid)]) - off)
 
     def fold_scores(self, found: SearchScores, scoring=None) -> np.ndarray:
-        """The score of each fold by itself.
+        """The score of each fold separately.
 
         Parameters
         ----------
@@ -459,7 +458,7 @@ def _drowns(predictions: list[np.ndarray]) -> bool:
 
 
 def read_pair_scoring(scoring: Any) -> float:
-    """What is taken off the share of pairs in the right order: 0 for the concordance, 1 for the negated error."""
+    """What is subtracted from the share of pairs in the right order: 0 for the concordance, 1 for the negated error."""
     found = read_scoring(scoring).scorer
     name = None if found is None else found.metric_name
     if name in ("concordance", "auc"):
@@ -473,9 +472,9 @@ def read_pair_scoring(scoring: Any) -> float:
 
 
 class HeldOutPreferences:
-    """Held-out preferences of an estimator: factorise once, then ask for any sets of preferences and alphas.
+    """Held-out preferences of an estimator: factorise once, then get any sets of preferences and alphas.
 
-    Made by `HeldOut.of_pairs`, which see for the parameters.
+    Made by `HeldOut.of_pairs`, which describes the parameters.
 
     Attributes
     ----------
@@ -515,14 +514,14 @@ class HeldOutPreferences:
         Parameters
         ----------
         cv : "leave-preference-out", "leave-group-out", int, splitter, iterable or None, default=None
-            Sets of preferences that leave together. None is each by itself, or each group.
+            Sets of preferences that are held out together. None is each separately, or each group.
         alphas : None, "auto", float or sequence of float
             None is the alpha of the estimator.
 
         Returns
         -------
         ndarray of shape (n_alphas, l)
-            f(better) - f(worse): positive when the held-out preference is predicted rightly. The mean where a
+            f(better) - f(worse): positive when the held-out preference is predicted correctly. The mean where a
             preference is in several sets, NaN where it is in none.
         """
         folds = read_preference_folds(cv, self.n_pairs, groups=self._groups)
@@ -531,7 +530,7 @@ class HeldOutPreferences:
         return self.collect(SearchScores(grid, np.empty(0), folds, self._predictions(folds, grid)))
 
     def score(self, scoring=None, cv=None, alphas=None) -> np.ndarray:
-        """The share of held-out preferences in the right order at every alpha, ties counting half.
+        """The share of held-out preferences in the right order at every alpha, ties counting as half.
 
         Parameters
         ----------
@@ -568,7 +567,7 @@ class HeldOutPreferences:
         return SearchScores(grid, scores, folds, by_fold)
 
     def _rounding(self, truth: np.ndarray, alpha: float) -> float:
-        """Differences that are rounding of the algebra; none where the estimator is refitted."""
+        """Differences that are rounding of the algebra; zero where the estimator is refitted."""
         if not any(self._kept.values()):
             return 0.0
         size = max(routine.size for routine in self._kept.values() if routine is not None)
@@ -598,11 +597,11 @@ class HeldOutPreferences:
         return auto_grid(routine.largest_eigenvalue, iterated=iterated)
 
     def _routine(self, *, many_alphas: bool) -> PreferenceRoutine | None:
-        """What takes preferences out by algebra; None where the estimator has to be refitted."""
+        """The routine that holds preferences out by algebra; None where the estimator has to be refitted."""
         if self._problem is None:
             return None
         kind = "path" if many_alphas or "path" in self._kept else "one"
-        # Iterations have nothing to keep, and what is asked now may be done better by a square matrix.
+        # Iterations have nothing to keep, and a square matrix may be better for the present request.
         if kind not in self._kept or isinstance(getattr(self._kept[kind], "regression", None), KrylovHoldOut):
             pairs = self._place[self.pairs]
             task = PreferenceComparisons(self._problem.n_rows, pairs, self._magnitude, self._weight)
@@ -610,14 +609,14 @@ class HeldOutPreferences:
         return self._kept[kind]
 
     def _expect(self, folds: Folds, alphas: Any) -> None:
-        """Say what is going to be held out: the route is chosen for that."""
+        """Announce what will be held out: the route is chosen for that."""
         if self._problem is not None:
             self._problem.verbose = self.verbose
             self._problem.expect(folds.leaving, alphas, n_pairs=self.n_pairs)
 
     @cached_property
     def _represented(self) -> tuple[Any, Any]:
-        """A learner along a path, and the features of all rows, which stay whatever preferences leave."""
+        """A learner along a path, and the features of all rows, which stay whichever preferences leave."""
         model = clone(self.estimator)
         model._read_options()
         kernel = model._read_kernel()
@@ -644,7 +643,7 @@ class HeldOutPreferences:
         along_path = isinstance(self.estimator, PathLearner)
         if along_path and self._magnitude is not None:
             raise ValueError(
-                f"{type(self.estimator).__name__}.fit_pairs takes no magnitude: leave it out, or use RankRLS."
+                f"{type(self.estimator).__name__}.fit_pairs does not take magnitude: leave it out, or use RankRLS."
             )
         predict = self._along_path if along_path else self._one_by_one
         found = []

@@ -1,7 +1,7 @@
-"""What learners supply to the parts of the library that train, hold out and search in their place.
+"""What learners provide to the parts of the library that train, hold out and search on their behalf.
 
-The learners of `preflearn.estimators` inherit from these classes; `model_selection`, `streaming` and `distributed` ask
-nothing else of them. The names are private because users do not call them.
+The learners of `preflearn.estimators` inherit from these classes; `model_selection`, `streaming` and `distributed`
+require nothing else of them. The names are private because users do not call them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..comparisons import Comparisons, Groups
 from ..kernels.functions import Kernel
 from ..kernels.maps import NystromMap
 
-if TYPE_CHECKING:  # learners without pairwise losses start without them
+if TYPE_CHECKING:  # learners without pairwise losses do not import them
     from .._engine.losses.pairs import PairSet
     from .._engine.solvers.newton import PairLossFit
 
@@ -65,7 +65,7 @@ class SquaredLossLearner(KernelLearner):
         raise NotImplementedError
 
     def _comparisons_depend_on_scores(self) -> bool:
-        """Whether other scores of the same rows are other comparisons, and not only other targets."""
+        """Whether other scores of the same rows imply other comparisons, and not only other targets."""
         return False
 
     def _fit_tasks(
@@ -94,7 +94,7 @@ class SquaredLossLearner(KernelLearner):
 
 
 class PathLearner(KernelLearner):
-    """A learner that trains faster along a path of alphas, each solution the start of the next."""
+    """A learner that trains faster along a path of alphas, each solution being the start of the next."""
 
     def _read_options(self) -> None:
         """Refuse invalid options."""
@@ -150,13 +150,13 @@ class SelfValidatingLearner:
 
 
 def why_not_in_parts(model: Any) -> str | None:
-    """What keeps a model from being trained by statistics of fixed width, or None."""
+    """The reason why a model cannot be trained by statistics of fixed width, or None."""
     if model.solver not in ("auto", "primal"):
-        return f"training in parts takes the primal form: solver={model.solver!r} would be ignored. Use solver='auto'."
+        return f"training in parts uses the primal form: solver={model.solver!r} would be ignored. Use solver='auto'."
     if model.tol is not None or model.max_iter is not None:
         return "tol and max_iter belong to solver='cg' and would be ignored here: leave them out."
     if isinstance(model.kernel, str) and model.kernel == "precomputed":
-        return "a precomputed kernel cannot be taken in parts: new rows need the kernel function."
+        return "a precomputed kernel cannot be read in parts: new rows need the kernel function."
     if not model._wants_reduced_set() and not (isinstance(model.kernel, str) and model.kernel == "linear"):
         return (
             "training in parts needs a model of fixed width: the linear kernel, or n_basis=... (or "

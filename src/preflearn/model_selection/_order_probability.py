@@ -1,7 +1,7 @@
-"""The probability of an order by the difference of two scores: monotone, and read off held-out pairs.
+"""The probability of an order by the difference of two scores: monotone, and estimated from held-out pairs.
 
 With d = f_a - f_b over pairs of a query with different y, p(|d|) is the share of pairs ordered as y is: counted in bins
-of about as many pairs, each query with the same weight, smoothed by half a row on each side and made monotone
+of equally many pairs, each query with the same weight, smoothed by half a row on each side and made monotone
 (isotonic regression). For d < 0 it is 1 - p(|d|), and one half at d = 0.
 """
 
@@ -28,7 +28,7 @@ class OrderProbability:
     Attributes
     ----------
     difference, probability : ndarray of shape (b,)
-        Its corners, from (0, 1/2) on; constant beyond the last.
+        Its corners, from (0, 1/2) on; constant after the last.
     """
 
     difference: np.ndarray
@@ -54,7 +54,7 @@ class OrderProbability:
         middle = np.bincount(place, weights=weight * size, minlength=n_bins)[kept] / total[kept]
         row = (
             held_out.queries.n_groups / held_out.scores.shape[0]
-        )  # what one row is worth, where a query is worth 1
+        )  # the weight of one row, where a query has weight 1
         won = (np.bincount(place, weights=weight * right, minlength=n_bins)[kept] + row / 2) / (
             total[kept] + row
         )
@@ -63,7 +63,7 @@ class OrderProbability:
 
     def _fitted_arrays(self) -> dict[str, str]:
         if np.any(np.diff(self.difference) < 0):
-            raise ValueError("difference does not ascend")
+            raise ValueError("difference is not ascending")
         return {"difference": "b", "probability": "b"}
 
 

@@ -1,4 +1,4 @@
-"""Every pair of rows held out by itself, for several alphas from one factorisation."""
+"""Every pair of rows held out separately, for several alphas from one factorisation."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from .._engine.core.pair_holdout import (
 )
 from .._engine.solvers.progress import Counter
 from ..comparisons import Comparisons, encode_queries
+from ._choice import rounding_of
 from ._problem import LearningProblem
-from ._scoring import rounding_of
 from ._tally import PairTally, tally_pairs
 
 
@@ -90,7 +90,7 @@ def rows_leaving(pairs: np.ndarray, n_rows: int, groups: Any) -> list[np.ndarray
         sets.append(np.flatnonzero(np.isin(owners.codes, owners.codes[pair])))
         if sets[-1].shape[0] >= n_rows - 1:
             raise ValueError(
-                f"The groups of the pair {pair.tolist()} hold all rows but one: nothing is left to train on."
+                f"The groups of the pair {pair.tolist()} contain all rows but one: nothing is left to train on."
             )
     return sets
 
@@ -156,7 +156,7 @@ def _with_intercept(problem: LearningProblem, pairs: np.ndarray, found: np.ndarr
 def _tied(
     problem: LearningProblem, f: np.ndarray, pairs: np.ndarray, size: float, alpha: float
 ) -> np.ndarray:
-    """Predictions of pairs, those that only rounding tells apart made equal where they are to be compared."""
+    """Predictions of pairs, made equal where they differ only by rounding and are to be compared."""
     if not problem.to_compare:
         return f
     f = tie_twins(f, problem.twins[pairs])

@@ -36,15 +36,14 @@ from ..comparisons import (
 from ..comparisons.inputs import read_alpha, read_row_weights, read_scores
 from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.inputs import read_items
-from ._alphas import BLIND_GRID, auto_grid, count_alphas, spread_of
+from ._choice import BLIND_GRID, auto_grid, count_alphas, relative_rounding, spread_of
 from ._folds import Folds
 from ._learner import SquaredLossLearner
 from ._refitting import refit_task
-from ._scoring import relative_rounding
 
 # Where a row, or what it is compared with, has a smaller share of the largest weight, rows are held out by refitting.
 _GRADED = 1e-6
-# What the last bits of a prediction are beside it.
+# The last bits of a prediction, relative to it.
 _LAST_BITS = 2.0**-48
 # Predictions whose rounding is worth a thread.
 _WORTH_A_THREAD = 1 << 16
@@ -53,13 +52,13 @@ Routine = tuple[Comparisons, HoldOut | None]
 
 
 def has_closed_form(estimator: Any) -> bool:
-    """Whether rows can be held out by algebra; a search would choose another alpha without them, so it is refitted."""
+    """Whether rows can be held out by algebra; a search might choose another alpha without them, so it is refitted."""
     return isinstance(estimator, SquaredLossLearner) and hasattr(estimator, "alpha")
 
 
 @lru_cache
 def _takes_qid(fit: Any) -> bool:
-    """Whether fit has an argument qid (asked once: reading a signature takes a while)."""
+    """Whether fit has an argument qid (cached: inspecting a signature takes a while)."""
     return "qid" in inspect.signature(fit).parameters
 
 
@@ -69,7 +68,7 @@ class LearningProblem:
     Attributes
     ----------
     estimator : SquaredLossLearner
-        A clone that holds ``n_features_in_`` and the like.
+        A clone that holds ``n_features_in_`` and similar attributes.
     X : validated items
     scores : ndarray of shape (m, v)
     single : bool
@@ -77,21 +76,20 @@ class LearningProblem:
     kernel : Kernel
     row_weights : ndarray of shape (m,) or None
     to_compare : bool
-        Whether only the order of predictions inside a fold is asked for: then they lack an intercept and what rows of a
-        query have in common, and are equal where only rounding tells them apart.
+        Whether only the order of predictions inside a fold is needed: then they lack an intercept and what rows of a
+        query have in common, and are equal where they differ only by rounding.
     across_folds : bool
         With `to_compare`: whether predictions of different folds are compared too, so that nothing may be left out.
 
     Notes
     -----
-    What is factorised is kept: one factorisation serves all folds, and one that was made for a path of alphas serves
-    every alpha.
+    Factorisations are kept: one serves all folds, and one that was made for a path of alphas serves every alpha.
     """
 
     to_compare = False
     across_folds = False
     verbose = 0
-    # What is going to be asked for: sizes of a `Workload`.
+    # What will be asked for: sizes of a `Workload`.
     _expected: dict[str, Any] = {"purpose": "pairs"}
     _alphas: Any = "auto"
     _planned: Plan | None = None
@@ -116,7 +114,7 @@ class LearningProblem:
         return cls(model, X, scores, single, encode_queries(qid, n_items(X)), kernel, weights)
 
     def for_order(self, *, across_folds: bool = False) -> LearningProblem:
-        """The same problem, its predictions only to be compared with each other; what is factorised is shared."""
+        """The same problem, its predictions only to be compared with each other; factorisations are shared."""
         self.feature_map()  # drawn once for both
         other = copy(self)
         other.to_compare, other.across_folds = True, across_folds
@@ -127,12 +125,12 @@ class LearningProblem:
         return other
 
     def _has_large_offsets(self) -> bool:
-        """Whether differences of predictions may drown in what the features of all rows have in common."""
+        """Whether differences of predictions may be lost in what the features of all rows have in common."""
         dense = self.inputs.is_dense_linear and not is_device_array(self.X)
         return bool(dense and offset_is_large(self.inputs.double()))
 
     def expect(self, sets: Sequence[np.ndarray], alphas: Any, *, n_pairs: int = 0) -> None:
-        """Say which sets of rows are going to be held out at which alphas; the route is chosen for that.
+        """Announce which sets of rows will be held out at which alphas; the route is chosen accordingly.
 
         ``alphas`` are what the caller gave. With ``n_pairs`` the sets divide that many preferences.
         """
@@ -157,7 +155,7 @@ class LearningProblem:
         return find_route(workload, lambda: self._spread(task))
 
     def _spread(self, task: Comparisons) -> float:
-        """How many iterations it will be is worth a few passes over the data."""
+        """The spread of the spectrum: knowing the number of iterations is worth a few passes over the data."""
         largest = largest_eigenvalue(self.X, task)
         return spread_of(self._alphas, getattr(self.estimator, "alpha", None), largest)
 
@@ -174,9 +172,9 @@ class LearningProblem:
         return first_equal_items(X) if self.kernel.is_precomputed else first_equal_rows(X)
 
     def of_distinct_rows(self) -> tuple[LearningProblem, np.ndarray]:
-        """The problem with one row for all that are equal, for preferences; and the place there of each row.
+        """The problem with equal rows merged, for preferences; and the position of each row in it.
 
-        Preferences see f(x_i) alone, so equal rows are one. A reduced set is drawn from the rows as they are.
+        Preferences depend only on f(x_i), so equal rows are one. A reduced set is drawn from the original rows.
         """
         every = np.arange(self.n_rows)
         merges = not (self.kernel.takes_objects or self.kernel.is_precomputed or is_device_array(self.X))
@@ -191,7 +189,7 @@ class LearningProblem:
 
     @property
     def _levels_matter(self) -> bool:
-        """Whether what predictions of a fold have in common is asked for."""
+        """Whether what predictions of a fold have in common matters."""
         return not self.to_compare or self.across_folds
 
     @property
@@ -200,7 +198,7 @@ class LearningProblem:
         return self._levels_matter
 
     def at_home(self, values: np.ndarray) -> Any:
-        """Results for the caller: on the device of X where X is on one."""
+        """Results for the caller: on the device of X where X is on a device."""
         return Home.of(self.X).put(values) if is_device_array(self.X) else values
 
     @property
@@ -214,7 +212,7 @@ class LearningProblem:
         return read_alpha(self.estimator.alpha)
 
     def automatic_alphas(self) -> np.ndarray:
-        """Placed by the spectrum; where only refitting is possible that is not known."""
+        """Placed by the spectrum, which is not known where only refitting is possible."""
         routines = list(self.routines(many_alphas=True))
         if any(routine is None for _, routine in routines):
             return BLIND_GRID
@@ -222,7 +220,7 @@ class LearningProblem:
         return auto_grid(largest, iterated=any(isinstance(one, KrylovHoldOut) for _, one in routines))
 
     def with_targets(self, y: Any) -> LearningProblem:
-        """The same rows with other scores; what was factorised serves them where it does not depend on the scores."""
+        """The same rows with other scores; factorisations are reused where they do not depend on the scores."""
         other = copy(self)
         other.scores, other.single = read_scores(y, self.n_rows, estimator=self.estimator)
         other._kept, other._planned = {}, None
@@ -242,13 +240,13 @@ class LearningProblem:
 
     @property
     def has_path(self) -> bool:
-        """Whether a factorisation for every alpha is at hand."""
+        """Whether there is a factorisation for every alpha."""
         return "path" in self._kept
 
     def routines(self, *, many_alphas: bool, n_folds: int | None = None) -> Iterator[Routine]:
-        """Each task with its routine; one that is at hand is used again.
+        """Each task with its routine; existing routines are reused.
 
-        Where every output has comparisons of its own, only a path of alphas keeps more than one factorisation.
+        Where every output has its own comparisons, only a path of alphas keeps more than one factorisation.
         """
         few = _are_few(many_alphas, n_folds)
         kind = "path" if many_alphas or self.has_path else "few" if few else "one"
@@ -266,7 +264,7 @@ class LearningProblem:
             self._kept[kind] = kept
 
     def _has_better_route(self, kind: str) -> bool:
-        """Whether iterations are at hand, and what is asked now is done better by a square matrix."""
+        """Whether the routine kept iterates, and a square matrix is better for the present request."""
         task, routine = self._kept[kind][0]
         if not isinstance(routine, KrylovHoldOut) or self.estimator.solver != "auto":
             return False
@@ -287,7 +285,7 @@ class LearningProblem:
     def tied(
         self, predictions: list[np.ndarray], tests: list[np.ndarray], alphas: Sequence[float]
     ) -> list[np.ndarray]:
-        """Equal rows of a fold get equal predictions; differences that are rounding vanish."""
+        """Give equal rows of a fold equal predictions, and remove differences that are rounding."""
         rows, f = np.concatenate(tests), np.concatenate(predictions, axis=1)
         extremes = over_ranges(_extremes, f.shape[0], f, least=1 + _WORTH_A_THREAD // max(1, f[0].size))
         steps = _LAST_BITS * np.concatenate(extremes)  # (a, v)
@@ -341,10 +339,10 @@ class LearningProblem:
         return predictions
 
     def _to_be_refitted(self, task: Comparisons, routine: HoldOut, alphas: Sequence[float]) -> np.ndarray:
-        """The alphas at which rounding decides, though a refit would not let it.
+        """The alphas at which rounding would decide here, but not in a refit.
 
-        Zᵀ b has no closed half to vanish with where little is compared, and squares of features hide directions that
-        their singular values show.
+        Without a closed half, Zᵀ b does not vanish where little is compared, and squares of features hide directions
+        that their singular values show.
         """
         none = np.zeros(len(alphas), dtype=bool)
         features = self.inputs.is_dense_linear
@@ -356,9 +354,9 @@ class LearningProblem:
     def hold_out(self, task: Comparisons, *, many_alphas: bool, n_folds: int | None = None) -> HoldOut | None:
         """The routine that holds out without refitting, or None where only refitting is exact.
 
-        A few folds (``n_folds``) at one alpha need no eigen decomposition.
+        A few folds (``n_folds``) at one alpha need no eigendecomposition.
         """
-        self.feature_map()  # refuses what cannot be served
+        self.feature_map()  # refuses what is not supported
         if _weights_are_graded(task):
             return None
         return self.representation(task).hold_out(task, self.asked(many_alphas=many_alphas, n_folds=n_folds))
@@ -366,11 +364,11 @@ class LearningProblem:
     def preference_hold_out(
         self, task: PreferenceComparisons, *, many_alphas: bool
     ) -> PreferenceRoutine | None:
-        """The routine that takes preferences out; None where the estimator has to be refitted."""
+        """The routine that holds preferences out; None where the estimator has to be refitted."""
         return self.representation(task).hold_out_preferences(task, self.asked(many_alphas=many_alphas))
 
     def asked(self, *, many_alphas: bool, n_folds: int | None = None) -> Asked:
-        """What is asked of held-out predictions."""
+        """What is required of held-out predictions."""
         few = _are_few(many_alphas, n_folds)
         return Asked(self.intercept, self._levels_matter, many_alphas, few, self._least_alpha)
 
@@ -379,7 +377,7 @@ class LearningProblem:
         return float(np.min(self.own_alpha() if own else as_host(self._alphas)))
 
     def representation(self, task: Comparisons) -> Representation:
-        """What holds out what is expected."""
+        """The representation for what was announced."""
         return self._squared_loss(task).represent(self._plan(task))
 
     def _squared_loss(self, task: Comparisons) -> SquaredLossProblem:
@@ -387,7 +385,7 @@ class LearningProblem:
         return SquaredLossProblem(self.inputs, [task], solver=self.estimator.solver, **options)
 
     def _plan(self, task: Comparisons) -> Plan:
-        """The route for what is expected; said once, before it is taken."""
+        """The route for what was announced; reported once, before it is taken."""
         if self._planned is None:
             spread = lambda: self._spread(task)  # noqa: E731
             self._planned = self._squared_loss(task).plan(spread=spread, **self._expected)
@@ -418,8 +416,8 @@ def _refuse_parts_of_queries(queries: Groups, folds: Folds) -> None:
     for number, rows in enumerate(folds.leaving):
         if not queries.are_whole(rows):
             raise ValueError(
-                f"Fold {number} holds out part of a query under weighting='query', where every query weighs the "
-                "same: the remaining pairs of that query would change their weight. Hold out whole queries "
+                f"Fold {number} holds out part of a query under weighting='query', where all queries have the same "
+                "weight: the weights of the remaining pairs of that query would change. Hold out whole queries "
                 "together, or use weighting='pair' or 'item'."
             )
 
@@ -430,7 +428,7 @@ def _extremes(f: np.ndarray, first: int, last: int) -> np.ndarray:
 
 
 def _round_off(f: np.ndarray, steps: np.ndarray, first: int, last: int) -> None:
-    """To multiples of the steps, in place."""
+    """Round to multiples of the steps, in place."""
     part = f[first:last]
     part /= steps[first:last]
     np.rint(part, out=part)
@@ -438,7 +436,7 @@ def _round_off(f: np.ndarray, steps: np.ndarray, first: int, last: int) -> None:
 
 
 def _weights_are_graded(task: Comparisons) -> bool:
-    """Whether weights of rows differ so much that what heavy ones take with them hides what light ones leave."""
+    """Whether weights of rows differ so much that removing heavy rows hides what the light ones leave."""
     if task.row_weights is None:
         return False
     sizes = (values[values > 0] for values in (task.row_weights, task.diagonal()))

@@ -13,9 +13,8 @@ from sklearn import get_config
 from sklearn.base import clone
 from sklearn.utils.metadata_routing import get_routing_for_object
 
-from .._engine.core.holdout import rows_outside
+from .._engine.core.holdout import refuse_without_basis, rows_outside
 from .._engine.core.problem import solve_primal_path
-from .._engine.core.removal import refuse_without_basis
 from .._engine.losses.pairs import PairSet
 from .._engine.numerics.namespace import as_host
 from ..comparisons import Comparisons, Groups, encode_queries
@@ -23,7 +22,7 @@ from ..comparisons.inputs import read_alpha, read_row_weights, read_scores
 from ..kernels.functions import Kernel, n_items, take_items, take_training_items
 from ..kernels.inputs import read_items
 from ..metrics.by_query import predict_scores, wants_qid
-from ._alphas import BLIND_GRID
+from ._choice import BLIND_GRID
 from ._folds import Folds
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class _ExactOrder:
-    """Refitted predictions are those of one model: their order is right as it is."""
+    """Refitted predictions come from one model: their order is right already."""
 
     comparable_across_folds = True
 
@@ -74,7 +73,7 @@ class RefittedProblem(_ExactOrder):
         return values
 
     def own_alpha(self) -> float | None:
-        """None stands for the estimator as it is."""
+        """None stands for the estimator unchanged."""
         return None
 
     def automatic_alphas(self) -> np.ndarray:
@@ -169,7 +168,7 @@ class PathProblem(_ExactOrder):
 
 
 def with_alpha(estimator: Any, alpha: float | None) -> Any:
-    """The estimator with another alpha; None leaves it as it is."""
+    """The estimator with another alpha; None leaves it unchanged."""
     if alpha is None:
         return estimator
     if "alpha" not in estimator.get_params(deep=False):
@@ -202,13 +201,13 @@ def fit_on_rows(
 ) -> np.ndarray | None:
     """Fit any estimator on some rows (None for all), with their queries in the form that it takes.
 
-    That is the label of each row (``qid``, ``group_id``) or the number of rows of each query (``group``), for which
-    rows of a query are put together, as other libraries want them.
+    That is the label of each row (``qid``, ``group_id``) or the number of rows of each query (``group``), for which the
+    rows of a query are put together, as other libraries require.
 
     Returns
     -------
     ndarray of int or None
-        The rows in the order in which the estimator saw them; None for all as they are.
+        The rows in the order in which the estimator saw them; None for all in their original order.
     """
     name = None if qid is None else _qid_argument(model)
     takes_any_order = type(model).__module__.startswith(("preflearn.", "sklearn."))

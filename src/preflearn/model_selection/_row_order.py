@@ -1,11 +1,12 @@
-"""An order of the rows that depends on what they hold, not on where they stand or what their queries are called.
+"""An order of the rows that depends on their contents, not on their positions or the names of their queries.
 
 Folds, samples and basis vectors are drawn by row numbers. Drawn from rows in this order, they are the same for the same
-data in any order: the result of a search is then a function of the data and the seed.
+data in any order: the result of a search then depends only on the data and the seed.
 
 Every row gets the rank of (y, x) among all rows, compared column after column until all rows differ; a hash of the
-ranks spreads them out, so that no row stands first for its y, and the sum of its rows' hashes stands for a query. Rows
-that are equal in everything may change places, which changes nothing. Ranks do not change when a column is scaled.
+ranks spreads them out, so that the first row for a value of y is not special, and the sum of the hashes of its rows
+represents a query. Rows that are equal in everything may change places, which changes nothing. Ranks do not change
+when a column is scaled.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from scipy import sparse as sp
 
 from ..comparisons import Groups
 
-# A larger sparse matrix is not filled in: its order is not that of the same rows as an array.
+# A larger sparse matrix is not made dense: its order is not that of the same rows as an array.
 _DENSE_CELLS = 10_000_000
 
 
@@ -34,8 +35,8 @@ def order_by_content(X: Any, y: np.ndarray | None, queries: Groups) -> tuple[np.
 
     Notes
     -----
-    O(m log m) for each column that is needed to tell most rows apart (none but y, if that has no ties); from then on
-    only rows that are still tied are looked at.
+    O(m log m) for each column that is needed to distinguish most rows (only y, if that has no ties); after that only
+    rows that are still tied are compared.
 
     Examples
     --------
@@ -83,12 +84,12 @@ def _columns(X: Any, y: np.ndarray | None) -> Iterator[np.ndarray]:
     elif X.shape[0] * X.shape[1] <= _DENSE_CELLS:
         yield from X.toarray().T
     else:
-        # One number for each row; rows that differ have different ones but for a chance of next to nothing.
+        # One number for each row; different rows have different numbers, except with negligible probability.
         yield X.tocsr() @ np.random.default_rng(0).normal(size=X.shape[1])
 
 
 def _mixed(ranks: np.ndarray) -> np.ndarray:
-    """Whole numbers that look drawn at random, one for each rank (the mixing steps of splitmix64)."""
+    """Whole numbers that look random, one for each rank (the mixing steps of splitmix64)."""
     with np.errstate(over="ignore"):
         z = (ranks.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

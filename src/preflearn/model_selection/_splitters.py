@@ -63,7 +63,7 @@ class QueryKFold(QuerySplitter):
     n_splits : int, default=5
     shuffle : bool, default=False
         Assign the queries in random order; otherwise larger queries come first (ties by first appearance), which
-        evens out the folds best. Each query goes to the fold with the fewest rows so far.
+        balances the folds best. Each query goes to the fold with the fewest rows so far.
     random_state : int, RandomState or None
         For the shuffle.
 

@@ -1,13 +1,13 @@
-r"""Who wins against whom: the pairs that each row takes part in, and those of them that are ordered as in y.
+r"""Wins and losses: the pairs that each row takes part in, and those of them that are ordered as in y.
 
 Every estimate of this package is a share of pairs. With n_i the pairs of row i with rows of other y, and t_i those of
-them whose predictions are ordered as y is (a tied prediction counts half),
+them whose predictions are ordered as y is (a tied prediction counts as half),
 
     c = Σ t_i / Σ n_i,
 
 the AUC where y has two values, the concordance otherwise. What is compared with what differs: everything with
 everything (pooled), inside folds (averaged), inside queries, or each pair in a model of its own (leave-pair-out).
-The rows' own shares t_i / n_i are the placement values that an interval is made of.
+The rows' own shares t_i / n_i are the placement values that intervals are computed from.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class PairTally:
     Attributes
     ----------
     wins : ndarray of shape (m,)
-        t: pairs of the row that are ordered as y is, tied predictions counting half.
+        t: pairs of the row that are ordered as y is, tied predictions counting as half.
     pairs : ndarray of shape (m,)
         n: pairs of the row with a row of different y.
     """
@@ -105,7 +105,7 @@ def winners(predictions: np.ndarray) -> np.ndarray:
 
 
 def share_in_order(differences: np.ndarray, tolerance: float = 0.0) -> float:
-    """The share of differences over the tolerance; those within it count half."""
+    """The share of differences above the tolerance; those within it count as half."""
     return float(np.mean(differences > tolerance) + 0.5 * np.mean(np.abs(differences) <= tolerance))
 
 

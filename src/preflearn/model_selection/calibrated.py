@@ -1,4 +1,4 @@
-"""What rankers with a guarantee share: a model, its scores for queries that it has not seen, and what is shown."""
+"""What rankers with a guarantee share: a model, its scores for queries that it has not seen, and the rows to show."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CalibratedRanker(RankerMixin, MetaEstimatorMixin, BaseEstimator):
         read_scores(y, n_items(X), estimator=self)
         queries, cv = self._queries(qid, n_items(X))
         if self.cv == "prefit":
-            if hasattr(self.estimator, "__sklearn_tags__"):  # anything else with predict is taken as it is
+            if hasattr(self.estimator, "__sklearn_tags__"):  # anything else with predict is accepted as it is
                 check_is_fitted(self.estimator)
             self.estimator_ = self.estimator
             scores = predict_scores(self.estimator, X, qid)
@@ -61,7 +61,7 @@ class CalibratedRanker(RankerMixin, MetaEstimatorMixin, BaseEstimator):
         return self.calibration_
 
     def _queries(self, qid: Any, n_rows: int) -> tuple[Groups, Any]:
-        """The queries, and the folds that hold them out; without qid every fold stands for a query."""
+        """The queries, and the folds that hold them out; without qid every fold represents a query."""
         is_count = isinstance(self.cv, Integral) and not isinstance(self.cv, bool)
         if qid is not None:
             if not is_count and self.cv not in ("leave-query-out", "prefit"):
@@ -72,7 +72,7 @@ class CalibratedRanker(RankerMixin, MetaEstimatorMixin, BaseEstimator):
         if not is_count:
             raise ValueError(
                 "Sets are calibrated on queries: pass qid=..., or for a global ranking cv= a number of folds, each of "
-                "which then stands for a query of as many rows."
+                "which then represents a query of the same number of rows."
             )
         tests = [
             test for _, test in KFold(int(self.cv), shuffle=True, random_state=0).split(np.empty((n_rows, 0)))
@@ -108,7 +108,7 @@ class CalibratedRanker(RankerMixin, MetaEstimatorMixin, BaseEstimator):
         ----------
         X : as in predict
         qid : array-like of shape (m,), optional
-            Query labels; all items of a query together. One query without.
+            Query labels; all items of a query together. Without them all rows are one query.
 
         Returns
         -------
@@ -150,7 +150,7 @@ def _search_and_hold_out(model: Any, X: Any, y: np.ndarray, qid: Any, cv: Any) -
     """A search over alpha, and what its choice predicts for held-out queries.
 
     The alpha is the one that all queries chose: a single number, which hardly depends on any one of them. Where the
-    search holds out single queries anyway, these predictions are used.
+    search itself holds out single queries, its predictions are used.
     """
     by_query = model.cv == cv or (model.cv is None and not is_regressor(model))
     keeps = (
@@ -174,18 +174,18 @@ def _search_and_hold_out(model: Any, X: Any, y: np.ndarray, qid: Any, cv: Any) -
 def read_share(value: Any, name: str) -> float:
     """A number between 0 and 1, ends excluded."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
-        raise ValueError(f"{name}={value!r}: expected a number between 0 and 1, both excluded.")
+        raise ValueError(f"{name}={value!r}: expected a number strictly between 0 and 1.")
     return float(value)
 
 
 def refuse_few(qid: Any, coverage: float) -> None:
-    """Before any training: so few queries that not even all of them would do."""
+    """Refuse, before any training, too few queries for the coverage even if all of them count."""
     if qid is not None:
         refuse_too_few(encode_queries(qid, len(as_host(qid))).n_groups, coverage)
 
 
 def refuse_too_few(n_queries: int, coverage: float) -> None:
-    """A share of 1 - c needs 1 / (1 - c) queries to be told from none."""
+    """Refuse too few queries: to distinguish a share of 1 - c from zero takes 1 / (1 - c) of them."""
     needed = int(np.ceil(1.0 / (1.0 - coverage) - 1e-9))
     if n_queries >= needed:
         return
@@ -201,7 +201,7 @@ def refuse_too_few(n_queries: int, coverage: float) -> None:
 
 
 def refuse_estimator(estimator: Any, cv: Any) -> None:
-    """Refuse what cannot be trained without a query."""
+    """Refuse an estimator that cannot be trained without a query."""
     if not hasattr(estimator, "predict"):
         raise ValueError(f"{type(estimator).__name__} has no predict: expected a ranker or a regressor.")
     if cv == "prefit":

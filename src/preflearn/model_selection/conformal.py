@@ -1,18 +1,18 @@
-r"""How far to trust an order: sets, ranks and cut-offs with a guarantee, by what held-out queries needed.
+r"""How far to trust an order: sets, ranks and cut-offs with a guarantee, from what held-out queries needed.
 
     held-out scores f₋q ──► distance from the top that a query needed ──► cut-off t ──► rows shown of a new query
 
 `_calibration` has the mathematics. What holds:
 
 **A calibration part** (``cv="prefit"``). If its queries and a new one are exchangeable, the set of the new query holds
-what it must with probability c at least, and c + 1 / (Q + 1) at most where no two queries need the same cut-off. It
-holds for any model, any distribution of the data and any Q; the probability is over both the calibration part and the
+what it must with probability at least c, and at most c + 1 / (Q + 1) where no two queries need the same cut-off. This
+is true for any model, any distribution of the data and any Q; the probability is over both the calibration part and the
 new query.
 
 **Leave-query-out and folds.** Every query is scored by a model that has not seen it, and a new one by the model trained
-on all. There is no such theorem for one cut-off: it takes that the model hardly changes when a query leaves. (Sets that
-score the new query by all Q models, called jackknife+, hold what they must with probability 1 - 2 (1 - c) at least.)
-What is measured is c; ``benchmarks/coverage.py``.
+on all. There is no such theorem for one cut-off: it requires that the model hardly changes when a query leaves. (Sets
+that score the new query by all Q models, called jackknife+, hold what they must with probability at least
+1 - 2 (1 - c).) The measured coverage is c; see ``benchmarks/coverage.py``.
 """
 
 from __future__ import annotations
@@ -65,29 +65,29 @@ class ConformalRanker(CalibratedRanker):
     """A ranker whose sets hold the best item, the top k or the relevant items with a given probability.
 
     For every held-out query it is known how far down its list one had to go; a new query is shown as far as the share
-    ``coverage`` of these needed. Ranks and the order of two items get statements of the same kind.
+    ``coverage`` of these needed. Ranks and the order of two items get guarantees of the same kind.
 
     Parameters
     ----------
     estimator : estimator
         Any ranker or regressor with fit and predict; its fit may take the queries as qid, group_id or group.
     coverage : float, default=0.9
-        The share of new queries whose set shall hold what the target says.
+        The share of new queries whose set must hold what the target says.
     target : {"best", "top-k", "any-relevant", "all-relevant"}, default="best"
         What a set must hold: an item with the highest y of its query; k items such that no other is better; a relevant
-        one (y > 0); or all of these. Queries whose y are all equal, or without a relevant item, do not count.
+        item (y > 0); or all relevant items. Queries whose y are all equal, or without a relevant item, do not count.
     k : int, default=1
         For "top-k".
     cv : "leave-query-out", int or "prefit", default="leave-query-out"
-        How queries are held out: each by itself (by algebra for `RLS`, `RankRLS` and their searches, by refitting for
-        others; `AutoRanker` uses the folds that it makes anyway), in this number of folds, or not at all: "prefit"
-        takes the estimator as it is and the rows as a calibration part that it was not trained on. Without qid (a
-        global ranking) a number of folds, each of which stands for a query.
+        How queries are held out: each separately (by algebra for `RLS`, `RankRLS` and their searches, by refitting for
+        others; `AutoRanker` uses the folds that it makes anyway), in this number of folds, or not at all: "prefit" uses
+        the estimator as it is and the rows as a calibration part that it was not trained on. Without qid (a global
+        ranking), a number of folds, each of which represents a query.
     distance : {"auto", "gap", "spread", "rank", "share", "softmax"}, default="auto"
-        What is cut off: the difference to the highest score; this in standard deviations of the scores of the query;
-        the position; the position over the number of items; minus the logarithm of the share of Σ exp(f / σ), σ this
-        standard deviation. "auto" chooses by the size of the sets, and is "softmax" for "prefit", where choosing by
-        the calibration part would cost the guarantee.
+        What is cut off: the difference from the highest score; this in standard deviations of the scores of the query;
+        the position; the position over the number of items; minus the logarithm of the share of Σ exp(f / σ), σ being
+        that standard deviation. "auto" chooses by the size of the sets, and is "softmax" for "prefit", where choosing
+        by the calibration part would void the guarantee.
 
     Attributes
     ----------
@@ -103,16 +103,18 @@ class ConformalRanker(CalibratedRanker):
     set_sizes_ : ndarray of int of shape (n_queries,)
         The size of the set of each held-out query, by its scores without it.
     n_calibration_queries_ : int
-        Queries that count.
+        Number of queries that count.
     calibration_ : Calibration
         Held-out scores, y and queries.
 
-    Notes ----- **Guarantee.** With a calibration part, if its queries and the new one are exchangeable, sets hold what
-    they must with probability `coverage` at least, whatever the model and the distribution; and at most 1 / (Q + 1)
-    more where no two queries tie. It is an average over queries: not for each kind of query, and not under drift
-    (`drift_test`). With leave-query-out or folds there is no such bound without the assumption that the model hardly
-    changes when a query leaves; jackknife+, which keeps the Q models, has the bound 1 - 2 (1 - coverage). What is
-    measured is `coverage`.
+    Notes
+    -----
+    **Guarantee.** With a calibration part, if its queries and the new one are exchangeable, sets hold what they must
+    with probability at least `coverage`, whatever the model and the distribution; and at most 1 / (Q + 1) more where no
+    two queries tie. It is an average over queries: not for each kind of query, and not under drift (`drift_test`). With
+    leave-query-out or folds there is no such bound without the assumption that the model hardly changes when a query
+    leaves; jackknife+, which keeps the Q models, has the bound 1 - 2 (1 - coverage). The measured coverage is
+    `coverage`.
 
     Cost: held-out predictions (for `RankRLS` about those of a training) and O(m log m).
 
@@ -148,7 +150,7 @@ class ConformalRanker(CalibratedRanker):
         self.distance = distance
 
     def fit(self, X, y, *, qid=None) -> Self:
-        """Train on all rows, and find the cut-offs by held-out queries.
+        """Train on all rows, and find the cut-offs from held-out queries.
 
         Parameters
         ----------
@@ -176,7 +178,7 @@ class ConformalRanker(CalibratedRanker):
         covered = choice.covered(self.coverage)
         self.coverage_ = float(covered.mean())
         self.coverage_interval_ = share_interval(int(covered.sum()), covered.shape[0])
-        for name in ("_rank_width", "_order_probability"):  # made when they are first asked for
+        for name in ("_rank_width", "_order_probability"):  # made on first use
             self.__dict__.pop(name, None)
         return self
 
@@ -187,9 +189,9 @@ class ConformalRanker(CalibratedRanker):
         ----------
         X : as in predict
         qid : array-like of shape (m,), optional
-            Query labels; all items of a query together. One query without.
+            Query labels; all items of a query together. Without them all rows are one query.
         coverage : float, optional
-            Another one than that of the fit.
+            A coverage other than that of the fit.
 
         Returns
         -------
@@ -205,8 +207,8 @@ class ConformalRanker(CalibratedRanker):
         ----------
         X, qid : as in predict_set
         coverage : float, optional
-            The share of the items of a new query, on average over queries, whose true rank lies in the interval; that
-            of the fit by default.
+            The share of the items of a new query, on average over queries, whose true rank lies in the interval; by
+            default that of the fit.
 
         Returns
         -------
@@ -215,8 +217,8 @@ class ConformalRanker(CalibratedRanker):
 
         Notes
         -----
-        Row i has the interval [1 + #{j : f_j > f_i + c}, n - #{j : f_j < f_i - c}], c the least width at which enough
-        rows of held-out queries have their rank inside; where rows share y, any of their ranks is right. The
+        Row i has the interval [1 + #{j : f_j > f_i + c}, n - #{j : f_j < f_i - c}], c being the smallest width at which
+        enough rows of held-out queries have their rank inside; where rows share y, any of their ranks is correct. The
         guarantee is that of the sets.
         """
         scores = self.predict(X, qid=qid)
@@ -232,7 +234,7 @@ class ConformalRanker(CalibratedRanker):
 
         Parameters
         ----------
-        X_a, X_b : as in predict, with as many rows
+        X_a, X_b : as in predict, with the same number of rows
 
         Returns
         -------
@@ -240,8 +242,8 @@ class ConformalRanker(CalibratedRanker):
 
         Notes
         -----
-        Of the pairs of held-out queries whose scores differ about as much, the share that is ordered as y is: monotone
-        in the difference, and 1 - p for the pair the other way around. Each query weighs the same.
+        The share of pairs of held-out queries with similar differences of scores that are ordered as y is: monotone in
+        the difference, and 1 - p for the reversed pair. All queries have the same weight.
         """
         a, b = self.predict(X_a), self.predict(X_b)
         if a.shape != b.shape:
@@ -264,7 +266,7 @@ class ConformalRanker(CalibratedRanker):
 
     @on_axes
     def plot_set_sizes(self, ax: Any) -> None:
-        """The mean size of the sets over the coverage, with the one asked for marked."""
+        """The mean size of the sets over the coverage, with the chosen coverage marked."""
         from ..report.displays import SetSizeDisplay
 
         SetSizeDisplay.from_estimator(self, ax=ax)
@@ -296,13 +298,13 @@ class ConformalRanker(CalibratedRanker):
         return compare_figures(self.query_figures(), new, with_scale=self.has_one_scale)
 
     def query_figures(self) -> np.ndarray:
-        """What is known of each held-out query without labels, shape (n_queries, 3): see `DriftTest`."""
+        """What is known about each held-out query without labels, shape (n_queries, 3): see `DriftTest`."""
         check_is_fitted(self, "calibration_")
         return query_figures(self.calibration_.scores, self.calibration_.queries)
 
     @property
     def has_one_scale(self) -> bool:
-        """Whether held-out scores are on the scale of the final model: those of folds learn from clearly fewer rows."""
+        """Whether held-out scores are on the scale of the final model: those of folds come from clearly fewer rows."""
         return self.cv in ("leave-query-out", "prefit") and not isinstance(
             self.estimator_, SelfValidatingLearner
         )
@@ -347,23 +349,23 @@ class ConformalRanker(CalibratedRanker):
         if not choice.n_counted:
             lacks = "a relevant row (y > 0)" if "relevant" in self.target else "rows with different y"
             raise ValueError(
-                f"No query has {lacks}, so that there is nothing to hold for target={self.target!r}: check y, or use "
+                f"No query has {lacks}, so there is nothing to hold for target={self.target!r}: check y, or use "
                 "another target."
             )
         if "relevant" in self.target and (self.calibration_.y > 0).all():
             raise ValueError(
-                f"Every row has y > 0, so that all are relevant: target={self.target!r} is for y with 0 for irrelevant "
+                f"Every row has y > 0, so all are relevant: target={self.target!r} is for y with 0 for irrelevant "
                 "rows. Use target='best' or 'top-k'."
             )
         refuse_too_few(choice.n_counted, self.coverage)
 
 
 def _rank_cutoff(held_out: Calibration, coverage: float, *, auto: bool) -> tuple[str, float]:
-    """Whether widths are in units of the spread of a query, and the width: what makes intervals narrower."""
+    """Whether widths are in units of the spread of a query, and the width: whichever makes intervals narrower."""
     counted = held_out.counted
     if not counted.any():
         raise ValueError(
-            "No held-out query has rows with different y, so that there are no ranks to calibrate intervals by."
+            "No held-out query has rows with different y, so there are no ranks to calibrate intervals by."
         )
     held_out = held_out.take(counted)
     queries = held_out.queries
@@ -377,7 +379,7 @@ def _rank_cutoff(held_out: Calibration, coverage: float, *, auto: bool) -> tuple
         found.append((kind, width, width * unit))
     if len(found) == 1:
         return found[0][:2]
-    # Some of the queries say which intervals are narrower.
+    # Some of the queries decide which intervals are narrower.
     some = np.arange(queries.n_groups) % (1 + queries.n_groups // _QUERIES_THAT_CHOOSE) == 0
     part = held_out.take(some)
     bounds = [rank_bounds(part.scores, widths[some], part.queries) for _, _, widths in found]

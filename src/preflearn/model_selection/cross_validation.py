@@ -43,7 +43,7 @@ def cross_val_predict(
 
     See Also
     --------
-    HeldOut : Several questions (alphas, folds, measures) to one factorisation.
+    HeldOut : Several requests (alphas, folds, measures) from one factorisation.
 
     Notes
     -----

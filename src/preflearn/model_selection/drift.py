@@ -2,7 +2,7 @@
 
 Three figures of a query are known without labels: its number of rows, the standard deviation of its scores, and how far
 the first row is ahead of the mean in these units. Each is compared with the held-out queries by the test of Kolmogorov
-and Smirnov; the smallest p-value counts as many times as there are figures (Bonferroni).
+and Smirnov; the smallest p-value is multiplied by the number of figures (Bonferroni).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FIGURES = ("rows", "spread of scores", "lead of the first")
 
 @dataclass(frozen=True)
 class DriftTest:
-    """Whether new queries are like the held-out ones.
+    """Whether new queries resemble the held-out ones.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class DriftTest:
 
 
 def query_figures(scores: np.ndarray, queries: Groups) -> np.ndarray:
-    """What is known of each query without labels, shape (n_groups, 3)."""
+    """What is known about each query without labels, shape (n_groups, 3)."""
     top, spread = largest(scores, queries), spreads(scores, queries)
     means = np.bincount(queries.codes, weights=scores) / queries.counts
     return np.column_stack([queries.counts, spread, (top - means) / in_units_of(spread)])

@@ -1,13 +1,13 @@
-r"""How well would a learner order rows it has not seen? AUC and concordance by cross-validation, with an interval.
+r"""How well would a learner order rows that it has not seen? AUC and concordance by cross-validation, with an interval.
 
-Three ways to make one number of held-out predictions, H being 1 for a pair ordered as y is, 1/2 for a tied one:
+Three ways to get one number from held-out predictions, H being 1 for a pair ordered as y is, 1/2 for a tied one:
 
     pooled          mean of H(f₋U(x_i) - f₋V(x_j)) over all pairs, i in fold U and j in fold V
     averaged        mean of H(f₋U(x_i) - f₋U(x_j)) over the pairs inside a fold
     leave-pair-out  mean of H(f₋ij(x_i) - f₋ij(x_j)) over all pairs, each held out by itself
 
-Pooling compares predictions of different models and is biased downwards. Averaging uses few of the pairs and varies
-much on small data. Leave-pair-out uses all pairs and compares only predictions of one model.
+Pooling compares predictions of different models and is biased downwards. Averaging uses few of the pairs and has a high
+variance on small data. Leave-pair-out uses all pairs and compares only predictions of one model.
 
 References
 ----------
@@ -50,7 +50,7 @@ from .performance import PerformanceEstimate, RocCurve
 _DEFAULT_SPLITS = 10
 _METHODS = ("leave-pair-out", "averaged", "pooled")
 _QUERY_METHODS = ("leave-query-out", "averaged")
-# A tournament keeps two predictions of every pair of rows: above this number of pairs (4,473 rows) none is made.
+# A tournament stores two predictions of every pair of rows; it is left out above this number of pairs (4,473 rows).
 _TOURNAMENT_PAIRS = 10_000_000
 # Pairs that are drawn to estimate an optimism.
 _SAMPLE_PAIRS = 200_000
@@ -59,7 +59,7 @@ _SCORES_AS_GIVEN = (
     "from the placement values of the rows (DeLong), in Wilson's form. It takes the trained models as given: it covers "
     "the luck of the test rows but not that of the training rows, and is too narrow where models vary much"
 )
-# With fewer rows of a class an interval is a rough guide.
+# With fewer rows of a class an interval is only a rough guide.
 _FEW_OF_A_CLASS = 5
 _WITH_TRAINING = (
     "from the placement values of the rows (DeLong), which show the luck of the test rows, widened for that of the "
@@ -83,8 +83,8 @@ def estimate_auc(
     Parameters
     ----------
     estimator : estimator
-        Any that has predict, decision_function or predict_proba; not modified. `RLS` and `RankRLS` are held out by
-        algebra, others are refitted.
+        Any estimator with predict, decision_function or predict_proba; not modified. `RLS` and `RankRLS` are held out
+        by algebra, others are refitted.
     X : as in the estimator's fit
     y : array-like of shape (m,)
         Two different values; the larger marks the positive rows.
@@ -92,7 +92,7 @@ def estimate_auc(
         Each pair of a positive and a negative row held out by itself; pairs inside stratified folds; or all pairs,
         across folds, which is biased downwards.
     n_splits : int, default=10
-        Folds of "averaged" and "pooled", and of the pooled number that leave-pair-out prints beside its own.
+        Folds of "averaged" and "pooled", and of the pooled estimate that leave-pair-out prints for comparison.
     random_state : int, RandomState or None
         For the folds.
     groups : array-like of shape (m,), optional
@@ -156,8 +156,8 @@ def estimate_concordance(
     """Concordance on unseen rows, or in unseen queries, with a 95 % interval.
 
     Without ``qid`` the rows are one global ranking, and the question is how a new pair of rows would be ordered. With
-    ``qid`` it is how the rows of a new query would be: whole queries are held out, and the value is the mean over
-    queries.
+    ``qid`` it is how the rows of a new query would be ordered: whole queries are held out, and the value is the mean
+    over queries.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def estimate_concordance(
         "averaged" over n_splits folds of whole queries; pooling would be the same, since rows of different queries are
         not compared.
     n_splits : int, default=10
-        Folds of "averaged" and "pooled", and of the pooled number that leave-pair-out prints beside its own.
+        Folds of "averaged" and "pooled", and of the pooled estimate that leave-pair-out prints for comparison.
 
     Returns
     -------
@@ -180,7 +180,7 @@ def estimate_concordance(
     Notes
     -----
     With qid the interval is Student's over the queries, widened because their models share nearly all training rows;
-    see `preflearn.model_selection.intervals`. It costs one more training.
+    see `preflearn.model_selection.intervals`. It costs one additional training.
 
     Examples
     --------
@@ -217,7 +217,7 @@ def estimate_concordance(
 class _Data:
     """An estimator with its rows.
 
-    ``y`` is what it learns from, ``order`` what decides which row of a pair is the better one.
+    ``y`` is what it learns from, ``order`` decides which row of a pair is the better one.
     """
 
     estimator: Any
@@ -252,11 +252,11 @@ class _Data:
         if method == "leave-pair-out" and not self.can_leave_pairs():
             raise ValueError(
                 "leave-pair-out with groups would leave a class without training rows: each class must be found "
-                "outside of any two groups. Check that groups are small, or use method='averaged' with few folds."
+                "outside any two groups. Check that groups are small, or use method='averaged' with few folds."
             )
 
     def can_leave_pairs(self) -> bool:
-        """Whether a pair, with its groups, can leave so that both classes stay in the training rows."""
+        """Whether a pair can leave with its groups so that both classes stay in the training rows."""
         values = self.values
         if self.n_rows < 4 or values.shape[0] < 2:
             return False
@@ -271,7 +271,7 @@ class _Data:
 
     @property
     def max_effective(self) -> float:
-        """The most independent pairs that the rows, or their groups, can be worth."""
+        """The maximum number of independent pairs that the rows, or their groups, are equivalent to."""
         pairs = most_effective(self.order)
         return pairs if self.owners is None else pairs * self.owners.n_groups / self.n_rows
 
@@ -314,11 +314,11 @@ def _estimate(data: _Data, method: str, n_splits: int, random_state: Any) -> Per
 
 
 def _caution(data: _Data) -> str:
-    """Say that an interval from a handful of rows of a class is no more than a rough guide."""
+    """Add that an interval from a handful of rows of a class is only a rough guide."""
     fewest = int(np.bincount(data.classes).min()) if data.values.shape[0] == 2 else _FEW_OF_A_CLASS
     if fewest >= _FEW_OF_A_CLASS:
         return ""
-    return f"; with {fewest} rows of a class it is a rough guide, on the wide side"
+    return f"; with {fewest} rows of a class it is a rough guide, and rather too wide"
 
 
 def _leave_pair_out(data: _Data, random: np.random.RandomState, n_splits: int) -> PerformanceEstimate:
@@ -391,7 +391,7 @@ def _some_pairs(order: np.ndarray) -> np.ndarray:
 
 
 def _optimism(data: _Data, pairs: np.ndarray, predictions: np.ndarray) -> float:
-    """Of the model trained on all rows, by its predictions for the same pairs; one training."""
+    """Of the model trained on all rows, by its predictions for the same pairs; takes one training."""
     every = np.arange(data.n_rows)
     fitted = refit_and_predict(data.estimator, data.X, data.y, None, every, every)[pairs]
     return optimism(
@@ -404,7 +404,7 @@ def _optimism(data: _Data, pairs: np.ndarray, predictions: np.ndarray) -> float:
 
 
 def _pooled_beside(data: _Data, random: np.random.RandomState, n_splits: int) -> float | None:
-    """What pooling the folds would say; None where they would leave a class without training rows."""
+    """The pooled estimate; None where the folds would leave a class without training rows."""
     n_units = data.n_rows if data.owners is None else data.owners.n_groups
     folds = _deal(data, min(n_splits, n_units), random)
     everything = set(np.unique(data.classes).tolist())
@@ -481,7 +481,7 @@ def _deal(data: _Data, n_splits: int, random: np.random.RandomState) -> Groups:
 
 
 def _strata(order: np.ndarray, n_splits: int, random: np.random.RandomState) -> np.ndarray:
-    """Rows that should be spread evenly: those of equal y where each has many, else runs of n_splits rows by y."""
+    """Rows that should be spread evenly: those of equal y where each value is frequent, else runs of rows by y."""
     values, codes, counts = np.unique(order, return_inverse=True, return_counts=True)
     if values.shape[0] == 2 or counts.min() >= n_splits:
         return codes
@@ -521,7 +521,7 @@ def _require_both_classes(data: _Data, folds: Groups) -> None:
     pairs = tally_scores(data.order, np.zeros(data.n_rows), folds).pairs
     if data.measure == "AUC" and (np.bincount(folds.codes, weights=pairs) == 0).any():
         raise ValueError(
-            "a fold of whole groups has rows of one class only. Use a smaller n_splits, or method='leave-pair-out'."
+            "a fold of whole groups has rows of only one class. Use a smaller n_splits, or method='leave-pair-out'."
         )
     if not pairs.any():
         raise ValueError(
@@ -585,7 +585,7 @@ def _groups_of_queries(owners: Groups | None, queries: Groups, counted: np.ndarr
     return encode_queries(first[counted], counted.size)
 
 
-# ------------------------------------------------------------------------------------------- what was asked for
+# ------------------------------------------------------------------------------------------- reading the arguments
 
 
 def _read_classes(y: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
@@ -594,7 +594,7 @@ def _read_classes(y: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
     if labels.shape != (n_rows,):
         raise ValueError(f"y must hold one class per row: found shape {labels.shape} for {n_rows} rows.")
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        raise ValueError("y contains NaN or infinity: leave out the rows whose class is not known.")
+        raise ValueError("y contains NaN or infinity: leave out the rows whose class is unknown.")
     values, codes = np.unique(labels, return_inverse=True)
     if values.shape[0] != 2:
         raise ValueError(
@@ -604,8 +604,8 @@ def _read_classes(y: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
     counts = np.bincount(codes)
     if counts.min() < 2:
         raise ValueError(
-            f"AUC by cross-validation needs two rows of each class or more, one to hold out and one to train on: found "
-            f"{counts[0]} of {values[0]!r} and {counts[1]} of {values[1]!r}."
+            f"AUC by cross-validation needs at least two rows of each class, one to hold out and one to train on: "
+            f"found {counts[0]} of {values[0]!r} and {counts[1]} of {values[1]!r}."
         )
     positive = codes.astype(float)
     return (labels.astype(float) if labels.dtype.kind in "iuf" else positive), positive
@@ -616,7 +616,7 @@ def _read_scores(y: Any, n_rows: int) -> np.ndarray:
     if scores.shape != (n_rows,):
         raise ValueError(f"y must hold one score per row: found shape {scores.shape} for {n_rows} rows.")
     if not np.isfinite(scores).all():
-        raise ValueError("y contains NaN or infinity: leave out the rows whose score is not known.")
+        raise ValueError("y contains NaN or infinity: leave out the rows whose score is unknown.")
     if (scores == scores[:1]).all():
         raise ValueError("all y are equal: there is no pair to order.")
     return scores

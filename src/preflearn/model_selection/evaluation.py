@@ -2,8 +2,8 @@ r"""How good are given scores? Metrics of a ranking, each with a 95 % interval.
 
 With queries, a query is one independent trial: the interval is that of the mean over queries, by Student's t. Without,
 a share of pairs (concordance, AUC) has an interval from the placement values of its rows (:mod:`.intervals`); no other
-metric has one. The scores are taken as given: the intervals cover the luck of the test rows, not that of the training
-rows.
+metric has one. The scores are taken as given: the intervals cover the randomness of the test rows, not that of the
+training rows.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class MeasuredMetric:
     value : float
         The mean over queries where there are queries.
     interval : tuple of two float, or None
-        95 %; None where there is no way to tell.
+        95 %; None where it cannot be determined.
     n_queries : int or None
         Queries where the metric is defined; None without queries.
     interval_method : str or None
@@ -63,7 +63,7 @@ class MeasuredMetric:
 
     @property
     def title(self) -> str:
-        """The metric as people write it.
+        """The metric as it is usually written.
 
         Examples
         --------
@@ -152,7 +152,7 @@ def evaluate_scores(
         The query of each row; without it all rows are one ranking.
     metrics : sequence of str, optional
         Names of :func:`preflearn.metrics.get_scorer`, such as "ndcg@10". By default concordance, Kendall's tau-b,
-        NDCG@10, average precision and reciprocal rank, those of them that are defined for ``y``.
+        NDCG@10, average precision and reciprocal rank, as far as they are defined for ``y``.
 
     Returns
     -------
@@ -161,7 +161,7 @@ def evaluate_scores(
     Raises
     ------
     ValueError
-        If y and scores do not fit, or a metric that was asked for is not defined for these rows.
+        If y and scores do not match, or a requested metric is not defined for these rows.
 
     Notes
     -----
@@ -202,7 +202,7 @@ def evaluate_scores(
 
 
 def evaluate_preference_scores(scores: Any, pairs: Any, *, judge: Any = None) -> Evaluation:
-    """The share of preferences that scores put in the right order, with a 95 % interval; ties count half.
+    """The share of preferences that scores put in the right order, with a 95 % interval; ties count as half.
 
     Parameters
     ----------
@@ -211,7 +211,7 @@ def evaluate_preference_scores(scores: Any, pairs: Any, *, judge: Any = None) ->
     pairs : int array-like of shape (l, 2)
         Item ``pairs[k, 0]`` is preferred to item ``pairs[k, 1]``.
     judge : array-like of shape (l,), optional
-        Who said so. The mean over judges, with its interval, comes second where there are several.
+        Who said so. The mean over judges, with its interval, is reported second where there are several.
 
     Returns
     -------

@@ -1,47 +1,49 @@
-r"""How far off may an estimate be? Standard errors and 95 % intervals for a share of pairs.
+r"""How accurate is an estimate? Standard errors and 95 % intervals for a share of pairs.
 
 **Placement values.** With t_i the pairs that row i wins of its n_i and c = Σ t_i / Σ n_i the estimate, the first-order
 part of the error of c is a sum over rows, so that
 
     se² = Σ_i a_i (t_i - c n_i)² / N²,        N = Σ n_i / 2,   a_i = n / (n - 1) for the n rows of i's class
 
-which for two classes is DeLong's variance of an AUC. Rows that share a group enter as one term (Obuchowski). It
-takes the scores as given: it sees the luck of the test rows, not that of the training rows.
+which for two classes is DeLong's variance of an AUC. Rows that share a group enter as one term (Obuchowski). It takes
+the scores as given: it covers the randomness of the test rows, not that of the training rows.
 
-**Optimism.** Cross-validation has the second kind of luck as well. Its size can be read off the models. With r the
-correlation of predicted and true differences over the pairs and z = r / (1 - r²)^½ (for two classes, the mean margin of
-a pair in standard deviations), let z₀ be that of the model on its own training rows, z that of the held-out pairs, and
+**Optimism.** Cross-validation has the second kind of randomness as well. Its size can be estimated from the models.
+With r the correlation of predicted and true differences over the pairs and z = r / (1 - r²)^½ (for two classes, the
+mean margin of a pair in standard deviations), let z₀ be that of the model on its own training rows, z that of the
+held-out pairs, and
 
     ρ = 1 - z / z₀
 
 the share of the separation of the training rows that is fitted noise. Then the variance is 1 + ρ times the one above.
 To see why, order rows along d = δ + ε, the difference of the two class means with noise E εεᵀ = s² I in p dimensions.
 The rows themselves show the separation |d|, held-out pairs |d| - p s² / |d|, and the truth is δ·d / |d|. Held-out pairs
-are off by (ε·ε - p s² + ε·δ) / |d|, of variance s² (2 p s² + |δ|²) / (p s² + |δ|²) = s² (1 + ρ): once s² with a clear
-signal, twice without any. Where |d| happens to be small, all models of a cross-validation may have the wrong sign
-together, and z falls below zero; ρ is then over one, without bound, and so is the interval. One training, no refitting.
+have the error (ε·ε - p s² + ε·δ) / |d|, of variance s² (2 p s² + |δ|²) / (p s² + |δ|²) = s² (1 + ρ): once s² with a
+clear signal, twice without any. Where |d| happens to be small, all models of a cross-validation may have the wrong
+sign together, and z falls below zero; ρ is then above one, without bound, and so is the interval. This takes one
+training and no refitting.
 
 **The interval** is Wilson's: c is treated as a proportion of n = c (1 - c) / se² independent pairs, divided by 1 + ρ.
-It stays inside 0..1, and before the division n is never taken to be over 4 N k / (m (k + 1)) for two classes, the
+It stays inside 0..1, and before the division n is never taken to exceed 4 N k / (m (k + 1)) for two classes, the
 smaller of k rows (about m where they are equal), or 6 N / (m + 1) otherwise, so that a perfect score on few rows does
-not get an interval of no width. ``benchmarks/auc_intervals.py`` measures how often it holds the true value.
+not get an interval of zero width. ``benchmarks/auc_intervals.py`` measures how often it contains the true value.
 
 **Queries.** The mean c of one share c_q for each of Q held-out queries has Student's interval, with two corrections.
-The Q models share nearly all of their training rows, so that their errors go together: the argument above holds with
-queries in place of rows, and the variance is again 1 + ρ times that of independent values. (ρ is taken to be 3 at
-most: without that the interval would be too wide with many features and no signal. With a single feature and no signal,
+The Q models share nearly all of their training rows, so their errors are correlated: the argument above holds with
+queries in place of rows, and the variance is again 1 + ρ times that of independent values. (ρ is limited to 3:
+otherwise the interval would be too wide with many features and no signal. With a single feature and no signal,
 where all models may have the wrong sign together, it covers about 92 to 95 %.) And few queries of few rows may by
 chance show no spread at all. A query of p pairs with different y, put in a random order, has a share of variance
 1 / (4 n₀) (Kendall), as n₀ independent pairs would have; one in perfect order is worth all p. With
 
     1 / n_q = 1 / p + 4 c (1 - c) (1 / n₀ - 1 / p),        v₀ = c (1 - c) mean of 1 / n_q,
 
-the sample variance s² of the shares, which has Q - 1 degrees of freedom, is averaged with v₀, which is taken for 3:
-s² ← ((Q - 1) s² + 3 v₀) / (Q + 2). At least it is what N = Q² / Σ 1 / p pairs would show if all were independent, by
-Laplace's rule: the variance of the mean is at least π (1 - π) / (N + 2) with π = (c N + 1) / (N + 2).
-``benchmarks/coverage.py`` measures how often the interval holds the true value.
+the sample variance s² of the shares, which has Q - 1 degrees of freedom, is averaged with v₀, which counts as 3:
+s² ← ((Q - 1) s² + 3 v₀) / (Q + 2). Its lower bound is what N = Q² / Σ 1 / p pairs would show if all were
+independent, by Laplace's rule: the variance of the mean is at least π (1 - π) / (N + 2) with
+π = (c N + 1) / (N + 2). ``benchmarks/coverage.py`` measures how often the interval contains the true value.
 
-**Checks.** Does Student's interval of a mean over queries hold for these data? `check_mean_interval` asks in two ways
+**Checks.** Is Student's interval of a mean over queries valid for these data? `check_mean_interval` answers in two ways
 without a normal distribution. Bootstrap: the 2.5 % and 97.5 % quantiles of the means of resampled queries; where they
 are much wider or narrower than Student's interval, the values are far from normal. Halves: two random halves of the
 queries are independent samples of the same distribution, and their means should differ by no more than a 95 %
@@ -66,14 +68,14 @@ TRAINED_TOGETHER = (
     "widened for the luck of the training rows, which the models share, by the share of the separation on them that is "
     "lost on held-out queries"
 )
-# Degrees of freedom that the variance of a query's share by its number of pairs is taken for.
+# Degrees of freedom with which the variance of a query's share, from its number of pairs, counts.
 _PRIOR_QUERIES = 3.0
-# Models of noise have an optimism of 1 on average; where it comes out larger, more than this is chance.
+# Models of noise have an optimism of 1 on average; larger values than this are due to chance.
 _MOST_OPTIMISM = 3.0
 
 
 def placement_variance(tally: PairTally, strata: np.ndarray, clusters: Groups | None = None) -> float:
-    """se² of the share of pairs won, the scores taken as given.
+    """se² of the share of pairs won, with the scores taken as given.
 
     Parameters
     ----------
@@ -104,7 +106,7 @@ def placement_variance(tally: PairTally, strata: np.ndarray, clusters: Groups | 
 
 
 def optimism(true: np.ndarray, held_out: np.ndarray, fitted: np.ndarray) -> float:
-    """ρ, the share of the separation on training rows that is lost on held-out pairs: 0 or more, perhaps infinite.
+    """ρ, the share of the separation on training rows that is lost on held-out pairs: at least 0, possibly infinite.
 
     Parameters
     ----------
@@ -131,18 +133,18 @@ def optimism(true: np.ndarray, held_out: np.ndarray, fitted: np.ndarray) -> floa
 
 
 def _separation(true: np.ndarray, predicted: np.ndarray) -> float:
-    """z = r / (1 - r²)^½ for the correlation r about zero; 0 where nothing is told apart."""
+    """z = r / (1 - r²)^½ for the correlation r about zero; 0 where nothing is distinguished."""
     largest = float(np.abs(predicted).max(initial=0.0))
     if largest == 0:
         return 0.0
-    true, predicted = true / np.abs(true).max(), predicted / largest  # squares neither overflow nor vanish
+    true, predicted = true / np.abs(true).max(), predicted / largest  # squares neither overflow nor underflow
     product = float(true @ predicted)
     rest = float(true @ true) * float(predicted @ predicted) - product**2
     return product / float(np.sqrt(rest)) if rest > 0 else float(np.copysign(np.inf, product))
 
 
 def most_effective(y: np.ndarray) -> float:
-    """The most independent pairs that rows with such y can be worth, whatever their scores say.
+    """The maximum number of independent pairs that rows with such y are equivalent to, whatever their scores.
 
     4 N k / (m (k + 1)) for two classes, the smaller of k rows, and 6 N / (m + 1) for more values.
     """
@@ -156,8 +158,8 @@ def most_effective(y: np.ndarray) -> float:
 def freedom_of(y: np.ndarray) -> float:
     """Degrees of freedom of the variance of placement values: three times the rows of the smaller of two classes.
 
-    With few rows of a class their spread is known badly. Three times is by measurement (``benchmarks/coverage.py``):
-    once is right for a mean of as many values, and too wide for pairs, whose spread the other class shows as well.
+    With few rows of a class their spread is poorly known. Three times is by measurement (``benchmarks/coverage.py``):
+    once is right for a mean of equally many values, and too wide for pairs, whose spread the other class shows as well.
     """
     counts = np.unique(y, return_counts=True)[1]
     return 3.0 * float(counts.min()) if counts.shape[0] == 2 else float("inf")
@@ -175,11 +177,11 @@ def wilson_interval(
     variance : float
         se².
     max_effective : float
-        The most independent pairs that the rows can be worth.
+        The maximum number of independent pairs that the rows are equivalent to.
     optimism : float, default=0.0
-        ρ: by how much less they are worth because the models were learned from them.
+        ρ: how much that number shrinks because the models were learned from the rows.
     freedom : float, default=inf
-        Degrees of freedom of the variance, as of `freedom_of`: Student's quantile instead of the normal one.
+        Degrees of freedom of the variance, from `freedom_of`: Student's quantile instead of the normal one.
 
     References
     ----------
@@ -194,11 +196,11 @@ def wilson_interval(
     """
     spread = share * (1.0 - share)
     n = min(spread / variance, max_effective) if variance > 0 and spread > 0 else max_effective
-    n = max(n / (1.0 + optimism), 1.0)  # no estimate is worth less than one pair
+    n = max(n / (1.0 + optimism), 1.0)  # no estimate is equivalent to less than one pair
     z = float(student.ppf(0.5 + LEVEL / 2, freedom))
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z * np.sqrt(spread / n + (z / (2 * n)) ** 2) / (1 + z * z / n)
-    # Rounding may leave a share of 0 or 1 outside by the last digit.
+    # Rounding may leave a share of 0 or 1 outside by the last bit.
     return max(0.0, min(share, float(centre - half))), min(1.0, max(share, float(centre + half)))
 
 
@@ -206,7 +208,7 @@ def mean_interval(values: np.ndarray, clusters: Groups | None = None) -> tuple[f
     """Variance of the mean of independent values in 0..1, and its 95 % interval by Student's t.
 
     Where values lie at an end of the range, the interval is at least as wide as `end_if_others_miss` says: thirty
-    queries with a perfect score do not show that no query is less than perfect.
+    queries with a perfect score do not show that no query is imperfect.
 
     Parameters
     ----------
@@ -233,11 +235,11 @@ def mean_interval(values: np.ndarray, clusters: Groups | None = None) -> tuple[f
 
 
 def end_if_others_miss(values: np.ndarray) -> float:
-    """The lower end of the mean that values allow which are nearly all 1, and hence show hardly any spread.
+    """The lower end of the interval of the mean for values that are nearly all 1, and hence show hardly any spread.
 
     Of n values k are below 1; the share of such values may be as high as p, the upper end of Clopper and Pearson's
-    interval. With their mean deficit, one of 1/2 counted in, the mean is 1 - p times that deficit at least. Infinite
-    where no value is 1: then there is no such end.
+    interval. With their mean deficit, an additional one of 1/2 included, the mean is at least 1 - p times that deficit.
+    Infinite where no value is 1: then there is no such end.
 
     Examples
     --------
@@ -283,7 +285,7 @@ def interval_over_queries(
 
 
 def _optimism_in_queries(y: np.ndarray, held_out: np.ndarray, fitted: np.ndarray, codes: np.ndarray) -> float:
-    """ρ over the pairs inside queries, which weigh the same.
+    """ρ over the pairs inside queries, with equal weight for all queries.
 
     A sum of products over the pairs of a query is one over its centred rows: t_i - t_j over all pairs of k rows gives k
     times what t_i - t̄ does.
@@ -295,7 +297,7 @@ def _optimism_in_queries(y: np.ndarray, held_out: np.ndarray, fitted: np.ndarray
 
 
 def _centred_in_queries(values: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """Values over the largest of them, less their mean in the query."""
+    """Values divided by the largest of them, minus their mean in the query."""
     values = values / max(float(np.abs(values).max(initial=0.0)), np.finfo(float).tiny)
     means = np.bincount(codes, weights=values) / np.maximum(np.bincount(codes), 1)
     return values - means[codes]
@@ -350,10 +352,10 @@ def query_interval(
 
 
 def worth_of_queries(y: np.ndarray, queries: Groups) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs with different y in each query, and the independent pairs that they are worth in a random order.
+    """Pairs with different y in each query, and the number of independent pairs equivalent to them in a random order.
 
     With S the pairs in order minus those out of order, S has variance (v(k) - Σ v(t)) / 18 in a random order of k rows,
-    v(k) = k (k - 1) (2 k + 5), the sum over groups of t rows with equal y; p² over this is the worth. O(m log m).
+    v(k) = k (k - 1) (2 k + 5), the sum over groups of t rows with equal y; p² over this is that number. O(m log m).
 
     References
     ----------
@@ -382,7 +384,7 @@ def worth_of_queries(y: np.ndarray, queries: Groups) -> tuple[np.ndarray, np.nda
 
 
 def _unbias(n: int) -> float:
-    """n / (n - 1); a single term says nothing of its spread, and adds none."""
+    """n / (n - 1); a single term carries no information on its spread, and adds none."""
     return n / (n - 1) if n > 1 else 0.0
 
 

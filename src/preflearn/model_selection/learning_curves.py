@@ -4,8 +4,8 @@ The queries are split into folds; in each fold the model is trained on the first
 and measured on the queries of the fold. The folds and their test queries are the same for every n, so that the points
 of the curve can be compared.
 
-What more queries would bring is read off a power law, score(n) = a - b n^-c with b >= 0 and a at most the best possible
-score, fitted to the points by least squares; its interval comes from drawing the held-out queries anew.
+What more queries would bring is extrapolated by a power law, score(n) = a - b n^-c with b >= 0 and a at most the best
+possible score, fitted to the points by least squares; its interval comes from resampling the held-out queries.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..shown_tables import ShownTable, align_columns, shows_itself
 
 _SHARES = (0.1, 0.2, 0.4, 0.7, 1.0)
 _LEAST_QUERIES = 2
-# Powers that are tried, points that a power law needs, and draws of the held-out queries for its interval.
+# Powers that are tried, points that a power law needs, and resamples of the held-out queries for its interval.
 _POWERS = np.geomspace(0.1, 2.0, 16)
 _LEAST_POINTS = 3
 _DRAWS = 400
@@ -36,14 +36,14 @@ _DRAWS = 400
 
 @dataclass(frozen=True)
 class Extension:
-    """What a learning curve says about more queries than there are.
+    """What a learning curve predicts for more queries than there are.
 
     Attributes
     ----------
     n_queries : ndarray of shape (k,)
     scores : ndarray of shape (k,)
     low, high : ndarray of shape (k,)
-        95 % interval. It reflects the chance in the held-out queries, not whether a power law holds.
+        95 % interval. It reflects the randomness of the held-out queries, not whether a power law holds.
     """
 
     n_queries: np.ndarray
@@ -87,11 +87,11 @@ class LearningCurve:
 
     @property
     def still_rises(self) -> bool:
-        """Whether the last step up is more than chance: more queries would help."""
+        """Whether the last increase is statistically significant: more queries would help."""
         return self.gain_interval[0] > 0
 
     def extend(self, n_queries: Any = None) -> Extension:
-        """The score that more queries would give, by a power law through the points.
+        """The predicted score with more queries, by a power law through the points.
 
         Parameters
         ----------
@@ -134,7 +134,7 @@ class LearningCurve:
 
     @property
     def extended_to_ten_times(self) -> Extension | None:
-        """The power law from the first point to ten times the last one, to be drawn; None where it cannot be had."""
+        """The power law from the first point to ten times the last one, for plotting; None where there is none."""
         if self.values is None or self.n_queries.shape[0] < _LEAST_POINTS:
             return None
         first, last = int(self.n_queries[0]), 10 * int(self.n_queries[-1])
@@ -192,7 +192,7 @@ def learning_curve(
     Parameters
     ----------
     estimator : estimator with ``fit(X, y, qid=qid)``
-        Cloned for each training; a search chooses alpha anew each time.
+        Cloned for each training; a search chooses alpha each time.
     X : array or sparse matrix of shape (m, n)
     y : array-like of shape (m,)
     qid : array-like of shape (m,)
@@ -204,7 +204,7 @@ def learning_curve(
     scoring : str, default="concordance"
         A measure by query, as of :func:`preflearn.metrics.get_scorer`.
     random_state : int, RandomState or None, default=0
-        Deals the queries.
+        Seed for the assignment of queries to folds.
 
     Returns
     -------

@@ -49,7 +49,7 @@ def leave_pair_out(estimator, X, y, *, pairs=None, groups=None, verbose=0) -> tu
     True
     """
     pairs, predictions = HeldOut(estimator, X, y, groups=groups, verbose=verbose).pairs(pairs=pairs)
-    return pairs, predictions[0, ...]  # the array API has no shorter index
+    return pairs, predictions[0, ...]  # the form that the array API allows
 
 
 def leave_pair_out_tally(estimator, X, y, *, groups=None, verbose=0) -> PairTally:
@@ -81,13 +81,13 @@ def leave_preference_out(
     magnitude, weight : array-like of shape (l,), optional
         As in fit_pairs.
     groups : array-like of shape (l,), optional
-        Label of each preference (a judge, a session): all preferences of a group leave together.
+        Label of each preference (a judge, a session): all preferences of a group are held out together.
     verbose : int, default=0
 
     Returns
     -------
     ndarray of shape (l,)
-        f(better) - f(worse): positive when the held-out preference is predicted rightly.
+        f(better) - f(worse): positive when the held-out preference is predicted correctly.
 
     See Also
     --------

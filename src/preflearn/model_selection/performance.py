@@ -1,4 +1,4 @@
-"""A performance estimate that explains itself."""
+"""A performance estimate that prints an explanation of itself."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RocCurve(NamedTuple):
 @in_notebooks
 @dataclass(frozen=True)
 class PerformanceEstimate:
-    """An AUC or concordance on rows that the models had not seen; print it, or plot it.
+    """An AUC or concordance on rows that the models had not seen; it can be printed or plotted.
 
     Attributes
     ----------
@@ -53,11 +53,11 @@ class PerformanceEstimate:
     compared : str
         What was compared with what.
     interval_method : str
-        Where the interval comes from and what it covers.
+        How the interval is computed and what it covers.
     per_fold : ndarray of shape (n_folds,) or None
         The value in each fold, or in each query where there are queries; NaN where there is no pair.
     per_row : ndarray of shape (m,)
-        The share of each row's pairs that are ordered rightly (its placement value); NaN where it has none.
+        The share of each row's pairs that are ordered correctly (its placement value); NaN where it has none.
     roc : RocCurve or None
         AUC: of the pooled scores, or of a tournament of all pairs for leave-pair-out. Averaged folds have none.
     tournament : ndarray of shape (m,) or None
@@ -103,7 +103,7 @@ class PerformanceEstimate:
         return [ShownTable(rows), ShownTable([("", ""), *self._remarks()])]
 
     def _remarks(self) -> list[tuple[str, str]]:
-        """What was done, what the interval is, and what to beware of: a word and a text each."""
+        """What was done, what the interval is, and what to be careful about: a word and a text each."""
         remarks = [("method", f"{self.method}: {self.compared}"), ("interval", self.interval_method)]
         if self.method == "pooled":
             remarks.append(

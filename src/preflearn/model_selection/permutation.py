@@ -19,12 +19,12 @@ from ..metrics import concordance
 from ..metrics.pairwise import columns_of
 from ..plots import on_axes
 from ..shown_tables import shows_itself
+from ._choice import compared_within
 from ._folds import Folds, default_cv, read_folds
 from ._held_out import HeldOut
 from ._problem import has_closed_form
-from ._scoring import compared_within
 
-# Numbers of permuted scores that are worked on together: enough for the matrix products, a bound on the memory.
+# Number of permuted scores that are processed together: enough for the matrix products, within a bound on memory.
 _NUMBERS = 1 << 20
 _LEAST_OUTPUTS = 64
 # Up to this many rows the threads of BLAS cost more than they gain, between loops that need the processors.
@@ -39,7 +39,7 @@ class PermutationTest:
     Attributes
     ----------
     value : float
-        Held-out concordance with the scores as they are.
+        Held-out concordance with the original scores.
     pvalue : float
         (1 + permutations that reach it) / (1 + permutations).
     permuted : ndarray of shape (n_permutations,)
@@ -61,7 +61,7 @@ class PermutationTest:
     def plot(self, ax: Any) -> None:
         """The histogram of the permuted scores, and the one found."""
         ax.hist(self.permuted, bins=30, color="C7", label="scores permuted")
-        ax.axvline(self.value, color="C1", label=f"as they are: {self.value:.3f}, p = {self.pvalue:.2g}")
+        ax.axvline(self.value, color="C1", label=f"original: {self.value:.3f}, p = {self.pvalue:.2g}")
         ax.set(xlabel="held-out concordance", ylabel="permutations")
         ax.legend(frameon=False)
 
@@ -93,7 +93,7 @@ def permutation_test(
 
     Notes
     -----
-    The statistic compares rows inside a query and a fold only, where one model predicts them.
+    The statistic compares rows only inside a query and a fold, where one model predicts them.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def permutation_test(
     with blas_at_rest(n_rows <= _FEW_ROWS):
         values = np.concatenate(
             [
-                _mean_concordance(Y[:, outputs], f, within)
+                concordance(Y[:, outputs], f, within, per_query=True).means
                 for outputs, f in _held_out(estimator, X, Y, qid, folds, groups, verbose)
             ]
         )
@@ -126,7 +126,7 @@ def permutation_test(
 
 
 def _permuted(y: np.ndarray, queries: Groups, n_permutations: int, rng) -> np.ndarray:
-    """The scores as they are, then permuted inside queries, one column each."""
+    """The original scores, then permuted inside queries, one column each."""
     generator = np.random.default_rng(rng.randint(np.iinfo(np.int32).max))
     Y = np.empty((n_permutations + 1, y.shape[0]))
     Y[0] = y
@@ -150,14 +150,8 @@ def _permutations(number: int, size: int, generator: np.random.Generator) -> np.
     return keys.view(np.int64)
 
 
-def _mean_concordance(Y: np.ndarray, f: np.ndarray, within: Groups) -> np.ndarray:
-    """The mean over queries for each output."""
-    values = concordance(Y, f, within, per_query=True).values
-    return np.nanmean(values.reshape(-1, Y.shape[1]), axis=0)
-
-
 def _held_out(estimator, X, Y, qid, folds: Folds, groups, verbose) -> Iterator[tuple[slice, np.ndarray]]:
-    """Held-out predictions to compare, some outputs at a time, from one factorisation where there is one."""
+    """Held-out predictions to compare, some outputs at a time, from one factorisation where possible."""
     at_once = max(_LEAST_OUTPUTS, _NUMBERS // Y.shape[0]) if has_closed_form(estimator) else 1
     counter = Counter("permutation_test", Y.shape[1], "permutations", verbose)
     held = HeldOut(estimator, X, Y[:, 0], qid=qid, groups=groups).for_order()

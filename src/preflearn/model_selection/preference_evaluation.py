@@ -1,6 +1,6 @@
-"""How good is a model of preferences? Accuracy and calibration on held-out ones, judges it has not met, length bias.
+"""How good is a model of preferences? Accuracy and calibration on held-out ones, unseen judges, length bias.
 
-Every preference is predicted by a model that was fitted without it (and without its group). A tie counts half for
+Every preference is predicted by a model that was fitted without it (and without its group). A tie counts as half for
 either side, as does a prediction that favours neither.
 """
 
@@ -27,7 +27,7 @@ from ._folds import Folds, encode_groups, read_preference_folds, shuffled_folds
 from ._held_out import HeldOut
 from .intervals import mean_interval, wilson_interval
 
-# Training sets at most where whole groups or judges are held out.
+# Maximum number of training sets where whole groups or judges are held out.
 _N_FOLDS = 10
 # Judges that are printed.
 _SHOWN_JUDGES = 10
@@ -63,14 +63,14 @@ class LengthBias:
     longer : ShareRight
         Share of the preferences for the longer item, which is the accuracy of always taking the longer one.
     n_equal : int
-        Pairs of equal length, which count half and tell nothing.
+        Pairs of equal length, which count as half and carry no information.
     median_ratio : float
         Median of longer length / shorter length over the pairs of different length.
     by_model : float or None
         Share of a model's held-out choices that fall on the longer item.
     longer_right, shorter_right : float or None
-        The model's accuracy on preferences for the longer and for the shorter item. A model that has learned
-        nothing but length is right on the former and wrong on the latter.
+        The model's accuracy on preferences for the longer and for the shorter item. A model that has learned only
+        length is right on the former and wrong on the latter.
     """
 
     longer: ShareRight
@@ -112,7 +112,7 @@ class PreferenceEvaluation:
     probability : ndarray of shape (l,) or None
         The held-out probability of each preference.
     new_judges : ShareRight or None
-        Accuracy on judges whose answers all were held out.
+        Accuracy on judges all of whose answers were held out.
     new_judges_calibration : PreferenceCalibration or None
     by_judge : dict of label to ShareRight
         The same for each judge.
@@ -207,14 +207,14 @@ def evaluate_preferences(
     Parameters
     ----------
     model : estimator with fit_pairs, or a pipeline that ends in one
-        `BradleyTerry` and `BradleyTerryCV` have probabilities and with them a calibration; others an accuracy alone. A
-        search chooses anew in each training set. The steps of a pipeline before the learner see the items but never
-        the preferences, and are fitted once. Not modified.
+        `BradleyTerry` and `BradleyTerryCV` have probabilities and therefore a calibration; others have only an
+        accuracy. A search chooses again in each training set. The steps of a pipeline before the learner see the items
+        but never the preferences, and are fitted once. Not modified.
     X : as in fit_pairs
     pairs : int array of shape (l, 2)
         Row ``pairs[k, 0]`` is preferred to row ``pairs[k, 1]``.
     weight : array-like of shape (l,), optional
-        For the fits; every held-out preference counts the same.
+        For the fits; all held-out preferences count equally.
     ties : bool array of shape (l,), optional
         Which pairs were judged equal.
     judge : sequence of l labels, optional
@@ -223,7 +223,7 @@ def evaluate_preferences(
         Label of each preference (a prompt, a document): all preferences of a group are held out together. Without it
         other preferences about the same items stay in the training set.
     texts : sequence of m texts or numbers, optional
-        The items as texts, or their lengths: shows how far "the longer one" gets.
+        The items as texts, or their lengths: shows how far always choosing the longer item gets.
     cv : int, splitter, iterable, "leave-preference-out" or None, default=None
         Sets of preferences to hold out. None: ten sets at random, of whole groups where there are groups.
     verbose : int, default=0
@@ -235,7 +235,7 @@ def evaluate_preferences(
 
     Notes
     -----
-    One fit for each training set: ten, and as many again with judges. The intervals are Wilson's of a share of
+    One fit for each training set: ten, and ten more with judges. The intervals are Wilson's for a share of
     independent trials; with groups, Student's t over the groups.
 
     Examples
@@ -284,7 +284,7 @@ def evaluate_preferences(
 
 
 def length_bias(texts: Any, pairs: Any, *, ties: Any = None) -> LengthBias:
-    """How far "the longer one" gets: the share of preferences for the longer of two items.
+    """How far always choosing the longer item gets: the share of preferences for the longer of two items.
 
     Answers of language models are often preferred for their length; a model that is not clearly better than this share
     may have learned nothing else.
@@ -296,7 +296,7 @@ def length_bias(texts: Any, pairs: Any, *, ties: Any = None) -> LengthBias:
     pairs : int array of shape (l, 2)
         Row ``pairs[k, 0]`` is preferred to row ``pairs[k, 1]``.
     ties : bool array of shape (l,), optional
-        Which pairs were judged equal: they count half.
+        Which pairs were judged equal: they count as half.
 
     Returns
     -------
@@ -317,7 +317,7 @@ def length_bias(texts: Any, pairs: Any, *, ties: Any = None) -> LengthBias:
 
 @dataclass(frozen=True)
 class _Asked:
-    """Preferences, read."""
+    """The preferences after reading and checking."""
 
     pairs: np.ndarray
     outcome: np.ndarray
@@ -344,7 +344,7 @@ class _Asked:
         if ties is not None:
             if "ties" not in taken:
                 raise ValueError(
-                    f"{type(model).__name__} takes no ties: leave the pairs judged equal out, or use BradleyTerry."
+                    f"{type(model).__name__} does not take ties: leave out the pairs judged equal, or use BradleyTerry."
                 )
             arguments["ties"] = np.asarray(ties)
         judges = None
@@ -363,7 +363,7 @@ class _Asked:
         return cls(pairs, outcome, arguments, judges, hasattr(model, "win_probability"))
 
     def predict(self, model: Any, X: Any, folds: Folds, verbose: int) -> np.ndarray:
-        """The probability of each preference by the model without its fold; 0, 1/2 or 1 where there is none."""
+        """The probability of each preference by the model without its fold; 0, 1/2 or 1 for a model without any."""
         if not self.has_probabilities:
             held_out = HeldOut.of_pairs(
                 model, X, self.pairs, weight=self.arguments.get("weight"), verbose=verbose
@@ -386,7 +386,7 @@ class _Asked:
         return probability
 
     def predict_judges(self, model: Any, X: Any, verbose: int) -> np.ndarray:
-        """As `predict`, whole judges held out."""
+        """Like `predict`, with whole judges held out."""
         assert self.judges is not None
         codes = self.judges.codes
         cv = min(_N_FOLDS, self.judges.n_groups)

@@ -1,4 +1,4 @@
-"""A cut-off of the list that keeps an expected loss of new queries below a level: `_calibration` has the algebra."""
+"""A cut-off of the list that keeps the expected loss of new queries below a level; the algebra is in `_calibration`."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import numpy as np
 from ._calibration import DISTANCES, Calibration, distances, least_cutoff, ndcg_gains, recall_gains
 from .calibrated import CalibratedRanker, read_share, refuse_estimator, refuse_few, refuse_too_few
 
-# Beyond this grade the sum of the gains of a long list would overflow, as in `preflearn.metrics.ndcg`.
+# Above this grade the sum of the gains of a long list would overflow, as in `preflearn.metrics.ndcg`.
 _LARGEST_GRADE = 900.0
 
 
 class RiskControlledRanker(CalibratedRanker):
-    """A ranker that shows the top of each list, long enough that the expected loss of new queries stays below a level.
+    """A ranker that shows enough of the top of each list that the expected loss of new queries stays below a level.
 
     Parameters
     ----------
     estimator : estimator
         As in `ConformalRanker`.
     risk : float, default=0.1
-        The most that the loss may be, on average over new queries.
+        The maximum loss, on average over new queries.
     loss : {"recall", "ndcg"}, default="recall"
         The share of relevant items (y > 0) that are not shown; or one minus the NDCG of what is shown (gains 2^y - 1).
     k : int or None, default=None
-        For "recall": of a query with more than k relevant items it is enough to show k.
+        For "recall": with more than k relevant items in a query, showing k of them is enough.
     cv : as in ConformalRanker
     distance : {"rank", "gap", "spread", "share", "softmax"}, default="gap"
         What is cut off; see `ConformalRanker`.
@@ -41,9 +41,9 @@ class RiskControlledRanker(CalibratedRanker):
 
     Notes
     -----
-    The cut-off is the least t with (Σ_q ℓ_q(t) + 1) / (Q + 1) ≤ risk. With a calibration part (``cv="prefit"``) and
-    exchangeable queries, the expected loss of a new query is `risk` at most. A loss that the whole list does not bring
-    below the level, such as an NDCG below 1 - risk, is refused.
+    The cut-off is the smallest t with (Σ_q ℓ_q(t) + 1) / (Q + 1) ≤ risk. With a calibration part (``cv="prefit"``) and
+    exchangeable queries, the expected loss of a new query is at most `risk`. A level that even the whole lists do not
+    reach, such as an NDCG below 1 - risk, is refused.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class RiskControlledRanker(CalibratedRanker):
         self.distance = distance
 
     def fit(self, X, y, *, qid=None) -> Self:
-        """Train on all rows, and find the cut-off by held-out queries.
+        """Train on all rows, and find the cut-off from held-out queries.
 
         Parameters
         ----------
@@ -96,8 +96,8 @@ class RiskControlledRanker(CalibratedRanker):
         if not np.isfinite(self.threshold_):
             least = 1.0 - float(total.sum()) / n_counted
             raise ValueError(
-                f"The whole lists have a loss of {least:.3f} on average, and risk={self.risk} with {n_counted} queries "
-                f"asks for less: a risk above {(least * n_counted + 1) / (n_counted + 1):.3f} is attainable, or train "
+                f"Even the whole lists have a loss of {least:.3f} on average, and risk={self.risk} with {n_counted} "
+                f"queries requires less: use a risk above {(least * n_counted + 1) / (n_counted + 1):.3f}, or train "
                 "a better ranker."
             )
         shown = far <= self.threshold_
@@ -112,7 +112,7 @@ class RiskControlledRanker(CalibratedRanker):
         y, scores, queries = held_out.y, held_out.scores, held_out.queries
         if self.loss == "ndcg":
             if (y < 0).any():
-                raise ValueError("loss='ndcg' has gains 2^y - 1, which are not for negative y.")
+                raise ValueError("loss='ndcg' has gains 2^y - 1, which are not defined for negative y.")
             if y.max() > _LARGEST_GRADE:
                 raise ValueError(
                     f"loss='ndcg' has gains 2^y - 1: found y = {y.max():g}, which is not a grade. Use grades such as "

@@ -5,9 +5,9 @@ differences that are not zero ranked by size,
 
     W⁺ = Σ ranks of the positive d_q,    W⁻ = Σ ranks of the negative,    r = (W⁺ - W⁻) / (W⁺ + W⁻)
 
-W⁺ tests whether the d_q are centred at zero without supposing that they are normal, and r, the matched-pairs
+W⁺ tests whether the d_q are centred at zero without assuming that they are normal, and r, the matched-pairs
 rank-biserial correlation, says how one-sided they are: 1 when the first ranker wins wherever they differ, -1 when the
-second does. Several rankers make several tests, whose p-values are then corrected by Holm's method.
+second does. Several rankers need several tests, whose p-values are then corrected by Holm's method.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from ..metrics import PerQuery, get_scorer
 from ..plots import on_axes
 from ..shown_tables import ShownTable, align_columns, shows_itself
 
-# Differences under this are rounding of equal values: a share of pairs from two orders of summation.
+# Differences smaller than this are rounding of equal values: shares of pairs from two orders of summation.
 _ROUNDING = 1e-12
-# Up to this many untied trials, the distribution of the statistic is counted.
+# Up to this many untied trials, the exact distribution of the statistic is computed.
 _EXACT_TRIALS = 50
 _ALTERNATIVES = ("two-sided", "greater", "less")
 
@@ -60,7 +60,7 @@ def signed_rank_test(first: Any, second: Any, *, alternative: str = "two-sided")
     Parameters
     ----------
     first, second : array-like of shape (n,)
-        Results of the two methods; greater is better. Differences under 1e-12 are rounding and count as ties.
+        Results of the two methods; greater is better. Differences below 1e-12 are rounding and count as ties.
     alternative : {"two-sided", "greater", "less"}, default="two-sided"
         "greater" tests whether the first is better.
 
@@ -70,8 +70,8 @@ def signed_rank_test(first: Any, second: Any, *, alternative: str = "two-sided")
 
     Notes
     -----
-    Ties are left out of the ranks, as Wilcoxon did. Up to 50 other trials the p-value is exact, also where differences
-    are of equal size; beyond, the normal approximation is used. O(n log n).
+    Ties are left out of the ranks, as in Wilcoxon's paper. With up to 50 other trials the p-value is exact, even where
+    differences are of equal size; with more, the normal approximation is used. O(n log n).
 
     References
     ----------
@@ -301,7 +301,7 @@ def compare_rankers(
     alternative : {"two-sided", "greater", "less"}, default="two-sided"
         "greater" tests whether the first is better.
     names : tuple of two str, default=("a", "b")
-        What to call them.
+        Their names in the output.
 
     Returns
     -------
@@ -310,7 +310,7 @@ def compare_rankers(
     Raises
     ------
     ValueError
-        If ``qid`` is None or names one query only, or the metric is defined in fewer than two queries.
+        If ``qid`` is None or names only one query, or the metric is defined in fewer than two queries.
 
     Notes
     -----
@@ -357,7 +357,7 @@ def compare_several_rankers(
     scores : dict of str to array-like of shape (m,)
         Scores of each ranker by its name; at least two.
     baseline : str, optional
-        Compare only with this one; every pair of rankers otherwise. Fewer tests leave more power to each.
+        Compare only with this one; by default every pair of rankers. Fewer tests leave each more power.
 
     Returns
     -------
@@ -444,7 +444,7 @@ def _per_query(y: Any, scores: Any, qid: Any, metric: str | Callable[..., PerQue
 def _compare(
     a: PerQuery, b: PerQuery, names: tuple[str, str], metric: str, alternative: str
 ) -> RankerComparison:
-    # A metric may be defined for one ranker alone (tau-b of constant scores): only common queries are compared.
+    # A metric may be defined for only one ranker (tau-b of constant scores): only common queries are compared.
     defined = ~(np.isnan(a.values) | np.isnan(b.values))
     if defined.sum() < 2:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""What a model file remembers of its held-out queries, so that sets of new ones can be asked for at any coverage."""
+"""What a model file stores about its held-out queries, so that sets of new ones can be made at any coverage."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from .calibrated import read_share, refuse_too_few, shown_rows
 from .conformal import ConformalRanker
 from .drift import DriftTest, compare_figures, query_figures
 
-# Maximum number of queries that are remembered.
+# Maximum number of queries that are stored.
 _MOST_QUERIES = 2000
-# Fewer new queries say nothing about drift.
+# With fewer new queries drift cannot be tested.
 LEAST_FOR_DRIFT = 30
 
 
 @dataclass(frozen=True, eq=False)
 class StoredSets:
-    """Sets that hold what they must, the best item for those of `preflearn train`, by what held-out queries needed.
+    """Sets that hold what they must (the best item for those of `preflearn train`), from what held-out queries needed.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class StoredSets:
     needs : ndarray of shape (q,)
         The cut-off that each held-out query needed, ascending.
     figures : ndarray of shape (n, 3)
-        What is known of each held-out query without labels, for `drift`.
+        What is known about each held-out query without labels, for `drift`.
     with_scale : bool
         Whether held-out scores are on the scale of the model.
     """
@@ -92,7 +92,7 @@ class StoredSets:
 
     @classmethod
     def of(cls, ranker: ConformalRanker) -> StoredSets:
-        """Those of a fitted ranker, whatever its target."""
+        """The sets of a fitted ranker, for any target."""
         held_out = ranker.calibration_
         choice = SetChoice(held_out, ranker.target, ranker.k, [ranker.distance_])
         return cls.of_choice(choice, ranker.distance_, held_out.scores, with_scale=ranker.has_one_scale)

@@ -27,7 +27,7 @@ class MultipleKernelRankRLS(RankerMixin, BaseEstimator):
         tuple (kernel, parameters). The keys of a dict name them.
     alphas : "auto" or sequence of float, default="auto"
     weights : {"cv", "alignment", "equal"}, default="cv"
-        By the best held-out score; by alignment with the labels, which needs no training; or all the same.
+        By the best held-out score; by alignment with the labels, which needs no training; or all equal.
     cv, scoring : as in RankRLSCV
     cost, ties, weighting : as in RankRLS
     max_rounds : int, default=10
@@ -43,7 +43,7 @@ class MultipleKernelRankRLS(RankerMixin, BaseEstimator):
     dual_coef_ : ndarray of shape (m,)
         Coefficients of the training items with the weighted sum of the kernels.
     alpha_, alphas_, cv_scores_, best_score_ : as in RankRLSCV
-        At the chosen weights. With weights chosen by the same score it is flattered a little.
+        At the chosen weights. Where the weights were chosen by the same score, it is slightly optimistic.
 
     Examples
     --------

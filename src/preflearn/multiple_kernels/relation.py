@@ -23,7 +23,7 @@ class MultipleKernelKroneckerRLS(BaseEstimator):
     alphas, hold_out, cv, scoring, compare : as in KroneckerRLSCV
     weights : {"cv", "alignment", "equal"}, default="cv"
         By the best held-out score of the setting, first of the rows, then of the columns; by alignment of each
-        side with the labels; or all the same.
+        side with the labels; or all equal.
     max_rounds : int, default=5
         Passes over the weights of a side with ``weights="cv"``.
 
@@ -34,7 +34,7 @@ class MultipleKernelKroneckerRLS(BaseEstimator):
     dual_coef_ : ndarray or sparse array of shape (p, q)
         Coefficients of the training pairs with the weighted sums of the kernels.
     alpha_, alphas_, cv_scores_, best_score_ : as in KroneckerRLSCV
-        At the chosen weights. With weights chosen by the same score it is flattered a little.
+        At the chosen weights. Where the weights were chosen by the same score, it is slightly optimistic.
 
     Examples
     --------
@@ -65,7 +65,7 @@ class MultipleKernelKroneckerRLS(BaseEstimator):
         rows, columns : list or dict
             The objects of each kernel.
         Y : array-like of shape (p, q)
-            NaN where not known.
+            NaN where unknown.
 
         Returns
         -------

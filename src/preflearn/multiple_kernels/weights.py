@@ -156,7 +156,7 @@ def search_weights(
         key = tuple(np.round(weights, 9))
         if key not in known:
             with warnings.catch_warnings():
-                # Where the best alpha of a trial lies is of no interest.
+                # The position of the best alpha in a trial does not matter.
                 warnings.simplefilter("ignore", UserWarning)
                 known[key] = score(weights)
         return known[key]
@@ -192,7 +192,7 @@ def starting_weights(aligned: np.ndarray) -> list[np.ndarray]:
 
 
 def check_method(weights: Any) -> None:
-    """Refuse an unknown way to weigh."""
+    """Refuse an unknown way to choose the weights."""
     if not isinstance(weights, str) or weights not in METHODS:
         raise ValueError(f"weights must be one of {', '.join(map(repr, METHODS))}: found {weights!r}.")
 

@@ -1,8 +1,8 @@
 """Sparse features of a parse: what its links join, where, and which links meet at a token.
 
-Each feature is something that can be said of one link or of one token with its links, and the value is how often it is
-true in the parse. The score of a linear model is then a sum over links and tokens, as F is up to its denominator: a
-weight says how much a link of this kind, between such tokens, speaks for the parse.
+Each feature is a statement about one link, or about one token with its links, and the value is how often it is true in
+the parse. The score of a linear model is then a sum over links and tokens, as F is up to its denominator: a weight says
+how much a link of this kind, between such tokens, supports the parse.
 
 =========  ===========================================================================================================
 "links"    of a link: its label, its kind, the parts of speech and the words at its ends, its length, and pairs and
@@ -32,7 +32,7 @@ from .linkages import Link, Linkage, Token
 
 KINDS = ("links", "context")
 TAGS = ("given", "spelling")
-_EDGE = "#"  # the part of speech of what stands before the first and after the last token
+_EDGE = "#"  # the part of speech before the first and after the last token
 
 
 class LinkFeatures(TransformerMixin, BaseEstimator):
@@ -41,15 +41,15 @@ class LinkFeatures(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     kind : {"context", "links"}
-        Which features; the table at the head of `preflearn.parses.features` lists them.
+        Which features; they are listed in the table at the top of `preflearn.parses.features`.
     tags : {"given", "spelling"}
-        The parts of speech that the tokens carry, or classes of words by their spelling (`spelling_tag`), which
-        need no tagger: for text that has none.
+        The parts of speech that the tokens carry, or classes of words by their spelling (`spelling_tag`), which need no
+        tagger: for text without tags.
     min_count : int, default=2
-        A feature that fewer training parses have gets no column.
+        Features that occur in fewer training parses get no column.
     normalize : bool, default=True
-        Divide each row by the length of the parse's whole row, features without a column included, so that long
-        and short sentences weigh the same.
+        Divide each row by the length of the parse's whole row, features without a column included, so that long and
+        short sentences have the same weight.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class LinkFeatures(TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    O(features) for each parse. Parses of one sentence that stand together share the features of the links they share.
+    O(features) for each parse. Adjacent parses of one sentence share the features of the links that they share.
 
     Examples
     --------
@@ -81,7 +81,7 @@ class LinkFeatures(TransformerMixin, BaseEstimator):
         self.normalize = normalize
 
     def fit(self, X: Iterable[Linkage], y: Any = None) -> Self:
-        """Learn which features there are."""
+        """Learn which features occur."""
         self.fit_transform(X)
         return self
 
@@ -107,7 +107,7 @@ class LinkFeatures(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "names_")
         known = {name: column for column, name in enumerate(self.names_)}
         n_known = len(known)
-        # A feature without a column is numbered beyond them: it counts in the length of the row.
+        # Features without a column get numbers after those with one: they count in the length of the row.
         rows = self._rows(X, lambda name: known.setdefault(name, len(known)))
         return self._stack((np.where(ids < n_known, ids, -1), values) for ids, values in rows)
 
@@ -299,9 +299,9 @@ _ENDINGS = (
 
 
 def spelling_tag(text: str) -> str:
-    """A class of words by their spelling, in the place of a part of speech.
+    """A class of words by their spelling, used in place of a part of speech.
 
-    Function words are classes of their own; others go by digits, capitals and their ending.
+    Every function word is its own class; others are classified by digits, capitals and their ending.
 
     Examples
     --------

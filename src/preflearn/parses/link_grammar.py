@@ -1,14 +1,14 @@
 """Parses of new text by link-grammar, where its command ``link-parser`` is installed.
 
-The command is run as a process of its own with a time limit: one sentence goes in, and its linkages come out in the
+The command is run as a separate process with a time limit: one sentence goes in, and its linkages come out in the
 order of the parser's own costs, in the PostScript form that names words by number:
 
     [(LEFT-WALL)(the)(cell.n)(grows.v)(.)(RIGHT-WALL)]
     [[0 2 0 (Wd)][1 2 0 (Ds**c)][2 3 0 (Ss*s)]...]
 
-The parser has tokens of its own ("don't" is two). Its words are spelled over the tokens of the text in turn, so that
-links join tokens; links to the walls, inside one token and at punctuation are left out. Linkages that are then the same
-count once.
+The parser has its own tokens ("don't" is two). Its words are aligned with the tokens of the text by their spelling, so
+that links join tokens; links to the walls, inside one token and at punctuation are left out. Linkages that are then the
+same count once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WALLS = ("LEFT-WALL", "RIGHT-WALL")
 
 
 def is_installed() -> bool:
-    """Whether the command ``link-parser`` is there."""
+    """Whether the command ``link-parser`` is installed."""
     return shutil.which(COMMAND) is not None
 
 
@@ -54,7 +54,7 @@ def parse_text(text: str, *, limit: int = 200, timeout: float = 20.0, dictionary
     text : str
         One sentence, of at most 2000 characters.
     limit : int, default=200
-        The most linkages to ask for.
+        Maximum number of linkages.
     timeout : float, default=20.0
         Seconds after which the parser is stopped.
     dictionary : str, default="en"
@@ -92,7 +92,7 @@ def parse_text(text: str, *, limit: int = 200, timeout: float = 20.0, dictionary
         )
     except subprocess.TimeoutExpired:
         raise TimeoutError(
-            f"The parser took more than {timeout:g} s for {len(tokens)} words: allow it more time, or shorten it."
+            f"The parser took more than {timeout:g} s for {len(tokens)} words: allow more time, or shorten the text."
         ) from None
     output = done.stdout[:MAX_OUTPUT].decode("utf-8", errors="replace")
     if "Linkage" not in output and "linkages" not in output:
@@ -116,7 +116,7 @@ def _check(text: str, limit: int, timeout: float, dictionary: str) -> tuple[Toke
         raise ValueError(f"limit must be 1 to 10000: found {limit!r}.")
     if not 0 < timeout < math.inf:
         raise ValueError(f"timeout must be a positive number of seconds: found {timeout!r}.")
-    # The name becomes an argument of a command and a path inside the dictionaries.
+    # The name becomes an argument of a command and a path within the dictionaries.
     if not re.fullmatch(r"[A-Za-z_]+", dictionary):
         raise ValueError(f"A dictionary is the name of a language such as 'en': found {dictionary!r}.")
     tokens = split_words(text)
@@ -130,7 +130,7 @@ def _check(text: str, limit: int, timeout: float, dictionary: str) -> tuple[Toke
 
 
 def is_word(text: str) -> bool:
-    """Whether it is more than punctuation."""
+    """Whether the token is more than punctuation."""
     return any(letter.isalnum() for letter in text)
 
 
@@ -188,7 +188,7 @@ def align(words: Sequence[str], tokens: Sequence[Token]) -> list[int] | None:
 
 
 def _spellings(word: str) -> list[str]:
-    """The word without the parser's marks: [word] is not linked, word[!] is not known, word.n-u is a noun."""
+    """The word without the parser's marks: [word] is not linked, word[!] is unknown, word.n-u is a noun."""
     plain = re.sub(r"\[[!?~&].*$", "", word)
     unlinked = plain[1:-1] if plain.startswith("[") and plain.endswith("]") else plain
     return [unlinked, re.sub(r"(?<=.)\.[^.]*$", "", unlinked)]

@@ -1,20 +1,20 @@
 """Sentences with their candidate parses, and the files that hold them.
 
 A parse is a linkage, as a link grammar gives it: labelled links between the tokens of a sentence, without direction.
-Where the right links are known, a parse is as good as its links agree with them,
+Where the right links are known, the quality of a parse is its agreement with them,
 
     F = 2 |links ∩ gold| / (|links| + |gold|),
 
 and the parses of one sentence are to be ordered by F: each sentence is a query.
 
-A file has one sentence a line, as JSON (``.jsonl``, plain or compressed):
+A file has one sentence per line, as JSON (``.jsonl``, plain or compressed):
 
     {"sentence": "s1", "document": "d1", "tokens": [["The", "DT"], ["cell", "NN"], ["grows", "VBZ"]],
      "gold": [[0, 1], [1, 2]],
      "parses": [{"links": [[0, 1, "Ds"], [1, 2, "Ss"]], "unused": 0, "disjunct": 0.5, "length": 2, "f": 1.0}]}
 
-``tokens`` and ``parses`` must be there. A token is its text and its part of speech ("" where it is not known);
-``f`` is missing or null where the right parse is not known. Other keys are passed over.
+``tokens`` and ``parses`` are required. A token is its text and its part of speech ("" where it is unknown); ``f`` is
+missing or null where the right parse is unknown. Other keys are ignored.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import numpy as np
 from ..graphs import LabeledGraph
 from ..io.streams import DAMAGED, compression_of, open_plain
 
-# A longer line, sentence or list of parses is a damaged file, or one made to fill the memory.
+# A longer line, sentence or list of parses means a damaged file, or one made to exhaust memory.
 MAX_LINE_BYTES = 16 << 20
 MAX_TOKENS = 1_000
 MAX_PARSES = 10_000
@@ -39,7 +39,7 @@ MAX_FILE_BYTES = 2 << 30
 
 
 class Token(NamedTuple):
-    """A word or a mark, and its part of speech ("" where it is not known)."""
+    """A word or a punctuation mark, and its part of speech ("" where it is unknown)."""
 
     text: str
     tag: str = ""
@@ -82,7 +82,7 @@ class Linkage:
     length : float
         Sum of the lengths of all links; smaller is better.
     score : float or None
-        How right the parse is; None where that is not known.
+        How good the parse is; None where that is unknown.
     """
 
     tokens: tuple[Token, ...]
@@ -169,7 +169,7 @@ def as_ranking(sentences: Iterable[Sentence]) -> ParseRanking:
     Returns
     -------
     ParseRanking
-        ``linkages, y, qid = as_ranking(sentences)``; a score that is not known is NaN.
+        ``linkages, y, qid = as_ranking(sentences)``; an unknown score is NaN.
     """
     linkages: list[Linkage] = []
     qid: list[int] = []
@@ -207,7 +207,7 @@ def read_linkages(path: str | Path) -> list[Sentence]:
     Parameters
     ----------
     path : str or Path
-        Plain, or compressed with gzip, bzip2, xz or zstd. The format stands at the head of this module.
+        Plain, or compressed with gzip, bzip2, xz or zstd. The format is described at the top of this module.
 
     Returns
     -------
@@ -216,8 +216,8 @@ def read_linkages(path: str | Path) -> list[Sentence]:
     Raises
     ------
     ValueError
-        With the file, the line and what is wrong: malformed JSON, links that lead outside of the sentence, a sentence
-        that stands there twice, a line, a sentence or a file too large to be one of this kind.
+        With the file, the line and what is wrong: malformed JSON, links that lead outside the sentence, a sentence that
+        occurs twice, a line, a sentence or a file too large to be one of this kind.
     """
     return list(iter_linkages(path))
 
@@ -229,13 +229,13 @@ def iter_linkages(path: str | Path) -> Iterator[Sentence]:
         for at, line in _lines(path, file):
             sentence = _Reader(path, at).sentence(line)
             if sentence.id in seen:
-                raise ValueError(f"{path}, line {at}: the sentence {sentence.id!r} was there before.")
+                raise ValueError(f"{path}, line {at}: the sentence {sentence.id!r} occurs twice.")
             seen.add(sentence.id)
             yield sentence
 
 
 def _lines(path: str | Path, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Numbered lines that are not blank; refuses what is too long before it is all in memory."""
+    """Numbered lines that are not blank; refuses what is too long before reading all of it into memory."""
     total, at = 0, 0
     while True:
         try:
@@ -310,7 +310,7 @@ class _Reader:
 
     def number(self, found: dict[str, Any], key: str) -> float:
         value = found.get(key, 0.0)
-        # NaN is in no range.
+        # NaN lies in no range.
         if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
             self.refuse(f"{key!r} of a parse is {value!r}: expected a finite number.")
         return value

@@ -18,7 +18,7 @@ ALPHAS = tuple(2.0**k for k in range(-10, 1, 2))
 
 
 class RankedParse(NamedTuple):
-    """A parse, its predicted score, and its place in the order it came in, from 0."""
+    """A parse, its predicted score, and its original position, from 0."""
 
     linkage: Linkage
     score: float
@@ -33,7 +33,7 @@ class ParseRanker(BaseEstimator):
     kind : {"context", "links"}
         Of the features; see `LinkFeatures`.
     tags : {"given", "spelling"}
-        Parts of speech of the file, or classes of words by their spelling, which new text has too.
+        Parts of speech of the file, or classes of words by their spelling, which new text has as well.
     alphas : sequence of float
         Regularisation to choose from.
     n_folds : int, default=5
@@ -53,8 +53,8 @@ class ParseRanker(BaseEstimator):
 
     Notes
     -----
-    All parses are learned from, in primal form by conjugate gradients: O(non-zeros) an iteration, whatever the number
-    of parses. An order does not need more than a relative residual of 10⁻³.
+    All parses are used, in primal form by conjugate gradients: O(non-zeros) per iteration, whatever the number of
+    parses. The order does not need a relative residual below 10⁻³.
 
     Examples
     --------
@@ -116,12 +116,12 @@ class ParseRanker(BaseEstimator):
         Parameters
         ----------
         sentence : Sentence
-            As `read_linkages` or `parse_text` give it.
+            As returned by `read_linkages` or `parse_text`.
         """
         if self.tags == "given" and not any(token.tag for token in sentence.tokens):
             raise ValueError(
                 "The ranker has learned from parts of speech and the sentence has none: train with tags='spelling' for "
-                "text that is not tagged."
+                "untagged text."
             )
         scores = self.predict(sentence.linkages).tolist()
         ranked = [

@@ -1,4 +1,4 @@
-"""Protein-protein interactions from parsed sentences: corpora, candidate pairs, an extractor and its figures."""
+"""Protein-protein interactions from parsed sentences: corpora, candidate pairs, an extractor and its evaluation."""
 
 from .corpus import Corpus, CorpusError, iter_sentences, read_conllu_corpus, read_corpus
 from .evaluation import (

@@ -1,7 +1,7 @@
 """Parsed sentences with protein names and candidate pairs, read from files.
 
 Two kinds of input give the same objects: the unified XML of the five interaction corpora (Pyysalo et al. 2008, with
-dependency parses), and CoNLL-U with a table of entities, which any present-day parser can supply.
+dependency parses), and CoNLL-U with a table of entities, which any current parser can produce.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Entity:
 
 @dataclass(frozen=True)
 class Pair:
-    """A candidate: two entities of a sentence, and whether they interact (None: not known)."""
+    """A candidate: two entities of a sentence, and whether they interact (None: unknown)."""
 
     id: str
     e1: str
@@ -81,7 +81,7 @@ class Corpus:
 
     @property
     def documents(self) -> list[str]:
-        """Document ids in order of appearance, also those without a candidate pair."""
+        """Document ids in order of appearance, including those without a candidate pair."""
         return list(dict.fromkeys(sentence.document for sentence in self.sentences))
 
     @property
@@ -108,11 +108,10 @@ def read_corpus(path: str | Path, *, parser: str | None = None, skip_bad: bool =
         XML, plain or compressed with gzip or xz.
     parser : str, optional
         Which analysis to use: the ``parser`` attribute of a ``parse``. None takes ``"split_parse"`` where a sentence
-        has it (hyphenated words that contain a name are split, as the published system used), otherwise the
-        only parse there is.
+        has it (hyphenated words that contain a name are split, as in the published system), otherwise the only parse.
     skip_bad : bool
-        False: the first sentence or pair that cannot be used raises. True: it is left out and listed in
-        ``skipped``. XML that is not well-formed raises in both cases.
+        False: the first sentence or pair that cannot be used raises an error. True: it is left out and listed in
+        ``skipped``. XML that is not well-formed raises an error in both cases.
 
     Returns
     -------
@@ -125,7 +124,7 @@ def read_corpus(path: str | Path, *, parser: str | None = None, skip_bad: bool =
 
     Notes
     -----
-    The file is parsed as a stream: the memory is that of the sentences. A document type declaration is refused, so
+    The file is parsed as a stream: memory is that of the sentences. A document type declaration is refused, so
     that no entity can be expanded and nothing outside the file is read. Offsets in the file are 0-based with both
     ends inclusive; a token belongs to an entity when they share a character. Pairs of an entity with itself are
     left out.
@@ -147,7 +146,7 @@ def iter_sentences(
 class _XMLReader:
     """Stream of sentences from one XML file, on Expat events.
 
-    Children of a sentence are collected by tag, in whatever order they come, and checked when it ends.
+    Children of a sentence are collected by tag, in any order, and checked when it ends.
     """
 
     def __init__(self, path: str | Path, parser: str | None, skipped: list[str] | None) -> None:
@@ -331,7 +330,7 @@ class _XMLReader:
         if tokenizer not in record["tokenizations"]:
             raise CorpusError(
                 f"{self.path}, line {record['line']}: the parse {name!r} of sentence {sentence_id!r} is over "
-                f"the tokenization {tokenizer!r}, which is not there."
+                f"the tokenization {tokenizer!r}, which does not exist."
             )
         place: dict[str, int] = {}
         tokens: list[Token] = []
@@ -345,7 +344,9 @@ class _XMLReader:
             ends = [self._attribute("dependency", attributes, key, at) for key in ("t1", "t2")]
             for end in ends:
                 if end not in place:
-                    raise CorpusError(f"{self.path}, line {at}: a dependency names the absent token {end!r}.")
+                    raise CorpusError(
+                        f"{self.path}, line {at}: a dependency names the missing token {end!r}."
+                    )
             kind = self._attribute("dependency", attributes, "type", at)
             dependencies.append((place[ends[0]], place[ends[1]], kind))
         return tuple(tokens), tuple(dependencies)
@@ -369,7 +370,7 @@ def assemble(
     line: int,
     problem: Callable[[int, str], None],
 ) -> Sentence:
-    """Tie entities to tokens and keep the pairs that can be used; `problem(line, message)` takes the others."""
+    """Match entities with tokens and keep the pairs that can be used; `problem(line, message)` receives the others."""
     located = {}
     for entity in entities.values():
         touched = tuple(
@@ -386,7 +387,7 @@ def assemble(
         absent = [name for name in (pair.e1, pair.e2) if name not in located]
         homeless = [name for name in (pair.e1, pair.e2) if name in located and not located[name].tokens]
         if absent:
-            problem(at, f"pair {pair.id!r} names the absent entity {absent[0]!r}.")
+            problem(at, f"pair {pair.id!r} names the missing entity {absent[0]!r}.")
         elif homeless:
             problem(at, f"entity {homeless[0]!r} of pair {pair.id!r} matches no token of its sentence.")
         elif pair.e1 != pair.e2:
@@ -415,7 +416,7 @@ def read_conllu_corpus(
         entity in several pieces has several rows.
     pairs : str or Path, optional
         Tab-separated with a header: ``e1``, ``e2`` and optionally ``interaction`` (True or False). Without the
-        file every two entities of a sentence are a candidate of unknown label.
+        file every two entities of a sentence are a candidate with unknown label.
     enhanced : bool
         Use the enhanced dependencies of the DEPS column.
     skip_bad : bool
@@ -494,7 +495,9 @@ def _entity_table(path: str | Path) -> dict[str, dict[str, Entity]]:
                 f"{path}, line {at}: start and end must be numbers; found {row['start']!r}, {row['end']!r}."
             ) from None
         if not 0 <= span[0] < span[1]:
-            raise CorpusError(f"{path}, line {at}: start must be under end; found {span[0]} and {span[1]}.")
+            raise CorpusError(
+                f"{path}, line {at}: start must be less than end; found {span[0]} and {span[1]}."
+            )
         here = names.setdefault(row["sentence"], {})
         before = here.get(row["entity"])
         spans = (*before.spans, span) if before else (span,)

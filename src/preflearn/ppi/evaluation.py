@@ -1,6 +1,6 @@
-"""Figures of the extractor: cross-validation by document, across corpora, and as the training data grow.
+"""Evaluation of the extractor: cross-validation by document, across corpora, and with growing training data.
 
-Folds are made of whole documents, the same number in each, since candidates of one sentence share their words; alpha
+Folds consist of whole documents, the same number in each, since candidates of one sentence share their words; alpha
 and threshold are chosen inside the training folds. Each figure is the mean over test folds, as in Airola et al. (2008).
 """
 
@@ -30,7 +30,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class TestResult:
-    """One trained extractor on one test set, with three thresholds and the baseline of calling everything."""
+    """One trained extractor on one test set, with three thresholds and the baseline of predicting every pair."""
 
     __test__ = False  # not a test for pytest to collect
 
@@ -39,9 +39,9 @@ class TestResult:
     alpha: float
     threshold: float
     at_training: Measures  # the threshold chosen on the training documents
-    at_ratio: Measures  # as many candidates called as the test set has interactions
-    at_optimum: Measures  # the best threshold for this test set: a bound, not a result
-    at_all: Measures  # every candidate called: the co-occurrence baseline
+    at_ratio: Measures  # the number of predicted interactions is the true number in the test set
+    at_optimum: Measures  # the best threshold for this test set: an upper bound, not a result
+    at_all: Measures  # every candidate predicted: the co-occurrence baseline
     split: int = 0
 
     @property
@@ -255,13 +255,13 @@ def evaluate(
     settings : Settings, optional
         Learner, number of basis vectors, alphas.
     n_folds, n_splits : int
-        Folds of one random split of the documents, and how many such splits.
+        Folds of one random split of the documents, and the number of such splits.
     random_state : int
         Split s is drawn with ``random_state + s``.
     n_jobs : int, optional
         Threads for the features.
     progress : callable, optional
-        Called with a line of text as the work goes on.
+        Called with a line of text as the work progresses.
 
     Returns
     -------
@@ -360,7 +360,7 @@ def learning_curve(
     n_jobs: int | None = None,
     progress: Progress | None = None,
 ) -> LearningCurve:
-    """AUC as training documents are added: half of the documents are the test set, the others come in step by step.
+    """AUC as training documents are added: half of the documents are the test set, the others are added step by step.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ class InteractionExtractor(ClassifierMixin, BaseEstimator):
     learner : {"rls", "rankrls"}
         Least squares on ±1 without an intercept, as published, or RankRLS over all pairs of candidates.
     n_basis : int
-        The most basis vectors, drawn at random when there are more candidates.
+        Maximum number of basis vectors, drawn at random when there are more candidates.
     alphas : sequence of float
         Values of the regularisation to choose from.
     random_state : int
@@ -62,10 +62,11 @@ class InteractionExtractor(ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     alpha_, threshold_ : float
-        Chosen over leave-one-document-out predictions: the alpha of the largest AUC, then the threshold of the
+        Chosen by leave-one-document-out predictions: the alpha with the largest AUC, then the threshold with the
         largest F.
     held_out_f_ : float
-        That F. It is the value that was maximised: too good to report as performance, for which `evaluate` is there.
+        That F. It is the value that was maximised, hence too optimistic to report as performance; use `evaluate` for
+        that.
     feature_maps_ : list
         The fitted maps from graphs to features.
     coef_ : ndarray
@@ -75,7 +76,7 @@ class InteractionExtractor(ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    An m × m kernel matrix is made for training; prediction costs the features of the new graphs alone.
+    Training makes an m × m kernel matrix; prediction costs only the features of the new graphs.
 
     Examples
     --------
@@ -123,13 +124,13 @@ class InteractionExtractor(ClassifierMixin, BaseEstimator):
         return self
 
     def decision_function(self, X: Iterable[LabeledGraph]) -> np.ndarray:
-        """Scores: the higher, the more likely an interaction."""
+        """Scores: the higher, the more likely is an interaction."""
         check_is_fitted(self, "coef_")
         graphs = list(X)
         return side_by_side([one.transform(graphs) for one in self.feature_maps_]) @ self.coef_
 
     def predict(self, X: Iterable[LabeledGraph]) -> np.ndarray:
-        """1 where the score is over ``threshold_``, otherwise 0."""
+        """1 where the score is above ``threshold_``, otherwise 0."""
         return (self.decision_function(X) > self.threshold_).astype(np.int64)
 
     def _fitted_arrays(self) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Precision, recall, F and AUC of scored candidates, and three ways to choose the threshold.
 
-F = 2 p r / (p + r) = 2 TP / (predicted + positive). A candidate is called an interaction when its score is over the
-threshold.
+F = 2 p r / (p + r) = 2 TP / (predicted + positive). A candidate is predicted to be an interaction when its score is
+above the threshold.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..metrics import auc
 
 @dataclass(frozen=True)
 class Measures:
-    """What one set of scored candidates measures; fractions, not per cent. AUC is NaN where a class is absent."""
+    """The measures of one set of scored candidates; fractions, not per cent. AUC is NaN where a class is absent."""
 
     precision: float
     recall: float
@@ -42,13 +42,13 @@ def area_under_curve(y: np.ndarray, scores: np.ndarray) -> float:
 
 
 def best_threshold(y: np.ndarray, scores: np.ndarray) -> tuple[float, float]:
-    """The threshold of the largest F and that F: halfway between the scores on its two sides. O(m log m)."""
+    """The threshold with the largest F, and that F: halfway between the scores on its two sides. O(m log m)."""
     order = np.argsort(-scores, kind="stable")
     ordered = scores[order]
     hits = np.cumsum(y[order] == 1)
     n_called = np.arange(1, ordered.shape[0] + 1)
     f = 2 * hits / (n_called + hits[-1])
-    # Equal scores are called together: only the last of a run of ties can be a cut.
+    # Equal scores are predicted together: only the last of a run of ties can be a cut.
     cuts = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True))
     last = int(cuts[np.argmax(f[cuts])])
     if last + 1 == ordered.shape[0]:
@@ -57,7 +57,7 @@ def best_threshold(y: np.ndarray, scores: np.ndarray) -> tuple[float, float]:
 
 
 def ratio_threshold(scores: np.ndarray, fraction: float) -> float:
-    """The threshold that calls this fraction of the candidates interactions (rounded to whole candidates)."""
+    """The threshold that predicts this fraction of the candidates to interact (rounded to whole candidates)."""
     ordered = np.sort(scores)[::-1]
     n_called = round(fraction * ordered.shape[0])
     if n_called == 0:
@@ -68,6 +68,6 @@ def ratio_threshold(scores: np.ndarray, fraction: float) -> float:
 
 
 def _between(low: float, high: float) -> float:
-    """A number t with low <= t < high, the middle where there is room."""
+    """A number t with low <= t < high, the middle where possible."""
     middle = low + (high - low) / 2
     return float(middle if middle < high else low)

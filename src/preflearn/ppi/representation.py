@@ -10,19 +10,19 @@ Two subgraphs without an edge between them:
 
 The text of protein names is replaced by PROT1, PROT2 (the pair) or PROT (any other).
 
-What the paper leaves open, and what is done here:
+What the paper leaves open, and the choices made here:
 
 1. The published figures used the maximum over vertex pairs, and the original program leaves out dependencies of type
    ``punct`` and walk weights up to 1e-5: all three are the defaults of `preflearn.ppi`.
 2. Shortest paths: for every token of one name and every token of the other, all shortest paths count, the direction
-   of dependencies is ignored and a path is as long as it has dependencies.
+   of dependencies is ignored and the length of a path is its number of dependencies.
 3. A name keeps the parts of speech of its tokens; only the text is replaced. Each token of a name of several
    words is replaced. A token that two names share belongs to PROT1, then PROT2, then PROT.
 4. A candidate is an unordered pair: PROT1 is the name that comes first in the sentence (by first token, then by
-   last), whichever the corpus calls ``e1``. Its order is arbitrary in BioInfer and tells agents from targets in
-   LLL, which a reader of new text cannot know.
-5. The tokens of the two names carry the tag of the middle; "before" ends at the first token of the pair,
-   "after" starts behind the last.
+   last), whichever the corpus calls ``e1``. That order is arbitrary in BioInfer and distinguishes agents from targets
+   in LLL, which a reader of new text cannot know.
+5. The tokens of the two names carry the tag of the middle; "before" ends at the first token of the pair, "after"
+   starts after the last.
 6. Case is kept. Equal strings are equal labels: the part of speech ``,`` and the text ``,`` are one label.
 7. A parse with overlapping cycles on the shortest paths can have a spectral radius of 1 or more (4 of the 17,080
    candidates of the five corpora): the weights of such a graph are scaled down to a radius of 0.95.
@@ -86,7 +86,7 @@ class Candidates:
     graphs : list of LabeledGraph
         Named by the pair's id.
     labels : ndarray of shape (m,)
-        1 for an interaction, 0 for none; floats with NaN when some are not known.
+        1 for an interaction, 0 for none; floats with NaN when some are unknown.
     documents : ndarray of shape (m,)
         Document id of each candidate: what folds must keep together.
     items : list of Candidate
@@ -124,7 +124,7 @@ def candidates(corpus: Corpus | Iterable[Sentence], *, skip_bad: bool = False) -
     Parameters
     ----------
     corpus : Corpus or iterable of Sentence
-        As `read_corpus` or `read_conllu_corpus` give it.
+        As returned by `read_corpus` or `read_conllu_corpus`.
     skip_bad : bool
         Leave out (and list) pairs whose graph has cycles too heavy for its walks to be summed, which otherwise
         are an error of `AllPathsFeatures`.
@@ -149,7 +149,7 @@ def candidates(corpus: Corpus | Iterable[Sentence], *, skip_bad: bool = False) -
             graph = build(pair)
             if skip_bad and (radius := graph.spectral_radius()) >= 1:
                 skipped.append(
-                    f"pair {pair.id!r}: cycles too heavy, spectral radius {radius:.4g} is not under 1."
+                    f"pair {pair.id!r}: cycles too heavy, spectral radius {radius:.4g} is not below 1."
                 )
                 continue
             graphs.append(graph)

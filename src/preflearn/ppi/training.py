@@ -1,9 +1,9 @@
 """Learning from a kernel matrix of candidates: alpha and the decision threshold by leave-one-document-out.
 
 The learner is sparse RLS or RankRLS: all candidates are learned from, but f(x) = Σ_{i in B} a_i k(x, x_i) uses at most
-`n_basis` of them, drawn at random. For every alpha of a grid each document is predicted by the model learned without
-it (and without its basis vectors). The alpha of the largest AUC over these predictions is taken, and at that alpha
-the threshold of the largest F. (AUC varies less with the sample than F at its best threshold does; the paper does not
+`n_basis` of them, drawn at random. For every alpha of a grid each document is predicted by the model learned without it
+(and without its basis vectors). The alpha with the largest AUC over these predictions is chosen, and at that alpha the
+threshold with the largest F. (AUC varies less with the sample than F at its best threshold does; the paper does not
 say which of the two chose its alpha.)
 """
 
@@ -21,8 +21,8 @@ from .measures import area_under_curve, best_threshold
 
 ALPHAS = tuple(2.0**power for power in range(-4, 5))
 LEARNERS = ("rls", "rankrls")
-# Square distance from the span of the others, beside the largest square, at which a basis vector is left out: far below
-# the least alpha, and enough for documents to leave by algebra.
+# Squared distance from the span of the others, relative to the largest square, at which a basis vector is left out: far
+# below the smallest alpha, and large enough for documents to be held out by algebra.
 _NEAR_SPAN = 1e-6
 
 
@@ -35,7 +35,7 @@ class Settings:
     learner : {"rls", "rankrls"}
         Regularised least squares on ±1 without an intercept, as published, or RankRLS over all pairs of candidates.
     n_basis : int
-        The most basis vectors; all candidates where there are fewer.
+        Maximum number of basis vectors; all candidates where there are fewer.
     alphas : tuple of float
         Regularisation values to choose from.
     random_state : int
@@ -83,7 +83,7 @@ def train(K: np.ndarray, y: np.ndarray, documents: np.ndarray, settings: Setting
     targets = np.where(y == 1, 1.0, -1.0)
     if np.unique(targets).shape[0] < 2:
         raise ValueError(
-            "Training candidates must hold interactions and non-interactions; found one kind only."
+            "Training candidates must include interactions and non-interactions; found only one kind."
         )
     if np.unique(documents).shape[0] < 2:
         raise ValueError("Leave-one-document-out needs candidates from at least two documents; found one.")
@@ -100,9 +100,9 @@ def train(K: np.ndarray, y: np.ndarray, documents: np.ndarray, settings: Setting
 def _draw_basis(K: np.ndarray, settings: Settings) -> np.ndarray | None:
     """Rows of the basis vectors, or None for all rows.
 
-    Some sentences occur twice, and a basis vector that repeats another spans nothing new: the draw is among distinct
-    candidates. Of those drawn, one in the span of the others is left out: documents leave by algebra only where no
-    basis vector stands for another.
+    Some sentences occur twice, and a basis vector that repeats another adds nothing to the span: the draw is among
+    distinct candidates. Of those drawn, one in the span of the others is left out: documents can be held out by algebra
+    only where no basis vector replaces another.
     """
     if settings.n_basis >= K.shape[0]:
         return None

@@ -1,7 +1,7 @@
 """Turning knowledge into order preferences.
 
 A `Preferences` holds statements f(x_i) - f(x_j) >= margin about pairs of rows; the builders make them from rules,
-from the scores of a proxy, from known targets, or from clicks, with the bias of positions taken out.
+from the scores of a proxy, from known targets, or from clicks, with the position bias removed.
 """
 
 from .builders import pairs_from_scores, pairs_from_targets, pairs_where

@@ -1,6 +1,6 @@
 """Builders of order preferences: from a rule, from the scores of a proxy, from known targets.
 
-All of them return `Preferences`, and none looks at all m² pairs of rows.
+All of them return `Preferences`, and none enumerates all m² pairs of rows.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def pairs_where(
     X : array-like or data frame of shape (m, n)
         Columns are named by their labels in a data frame, else by position.
     similar : mapping of column, or tuple of columns, to tolerance
-        A column must differ by at most its tolerance; of a tuple of columns the Euclidean distance counts. 0 means
+        A column must differ by at most its tolerance; for a tuple of columns the Euclidean distance counts. 0 means
         equal.
     ordered_by : column, or array-like of shape (m,)
-        What decides the order. Negate it where less is better.
+        What determines the order. Negate it where less is better.
     by_more_than : float, default=0
         The difference in `ordered_by` must be larger than this.
     labelled : array-like of bool, shape (m,), optional
-        Pairs of two labelled rows are left out: their targets say more than the rule.
+        Leave out pairs of two labelled rows: their targets are more informative than the rule.
     n : int, optional
         At most this many pairs, drawn at random without replacement; None takes all.
     weight : float or "gap", default=1
@@ -108,18 +108,18 @@ def pairs_from_scores(
     weight: float | str = 1.0,
     random_state: Any = None,
 ) -> Preferences:
-    """Pairs that a proxy tells apart: scores[i] - threshold > scores[j].
+    """Pairs that a proxy orders with confidence: scores[i] - threshold > scores[j].
 
     Parameters
     ----------
     scores : array-like of shape (m,)
         For example the decision function of a classifier trained on other data.
     threshold : float, default=0
-        How sure the proxy must be.
+        How confident the proxy must be.
     n : int, optional
         This many of the pairs (or all, if there are fewer), drawn at random without replacement; None takes all.
     rows : array-like of int, optional
-        Draw pairs of these rows only; all rows by default.
+        Draw pairs only of these rows; all rows by default.
     margin : float, default=0
         Margin of each statement.
     weight : float or "gap", default=1
@@ -143,7 +143,7 @@ def pairs_from_scores(
     threshold = _nonnegative("threshold", threshold)
     order = np.argsort(values, kind="stable")
     ascending = values[order]
-    # The row at position t of the ascending order beats the first beaten[t] rows of it.
+    # The row at position t of the ascending order beats the first beaten[t] rows.
     beaten = np.searchsorted(ascending, ascending - threshold, side="left")
     total = int(beaten.sum())
     if n is None:
@@ -178,7 +178,7 @@ def pairs_from_targets(
 ) -> Preferences:
     """Statements of an oracle: f(x_i) - f(x_j) >= margin_factor (y_i - y_j) for random pairs with y_i >= y_j.
 
-    The way to measure what preferences could be worth, where the targets are known.
+    A way to measure what preferences could achieve, where the targets are known.
 
     Parameters
     ----------
@@ -187,9 +187,9 @@ def pairs_from_targets(
     n : int, default=1000
         Number of pairs, drawn with replacement.
     margin_factor : float, default=0.5
-        0 states the order alone, 1 the whole difference.
+        0 states only the order, 1 the whole difference.
     rows : array-like of int, optional
-        Draw from these rows only.
+        Draw only from these rows.
     weight : float or "gap", default=1
         ``"gap"``: in proportion to the difference of the targets, 1 on average.
     random_state : int, Generator, RandomState or None
@@ -200,7 +200,7 @@ def pairs_from_targets(
 
     Notes
     -----
-    Equation (8) of Zhu and Goldberg (2007), who use 0.5 and find factors between 0 and 1 the best.
+    Equation (8) of Zhu and Goldberg (2007), who use 0.5 and find factors between 0 and 1 best.
 
     Examples
     --------
@@ -217,7 +217,7 @@ def pairs_from_targets(
     random = _generator(random_state)
     first = random.integers(numbers.shape[0], size=_count("n", n))
     second = random.integers(numbers.shape[0] - 1, size=n)
-    second += second >= first  # any row but the first
+    second += second >= first  # any row except the first
     swap = values[first] < values[second]
     first[swap], second[swap] = second[swap], first[swap]
     gap = values[first] - values[second]

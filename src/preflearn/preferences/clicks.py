@@ -1,4 +1,4 @@
-r"""Clicks as preferences, with the bias of positions taken out.
+r"""Clicks as preferences, with the position bias removed.
 
 A click needs two things: the item is looked at, which depends on its position, and it is liked. The position-based
 model says
@@ -10,14 +10,14 @@ clicked c_i times in all is expected to have been clicked at k
 
     c_i p_ik times,        p_ik = n_ik θ_k / Σ_l n_il θ_l,
 
-whatever its relevance is. θ is the solution of Σ_i c_ik = Σ_i c_i p_ik for all k, θ = 1 for the first position: the
-largest conditional likelihood, of a concave function of log θ. The equations hold in the mean however few times each
-item was shown. (Ratios of click rates for each pair of positions, weighted by their clicks, would not do: pairs that
+whatever its relevance. θ is the solution of Σ_i c_ik = Σ_i c_i p_ik for all k, with θ = 1 for the first position: it
+maximises the conditional likelihood, which is concave in log θ. The equations hold on average however few times each
+item was shown. (Ratios of click rates for each pair of positions, weighted by their clicks, would be biased: pairs that
 happen to have many clicks at the lower position would count more, and those with none not at all. With few sessions
 that makes low positions look too good, by a factor of two.) The inverse of the second derivatives, with
 Σ_i c_i (diag p_i - p_i p_iᵀ) in place of counts, gives the standard error of log θ.
 
-A click at a position that is seldom looked at stands for many that did not happen: with weight 1 / θ_k on the pairs
+A click at a position that is rarely looked at stands for many that did not happen: with weight 1 / θ_k on the pairs
 "clicked over not clicked" the expected loss is that of a list in which every item is looked at.
 """
 
@@ -41,7 +41,7 @@ from .statements import Preferences
 _AGAINST = ("unclicked", "all")
 _NEWTON_STEPS = 100
 _NORMAL_95 = 1.96
-# Half the width of a 95 % interval of log θ, a factor of 2.7, beyond which a warning is given.
+# Half the width of a 95 % interval of log θ, a factor of 2.7, above which a warning is given.
 _WIDE = 1.0
 
 
@@ -56,7 +56,7 @@ class Propensities:
     values : ndarray of shape (p,)
         θ; 1 for the first position.
     n_clicks : ndarray of int of shape (p,)
-        Clicks at each position that the estimate rests on.
+        Clicks at each position on which the estimate is based.
     errors : ndarray of shape (p,) or None
         Standard errors of log θ; 0 for the first position. None where they are not known.
     """
@@ -86,7 +86,7 @@ class Propensities:
         if not known.all():
             wrong = int(position[~known][0])
             raise ValueError(
-                f"There is no propensity for position {wrong}: estimated were {self.positions[0]} to "
+                f"There is no propensity for position {wrong}: estimated were positions {self.positions[0]} to "
                 f"{self.positions[-1]}. Cut the lists off there."
             )
         return self.values[place]
@@ -129,8 +129,8 @@ def position_propensities(
         Where each item was shown, 1 for the first.
     clicked : array-like of bool of shape (m,)
     query, item : array-like of shape (m,)
-        What was asked, and what was shown. The same item of the same query at different positions tells positions
-        apart; impressions of many sessions belong in here together.
+        What was asked, and what was shown. The same item of the same query at different positions allows positions to
+        be compared; pass impressions of many sessions together.
     randomised : bool, default=False
         The order of the lists was drawn at random. Click rates of the positions are then the propensities, and `query`
         and `item` are not needed.
@@ -148,17 +148,17 @@ def position_propensities(
     Warns
     -----
     UserWarning
-        If the interval of a position reaches beyond 2.7 times its value: the clicks do not tell its propensity.
+        If the interval of a position exceeds 2.7 times its value: the clicks do not determine its propensity.
 
     Notes
     -----
-    Sound where items change places for reasons that have nothing to do with what this user would click: several
-    rankers in turn, a re-trained ranker, swaps on purpose. Not sound where the order is personal, where users trust the
-    first results beyond looking at them, or where a click ends the search (looking further down then depends on what
-    stood above). With one fixed order per query nothing can be estimated, by this or any other method that
-    knows no features: randomise a small share of the lists, or swap neighbours in them.
+    Valid where items change places for reasons unrelated to what this user would click: several rankers in turn, a
+    re-trained ranker, deliberate swaps. Not valid where the order is personal, where users trust the first results
+    without looking at them, or where a click ends the search (looking further down then depends on the items above).
+    With one fixed order per query nothing can be estimated, by this or any other method that does not use features:
+    randomise a small share of the lists, or swap neighbours in them.
 
-    O(m log m), and a Newton step for O(m) and p³ operations, of which about ten are needed.
+    O(m log m), and about ten Newton steps of O(m + p³) operations.
 
     References
     ----------
@@ -210,9 +210,9 @@ def click_preferences(
     position : array-like of int of shape (m,), optional
         Needed with `propensities`.
     propensities : Propensities, optional
-        From `position_propensities`. Without them all weights are 1, and the bias of positions stays in.
+        From `position_propensities`. Without them all weights are 1, and the position bias remains.
     clip : float, default=0.1
-        Propensities below it count as it: a bound on the weights, 1 / clip, for some bias.
+        Lower bound of the propensities, which bounds the weights by 1 / clip at the price of some bias.
     against : {"unclicked", "all"}, default="unclicked"
         What a clicked row is preferred to: the rows of its list without a click, or all others. ``"all"`` is the
         estimator that is unbiased for any loss over pairs.
@@ -229,8 +229,8 @@ def click_preferences(
 
     Notes
     -----
-    A list with c clicks among n rows gives c (n - c) pairs. Rows far below the last click that nobody can have
-    seen are better left out of the data.
+    A list with c clicks among n rows gives c (n - c) pairs. Rows so far below the last click that nobody can have
+    seen them are better left out of the data.
 
     References
     ----------
@@ -261,7 +261,7 @@ def click_preferences(
     kept = winner != loser if against == "all" else ~clicked[loser]
     if not kept.any():
         raise ValueError(
-            "No list has a row with a click and one without: clicks say nothing about the order then."
+            "No list has both a row with a click and one without: then clicks say nothing about the order."
         )
     return Preferences(np.column_stack([winner[kept], loser[kept]]), weight=weights[winner[kept]])
 
@@ -289,10 +289,10 @@ def _from_moves(
     shape = (int(key.max()) + 1, n_positions)
     n_clicks = np.bincount(place, weights=clicked, minlength=n_positions)
     clicks_of_item = np.bincount(key, weights=clicked, minlength=shape[0])
-    used = clicks_of_item[key] > 0  # items without a click say nothing
+    used = clicks_of_item[key] > 0  # items without a click carry no information
     shown = coo_array((np.ones(int(used.sum())), (key[used], place[used])), shape=shape).tocsr()
     clicks = coo_array((clicked[used].astype(float), (key[used], place[used])), shape=shape).tocsr()
-    # Position k is measured against l by a click at k on an item that was shown at l; all must be, in both directions.
+    # Position k is compared with l by a click at k on an item that was shown at l; needed for all, in both directions.
     n_parts, part = connected_components((clicks.T @ shown) > 0, directed=True, connection="strong")
     if n_parts > 1:
         apart = positions[part != part[0]]
@@ -306,7 +306,7 @@ def _from_moves(
 
 
 def _solve(shown: Any, clicks_of_item: np.ndarray, n_clicks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The largest Σ_ik c_ik log p_ik over log θ, and the standard errors of log θ, by Newton's method.
+    """The maximum of Σ_ik c_ik log p_ik over log θ, and the standard errors of log θ, by Newton's method.
 
     Parameters
     ----------
@@ -340,7 +340,7 @@ def _solve(shown: Any, clicks_of_item: np.ndarray, n_clicks: np.ndarray) -> tupl
 
 
 def _warn_if_uncertain(found: Propensities) -> Propensities:
-    """Say which positions the clicks do not tell."""
+    """Warn about positions whose propensity the clicks do not determine."""
     assert found.errors is not None
     wide = np.flatnonzero(_NORMAL_95 * found.errors > _WIDE)
     if wide.size:

@@ -26,13 +26,13 @@ class Preferences:
     pairs : array-like of int, shape (p, 2)
         Row ``pairs[q, 0]`` is preferred to row ``pairs[q, 1]``.
     margin : float or array-like of shape (p,), default=0
-        By how much at least; negative margins allow that much of the opposite.
+        By how much at least; negative margins allow that much in the opposite direction.
     weight : float or array-like of shape (p,), default=1
         Confidence, nonnegative.
 
     Examples
     --------
-    Statements add up, and closeness and intervals are two statements each:
+    Statements can be added, and closeness and intervals are two statements each:
 
     >>> preferences = Preferences([[0, 1]]) + Preferences.close([[2, 3]], 0.5)
     >>> preferences.pairs.tolist(), preferences.margin.tolist()
@@ -69,7 +69,7 @@ class Preferences:
         return cls.between(pairs, -tolerance, tolerance, weight)
 
     def reversed(self) -> Preferences:
-        """The opposite statements, with the same margins and weights: a check that the direction matters."""
+        """The opposite statements, with the same margins and weights: to check that the direction matters."""
         return Preferences(self.pairs[:, ::-1], self.margin, self.weight)
 
     def __add__(self, other: Preferences) -> Preferences:
@@ -194,7 +194,7 @@ def _pairs(pairs: Any, n_rows: int | None = None) -> np.ndarray:
 
 
 def _weights(weight: Any, n_statements: int) -> np.ndarray:
-    """Nonnegative weights; all of them may be zero only where there are none."""
+    """Nonnegative weights; they may all be zero only where there are none."""
     weights = read_per_pair(weight, n_statements, "weight", positive=n_statements > 0)
     assert weights is not None
     return weights

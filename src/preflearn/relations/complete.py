@@ -11,14 +11,13 @@ with the inverse M of the regularised system,
     a⁻ = a - M_:H (M_HH)⁻¹ a_H,      f⁻_H = f_H - (Q M)_HH (M_HH)⁻¹ a_H.
 
 * One entry: M_HH is a number, and all of them are (V∘V) D (W∘W)ᵀ.
-* Whole rows: in the basis W the problem falls apart into ridge problems in K that share their eigenvectors;
-`leave_out`
-  solves them all. Whole columns the same way in the basis V.
+* Whole rows: in the basis W the problem separates into ridge problems in K that share their eigenvectors;
+  `leave_out` solves them all. Whole columns are treated the same way in the basis V.
 * Rows and columns together: a decomposition without the rows for each fold of them, then `leave_out` of the
-columns.
+  columns.
 
-All of it holds where rows (or columns) are compared with each other: C K C then stands for K in the decomposition,
-and only the images K V know the level. Two-step learning is the same with D_kl = 1 / ((σ_k + λ_rows)(γ_l +
+All of it holds where rows (or columns) are compared with each other: C K C then replaces K in the decomposition, and
+only the images K V contain the level. Two-step learning is the same with D_kl = 1 / ((σ_k + λ_rows)(γ_l +
 λ_columns)).
 """
 
@@ -37,13 +36,13 @@ from .pairwise import PairwiseKernel
 from .separate import cauchy_factors
 from .sides import Side
 
-# Shrinkage of modes that differs by more than this is checked for lost precision.
+# Where the shrinkage of modes differs by more than this, precision is checked.
 _LEAST_SPREAD = 2.0**-26
-# Of entries of eigenvectors, and what it may be of a result.
+# Rounding of entries of eigenvectors, and its largest acceptable share of a result.
 _ROUNDING, _FEW_DIGITS = 2.0**-50, 1e-8
-# An alpha this far above the kernel leaves predictions less precise than the labels.
+# An alpha this far above the kernel makes predictions less precise than the labels.
 _STRONG = 2.0**20
-# Numbers in the array of small systems that are solved in one go.
+# Numbers in the array of small systems that are solved together.
 _BATCH = 1 << 22
 
 OnFold = Callable[[int], None] | None
@@ -77,8 +76,8 @@ def leave_out(
 
     Notes
     -----
-    Every object by itself: two products of n × n and n × v for each alpha. A fold of u objects: O(u² n) for each
-    problem and alpha, or one decomposition without them, whichever is less.
+    Every object separately: two products of n × n and n × v for each alpha. A fold of u objects: O(u² n) for each
+    problem and alpha, or one decomposition without them, whichever is cheaper.
     """
     projected = side.vectors.T @ targets
     images = side.images()
@@ -111,12 +110,12 @@ def _refit_without(
 
 
 def _is_spread(D: np.ndarray) -> bool:
-    """Whether λ is so small beside the kernel that rounding of some modes may hide others."""
+    """Whether λ is so small relative to the kernel that rounding of some modes may hide others."""
     return bool(D.size and D.min() < _LEAST_SPREAD * D.max())
 
 
 def _lost_in_rounding(side: Side, scale: np.ndarray, ridge: np.ndarray) -> np.ndarray:
-    """The objects whose part in M is no more than the rounding of modes that they do not have."""
+    """The objects whose share in M does not exceed the rounding of modes that they do not have."""
     D = _inverse(side, scale, ridge)
     if not _is_spread(D):
         return np.empty(0, dtype=np.int64)
@@ -130,7 +129,7 @@ def _inverse(side: Side, scale: np.ndarray, ridge: np.ndarray) -> np.ndarray:
 
 
 def _each_once(folds: Folds, n: int) -> bool:
-    """Whether every object is a fold of its own."""
+    """Whether every object is its own fold."""
     return (
         len(folds.tests) == n
         and all(left.shape[0] == 1 for left in folds.leaving)
@@ -206,10 +205,10 @@ class CompleteRelation:
         return shrink(self._projected, *values, self.pairwise.product, self.pairwise.cartesian, alpha)
 
     def coefficients(self, alpha: float) -> np.ndarray:
-        """A of a model, shape (p, q), without the modes that no prediction sees. O(pq(p + q))."""
+        """A of a model, shape (p, q), without the modes that do not affect any prediction. O(pq(p + q))."""
         modes = self.mode_coefficients(alpha)
         if not self.pairwise.cartesian:
-            # Of size y / λ, they would leave nothing but their rounding in a prediction.
+            # With a size of y / λ, they would only add their rounding to a prediction.
             _strike_out_unseen(modes, self.rows, self.columns)
         return self.rows.vectors @ modes @ self.columns.vectors.T
 
@@ -223,7 +222,7 @@ class CompleteRelation:
             return out
         weights = _Weights(self, alphas)
         compared = self.rows.compared or self.columns.compared
-        # y - a / M loses a prediction that is small beside y.
+        # y - a / M loses a prediction that is small relative to y.
         strong = not self.pairwise.sign and max(alphas) > _STRONG * self.largest_eigenvalue
         hold_out = self._compared_entries(weights) if compared or strong else self._plain_entries(weights)
         for number, alpha in enumerate(alphas):
@@ -269,7 +268,7 @@ class CompleteRelation:
         return hold_out
 
     def _refuse_lost_entries(self, weights: _Weights, number: int, alpha: float) -> None:
-        """Refuse an alpha at which an entry that decides its own prediction leaves nothing but rounding behind."""
+        """Refuse an alpha at which an entry that determines its own prediction leaves only rounding behind."""
         if alpha >= _LEAST_SPREAD * self.largest_eigenvalue:
             return
         V, W = self.rows.vectors, self.columns.vectors
@@ -403,7 +402,7 @@ class _Weights:
         self._factors = relation.separate(alphas, most)
 
     def left(self, P: np.ndarray) -> np.ndarray:
-        """What serves every alpha."""
+        """What is shared by all alphas."""
         return P if self._factors is None else P @ self._factors[0]
 
     def product(self, number: int, left: np.ndarray, R: np.ndarray) -> np.ndarray:
@@ -433,7 +432,7 @@ class TwoStepRelation:
         )
 
     def coefficients(self, alpha: tuple[float, float]) -> np.ndarray:
-        """A of a model, shape (p, q), without the modes that no prediction sees."""
+        """A of a model, shape (p, q), without the modes that do not affect any prediction."""
         modes = self.mode_coefficients(alpha)
         _strike_out_unseen(modes, self.rows, self.columns)
         return self.rows.vectors @ modes @ self.columns.vectors.T
@@ -441,8 +440,8 @@ class TwoStepRelation:
     def entries_out(self, alphas: Sequence[tuple[float, float]], on_fold: OnFold = None) -> np.ndarray:
         """Each entry predicted from the others.
 
-        The missing label is the one that the model would predict with it in its place: with the smoothers S of the
-        two sides and their diagonals h, (F - h hᵀ ∘ Y) / (1 - h hᵀ).
+        The missing label is the one that the model itself would predict for it: with the smoothers S of the two sides
+        and their diagonals h, (F - h hᵀ ∘ Y) / (1 - h hᵀ).
         """
         out = _room(len(alphas), self.Y.shape)
         if not self._projected.size:

@@ -1,6 +1,6 @@
 """How relations read ``cv``, ``scoring`` and ``alphas``: the library's one grammar, for two kinds of objects.
 
-Everything that other parts of the library know about folds, measures and grids is imported here and nowhere else
+Everything that other parts of the library provide for folds, measures and grids is imported here and nowhere else
 in this package.
 """
 
@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import KFold
 
-from ..model_selection._alphas import auto_grid, choose, read_grid
+from ..model_selection._choice import auto_grid, choose, read_grid, read_scoring, without_rounding
 from ..model_selection._folds import Folds, read_folds
-from ..model_selection._scoring import read_scoring, without_rounding
 
 __all__ = [
     "Folds",
@@ -42,7 +41,7 @@ class RelationFolds:
     rows, columns : Folds or None
         Of the objects, where whole objects leave.
     entries : list of int arrays or None
-        Positions in the row-major p × q matrix; None where each entry leaves by itself.
+        Positions in the row-major p × q matrix; None where each entry leaves separately.
     """
 
     setting: str
@@ -94,7 +93,7 @@ def read_hold_out(
     cv : str, int, splitter, iterable of index arrays, or for "both" a pair of these
         Index arrays name rows, columns, or positions in the row-major matrix of entries.
     known : bool ndarray of shape (p, q)
-        The labels that there are; only these are held out as entries.
+        The known labels; only these are held out as entries.
     row_groups, column_groups : array-like, optional
         Labels of objects that leave together.
     """
@@ -140,7 +139,7 @@ def _read_entries(cv: Any, known: np.ndarray) -> list[np.ndarray] | None:
     if isinstance(cv, str) and cv == "leave-one-out":
         return None
     if isinstance(cv, Integral) and not isinstance(cv, bool):
-        # Neighbouring entries share their row: folds are drawn at random, the same ones each time.
+        # Neighbouring entries share their row: folds are drawn at random, with a fixed seed.
         splitter = KFold(int(cv), shuffle=True, random_state=0)
         return [positions[test] for _, test in splitter.split(positions)]
     if hasattr(cv, "split"):
@@ -157,7 +156,7 @@ def _read_entries(cv: Any, known: np.ndarray) -> list[np.ndarray] | None:
         if unknown.size:
             i, j = divmod(int(unknown[0]), known.shape[1])
             raise ValueError(
-                f"Fold {number} holds out entry ({i}, {j}), whose label is not known: Y is NaN there."
+                f"Fold {number} holds out entry ({i}, {j}), whose label is unknown: Y is NaN there."
             )
     return folds
 
@@ -170,7 +169,7 @@ def _positions(fold: Any, shape: tuple[int, int]) -> np.ndarray:
     if fold.ndim == 2 and fold.shape[1] == 2 and fold.dtype.kind in "iu":
         inside = (fold >= 0).all() and (fold < shape).all()
         if not inside:
-            raise ValueError(f"A fold of entries names a pair outside of {shape[0]} × {shape[1]}.")
+            raise ValueError(f"A fold of entries names a pair outside {shape[0]} × {shape[1]}.")
         return fold[:, 0] * shape[1] + fold[:, 1]
     return fold
 

@@ -29,11 +29,11 @@ from .grammar import RelationFolds
 from .pairwise import PairwiseKernel, Term
 from .sides import Side
 
-# Operations that a dense product does in the time of one operation of a sampled product.
+# Operations of a dense product in the time of one operation of a sampled product.
 _DENSE_GAIN = 8
-# Objects of a side up to which its eigen decomposition, for the preconditioner, is soon done.
+# Up to this many objects of a side, its eigendecomposition, for the preconditioner, is cheap.
 _FEW_OBJECTS = 1500
-# Pairs up to which one eigen decomposition is faster than iterations for a grid of alphas.
+# Up to this many pairs, one eigendecomposition is faster than iterations for a grid of alphas.
 _FEW_PAIRS = 1500
 # Power iterations for the order of magnitude of the largest eigenvalue.
 _POWER_ROUNDS = 10
@@ -131,7 +131,7 @@ class KnownPairs:
         return A[self.row, self.column]
 
     def largest_eigenvalue(self) -> float:
-        """Of L Q L, to about one digit: it says which alphas matter."""
+        """The largest eigenvalue of L Q L, to about one digit: it shows which alphas matter."""
         vector: np.ndarray = np.random.default_rng(0).standard_normal(self.y.shape)
         size = 0.0
         for _ in range(_POWER_ROUNDS):
@@ -206,9 +206,9 @@ class KnownPairs:
     def path(
         self, alphas: Sequence[float], *, tol: float, max_iter: int | None, verbose: int = 0
     ) -> Iterator[tuple[int, ConjugateGradientResult]]:
-        """Solutions from the largest alpha down, each started at the last; with the place of alpha in ``alphas``.
+        """Solutions from the largest alpha down, each started at the previous one; with the position of its alpha.
 
-        Of few pairs and several alphas by one eigen decomposition, O(e³), instead of iterations for each alpha.
+        For few pairs and several alphas by one eigendecomposition, O(e³), instead of iterations for each alpha.
         """
         if len(alphas) > 1 and self.y.shape[0] <= _FEW_PAIRS:
             yield from self._direct_path(alphas)
@@ -227,7 +227,7 @@ class KnownPairs:
         if self._group is not None:
             Q = np.apply_along_axis(self.centre, 0, np.apply_along_axis(self.centre, 1, Q))
         values, vectors = eigh_in_place(0.5 * (Q + Q.T))
-        values = np.maximum(values, 0.0)  # Q is positive semidefinite but for rounding
+        values = np.maximum(values, 0.0)  # Q is positive semidefinite up to rounding
         target = vectors.T @ self.centre(self.y)
         for number in np.argsort(alphas)[::-1]:
             weights = vectors @ (target / (values + float(alphas[number])))
@@ -282,7 +282,7 @@ class KnownPairs:
             block = np.ix_(test.any(axis=1), test.any(axis=0))
             inside = test[block]
             K, G = self.K[test.any(axis=1)], self.G[test.any(axis=0)]
-            # Coefficients of an object that has left are zero: it may well count as itself.
+            # Coefficients of an object that has left are zero: it may be treated as present.
             same = (np.eye(p)[block[0][:, 0]], np.eye(q)[block[1][0]]) if self.pairwise.by_identity else ()
             for place, result in rest.path(alphas, tol=tol, max_iter=max_iter):
                 warn_unless_converged(result, tol)
@@ -330,7 +330,7 @@ def _or_all(test: np.ndarray | None, n: int) -> np.ndarray:
 
 
 def warn_unless_converged(result: ConjugateGradientResult, tol: float) -> None:
-    """One warning that says what was reached and what to try."""
+    """One warning that says how far the iteration got and what to try."""
     if not result.converged:
         warnings.warn(
             f"Conjugate gradients stopped after {result.n_iter} iterations at a relative residual of "

@@ -22,7 +22,7 @@ class ObjectKernel:
     ----------
     kernel : Kernel
     objects : validated items, or the matrix itself for a precomputed kernel
-        None for a precomputed kernel that predictions need no more.
+        None for a precomputed kernel that predictions do not need.
     n : int
         Number of training objects.
     side : {"row", "column"}
@@ -49,7 +49,7 @@ class ObjectKernel:
         Parameters
         ----------
         n_labels, n_other : int
-            How many objects the labels have on this side, and on the other.
+            Number of objects that the labels have on this side, and on the other.
         """
         function = read_kernel(kernel, params)
         items = _read(objects, function, side)
@@ -98,7 +98,7 @@ class ObjectKernel:
 
 
 def read_kernel(kernel: Any, params: Any) -> Kernel:
-    """A kernel of ours with the parameters of its side."""
+    """A `Kernel` with the parameters of its side."""
     if isinstance(kernel, Kernel):
         if params:
             raise ValueError(
@@ -123,7 +123,7 @@ def _read(objects: Any, kernel: Kernel, side: str) -> Any:
 
 
 def read_labels(Y: Any) -> np.ndarray:
-    """Y as a float64 matrix; NaN where not known, anything else finite."""
+    """Y as a float64 matrix; NaN where unknown, otherwise finite."""
     Y = check_array(Y, dtype=np.float64, ensure_all_finite="allow-nan", input_name="Y", order="C")
     if np.isinf(Y).any():
         raise ValueError("Y holds infinity: mark unknown labels by NaN.")
@@ -182,7 +182,7 @@ def read_index(index: Any, n: int, side: str) -> np.ndarray:
     outside = np.flatnonzero((index < 0) | (index >= n))
     if outside.size:
         raise ValueError(
-            f"{side}_index[{int(outside[0])}] = {int(index[outside[0]])} names no {side}: there are {n}, "
+            f"{side}_index[{int(outside[0])}] = {int(index[outside[0]])} does not name a {side}: there are {n}, "
             "numbered from 0."
         )
     return index.astype(np.int64, copy=False)
@@ -218,7 +218,7 @@ def _differ(a: Any, b: Any) -> bool:
 
 
 def check_symmetry(Y: np.ndarray, sign: int) -> None:
-    """Refuse labels that no symmetric (sign 1) or antisymmetric (-1) function has; NaN agrees with anything."""
+    """Refuse labels that no symmetric (sign 1) or antisymmetric (-1) function can have; NaN agrees with anything."""
     if Y.shape[0] != Y.shape[1]:
         raise ValueError(
             f"A relation between objects of one kind is square: found labels of {Y.shape[0]} × {Y.shape[1]}."

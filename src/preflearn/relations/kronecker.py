@@ -15,7 +15,7 @@ from .grammar import RelationFolds
 from .incomplete import KnownPairs, warn_unless_converged
 from .model import RelationData, RelationModel
 
-# Held-out predictions by conjugate gradients agree with refitting to far higher precision than is ever displayed.
+# Held-out predictions by conjugate gradients agree with refitting to a far higher precision than is ever displayed.
 _HOLD_OUT_TOL = 1e-11
 
 
@@ -63,7 +63,7 @@ class KroneckerRLS(RelationModel):
 
     Notes
     -----
-    Complete labels: two eigen decompositions and O(pq(p + q)). Incomplete labels, and kernels without a closed form
+    Complete labels: two eigendecompositions and O(pq(p + q)). Incomplete labels, and kernels without a closed form
     (``"sum"``): conjugate gradients, O(e (p + q)) for e known pairs in each iteration, and no matrix larger than
     the two kernels. Reference: Stock, Pahikkala, Airola, De Baets and Waegeman, "A comparative study of pairwise
     learning methods based on kernel ridge regression", Neural Computation 30 (2018).
@@ -98,7 +98,7 @@ class KroneckerRLS(RelationModel):
         columns : the same for q objects
             None where both are of one kind.
         Y : array-like of shape (p, q)
-            NaN where not known.
+            NaN where unknown.
 
         Returns
         -------
@@ -117,7 +117,7 @@ class KroneckerRLS(RelationModel):
             The objects of each pair, as positions in `rows` and `columns`.
         y : array-like of shape (e,)
         duplicates : {"refuse", "mean"}, default="refuse"
-            What becomes of a pair that is listed more than once: an error, or the mean of its labels.
+            What to do with a pair that is listed more than once: raise an error, or use the mean of its labels.
 
         Returns
         -------
@@ -180,7 +180,7 @@ class KroneckerProblem:
         model.residual_ = None if result is None else result.residual
 
     def solve_path(self, alphas: Sequence[float]) -> Iterator[tuple[int, Any]]:
-        """Dual coefficients at every alpha with its place in ``alphas``."""
+        """Dual coefficients at every alpha, with the position of that alpha in ``alphas``."""
         if self.complete is not None:
             yield from ((number, self.complete.coefficients(alpha)) for number, alpha in enumerate(alphas))
             return

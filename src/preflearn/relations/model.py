@@ -24,7 +24,7 @@ from .pairwise import PairwiseKernel, refuse_equal_objects, same_objects
 from .sides import Side
 
 COMPARE = (None, "rows", "columns")
-# Products of kernel values outside of this lose precision or overflow on the way.
+# Products of kernel values outside this range lose precision or overflow.
 _RANGE = (1e-290, 1e290)
 
 
@@ -85,7 +85,7 @@ class RelationData:
             refuse_equal_objects(self.G, "column")
 
     def _list(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Rows, columns and labels of the known pairs; made when first asked for."""
+        """Rows, columns and labels of the known pairs; made on first use."""
         if self._listed is None:
             assert self.Y is not None
             row, column = np.nonzero(~np.isnan(self.Y))
@@ -131,7 +131,7 @@ class RelationData:
         return self.is_complete and self.pairwise.has_closed_form
 
     def labels(self) -> np.ndarray:
-        """p × q, NaN where not known."""
+        """p × q, NaN where unknown."""
         if self.Y is not None:
             return self.Y
         Y = np.full(self.shape, np.nan)
@@ -146,7 +146,7 @@ class RelationData:
         return Side.decompose_both((self.K, self.compare == "rows"), (self.G, self.compare == "columns"))
 
     def _refuse_extremes(self) -> None:
-        """Refuse kernels whose products float64 cannot hold."""
+        """Refuse kernels whose products are outside the range of float64."""
         largest = [float(np.abs(np.diagonal(K)).max(initial=0.0)) for K in (self.K, self.G)]
         product = largest[0] * largest[1] if self.pairwise.product else largest[0] + largest[1]
         if all(largest) and not _RANGE[0] < product < _RANGE[1]:
@@ -206,7 +206,7 @@ class RelationModel(BaseEstimator):
         }  # fmt: skip
 
     def __getstate__(self):
-        # Worked out again from the objects: neither pickled nor saved.
+        # Computed again from the objects: neither pickled nor saved.
         state = dict(super().__getstate__())
         state.pop("_training_kernels", None)
         return state
@@ -222,7 +222,7 @@ class RelationModel(BaseEstimator):
         ----------
         rows, columns : as in fit
             New objects, training objects, or both. For precomputed kernels one row per new object and one column per
-            training object. `columns` may be left out where both are of one kind: then the rows are taken.
+            training object. `columns` may be left out where both are of one kind: then the rows are used.
 
         Returns
         -------
@@ -284,7 +284,7 @@ class RelationModel(BaseEstimator):
         ----------
         rows, columns : as in predict
         Y : array-like of shape (p', q')
-            NaN where not known.
+            NaN where unknown.
 
         Returns
         -------

@@ -1,11 +1,11 @@
-r"""Kernels of pairs, made of the kernel k of the row objects and g of the column objects.
+r"""Kernels of pairs, built from the kernel k of the row objects and g of the column objects.
 
 | name          | q((u, v), (u', v'))                              | what it can express                               |
 |---------------|--------------------------------------------------|---------------------------------------------------|
 | kronecker     | k(u, u') g(v, v')                                | any interaction                                   |
 | symmetric     | ½ (k(u, u') k(v, v') + k(u, v') k(v, u'))        | f(u, v) = f(v, u), objects of one kind            |
 | antisymmetric | ½ (k(u, u') k(v, v') - k(u, v') k(v, u'))        | f(u, v) = -f(v, u): who beats whom, cycles too    |
-| cartesian     | k(u, u') δ(v, v') + δ(u, u') g(v, v')            | a function of its own for each known object       |
+| cartesian     | k(u, u') δ(v, v') + δ(u, u') g(v, v')            | a separate function for each known object         |
 | sum           | k(u, u') + g(v, v')                              | f(u, v) = a(u) + b(v), no interaction             |
 
 Each is a short sum of terms X ⊗ Z, the second of a symmetric kernel followed by an exchange of the two objects, so one
@@ -98,7 +98,7 @@ class PairwiseKernel:
 
     @property
     def by_identity(self) -> bool:
-        """Whether the kernel tells objects apart by what they are, not by their kernel values alone."""
+        """Whether the kernel distinguishes objects by identity, not only by their kernel values."""
         return "cartesian" in self.weights
 
     @property
@@ -163,7 +163,7 @@ def same_objects(K_new: np.ndarray, K_train: np.ndarray) -> np.ndarray:
     order = np.argsort(old)
     place = np.searchsorted(old[order], new)
     same = np.zeros(K_new.shape)
-    for shift in (-1, 0):  # the neighbours of where it would be sorted in
+    for shift in (-1, 0):  # the neighbours of its sorted position
         candidate = order[np.clip(place + shift, 0, old.shape[0] - 1)]
         equal = (np.abs(K_train[candidate] - K_new) <= rounding).all(axis=1)
         same[np.flatnonzero(equal), candidate[equal]] = 1.0
@@ -171,12 +171,12 @@ def same_objects(K_new: np.ndarray, K_train: np.ndarray) -> np.ndarray:
 
 
 def refuse_equal_objects(K: np.ndarray, side: str) -> None:
-    """Refuse training objects that the Cartesian kernel could not tell apart in a prediction."""
+    """Refuse training objects that the Cartesian kernel could not distinguish in a prediction."""
     first = first_equal_items(K)
     copies = np.flatnonzero(first != np.arange(K.shape[0]))
     if copies.size:
         copy = int(copies[0])
         raise ValueError(
-            f"pairwise='cartesian' learns a function of its own for each object, and {side}s {int(first[copy])} and "
+            f"pairwise='cartesian' learns a separate function for each object, and {side}s {int(first[copy])} and "
             f"{copy} have equal kernel values. Keep one of them, or use pairwise='kronecker'."
         )

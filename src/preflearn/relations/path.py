@@ -1,4 +1,4 @@
-"""Every alpha of a relation from what is factorised once."""
+"""Every alpha of a relation from one factorisation."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class RelationPath:
     Parameters
     ----------
     model : KroneckerRLS
-        Its alpha does not matter; not modified.
+        Its alpha is not used; not modified.
     rows, columns, Y : as in KroneckerRLS.fit
 
     Attributes
     ----------
     largest_eigenvalue : float
-        Of the pairwise kernel of the known pairs: it says which alphas matter.
+        Of the pairwise kernel of the known pairs: it shows which alphas matter.
 
     Notes
     -----
-    Complete labels: two eigen decompositions, and then O(pq) for the solution at another alpha in their basis.
+    Complete labels: two eigendecompositions, and then O(pq) for the solution at another alpha in their basis.
     Incomplete labels: conjugate gradients, each alpha started at the solution of the next larger one.
 
     Examples
@@ -63,7 +63,7 @@ class RelationPath:
     def mode_coefficients(self, alpha: float) -> np.ndarray:
         """The solution in the basis of the eigenvectors of the kernels, shape (p, q): complete labels only. O(pq)."""
         if self._problem.complete is None:
-            raise ValueError("Modes are those of a complete relation: some labels are not known here.")
+            raise ValueError("Modes are those of a complete relation: some labels are unknown here.")
         return self._problem.complete.mode_coefficients(read_alpha(alpha))
 
     def predict(self, rows: Any, columns: Any = None, *, alphas: Sequence[float]) -> np.ndarray:

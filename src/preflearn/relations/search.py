@@ -57,7 +57,7 @@ class _RelationSearch(RelationModel):
         return "leave-one-out" if data.has_closed_form and singles_compare else 5
 
     def _within(self, data: RelationData, folds: RelationFolds, known: np.ndarray, name: Any) -> np.ndarray:
-        """Entries that a measure may compare: of one column (row), and by one model, where these are compared."""
+        """Entries that a measure may compare: of one column (row) and by one model, where these are compared."""
         queries = data.queries()
         if self.compare is None:
             return queries
@@ -82,8 +82,8 @@ class KroneckerRLSCV(_RelationSearch, KroneckerRLS):
     hold_out : {"entries", "rows", "columns", "both"}, default="entries"
         What will be new in use; see `cross_val_predict`.
     cv : str, int, splitter, index arrays or None, default=None
-        As in `cross_val_predict`. None holds out one after the other where that is done in closed form and
-        the measure can compare the predictions, else five folds.
+        As in `cross_val_predict`. None holds out one after the other where there is a closed form and the measure can
+        compare the predictions, else five folds.
     scoring : str, callable or None, default=None
         A measure's name, or a function of (y, scores, qid) where greater is better. None is R², and with `compare`
         the concordance inside columns (rows).

@@ -3,7 +3,7 @@ r"""1 / (s_l σ_k + t_l) as a short sum of products of a function of k and one o
     1 / x = ∫ exp(-x eᶻ) eᶻ dz ≈ h Σ_r exp(z_r - x e^{z_r}),      x = σ_k + t_l / s_l,
 
 the trapezoidal rule, whose relative error falls as exp(-π² / h) for every x between the ends of the sum, and every
-term is positive: nothing cancels. The number of terms grows with the logarithm of the range of x only, a few hundred
+term is positive: nothing cancels. The number of terms grows only with the logarithm of the range of x: a few hundred
 where the matrix itself has thousands of rows and columns.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 # Relative error 1e-14 of every entry.
 _DIGITS = np.log(1e14)
 _STEP = np.pi**2 / _DIGITS
-# exp(-x) is nothing beside 1 from here on.
+# exp(-x) is negligible compared with 1 from here on.
 _NOTHING = 37.0
 
 
@@ -30,7 +30,7 @@ def cauchy_factors(
     scale, ridge : ndarray of shape (l,)
         Not negative, the ridge positive.
     most : int, optional
-        Give None where more terms than this would be needed.
+        Return None where more terms than this would be needed.
 
     Returns
     -------
@@ -45,7 +45,7 @@ def cauchy_factors(
            [0.666667, 0.4     ]])
     """
     largest = float(values.max(initial=0.0))
-    # Problems in which the kernel is lost in the ridge: one term of its own.
+    # Problems in which the kernel is lost in the ridge: one separate term.
     flat = scale * largest <= 1e-17 * ridge
     ratio = np.divide(ridge, scale, out=np.full_like(ridge, np.nan), where=~flat)
     if flat.all():

@@ -1,12 +1,13 @@
-r"""One side of a relation: a kernel matrix with its eigen decomposition.
+r"""One side of a relation: a kernel matrix with its eigendecomposition.
 
 For objects with kernel K,
 
     K = V diag(σ) Vᵀ          without comparison,
     C K C = V diag(σ) Vᵀ      where the objects are compared with each other, C = I - 1 1ᵀ / p,
 
-the constant vector left out of V in the second case. Dual coefficients are V times something, and predictions are the
-images K V times the same: both are Vσ and V without comparison, but K V keeps the level of the predictions otherwise.
+with the constant vector left out of V in the second case. Dual coefficients are V times something, and predictions are
+the images K V times the same: both are Vσ and V without comparison, but otherwise K V keeps the level of the
+predictions.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from .._engine.loops.threads import blas_at_rest, in_threads
 from .._engine.numerics.linalg import eigh_in_place, unit_of
 from .._engine.numerics.memory import require_memory
 
-# Decompositions are made beside each other if one is at least this share of the work of the other.
+# Decompositions are made side by side if one is at least this share of the work of the other.
 _ALIKE = 0.5
-# Up to this many objects: Ctrl-C has to wait for the one in the other thread.
+# Only up to this many objects: Ctrl-C has to wait for the one in the other thread.
 _SHORT = 3000
 
 
@@ -40,7 +41,7 @@ class Side:
     array([1., 2.])
     """
 
-    # The kernel matrix as it was given, shape (n, n).
+    # The original kernel matrix, shape (n, n).
     K: np.ndarray
     # σ, not negative, ascending, shape (k,); k is n, or n - 1 where the objects are compared.
     values: np.ndarray
@@ -52,7 +53,7 @@ class Side:
     def decompose(cls, K: np.ndarray, *, compared: bool) -> Side:
         """Factorise a symmetric K, which is not modified. About 9 n³ operations."""
         n = K.shape[0]
-        require_memory(3 * 8 * n * n, f"the eigen decomposition of a kernel of {n} objects")
+        require_memory(3 * 8 * n * n, f"the eigendecomposition of a kernel of {n} objects")
         unit = unit_of(
             float(np.abs(np.diagonal(K)).max(initial=0.0))
         )  # no square leaves the range of float64
@@ -78,7 +79,7 @@ class Side:
     def decompose_both(cls, *kernels: tuple[np.ndarray, bool]) -> tuple[Side, Side]:
         """Two kernels, each with whether its objects are compared, in a thread each where their sizes are alike.
 
-        Half of a decomposition waits for memory: two beside each other wait less than one in two threads of BLAS.
+        Half of a decomposition is bound by memory: two side by side wait less than one in two threads of BLAS.
         """
         calls = [partial(cls.decompose, K, compared=compared) for K, compared in kernels]
         small, large = sorted(K.shape[0] for K, _ in kernels)

@@ -1,4 +1,4 @@
-"""A relation between objects of two tables: what makes numbers of their columns stands in front of the model."""
+"""A relation between objects of two tables: each side's columns are turned into numbers before the model."""
 
 from __future__ import annotations
 
@@ -60,5 +60,5 @@ class TableRelation(BaseEstimator):
 
 
 def prepared(table: Any) -> Pipeline:
-    """What makes standardised numbers of a table of objects, fitted to it."""
+    """A preparation that turns a table of objects into standardised numbers, fitted to it."""
     return Pipeline([("table", TableEncoder(sparse_output=False)), ("scale", StandardScaler())]).fit(table)

@@ -15,7 +15,7 @@ from .model import RelationData, RelationModel
 
 
 class TwoStepRLS(RelationModel):
-    r"""Learn a function of pairs in two steps, each with a regularisation of its own.
+    r"""Learn a function of pairs in two steps, each with its own regularisation.
 
     A = (K + alpha_rows)⁻¹ Y (G + alpha_columns)⁻¹ and f = K A G: a ridge regression for new rows whose labels are
     those of a ridge regression for new columns. Labels must be complete.
@@ -34,7 +34,7 @@ class TwoStepRLS(RelationModel):
 
     Notes
     -----
-    Two eigen decompositions; all hold-outs are products of two maps, one for each side.
+    Two eigendecompositions; all hold-outs are products of two maps, one for each side.
     Reference: Pahikkala, Stock, Airola, Aittokallio, De Baets and Waegeman, "A two-step learning approach for
     solving full and almost full cold start problems in dyadic prediction", ECML PKDD 2014.
 

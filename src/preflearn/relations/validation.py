@@ -37,8 +37,8 @@ def cross_val_predict(
         What will be new in use: the pair alone, its row object, its column object, or both objects.
     cv : str, int, splitter, iterable of index arrays, or a pair of these, default="leave-one-out"
         One after the other, a number of folds, or the sets themselves: numbers of rows or columns; for entries,
-        positions in the row-major matrix, pairs (row, column), or p × q masks. For ``"both"`` a tuple gives the
-        folds of the rows and those of the columns. Folds of entries are drawn at random, the same ones each time.
+        positions in the row-major matrix, pairs (row, column), or p × q masks. For ``"both"`` a tuple gives the folds
+        of the rows and those of the columns. Folds of entries are drawn at random with a fixed seed.
     row_groups, column_groups : array-like of shape (p,) and (q,), optional
         Labels of objects that leave the training together (families of drugs, sessions of a user).
     verbose : int, default=0
@@ -51,12 +51,12 @@ def cross_val_predict(
 
     Notes
     -----
-    In closed form for complete labels: single entries O(pq(p + q)), rows or columns by algebra or one
-    decomposition per fold, both with one decomposition for each fold of the smaller side. Folds of several entries,
-    incomplete labels and kernels without a closed form are refitted by conjugate gradients, warm from alpha to
-    alpha. For a symmetric or antisymmetric relation the mirror image of an entry leaves with it, and a held-out
-    row is a held-out object: its column leaves as well. A two-step model has no entry-wise objective; the label
-    left out is replaced by what the model then predicts for it, its fixed point.
+    In closed form for complete labels: single entries O(pq(p + q)), rows or columns by algebra or one decomposition per
+    fold, both with one decomposition for each fold of the smaller side. Folds of several entries, incomplete labels and
+    kernels without a closed form are refitted by conjugate gradients, with warm starts from alpha to alpha. For a
+    symmetric or antisymmetric relation the mirror image of an entry leaves with it, and a held-out row is a held-out
+    object: its column leaves as well. A two-step model has no entry-wise objective; the label left out is replaced by
+    what the model then predicts for it, its fixed point.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def cross_val_predict(
 
 
 def read_problem(model: Any, rows: Any, columns: Any, Y: Any) -> tuple[Any, Any]:
-    """Validated data of a model with what is factorised once, and the model's alpha."""
+    """Validated data of a model with its factorisation, and the model's alpha."""
     if not isinstance(model, (KroneckerRLS, TwoStepRLS)):
         raise TypeError(
             f"Held-out predictions of a relation are those of KroneckerRLS or TwoStepRLS: found "

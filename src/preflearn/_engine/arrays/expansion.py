@@ -1,7 +1,7 @@
 r"""Kernel expansions of `core.expansion` with their sums, predictions and gradients on a device.
 
 The rows stay on the host and are sent to the device block by block; what comes back is small: the r × r sums, scores,
-gradients of some rows. So the table may be larger than the memory of the device, and nothing but this module knows of
+gradients of some rows. So the table may be larger than the memory of the device, and no other module has to know about
 it.
 """
 
@@ -32,7 +32,7 @@ class _Rows:
     def __init__(self, kernel: Kernel, basis: np.ndarray, curves: Curves | None, home: Home) -> None:
         self._curves = curves
         self._kernel, self._origin, self.home = kernel, kernel.origin(basis), home
-        # Columns that the metric has forgotten are not sent.
+        # Columns that the metric ignores are not sent.
         self._used = slice(None) if kernel.metric is None or kernel.metric.ndim > 1 else kernel.metric != 0
         seen = kernel.seen(basis, self._origin)
         self.gamma = kernel.width(seen.shape[1])
@@ -78,7 +78,7 @@ class DeviceExpansion(Expansion):
     Attributes
     ----------
     home : Home
-        The device, beside the attributes of `Expansion`, which are on the host.
+        The device, in addition to the attributes of `Expansion`, which are on the host.
     """
 
     home: Home = field(kw_only=True)
@@ -106,7 +106,7 @@ class DeviceExpansion(Expansion):
 
 @dataclass(frozen=True)
 class DeviceExpansions:
-    """What trains expansions on a device.
+    """Trains expansions on a device.
 
     Attributes
     ----------

@@ -1,8 +1,8 @@
 r"""Hold-out without refitting on device arrays, many folds of the same size at a time.
 
 The formulas are those of `core.dual_holdout` (full kernel) and `core.feature_holdout` (linear kernel, reduced set).
-Folds are whole queries, any rows of a global ranking, or any rows of a regression. What a batch of folds reads of the
-features is formed on the device and thrown away. Predictions come back to the host, where they are measured.
+Folds are whole queries, any rows of a global ranking, or any rows of a regression. What a batch of folds reads from the
+features is formed on the device and discarded. Predictions come back to the host, where they are scored.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from ...comparisons import Comparisons
 from ...kernels.blocks import KernelBlocks
 from ...kernels.functions import Kernel
 from ..core.centred_kernel import centre_both_sides
-from ..core.holdout import HoldOut, intercept_of_rest
-from ..core.removal import RemovedBasis
+from ..core.holdout import HoldOut, RemovedBasis, intercept_of_rest
 from ..core.row_blocks import HalfBlocks, RowBlock, segment_sums
 from ..numerics.namespace import Home, as_host
 from .kernels import DeviceBasis
@@ -32,7 +31,7 @@ from .linalg import (
 )
 from .squared_loss import apply_half, centred_kernel, half_blocks, own_rows, sum_up
 
-# A fold is refitted when a pivot of its small system is this small: what it keeps of the model is lost in rounding.
+# A fold is refitted when a pivot of its small system is this small: what the fold leaves is lost in rounding.
 _STABLE = 1e-7
 
 
@@ -61,7 +60,7 @@ class _DeviceHoldOut(HoldOut):
         return predictions
 
     def _batches(self, folds: Sequence[np.ndarray]) -> Iterator[list[int]]:
-        """Folds of one size that share no row, as many as a temporary block holds."""
+        """Folds of one size that share no row, no more than a temporary block can hold."""
         by_size: dict[int, list[int]] = {}
         for number, fold in enumerate(folds):
             by_size.setdefault(fold.shape[0], []).append(number)
@@ -99,7 +98,7 @@ class _DeviceHoldOut(HoldOut):
                 )
 
     def _with_intercept(self, rows: np.ndarray, f: Any, level: Any) -> Any:
-        """Add the mean of y less the mean of f' over the remaining rows; ``level`` is the mean of f' over all rows."""
+        """Add the mean of y minus the mean of f' over the remaining rows; ``level`` is the mean of f' over all rows."""
         if not self.intercept:
             return f
         y = self.comparisons.scores
@@ -109,7 +108,7 @@ class _DeviceHoldOut(HoldOut):
 
 
 class DualDeviceHoldOut(_DeviceHoldOut):
-    """Full kernel: through the eigen decomposition of G = S K S, or for one alpha its explicit inverse R.
+    """Full kernel: through the eigendecomposition of G = S K S, or for one alpha its explicit inverse R.
 
     O(m³) once, then O(|H|² m + |H|³) for a fold and an alpha; two m × m arrays.
     """
@@ -143,7 +142,7 @@ class DualDeviceHoldOut(_DeviceHoldOut):
     @property
     def largest_eigenvalue(self) -> float:
         if self._values is None:
-            raise ValueError("No eigen decomposition was made: use many_alphas=True.")
+            raise ValueError("No eigendecomposition was made: use many_alphas=True.")
         return float(self._values[-1])
 
     @property
@@ -201,7 +200,7 @@ class DualDeviceHoldOut(_DeviceHoldOut):
         )
 
     def _invert_half(self, values: Any, places: np.ndarray) -> Any:
-        """S⁺ on the rows of whole queries: the values are put at their places in an otherwise empty vector."""
+        """S⁺ on the rows of whole queries: the values are put in their places in an otherwise zero vector."""
         home, xp = self.home, self.home.xp
         b, h, v = values.shape
         where = np.full(self.comparisons.n_rows, b * h)
@@ -213,7 +212,7 @@ class DualDeviceHoldOut(_DeviceHoldOut):
 
 
 class _ModelAtAlpha:
-    """The model of all rows at one λ: x = R t, the predictions f, and what blocks of R are made of."""
+    """The model of all rows at one λ: x = R t, the predictions f, and what blocks of R are computed from."""
 
     def __init__(self, owner: DualDeviceHoldOut, alpha: float):
         home, xp = owner.home, owner.home.xp
@@ -227,7 +226,7 @@ class _ModelAtAlpha:
                 self.mean_response = self.mean_response - xp.mean(self.mean_response, axis=1, keepdims=True)
         else:
             self.rho = shrink(owner._values, alpha, home)
-            # Centred vectors serve as well here: t has no part that the centring removes.
+            # Centred vectors do as well here: t has no component that the centring removes.
             self.x = owner._vectors @ (self.rho[:, None] * owner._projected)
         f = apply_half(owner._t - alpha * self.x, owner._halves, home, inverse=True)
         self.mean_f = home.zeros(1, f.shape[1])
@@ -331,7 +330,7 @@ class FeatureDeviceHoldOut(_DeviceHoldOut):
         E, blank = self._constraints(rows)
         wide = xp.concat(
             [Z, xp.zeros_like(Z[:, :1, :]) + self.mean], axis=1
-        )  # the mean row is one more to predict
+        )  # the mean row is predicted as an additional one
         out = np.empty((len(alphas), b, h, self.c.shape[1]))
         for k, alpha in enumerate(alphas):
             found = None if h > self.s.shape[0] else self._small(alpha, wide, Y, t, E, blank)
@@ -359,7 +358,7 @@ class FeatureDeviceHoldOut(_DeviceHoldOut):
         return tuple(xp.reshape(A, (b, h, A.shape[1])) for A in (Z, Y, t))  # type: ignore[return-value]
 
     def _constraints(self, rows: np.ndarray) -> tuple[Any, Any]:
-        """E of the basis vectors among the rows, shape (b, e, r), zero where a fold has fewer; and a 1 on those."""
+        """E of the basis vectors among the rows, shape (b, e, r), zero where a fold has fewer; and a 1 for each."""
         home, xp = self.home, self.home.xp
         b, r = rows.shape[0], self.s.shape[0]
         if self._removed_basis is None:
@@ -425,7 +424,7 @@ def _constrained(
 
 
 def explicit_inverse(G: Any, alpha: float, home: Home) -> Any:
-    """(G + λ I)⁻¹ as a full matrix; through the eigen decomposition where λ is lost in rounding."""
+    """(G + λ I)⁻¹ as a full matrix; through the eigendecomposition where λ is lost in rounding."""
     factor = cholesky(add_to_diagonal(home.xp.asarray(G, copy=True), alpha, home), home)
     if factor is not None:
         return inverse_from_cholesky(factor, home)

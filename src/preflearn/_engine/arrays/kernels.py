@@ -1,4 +1,4 @@
-"""What of the library runs on device arrays, and the basis vectors of a reduced set there."""
+"""Which parts of the library run on device arrays, and the basis vectors of a reduced set there."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ...kernels.basis import choose_basis
 from ...kernels.blocks import KernelBlocks
 from ...kernels.functions import Kernel
 from ...kernels.inputs import DEVICE_REMEDY, why_not_on_device
-from ..core.removal import LOST_IN_ROUNDING
+from ..core.holdout import LOST_IN_ROUNDING
 from ..numerics.namespace import Home
 from .linalg import cholesky
 
 
 def refuse_unless_served(kernel: Kernel, solver: Any, tasks: Sequence[Comparisons]) -> None:
-    """Refuse, before any work, what device arrays cannot serve.
+    """Refuse, before any work, what is not supported on device arrays.
 
     Raises
     ------
@@ -78,7 +78,7 @@ class DeviceBasis:
 
     @cached_property
     def well_conditioned(self) -> bool:
-        """Whether K_RR is conditioned well enough that what leaves with a basis vector has six correct digits."""
+        """Whether K_RR is well enough conditioned that what leaves with a basis vector has six correct digits."""
         factor = cholesky(self.K, self.home)
         if factor is None:
             return False

@@ -5,8 +5,8 @@ formed block by block on the device, and for each λ
 
     (A + λ K_RR + ν I) β = c
 
-is solved by one Cholesky factorisation there: an eigen decomposition takes several times as long on such devices as all
-λ together. ν is a small multiple of rounding (`core.expansion`); the last training, by `RankRLS`, does without it.
+is solved by one Cholesky factorisation there: an eigendecomposition takes several times as long on such devices as all
+λ together. ν is a small multiple of rounding (`core.expansion`); the final training, by `RankRLS`, does without it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .kernels import DeviceBasis
 from .linalg import add_to_diagonal, cholesky, cholesky_solve
 from .squared_loss import half_blocks, sum_up
 
-# Power iterations for the largest eigenvalue, which the grid of alphas starts from.
+# Power iterations for the largest eigenvalue, from which the grid of alphas starts.
 _POWER_ITERATIONS = 30
 
 
@@ -130,7 +130,7 @@ def _factor(form: Any, home: Home) -> Any:
         if factor is not None:
             return factor
     raise ValueError(
-        "The kernel matrix is not positive semidefinite beyond rounding on this device: check X for extreme values, or "
+        "The kernel matrix on this device is not positive semidefinite up to rounding: check X for extreme values, or "
         "scale its columns."
     )
 

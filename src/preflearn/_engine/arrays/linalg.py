@@ -32,7 +32,7 @@ class GramSum:
             panel += P[:, start:].T @ P[:, start : start + panel.shape[1]]
 
     def matrix(self) -> Any:
-        """The sum as a full symmetric matrix; the panels are given up."""
+        """The sum as a full symmetric matrix; the panels are released."""
         A = self._home.zeros(self._width, self._width)
         for number, start in enumerate(self._starts):
             panel, self._panels[number] = self._panels[number], None
@@ -47,7 +47,7 @@ def cholesky(A: Any, home: Home) -> Any | None:
     try:
         factor = home.xp.linalg.cholesky(A)
     except Exception as error:
-        # Every library has a class of its own for this; running out of memory must not be taken for it.
+        # Every library has its own exception for this, which must not be confused with running out of memory.
         if "LinAlgError" not in type(error).__name__:
             raise
         return None
@@ -100,7 +100,7 @@ def eigh(A: Any, home: Home) -> tuple[Any, Any]:
     Raises
     ------
     ValueError
-        If A has an eigenvalue that is negative beyond rounding.
+        If A has an eigenvalue that is negative by more than rounding.
     """
     values, vectors = home.xp.linalg.eigh(A)
     refuse_indefinite(float(values[0]), float(values[-1]), home.eps)
@@ -108,7 +108,7 @@ def eigh(A: Any, home: Home) -> tuple[Any, Any]:
 
 
 def shrink(values: Any, alpha: float, home: Home) -> Any:
-    """1 / (Λ + λ); zero outside of the range of the matrix where λ itself is below rounding."""
+    """1 / (Λ + λ); zero outside the range of the matrix where λ itself is below rounding."""
     xp = home.xp
     rounding = 10 * home.eps * float(values[-1])
     inverse = 1.0 / xp.clip(values + alpha, min=float(xp.finfo(home.dtype).smallest_normal))

@@ -61,7 +61,7 @@ class DevicePairSystem:
         return np.concatenate([as_host(part) for part in blocks])
 
     def unstable(self, pairs: np.ndarray) -> np.ndarray:
-        """As in `core.pair_holdout.PairSystem`; here only a prediction that is NaN tells."""
+        """As in `core.pair_holdout.PairSystem`; here only a NaN prediction shows it."""
         return np.zeros(pairs.shape[0], dtype=bool)
 
     def _count_blocks(self, y: np.ndarray, tolerance: float, twins: np.ndarray, repair: Any) -> Iterator[Any]:
@@ -80,7 +80,7 @@ class DevicePairSystem:
             yield xp.stack([xp.sum(xp.astype(column, xp.int64), axis=1) for column in columns], axis=1)
 
     def _repaired(self, above: Any, lost: np.ndarray, first: int, repair: Any) -> Any:
-        """κ times the differences of held-out predictions, those that rounding has taken away held out one by one."""
+        """κ times the differences of held-out predictions; those lost in rounding are held out one by one."""
         i, j = np.nonzero(lost)
         f = repair(np.stack([first + i, j], axis=1))
         differences = np.array(as_host(above))
@@ -127,7 +127,7 @@ def dual_device_pairs(X: Any, kernel: Kernel, task: Comparisons, alpha: float) -
     G = centred_kernel(X, KernelBlocks(kernel, X, xp), halves, home, on_block=add)
     size = float(xp.sum(xp.linalg.diagonal(G)))
     if share and 0 < alpha < size:
-        # The constant that S does not see would have 1 / alpha in R, beside which the rest is lost.
+        # The constant that S does not see would contribute 1 / alpha to R, which would swamp the rest.
         G = G + size / m**2
     R = explicit_inverse(G, alpha, home)
     del G

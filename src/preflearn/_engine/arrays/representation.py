@@ -16,14 +16,14 @@ from .squared_loss import fit_features, fit_full_kernel, fit_reduced
 
 
 class DeviceRows(Representation):
-    """Parameters as in `Representation`; what devices cannot serve is refused before any work.
+    """Parameters as in `Representation`; what is not supported on devices is refused before any work.
 
     Parameters
     ----------
     solver : str
-        What was asked for.
+        The solver that was asked for.
     in_features : bool
-        Whether the columns of X are worked with, and not the kernel of its rows.
+        Whether the columns of X are used, and not the kernel of its rows.
     """
 
     needs = "a kernel that devices evaluate, comparisons with a symmetric half in closed form"

@@ -1,8 +1,8 @@
 r"""Training on device arrays.
 
-* Reduced set: B = K_RM L K_MR + λ K_RR and K_RM b are summed up over blocks of rows, K_MR is never stored; one
-  Cholesky factorisation of B. The result is then checked against the equation itself, in another pass over the rows,
-  and corrected by conjugate gradients with B as preconditioner until its error is below the tolerance; where rounding
+* Reduced set: B = K_RM L K_MR + λ K_RR and K_RM b are summed over blocks of rows, K_MR is never stored; one Cholesky
+  factorisation of B. The result is then checked against the equation itself, in another pass over the rows, and
+  corrected by conjugate gradients with B as preconditioner until its error is below the tolerance; where rounding
   prevents that, the same is done with orthogonalised features.
 * Linear kernel: the same sums with the features themselves.
 * Full kernel: S K S is formed in blocks of rows and factorised; where it does not fit on the device, conjugate
@@ -26,8 +26,7 @@ from ..numerics.namespace import Home, as_host
 from .kernels import DeviceBasis
 from .linalg import GramSum, add_to_diagonal, cholesky, cholesky_solve, solve_ridge, whitening
 
-# Steps of correction after the direct solution of the reduced set; more than a few mean that rounding has the upper
-# hand.
+# Correction steps after the direct solution of the reduced set; more than a few mean that rounding dominates.
 _MAX_CORRECTIONS = 12
 # Basis vectors of the preconditioner for a full kernel that does not fit.
 _PRECONDITIONER_ROWS = 2000
@@ -43,7 +42,7 @@ def fit_reduced(
     stages: Any,
     home: Home,
 ) -> SquaredLossFit:
-    """On the basis vectors; the coefficients are arrays of the device, as they are below."""
+    """On the basis vectors; the coefficients are arrays of the device, as in the functions below."""
     with stages(f"reduced set of {basis.basis_.shape[0]} on {home.device}"):
         coef = _solve_each(lambda task: _solve_reduced(X, basis, task, alpha, home), tasks, home)
     means = _mean_rows(X, basis.blocks, home) if with_mean else None
@@ -74,7 +73,7 @@ def _host(means: Any, coef: Any) -> np.ndarray | None:
 
 
 def _mean_rows(X: Any, blocks: KernelBlocks, home: Home) -> Any:
-    """Column means of the kernel block of all rows, in a pass of its own."""
+    """Column means of the kernel block of all rows, in a separate pass."""
     total = sum(home.xp.sum(blocks(X[rows, :]), axis=0) for rows in home.steps(X.shape[0], blocks.width))
     return total / X.shape[0]
 
@@ -127,7 +126,7 @@ def _solve_reduced(X: Any, basis: DeviceBasis, task: Comparisons, alpha: float, 
 
 
 def _solve_reduced_in_double(X: Any, basis: DeviceBasis, task: Comparisons, alpha: float, home: Home) -> Any:
-    """Where single precision is not enough for the basis vectors; β comes back in single precision."""
+    """Where single precision is not enough for the basis vectors; β is returned in single precision."""
     xp = home.xp
     X = xp.astype(X, xp.float64)
     double = DeviceBasis(basis.basis_indices_, xp.astype(basis.basis_, xp.float64), basis.kernel, Home.of(X))
@@ -137,7 +136,7 @@ def _solve_reduced_in_double(X: Any, basis: DeviceBasis, task: Comparisons, alph
 def _correct(
     form: Any, halves: HalfBlocks, K: Any, c: Any, alpha: float, factor: Any, home: Home
 ) -> Any | None:
-    """β that satisfies the equation itself and not only its rounded sum; None where that is out of reach."""
+    """β that satisfies the equation itself and not only its rounded sum; None where that cannot be reached."""
     halves.prepare(form)
 
     def system(beta: Any) -> Any:
@@ -230,7 +229,7 @@ def centred_kernel(X: Any, blocks: KernelBlocks, halves: HalfBlocks, home: Home,
 
 
 def apply_half(V: Any, halves: HalfBlocks, home: Home, *, inverse: bool = False) -> Any:
-    """S V (or S⁺ V) for V in memory, rows in sorted order; V is left as it is."""
+    """S V (or S⁺ V) for V in memory, rows in sorted order; V is not modified."""
 
     def form(block: RowBlock) -> Any:
         return home.xp.asarray(V[block.start : block.stop, :], copy=True)
@@ -239,7 +238,7 @@ def apply_half(V: Any, halves: HalfBlocks, home: Home, *, inverse: bool = False)
 
 
 def back_to_rows(V: Any, halves: HalfBlocks, home: Home) -> Any:
-    """Rows in sorted order to the order of X."""
+    """Rows from sorted order to the order of X."""
     if halves.order is None:
         return V
     return home.xp.take(V, home.put_as_is(np.argsort(halves.order)), axis=0)

@@ -1,7 +1,7 @@
 r"""(B + λ I)⁻¹ for several λ from one reduction B = Q A Qᵀ to a narrow band A.
 
-The same idea as the tridiagonal form, stopped earlier: a band is reached by products of matrices alone, where half of a
-reduction to tridiagonal form waits for memory. A is kept as blocks on and below the diagonal, and A + λ I = L Lᵀ is
+The idea is that of the tridiagonal form, stopped earlier: products of matrices alone lead to a band, whereas half of a
+reduction to tridiagonal form is bound by memory. A is kept as blocks on and below the diagonal, and A + λ I = L Lᵀ is
 factorised block by block; L⁻¹ V for V of n columns then takes O(n² b) operations, again in products.
 
 Whether that pays depends on n: on two busy cores one reduction and the diagonals of 31 inverses took 0.54 of the time
@@ -28,7 +28,7 @@ _STRIPE = 256
 
 
 class BandForm:
-    """Q and A of a symmetric positive semidefinite B; serves where `TridiagonalForm` does.
+    """Q and A of a symmetric positive semidefinite B; usable wherever `TridiagonalForm` is.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class BandForm:
 
     def __init__(self, B: np.ndarray):
         n, B = B.shape[0], B.T
-        with blas_at_rest():  # our threads take the stripes
+        with blas_at_rest():  # our own threads take the stripes
             panels = [_reduce_panel(B, start) for start in range(0, n - _BLOCK, _BLOCK)]
         edges = [*range(0, n, _BLOCK), n]
         self._parts = [slice(a, b) for a, b in zip(edges, edges[1:], strict=False)]
@@ -75,7 +75,7 @@ class BandForm:
         return float(la.eigvals_banded(band, lower=True, select="i", select_range=(0, 0))[0])
 
     def reciprocal_condition(self, alpha: float) -> float:
-        """Of A + λ I; from below where λ alone makes it large enough."""
+        """Of A + λ I; a lower bound where λ alone makes it large enough."""
         bound = alpha / (self.largest + alpha)
         return bound if bound >= 2.0**-30 else (max(self.smallest, 0.0) + alpha) / (self.largest + alpha)
 
@@ -179,8 +179,8 @@ class _BlockSubstitution:
 
 
 def _reduce_panel(B: np.ndarray, start: int) -> tuple[int, np.ndarray, np.ndarray]:
-    """Make the columns of one block zero below the next block, in place: B ← Hᵀ B H with H = I - V T Vᵀ on the rows
-    from the next block on."""
+    """Zero the columns of one block below the next block, in place: B ← Hᵀ B H with H = I - V T Vᵀ on the rows from the
+    next block on."""
     first = start + _BLOCK
     geqrf = get_lapack_funcs("geqrf", (B,))
     factor, scales, _, _ = geqrf(B[first:, start:first])
@@ -231,8 +231,8 @@ def _subtract_product(S: np.ndarray, left: np.ndarray, right: np.ndarray) -> Non
 
 
 def _by_stripes(work: Callable[[int], None], size: int) -> None:
-    """``work`` from each multiple of a stripe on, in our threads: those of BLAS would wait for each other in each of
-    many small products."""
+    """Run ``work`` on each stripe in our own threads: those of BLAS would wait for each other in each of many small
+    products."""
     with blas_at_rest():
         in_turns(work, [(first,) for first in range(0, size, _STRIPE)])
 

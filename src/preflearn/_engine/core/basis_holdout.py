@@ -2,8 +2,8 @@ r"""Hold-out for a reduced set and a few large folds, on the kernel values thems
 
 f = K_MR β with (K_RM L K_MR + λ K_RR) β = K_RM b. When a fold leaves, B = K_RM L K_MR loses Y diag(σ) Yᵀ with
 Y = K_RM N, and the rows and columns of the basis vectors in the fold are struck out. A fold costs a product of its own
-size and a Cholesky factorisation, n r² + r³ / 3; nothing has the m r² of a training but B itself, made once. Where the
-system of a fold is ill conditioned, its solution is corrected on the rows that stay (`basis_system`).
+size and a Cholesky factorisation, n r² + r³ / 3; only B itself, which is formed once, costs the m r² of a training.
+Where the system of a fold is ill conditioned, its solution is corrected on the rows that stay (`basis_system`).
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ import scipy.linalg as la
 from ...comparisons import Comparisons
 from ..numerics.linalg import KernelFactor, cholesky_in_place, one_norm, subtract_gram
 from .basis_system import BasisEquation, solve_penalised, solve_summed
-from .holdout import HoldOut, rows_outside
+from .holdout import HoldOut, RemovedBasis, RemovedRows, refuse_without_basis, rows_outside
 from .problem import feature_gram, gram_times, target_moment
-from .removal import RemovedBasis, RemovedRows, refuse_without_basis
 
-# Up to this many folds are factorised one by one; for more, one eigen decomposition that serves them all is cheaper.
+# Up to this many folds are factorised one by one; for more, one eigendecomposition that serves them all is cheaper.
 FEW_FOLDS = 30
-# A fold that takes more than all but this share of B with it is refitted.
+# A fold that leaves less than this share of B behind is refitted.
 _LEAST_LEFT = 1e-3
 
 
@@ -36,13 +35,13 @@ class BasisHoldOut(HoldOut):
     K_MR : ndarray of shape (m, rank)
         On the pivots of the factor.
     factor : KernelFactor
-        Of K_RR, well conditioned: no basis vector lies in the span of others, but for copies.
+        Of K_RR, well conditioned: no basis vector lies in the span of others, except for copies.
     basis_indices : ndarray of shape (r,)
         The rows that are basis vectors.
     comparisons : Comparisons
     intercept : bool
     fallback : callable
-        Makes the routine for these comparisons to use when the system of a fold is beyond correction.
+        Makes the routine to use for these comparisons when the system of a fold cannot be corrected.
     """
 
     def __init__(
@@ -58,7 +57,7 @@ class BasisHoldOut(HoldOut):
         self.comparisons = comparisons
         self.intercept = intercept
         self._K, self._C = K_MR, factor.C
-        self._reciprocal_condition = factor.reciprocal_condition  # of fewer basis vectors it is no less
+        self._reciprocal_condition = factor.reciprocal_condition  # a lower bound for fewer basis vectors
         self._pivot_rows = basis_indices[factor.pivots]
         self._K_RR = np.asfortranarray(K_MR[self._pivot_rows].T)  # symmetric
         self._with_penalty: tuple[float, np.ndarray] | None = None
@@ -114,7 +113,7 @@ class BasisHoldOut(HoldOut):
                     (self._c - change)[stays],
                     scale,
                 )
-        # Little is left: what is taken off would leave its rounding behind.
+        # Little is left: subtracting would leave mostly rounding errors.
         kept, K = self._rows_without(fold, stays)
         B, K_RR = feature_gram(K, kept), _struck_out(self._K_RR, stays)
         equation = self._equation_without(fold, stays, 1.0)
@@ -131,7 +130,7 @@ class BasisHoldOut(HoldOut):
     def _equation_without(
         self, fold: np.ndarray, stays: np.ndarray, scale: float
     ) -> Callable[[float], BasisEquation]:
-        """What the system of a fold stands for, as a function of λ; its parts are made at the first call."""
+        """The equation that the system of a fold stands for, as a function of λ; its parts are made on first use."""
 
         @cache
         def parts() -> tuple[Comparisons, np.ndarray, np.ndarray]:
@@ -192,7 +191,7 @@ class BasisHoldOut(HoldOut):
 
     @property
     def largest_eigenvalue(self) -> float:
-        raise ValueError("No eigen decomposition was made: use FeatureHoldOut.")
+        raise ValueError("No eigendecomposition was made: use FeatureHoldOut.")
 
 
 def _struck_out(B: np.ndarray, stays: np.ndarray) -> np.ndarray:

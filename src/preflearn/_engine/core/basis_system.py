@@ -1,10 +1,10 @@
 r"""The reduced set on kernel values: (K_RM L K_MR + λ K_RR) β = K_RM b, without its features Φ = K_MR C⁻ᵀ.
 
-Summing up kernel values saves the m r² operations of the features, but the condition of the sum A is that of the
-features' system (Φᵀ L Φ + λ I) w = Φᵀ b times that of K_RR = C Cᵀ, and rounding costs as much precision. They are given
-back without forming the features: conjugate gradients on the system in w, every product through the rows of K_MR
-(O(m r)), preconditioned by Cᵀ A⁻¹ C, which differs from the inverse of that system by the rounding of A alone. One or
-two iterations are enough; the residual is then computed afresh, and decides.
+Summing kernel values saves the m r² operations of the features, but the condition of the sum A is that of the features'
+system (Φᵀ L Φ + λ I) w = Φᵀ b times that of K_RR = C Cᵀ, and the precision that rounding costs grows with it. It is
+recovered without forming the features: by conjugate gradients on the system in w, every product through the rows of
+K_MR (O(m r)), preconditioned by Cᵀ A⁻¹ C, which differs from the inverse of that system by the rounding of A alone. One
+or two iterations are enough; the residual is then computed afresh, and decides.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from .conjugate_gradients import iterate
 from .holdout import LEAST_CONDITION
 from .problem import feature_gram, gram_times, target_moment
 
-# More iterations than this mean that rounding has the upper hand.
+# More iterations than this mean that rounding dominates.
 _MAX_CORRECTIONS = 10
 
 
 def sums_may_do(factor: KernelFactor, comparisons: Comparisons, alpha: float) -> bool:
-    """Whether kernel values are worth summing up before features are tried.
+    """Whether it is worth trying sums of kernel values before features.
 
-    They are if K_RR keeps half of the precision, or if a lower bound of the condition of the sum says that its Cholesky
+    It is if K_RR keeps half of the precision, or if a lower bound of the condition of the sum says that its Cholesky
     factor will be of some use.
     """
     if factor.well_conditioned and comparisons.has_half:
         return True
-    # The trace of K L bounds the largest eigenvalue of Φᵀ L Φ; the basis vectors speak for all rows.
+    # The trace of K L bounds the largest eigenvalue of Φᵀ L Φ; the basis vectors stand for all rows.
     largest = (
         float(np.einsum("ij,ij->", factor.C, factor.C)) / factor.rank * float(comparisons.diagonal().sum())
     )
@@ -76,7 +76,7 @@ class BasisEquation:
         Raises
         ------
         numpy.linalg.LinAlgError
-            If the iteration does not get there.
+            If the iteration does not converge.
         """
         eps = float(np.finfo(rhs.dtype).eps)
         enough = 0.1 * np.sqrt(eps)
@@ -92,15 +92,15 @@ class BasisEquation:
 
         c, w = self._solve_C(rhs), self.C.T @ cholesky_solve(factor, rhs)
         for max_iter in (_MAX_CORRECTIONS, 0):
-            # The second time only the residual of the result is computed: the one carried along may deceive itself.
+            # The second time only the residual of the result is computed: the one carried along may be inaccurate.
             result = iterate(system, precondition, c, tol=tol, max_iter=max_iter, start=w, in_energy=True)
             w = result.weights
             if not result.residual <= (tol if max_iter else enough):
                 raise np.linalg.LinAlgError("rounding prevents a solution on sums of kernel values")
-        # The energy hardly sees a direction that the comparisons do not see, such as the constant of a ranking: there λ
-        # alone divides the rounding of c, and may make of it a share of the solution.
+        # The energy is insensitive to directions that the comparisons do not see, such as the constant of a ranking:
+        # there λ alone divides the rounding of c, which may become a share of the solution.
         if eps * np.linalg.norm(c) > np.cbrt(eps) * self.alpha * np.linalg.norm(w):
-            raise np.linalg.LinAlgError("rounding of sums of kernel values is large beside alpha")
+            raise np.linalg.LinAlgError("rounding of sums of kernel values is large compared with alpha")
         return self._solve_C(w, "T")
 
     def _solve_C(self, V: np.ndarray, trans: str = "N") -> np.ndarray:
@@ -161,12 +161,12 @@ def solve_summed(
         ‖A‖₁ or more.
     rhs : ndarray of shape (r, v)
     equation : callable
-        Makes the equation that A stands for, where less than half of the precision would be left without it.
+        Makes the equation that A represents, where less than half of the precision would be left without it.
 
     Raises
     ------
     numpy.linalg.LinAlgError
-        If A has overflowed, if rounding has made it indefinite, or is beyond correction.
+        If A has overflowed, if rounding has made it indefinite, or if it cannot be corrected.
     """
     if not np.isfinite(norm):
         raise np.linalg.LinAlgError("sums of products of kernel values overflow")

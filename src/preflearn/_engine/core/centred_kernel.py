@@ -1,8 +1,8 @@
 r"""G = S K S, the kernel as the comparisons see it, at any scale of the kernel.
 
-A power of two is taken out of K where its square would leave the range of float64: f is the same with K / u and λ / u.
-What S does not see, the constants of each query, makes G singular; σ N Nᵀ can be added there without changing a
-prediction, and a small λ no longer has to hold its own against rounding.
+A power of two is factored out of K where its square would leave the range of float64: f is the same with K / u and
+λ / u. What S does not see, the constants of each query, makes G singular; σ N Nᵀ can be added there without changing a
+prediction, and a small λ no longer has to compete with rounding.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from ...comparisons import Comparisons, Groups
 from ..numerics.linalg import unit_of
 from .holdout import LEAST_CONDITION
 
-# A kernel of equal items leaves less than this share of its trace inside queries: rounding.
+# A kernel of equal items leaves less than this share of its trace inside queries, which is rounding.
 _ROUNDING_SHARE = 1e-12
-# Where less than this share of a kernel is left inside queries, it has fewer than seven of its sixteen digits.
+# Where less than this share of a kernel is left inside queries, fewer than seven of its sixteen digits are correct.
 _LEAST_SHARE = 1e-9
 
 
@@ -27,7 +27,7 @@ def centred_form(K: np.ndarray, comparisons: Comparisons) -> tuple[float, np.nda
     Raises
     ------
     ValueError
-        If K overflows, or if next to nothing but rounding is left of it inside queries.
+        If K overflows, or if hardly anything but rounding is left of it inside queries.
     """
     largest = float(np.diagonal(K).max(initial=0.0))
     if not np.isfinite(largest):

@@ -79,7 +79,7 @@ def solve_conjugate_gradients(
 
 
 def largest_eigenvalue(features, comparisons: Comparisons, n_steps: int = 6) -> float:
-    """Of Φᵀ L Φ, from below, to some per cent: a few steps of the power method, each a pass over Φ."""
+    """A lower bound of that of Φᵀ L Φ, to a few per cent: some steps of the power method, each a pass over Φ."""
     transposed = features.T
     v = np.random.default_rng(0).normal(size=(features.shape[1], 1)).astype(features.dtype)
     value = 0.0

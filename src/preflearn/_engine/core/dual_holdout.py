@@ -5,7 +5,7 @@ x = R (τ + Ñ u), where
 
     [(I - e) / e + λ Ñᵀ R Ñ] u = Ñᵀ (τ - λ R τ)
 
-has no cancellation at small λ. The predictions are f' = K S x. From S K S = G follows S f' = G x, so f' is
+suffers no cancellation at small λ. The predictions are f' = K S x. From S K S = G follows S f' = G x, so f' is
 S⁺ (I - λ R)(τ + Ñ u) plus one constant per query, which the means of K over the rows of a query supply: no product of
 the size of K with another matrix is needed after the decomposition.
 
@@ -13,10 +13,10 @@ When whole queries leave, Ñ is the identity on their rows U and e = 1; then Ñ 
 are the dual variables of the model trained on all rows. For rows of a global ranking the same holds with C R C in
 place of R, C being the centring.
 
-Two ends need care. Where λ is far above the spectrum of G, I - λ R would leave nothing but rounding: the hat matrix
-G R is formed instead. Where λ is far below it, the directions N that S does not see have 1 / λ in R, beside which the
-rest of R would be lost: σ N Nᵀ is added to G, which changes no prediction. If G is singular apart from N, R has no
-digits left at such a λ, and `fallback` (features of the kernel) takes over.
+Two extremes need care. Where λ is far above the spectrum of G, I - λ R would leave nothing but rounding: the hat matrix
+G R is formed instead. Where λ is far below it, the directions N that S does not see contribute 1 / λ to R, which would
+swamp the rest of R: σ N Nᵀ is added to G, which changes no prediction. If G is singular apart from N, R has no
+precision left at such a λ, and `fallback` (features of the kernel) takes over.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from .tridiagonal import Substitution, TridiagonalForm, blocks_at
 
 # Columns that are solved for at once where all are needed.
 _BLOCK = 512
-# Up to this many rows products with many outputs are shared out among our own threads.
+# Up to this many rows, products with many outputs are shared out among our own threads.
 _SMALL = 2048
 # Blocks of R at several λ that are formed together.
 _BLOCKS_BYTES = 1 << 25
-# From this share of the trace of G on, λ is so large that I - λ R loses precision: G R is formed.
+# From this share of the trace of G on, λ is so large that I - λ R loses precision: G R is formed instead.
 LARGE_ALPHA = 0.25
 
 
@@ -63,16 +63,16 @@ class DualHoldOut(HoldOut):
         Reduce to tridiagonal form, which serves every alpha; otherwise factorise by Cholesky for each alpha that is
         asked for, which is several times cheaper for one.
     kernel_means : ndarray of shape (n_anchors, m), optional
-        Means of K over the rows of each query, where K itself is that of centred features and does not know them.
+        Means of K over the rows of each query, where K itself is that of centred features and does not contain them.
     fallback : callable, optional
-        Makes the routine for these comparisons to use at an alpha for which R is not precise enough.
+        Makes the routine to use for these comparisons at an alpha for which R is not precise enough.
     form : type, default=TridiagonalForm
         What G is reduced to for many alphas; `BandForm` is reached faster, and each alpha costs more. For a K that is
         known to be positive semidefinite.
 
     Notes
     -----
-    O(m³) once, then O(|H|² m + |H|³) for a fold and an alpha. One further m × m array for one alpha, none for many.
+    O(m³) once, then O(|H|² m + |H|³) for a fold and an alpha. One additional m × m array for one alpha, none for many.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class DualHoldOut(HoldOut):
     @property
     def largest_eigenvalue(self) -> float:
         if self._form is None:
-            raise ValueError("Only the form for many alphas knows the spectrum: use many_alphas=True.")
+            raise ValueError("The spectrum is known only to the form for many alphas: use many_alphas=True.")
         return self._form.largest * self._unit
 
     @property
@@ -132,7 +132,7 @@ class DualHoldOut(HoldOut):
 
     @property
     def unit(self) -> float:
-        """The power of two that was taken out of the kernel."""
+        """The power of two that was factored out of the kernel."""
         return self._unit
 
     @property
@@ -146,9 +146,9 @@ class DualHoldOut(HoldOut):
         return None if self._half_means is None else self._half_means[0]
 
     def explicit_resolvent(self, alpha: float) -> np.ndarray:
-        """R as a full symmetric matrix of its own memory; for the form that serves many alphas.
+        """R as a full symmetric matrix in memory of its own; for the form that serves many alphas.
 
-        ``alpha`` is in the unit of the kernel. The directions that S does not see hold no meaning.
+        ``alpha`` is in the unit of the kernel. The directions that S does not see carry no meaning.
         """
         assert isinstance(self._form, TridiagonalForm)
         return self._form.explicit_inverse(alpha)
@@ -167,7 +167,7 @@ class DualHoldOut(HoldOut):
         return *half, at.x[:, 0], response
 
     def explicit_hat(self, alpha: float) -> np.ndarray:
-        """G R likewise."""
+        """The same for G R."""
         assert self._form is not None
         Qt = self._form.transposed
         return Qt.T @ self._form.multiply(self._form.inverse(alpha)(Qt))
@@ -189,7 +189,7 @@ class DualHoldOut(HoldOut):
         if without_anchors:
             return self._predict_single_targets(folds, alphas)
         predictions: dict[int, np.ndarray] = {}
-        # Folds of one scale share their λ, and the inverses of another scale are not kept.
+        # Folds of one scale share their λ; the inverses of another scale are not kept.
         for scale in scales:
             resolvents = self._resolvents([alpha / scale for alpha in alphas])
             mine = [number for number, removal in enumerate(removals) if removal.scale == scale]
@@ -216,7 +216,7 @@ class DualHoldOut(HoldOut):
         )
 
     def _with_fallback(self, folds, alphas: np.ndarray, unstable: np.ndarray, on_fold) -> list[np.ndarray]:
-        """Predictions at alphas at some of which R has no precision left."""
+        """Predictions at several alphas, at some of which R has no precision left."""
         if self._instead is None:
             if self._fallback is None:
                 refuse_small_alpha(float(alphas[unstable].min()), self.size)
@@ -259,7 +259,7 @@ class DualHoldOut(HoldOut):
         return _ExplicitResolvent(alpha / self._unit, self)
 
     def _inverse_at(self, alpha: float) -> np.ndarray:
-        """(G + λ I)⁻¹; two are kept for other targets: folds of a global ranking have mostly one or two sizes."""
+        """(G + λ I)⁻¹; two are kept for other targets: the folds of a global ranking usually have one or two sizes."""
         if alpha not in self._inverses:
             if len(self._inverses) == 2:
                 self._inverses.pop(next(iter(self._inverses)))
@@ -374,7 +374,7 @@ class DualHoldOut(HoldOut):
     def _single_targets_by_cholesky(
         self, folds: Sequence[np.ndarray], alphas: Sequence[float]
     ) -> list[np.ndarray] | None:
-        """The same without an inverse; None where R is at hand, or might not be precise enough."""
+        """The same without an inverse; None where R has been formed already, or might not be precise enough."""
         everything = np.empty((len(alphas), *self._t.shape))
         for k, alpha in enumerate(alphas):
             at = alpha / self._unit
@@ -401,7 +401,7 @@ class _Resolvent:
 
     @property
     def substitution(self) -> Substitution | None:
-        """What blocks of R come from where λ is neither too large nor too small for it."""
+        """The source of blocks of R where λ is neither too large nor too small for it."""
         return None
 
     def _finish(self, owner: DualHoldOut) -> None:
@@ -431,7 +431,7 @@ class _Resolvent:
     def _hat_target(self) -> np.ndarray:
         raise NotImplementedError
 
-    # What a fold reads of the decomposition is read once for all alphas.
+    # What a fold reads from the decomposition is read once for all alphas.
 
     def read(self, rows: np.ndarray, *, centred: bool = False) -> np.ndarray | None:
         raise NotImplementedError
@@ -503,11 +503,11 @@ class _Together:
         local: Comparisons,
         means: tuple[np.ndarray, np.ndarray] | None,
     ) -> np.ndarray:
-        """Predictions of the rows without them, shape (a, h, v).
+        """Predictions of these rows by a model trained without them, shape (a, h, v).
 
         ``means`` are the rows of (means of K) S Q of their queries, and the query of each row.
         """
-        # The means of K beside the rows: their products with R are needed too.
+        # The means of K next to the rows: their products with R are needed too.
         V = read if means is None else np.hstack([read, means[0].T])
         anchor_of = None if means is None else means[1]
         step = max(1, _BLOCKS_BYTES // (8 * V.shape[1] ** 2))
@@ -675,7 +675,8 @@ def explicit_resolvent(
     if alpha < trace:
         fill_null_space(R.T, anchors, trace)
     np.fill_diagonal(R, np.diagonal(R) + alpha)
-    # Both are positive definite: traces bound norms. Only where those leave a doubt the norms themselves are asked.
+    # Both are positive definite: traces bound norms. The norms themselves are computed only where the traces leave
+    # doubt.
     size = float(np.trace(R))
     norm = size if size < alpha * R.shape[0] / LEAST_CONDITION else one_norm(R.T)
     R = inverse_in_place(R)

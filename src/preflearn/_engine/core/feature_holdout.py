@@ -9,11 +9,11 @@ When basis vectors H of a reduced set leave, w' must satisfy Eᵀ w' = 0 with E 
 
     w' ← w' - P E (Eᵀ P E)⁻¹ Eᵀ w'.
 
-Where basis vectors are linearly dependent, C belongs to independent ones that span the others, and what a dependent one
-that stays has of these directions is not among them.
+Where basis vectors are linearly dependent, C belongs to independent ones that span the others, and the components of
+these directions that a remaining dependent vector has are excluded.
 
-For a fold that is larger than the width of the features its moments are subtracted from those of all rows instead
-(`moment_holdout`), and one whose small system is ill conditioned (a tiny λ) is trained on the remaining rows.
+For a fold that is larger than the width of the features, its moments are subtracted from those of all rows instead
+(`moment_holdout`); a fold whose small system is ill conditioned (a tiny λ) is trained on the remaining rows.
 """
 
 from __future__ import annotations
@@ -31,31 +31,37 @@ import scipy.sparse as sp
 from ...comparisons import Comparisons, PreferenceComparisons
 from ..loops.threads import blas_at_rest, over_small_ranges, product_in_threads
 from ..numerics.linalg import KernelFactor, add_gram, eigh_in_place, inverses_checked, mirror_lower
-from .holdout import LEAST_CONDITION, STABLE, HoldOut, OnFold, each_fold, intercept_of_rest, rows_outside
-from .moment_holdout import Moments, predict_whole_queries, weights_without
-from .problem import block_rows, feature_gram, feature_moment, solve_primal, solve_primal_path, target_moment
-from .removal import (
+from .holdout import (
+    LEAST_CONDITION,
+    STABLE,
+    HoldOut,
+    OnFold,
     RemovedBasis,
     RemovedRows,
     are_whole,
     directions_outside,
+    each_fold,
+    intercept_of_rest,
     n_columns_at_most,
     orthonormal,
     refuse_without_basis,
+    rows_outside,
     span_of_rows,
 )
+from .moment_holdout import Moments, predict_whole_queries, weights_without
+from .problem import block_rows, feature_gram, feature_moment, solve_primal, solve_primal_path, target_moment
 
 # Folds of whole queries up to this many rows go to the compiled loop.
 _SMALL_FOLD = 64
-# Folds of up to this many features are worked on in batches: Python takes longer than the matrices of one.
+# Folds are worked on in batches up to this many features: Python's overhead exceeds the work on the matrices of one.
 _NARROW = 128
-# Features of up to this many entries are worked on without the threads of BLAS, which would keep the loop waiting.
+# Up to this many entries, features are worked on without the threads of BLAS, which would keep the loop waiting.
 _FEW_ENTRIES = 1 << 20
-# Weights of comparisons without a closed half have no bound; what a heavy one leaves behind needs more precision.
+# Weights of comparisons without a closed half are unbounded; what a heavy one leaves behind needs more precision.
 _STABLE_WITHOUT_HALF = 1e-5
-# Features with a smaller share of the largest square than this may look like none beside it.
+# Features whose square has a smaller share of the largest may be lost in its rounding.
 _GRADED = 1e-8
-# The largest error to expect in the span of the directions that leave; a bound, usually far from reached.
+# The largest error to expect in the span of the directions that leave; an upper bound, usually far from attained.
 _DIGITS = 1e-6
 _making_features = threading.Lock()
 # Steps from 0 to a solution whose first approximation has five correct digits.
@@ -63,7 +69,7 @@ _REFINEMENTS = 3
 
 
 class FeatureSpace(HoldOut):
-    """The features turned so that Φᵀ L Φ is diagonal, and what leaves it with rows, comparisons or basis vectors.
+    """The features rotated so that Φᵀ L Φ is diagonal, and what leaves it with rows, comparisons or basis vectors.
 
     Parameters
     ----------
@@ -76,7 +82,7 @@ class FeatureSpace(HoldOut):
     basis_indices : ndarray of shape (r,), optional
         The rows that are basis vectors.
     offset : ndarray of shape (n,), optional
-        What has been taken off every row of Φ, and belongs to the predictions.
+        What has been subtracted from every row of Φ; it is added to the predictions again.
 
     Attributes
     ----------
@@ -176,7 +182,7 @@ class FeatureSpace(HoldOut):
 
     @property
     def _level(self) -> Any:
-        """What has been taken off the rows, in the coordinates of Z."""
+        """What has been subtracted from the rows, in the coordinates of Z."""
         return 0.0 if self._offset is None else self._offset @ self._U
 
     def shrink(self, alpha: float) -> np.ndarray:
@@ -191,7 +197,7 @@ class FeatureSpace(HoldOut):
         return 16 * np.finfo(float).eps * np.sqrt(self.s.shape[0]) * self.size
 
     def is_well_determined(self, alpha: float) -> bool:
-        """Whether every direction has six correct digits beside λ or is zero up to rounding."""
+        """Whether every direction is known to six digits relative to λ, or is zero up to rounding."""
         if alpha >= LEAST_CONDITION * self.size:
             return True
         null = self.s <= self._rounding
@@ -201,7 +207,7 @@ class FeatureSpace(HoldOut):
     def _set_basis(self, factor: KernelFactor, basis_indices: np.ndarray) -> None:
         self.removed_basis = RemovedBasis.of(factor, basis_indices, self.comparisons.n_rows)
         self._C, self._eps = factor.C, float(np.finfo(factor.C.dtype).eps)
-        # Directions at smaller angles than this have a span that the rounding of C⁻¹ changes by more than _DIGITS.
+        # At smaller angles than this, the rounding of C⁻¹ changes the span of the directions by more than _DIGITS.
         self._least_angle = self._eps / (_DIGITS * np.sqrt(factor.condition_of_pivots()))
         self._dependent = factor.F[self.removed_basis.dependent] @ self._U
         E = la.solve_triangular(factor.C, self._U, lower=True, trans="T")
@@ -221,7 +227,7 @@ class FeatureSpace(HoldOut):
 
     @property
     def basis_leaves(self) -> bool:
-        """Whether rows are basis vectors, each of which takes one direction with it when it is held out."""
+        """Whether rows are basis vectors, each of which removes one direction when it is held out."""
         return self.removed_basis is not None and self.removed_basis.dependent.size == 0
 
     @property
@@ -244,7 +250,7 @@ class FeatureSpace(HoldOut):
         small = np.diag(signs) - Y.T @ DY
         with np.errstate(over="ignore", invalid="ignore"):
             inverse, condition = inverses_checked(small)
-            # Beside the identity that Yᵀ D Y is taken from: where little is left of it, that is rounding.
+            # Relative to the identity that Yᵀ D Y is subtracted from: what little is left of it is rounding.
             size = np.abs(small).sum(axis=1).max(axis=1, initial=0.0)
             stable = condition * np.minimum(1.0, size) >= self._least_condition if Y.size else condition > 0
             image = D * rhs + DY @ (inverse @ (DY.transpose(0, 2, 1) @ rhs))
@@ -297,7 +303,7 @@ class _WithoutPreferences(FeatureSpace):
         return out
 
     def _without_lonely(self, which: np.ndarray, differences: np.ndarray, alpha: float) -> np.ndarray:
-        """The same for preferences that alone decide what they say, with yᵀ D y ≈ 1, shape (len(which),).
+        """The same for preferences that determine their own prediction, with yᵀ D y ≈ 1, shape (len(which),).
 
         The precision that 1 - yᵀ D y has lost is recovered from residuals of (A - y yᵀ + λ I) w' = c - t y: with λ
         above the rounding of A a step removes all but 1e-5 of the error. O(n) a preference.
@@ -355,7 +361,7 @@ class FeatureHoldOut(_WithoutPreferences):
     """
 
     def predict(self, folds, alphas, *, on_fold=None) -> list[np.ndarray]:
-        with blas_at_rest():  # every product that is worth threads has some of ours
+        with blas_at_rest():  # every product that is worth threads uses our own
             return self._predict(folds, alphas, on_fold)
 
     def _predict(self, folds, alphas, on_fold) -> list[np.ndarray]:
@@ -411,9 +417,9 @@ class FeatureHoldOut(_WithoutPreferences):
         return predictions
 
     def _with_refits(self, folds, alphas: np.ndarray, determined: np.ndarray, on_fold) -> list[np.ndarray]:
-        """At an alpha that the decomposition loses too much precision for, without it."""
+        """Predict without the decomposition at those alphas for which it is not precise enough."""
         out = [np.empty((alphas.shape[0], fold.shape[0], self.c.shape[1])) for fold in folds]
-        # First, while the features have the coordinates, and the scales, that they came with.
+        # First, while the features still have their original coordinates and scales.
         moments = self._moments()
         small = alphas[~determined].tolist()
 
@@ -434,7 +440,8 @@ class FeatureHoldOut(_WithoutPreferences):
     def _subtracts_moments(self, fold: np.ndarray, alphas: Sequence[float]) -> bool:
         """Whether the moments of a fold and one decomposition cost less than a small system for each alpha.
 
-        At an alpha that is small beside the rounding of the features, the small systems know which directions vanish.
+        At an alpha that is small compared with the rounding of the features, only the small systems show which
+        directions vanish.
         """
         n, k = self.s.shape[0], self._n_columns(fold)
         if k > n or min(alphas) < LEAST_CONDITION * self.size:
@@ -442,12 +449,12 @@ class FeatureHoldOut(_WithoutPreferences):
         return len(alphas) * (2.0 * n * k**2 + 0.7 * k**3) > k * n**2 + 9.0 * n**3
 
     def _n_columns(self, fold: np.ndarray) -> int:
-        """Comparisons and basis vectors that leave, at most."""
+        """An upper bound of the number of comparisons and basis vectors that leave."""
         n_basis = 0 if self.removed_basis is None else self._basis_without(fold)[0].shape[0]
         return n_columns_at_most(self.comparisons, fold) + n_basis
 
     def _moments(self) -> Moments:
-        """In the coordinates of Φ as long as it is there, which have the scales of its columns."""
+        """In the coordinates of Φ, which have the scales of its columns, as long as Φ is kept."""
         if self._features is None or sp.issparse(self._features) or self._half_is_rotated:
             return Moments(self.Z, np.diag(self.s), self.c, self._removed_rows, None, self.size)
         removed_rows = RemovedRows(self.comparisons, self._features, self._half)
@@ -468,7 +475,7 @@ class FeatureHoldOut(_WithoutPreferences):
     def _by_moments(
         self, moments: Moments, fold: np.ndarray, alphas: Sequence[float], E: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Predictions, and where they are settled; by the span of what stays where E is not known."""
+        """Predictions, and where they are settled; from the span of what stays where E is not known."""
         span = outside = None
         if self.removed_basis is not None and E is None:
             span = self._kept_span(fold)
@@ -515,7 +522,7 @@ class FeatureHoldOut(_WithoutPreferences):
         leaving, stays = self._basis_without(fold)
         E = orthonormal(self.E[leaving].T, self._least_angle)
         if E is not None and leaving.size and stays.size:
-            # What a basis vector that stays has of them stays too.
+            # The components that a remaining basis vector has of these directions stay too.
             E = directions_outside(E, self._dependent[stays], self._eps)
         if E is not None:
             refuse_without_basis(self.E.shape[0] - E.shape[1])
@@ -537,9 +544,9 @@ class FeatureHoldOut(_WithoutPreferences):
         return self._predict_held_out(fold, held_out, np.stack(weights))
 
     def _kept_span(self, fold: np.ndarray) -> np.ndarray | None:
-        """An orthonormal basis of the weights w = Cᵀ β of the basis vectors that stay: no inverse of C is taken.
+        """An orthonormal basis of the weights w = Cᵀ β of the basis vectors that stay, without an inverse of C.
 
-        None where all independent ones do.
+        None where all independent ones stay.
         """
         leaving, stays = self._basis_without(fold)
         if not leaving.size:

@@ -25,12 +25,11 @@ import scipy.sparse as sp
 
 from ...comparisons import Comparisons
 from .conjugate_gradients import largest_eigenvalue
-from .holdout import HoldOut, rows_outside
-from .removal import are_whole
+from .holdout import HoldOut, are_whole, rows_outside
 
 # Folds and outputs that are iterated together: a product with this many columns reads the data once.
 _LANES = 8
-# Terms of the error that are summed up to see how fast it falls.
+# Terms of the error that are summed to see how fast it falls.
 _WINDOW = 8
 
 
@@ -48,7 +47,7 @@ class KrylovHoldOut(HoldOut):
     max_iter : int, optional
         10 min(m, n), and at least 1000, by default.
     offset : ndarray of shape (n,), optional
-        What has been taken off every row of Φ, and belongs to the predictions.
+        What has been subtracted from every row of Φ; it is added to the predictions again.
 
     Attributes
     ----------
@@ -208,7 +207,7 @@ class _Lane:
         self._alphas = alphas
         self._offset = offset
         self._system, self._output = system, output
-        # Beside the rows that leave: the mean over those that stay.
+        # Next to the rows that leave: the mean over those that stay.
         self._row_weights = system.comparisons.row_weights
         shape = (alphas.shape[0], self._fold.shape[0] + 1)
         self._p, self._f = np.zeros(shape), np.zeros(shape)
@@ -235,7 +234,7 @@ class _Lane:
         d = alpha + self._alphas[at] - ratio * beta
         zeta = self._zeta[at] if self._first else -ratio * self._zeta[at]
         self._first = False
-        # Rounding may leave a pivot that is not positive where an alpha is lost beside the spectrum.
+        # Rounding may leave a pivot that is not positive where alpha is negligible compared with the spectrum.
         d = np.maximum(d, np.finfo(float).eps * (abs(alpha) + self._alphas[at]))
         p = self._p
         p *= -ratio[:, None]

@@ -78,7 +78,7 @@ class MetricModel:
 
 @dataclass
 class TrainingSet:
-    """Rows to train on, and the metric that was learned on them so far.
+    """Rows to train on, and the metric learned on them so far.
 
     Attributes
     ----------

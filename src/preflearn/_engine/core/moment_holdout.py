@@ -6,7 +6,7 @@ With A = Φᵀ L Φ and c = Φᵀ b, and the part Y diag(σ) Yᵀ of A and g of 
 
 One eigendecomposition of the n × n matrix serves every λ that its rounding allows. Below, where columns of very
 different scales make the matrix ill conditioned, each row and column is divided by the root of its diagonal entry,
-which takes the scales out of the condition, and the system is solved for each λ. What is left, such as a fold that
+which removes the scales from the condition, and the system is solved for each λ. What remains, such as a fold that
 holds nearly all of the trace, has to be trained on the remaining rows.
 """
 
@@ -28,17 +28,16 @@ from ..numerics.linalg import (
     reciprocal_condition,
     subtract_gram,
 )
-from .holdout import LEAST_CONDITION
+from .holdout import LEAST_CONDITION, RemovedRows, leave_with_their_queries
 from .problem import feature_moments
-from .removal import RemovedRows, leave_with_their_queries
 
-# Numbers that a batch of folds works on: many folds to a call of NumPy, and no more than the caches hold.
+# Numbers that a batch of folds works on: many folds for each call of NumPy, but no more than fit in the caches.
 _BATCH_ENTRIES = 1 << 19
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Features with their moments, in coordinates in which the weights are wanted.
+    """Features with their moments, in the coordinates in which the weights are wanted.
 
     Attributes
     ----------
@@ -68,7 +67,9 @@ class Moments:
         return self.removed_rows.comparisons
 
     def without(self, fold: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        """A and c of the rows outside of a fold, and the scale that λ is divided by. O(k n²)."""
+        """A and c of the rows outside a fold, and the scale that λ is divided by. O(k n²)."""
+        if self.comparisons.is_one_block:
+            return self._without_ranked(fold)
         if leave_with_their_queries(self.comparisons, fold) and not self.comparisons.has_half:
             # No columns N: those of a whole query would be the eigenvectors of its Laplacian.
             rows = np.ascontiguousarray(self.features[fold], dtype=np.float64)
@@ -77,6 +78,21 @@ class Moments:
         Y, signs, change, scale = self.removed_rows.removal(fold)
         lost = subtract_gram(np.array(self.A, order="F"), Y.astype(np.float64, copy=False), signs)
         return mirror_lower(lost), self.c - change, scale
+
+    def _without_ranked(self, fold: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+        """The same for a global ranking, where A = κ² Σ (φ - μ)(φ - μ)ᵀ, and likewise c.
+
+        Without the h rows of a fold the mean moves by Σ_H (φ - μ) / (m - h).
+        """
+        comparisons = self.comparisons
+        n_left = comparisons.n_rows - fold.shape[0]
+        rows = self.removed_rows.centred_rows(fold).astype(np.float64, copy=False)
+        targets = comparisons.scores[fold] - comparisons.scores.mean(axis=0)
+        moved = rows.sum(axis=0) / n_left
+        factor = comparisons.block_scale**2
+        lost = rows.T @ rows + n_left * np.outer(moved, moved)
+        g = rows.T @ targets + np.outer(moved, targets.sum(axis=0))
+        return self.A - factor * lost, self.c - factor * g, comparisons.drop_half(fold).scale
 
 
 def weights_without(
@@ -110,7 +126,7 @@ def weights_without(
         A, c = _projected(A, c, outside)
     ridges = np.asarray(alphas) / scale
     values, vectors = eigh_in_place(np.array(A, order="F"))
-    # Rounding of the sums before anything was subtracted, beside the least that is left.
+    # Rounding of the sums before anything was subtracted, compared with the least that is left.
     settled = ridges + max(values[0], 0.0) >= LEAST_CONDITION * moments.size
     projected = vectors.T @ c
     shrunk = np.zeros((ridges.shape[0], *projected.shape))
@@ -146,7 +162,7 @@ def predict_whole_queries(
     -------
     predictions : list of ndarray of shape (len(alphas), k, v)
     settled : list of ndarray of bool, shape (len(alphas),)
-        As of `weights_without`.
+        As in `weights_without`.
     """
     t = moments.comparisons.half_target
     predictions: list[Any] = [None] * len(folds)
@@ -168,7 +184,7 @@ def predict_whole_queries(
 
 
 def _weights_of_batch(moments: Moments, lost, g, alphas) -> tuple[np.ndarray, np.ndarray]:
-    """As `weights_without`, of shapes (folds, len(alphas), n, v) and (folds, len(alphas))."""
+    """Like `weights_without`, with shapes (folds, len(alphas), n, v) and (folds, len(alphas))."""
     ridges = np.asarray(alphas)
     values, vectors = np.linalg.eigh(moments.A - lost)
     values = np.maximum(values, 0.0)
@@ -194,7 +210,7 @@ def _batches(sizes: Sequence[int], n: int, n_alphas: int) -> list[tuple[np.ndarr
 
 
 def _padded(folds: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of some folds as one array, and which of its entries stand for none."""
+    """The rows of some folds as one array, and which of its entries are padding."""
     sizes = np.array([fold.shape[0] for fold in folds])
     missing = np.arange(sizes.max()) >= sizes[:, None]
     rows = np.zeros(missing.shape, dtype=np.int64)

@@ -6,7 +6,7 @@ them the centred moments Σ (φ - μ)(φ - μ)ᵀ, Σ (φ - μ)(s - σ)ᵀ with 
 is stable.
 
 The loss of any weights w is a quadratic form in the same statistics, zᵀz - 2 wᵀ Φᵀb + wᵀ Φᵀ L Φ w: a model trained on
-some queries is tested on others without going back to their rows.
+some queries can be tested on others without going back to their rows.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ class QueryMoments:
         return [cls.of(features, comparisons.take(rows), rows) if rows.shape[0] else None for rows in folds]
 
     def add(self, other: QueryMoments) -> None:
-        """Take the queries of another chunk in."""
+        """Add the queries of another chunk."""
         self._accumulate(other, 1)
 
     def subtract(self, other: QueryMoments) -> None:
-        """Take queries out again."""
+        """Remove queries again."""
         self._accumulate(other, -1)
 
     def _accumulate(self, other: QueryMoments, sign: int) -> None:
@@ -130,7 +130,7 @@ class GlobalMoments:
         σ.
     n_rows : int
     weighting : {"pair", "item", "query"}
-        What `problem` makes of them: L = n C, C or 2 / (n - 1) C with the centring C.
+        Which L `problem` uses: n C, C or 2 / (n - 1) C with the centring C.
     score_scatter : ndarray of shape (v,)
         Σ (s - σ)².
     """
@@ -179,7 +179,7 @@ class GlobalMoments:
         return float(query_weights(self.weighting, n, pairs)[0] * pairs[0])
 
     def add(self, other: GlobalMoments) -> None:
-        """Take the rows of another chunk in (pairwise update of Chan, Golub and LeVeque)."""
+        """Add the rows of another chunk (pairwise update of Chan, Golub and LeVeque)."""
         total = self.n_rows + other.n_rows
         step, score_step = other.mean - self.mean, other.score_mean - self.score_mean
         factor = self.n_rows * other.n_rows / total
@@ -191,7 +191,7 @@ class GlobalMoments:
         self.n_rows = total
 
     def subtract(self, other: GlobalMoments) -> None:
-        """Take rows out again: the update of `add` run backwards."""
+        """Remove rows again: the update of `add` run backwards."""
         rest = self.n_rows - other.n_rows
         mean = self.mean + (self.mean - other.mean) * (other.n_rows / rest)
         score_mean = self.score_mean + (self.score_mean - other.score_mean) * (other.n_rows / rest)
@@ -239,7 +239,7 @@ class GlobalMoments:
 
 
 def _quadratic(gram: np.ndarray, cross: np.ndarray, squares: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Σ over outputs of zᵀz - 2 wᵀc + wᵀAw for each of the weights; not below zero, where rounding could take it."""
+    """Σ over outputs of zᵀz - 2 wᵀc + wᵀAw for each of the weights; at least zero, whatever rounding does to it."""
     bent = np.einsum("anv,anv->a", weights, np.matmul(gram, weights))
     slope = np.einsum("anv,nv->a", weights, cross)
     return np.maximum(squares.sum() - 2.0 * slope + bent, 0.0)

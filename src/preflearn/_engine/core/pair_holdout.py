@@ -1,6 +1,6 @@
 r"""Every pair of rows held out of a global ranking or a regression, without refitting.
 
-Without the rows H = {i, j} the predictions are f_H = f̄ + β_H · v + (t_H + v - Σ v / m) / κ with v = -(R_HH)⁻¹ x_H.
+Without the rows H = {i, j}, the predictions are f_H = f̄ + β_H · v + (t_H + v - Σ v / m) / κ with v = -(R_HH)⁻¹ x_H.
 There R = C (G + λ I)⁻¹ C, x = R t are the dual variables of the model trained on all rows, κ C = S, and β is the mean
 of K over the rows, times S R (`dual_holdout`). Only 2 × 2 systems are left, so all m (m - 1) / 2 pairs cost O(m²).
 For features Z with T = S Z the same holds with λ R = C - T D Tᵀ, block by block.
@@ -8,7 +8,7 @@ For features Z with T = S Z the same holds with λ R = C - T D Tᵀ, block by bl
 t_H + v is the difference of nearly equal numbers where λ is far above the spectrum of G. There, and always for
 features, it is taken as (H t)_H + H_HH v with the hat matrix H = G R, which for features is T D Tᵀ.
 
-With a reduced set, basis vectors among the two leave the model too, which adds a column each to the small system.
+With a reduced set, basis vectors among the two leave the model too; each adds a column to the small system.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BLOCK_ENTRIES = 1 << 22
 
 
 def has_pair_form(comparisons: Comparisons) -> bool:
-    """Whether pairs leave in the closed form: plain regression, or one global ranking with ties included."""
+    """Whether pairs have a closed form: plain regression, or one global ranking with ties included."""
     if comparisons.is_one_block:
         return comparisons.n_rows > 3
     return comparisons.has_half and comparisons.queries is None
@@ -39,7 +39,7 @@ def has_pair_form(comparisons: Comparisons) -> bool:
 
 @dataclass(frozen=True)
 class PairSystem:
-    """What the held-out pairs of one output are computed from. R and x may carry a common factor.
+    """What the held-out pairs of one output are computed from. R and x may have a common factor.
 
     Attributes
     ----------
@@ -92,9 +92,9 @@ class PairSystem:
         ----------
         y : ndarray of shape (m,)
         rounding : float
-            Predictions that differ by no more are tied.
+            Predictions that differ by no more than this are tied.
         twins : int64 array of shape (m,)
-            Rows with the same number are equal, and so tied whatever rounding makes of them.
+            Rows with the same number are equal, and hence tied regardless of rounding.
         repair : callable, optional
             Takes pairs whose small system is ill conditioned to their predictions, shape (p, 2).
         """
@@ -129,7 +129,7 @@ class PairSystem:
         return self.alpha <= LARGE_ALPHA * self.size and float(self.diagonal.min()) > np.sqrt(STABLE)
 
     def _repaired(self, pairs: np.ndarray, repair: Callable[[np.ndarray], np.ndarray] | None) -> np.ndarray:
-        """Predictions less what they have in common, shape (p, 2)."""
+        """Predictions minus what they have in common, shape (p, 2)."""
         found = self._predict(pairs)
         f, bad = found[:, :2] - found[:, 2:], self.unstable(pairs)
         if repair is not None and bad.any():
@@ -137,7 +137,7 @@ class PairSystem:
         return f
 
     def unstable(self, pairs: np.ndarray) -> np.ndarray:
-        """Which pairs have too ill conditioned a system, where features know it; shape (p,)."""
+        """Which pairs have a system that is too ill conditioned, where features can tell; shape (p,)."""
         if self.source is None:
             return np.zeros(pairs.shape[0], dtype=bool)
         R_ij = self._entries(pairs)[0]
@@ -210,7 +210,7 @@ def solve_pairs(R_ij: Any, R_ii: Any, R_jj: Any, x_i: Any, x_j: Any, xp: Any = n
 
 
 def order_columns(difference: Any, lower: Any, higher: Any, tied: Any) -> list[Any]:
-    """For pairs (i, j), as truth values: y_j lower and f in that order, tied, any; then the same for y_j higher.
+    """For pairs (i, j), as truth values: y_j lower with f in that order, tied, any; then the same for y_j higher.
 
     ``difference`` is f_i - f_j. NumPy or device arrays.
     """
@@ -378,7 +378,7 @@ def reduced_pair_predictions(source: FeatureHoldOut, pairs: np.ndarray, alpha: f
 
     With y = κ (z - z̄) and the constraints e of the basis vectors among the pair, w' = w - D (Y a + E b) where
     [Yᵀ D Y - Γ, Yᵀ D E; Eᵀ D Y, Eᵀ D E] [a; b] = [Yᵀ w - Γ p; Eᵀ w], Γ = E_HᵀC E_H and Γ p = κ (s_H - s̄). The 4 × 4
-    systems of many pairs are solved together; rows that are no basis vectors have a unit row and column in place of e.
+    systems of many pairs are solved together; rows that are not basis vectors have a unit row and column in place of e.
     """
     comparisons = source.comparisons
     alpha, kappa, share = pair_scale(comparisons, alpha)

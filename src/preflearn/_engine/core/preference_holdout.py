@@ -17,7 +17,7 @@ from ...kernels.sparse import sparse_products
 from .feature_holdout import FeatureHoldOut
 from .holdout import HoldOut, OnFold
 
-# Where weights differ by more, the light ones are lost in the rounding of the heavy ones in one matrix.
+# Where weights differ by more than this, the light ones are lost in the rounding of the heavy ones in one matrix.
 _LARGEST_RATIO = 1e6
 
 
@@ -95,7 +95,7 @@ class PreferenceHoldOut:
 
 
 class PairsByRows(HoldOut):
-    """The regression over the pairs, computed in the space of the rows: at any alpha, and slower.
+    """The regression over the pairs, computed in the space of the rows: accurate at any alpha, but slower.
 
     Parameters
     ----------

@@ -3,7 +3,7 @@ r"""Every squared-loss learner as one ridge system (B + λ I) x = c.
 * dual, when L = S S with S in closed form: B = S K S, c = t with S t = b, and the kernel coefficients are a = S x;
 * primal, for features Φ: B = Φᵀ L Φ, c = Φᵀ b, and the weights are w = x.
 
-One λ costs a Cholesky factorisation; a path of λ, and cross-validation, one symmetric eigen decomposition.
+One λ costs a Cholesky factorisation; a path of λ, and cross-validation, one symmetric eigendecomposition.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from .centred_kernel import centred_form, fill_null_space
 from .holdout import LEAST_CONDITION
 
 # One block of temporary rows: small enough for the cache when features are narrow; when they are wide, as tall as wide,
-# so that the n × n result is not read and written more often than the block, and no larger than that result.
+# so that the n × n result is read and written no more often than the block, and no larger than that result.
 _BLOCK_BYTES = 1 << 23
 _LEAST_BLOCK_ROWS = 1024
-# Centred rows go straight into a product: they had better still be in the cache of one core.
+# Centred rows go straight into a product: they should still be in the cache of one core.
 _CENTRED_BLOCK_BYTES = 1 << 19
 # Rows that are read once and multiplied by a vector: in the nearest caches.
 _NEAR_BYTES = 1 << 17
 # Rows from which the mean of a column is guessed.
 _SAMPLE = 64
-# Error of predictions, relative to the targets, from which on another way is taken.
+# Error of predictions, relative to the targets, above which another method is used.
 _LEAST_DIGITS = 1e-7
-# Differences of features are stored up to this many numbers.
+# Up to this many numbers, differences of features are stored.
 _MOST_ENTRIES = 1 << 22
 # Rows of a least-squares problem that are smaller than the largest by this factor lose precision to its rounding.
 _GRADED_ROWS = 1e-7
@@ -94,9 +94,9 @@ class RidgeSystem:
     recover : callable
         Takes x to the coefficients of the learner (a = S x, or w = x).
     unit : float
-        What B has been divided by, a power of two; x is given for the B before.
+        What B has been divided by, a power of two; x is given for the original B.
     guarded : bool
-        Whether c may lie outside of the range of B. There x is c / λ, which at a small λ drowns the rest of x.
+        Whether c may lie outside the range of B. There x is c / λ, which at a small λ swamps the rest of x.
     """
 
     matrix: np.ndarray | None
@@ -108,7 +108,7 @@ class RidgeSystem:
     def solve(self, alpha: float, *, strict: bool = False) -> np.ndarray:
         """The coefficients at one λ = alpha, shape (n, v). n³/3 operations, in the memory of B.
 
-        A system that is singular up to rounding is solved by its eigen decomposition, or refused with ``strict``.
+        A system that is singular up to rounding is solved by its eigendecomposition, or refused with ``strict``.
 
         Raises
         ------
@@ -136,18 +136,19 @@ class RidgeSystem:
         try:
             factor = cholesky_in_place(B)
             if in_doubt:
-                # Cholesky is as accurate as if every diagonal entry were one: features of other scales do no harm.
+                # Cholesky is as accurate as if every diagonal entry were one: features of different scales do no harm.
                 _refuse_below(least, factor / np.sqrt(diagonal + alpha)[:, None], norm)
             return cholesky_solve(factor, self.rhs)
         except np.linalg.LinAlgError:
             if strict:
                 raise
-            # alpha is lost in the rounding of B. Cholesky has used the lower triangle; the upper one still holds B.
+            # alpha is lost in the rounding of B. Cholesky has overwritten the lower triangle; the upper one still holds
+            # B.
             restore_lower(B, diagonal)
             return _spectrum(B, self.rhs, self.recover).solve_ridge(alpha)
 
     def spectrum(self) -> Spectrum:
-        """The eigen decomposition of B, from which every λ costs O(n²) per output."""
+        """The eigendecomposition of B, from which every λ costs O(n²) per output."""
         found = _spectrum(self._take_matrix(), self.rhs, self.recover)
         return found if self.unit == 1.0 else replace(found, values=found.values * self.unit)
 
@@ -186,7 +187,7 @@ class Spectrum:
         return self.vectors @ self._shrink(alpha)
 
     def _shrink(self, alpha: float) -> np.ndarray:
-        """(Λ + λ)⁻¹ Vᵀ c. Where λ itself is below rounding, so is what lies outside of the range of B: left out."""
+        """(Λ + λ)⁻¹ Vᵀ c. Where λ is below rounding, so is what lies outside the range of B, which is left out."""
         largest = float(self.values[-1])
         rounding = rounding_of_sums(1, self.values.dtype, largest)
         inverse = 1.0 / np.maximum(self.values + alpha, np.finfo(self.values.dtype).tiny)
@@ -205,7 +206,7 @@ class Spectrum:
 def dual_problem(K: np.ndarray, comparisons: Comparisons, alpha: float = 0.0) -> RidgeSystem:
     """The dual system in the memory of K, to be solved for this alpha.
 
-    At a small alpha what the comparisons do not see is moved out of its way; ``inf`` leaves the spectrum as it is.
+    At a small alpha, what the comparisons do not see is shifted out of its way; ``inf`` leaves the spectrum as it is.
 
     Parameters
     ----------
@@ -222,7 +223,7 @@ def dual_problem(K: np.ndarray, comparisons: Comparisons, alpha: float = 0.0) ->
     return RidgeSystem(G.T, rhs, comparisons.half, unit, guarded=True)
 
 
-# Up to this share of the trace alpha is small beside the kernel.
+# Up to this share of the trace, alpha is small compared with the kernel.
 _LIFTED_BELOW = 1e-4
 
 
@@ -245,7 +246,7 @@ def solve_primal_path(
 ) -> list[np.ndarray]:
     """The weights of `solve_primal` at several λ: one pass over Φ, one Cholesky factorisation each.
 
-    As accurate at every λ as if it were the only one, which an eigen decomposition is not where features differ in
+    As accurate at every λ as if it were the only one, which an eigendecomposition is not where features differ in
     scale.
 
     Parameters
@@ -282,10 +283,10 @@ def solve_primal_path(
 
 
 def _least_alpha(A: np.ndarray, features: Any, comparisons: Comparisons) -> float:
-    """The λ below which the rounding of Φᵀ b is no longer small beside λ w in directions that are hardly compared.
+    """The λ below which the rounding of Φᵀ b is no longer small relative to λ w in directions hardly compared.
 
-    With T and t, which a closed half or factor gives, these directions are small in the product as well. Only a matrix
-    T of moderate size is worth it.
+    With T and t, which a closed half or factor gives, these directions are small in the product as well. This is worth
+    it only for a matrix T of moderate size.
     """
     dense = not sp.issparse(features)
     if comparisons.has_half or (dense and comparisons.has_factor):
@@ -297,7 +298,7 @@ def _least_alpha(A: np.ndarray, features: Any, comparisons: Comparisons) -> floa
 
 
 def _solve_least_squares(T: np.ndarray, t: np.ndarray, alpha: float) -> np.ndarray:
-    """The w of least ‖T w - t‖² + λ ‖w‖², without squares of T.
+    """The w that minimises ‖T w - t‖² + λ ‖w‖², without squares of T.
 
     By singular values, or, where some rows are so much larger that others are lost in rounding, by `_solve_graded`.
     """
@@ -307,13 +308,13 @@ def _solve_least_squares(T: np.ndarray, t: np.ndarray, alpha: float) -> np.ndarr
     seen = sigma > 32 * max(T.shape) * np.finfo(float).eps * sigma.max(initial=0.0)
     root = np.sqrt(alpha)
     warn_if_collinear(sigma, root)
-    size = np.maximum(sigma[seen], root)  # no square overflows or vanishes
+    size = np.maximum(sigma[seen], root)  # so that no square overflows or underflows
     shrunk = (sigma[seen] / size) / ((sigma[seen] / size) ** 2 + (root / size) ** 2) / size
     return Vt[seen].T @ (shrunk[:, None] * (U[:, seen].T @ t))
 
 
 def warn_if_collinear(sigma: np.ndarray, root: float) -> None:
-    """Warn of a direction that √λ does not decide, and which is hardly above the rounding of the others.
+    """Warn about a direction that √λ does not determine, and which is hardly above the rounding of the others.
 
     ``sigma`` are the singular values of the features; those within rounding of the largest count as zero.
     """
@@ -321,7 +322,7 @@ def warn_if_collinear(sigma: np.ndarray, root: float) -> None:
     if decided.size and decided.min() * _LEAST_DIGITS < np.finfo(float).eps * decided.max():
         warnings.warn(
             f"Features are collinear up to {decided.min() / decided.max():.1g} of their size, and alpha is too small "
-            "beside them to matter: predictions may have fewer than six correct digits. Use a larger alpha, or "
+            "relative to them to matter: predictions may have fewer than six correct digits. Use a larger alpha, or "
             "leave out one of the columns.",
             UserWarning,
             stacklevel=2,
@@ -329,10 +330,10 @@ def warn_if_collinear(sigma: np.ndarray, root: float) -> None:
 
 
 def _is_graded(T: np.ndarray, alpha: float) -> bool:
-    """Whether rows of T differ so much in size, by weights of comparisons, that rounding of large ones hides others.
+    """Whether weights of comparisons make the rows of T so different in size that rounding of large ones hides others.
 
     Not where sqrt(λ) is below the rounding of the smaller half of the rows: directions that these rows do not see would
-    then be made of rounding.
+    then consist of rounding errors.
     """
     sizes = np.sort(np.abs(T).max(axis=1, initial=0.0))
     sizes = sizes[sizes > 0]
@@ -342,7 +343,7 @@ def _is_graded(T: np.ndarray, alpha: float) -> bool:
 
 
 def _solve_graded(T: np.ndarray, t: np.ndarray, alpha: float) -> np.ndarray:
-    """By a QR factorisation of T over √λ I with pivoting, the largest rows first: each row is right to its own size.
+    """By a pivoted QR factorisation of T over √λ I, the largest rows first: each row is accurate relative to its size.
 
     Reference: Cox and Higham, "Stability of Householder QR factorization for weighted least squares problems",
     Numerical Analysis 1997.
@@ -368,7 +369,7 @@ def _spectrum(B: np.ndarray, rhs: np.ndarray, recover) -> Spectrum:
 
 
 def refuse_indefinite(smallest: float, largest: float, eps: float = float(np.finfo(float).eps)) -> None:
-    """Refuse a kernel with an eigenvalue that is negative beyond rounding, ``eps`` in its type."""
+    """Refuse a kernel with an eigenvalue that is negative by more than rounding, ``eps`` being that of its type."""
     if smallest < -np.sqrt(eps) * max(abs(largest), abs(smallest)):
         raise ValueError(
             f"The kernel is not positive semidefinite: an eigenvalue is {smallest:.3g}, the largest {largest:.3g}. "
@@ -414,7 +415,7 @@ def feature_gram(features, comparisons: Comparisons) -> np.ndarray:
 
     Notes
     -----
-    O(m n²) for dense features with one block of temporary memory; sparse features are never filled in.
+    O(m n²) for dense features with one block of temporary memory; sparse features are never made dense.
     """
     width = features.shape[1]
     require_memory(width * width * 8, f"a matrix of {width} × {width} for the primal form")
@@ -479,7 +480,7 @@ def feature_moments(
     width = features.shape[1]
     total = width + comparisons.n_outputs
     require_memory(total * total * 8, f"a matrix of {width} × {width} for the primal form")
-    # One product of [S Φ, t] with itself gives both, and hardly costs more than that of S Φ.
+    # One product of [S Φ, t] with itself gives both, and costs hardly more than that of S Φ.
     A = np.zeros((total, total), dtype=features.dtype, order="F")
     n_rows = block_rows(total, features.itemsize, _CENTRED_BLOCK_BYTES)
     for block in comparisons.half_blocks(features, n_rows, rows):
@@ -499,8 +500,8 @@ def _factored_moments(features: np.ndarray, comparisons: Comparisons) -> tuple[n
 def gram_times(features, comparisons: Comparisons, w: np.ndarray) -> np.ndarray:
     """Φᵀ L Φ w without the n × n matrix, shape (n, v), from dense features.
 
-    The blocks are those of `feature_gram`: what the rows of a query have in common is taken off before the product,
-    in which it would leave nothing but its rounding. O(m n v).
+    The blocks are those of `feature_gram`: what the rows of a query have in common is subtracted before the product, in
+    which only its rounding would remain. O(m n v).
     """
     total = np.zeros(w.shape, dtype=features.dtype)
     for left, right in comparisons.blocks(features, block_rows(features.shape[1], features.itemsize)):
@@ -511,8 +512,8 @@ def gram_times(features, comparisons: Comparisons, w: np.ndarray) -> np.ndarray:
 def target_moment(features, comparisons: Comparisons) -> np.ndarray:
     """Φᵀ b as a dense array, shape (n, v).
 
-    Where b sums to zero dense rows are taken relative to a typical one, or in queries to the first one of their query,
-    so that the size of what they share does not matter.
+    Where b sums to zero, dense rows are taken relative to a typical one, or within queries to the first one of their
+    query, so that the size of what they share does not matter.
     """
     b = comparisons.target
     if sp.issparse(features) or not comparisons.ignores_constants:

@@ -69,7 +69,7 @@ class KeySet:
         return self._size
 
     def add(self, keys: np.ndarray) -> int | None:
-        """Take distinct keys in; if one of them is there already, return the first such and change nothing."""
+        """Add distinct keys; if one of them is in the set already, return the first such key and change nothing."""
         keys = np.sort(keys)
         for lows, highs in self._lists:
             if not keys.shape[0] or keys[0] > highs[-1] or keys[-1] < lows[0]:
@@ -83,7 +83,7 @@ class KeySet:
         return None
 
     def merge(self, other: KeySet) -> int | None:
-        """Take another set in; if a key is in both, return one and change nothing."""
+        """Add another set; if a key is in both, return one and change nothing."""
         lows, highs = other.runs()
         for own_lows, own_highs in self._lists:
             # Disjoint runs do not overlap: each ends before the next begins.

@@ -4,12 +4,12 @@ The function on the basis vectors R minimises the loss where
 
     (K_RM L K_MR + λ K_RR) β = K_RM b,    with w = Cᵀ β, C Cᵀ = K_RR:   (Φᵀ L Φ + λ I) w = Φᵀ b,   Φ = K_MR C⁻ᵀ.
 
-Two ways, both with O(r² + block) memory beside vectors of m:
+Two ways, both with O(r² + block) memory in addition to vectors of length m:
 
-* `solve_streamed` sums up the r × r matrix over blocks and factorises it: one pass, m r² operations, exact;
+* `solve_streamed` sums the r × r matrix over blocks and factorises it: one pass, m r² operations, exact;
 * `solve_iteratively` never forms it. An iteration of conjugate gradients is one pass, O(m r). The preconditioner is
   the same matrix estimated on a sample of whole queries (of rows for a global ranking), a few r rows, so that the
-  number of passes depends on neither m nor r as long as the sample says what the data say.
+  number of passes depends on neither m nor r as long as the sample is representative.
 
 Reference for the idea of the preconditioner: Rudi, Carratino and Rosasco, "FALKON: an optimal large scale kernel
 method", NIPS 30 (2017); it samples rows where comparisons need whole queries.
@@ -46,7 +46,7 @@ _BLOCK_BYTES = 1 << 23
 # The preconditioner is estimated on this many rows per basis vector.
 _SAMPLE_FACTOR = 10
 # The r × r sum is formed in this many parts side by side, as long as they fit into this much memory; a fixed number, so
-# that rounding is the same on every machine. A part has several times as many rows as the sum.
+# that rounding is the same on every machine. A part has several times as many rows as the matrix.
 _PARTS = 16
 _PARTS_BYTES = 1 << 27
 _LEAST_ROWS_OF_PART = 4
@@ -100,12 +100,12 @@ class ReducedRows:
 
 
 def block_rows(width: int) -> int:
-    """Rows of a block of the kernel with this many columns; tall enough that the r × r sum is not what is moved."""
+    """Rows of a block of the kernel with this many columns; tall enough that moving the r × r sum does not dominate."""
     return max(64, width // 4, _BLOCK_BYTES // (8 * max(1, width)))
 
 
 def solve_streamed(rows: ReducedRows, comparisons: Comparisons, alpha: float) -> np.ndarray:
-    """β on the independent basis vectors, shape (r, v), by the r × r matrix summed up over blocks of rows.
+    """β on the independent basis vectors, shape (r, v), by the r × r matrix summed over blocks of rows.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def solve_streamed(rows: ReducedRows, comparisons: Comparisons, alpha: float) ->
 
 
 def _solve_on_kernel(rows: ReducedRows, comparisons: Comparisons, alpha: float) -> np.ndarray:
-    """β from the sums of kernel values; with a few further passes where that lacks precision."""
+    """β from the sums of kernel values; with a few more passes where these lack precision."""
     B, rhs = _moments(rows, comparisons, rows.kernel)
 
     def equation() -> BasisEquation:
@@ -138,13 +138,13 @@ def _solve_on_kernel(rows: ReducedRows, comparisons: Comparisons, alpha: float) 
 def _moments(
     rows: ReducedRows, comparisons: Comparisons, form: Callable[[Any], np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(V S)(S V) and V S t, summed up over the blocks V that ``form`` makes.
+    """(V S)(S V) and V S t, summed over the blocks V that ``form`` makes.
 
-    Threads take a part of the blocks each, so that they meet once. Where r is so large that every thread cannot have a
-    sum of its own, they share the tiles of one sum, block after block.
+    Each thread takes a part of the blocks, so that they meet once. Where r is too large for every thread to have a sum
+    of its own, they share the tiles of one sum, block after block.
     """
     r, n_parts = rows.width, _number_of_parts(rows)
-    # A block of r rows lets the r × r sum be read and written as seldom as the block.
+    # With a block of r rows, the r × r sum is read and written no more often than the block.
     step = max(r, block_rows(r)) if n_parts == 1 else max(r // 2, block_rows(r) // 4)
     halves = HalfBlocks(comparisons, step, put=_as(rows.dtype))
     halves.prepare(lambda block: form(block.rows))
@@ -185,7 +185,7 @@ def solve_iteratively(
     random_state: Any = 0,
     on_iteration: Callable[[int, float], None] | None = None,
 ) -> ConjugateGradientResult:
-    """β by preconditioned conjugate gradients in w; one pass over the rows each.
+    """β by preconditioned conjugate gradients in w, with one pass over the rows for each iteration.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ def solve_iteratively(
 
 
 class _HalfOperator:
-    """K_RM L K_MR β in one pass: S K_MR is formed a block at a time, used twice and thrown away."""
+    """K_RM L K_MR β in one pass: S K_MR is formed a block at a time, used twice and discarded."""
 
     def __init__(self, rows: ReducedRows, comparisons: Comparisons):
         self._rows = rows
@@ -271,7 +271,7 @@ class _LaplacianOperator:
 def _preconditioner(
     rows: ReducedRows, comparisons: Comparisons, alpha: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """The lower factor of c Φ_Sᵀ L_S Φ_S + λ I for a sample S of rows; c makes up for the rows outside of S."""
+    """The lower factor of c Φ_Sᵀ L_S Φ_S + λ I for a sample S of rows; c makes up for the rows outside S."""
     chosen = sample_rows(comparisons, _SAMPLE_FACTOR * rows.width, rng)
     sample = comparisons.take(chosen)
     weight = float(sample.diagonal().sum())
@@ -294,7 +294,7 @@ def _preconditioner(
 def sample_rows(comparisons: Comparisons, n_rows: int, rng: np.random.Generator) -> np.ndarray:
     """About this many rows that are compared with each other: whole queries in random order, ascending row numbers.
 
-    Rows of a query larger than the sample, and rows without queries, are drawn singly.
+    Rows of a query larger than the sample, and rows without queries, are drawn one by one.
     """
     m = comparisons.n_rows
     if n_rows >= m:
@@ -307,7 +307,7 @@ def sample_rows(comparisons: Comparisons, n_rows: int, rng: np.random.Generator)
     chosen = np.zeros(queries.n_groups, dtype=bool)
     chosen[drawn[:n_queries]] = True
     rows = np.flatnonzero(chosen[queries.codes])
-    if rows.shape[0] > 2 * n_rows:  # one of the queries is large: some of its rows speak for all
+    if rows.shape[0] > 2 * n_rows:  # one of the queries is large: some of its rows stand for all
         rows = np.sort(rng.choice(rows, size=n_rows, replace=False))
     return rows
 

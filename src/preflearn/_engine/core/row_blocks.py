@@ -2,8 +2,8 @@ r"""S V in blocks of rows, where V itself is formed block by block and never sto
 
 S is the symmetric half of the Laplacian (`comparisons.queries`): it subtracts the means of queries and of tie groups.
 With the rows in the order of their queries, a block that ends where a query ends needs nothing from outside. A query
-that is larger than a block is cut; its mean is summed up beforehand in a pass of its own, so that a global ranking of
-any size, too, needs one block of memory.
+that is larger than a block is cut; its mean is computed beforehand in a separate pass, so that one block of memory is
+enough even for a global ranking of any size.
 
 The operations are those of the array API standard: NumPy arrays, and arrays of other libraries on other devices.
 """
@@ -26,14 +26,14 @@ _LEAST_ENTRIES = 1 << 16
 
 @dataclass(frozen=True)
 class Segments:
-    """The groups of one kind (queries, or tie groups) that a block meets.
+    """The groups of one kind (queries, or tie groups) that a block touches.
 
     Attributes
     ----------
     lengths : ndarray
         Rows of each group inside the block; the rows of a group lie side by side.
     cut : list of (int, int)
-        Groups that go on outside of the block, by their place here and in the table of means summed up beforehand.
+        Groups that continue outside the block, by their place here and in the table of means computed beforehand.
     """
 
     lengths: np.ndarray
@@ -72,7 +72,7 @@ class HalfBlocks:
     comparisons : Comparisons
         With a symmetric half in closed form: plain regression, or all pairs within queries.
     block_rows : int
-        Rows of a block at most.
+        Maximum number of rows of a block.
     xp : module
         NumPy or an array API namespace.
     put : callable
@@ -108,14 +108,6 @@ class HalfBlocks:
         """Values of the rows in sorted order."""
         return values if self.order is None else values[self.order]
 
-    def unsort(self, values: np.ndarray) -> np.ndarray:
-        """The way back."""
-        if self.order is None:
-            return values
-        out = np.empty_like(values)
-        out[self.order] = values
-        return out
-
     def _cut(self, n_rows: int, block_rows: int, starts: list[np.ndarray]) -> list[RowBlock]:
         blocks = []
         numbers: list[dict[int, int]] = [{} for _ in starts]
@@ -149,7 +141,7 @@ class HalfBlocks:
         return Segments(np.diff(ends), cut)
 
     def prepare(self, form: Form) -> None:
-        """Sum up the means of groups that no block holds whole: one pass, and none where there are no such groups."""
+        """Sum the means of groups that no block contains whole: one pass, or none where there are no such groups."""
         self._tables = [None for _ in self._cut_counts]
         if not any(self._cut_counts):
             return
@@ -214,7 +206,7 @@ class HalfBlocks:
         return self._xp.take(means, self._put_index(codes), axis=0)
 
     def separately(self, form: Form, *, inverse: bool = False) -> Any:
-        """S V (or S⁺ V) as one array, for a V other than the one that `prepare` has summed up."""
+        """S V (or S⁺ V) as one array, for a V other than the one that `prepare` has summed."""
         kept = self._tables
         try:
             self.prepare(form)

@@ -28,7 +28,7 @@ _LEAST_ROWS = 1024
 
 @dataclass
 class Statistics:
-    """What is known of the rows seen.
+    """What is known about the rows seen so far.
 
     Attributes
     ----------
@@ -45,12 +45,12 @@ class Statistics:
     n_chunks: int = 0
 
     def add(self, other: Statistics) -> None:
-        """Take in the statistics of other rows.
+        """Add the statistics of other rows.
 
         Raises
         ------
         ValueError
-            If both have rows of one query; nothing has changed then.
+            If both have rows of one query; nothing has been changed then.
         """
         again = self.queries.merge(other.queries)
         if again is not None:
@@ -136,7 +136,7 @@ class Recipe:
         scores : ndarray of shape (m, v)
         qid : array-like of shape (m,) or None
         first_row : int
-            Place of the first row among all rows: without queries, folds go by it.
+            Position of the first row among all rows: without queries it determines the folds.
         """
         m = n_items(X)
         queries = encode_queries(qid if self.with_queries else None, m)
@@ -178,13 +178,13 @@ class Recipe:
         start = 0
         while start < m:
             fitting = ends[np.searchsorted(ends, start + step, side="right") - 1]
-            # A query that is too long by itself goes by itself.
+            # A query that is too long is handled alone.
             stop = int(fitting if fitting > start else ends[np.searchsorted(ends, start, side="right")])
             yield queries.order[start:stop]
             start = stop
 
     def _comparisons(self, scores: np.ndarray, queries: Groups) -> Comparisons | None:
-        """What is compared inside queries, or in one ranking; None where rows are summed up by themselves."""
+        """What is compared inside queries, or in one ranking; None where each row is summed separately."""
         if self.kind == "regression without intercept":
             return PointwiseComparisons(scores)
         if self.kind == "regression" or (self.kind == "ranking" and not self.one_chunk_only):
@@ -195,7 +195,7 @@ class Recipe:
             cost=self.cost,
             ties=self.ties,
             weighting=self.weighting,
-            allow_none=True,  # a chunk of queries without a pair changes nothing, and is no error
+            allow_none=True,  # a chunk of queries without a pair changes nothing, and is not an error
         )
 
     def _moments(

@@ -107,8 +107,8 @@ class DualTransduction:
     folds : list of int arrays
         A partition of the rows into unions of whole queries.
     path : bool
-        Whether more than one λ or set of unknown rows will be asked for: one eigen decomposition serves them all, and
-        E is kept whole. Otherwise a Cholesky factorisation, and only the columns of the unknown rows.
+        Whether more than one λ or set of unknown rows will be asked for: one eigendecomposition serves them all, and E
+        is kept whole. Otherwise a Cholesky factorisation, and only the columns of the unknown rows.
     """
 
     def __init__(self, K: np.ndarray, comparisons: QueryComparisons, folds: list[np.ndarray], *, path: bool):
@@ -118,7 +118,7 @@ class DualTransduction:
         self._path = path
 
     def at(self, alpha: float) -> DualAtAlpha:
-        """Fix λ. O(m³), or a matrix product once the eigen decomposition is there."""
+        """Fix λ. O(m³), or a matrix product once the eigendecomposition has been made."""
         R = self._resolvent_by_cholesky(alpha) if not self._path else None
         if R is None:
             R = self._resolvent_by_spectrum(alpha)
@@ -167,7 +167,7 @@ class DualAtAlpha(TransductionAtAlpha):
             solved[rows] = 0.0
             coef = half(solved)[known]
         else:
-            # A query that is scored in part has fewer pairs there: another L, another factorisation.
+            # A query that is scored in part has fewer pairs there, hence another L and another factorisation.
             rest = _with_scores(problem.comparisons, scores).take(known)
             coef = dual_problem(problem.K[np.ix_(known, known)], rest, self._alpha).solve(self._alpha)
         return problem.K[np.ix_(rows, known)] @ coef
@@ -301,7 +301,7 @@ class PrimalAtAlpha(TransductionAtAlpha):
     def _refine(
         self, normal: _BlocksAndColumns, rows: np.ndarray, fidelity: float, rhs: np.ndarray
     ) -> np.ndarray:
-        """Solve (E_VᵀE_V + γ I) ŷ = rhs. Its blocks and columns nearly cancel for small λ, those of E do not."""
+        """Solve (E_VᵀE_V + γ I) ŷ = rhs. Its blocks and columns nearly cancel for small λ; those of E do not."""
         scores = np.zeros((self._W.shape[0], rhs.shape[1]))
         residual, size = rhs, np.inf
         for _ in range(_MAX_REFINEMENTS):
@@ -410,7 +410,7 @@ class _BlocksAndColumns:
 
 
 def _sums_of_others(parts: np.ndarray) -> np.ndarray:
-    """For each k the sum of all parts but the k-th, without subtracting."""
+    """For each k the sum of all parts except the k-th, without subtracting."""
     before, after = np.zeros_like(parts), np.zeros_like(parts)
     np.cumsum(parts[:-1], axis=0, out=before[1:])
     after[:-1] = np.cumsum(parts[:0:-1], axis=0)[::-1]
@@ -456,7 +456,7 @@ def _solve_diagonal_part(
 
 
 def _solve_shifted(A: np.ndarray, shift: float, B: np.ndarray) -> np.ndarray:
-    """(A + shift I)⁻¹ B for a symmetric positive semidefinite A, which is left as it is."""
+    """(A + shift I)⁻¹ B for a symmetric positive semidefinite A, which is not modified."""
     shifted = np.array(A, order="F")
     shifted[np.diag_indices_from(shifted)] += shift
     return cholesky_solve(cholesky_in_place(shifted), B)

@@ -1,8 +1,7 @@
 r"""(B + λ I)⁻¹ for every λ from one reduction B = Q T Qᵀ to tridiagonal form.
 
-T + λ I is solved in O(n) for each right-hand side, so that nothing needs the eigenvectors: the reduction costs less
-than the eigen decomposition (which begins with it) and works in the memory of B, where that needs two more n × n
-arrays.
+T + λ I is solved in O(n) for each right-hand side, so the eigenvectors are never needed: the reduction costs less than
+the eigendecomposition (which begins with it) and works in the memory of B, where that needs two more n × n arrays.
 """
 
 from __future__ import annotations
@@ -71,9 +70,10 @@ class TridiagonalForm:
     def half_inverse(self, alpha: float, means: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         """W with (B + λ I)⁻¹ = Wᵀ W, shape (n, n), C-contiguous, and the diagonal of the inverse.
 
-        None where only the spectrum knows the inverse.
+        None where the inverse is available only through the spectrum.
 
-        With T + λ I = L D Lᵀ it is D^(-1/2) L⁻¹ Qᵀ. ``means`` are taken off the rows of Qᵀ: those of its rows centre W.
+        With T + λ I = L D Lᵀ it is D^(-1/2) L⁻¹ Qᵀ. ``means`` are subtracted from the rows of Qᵀ: those of its rows
+        centre W.
         """
         inverse = self.inverse(alpha)
         return inverse.half(self.transposed, means) if isinstance(inverse, Substitution) else None

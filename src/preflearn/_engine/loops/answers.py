@@ -1,7 +1,7 @@
 """Sums over very many answers "h rather than j": each reads two entries of a vector, or adds to two.
 
-NumPy makes an array as long as the answers at every step; here they are read once. Threads have answers of their own,
-and where they add, a vector of their own.
+NumPy makes an array as long as the answers at every step; here they are read once. Each thread has its own answers and,
+where it adds, its own vector.
 """
 
 from __future__ import annotations

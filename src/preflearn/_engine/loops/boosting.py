@@ -4,8 +4,8 @@ With every query weighted by 1 / n_q, the negative gradient of Σ (t_i - t_j - f
 
     g_i = (t_i - f_i) minus its mean in the query.
 
-A tree is fitted to g by least squares, best leaf first, on features that are small whole numbers (bins); of two
-children the histogram of the smaller one is summed up, that of the other is the difference to their parent. A leaf
+A tree is fitted to g by least squares, best leaf first, on features that are small whole numbers (bins). Of two
+children the histogram of the smaller one is summed, and that of the other is its difference from their parent's. A leaf
 adds rate · Σ g / (rows + λ).
 
 Histograms are sums of whole numbers: with 2^c > m, row i adds
@@ -28,9 +28,9 @@ from .threads import in_turns, threads_at_hand
 
 # Gains are compared after division by that of the root; smaller ones are rounding.
 _LEAST_GAIN = 1e-10
-# Codes of this many features lie side by side: their histograms fit into the fastest memory.
+# Codes of this many features lie side by side, so that their histograms fit in the fastest cache.
 BLOCK = 16
-# With at least this many additions a node's histogram is worth starting threads for.
+# A node's histogram is worth starting threads for from this many additions on.
 _WORTH_THREADS = 400_000
 
 
@@ -72,7 +72,7 @@ class _Growth(NamedTuple):
         Of each leaf: its rows, its node, and its best split.
     split_gain : ndarray of shape (leaves,)
     state : int array of shape (4,)
-        Leaves and nodes so far, the leaf to sum up, and the one that is the difference.
+        Leaves and nodes so far, the leaf to sum, and the one that is the difference.
     generator : uint64 array of shape (1,)
         State of the random numbers.
     """
@@ -120,7 +120,7 @@ def grow_trees(
     share,
     seed,
 ):
-    """Grow more trees on scores so far, on one thread; ``scores`` and ``test_scores`` are brought up to date.
+    """Grow more trees on the scores so far, on one thread; ``scores`` and ``test_scores`` are updated.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def grow_trees(
     scores : ndarray of shape (m,)
     test_codes : uint8 array of shape (k, n)
     test_scores : ndarray of shape (k,)
-        Rows that are predicted on the way.
+        Rows that are predicted along the way.
     n_trees, n_bins, leaves, least : int
         ``least`` rows in a leaf.
     rate, ridge, share : float
@@ -308,7 +308,7 @@ def _divide_best(codes, growth, trees, tree, leaves):
     if n_leaves + 1 == leaves:
         return False
     small, large = (best, other) if middle - first[best] <= last[other] - middle else (other, best)
-    # hist[best] is still that of the parent: the larger child's is what the smaller one leaves of it.
+    # hist[best] is still that of the parent; subtracting the smaller child's gives that of the larger.
     if large == other:
         growth.hist[other] = growth.hist[best]
     growth.state[2], growth.state[3] = small, large
@@ -368,7 +368,7 @@ def _divide(codes, rows, scratch, first, last, feature, code):
 
 @njit(cache=True, nogil=True)
 def _find_split(growth, leaf, least, ridge, share):
-    """The largest drop of the squared error in a leaf, and where; a gain of 0 where no split is allowed."""
+    """The largest decrease of the squared error in a leaf, and where; a gain of 0 where no split is allowed."""
     hist = growth.hist[leaf]
     n, n_bins = hist.shape
     bits = _count_bits(growth.rows.shape[0])

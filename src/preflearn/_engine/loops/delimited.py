@@ -1,8 +1,8 @@
 """Delimited text (CSV, TSV) to arrays, as a compiled loop.
 
-Cells are bare, or stand in double quotes where a doubled quote means one quote and delimiters and line ends are text
-(RFC 4180). The loop sees one block of whole records and knows nothing of files or column names: ``kinds`` tells it
-which columns are numbers and which are text.
+Cells are bare, or enclosed in double quotes, within which a doubled quote means one quote, and delimiters and line ends
+are text (RFC 4180). The loop sees one block of whole records and knows nothing about files or column names: ``kinds``
+says which columns are numbers and which are text.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def find_distinct(text, spans, most, codes, firsts):
     spans : int64 array of shape (rows, 2)
         Where each cell starts and ends.
     most : int
-        Distinct cells from which on the rest is not worth looking at.
+        The number of distinct cells above which the rest is not examined.
     codes : int64 array of shape (rows,)
         Written: the number of each cell.
     firsts : int64 array of shape (most,)

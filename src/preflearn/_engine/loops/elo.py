@@ -1,4 +1,4 @@
-"""Elo's update, game by game: what ratings are when each game moves the two players by K times its surprise.
+"""Elo's update, game by game: each game moves the ratings of its two players by K times the surprise.
 
 r_a ← r_a + K (y - p),    r_b ← r_b - K (y - p),    p = 1 / (1 + 10^{(r_b - r_a) / 400})
 """
@@ -11,7 +11,7 @@ from numba import njit
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def elo_pass(pairs: np.ndarray, share: np.ndarray, learn: np.ndarray, n_items: int, k: float) -> np.ndarray:
-    """The probability that each game's first player wins as it was just before; only some games are learned from.
+    """For each game, the probability just before it that its first player wins; only some games are learned from.
 
     Games that are not learned from are predicted from those before them. Shape (l,).
     """

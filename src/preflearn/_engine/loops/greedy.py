@@ -26,7 +26,7 @@ from .threads import n_threads, over_ranges
 
 _compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp"})
 
-# Vectors that single rows take off on the fly; then c is written down.
+# Vectors that are subtracted on the fly for single rows; with more, c is stored.
 PENDING = 4
 
 
@@ -36,7 +36,7 @@ def score_single_rows(base, unit, vectors, shares, a, d, step, scale, store=None
     Parameters
     ----------
     base : ndarray of shape (m, n)
-        c is ``unit`` times this, less vectors times shares.
+        c is ``unit`` times this, minus vectors times shares.
     vectors : ndarray of shape (m, PENDING)
     shares : ndarray of shape (PENDING, n)
     a, d : ndarray of shape (m,)
@@ -102,7 +102,7 @@ def score_folds(X, unit, rows, starts, queue, shares, products, change, own, squ
     Parameters
     ----------
     X : ndarray of shape (m, n)
-        c is ``unit`` times this, less vectors times shares.
+        c is ``unit`` times this, minus vectors times shares.
     queue : ndarray of shape (m, 4)
         w = N c_b and N w of the feature chosen last and before that choice, N a and N² a.
     shares : ndarray of shape (n_vectors, n)
@@ -112,7 +112,7 @@ def score_folds(X, unit, rows, starts, queue, shares, products, change, own, squ
     change : ndarray of shape (n_folds, 4)
         c_b·w, w·w, σ, and ‖N a‖²; the first three are zero before any choice.
     own, square : ndarray of shape (n_folds, n)
-        c·N c and c·N² c; brought up to date.
+        c·N c and c·N² c; updated.
     state : ndarray of shape (2, n)
         t / (1 + s) and 1 / (1 + s) of every candidate.
     """

@@ -8,7 +8,7 @@ from numba import njit
 from .threads import blas_at_rest, over_ranges, over_small_ranges
 from .vectors import multiply, subtract_products
 
-# So many alphas are factorised side by side: the processor's vectors are filled whatever the size of a block.
+# Alphas that are factorised side by side: they fill the processor's vectors whatever the size of a block.
 _LANES = 8
 _multiply, _subtract_products = multiply(_LANES), subtract_products(_LANES)
 
@@ -48,7 +48,7 @@ def leave_blocks_out(half, features, rotation, rows, starts, D, w, t, threshold)
     return out, stable
 
 
-# Rows that are rotated together: few enough for the nearest caches.
+# Rows that are rotated together: few enough for the fastest caches.
 _ROWS_AT_ONCE = 320
 
 

@@ -1,8 +1,8 @@
 r"""How all held-out pairs are ordered, from a matrix W with R = Wᵀ W, without R itself.
 
 Most pairs are decided by products in single precision, which take half the time: an entry of the product has an error
-of at most ε √(R_ii R_jj), ε = (n + 3) 2⁻²⁴ for n summands, and what that can change of the difference of the two
-predictions is known. The few pairs whose order it might change are computed again in double precision.
+of at most ε √(R_ii R_jj), ε = (n + 3) 2⁻²⁴ for n summands, and its effect on the difference of the two predictions is
+known. The few pairs whose order it might change are computed again in double precision.
 
 Rows are taken in ascending order of y, so that row i is compared with the first ``starts[i]`` of them, which are all
 lower. Blocks of rows are multiplied and counted by one thread each, while they are in its cache.
@@ -21,7 +21,7 @@ from .threads import blas_at_rest, in_turns, over_ranges
 _BLOCK = 128
 # A block in which more than this share of the pairs is in doubt is computed in double precision.
 _MOST_IN_DOUBT = 1 / 64
-# Pairs that are looked through one by one when there is a doubt among them.
+# Pairs that are examined one by one when any of them is in doubt.
 _CHUNK = 128
 
 _compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "nsz"})
@@ -36,7 +36,7 @@ def half_of_resolvent(pivots, multipliers, Qt, means) -> tuple[np.ndarray, np.nd
         D, and what M has below its ones, as LAPACK's ``pttrf`` gives them.
     Qt : float64 array of shape (n, m), C-contiguous
     means : float64 array of shape (n,)
-        Taken off the rows of Qt.
+        Subtracted from the rows of Qt.
     """
     W, diagonal = np.empty(Qt.shape), np.zeros(Qt.shape[1])
     least = max(64, (1 << 16) // max(1, Qt.shape[0]))
@@ -73,7 +73,7 @@ def orders_of_pairs(W, diagonal, x, t, y, twins, tolerance) -> np.ndarray:
     twins : int64 array of shape (m,)
         Rows with the same number are tied.
     tolerance : float
-        Predictions that differ by no more are tied.
+        Predictions that differ by no more than this are tied.
 
     Returns
     -------
@@ -111,7 +111,7 @@ def orders_of_pairs(W, diagonal, x, t, y, twins, tolerance) -> np.ndarray:
             counts[:n_lower, 3:5] += theirs.T
 
     with blas_at_rest():
-        # The longest blocks first, so that the threads end together.
+        # The longest blocks first, so that the threads finish together.
         in_turns(count, [(first,) for first in reversed(range(0, m, _BLOCK))])
     out = np.empty_like(counts)
     out[order] = counts
@@ -127,7 +127,7 @@ def _to_single(W, unit, order, out, first, last):
 
 @_compiled
 def _compare(R_ij, error, R_ii, R_jj, x_i, x_j, t_i, t_j, tolerance):
-    """(f_i - f_j) det R_HH, the least of it that counts, and how far an error of R_ij may move the two."""
+    """(f_i - f_j) det R_HH, the smallest value of it that counts, and how far an error of R_ij may move the two."""
     apart = t_i - t_j
     determinant = R_ii * R_jj - R_ij * R_ij
     difference = determinant * apart - (R_jj + R_ij) * x_i + (R_ii + R_ij) * x_j
@@ -141,7 +141,7 @@ def _compare(R_ij, error, R_ii, R_jj, x_i, x_j, t_i, t_j, tolerance):
 def _count_block(
     R, scale, epsilon, first, diagonal, roots, x, t, twins, starts, tolerance, mine, theirs, doubts
 ):
-    """Count the pairs that are beyond doubt, list the others, and give the number of those.
+    """Count the pairs that are certain, list the others, and return the number of those.
 
     R holds the rows first ... in the unit ``scale``, with errors of at most ``epsilon`` √(R_ii R_jj).
     """

@@ -16,8 +16,8 @@ _ROWS = 256
 def shares_below(X: np.ndarray, knots: np.ndarray, shares: np.ndarray) -> np.ndarray:
     """Piecewise linear through the knots of each column, the middle of the jump where several knots are equal.
 
-    What scikit-learn's QuantileTransformer computes with uniform output, without its work for every column, which a few
-    rows would wait for, and at any scale: there, values within 1e-7 of the ends count as beyond them.
+    The result of scikit-learn's QuantileTransformer with uniform output, without its overhead for every column, which
+    dominates for a few rows, and at any scale: in scikit-learn values within 1e-7 of the ends count as outside them.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Products of sparse rows with a few columns at once, and with each other, in threads.
 
 With a few columns a stored value is read once for all of them, and the columns of one row of the dense factor lie
-together: they cost hardly more than one. With each other: a row of A Aᵀ is summed up in place, in the cache, from the
-columns of A that it has values in.
+together: they cost hardly more than one. With each other: a row of A Aᵀ is summed in place, in the cache, from the
+columns of A in which it has values.
 """
 
 from __future__ import annotations

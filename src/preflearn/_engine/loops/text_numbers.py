@@ -1,6 +1,6 @@
 """Decimal text to the nearest float64, as a compiled loop.
 
-A number w · 10^q (w the digits read as a whole number) takes one of three roads, all of which give exactly what
+A number w · 10^q (w the digits read as a whole number) takes one of three paths, all of which give exactly what
 Python's ``float(text)`` gives:
 
 1. w ≤ 2^53 and |q| ≤ 22: w and 10^|q| are float64 values, so one multiplication or division rounds correctly.
@@ -91,7 +91,7 @@ def _nearest(w, q):
 def scan_number(text, at):
     """Read the number that starts at ``text[at]``.
 
-    The text must hold a byte that is not part of a number (a line end) somewhere behind ``at``.
+    The text must hold a byte that is not part of a number (a line end) somewhere after ``at``.
 
     Returns
     -------
@@ -99,7 +99,7 @@ def scan_number(text, at):
     ok : bool
         False when there is no plain decimal number, or one that this loop leaves to Python.
     at : int
-        The first byte behind the number; unspecified inside the token when ``ok`` is false.
+        The first byte after the number; unspecified inside the token when ``ok`` is false.
     """
     negative = text[at] == 45
     if negative or text[at] == 43:

@@ -22,20 +22,20 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 
 @lru_cache(maxsize=1)
 def n_threads() -> int:
-    """Processors that this process may use (asked once: the answer is read from several files)."""
+    """Processors that this process may use (determined once: the answer is read from several files)."""
     with warnings.catch_warnings():
-        # Inside a worker of Dask or of multiprocessing the answer is one, which is as it should be.
+        # Inside a worker of Dask or of multiprocessing the answer is one, as it should be.
         warnings.simplefilter("ignore", UserWarning)
         return effective_n_jobs(-1)
 
 
-# Starting threads costs more than many a loop: they are started once. A loop that runs inside one of them must not wait
-# for the others, which may be waiting for it.
+# Starting threads costs more than many loops take: they are started once. A loop that runs inside one of them must not
+# wait for the others, which may be waiting for it.
 _inside = threading.local()
 
 
 def threads_at_hand() -> int:
-    """Threads that a loop started here would have: one inside of another loop, which has them all already."""
+    """Threads that a loop started here would have: one inside another loop, which already has them all."""
     return 1 if getattr(_inside, "pool", False) else n_threads()
 
 
@@ -54,7 +54,7 @@ def _libraries() -> ThreadpoolController:
 def limit_blas(n_threads: int) -> Callable[[], None]:
     """Limit the threads of BLAS in this process; the returned function removes the limit, from any thread.
 
-    threadpoolctl listens only to the thread that set the first limit, until that thread is forgotten.
+    threadpoolctl obeys only the thread that set the first limit, until that thread is forgotten.
     """
 
     def forget_thread() -> None:
@@ -96,7 +96,7 @@ class _SharedLimit:
         return self._users > 0
 
     def restart(self) -> None:
-        """In a forked process: of all threads only this one came along."""
+        """In a forked process: of all threads only this one exists."""
         self._lock = threading.Lock()
         self._users = getattr(_inside, "limits", 0)
         self._restore_if_unused()
@@ -129,16 +129,16 @@ def blas_at_rest(when: bool = True) -> Any:
 
 
 def blas_with_at_most(n: int) -> Any:
-    """A context in which BLAS has at most n threads; where it rests already, it goes on resting."""
+    """A context in which BLAS has at most n threads; where it is at rest already, it stays so."""
     if n <= 1:
         return blas_at_rest()
     return nullcontext() if n >= n_threads() or _shared_limit.in_use else threads_limited(n, "blas")
 
 
 def with_small_matrices(work: Callable[[int], Any], size: int, most: int | None = None) -> list[Any]:
-    """``work(0) ... work(size - 1)``, each on matrices too small for the threads of BLAS, which rest meanwhile.
+    """``work(0) ... work(size - 1)``, each on matrices too small for the threads of BLAS, which stay idle meanwhile.
 
-    On at most ``most`` threads of ours.
+    On at most ``most`` threads of our own.
     """
     with blas_at_rest():
         n = n_threads() if most is None else min(most, n_threads())
@@ -148,13 +148,13 @@ def with_small_matrices(work: Callable[[int], Any], size: int, most: int | None 
 def in_threads(calls: Sequence[Callable[[], Any]], give_up: Callable[[], None] = lambda: None) -> list[Any]:
     """Results of the calls, made side by side; the caller's own thread takes the first.
 
-    After an error, Ctrl-C included, ``give_up`` is called to tell the other calls that nobody waits for their results.
+    After an error, Ctrl-C included, ``give_up`` is called to tell the other calls that their results are not needed.
     """
     if len(calls) <= 1 or threads_at_hand() == 1:
         return [call() for call in calls]
     others = [_pool().submit(call) for call in calls[1:]]
     try:
-        # A loop inside the first call would wait behind the others.
+        # A loop inside the first call would queue behind the others.
         _inside.pool = True
         try:
             first = calls[0]()
@@ -163,7 +163,7 @@ def in_threads(calls: Sequence[Callable[[], Any]], give_up: Callable[[], None] =
         return [first, *(future.result() for future in others)]
     except BaseException:
         give_up()
-        # The others write to arrays of the caller: they are not left running.
+        # The others write to arrays of the caller: they must not be left running.
         for future in others:
             future.cancel()
         wait(others)
@@ -220,7 +220,7 @@ def over_ranges(
     )
 
 
-# Multiplications that are worth a thread of ours, and up to which BLAS wakes none of its own.
+# Multiplications that are worth a thread of our own, and up to which BLAS wakes none of its threads.
 _LEAST_WORK = 1 << 18
 _WORK_OF_ONE = 1 << 13
 

@@ -12,9 +12,9 @@ from .threads import over_ranges
 # Rows times trees that are worth a thread of their own, walked and by bits.
 _LEAST = 1 << 15
 _LEAST_BY_BITS = 1 << 18
-# Rows that go down a tree together: with their features they fit into the cache of a processor.
+# Rows that go down a tree together: with their features they fit in the cache of a processor.
 _ROWS = 64
-# Up to this many rows each takes its own way: preparing the common one would cost more.
+# Up to this many rows, each goes down by itself: preparing the common walk would cost more.
 _FEW_ROWS = 16
 # Leaves of a tree for which a bit each is kept, and up to which a table says which bit is the lowest.
 _MOST_LEAVES = 64
@@ -206,7 +206,7 @@ def _columns(X, start, n, columns):
 
 @njit(cache=True, nogil=True)
 def _leave(columns, feature, threshold, stays, first, last, masks):
-    """Take the leaves off that rows cannot end in, by the inner nodes of one tree."""
+    """Clear the leaves that rows cannot end in, by the inner nodes of one tree."""
     masks[:] = ~np.uint64(0)
     for node in range(first, last):
         x, limit, kept = columns[feature[node]], threshold[node], stays[node]

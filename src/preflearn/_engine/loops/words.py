@@ -1,7 +1,7 @@
 """Texts as counts of hashed words, and counts as leading directions, in one pass over each text.
 
 The hash of a word c_0 c_1 ... is Σ c_k p^k modulo 2^64, its bits mixed; `preprocessing.words` has the same in array
-arithmetic, for texts too short to wait for a compiler.
+arithmetic, for texts too short to be worth a compiler.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from numba import njit
 
 from .threads import over_ranges
 
-# Words of a text up to which they are put in order at once, and letters of a word whose powers are kept.
+# Up to this many words of a text are sorted at once; and the number of letters of a word whose powers are stored.
 _FEW = 64
 # Texts that are worth a thread.
 _WORTH_A_THREAD = 5000
@@ -34,7 +34,8 @@ def count_words(
     starts : int64 array of shape (texts + 1,)
         Where each text starts.
     letters : uint32 array
-        What a character counts as, 0 for one between words; the last one stands for all beyond, which are letters.
+        What a character counts as, 0 for one between words; the last entry stands for all higher ones, which are
+        letters.
 
     Returns
     -------
@@ -88,7 +89,7 @@ def _count_words(signs, starts, letters, powers, base, mix_a, mix_b, place, coun
                 k += 1
                 if letter == 0:
                     break
-                # The table saves a chain of products, each of which would wait for the one before.
+                # The table avoids a chain of products, each of which would wait for the one before.
                 power = powers[length] if length < powers.shape[0] else power * base
                 value += np.uint64(letter) * power
                 length += 1
@@ -116,7 +117,7 @@ def _count_words(signs, starts, letters, powers, base, mix_a, mix_b, place, coun
 
 @njit(cache=True, nogil=True)
 def _add_in_order(keys, ordered, n_words, n, buckets, values):
-    """Append the words of a short text by bucket. Each goes where as many others are smaller: no branch to guess."""
+    """Append the words of a short text by bucket. The position of each is the number of smaller ones: no branches."""
     for k in range(n_words):
         key, rank = keys[k], 0
         for other in range(n_words):
@@ -137,7 +138,7 @@ def _add_in_order(keys, ordered, n_words, n, buckets, values):
 
 @njit(cache=True, nogil=True)
 def _add_one_by_one(keys, place, first, n, buckets, values):
-    """Append the words that waited, as they came."""
+    """Append the collected words in the order in which they came."""
     for key in keys:
         n = _add_word(key >> 7, key & 1, place, first, n, buckets, values)
     return n
@@ -174,7 +175,7 @@ def write_directions(starts, buckets, values, idf, directions, first, last, out)
             total[j] = 0.0
         for k in range(starts[row], starts[row + 1]):
             weight = values[k] * idf[buckets[k]] / length
-            # Places without a sign need no look at whether they count from the end.
+            # With unsigned positions, no test for indices that count from the end is needed.
             at = np.uint64(buckets[k]) * np.uint64(n)
             for j in range(n):
                 total[j] += weight * flat[at + np.uint64(j)]

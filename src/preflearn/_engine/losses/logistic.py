@@ -16,7 +16,7 @@ from scipy.special import expit
 
 from ...comparisons.answers import AdjustedAnswers, Answers
 
-# Answers from which on loading compiled loops is worth its time.
+# From this many answers on, loading compiled loops is worth its time.
 _MANY = 100_000
 
 
@@ -65,15 +65,15 @@ class LogisticLoss:
         return self._answers.spread_sizes(self.curvatures)
 
     def rounding(self, sizes: np.ndarray) -> np.ndarray:
-        """How far rounding may put each entry of the gradient off, in units of the machine precision.
+        """How far rounding may shift each entry of the gradient, in units of the machine precision.
 
-        ``sizes`` are those of the numbers that were added up to the scores.
+        ``sizes`` are those of the numbers that were added to give the scores.
         """
         return self._answers.spread_sizes(np.abs(self.pulls) + self.curvatures * self._answers.sums(sizes))
 
     def curvature(self, v: np.ndarray) -> np.ndarray:
         """Hessian with respect to f times v."""
-        # The loop knows the two items of a pair alone.
+        # The loop handles only the two items of a pair.
         if self._answers.n_pairs >= _MANY and not isinstance(self._answers, AdjustedAnswers):
             from ..loops.answers import curvature_product
 

@@ -37,12 +37,12 @@ from ..numerics.linalg import dot_without_blas
 
 # Queries longer than this are sorted by NumPy one at a time, shorter ones by compiled loops over many queries.
 _LONG_QUERY = 8192
-# Rows that one piece of work for a thread should at least hold; nodes larger than `_LARGE_NODE` are cut up.
+# Rows that a piece of work for a thread should have at least; nodes larger than `_LARGE_NODE` are cut up.
 _PIECE = 16_384
 _LARGE_NODE = 65_536
-# Keys looked at to divide the predictions of a long query among the threads.
+# Keys that are sampled to divide the predictions of a long query among the threads.
 _KEY_SAMPLE = 1024
-# Most children of a node of the tree over the scores (1024, the loops' own limit, is the fastest).
+# Maximum number of children of a node of the tree over the scores (1024, the loops' own limit, is the fastest).
 _FANOUT = 1024
 
 
@@ -111,7 +111,7 @@ class SquaredHinge:
     gradient : ndarray of shape (m,)
         With respect to the predictions.
     degrees : ndarray of shape (m,)
-        Diagonal of the Hessian but for a row's partners: 2 (c + d).
+        Diagonal of the Hessian without the contribution of a row's partners: 2 (c + d).
     """
 
     def __init__(self, pairs: PairSet, p: np.ndarray):
@@ -127,12 +127,12 @@ class SquaredHinge:
 
 
 class RoundedHinge:
-    """The hinge rounded off over ``width``, and the hinge itself, at one vector of predictions.
+    """The hinge smoothed over ``width``, and the hinge itself, at one vector of predictions.
 
     Attributes
     ----------
     value, gradient, degrees
-        As in `SquaredHinge`, of the rounded hinge.
+        As in `SquaredHinge`, of the smoothed hinge.
     hinge : float
         Sum of the plain hinge losses.
     slopes : float
@@ -162,7 +162,7 @@ class RoundedHinge:
 
 
 class NarrowedHinge:
-    """What the hinge rounded off over a smaller width becomes if the pairs now in the rounded part stay there.
+    """What the hinge smoothed over a smaller width becomes if the pairs now in the smoothed part stay there.
 
     Pairs with ξ below the old width get the loss ξ² / 2ε of the new width ε even where ξ > ε, all others keep their
     slope of 1. Its minimiser is the one for the new width wherever the roles of the pairs do not change.
@@ -270,9 +270,9 @@ class ScoredPairs:
     weighting : {"pair", "item", "query"}, default="pair"
         Weight of a pair: 1, one over the rows of its query, or one over the pairs of its query.
     n_threads : int or None, default=None
-        Threads to share the work; None takes the processors at hand.
+        Number of threads to share the work; None uses all available processors.
     row_weights : ndarray of shape (m,) or None, default=None
-        w, not negative: a pair counts with the product of the weights of its rows, a row of weight 0 makes none.
+        w, not negative: a pair counts with the product of the weights of its rows, and a row of weight 0 makes no pair.
         Weighting "item" then divides by the total weight of the query, "query" by that of its pairs.
 
     Notes
@@ -324,7 +324,7 @@ class ScoredPairs:
         # Rows that make no pair share the slot behind the last, where nothing is ever counted.
         slot_of = np.full(self.n_rows, n_slots, dtype=np.int32)
         slot_of[rows] = np.arange(n_slots, dtype=np.int32)
-        # No sort needed to bring one query together.
+        # A single query needs no sort to bring it together.
         by_query = groups.order if groups.n_groups > 1 else np.arange(self.n_rows)
         self._members = by_query[slot_of[by_query] < n_slots].astype(np.int32)
         tie_starts = np.append(np.flatnonzero(new_tie), n_slots)
@@ -454,7 +454,7 @@ class ScoredPairs:
 
         def summed(role: int) -> np.ndarray:
             self._settle(row_weights, margin, role, self._settled)
-            # What has been taken off a running sum again can leave a rounding error below zero.
+            # Subtracting from a running sum can leave a rounding error below zero.
             return self._weight * np.maximum(self._settled["q"], 0.0)
 
         return summed(self._loops.SUMS_AS_WORSE), summed(self._loops.SUMS_AS_BETTER)
@@ -557,7 +557,7 @@ class ScoredPairs:
             start = failed + 1
 
     def _sort_plainly(self, p: np.ndarray, query: int) -> None:
-        """For predictions that share so many leading bits that repairing their order is too slow."""
+        """For predictions that share too many leading bits for their order to be repaired quickly."""
         low, high = self._query_begin[query], self._query_end[query]
         rows = self._members[low:high]
         rows = rows[np.argsort(p[rows], kind="stable")]
@@ -568,7 +568,7 @@ class ScoredPairs:
 
     @staticmethod
     def _new_gathered(size: int) -> tuple[np.ndarray, ...]:
-        """Room for what rows gather at one node: c, d, and the sums on asking and on entering."""
+        """Space for what rows gather at one node: c, d, and the sums on asking and on entering."""
         return np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size), np.empty(size)
 
     def _settle(self, v: np.ndarray, margin: float, want: int, settled: np.ndarray) -> None:
@@ -591,7 +591,7 @@ class ScoredPairs:
     def _settle_large(
         self, node: int, rows: tuple[np.ndarray, ...], margin: float, want: int, settled: np.ndarray
     ) -> None:
-        """One node, cut into stretches whose state at the start follows from the totals of those before."""
+        """One node, cut into stretches whose initial state follows from the totals of those before."""
         loops = self._loops
         begin, end, level, first_bound, n_children, bounds, child = self._tree
         low, high, first = int(begin[node]), int(end[node]), int(first_bound[node])
@@ -640,7 +640,7 @@ class ScoredPairs:
         margin: float,
         want: int,
     ) -> np.ndarray:
-        """Sweep a node in as many stretches as there are ``lows``; the rows of each child before each of these."""
+        """Sweep a node in one stretch for each of ``lows``; the rows of each child before each of these."""
         loops, (p, v, children) = self._loops, rows
         size, n = p.shape[0], lows.shape[0]
 
@@ -648,7 +648,7 @@ class ScoredPairs:
             """How many rows have entered before row k asks: those that its predecessor let in."""
             return int(loops.first_not_below(p, 0, size, p[k - 1] + margin)) if k else 0
 
-        # A stretch has as many rows that ask and enter as any other.
+        # All stretches have about the same number of rows that ask and enter.
         total = size + entered(size)
         edges = [bisect_left(range(size), t * total // n, key=lambda k: k + entered(k)) for t in range(1, n)]
         asks, enters = [0, *edges, size], [0, *map(entered, edges), size]
@@ -677,7 +677,7 @@ class ScoredPairs:
 
 
 def _from_a_cache_line_on(size: int, dtype: np.dtype) -> np.ndarray:
-    """An uninitialised array none of whose records of 32 bytes lies in two cache lines."""
+    """An uninitialised array in which no record of 32 bytes straddles two cache lines."""
     memory = np.empty(size * dtype.itemsize + 64, np.uint8)
     start = -memory.ctypes.data % 64
     return memory[start : start + size * dtype.itemsize].view(dtype)

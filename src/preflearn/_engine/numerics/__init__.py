@@ -1,1 +1,1 @@
-"""Factorisations in place and memory checks; knows nothing of learning."""
+"""Factorisations in place and memory checks; independent of learning."""

@@ -21,7 +21,7 @@ import numpy as np
 
 
 class ExportError(ValueError):
-    """A model, or a part of one, that has no counterpart where it is to be exported to."""
+    """A model, or a part of one, that has no counterpart in the format it is to be exported to."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class Graph:
     nodes : list of Node
     constants : dict
     rounded : {"", "inputs", "results"}
-        Whether the numbers of a table or matrix arrive rounded to float32: not at all; as they are written there; or
-        after steps that have computed with them, so that nothing is left to recognise them by.
+        How the numbers of a table or matrix arrive: not rounded; rounded to float32 as they are written there; or
+        computed from rounded numbers, so that their original values can no longer be recognised.
 
     Examples
     --------
@@ -104,12 +104,12 @@ class Graph:
     def to_recognise(self, X: Value, values: np.ndarray) -> tuple[Value, np.ndarray]:
         """X and the values that its entries are compared with, both rounded to float32 where the inputs are.
 
-        What was equal to a value is so again, and what was above or below is not moved past it.
+        Values that were equal are equal again, and values that were above or below are not moved past each other.
 
         Raises
         ------
         ExportError
-            If X has been computed from rounded numbers: a value cannot be told from its neighbours then.
+            If X has been computed from rounded numbers: then a value cannot be distinguished from its neighbours.
         """
         if not self.rounded:
             return X, values
@@ -157,7 +157,7 @@ class Value:
     def __neg__(self) -> Value:
         return self.graph.apply("Neg", self)
 
-    # NumPy must not spread an operation over the entries of its array: the recorded value is the array.
+    # NumPy must not broadcast an operation over the entries of its array: the recorded value is the array.
     __array_ufunc__ = None
     __radd__ = __add__
     __rmul__ = __mul__
@@ -190,7 +190,7 @@ class Value:
         return self.graph.apply("Equal", self, other)
 
     def as_numbers(self) -> Value:
-        """Truth values or whole numbers as float64."""
+        """Booleans or whole numbers as float64."""
         return self.graph.apply("Cast", self, to="float64")
 
     def reduce(self, how: str, axis: int, keep: bool = True) -> Value:

@@ -1,4 +1,4 @@
-"""The few factorisations the library uses, in place and on one triangle.
+"""The few factorisations that the library uses, in place and on one triangle.
 
 Arrays are C-contiguous for the rest of the library; LAPACK reads the transpose of such a symmetric array without a
 copy.
@@ -16,8 +16,8 @@ from ..loops.threads import blas_at_rest
 from . import spectrum, tiles
 from .routines import lapack
 
-# From this many rows on a matrix is factored in short steps by threads of our own; below, by LAPACK in one thread.
-# BLAS wakes no threads for fewer rows than the second number.
+# From this many rows on, a matrix is factored in short steps by our own threads; below, by LAPACK in one thread. BLAS
+# wakes no threads for fewer rows than the second number.
 LARGE = 512
 _TINY = 64
 # Entries of a block of rows, and multiplications of a product, that are not worth a second thread.
@@ -39,7 +39,7 @@ def _suits_tiles(A: np.ndarray) -> bool:
 
 
 def dot_without_blas(a: np.ndarray, b: np.ndarray) -> float:
-    """aᵀb without BLAS, whose threads cost more than such short work where the processors are busy."""
+    """aᵀb without BLAS, whose threads cost more than such a short computation where the processors are busy."""
     return float(np.einsum("i,i->", a, b))
 
 
@@ -48,7 +48,7 @@ _ORDINARY = (2.0**-200, 2.0**200)
 
 
 def unit_of(size: float) -> float:
-    """The power of two to measure numbers of this size in; 1 unless their squares might overflow or vanish."""
+    """The power of two to use as a unit for numbers of this size; 1 unless their squares might over- or underflow."""
     if size == 0 or _ORDINARY[0] <= size <= _ORDINARY[1]:
         return 1.0
     return float(2.0 ** np.round(np.log2(size)))
@@ -148,7 +148,7 @@ def eigh_in_place(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         np.empty(1 + 6 * n + 2 * n * n, A.dtype),
         np.empty(3 + 5 * n, np.intc),
     )
-    with _in_one_thread(n):  # and without the interpreter lock: many small ones go side by side
+    with _in_one_thread(n):  # and without the interpreter lock: many small ones run side by side
         info = lapack(
             "syevd", A.dtype, "V", "L", n, A, max(n, 1), values, work, work.size, integers, integers.size
         )
@@ -194,9 +194,9 @@ class KernelFactor:
     C : ndarray of shape (rank, rank), Fortran order
         Lower triangular, K[pivots][:, pivots] = C Cᵀ.
     reciprocal_condition : float
-        An estimate of 1 / (‖K‖₁ ‖K⁻¹‖₁) for the pivots; 0 where other items than copies were set aside.
+        An estimate of 1 / (‖K‖₁ ‖K⁻¹‖₁) for the pivots; 0 where items other than copies were set aside.
     pivot_of : ndarray of shape (r,) or None
-        For each item the pivot that it equals; None where items were set aside that equal none.
+        For each item the pivot that it equals; None where items were set aside that equal no pivot.
     """
 
     F: np.ndarray
@@ -210,7 +210,7 @@ class KernelFactor:
         return self.pivots.shape[0]
 
     def condition_of_pivots(self) -> float:
-        """`reciprocal_condition`; where other items than copies were set aside, a lower bound of that of the pivots."""
+        """`reciprocal_condition`; where items other than copies were set aside, a lower bound of that of the pivots."""
         if self.pivot_of is not None:
             return self.reciprocal_condition
         size = np.abs(self.C)
@@ -218,7 +218,7 @@ class KernelFactor:
 
     @property
     def well_conditioned(self) -> bool:
-        """Whether the condition of K leaves half of the precision: then systems in K itself may be tried."""
+        """Whether the condition of K leaves half of the precision, so that systems in K itself may be tried."""
         return bool(self.reciprocal_condition > np.sqrt(np.finfo(self.C.dtype).eps))
 
     def expand(self, w: np.ndarray) -> np.ndarray:
@@ -233,7 +233,7 @@ class KernelFactor:
 
 
 def factor_kernel(K: np.ndarray, *, overwrite: bool = False) -> KernelFactor:
-    """Factor a positive semidefinite kernel matrix; linearly dependent items are set aside, not crashed on.
+    """Factor a positive semidefinite kernel matrix; linearly dependent items are set aside instead of raising an error.
 
     Plain Cholesky first (a third of r³ at full BLAS speed); when K is singular to working precision, the same on one of
     each set of equal items, and when that does not help, Cholesky with diagonal pivoting, which stops at the numerical
@@ -247,7 +247,7 @@ def factor_kernel(K: np.ndarray, *, overwrite: bool = False) -> KernelFactor:
     Raises
     ------
     ValueError
-        If K is not positive semidefinite beyond rounding.
+        If K is not positive semidefinite up to rounding.
     """
     diagonal = np.diagonal(K)
     largest = float(diagonal.max(initial=0.0))
@@ -303,9 +303,9 @@ def first_equal_items(K: np.ndarray) -> np.ndarray:
 
 
 def independent_items(K: np.ndarray, tolerance: float) -> np.ndarray:
-    """Items, ascending, none of which is near the span of the others; what they leave out is.
+    """Items, ascending, none of which is near the span of the others, while all omitted items are.
 
-    Near is a square distance of ``tolerance`` times the largest K_ii. Cholesky with diagonal pivoting, O(r³).
+    Near means a squared distance of at most ``tolerance`` times the largest K_ii. Cholesky with pivoting, O(r³).
     """
     A = np.array(K.T, order="F")
     pstrf = get_lapack_funcs("pstrf", (A,))
@@ -314,7 +314,7 @@ def independent_items(K: np.ndarray, tolerance: float) -> np.ndarray:
 
 
 def in_row_span(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of X in an orthonormal basis Q of their span, X = rows Qᵀ; directions below rounding are none.
+    """The rows of X in an orthonormal basis Q of their span, X = rows Qᵀ; directions below rounding are left out.
 
     Returns
     -------
@@ -330,9 +330,9 @@ def in_row_span(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def first_equal_rows(X) -> np.ndarray:
-    """For each row of an array or CSR matrix the first one that equals it, number by number. Shape (m,).
+    """For each row of an array or CSR matrix the first one that equals it in every entry. Shape (m,).
 
-    Rows with one sum of hashed numbers are compared with the first of them. O(m n), O(stored values) for a CSR matrix.
+    Rows with the same sum of hashed entries are compared with the first of them. O(m n), O(stored values) for CSR.
     """
     if sp.issparse(X):
         X = X.tocsr()
@@ -350,12 +350,12 @@ def first_equal_rows(X) -> np.ndarray:
     if copies.size:
         differ = X[copies] != X[out[copies]]
         apart = copies[np.asarray(differ.sum(axis=1)).ravel() > 0]
-        out[apart] = apart  # one sum by chance
+        out[apart] = apart  # the same sum by coincidence
     return out
 
 
 def _row_marks(X: np.ndarray) -> np.ndarray:
-    """A number of each row that equal rows share; in blocks of rows."""
+    """A number for each row that equal rows share; in blocks of rows."""
     factors = _column_factors(X.shape[1])
     marks = np.empty(X.shape[0], dtype=np.uint64)
     step = max(1, (1 << 18) // max(1, X.shape[1]))
@@ -365,7 +365,7 @@ def _row_marks(X: np.ndarray) -> np.ndarray:
 
 
 def _hashed(values: np.ndarray) -> np.ndarray:
-    """The bits of floating-point numbers, mixed; 0 for a zero of either sign. Sums of them wrap and are exact."""
+    """The mixed bits of floating-point numbers; 0 for a zero of either sign. Sums of them wrap around and are exact."""
     bits = (values + 0.0).astype(np.float64, copy=False).view(np.uint64)
     bits = (bits ^ (bits >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
     return bits ^ (bits >> np.uint64(29))
@@ -497,7 +497,7 @@ def solve_positive(A: np.ndarray, B: np.ndarray, *, overwrite_b: bool = False) -
         if info > 0:
             raise np.linalg.LinAlgError(f"pivot {info} is zero")
         return solution
-    # A row-major B is Bᵀ for BLAS, and Bᵀ A⁻¹ needs no copy of another layout.
+    # A row-major B is Bᵀ for BLAS, and Bᵀ A⁻¹ needs no copy in another layout.
     trsm = get_blas_funcs("trsm", (factor, B))
     transposed = np.ascontiguousarray(B).T
     for trans in (1, 0):
@@ -515,7 +515,7 @@ def solve_many(A: np.ndarray, B: np.ndarray) -> np.ndarray:
     if A.shape[1] <= _SMALL_SYSTEM:
         try:
             return np.linalg.solve(A, B)
-        except np.linalg.LinAlgError:  # one of them is singular to the last bit; the other way may still do
+        except np.linalg.LinAlgError:  # one of them is exactly singular; the other method may still work
             pass
     return np.stack([solve_positive(one, right) for one, right in zip(A, B, strict=True)])
 
@@ -526,7 +526,7 @@ def inverses_checked(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return A, np.ones(A.shape[0])
     try:
         inverses = np.linalg.inv(A)
-    except np.linalg.LinAlgError:  # one of them is singular to the last bit
+    except np.linalg.LinAlgError:  # one of them is exactly singular
         inverses = np.stack([_inverse_or_zero(one) for one in A])
     norms = np.abs(A).sum(axis=1).max(axis=1) * np.abs(inverses).sum(axis=1).max(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-# What is left to the rest of the program and to temporary arrays.
+# Share that is left to the rest of the program and to temporary arrays.
 _HEADROOM = 0.9
 
 _REMEDY = (
@@ -14,7 +14,7 @@ _REMEDY = (
 
 
 def available_bytes() -> int | None:
-    """Memory that can be had without swapping, or None where the system does not tell."""
+    """Memory that is available without swapping, or None where the system does not say."""
     found = [value for value in (_meminfo_available(), _cgroup_available()) if value is not None]
     return min(found) if found else _physical_bytes()
 
@@ -28,12 +28,12 @@ def fits_in_memory(n_bytes: int) -> bool:
 
 
 def require_memory(n_bytes: int, what: str, remedy: str = _REMEDY) -> None:
-    """Raise MemoryError if ``n_bytes`` cannot be had.
+    """Raise MemoryError if ``n_bytes`` are not available.
 
     Raises
     ------
     MemoryError
-        Names what is asked for, what there is, and the option that needs less.
+        States what is needed, what is available, and the option that needs less.
     """
     if not fits_in_memory(n_bytes):
         available = available_bytes() or 0
@@ -59,7 +59,7 @@ def _meminfo_available() -> int | None:
 
 
 def _cgroup_available() -> int | None:
-    """What a container may still take (cgroup version 2)."""
+    """What a container may still allocate (cgroup version 2)."""
     try:
         with open("/sys/fs/cgroup/memory.max") as limit, open("/sys/fs/cgroup/memory.current") as current:
             text = limit.read().strip()

@@ -1,7 +1,7 @@
-"""Arrays of other libraries, on other devices: PyTorch tensors and whatever else follows the array API standard.
+"""Arrays of other libraries, on other devices: PyTorch tensors and others that follow the array API standard.
 
-They are taken for what they are under ``sklearn.config_context(array_api_dispatch=True)``, as in scikit-learn. What
-is small (scores, query labels, one number per row) is read on the host; what is large stays on the device of X.
+They are used as such under ``sklearn.config_context(array_api_dispatch=True)``, as in scikit-learn. What is small
+(scores, query labels, one number per row) is read on the host; what is large stays on the device of X.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sklearn import get_config  # type: ignore[attr-defined]
 
 from .memory import available_bytes
 
-# Entries of one block of temporary rows on a device of its own, and on the processor, in bytes.
+# Bytes of one block of temporary rows, on a separate device and on the processor.
 _DEVICE_BLOCK_BYTES = 1 << 30
 _HOST_BLOCK_BYTES = 1 << 25
 _NUMPY = "NumPy arrays"
@@ -118,7 +118,7 @@ class Home:
         return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
 
     def free_bytes(self) -> int | None:
-        """Memory that can be had on the device, or None where it does not tell."""
+        """Memory that is available on the device, or None where it does not say."""
         kind = getattr(self.device, "type", "cpu")
         if kind == "cuda":
             import torch

@@ -1,9 +1,9 @@
 """Tridiagonal form and eigenvalues of large symmetric matrices, in short steps.
 
-A = Q T Qᵀ with T tridiagonal: LAPACK reduces some columns at a time (``latrd``), and what follows from them for the
-rest of the matrix, half of the work, is done by tiles in the threads of `loops.threads` (see `tiles`), as is the
-product of the reflectors H₁ H₂ … = Q with other matrices. The first half multiplies the whole matrix by a vector for
-every column; up to some thousand rows the threads of BLAS would spend more time waiting for each other.
+A = Q T Qᵀ with T tridiagonal: LAPACK reduces some columns at a time (``latrd``), and the resulting update of the rest
+of the matrix, half of the work, is done by tiles in the threads of `loops.threads` (see `tiles`), as is the product of
+the reflectors H₁ H₂ … = Q with other matrices. The first half multiplies the whole matrix by a vector for every column;
+up to a few thousand rows the threads of BLAS would spend more time waiting for each other.
 
 Ctrl-C is noticed between the steps. Only the eigenvalues of T are computed in one call.
 
@@ -17,19 +17,18 @@ from typing import Any
 import numpy as np
 
 from ..loops.threads import blas_at_rest, blas_with_at_most, in_turns
-from .interruptible import call_lapack
-from .routines import blas, lapack, lapack_without_info
+from .routines import blas, interruptible_lapack, lapack, lapack_without_info
 from .tiles import column_tiles, lower_tiles
 
 NOT_CONVERGED = "the eigendecomposition did not converge; check X and y for extreme values"
 
-# Columns that are reduced together, and below how many of them LAPACK goes one by one.
+# Columns that are reduced together, and the number below which LAPACK takes them one by one.
 _PANEL = 32
 _LAST_COLUMNS = 64
 # Reflectors that are applied together.
 _REFLECTORS = 64
-# From this many rows on, a product with a vector is worth the threads of BLAS even where another program delays one,
-# and for each of them there must be this many rows: such products wait for memory.
+# From this many rows on, a product with a vector is worth the threads of BLAS even where another program delays one;
+# and the number of rows there must be for each of them: such products are bound by memory.
 _MATRIX_WORTH_THREADS = 3000
 _ROWS_OF_THREAD = 750
 
@@ -42,7 +41,7 @@ def eigh(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     numpy.linalg.LinAlgError
         If the eigenvalues of T do not converge.
     """
-    # One rest for all steps of a smaller matrix: to put the threads of BLAS to rest and back takes a while.
+    # One context for all steps of a smaller matrix: putting the threads of BLAS to rest and waking them takes a while.
     with _threads_for(A.shape[0]):
         return _eigh(A)
 
@@ -57,7 +56,9 @@ def _eigh(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Z = np.empty((n, n), dtype=A.dtype, order="F")
     lwork, liwork = 1 + 4 * n + n * n, 3 + 5 * n
     work, integers = np.empty(lwork, dtype=A.dtype), np.empty(liwork, dtype=np.intc)
-    info = call_lapack("stedc", A.dtype, "I", n, values, off_diagonal, Z, n, work, lwork, integers, liwork)
+    info = interruptible_lapack(
+        "stedc", A.dtype, "I", n, values, off_diagonal, Z, n, work, lwork, integers, liwork
+    )
     if info != 0:
         raise np.linalg.LinAlgError(NOT_CONVERGED)
     del work, integers
@@ -77,7 +78,7 @@ def tridiagonalise(A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _reduce(A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The diagonal and off-diagonal of T and the factors of the reflectors, whose vectors take A below its diagonal."""
+    """The diagonal and off-diagonal of T and factors of the reflectors, whose vectors replace A below its diagonal."""
     n, dtype = A.shape[0], A.dtype
     diagonal, off_diagonal, scales = np.empty(n, dtype), np.empty(n, dtype), np.empty(n, dtype)
     W = np.empty((n, _PANEL), dtype=dtype, order="F")
@@ -98,7 +99,7 @@ def _reduce(A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _subtract_panel(A: np.ndarray, W: np.ndarray, done: int) -> None:
-    """A ← A - V Wᵀ - W Vᵀ in the rows and columns behind a panel whose reflectors V start in column ``done``."""
+    """A ← A - V Wᵀ - W Vᵀ in the rows and columns after a panel whose reflectors V start in column ``done``."""
     n, start, dtype = A.shape[0], done + _PANEL, A.dtype
 
     def subtract(i: int, i_end: int, j: int, j_end: int) -> None:
@@ -117,9 +118,9 @@ def _subtract_panel(A: np.ndarray, W: np.ndarray, done: int) -> None:
 
 
 def _form(A: np.ndarray, scales: np.ndarray) -> None:
-    """Q in the place of the reflectors."""
+    """Q in place of the reflectors."""
     n = A.shape[0]
-    # Q leaves the first row and column alone: the reflectors move one column to the right.
+    # Q leaves the first row and column unchanged: the reflectors move one column to the right.
     for j in range(n - 1, 0, -1):
         A[j:, j] = A[j:, j - 1]
         A[:j, j] = 0

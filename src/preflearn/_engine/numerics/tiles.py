@@ -29,10 +29,10 @@ from .routines import blas, lapack
 _LEAF = 256
 _TILE = 512
 _LEAST_TILE = 64
-# From this many rows or columns on a product has tiles enough, and multiplications that are worth a thread otherwise.
+# From this many rows or columns on, a product has enough tiles; otherwise, multiplications that are worth a thread.
 _WIDE = 512
 _LEAST_WORK = 1 << 20
-# Multiplications of a tile that take much longer than to hand it to a thread.
+# Multiplications of a tile that take much longer than handing it to a thread.
 _LEAST_TILE_WORK = 1 << 22
 # Every thread should have a few tiles to take, so that none waits long for the last one.
 _TILES_EACH = 3
@@ -143,7 +143,7 @@ def _halves(start: int, stop: int) -> int:
 
 
 def _factor(A: np.ndarray, start: int, stop: int) -> int:
-    """Factor the columns from start to stop, rows below included, once all columns before them are taken off."""
+    """Factor the columns from start to stop, rows below included, once all earlier columns have been subtracted."""
     n = A.shape[0]
     if stop - start <= _LEAF:
         info = lapack("potrf", A.dtype, "L", stop - start, A[start:, start:], n)
@@ -184,7 +184,7 @@ def _subtract_product(A: np.ndarray, start: int, middle: int, stop: int) -> None
 def lower_tiles(start: int, stop: int, n: int, depth: int) -> list[tuple[int, int, int, int]]:
     """First and last row and column of the tiles on and below the diagonal, in the columns from start to stop.
 
-    For a product over ``depth`` columns: a tile is worth the time that it takes to hand it to a thread.
+    For a product over ``depth`` columns: a tile must be worth the time that it takes to hand it to a thread.
     """
     area = (stop - start) * (n - (start + stop) // 2)
     tile = _square_tile(area, depth)

@@ -1,9 +1,9 @@
-"""How reliable is each judge? A factor r > 0 of the differences that a judge sees.
+"""How reliable is each judge? A factor r > 0 that multiplies the differences a judge sees.
 
-P(judge k prefers h to j) = σ(r_k (f_h - f_j)): r is near 0 for one who answers at random (or always takes the left one,
-where the sides are shuffled), above 1 for one who sees finer differences than most. f and r are found in turns. For r
-each answer is predicted by the model without it, or a careless judge would be confirmed by scores that have learned
-from those same answers:
+P(judge k prefers h to j) = σ(r_k (f_h - f_j)): r is near 0 for a judge who answers at random (or always takes the left
+one, where the sides are shuffled), and above 1 for one who sees finer differences than most. f and r are found in
+turns. For r each answer is predicted by the model without it; otherwise a careless judge would be confirmed by scores
+that have learned from those same answers:
 
     r_k = argmin  -Σ_{answers of k} w [y log p + (1 - y) log(1 - p)] + (log r)² / 2,   p = σ(r μ / √(1 + π r² v / 8))
 
@@ -17,7 +17,7 @@ from scipy.special import log_expit
 
 from ...comparisons.answers import Answers
 
-# Reliabilities are looked for between e^-4 and e^3.
+# Reliabilities are searched for between e^-4 and e^3.
 _LOWEST, _HIGHEST = -4.0, 3.0
 _GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
 _SECTIONS = 32
@@ -48,7 +48,7 @@ def estimate_reliability(answers: Answers, mean: np.ndarray, variance: np.ndarra
         each = -(answers.share * log_expit(d) + (1.0 - answers.share) * log_expit(-d))
         return np.bincount(judges, answers.weight * each, n_judges) + 0.5 * log_r**2
 
-    # Golden sections, of all judges at once.
+    # Golden-section search, for all judges at once.
     low, high = np.full(n_judges, _LOWEST), np.full(n_judges, _HIGHEST)
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_left, at_right = surprise(left), surprise(right)

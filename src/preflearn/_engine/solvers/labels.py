@@ -1,13 +1,13 @@
-r"""Laplace's posterior of thousands of labels: nothing of m × m numbers.
+r"""Laplace's posterior of thousands of labels, without any array of m × m numbers.
 
 For items that are labels (`kernel="items"`) the Hessian is a sparse Laplacian plus a diagonal,
 
     H = Σ_k v_k (e_h - e_j)(e_h - e_j)ᵀ + 2 alpha I,
 
-with two entries for each distinct pair. Covariances of asked items are columns of H⁻¹, by conjugate gradients with the
-diagonal as preconditioner. Variances of very many items or differences are estimated from draws f ~ N(0, H⁻¹), which
-cost a solve each: f = H⁻¹ (Σ √v_k ξ_k (e_h - e_j) + √(2 alpha) η). What is known of an item given all others is taken
-exactly,
+with two entries for each distinct pair. Covariances of requested items are columns of H⁻¹, by conjugate gradients with
+the diagonal as preconditioner. Variances of very many items or differences are estimated from draws f ~ N(0, H⁻¹),
+which cost a solve each: f = H⁻¹ (Σ √v_k ξ_k (e_h - e_j) + √(2 alpha) η). The variance of an item given all others is
+used exactly,
 
     var f_i = 1 / H_ii + var u_i,        u = f - (H f) / diag H,
 
@@ -29,10 +29,10 @@ from ...comparisons.answers import Answers
 from ..loops.answers import variances_by_draws
 from ..losses.logistic import LogisticLoss
 
-# Items or pairs whose variances are solved for; more are estimated from draws.
+# Up to this many items or pairs, variances are solved for; for more they are estimated from draws.
 MOST_SOLVED = 256
 N_DRAWS = 64
-# Right-hand sides at a time: one pass over H serves all of them.
+# Right-hand sides that are solved at a time: one pass over H serves all of them.
 _BLOCK = 32
 _MAX_ITERATIONS = 2000
 _EXACT, _GOOD_ENOUGH = 1e-10, 1e-4
@@ -57,7 +57,7 @@ class LabelPosterior:
 
     Notes
     -----
-    O(l) memory, and O(nnz(H)) for each iteration of each solve: about 20 to 30 of them for sports results.
+    O(l) memory, and O(nnz(H)) for each iteration of each solve: about 20 to 30 iterations for sports results.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class LabelPosterior:
         return C[np.ix_(position, position)]
 
     def variances(self, items: np.ndarray) -> np.ndarray:
-        """Variances of some items; estimated where these are more than `MOST_SOLVED`."""
+        """Variances of some items; estimated where there are more than `MOST_SOLVED` of them."""
         distinct, position = np.unique(items, return_inverse=True)
         if distinct.shape[0] <= MOST_SOLVED:
             return np.diagonal(self.covariance_of(distinct))[position]
@@ -121,7 +121,7 @@ class LabelPosterior:
         return (known[:, 0] + np.mean(np.square(F - HF * known), axis=1))[items]
 
     def variances_of_differences(self, pairs: np.ndarray) -> np.ndarray:
-        """Variance of f_h - f_j for each pair; estimated where distinct pairs are more than `MOST_SOLVED`."""
+        """Variance of f_h - f_j for each pair; estimated where there are more than `MOST_SOLVED` distinct pairs."""
         asked = Answers.read(self._diagonal.shape[0], pairs)
         distinct, which, _ = asked.distinct_pairs()
         if distinct.shape[0] <= MOST_SOLVED:
@@ -136,7 +136,7 @@ class LabelPosterior:
         return np.maximum(np.einsum("ij,ij->j", B, self.solve(B)), 0.0)
 
     def _estimated_differences(self, pairs: np.ndarray) -> np.ndarray:
-        """By the exact variance given all other items, and draws of the mean given these."""
+        """From the exact variance given all other items, and draws of the mean given these."""
         (h, j), (F, HF) = pairs.T, self._drawn()
         a, b = self._diagonal[h], self._diagonal[j]
         c = np.asarray(self._H[h, j]).ravel()
@@ -149,7 +149,7 @@ class LabelPosterior:
         return np.minimum(variance, 1.0 / (self._alpha - c))
 
     def _drawn(self) -> tuple[np.ndarray, np.ndarray]:
-        """Draws f of the posterior and H f, each of shape (m, ``n_draws``); the same ones each time."""
+        """Draws f of the posterior and H f, each of shape (m, ``n_draws``); the same draws each time."""
         if self._draws is None:
             rng, m = np.random.default_rng(0), self._diagonal.shape[0]
             root, prior = np.sqrt(self._curvatures), np.sqrt(2.0 * self._alpha)

@@ -12,9 +12,9 @@ choices of coordinates serve every model:
 * items: u = f itself (Φ = I), Q = K / 2 alpha with K = F Fᵀ. Q⁻¹ is never needed: f = F w with weights w of the
   columns of F.
 
-`find_mode` finds w by Newton's method (`solvers.newton`). How far its result may be off is known from the
-rounding errors of the gradient; where alpha is so small beside the kernel that these matter, the mode is found again
-in the span of what the answers see (`solvers.row_span`), and so is the posterior.
+`find_mode` finds w by Newton's method (`solvers.newton`). A bound on its error follows from the rounding errors of the
+gradient; where alpha is so small relative to the kernel that these matter, the mode is computed again in the span of
+what the answers see (`solvers.row_span`), and so is the posterior.
 
 **One more answer.** The curvatures of the other answers change little. S is kept for curvatures ṽ close to the present
 v: conjugate gradients that are preconditioned by it need two or three products for a step of Newton's method, each
@@ -56,20 +56,20 @@ from .row_span import Root, RowSpan, random_signs, refine, relative, score_of_on
 # How far the curvature of an answer may move, relative to its own size plus a hundredth of the largest it can have,
 # before the covariance is corrected for it.
 SLACK = 0.002
-# Errors of predictions, relative to the largest, that are not worth another look, and that a user should know of.
+# Errors of predictions, relative to the largest, that need no closer look, and that a user should know about.
 _PRECISE, WORTH_A_WARNING = 1e-8, 1e-7
-# Below this part of the largest eigenvalue of the Hessian, 2 alpha is lost in its rounding.
+# Below this share of the largest eigenvalue of the Hessian, 2 alpha is lost in its rounding.
 _SMALL_ALPHA = 1e-8
-# Features whose Hessian is formed for an estimate of the error, and the multiplications that it may take.
+# Number of features whose Hessian is formed for an estimate of the error, and the multiplications that it may take.
 _FEW_FEATURES, _MOST_WORK = 2000, 2e10
-# Labels whose covariance is a dense matrix.
+# Up to this many labels, their covariance is a dense matrix.
 MOST_DENSE_LABELS = 3000
-# Answers from which the size of the Hessian is estimated.
+# Number of answers from which the size of the Hessian is estimated.
 _SAMPLE = 512
 
 
 class OffsetFeatures(Features):
-    """Features [X, c I]: those of the items, and one of each item alone, which gives it an offset of its own."""
+    """Features [X, c I]: those of the items, and one for each item alone, which gives it its own offset."""
 
     def __init__(self, matrix: Any, root: float):
         super().__init__(matrix)
@@ -109,7 +109,7 @@ class LatentSpace:
     factor : KernelFactor, optional
         With F Fᵀ = K, for coordinates that are the items; the identity by default.
     offset : float, default=0.0
-        ρ: with a design, each item has an offset of this prior variance (at alpha = 1/2) beside its features.
+        ρ: with a design, each item has an offset of this prior variance (at alpha = 1/2) in addition to its features.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class LatentSpace:
         return sp.hstack([sp.csr_array(self.design), own], format="csr")
 
     def features(self, answers: Answers) -> Features:
-        """The same as Newton's method works on them; dense columns of large means are centred."""
+        """The same as Newton's method uses them; dense columns with large means are centred."""
         X = self.design
         if X is None:
             return self._fixed_features
@@ -157,7 +157,7 @@ class LatentSpace:
 
     @cached_property
     def narrow(self) -> LatentSpace:
-        """The same prior in coordinates that are the items, where features are more than these: K = Φ Φᵀ."""
+        """The same prior with the items as coordinates, where there are more features than items: K = Φ Φᵀ."""
         n = self.n_items
         if not self.offset and (self.design is None or self.design.shape[1] <= n):
             return self
@@ -209,7 +209,7 @@ class LatentSpace:
         return np.asarray(rows.toarray() if sp.issparse(rows) else rows, dtype=np.float64).T
 
     def largest_curvature(self, answers: Answers, curvatures: np.ndarray) -> float:
-        """About the trace of Φᵀ L Φ, an upper bound of its eigenvalues, from the answers of the largest curvatures."""
+        """The approximate trace of Φᵀ L Φ, a bound of its eigenvalues, from the answers of largest curvature."""
         matrix = self.root if self.design is None else self.design
         if matrix is None:
             return 2.0 * float(curvatures.sum())
@@ -224,7 +224,7 @@ class LatentSpace:
 
 
 def kernel_space(K: np.ndarray) -> LatentSpace:
-    """Coordinates that are the items, for a kernel matrix; for none but zeros, one feature that is zero."""
+    """The items as coordinates, for a kernel matrix; one zero feature where the matrix is zero."""
     if not K.any():
         return LatentSpace(K.shape[0], np.zeros((K.shape[0], 1)))
     factor = factor_kernel(np.asarray(K, dtype=np.float64))
@@ -233,14 +233,14 @@ def kernel_space(K: np.ndarray) -> LatentSpace:
 
 @dataclass
 class Mode:
-    """Where the posterior is largest.
+    """The maximum of the posterior.
 
     Attributes
     ----------
     fit : PairLossFit
         With the weights of the columns of ``space.matrix()``.
     error : float
-        About how far rounding may have put a score off, relative to the largest.
+        Approximate error of a score due to rounding, relative to the largest.
     span : RowSpan or None
         What the answers see, where it had to be found.
     """
@@ -277,7 +277,8 @@ class LaplacePosterior:
     weights : ndarray
         Of the columns of ``space.matrix()`` at the mode.
     span : RowSpan, optional
-        What the answers see: for an alpha that is small beside the kernel. The covariance is then kept as a factor.
+        What the answers see: for an alpha that is small relative to the kernel. The covariance is then kept as a
+        factor.
 
     Attributes
     ----------
@@ -331,7 +332,7 @@ class LaplacePosterior:
 
     @property
     def rounding(self) -> float:
-        """About how far rounding may have put a variance off, relative to it."""
+        """Approximate relative error of a variance due to rounding."""
         return (
             0.0 if self.span is None else np.finfo(float).eps / max(self.root.reciprocal_condition(), 1e-300)
         )
@@ -339,14 +340,14 @@ class LaplacePosterior:
     def add(
         self, answers: Answers, space: LatentSpace | None = None, *, tol: float = 1e-14, max_iter: int = 100
     ) -> Mode:
-        """Move to the posterior of more answers; those of before come first.
+        """Move to the posterior of more answers; the earlier ones come first.
 
         Parameters
         ----------
         answers : Answers
             All answers, the old ones first; their scales may have changed.
         space : LatentSpace, optional
-            The same coordinates with further items.
+            The same coordinates with additional items.
         tol, max_iter
             As in `find_mode`.
         """
@@ -378,7 +379,7 @@ class LaplacePosterior:
         return mode
 
     def serves(self, answers: Answers) -> bool:
-        """Whether `add` can take these answers in: not if alpha is small beside the kernel then and was not so far."""
+        """Whether `add` can handle these answers: not if alpha has become small relative to the kernel."""
         curvatures = LogisticLoss(answers, self.scores).curvatures
         new = slice(self._answers.n_pairs, None)
         curvatures[new] = 0.25 * answers.weight[new] * answers.scale[new] ** 2
@@ -406,7 +407,8 @@ class LaplacePosterior:
         features = np.asarray(features.toarray() if sp.issparse(features) else features, dtype=np.float64)
         seen = features @ self.span.basis
         unseen = features - seen @ self.span.basis.T
-        # What answers hold is large beside alpha: a rounding error must not pass for something that they do not see.
+        # What answers determine is large compared with alpha: rounding errors must not look like something they do not
+        # see.
         lengths = np.linalg.norm(features, axis=1)
         unseen[np.linalg.norm(unseen, axis=1) <= 64.0 * np.finfo(float).eps * lengths] = 0.0
         return np.hstack([self.root.half(seen), unseen / np.sqrt(2.0 * self._alpha)])
@@ -446,7 +448,7 @@ class LaplacePosterior:
         return self._answers.laplacian(self._assumed).laplacian(V)
 
     def _correct(self, loss: LogisticLoss) -> None:
-        """Bring the covariance to the curvatures of the loss, where they differ by more than the slack."""
+        """Update the covariance to the curvatures of the loss, where they differ by more than the slack."""
         answers = self._answers
         change = loss.curvatures - self._assumed
         ceiling = 0.25 * answers.weight * answers.scale**2
@@ -475,13 +477,13 @@ class LaplacePosterior:
         if not reciprocal > 1e-12:
             self._rebuild()
             return
-        # In place: at thousands of items, touching fresh memory costs more than the product.
+        # In place: with thousands of items, touching fresh memory costs more than the product.
         self.covariance = sl.blas.dgemm(-1.0, Y, middle, beta=1.0, c=S, overwrite_c=True)
 
     def log_evidence(self) -> float:
         """Laplace's approximation of the log marginal likelihood: -J(û) - ½ log det(I + Q Φᵀ L Φ). O(q³).
 
-        Unlike held-out answers it stays fair when the questions were chosen by the answers before.
+        Unlike held-out answers it stays fair when the questions were chosen depending on earlier answers.
         """
         loss = LogisticLoss(self._answers, self.scores)
         if self.span is not None:
@@ -512,7 +514,7 @@ def precision(space: LatentSpace, answers: Answers, curvatures: np.ndarray, alph
         else:
             B = np.asfortranarray(root.T @ comparisons.laplacian(root))
     elif sp.issparse(space.design):
-        # Not `feature_gram`, which would write down a feature vector for every answer.
+        # Not `feature_gram`, which would form a feature vector for every answer.
         B = (space.design.T @ comparisons.laplacian(space.design)).toarray(order="F").astype(np.float64)
     else:
         B = feature_gram(np.asarray(space.design, dtype=np.float64), comparisons)
@@ -546,7 +548,8 @@ def find_mode(
         As in `solvers.newton.minimise_logistic`.
     """
     objective = PairObjective(space.features(answers), answers)
-    # For labels BLAS multiplies many pairs of vectors, for each of which it would wake its threads; matrices have ours.
+    # For labels BLAS multiplies many pairs of vectors and would wake its threads for each; matrices use our own
+    # threads.
     with blas_at_rest(space.design is None and space.factor is None):
         fit = minimise_logistic(
             objective,
@@ -577,10 +580,10 @@ def _error(
     fit: PairLossFit,
     inverse: Preconditioner | None,
 ) -> float:
-    """How far a score may be off for the gradient's rounding and what is left of it, relative to the largest.
+    """How far a score may be off due to the gradient's rounding and residual, relative to the largest.
 
-    First by the strong convexity of the objective, ‖w - ŵ‖ ≤ ‖∇J‖ / 2 alpha. That is far too much where answers hold w
-    in every direction: then by the inverse of the Hessian, if it is known or costs little.
+    First by the strong convexity of the objective, ‖w - ŵ‖ ≤ ‖∇J‖ / 2 alpha. That is far too pessimistic where answers
+    determine w in every direction: then by the inverse of the Hessian, if it is known or cheap.
     """
     predictions = objective.forward(fit.weights)
     loss = LogisticLoss(answers, predictions)
@@ -599,7 +602,7 @@ def _error(
     elif not space.offset and n <= _FEW_FEATURES and space.n_items * n * n <= _MOST_WORK:
         step = cholesky_solve(cholesky_in_place(precision(space, answers, loss.curvatures, alpha)), off)
     elif space.shape == (space.n_items, space.n_items) and space.factor is None and bound > WORTH_A_WARNING:
-        # Labels: the scores of connected items sum to zero, so that an error common to all of them can be taken off.
+        # Labels: the scores of connected items sum to zero, so that an error common to all of them can be subtracted.
         components = answers.components()
         counts = np.bincount(components)
         fit.weights = fit.weights - (np.bincount(components, fit.weights) / counts)[components]
@@ -613,7 +616,7 @@ def _error(
 def posterior_at(
     space: LatentSpace, answers: Answers, alpha: float, mode: Mode
 ) -> LaplacePosterior | LabelPosterior:
-    """The posterior at a mode; as a factor where alpha is small beside the kernel, sparse for very many labels."""
+    """The posterior at a mode; as a factor where alpha is small relative to the kernel, sparse for very many labels."""
     weights = mode.fit.weights
     if space.design is None and space.factor is None and space.n_items > MOST_DENSE_LABELS:
         return LabelPosterior(answers, alpha, weights)
@@ -636,7 +639,7 @@ def without_each(
 ) -> tuple[np.ndarray, np.ndarray]:
     """For each answer the mean and variance of its difference in the model without it, by one Newton step.
 
-    With c the variance of f_h - f_j, leaving answer k out divides c by 1 - v c and takes c / (1 - v c) g off the
+    With c the variance of f_h - f_j, leaving answer k out divides c by 1 - v c and subtracts c / (1 - v c) g from the
     difference. Exact for a quadratic loss; here to second order.
 
     Returns

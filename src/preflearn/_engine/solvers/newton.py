@@ -15,11 +15,11 @@ conjugate gradients would have paid for it: at once for narrow data.
 conjugate gradients are done after at most n of them; with the preconditioner they need 1 to 3 a step (20,000 rows of 2
 to 200 features, accuracy 1e-3 and 1e-6), in the first step, the RankRLS problem, one.
 
-**What the result is worth.** With u = ∇ℓ(p), the dual objective at u gives the duality gap  ‖∇J‖² / 4 alpha.
+**Accuracy of the result.** With u = ∇ℓ(p), the dual objective at u gives the duality gap  ‖∇J‖² / 4 alpha.
 
-The hinge is not smooth. It is minimised rounded off over a width ε that is lowered step by step; at any p, the
-slopes β of the rounded hinge are feasible for the dual of the hinge itself, which gives a duality gap at each
-iterate: it stops when that gap, not a heuristic, is small enough. With many pairs the gap falls like ε².
+The hinge is not smooth. It is minimised in a form smoothed over a width ε that is lowered step by step; at any p, the
+slopes β of the smoothed hinge are feasible for the dual of the hinge itself, which gives a duality gap at each iterate:
+iteration stops when that gap, not a heuristic, is small enough. With many pairs the gap falls like ε².
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _WIDEST_DENSE = 6_000
 # How many times faster a matrix product runs per operation than a matrix-vector product.
 _PRODUCT_SPEED = 8
 _MAX_CG = 500
-# Numbers of a matrix whose products are over before threads have started.
+# Up to this many numbers, products of a matrix finish before threads would have started.
 _SMALL = 1 << 16
 _ARMIJO = 1e-4
-# Steps after the one that promised little, for a duality gap that says so.
+# Steps after the one that promised little, to let the duality gap confirm it.
 _STEPS_FOR_GAP = 5
-# The narrowest rounding of the hinge: below it, differences of two squared hinges lose their precision.
+# The narrowest smoothing of the hinge: below it, differences of two squared hinges lose their precision.
 _NARROWEST = 1e-7
 
 _OVERFLOW = "The objective overflows: the features are too large for this loss. Scale them to about 1."
@@ -82,7 +82,7 @@ class PairLossFit:
     gap : float
         Duality gap: the objective is at most this much above the minimum.
     gradient_norm : float
-        ‖∇J‖, of the rounded objective for the hinge.
+        ‖∇J‖, of the smoothed objective for the hinge.
     n_iter : int
         Newton steps.
     n_evaluations : int
@@ -100,7 +100,7 @@ class PairLossFit:
 
 
 class Features:
-    """Φ and its products, in float64 outside; sparse and float32 features stay what they are."""
+    """Φ and its products, in float64 to the outside; sparse and float32 features are stored as they are."""
 
     def __init__(self, matrix: Any):
         self.matrix = matrix
@@ -147,7 +147,7 @@ class Features:
         return self._lengths
 
     def squared_sums(self, u: np.ndarray) -> np.ndarray:
-        """Σ_i u_i Φ_ij² for each feature j, roughly."""
+        """Σ_i u_i Φ_ij² for each feature j, approximately."""
         if sp.issparse(self.matrix):
             # Single precision: the sums only scale a preconditioner, and the squares are kept.
             if self._squares is None:
@@ -201,7 +201,7 @@ class Preconditioner:
         raise NotImplementedError
 
     def spend(self, n_products: int) -> None:
-        """Take note of products made, which decide when the dense form pays."""
+        """Record products that were made, which decide when the dense form pays off."""
         self._spent += n_products
 
     def prepare(self, loss: SmoothLoss) -> None:
@@ -227,7 +227,7 @@ class Preconditioner:
         diagonal = np.einsum("ii->i", matrix)
         if not np.isfinite(diagonal).all():
             raise ValueError(_OVERFLOW)
-        # The small part keeps rounding from making a singular covariance indefinite.
+        # The small term keeps rounding from making a singular covariance indefinite.
         n = diagonal.shape[0]
         diagonal += 2.0 * self._alpha + (1e-12 + 1e-14 * n) * float(diagonal.max(initial=0.0))
         return cholesky_in_place(matrix)
@@ -328,7 +328,7 @@ class PairObjective:
         return SquaredHinge(self._pairs, p)
 
     def rounded_hinge(self, p: np.ndarray, width: float) -> Any:
-        """The sum of hinges rounded off over a width, at p."""
+        """The sum of hinges smoothed over a width, at p."""
         assert not isinstance(self._pairs, Answers)
         return RoundedHinge(self._pairs, p, width)
 
@@ -338,7 +338,7 @@ class PairObjective:
         return LogisticLoss(self._pairs, p)
 
     def rounding(self, weights: np.ndarray, loss: LogisticLoss, alpha: float) -> np.ndarray:
-        """How far rounding may put each entry of ∇J off at these weights, shape (n,). O(m n)."""
+        """How far rounding may shift each entry of ∇J at these weights, shape (n,). O(m n)."""
         lengths = self._features.row_lengths()
         sizes = loss.rounding(lengths * float(np.linalg.norm(weights)))
         sums = np.sqrt(np.maximum(self._features.squared_sums(sizes), 0.0) * float(sizes.sum()))
@@ -395,12 +395,12 @@ class _Newton:
         return _Point(weights, predictions, loss, objective, gradient)
 
     def step(self, at: _Point, loss_at: Callable[[np.ndarray], Any]) -> tuple[_Point, float]:
-        """The next point and the decrease that the quadratic model promised; the same point if nothing is gained."""
+        """The next point and the decrease that the quadratic model predicted; the same point if nothing is gained."""
         self.preconditioner.prepare(at.loss)
         norm = float(np.linalg.norm(at.gradient))
         self._first_norm = norm if self._first_norm is None else max(norm, self._first_norm)
-        # A tenth of the residual is a hundredth of the objective's distance to the minimum. More pays only where the
-        # gradient itself has to vanish, as in a duality gap at a small alpha.
+        # A tenth of the residual is a hundredth of the objective's distance to the minimum. More accuracy pays only
+        # where the gradient itself has to vanish, as for a duality gap at a small alpha.
         accuracy = min(0.1, np.sqrt(norm / self._first_norm)) if self.superlinear else 0.1
         direction, change, promised = self._solve(at, accuracy)
         slope = dot_without_blas(at.gradient, direction)
@@ -416,16 +416,16 @@ class _Newton:
             new_slope = dot_without_blas(loss.gradient, change) + 2.0 * self.alpha * dot_without_blas(
                 weights, direction
             )
-            # The objective is convex: where it still falls it has fallen all the way.
+            # The objective is convex: if it still decreases here, it has decreased all the way.
             if new_slope <= 0 or objective <= at.objective + _ARMIJO * length * slope:
                 self._change = change if length == 1.0 else length * change
                 return self.point(weights, predictions, loss), promised
-            # The secant first; far off, where the slope hardly changes, by powers of ten.
+            # The secant first; far away, where the slope hardly changes, by powers of ten.
             length *= 0.1 if trial > 2 else min(0.8, max(0.1, slope / (slope - new_slope)))
         return at, promised
 
     def step_to_width(self, at: _Point, loss_at: Callable[[np.ndarray], Any], width: float) -> _Point:
-        """The point for a smaller width of the rounded hinge: where its active pairs predict it, if that is better."""
+        """The point for a smaller width of the smoothed hinge: where its active pairs predict it, if that is better."""
         rounded: Any = at.loss
         model = rounded.narrowed(width)
         self.preconditioner.prepare(model)
@@ -438,7 +438,7 @@ class _Newton:
         return there if there.objective < here.objective else here
 
     def _solve(self, at: _Point, accuracy: float) -> tuple[np.ndarray, np.ndarray, float]:
-        """Preconditioned conjugate gradients: s, Φ s and the promised decrease -(∇Jᵀs + sᵀHs / 2)."""
+        """Preconditioned conjugate gradients: s, Φ s and the predicted decrease -(∇Jᵀs + sᵀHs / 2)."""
         objective, loss, precondition = self.objective, at.loss, self.preconditioner.solve
         s, change = np.zeros_like(at.weights), np.zeros_like(at.predictions)
         scaled = np.empty_like(change)
@@ -452,7 +452,7 @@ class _Newton:
             product = objective.backward(loss.curvature(along)) + 2.0 * self.alpha * direction
             n_products += 1
             curvature = dot_without_blas(direction, product)
-            if not curvature > 0:  # only by rounding
+            if not curvature > 0:  # only because of rounding
                 break
             length = rz / curvature
             s += length * direction
@@ -467,7 +467,7 @@ class _Newton:
 
 
 def check_newton_options(tol: Any, max_iter: Any) -> None:
-    """Refuse what is not an accuracy of the objective, or not a number of steps."""
+    """Refuse a ``tol`` that is not an accuracy of the objective, or a ``max_iter`` that is not a number of steps."""
     if isinstance(tol, bool) or not isinstance(tol, Real) or not 0 < float(tol) < 1:
         raise ValueError(f"tol is the relative accuracy of the objective, between 0 and 1: found {tol!r}.")
     if isinstance(max_iter, bool) or not isinstance(max_iter, Integral) or max_iter < 1:
@@ -486,8 +486,8 @@ def minimise_squared_hinge(
         Features and pairs.
     alpha : float
     tol : float
-        Stop when the duality gap is below this part of the objective. Five steps after the one that promised to lower
-        the objective by less than this part of it, rounding is all that keeps the gap up, and it stops as well.
+        Stop when the duality gap is below this share of the objective; or five steps after one that was predicted to
+        lower the objective by less than this share, when only rounding keeps the gap up.
     max_iter : int
         Newton steps.
     start : ndarray of shape (n,), optional
@@ -512,7 +512,7 @@ def minimise_logistic(
         As in `minimise_squared_hinge`. The last step changes no prediction by more than the square root of ``tol``,
         relative to the largest, and Newton's method squares that.
     preconditioner : Preconditioner, optional
-        In place of that of the objective: what is known of the Hessian already.
+        Replaces that of the objective: what is already known about the Hessian.
     """
     newton = _Newton(objective, alpha, superlinear=True, preconditioner=preconditioner)
     return _minimise_smooth(newton, objective.logistic, tol, max_iter, start, report, float(np.sqrt(tol)))
@@ -527,7 +527,7 @@ def _minimise_smooth(
     report: Report | None,
     last_change: float | None = None,
 ) -> PairLossFit:
-    """Newton steps until the duality gap is small; with ``last_change``, until one promises and changes little."""
+    """Newton steps until the duality gap is small; with ``last_change``, until a step predicts and changes little."""
     alpha = newton.alpha
     at = _starting_point(newton, newton.objective, loss_at, start)
 
@@ -548,7 +548,7 @@ def _minimise_smooth(
         if last_change is None:
             converged = _gap(at, alpha) <= tol * at.objective
             if promised <= tol * at.objective and not newton.superlinear:
-                # The minimum is near enough; that the gap shows it takes a gradient that vanishes.
+                # The minimum is near enough; for the gap to show it, the gradient would have to vanish.
                 newton.superlinear, last = True, min(max_iter, n_iter + _STEPS_FOR_GAP)
         else:
             near = promised <= tol * at.objective or _gap(at, alpha) <= tol * at.objective
@@ -577,7 +577,7 @@ def minimise_hinge(
     objective, alpha, max_iter, start
         As in `minimise_squared_hinge`.
     tol : float
-        Stop when the duality gap is below this part of the objective.
+        Stop when the duality gap is below this share of the objective.
     report : callable of (step, relative duality gap), optional
     """
     newton = _Newton(objective, alpha, superlinear=True)
@@ -595,7 +595,7 @@ def minimise_hinge(
         gap = max(best - bound, 0.0)
         if gap <= tol * best or n_iter == max_iter or width < _NARROWEST:
             break
-        # The gap here has two parts: ‖∇J‖² / 4 alpha is left to minimise, the rest comes from rounding.
+        # The gap here has two parts: ‖∇J‖² / 4 alpha remains to be minimised, the rest comes from smoothing.
         rounding = rounded.hinge - rounded.slopes - dot_without_blas(rounded.gradient, at.predictions)
         if _gap(at, alpha) <= 0.5 * rounding:
             width *= min(0.5, max(0.1, float(np.sqrt(0.3 * tol * best / rounding))))

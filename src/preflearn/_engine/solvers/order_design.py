@@ -1,7 +1,7 @@
 """From rows, labels and statements to the matrices of the linear program.
 
 `OrderDesign` holds the kernel values (or, for the linear kernel, the features) that the program needs, for one kernel;
-leaving labelled rows out for cross-validation only takes rows and columns of them.
+leaving labelled rows out for cross-validation only selects rows and columns of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .order_program import OrderProgram
 # Features are kept unmultiplied when they have this many times fewer entries than the kernel values. Their program has
 # one more row per feature, so a small saving does not pay; see benchmarks/order_program.py.
 _WORTH_FEATURES = 8
-# A kernel value is held in the design, in the program with its row number, and in HiGHS once more.
+# A kernel value is stored in the design, in the program together with its row number, and once more in HiGHS.
 _BYTES_PER_VALUE = 48
 
 
@@ -138,7 +138,7 @@ class OrderDesign:
     def without(self, held_out: np.ndarray) -> tuple[OrderDesign, np.ndarray]:
         """The design without some labelled rows (positions in `labelled`), and the positions of the basis that is left.
 
-        A held-out row leaves the basis too; statements about it stay, they do not tell its target.
+        A held-out row leaves the basis too; statements about it stay, since they do not reveal its target.
         """
         kept = rows_outside(self.labelled.shape[0], held_out)
         basis_kept = np.flatnonzero(~np.isin(self.basis, self.labelled[held_out]))
@@ -165,7 +165,7 @@ class OrderDesign:
 
 
 def features_are_smaller(X: Any, labelled: np.ndarray, basis: np.ndarray, statements: Statements) -> bool:
-    """Whether the features of the rows involved are much fewer numbers than their kernel values."""
+    """Whether the features of the rows involved are far fewer numbers than their kernel values."""
     per_row = np.diff(X.indptr) if sp.issparse(X) else np.full(X.shape[0], X.shape[1])
     in_statements = per_row[statements.incidence.indices].sum()
     n_features = per_row[labelled].sum() + per_row[basis].sum() + in_statements

@@ -12,13 +12,13 @@ Its dual
     max  yᵀu - ε‖u‖₁ + dᵀv     |u_i| <= 1/l,   0 <= v_q <= c_q,   |Kᵀu + Dᵀv| <= λ₁,   1ᵀu + σᵀv = 0
     u, v
 
-has only r + 1 rows, holds K and D once, and its multipliers are α and β. It is what is handed to HiGHS. Three facts
-follow from it.
+has only r + 1 rows, contains K and D once, and its multipliers are α and β. This dual is what is passed to HiGHS. Three
+facts follow from it.
 
 * u = 0, v = 0 is feasible and the box is bounded: the program always has a solution. Contradictory statements pay
   slack, and nothing that the caller can ask for makes it infeasible or unbounded.
 * Another λ₁ changes the row bounds alone, so a path of λ₁ is a sequence of warm starts.
-* A statement that is satisfied with room to spare has v_q = 0: it costs one column and no row.
+* A statement that is satisfied with slack has v_q = 0: it costs one column and no row.
 
 For the linear kernel K = X Bᵀ the product need not be formed: with z = Xᵀu + X_Dᵀv the row block reads |B z| <= λ₁,
 which stores the features as they are (O(nnz)); see `OrderProgram.factor`.
@@ -42,16 +42,16 @@ _FEASIBILITY = 1e-9
 _GAP = 1e-7
 
 # Ways to solve, tried in turn. Presolve finds nothing in a dense matrix and costs more than the solution, and now and
-# then it calls a program with tiny bounds infeasible; with features it takes the free columns out.
+# then it declares a program with tiny bounds infeasible; with features it removes the free columns.
 _WITHOUT_PRESOLVE = {"presolve": False, "solver": "simplex"}
 _WITH_PRESOLVE = {"presolve": True, "solver": "choose"}
 _INTERIOR_POINT = {"presolve": False, "solver": "ipm"}
 
 _PLAIN_WORDS = {
-    "infeasible": "the solver calls it infeasible, which its structure rules out",
-    "unbounded": "the solver calls it unbounded, which its structure rules out",
-    "limit": "the solver stopped at a limit of time or iterations",
-    "numerical": "the solver met numerical difficulties",
+    "infeasible": "the solver reports it as infeasible, which its structure rules out",
+    "unbounded": "the solver reports it as unbounded, which its structure rules out",
+    "limit": "the solver stopped at a time or iteration limit",
+    "numerical": "the solver ran into numerical difficulties",
 }
 
 
@@ -137,7 +137,7 @@ class OrderSolution:
 
 
 def solve_order_program(program: OrderProgram, alpha: float, *, verbose: bool = False) -> OrderSolution:
-    """Solve the program for one λ₁ (see the module's first lines).
+    """Solve the program for one λ₁ (see the top of the module).
 
     Examples
     --------
@@ -156,7 +156,7 @@ def solve_order_program(program: OrderProgram, alpha: float, *, verbose: bool = 
 def order_program_path(
     program: OrderProgram, alphas: Iterable[float], *, verbose: bool = False
 ) -> Iterator[OrderSolution]:
-    """Solve the program for each λ₁ in turn, every solution the start of the next.
+    """Solve the program for each λ₁ in turn, each solution being the start of the next.
 
     Warm starts need the optional package ``highspy``; without it each λ₁ is solved from scratch through
     `scipy.optimize.linprog`, with the same result. Descending λ₁ makes the shortest path.
@@ -276,7 +276,7 @@ class _ScaledDual:
 
 
 def _largest(program: OrderProgram) -> float:
-    """A size of the kernel values (the product with the factor is not formed: its features' size instead)."""
+    """A typical size of the kernel values (of the features where the product with the factor is not formed)."""
     largest = max(_absolute_max(program.fit_rows), _absolute_max(program.statement_rows))
     return largest or 1.0
 
@@ -287,7 +287,7 @@ def _absolute_max(matrix: Any) -> float:
 
 
 def _transposed(rows: Any, bias_signs: np.ndarray, unit: float) -> Any:
-    """Columns of the dual: the rows divided by `unit`, and under them their coefficient of the bias."""
+    """Columns of the dual: the rows divided by `unit`, and below them their coefficient of the bias."""
     if sp.issparse(rows):
         return sp.vstack([sp.csr_matrix(rows).T / unit, sp.csr_matrix(bias_signs[np.newaxis])], format="csc")
     return np.vstack([np.asarray(rows, dtype=np.float64).T / unit, bias_signs])
@@ -296,7 +296,7 @@ def _transposed(rows: Any, bias_signs: np.ndarray, unit: float) -> Any:
 def _beside(blocks: list[Any]) -> sp.csc_array:
     if any(sp.issparse(block) for block in blocks):
         return sp.csc_array(sp.hstack(blocks, format="csc"))
-    # A kernel matrix is dense: writing the index arrays down is faster than searching for zeros.
+    # A kernel matrix is dense: writing the index arrays directly is faster than searching for zeros.
     dense = np.concatenate([block.T for block in blocks])
     n_columns, n_rows = dense.shape
     indices = np.tile(np.arange(n_rows, dtype=np.int32), n_columns)
@@ -324,7 +324,7 @@ class _PlainEngine:
         from scipy.optimize import linprog
 
         scaled = self._scaled
-        # linprog has no rows with two sides: a boxed slack for each kernel row makes it an equation.
+        # linprog has no two-sided rows: a bounded slack for each kernel row makes it an equation.
         n_rows = scaled.matrix.shape[0]
         slack_bounds = scaled.row_bounds(row_bound)
         with_slack = np.flatnonzero(slack_bounds)

@@ -1,4 +1,4 @@
-"""What a learner says while it works: stages with their time, and how far the long ones have come.
+"""What a learner reports while it works: stages with their times, and the progress of the long ones.
 
 In a terminal and in a notebook a stage is a progress bar that becomes one line when it is done; elsewhere (a pipe, a
 log file) it is a line on standard error.
@@ -34,7 +34,7 @@ class Stage:
         self._tell(f"{done:,} of {total:,} {what}")
 
     def amount(self, done: int, what: str) -> None:
-        """So much is finished, of a total that is not known."""
+        """This much is finished, of a total that is not known."""
         self._tell(f"{done:,} {what}")
 
     def _tell(self, text: str) -> None:
@@ -65,7 +65,7 @@ class Stages:
         self._owner = owner
 
     def note(self, text: str) -> None:
-        """A line about what is going to be done."""
+        """A line about what is about to be done."""
         note(self._owner, text)
 
     @contextmanager

@@ -1,9 +1,9 @@
-r"""Which pair to ask next: the one whose answer is expected to tell most.
+r"""Which pair to ask about next: the one whose answer is expected to be most informative.
 
-The information that the answer about d = f_h - f_j holds on f is H[E σ(d)] - E H[σ(d)] (Houlsby, Huszár, Ghahramani
-and Lengyel, "Bayesian active learning for classification and preference learning", 2011). They approximate σ by one
-normal distribution function and its entropy by one bell curve; two of each are far closer, and with d normal of mean μ
-and variance v both terms stay closed forms:
+The information that the answer about d = f_h - f_j carries about f is H[E σ(d)] - E H[σ(d)] (Houlsby, Huszár,
+Ghahramani and Lengyel, "Bayesian active learning for classification and preference learning", 2011). They approximate σ
+by one normal distribution function and its entropy by one bell curve; two of each are far closer, and with d normal of
+mean μ and variance v both terms stay closed forms:
 
     σ(x) ≈ Σ_i a_i Φ(x / s_i)              E σ(d)    ≈ Σ_i a_i Φ(μ / √(s_i² + v))
     H[σ(x)] ≈ Σ_i b_i exp(-x² / 2 c_i²)    E H[σ(d)] ≈ Σ_i b_i c_i / √(c_i² + v) exp(-μ² / 2 (c_i² + v))
@@ -13,7 +13,7 @@ Over means up to 8 and variances from 0.01 to 300 the result is at most 0.004 bi
 A goal names differences z = f_a - f_b whose sign is wanted. The part of an answer's information that concerns them is
 its information times the share of d's variance that they explain, Σ_z ω_z cov(d, z)² / (var d · var z).
 
-A batch is chosen one by one. Whatever the answer to a pair will be, it takes κ (C x)(C x)ᵀ off the covariance C, with
+A batch is chosen one by one. Whatever the answer to a pair will be, it reduces the covariance C by κ (C x)(C x)ᵀ, with
 x = e_h - e_j; the next pair is chosen with what is left, so that a batch does not ask the same thing twice.
 """
 
@@ -32,9 +32,9 @@ _LOGISTIC = ((0.565039, 1.695305), (0.434961, 5.278065))
 _ENTROPY = ((0.543885, 1.980538), (0.456115, 6.077880))
 # Pairs whose information is computed at once.
 _BLOCK_PAIRS = 1 << 17
-# The most items on each side of the boundary whose membership of the top k is looked at.
+# The maximum number of items on each side of the boundary whose membership of the top k is considered.
 _BOUNDARY = 32
-# Of very many items, those that questions are chosen among.
+# Of very many items, the number that questions are chosen from.
 MOST_CANDIDATES = 128
 
 
@@ -47,7 +47,7 @@ class Goal:
 
 
 def read_goal(goal: Any, n_items: int) -> int | tuple[int, int] | None:
-    """A goal as it is meant: None for the whole order, k for the top k, a pair of rows for their order."""
+    """A goal in its internal form: None for the whole order, k for the top k, a pair of rows for their order."""
     if goal is None or (isinstance(goal, str) and goal == "everything"):
         return None
     if isinstance(goal, str) and goal.startswith("top:") and goal[4:].isdigit():
@@ -117,7 +117,7 @@ def candidates(
 ) -> np.ndarray:
     """Some of very many items, those whose scores are least certain for a goal, ascending.
 
-    For the top k, as many just above the boundary as just below it.
+    For the top k, equally many just above the boundary and just below it.
     """
     if isinstance(goal, int):
         order = np.argsort(-mean, kind="stable")
@@ -146,7 +146,7 @@ def random_open_pairs(m: int, n: int, asked: np.ndarray, rng: Any) -> np.ndarray
 
 
 def information(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """Bits that the answer about a normal difference holds on it.
+    """Bits of information that the answer about a normal difference carries about it.
 
     Examples
     --------
@@ -170,7 +170,7 @@ def _best_pair(
     step = max(1, _BLOCK_PAIRS // m)
     for start in range(0, m - 1, step):
         stop = min(start + step, m - 1)
-        # Rows start..stop against the items from start + 1 on: the upper triangle, but for corners that are closed.
+        # Rows start..stop against the items from start + 1 on: the upper triangle, except for corners that are closed.
         rows, columns = slice(start, stop), slice(start + 1, m)
         variance = np.maximum(diagonal[rows, None] + diagonal[None, columns] - 2.0 * C[rows, columns], 0.0)
         value = information(mean[rows, None] - mean[None, columns], variance)

@@ -1,8 +1,7 @@
-r"""Which route is taken for what: one table, one cost model.
+r"""Which route is taken for which purpose: one table, one cost model.
 
-What is asked for is one of six purposes: *train* once; a *path* of alphas; *folds* × alphas; every *query* held out by
-itself; every *pair* of rows; every *preference*. With m rows, n features, r basis vectors and l preferences the routes
-are
+The purpose is one of six: *train* once; a *path* of alphas; *folds* × alphas; every *query* held out by itself; every
+*pair* of rows; every *preference*. With m rows, n features, r basis vectors and l preferences the routes are
 
 =========  =================================  ====================================================  ==================
 route      data                               what is done                                          square matrix
@@ -17,13 +16,13 @@ cg         linear kernel; n_basis             conjugate gradients: training once
                                               every fold from one Krylov sequence per fold
 =========  =================================  ====================================================  ==================
 
-Of the routes that fit in memory the one that is expected to be fastest is taken. Seconds are counted from operations
+Of the routes that fit in memory, the one that is expected to be fastest is taken. Seconds are estimated from operations
 and passes over the data with the rates of `Rates`, which ``benchmarks/routes.py`` measures. Iterations are taken only
-where a square matrix takes more than a moment and they are expected to be `HANDICAP` times as fast: how many are needed
-depends on the spectrum, and a square matrix is exact at any alpha. With n_basis "primal" sums up the r × r matrix in
-one pass over the rows, m r² operations, and "cg", which takes a pass of O(m r) an iteration, is for r above 5,000 where
-K_MR does not fit in memory (preferences and cost "relative" cannot be summed up: for them "primal" stores K_MR, and
-"cg" is taken where it does not fit).
+where a square matrix takes noticeable time and they are expected to be `HANDICAP` times as fast: how many are needed
+depends on the spectrum, and a square matrix is exact at any alpha. With n_basis, "primal" sums the r × r matrix in one
+pass over the rows, m r² operations, and "cg", which takes a pass of O(m r) per iteration, is for r above 5,000 where
+K_MR does not fit in memory (preferences and cost "relative" cannot be summed: for them "primal" stores K_MR, and "cg"
+is taken where it does not fit).
 """
 
 from __future__ import annotations
@@ -45,15 +44,15 @@ from ..numerics import memory as system
 PURPOSES = ("train", "path", "folds", "queries", "pairs", "preferences")
 # Iterations are taken where a square matrix is expected to take this many times as long.
 HANDICAP = 3.0
-# Nothing is gained by iterations where a square matrix takes no longer, in seconds.
+# A square matrix that takes no longer than this, in seconds, is always preferred to iterations.
 MOMENT = 1.0
-# A route that is expected to take longer, in seconds, says so before it starts.
+# A route that is expected to take longer than this, in seconds, says so before it starts.
 LONG = 60.0
-# Iterations for single queries, rows or pairs that are expected to take longer, in seconds, are refused.
+# Iterations for single queries, rows or pairs that are expected to take longer than this, in seconds, are refused.
 REFUSED = 3600.0
-# Up to this many sets are folds, which are never refused.
+# Up to this many sets count as folds, which are never refused.
 FEW_SETS = 20
-# Condition of the system at the smallest alpha where it is not known.
+# Condition number of the system at the smallest alpha where it is not known.
 TYPICAL_SPREAD = 1e6
 _HEADROOM = 0.9
 
@@ -66,8 +65,8 @@ class Rates:
     product: float = 3.5e10
     cholesky: float = 3.0e10
     inverse: float = 3.0e10
-    # n³ of a reduction to tridiagonal form with its orthogonal matrix, and of an eigen decomposition. Half of both
-    # waits for memory.
+    # n³ of a reduction to tridiagonal form with its orthogonal matrix, and of an eigendecomposition. Half of each is
+    # bound by memory.
     tridiagonal: float = 7.5e9
     eigen: float = 5.0e9
     # Stored values of a sparse matrix times one column, and products of two of them in it times its transpose.
@@ -75,13 +74,13 @@ class Rates:
     sparse_products: float = 2.5e8
     # Numbers of an array that are read, changed and written.
     numbers: float = 1e9
-    # Seconds that a fold costs at one alpha whatever its size.
+    # Seconds that a fold costs at one alpha regardless of its size.
     call: float = 5e-5
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What is asked for, of data of this shape.
+    """What is asked for, and the shape of the data.
 
     Attributes
     ----------
@@ -97,15 +96,15 @@ class Workload:
         Products that a sparse X Xᵀ and Xᵀ X take; estimated from `n_stored` where they are 0.
     n_alphas, n_folds : int
     largest_fold : int
-        Rows, or preferences, of the largest fold; the mean where it is 0.
+        Rows, or preferences, of the largest fold; 0 stands for the mean.
     n_pairs : int
         Preferences.
     closed_half : bool
         Whether L = S S has a closed form.
     spread : float
-        Largest eigenvalue beside the smallest alpha, for the number of iterations.
+        Largest eigenvalue relative to the smallest alpha, for the number of iterations.
     tol : float or None
-        At which iterations stop.
+        Tolerance at which iterations stop.
     pair_space : bool
         Whether one matrix can hold the differences of the preferences.
     n_basis : int or None
@@ -186,7 +185,7 @@ class Route:
     seconds : float
         Expected.
     n_bytes : float
-        Memory beside X.
+        Memory in addition to X.
     exact : bool
         Whether the result is exact up to rounding; otherwise up to a tolerance.
     """
@@ -261,13 +260,13 @@ def choose_route(workload: Workload, *, memory: float | None = None, rates: Rate
     workload : Workload
         Without a reduced set.
     memory : float, optional
-        Bytes; what the system has at hand by default.
+        Bytes; by default what the system has available.
     rates : Rates, optional
 
     Returns
     -------
     RouteMap
-        Where nothing fits, the route that needs least memory is named first.
+        Where nothing fits, the route that needs the least memory is named first.
 
     Examples
     --------
@@ -287,7 +286,7 @@ def choose_route(workload: Workload, *, memory: float | None = None, rates: Rate
 
 
 def _preference(route: Route) -> float:
-    """Seconds, those of iterations as if they took longer; a square matrix that takes a moment is preferred to them."""
+    """Seconds, with a handicap for iterations; a square matrix that takes hardly any time is preferred to them."""
     return route.seconds if route.exact else max(HANDICAP * route.seconds, MOMENT)
 
 
@@ -302,7 +301,7 @@ def explain(
     n_pairs=None,
     memory=None,
 ) -> Explanation:
-    """Print which route would be taken for what, and how long it should take.
+    """Print which route would be taken for which purpose, and its expected time.
 
     Parameters
     ----------
@@ -316,7 +315,7 @@ def explain(
     n_folds : int, default=5
     n_queries, n_pairs : int, optional
     memory : float, optional
-        Bytes; what the system has at hand by default.
+        Bytes; by default what the system has available.
 
     Returns
     -------
@@ -382,7 +381,7 @@ def describe(workload: Workload) -> str:
 
 
 def in_words(seconds: float) -> str:
-    """A time as people say it.
+    """A time in ordinary words.
 
     Examples
     --------
@@ -397,7 +396,7 @@ def in_words(seconds: float) -> str:
 
 
 def warn_if_long(found: RouteMap) -> None:
-    """Say before it starts that a route is expected to take more than a minute, and what would take less.
+    """Warn, before it starts, that a route is expected to take more than a minute, and say what would take less.
 
     Parameters
     ----------
@@ -415,7 +414,7 @@ def warn_if_long(found: RouteMap) -> None:
 
 
 def callers_level() -> int:
-    """The ``stacklevel`` with which the function that asks warns at the line outside of this package."""
+    """The ``stacklevel`` with which the calling function warns at the line outside this package."""
     here = inspect.currentframe()
     level, frame = 1, None if here is None else here.f_back
     package = __name__.partition(".")[0]
@@ -425,7 +424,7 @@ def callers_level() -> int:
 
 
 def alternatives(found: RouteMap) -> list[tuple[str, float]]:
-    """What a caller may ask for instead, with the seconds that it is expected to take; only what is faster."""
+    """What a caller may ask for instead, with its expected seconds; only what is faster."""
     workload, rates = found.workload, Rates()
     options: list[tuple[str, float]] = []
     if workload.purpose in ("queries", "preferences") or workload.n_folds > 5:
@@ -472,7 +471,7 @@ def _routes(workload: Workload, rates: Rates) -> list[Route]:
         routes = [_pair_route(workload, rates), _dual_route(workload, rates)]
         if not workload.pair_space:
             routes = routes[1:]
-        elif workload.purpose == "train":  # of the two square kernel matrices the smaller one
+        elif workload.purpose == "train":  # the smaller of the two square kernel matrices
             routes = routes[:1] if workload.n_pairs <= workload.n_rows else routes[1:]
         if workload.linear and workload.n_features is not None:
             routes += [_primal_route(workload, rates), _iterations_route(workload, rates)]
@@ -555,7 +554,7 @@ def _iterations_route(workload: Workload, rates: Rates) -> Route:
     if workload.purpose in ("train", "path"):
         return Route("cg", f"about {passes} iterations", one * passes, 8 * 8.0 * (m + n), exact=False)
     n_folds = _n_folds(workload)
-    # The alphas share the products; larger ones are done after fewer iterations.
+    # The alphas share the products; larger ones converge after fewer iterations.
     along = 0.5 * workload.n_alphas * workload.fold_rows / rates.numbers
     seconds = n_folds * passes * (one + along) / n_threads()
     n_bytes = 12.0 * workload.stored + 8.0 * (2 * workload.n_alphas + 4) * m + 8 * 8.0 * n
@@ -592,7 +591,7 @@ def _kernel_seconds(workload: Workload, rates: Rates) -> float:
 
 
 def _products(workload: Workload, known: float, side: int) -> float:
-    """Products of stored values, as if they were spread evenly where nothing is known."""
+    """Products of stored values, assuming an even spread where nothing is known."""
     if known > 0:
         return known
     other = workload.n_features if side == workload.n_rows else workload.n_rows
@@ -639,7 +638,7 @@ def _inverse(size: float, rates: Rates) -> float:
     return size**3 / (rates.inverse * n_threads())
 
 
-# Half of the work of these two is products that all processors share, the other half waits for memory.
+# Half of the work of these two is products that all processors share, the other half is bound by memory.
 
 
 def _tridiagonal(size: float, rates: Rates) -> float:

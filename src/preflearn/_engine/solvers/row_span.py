@@ -1,13 +1,13 @@
-r"""Bradley-Terry models where alpha is small beside the kernel: only what the answers see.
+r"""Bradley-Terry models where alpha is small relative to the kernel: only what the answers see.
 
-The objective  ℓ(Φ w) + alpha ‖w‖²  sees w through the differences D w of the compared pairs, D = Mᵀ Φ, and the
-minimiser lies in the span of the rows of D. Outside of that span nothing but 2 alpha holds w: a rounding error e of
-the gradient becomes e / 2 alpha there. So the span is made explicit: with Q an orthonormal basis of it, w = Q z,
+The objective  ℓ(Φ w) + alpha ‖w‖²  depends on w through the differences D w of the compared pairs, D = Mᵀ Φ, and the
+minimiser lies in the span of the rows of D. Outside that span only 2 alpha restrains w: a rounding error e of the
+gradient becomes e / 2 alpha there. So the span is made explicit: with Q an orthonormal basis of it, w = Q z,
 
     J(z) = ℓ(D Q z) + alpha ‖z‖²,        H = Qᵀ Dᵀ V D Q + 2 alpha I = Rᵀ R,
 
 R from a QR factorisation of [√V D Q; √(2 alpha) I], which does not square the range of the numbers. Differences of
-rows are taken first, so that what all rows have in common is gone before anything is multiplied. The posterior
+rows are taken first, so that what all rows have in common disappears before anything is multiplied. The posterior
 covariance of w is
 
     (Q R⁻¹)(Q R⁻¹)ᵀ + (I - Q Qᵀ) / 2 alpha.
@@ -27,7 +27,7 @@ from ..losses.logistic import LogisticLoss
 from ..numerics.linalg import cholesky_in_place, in_row_span
 from .newton import PairLossFit, PairObjective, Preconditioner, minimise_logistic
 
-# Multiplications of a factorisation, and numbers of an array, that are worth the precision.
+# Multiplications of a factorisation, and numbers of an array, up to which the precision is worth its cost.
 _MOST_WORK, _MOST_NUMBERS = 4e9, 2e7
 
 
@@ -45,7 +45,7 @@ class RowSpan:
     basis : ndarray of shape (q, r)
         Q.
     rows : ndarray of shape (k, r)
-        D Q, one row for each distinct pair; where these are too many, Φ Q less its means, one for each compared item.
+        D Q, one row for each distinct pair; where there are too many, Φ Q minus its means, one for each compared item.
     answers : Answers
         About those rows.
 
@@ -95,7 +95,7 @@ class RowSpan:
             return Root(np.ascontiguousarray(cholesky_in_place(np.asfortranarray(H)).T), np.arange(rank))
         scaled = np.sqrt(self.answers.spread_sizes(curvatures))[:, None] * self.rows
         stacked = np.vstack([scaled, np.sqrt(2.0 * alpha) * np.eye(rank)])
-        # Large rows first, and pivoting of columns, keep each row as exact as its own size.
+        # Large rows first, and column pivoting, keep each row as accurate as its own size allows.
         order = np.argsort(-np.abs(stacked).max(axis=1), kind="stable")
         R, pivots = sl.qr(stacked[order], mode="r", pivoting=True, check_finite=False)
         return Root(np.ascontiguousarray(R[:rank]), pivots)
@@ -133,7 +133,7 @@ class Root:
 
 
 class _RootPreconditioner(Preconditioner):
-    """R of the present curvatures: conjugate gradients are done after a step or two."""
+    """R of the present curvatures: conjugate gradients converge in a step or two."""
 
     def __init__(self, span: RowSpan, alpha: float):
         super().__init__(span.rows.shape, span.rows.size, alpha)
@@ -149,7 +149,7 @@ class _RootPreconditioner(Preconditioner):
 def refine(
     span: RowSpan, design: Any, alpha: float, start: np.ndarray, *, tol: float, max_iter: int
 ) -> tuple[PairLossFit, float]:
-    """The minimiser in the span, starting near it, and how far a prediction may be off, relative to the largest."""
+    """The minimiser in the span, starting near it, and the possible error of a prediction, relative to the largest."""
     objective = PairObjective(span.rows, span.answers)
     fit = minimise_logistic(
         objective,
@@ -171,20 +171,20 @@ def refine(
 
 
 def _rounding(rows: np.ndarray, z: np.ndarray, loss: LogisticLoss) -> np.ndarray:
-    """How far rounding puts each entry of the gradient off, taking errors of single terms as independent."""
+    """How far rounding shifts each entry of the gradient, treating errors of single terms as independent."""
     sizes = loss.rounding(np.sqrt(np.square(rows) @ np.square(z)))
     return np.finfo(float).eps * np.sqrt(np.square(sizes) @ np.square(rows))
 
 
 def random_signs(n: int) -> np.ndarray:
-    """Rounding errors of either sign, the same ones each time."""
+    """Rounding errors of random sign, the same ones each time."""
     return np.random.default_rng(0).choice([-1.0, 1.0], n)
 
 
 def score_of_one_answer(answers: Answers, longest_row: float, alpha: float) -> float:
-    """About the score that the answer of the least weight would give alone, 1 at most: what scores are measured by.
+    """Approximately the score that the answer of least weight alone would give, at most 1: the unit for scores.
 
-    Answers that contradict each other give none, and then rounding is all there is.
+    Answers that contradict each other give none, and then only rounding is left.
     """
     weights = answers.weight * answers.scale
     with np.errstate(over="ignore"):
@@ -193,7 +193,7 @@ def score_of_one_answer(answers: Answers, longest_row: float, alpha: float) -> f
 
 
 def relative(error: float, size: float, least: float) -> float:
-    """error / size; 0 where scores of this size are nothing but rounding beside ``least``, as those of a tie are."""
+    """error / size; 0 where scores of this size are only rounding compared with ``least``, as those of a tie are."""
     if error == 0 or (error <= 64.0 * np.finfo(float).eps * least and size <= 1000.0 * error):
         return 0.0
     return error / size if size > 0 else np.inf

@@ -1,7 +1,7 @@
 """A squared-loss problem: validated items and comparisons, represented as `plan` says, then solved and held out.
 
-The representation is chosen here alone: by the table in `routes`, or by the solver that was asked for. A solver that
-cannot serve the data is refused before any work.
+The representation is chosen only here: by the table in `routes`, or by the solver that was asked for. A solver that
+does not suit the data is refused before any work.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from .progress import Stages
 from .routes import RouteMap, Workload, choose_route, refuse_if_hopeless, warn_if_long
 
 SOLVERS = ("auto", "dual", "primal", "cg")
-# Basis vectors up to which one pass of m r² operations is no more work than a dozen or two passes of O(m r).
+# Number of basis vectors up to which one pass of m r² operations is no more work than a dozen or two passes of O(m r).
 BASIS_LIMIT = 5_000
-# A square matrix up to this size is factorised in a moment.
+# Up to this size a square matrix is factorised almost instantly.
 _QUICKLY_FACTORISED = 1000
-# So few rows are held out in a moment by any square matrix.
+# Up to this many rows any square matrix is factorised and held out almost instantly, and the smaller one is taken.
 _QUICK_ROWS = 500
 
 
@@ -88,7 +88,7 @@ class SquaredLossProblem:
         return self._represent_training(min(alphas), with_mean).path(alphas, with_mean=with_mean)
 
     def workload(self, purpose: str, **sizes: Any) -> Workload:
-        """What is asked for, of these data; ``sizes`` are attributes of `Workload`."""
+        """What is asked for, and the shape of these data; ``sizes`` are attributes of `Workload`."""
         X, kernel, feature_map = self.inputs.X, self.inputs.kernel, self.inputs.feature_map
         sizes |= {
             "closed_half": all(task.has_half for task in self.tasks),
@@ -132,13 +132,13 @@ class SquaredLossProblem:
 
     @property
     def _has_pair_space(self) -> bool:
-        """Whether these are preferences, of weights that one matrix can hold."""
+        """Whether these are preferences whose weights suit one matrix."""
         task = self.tasks[0]
         return isinstance(task, PreferenceComparisons) and suits_pair_space(task)
 
     def _represent_training(self, alpha: float, with_mean: bool) -> Representation:
         kernel = self.inputs.kernel
-        # Another kernel may not be positive definite, which a matrix of some differences does not tell.
+        # Another kernel may not be positive definite, which a matrix of some differences does not reveal.
         known = kernel.is_linear or kernel.kernel in DIRECT_KERNELS
         in_pairs = known and not with_mean and self._has_pair_space
         chosen = self.plan(
@@ -165,7 +165,7 @@ class SquaredLossProblem:
 
 
 def _that_count(tasks: Sequence[Comparisons]) -> Sequence[Comparisons]:
-    """Preferences of weight zero say nothing."""
+    """Drop preferences of weight zero, which carry no information."""
     task = tasks[0]
     if not isinstance(task, PreferenceComparisons) or not 0 < task.n_comparisons < task.pairs.shape[0]:
         return tasks
@@ -204,10 +204,10 @@ def plan(workload: Workload, solver: str = "auto", *, spread: Callable[[], float
     ----------
     workload : Workload
     solver : {"auto", "dual", "primal", "cg"}
-        What was asked for.
+        The solver that was asked for.
     spread : callable, optional
-        Measures the spread of the spectrum, which says how many iterations it takes. A few passes over the data: asked
-        only where it may decide.
+        Measures the spread of the spectrum, which determines the number of iterations. It takes a few passes over the
+        data and is called only where it may decide.
 
     Returns
     -------
@@ -216,7 +216,7 @@ def plan(workload: Workload, solver: str = "auto", *, spread: Callable[[], float
     Raises
     ------
     ValueError
-        If the solver does not exist or cannot serve this kernel, or if nothing but hours of iterations is left.
+        If the solver does not exist or does not suit this kernel, or if only hours of iterations would be left.
 
     Examples
     --------
@@ -246,7 +246,7 @@ def square_form(workload: Workload, solver: str = "auto") -> str:
 
 
 def find_route(workload: Workload, spread: Callable[[], float] | None = None) -> RouteMap:
-    """The cheapest route; how many iterations it will be is measured where they are chosen."""
+    """The cheapest route; the number of iterations is measured where they are chosen."""
     found = choose_route(workload)
     if found.chosen.solver == "cg" and spread is not None:
         found = choose_route(replace(workload, spread=spread()))
@@ -258,7 +258,7 @@ def _asked_for(workload: Workload, solver: str) -> str:
 
 
 def _must_iterate(workload: Workload, solver: str) -> bool:
-    """With a reduced set: K_MR fits, or its Gram matrix is summed up in blocks, or it is iterated."""
+    """With a reduced set: K_MR fits, or its Gram matrix is summed in blocks, or the problem is solved by iterations."""
     assert workload.n_basis is not None
     in_blocks = workload.closed_half and workload.n_basis <= BASIS_LIMIT
     return solver == "cg" or (solver == "auto" and not workload.block_fits and not in_blocks)
@@ -266,7 +266,7 @@ def _must_iterate(workload: Workload, solver: str) -> bool:
 
 def _plan_training(workload: Workload, solver: str, spread: Callable[[], float] | None) -> Plan:
     chosen, found = _asked_for(workload, solver), None
-    if workload.linear and solver == "auto":
+    if workload.linear and solver == "auto" and workload.n_rows > _QUICK_ROWS:
         m, n = workload.n_rows, workload.n_features
         assert n is not None
         if min(m, n) <= _QUICKLY_FACTORISED:
@@ -274,13 +274,13 @@ def _plan_training(workload: Workload, solver: str, spread: Callable[[], float] 
         else:
             found = choose_route(workload if spread is None else replace(workload, spread=spread()))
             chosen = found.chosen.solver
-    # Of two kernel matrices the smaller one.
+    # The smaller of the two kernel matrices.
     by_differences = chosen == "dual" and workload.pair_space and 0 < workload.n_pairs <= workload.n_rows
     return Plan("pairs" if by_differences else chosen, found)
 
 
 def _plan_preferences(workload: Workload, solver: str, spread: Callable[[], float] | None) -> Plan:
-    """The space of the pairs is the kernel's as well: for solver "dual" it is taken where it is the cheapest."""
+    """The space of the pairs belongs to the kernel as well: solver "dual" uses it where it is the cheapest."""
     found = find_route(workload, spread)
     if solver == "auto":
         refuse_if_hopeless(found)
@@ -293,14 +293,14 @@ def _plan_preferences(workload: Workload, solver: str, spread: Callable[[], floa
 def check_solver_options(
     requested: Any, *, linear: bool, reduced: bool, tol: Any = None, max_iter: Any = None
 ) -> None:
-    """Refuse a solver that cannot serve this kernel, and options that it would ignore. Costs nothing: ask first.
+    """Refuse a solver that does not suit this kernel, and options that it would ignore; cheap, to be called first.
 
     Parameters
     ----------
     requested, linear, reduced
-        As in `plan`, and whether the kernel is the linear one, and whether there are basis vectors.
+        The solver that was asked for, whether the kernel is the linear one, and whether there are basis vectors.
     tol, max_iter : optional
-        Of conjugate gradients; refused for another solver that was asked for by name.
+        Of conjugate gradients; refused for any other solver that was asked for by name.
     """
     if requested not in SOLVERS:
         raise ValueError(f"solver must be one of {', '.join(map(repr, SOLVERS))}: found {requested!r}.")

@@ -1,7 +1,8 @@
 """Basis vectors of a reduced set from a stream of unknown length.
 
-A source that can be read twice is sampled uniformly in a first pass (reservoir sampling: every row has the same chance
-whatever the length); one that cannot gives them from its first chunks, which is only as good as the rows are shuffled.
+A source that can be read twice is sampled uniformly in a first pass (reservoir sampling: every row has the same chance,
+whatever the length); for one that cannot, they come from its first chunks, which is only as good as the shuffling of
+the rows.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from ...kernels.basis import choose_basis
 from ...kernels.functions import n_items, take_items
 from ..core.query_keys import label_keys
 
-# Without a second pass, the basis is drawn from this many times as many rows, if they come.
+# Without a second pass, the basis is drawn from this many times more rows, if the stream has them.
 _FIRST_ROWS = 10
 
 
 def refuse_basis(model: Any) -> None:
-    """Rows that are not all at hand can be drawn uniformly, or named; nothing else."""
+    """Rows that are not all in memory can only be drawn uniformly, or named."""
     if isinstance(model.basis, str) and model.basis != "uniform":
         raise ValueError(
             f"basis={model.basis!r} needs all rows in memory: rows in chunks or partitions are drawn with "
@@ -126,7 +127,7 @@ class Reservoir(Sampler):
         return taken, places[::-1][last]
 
     def _draw(self, first: int, m: int) -> np.ndarray:
-        """The slot that each further row would take; beyond the last it takes none."""
+        """The slot that each further row would take; none where it is past the last."""
         position = self.n_seen + np.arange(first, m) + 1
         return np.floor(self._random.random_sample(position.shape[0]) * position).astype(np.int64)
 
@@ -153,19 +154,19 @@ class GivenRows(Sampler):
     def result(self, how: str) -> Basis:
         if (self._indices < 0).any():
             raise ValueError(
-                f"basis names row {self.wanted.max()}, and only rows 0 to {self.n_seen - 1} were there to choose from"
-                ": the stream is shorter, or it can be read once only and the row is not in its first chunks."
+                f"basis names row {self.wanted.max()}, and only rows 0 to {self.n_seen - 1} were available"
+                ": the stream is shorter, or it can be read only once and the row is not in its first chunks."
             )
         return Basis(_stack(self._rows), self._indices, self._keys, "the rows given")
 
 
 def sampler(wanted: int | np.ndarray, random_state: Any) -> Sampler:
-    """What picks the basis vectors out of the stream."""
+    """The object that picks the basis vectors from the stream."""
     return GivenRows(wanted) if isinstance(wanted, np.ndarray) else Reservoir(wanted, random_state)
 
 
 def first_chunks(chunks: Iterable[Any], wanted: int | np.ndarray) -> tuple[list[Any], Iterator[Any]]:
-    """The chunks to choose from where there is one pass only, and all of them again."""
+    """The chunks to choose from where there is only one pass, and all of them again."""
     enough = _FIRST_ROWS * wanted if isinstance(wanted, int) else int(wanted.max()) + 1
     stream, held, n_rows = iter(chunks), [], 0
     for chunk in stream:

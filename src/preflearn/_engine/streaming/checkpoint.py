@@ -1,14 +1,14 @@
-"""The checkpoint of a stream: what has been added up, and of which rows.
+"""The checkpoint of a stream: what has been summed, and over which rows.
 
 A file in NumPy's npz form: arrays and one JSON header, no pickled object. It is written under another name and renamed
 (`preflearn.io.atomic`), so that whoever opens it finds the last whole checkpoint, and every member carries a checksum.
-A checkpoint knows the parameters and the rows it belongs to (a hash over every byte of X, y and qid, chained from chunk
-to chunk) and is refused with others.
+A checkpoint records the parameters and the rows it belongs to (a hash over every byte of X, y and qid, chained from
+chunk to chunk) and is refused with others.
 
-The bytes of each array go through CRC-32, and the checksums, shapes and types through BLAKE2. CRC-32 notices any change
-within four adjacent bytes, and lets another one pass with a probability of 2^-32. On one core it hashed 3.6 GB/s, where
-BLAKE2b does 0.8, SHA-256 in hardware 1.5, and chunks are read from Parquet at 0.5 GB/s; ``benchmarks/streaming.py``
-has the cost of reading with and without it.
+The bytes of each array go through CRC-32, and the checksums, shapes and types through BLAKE2. CRC-32 detects any change
+within four adjacent bytes, and misses any other with a probability of 2^-32. On one core it hashed 3.6 GB/s, compared
+with 0.8 for BLAKE2b and 1.5 for SHA-256 in hardware, while chunks are read from Parquet at 0.5 GB/s;
+``benchmarks/streaming.py`` measures the cost of reading with and without it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .basis import Basis
 FORMAT = "preflearn stream checkpoint"
 VERSION = 2
 _KINDS: dict[str, type] = {"QueryMoments": QueryMoments, "GlobalMoments": GlobalMoments}
-# Arrays are hashed in C order, this many rows at a time where that takes a copy.
+# Arrays are hashed in C order, this many rows at a time where a copy is needed.
 _HASHED_ROWS = 4096
 _DEFAULT_SECONDS = 60.0
 
@@ -136,7 +136,7 @@ def _object_as_bytes(item: Any) -> bytes:
         return pickle.dumps(item, protocol=5)
     except Exception as error:
         raise ValueError(
-            f"A checkpoint must know its rows again: an item of type {type(item).__name__} cannot be written out "
+            f"A checkpoint must recognise its rows: an item of type {type(item).__name__} cannot be serialised "
             f"({error}). Leave checkpoint out."
         ) from error
 
@@ -150,10 +150,10 @@ def fingerprint(learner: str, parameters: Mapping[str, Any], n_folds: int) -> di
 
 
 def _as_text(value: Any) -> str:
-    """What tells a parameter from another value of it in another process."""
+    """A description of a parameter that can be compared with its value in another process."""
     if isinstance(value, (np.random.RandomState, np.random.Generator)):
         raise ValueError(
-            "A checkpoint must know how the basis was drawn: random_state is a generator, whose state cannot "
+            "A checkpoint must record how the basis was drawn: random_state is a generator, whose state cannot "
             "be compared with that of another run. Use an int, or leave checkpoint out."
         )
     if callable(value):
@@ -179,7 +179,7 @@ def _function_as_text(function: Any) -> str:
 
 
 class CheckpointFile:
-    """A file of arrays and plain values, and the rhythm in which it is written.
+    """A file of arrays and plain values, and how often it is written.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ class CheckpointFile:
     """
 
     format, version = FORMAT, VERSION
-    # What may change between two runs, for the message.
+    # What may change between two runs, for the error message.
     may_change = "alpha and alphas may change."
 
     def __init__(self, path: str | os.PathLike[str], every: int | float | None, parameters: dict[str, str]):
@@ -261,7 +261,7 @@ class CheckpointFile:
         return time.monotonic() - self._last_time >= self._seconds
 
     def written_at(self, n_chunks: int) -> None:
-        """Begin the time, and the chunks, to the next checkpoint."""
+        """Restart the count of time and chunks until the next checkpoint."""
         self._last_time, self._last_chunk = time.monotonic(), n_chunks
 
     def write(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
@@ -281,10 +281,10 @@ class CheckpointFile:
                 return
             self._warned = True
             why = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error)
-            kept = "the one before stays" if self.path.exists() else "there is none yet"
+            kept = "the previous one stays" if self.path.exists() else "there is none yet"
             warnings.warn(
                 f"The checkpoint {self.path} could not be written ({why}); {kept}. Training continues, and the "
-                "next checkpoint is tried as usual.",
+                "next checkpoint will be written as usual.",
                 RuntimeWarning,
                 stacklevel=2,
             )

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...metrics.scorers import RankingScorer
-from ...model_selection._alphas import auto_grid, choose, read_grid, warn_at_edge
-from ...model_selection._scoring import read_scoring
+from ...model_selection._choice import auto_grid, choose, read_grid, read_scoring, warn_at_edge
 from ..core.statistics import Recipe, Statistics
 from .one_pass_cv import LOSS, FoldModels, MeasureTally, models_of_folds, tally_chunk
 from .stream import Stream, StreamFit
@@ -61,7 +60,7 @@ def fit_stream(
 
 
 class OnePassSearch:
-    """The options of a RankRLSCV, read for folds that are summed up rather than listed.
+    """The options of a RankRLSCV, read for folds that are summed rather than listed.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@ r"""Every alpha tested on every fold from the statistics alone.
 
 With A_k, c_k, z_k the statistics of fold k and A, c those of all rows, the model of fold k solves
 (A - A_k + λ I) w = c - c_k, and its squared loss on the fold is z_k - 2 wᵀc_k + wᵀ A_k w: no row is read again. One
-eigen decomposition per fold serves all λ: O(k n³) after the pass, whatever the number of rows.
+eigendecomposition per fold serves all λ: O(k n³) after the pass, whatever the number of rows.
 
 Basis vectors of a reduced set leave the model with their fold. With K_RR = F Fᵀ, an expansion on the rows J of F that
 stay has weights in the span of those rows, w = Q v with Q an orthonormal basis of it, and v solves the system of
@@ -22,10 +22,10 @@ import numpy as np
 from ...comparisons import encode_queries
 from ...kernels.functions import take_items
 from ...metrics.scorers import RankingScorer
-from ...model_selection._scoring import without_rounding
+from ...model_selection._choice import without_rounding
 from ..core import RidgeSystem
+from ..core.holdout import span_of_rows
 from ..core.query_keys import folds_of, label_keys
-from ..core.removal import span_of_rows
 from ..core.statistics import Recipe, Statistics
 
 # The score of a pass without predictions.

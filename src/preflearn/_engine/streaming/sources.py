@@ -71,7 +71,7 @@ def _files(paths: Any, reading: dict[str, Any], verbose: bool) -> Source:
     options = {"verbose": verbose, **reading}
     iter_ranking(paths, **options)  # refuses wrong options and files before any work
     name = str(paths) if _is_path(paths) else f"{paths[0]} and {len(paths) - 1} more"
-    # The reader refuses what is not finite, unless it is told to let it pass.
+    # The reader refuses values that are not finite, unless it is told to let them pass.
     finite = reading.get("missing") is None and not reading.get("allow_unknown")
     return Source(lambda: read_ahead(iter_ranking(paths, **options)), True, name, verbose, finite)
 
@@ -90,7 +90,7 @@ def _is_list_of_paths(value: Any) -> bool:
 
 
 def read_ahead(chunks: Iterator[Any]) -> Iterator[Any]:
-    """The same chunks, the next one read by another thread while this one is worked on."""
+    """The same chunks, with the next one read by another thread while the current one is processed."""
     end = object()
     with ThreadPoolExecutor(1, thread_name_prefix="preflearn-read") as pool:
         following = pool.submit(next, chunks, end)

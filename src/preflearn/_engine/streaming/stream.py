@@ -1,9 +1,9 @@
-"""One pass over chunks: read, check, add up, remember.
+"""One pass over chunks: read, check, sum, save.
 
-    for chunk in source:  statistics += recipe(chunk);  every so often: write the checkpoint
+    for chunk in source:  statistics += recipe(chunk);  at intervals: write the checkpoint
 
-The state is consistent at the end of every turn of that loop. An interrupt elsewhere in it leaves the state of the turn
-before, which is written out where there is a checkpoint file.
+The state is consistent at the end of every iteration of that loop. An interrupt anywhere else leaves the state of the
+previous iteration, which is written out where there is a checkpoint file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SECONDS_BETWEEN_LINES = 1.0
 
 @dataclass
 class StreamFit:
-    """What a pass has found.
+    """The result of a pass.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class Stream:
     reading : dict
         Options for reading files.
     needs_queries : str or None
-        What to say to rows without queries, if they are to be refused.
+        The reason to give if rows without queries are to be refused.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Stream:
         if progress is not None:
             recipe = self._recipe(feature_map, progress)
             chunks = self._skip(chunks, progress)
-        busy = False  # true while the sums are half way between two states
+        busy = False  # true while the sums are between two consistent states
         try:
             for X, scores, qid, single in chunks:
                 if progress is None or recipe is None:
@@ -217,7 +217,7 @@ class Stream:
         return recipe
 
     def _check(self, progress: Progress, scores: np.ndarray, qid: Any, recipe: Recipe) -> None:
-        """What every chunk must have in common with the first."""
+        """Check that a chunk agrees with the first one."""
         if (qid is not None) != progress.with_queries:
             before = "with qid" if progress.with_queries else "without qid"
             error = ValueError(f"earlier chunks came {before}, and all must agree.")
@@ -249,7 +249,7 @@ class Stream:
             progress.first_digest = digest
 
     def _skip(self, chunks: Iterator[Any], progress: Progress) -> Iterator[Any]:
-        """Read past what the checkpoint has seen, and make sure that it is the same."""
+        """Skip what the checkpoint has seen, and make sure that it is the same."""
         assert self.checkpoint is not None
         path = self.checkpoint.path
         digest, n_rows, wanted = b"", 0, progress.statistics.n_rows
@@ -282,7 +282,7 @@ class Stream:
     # ------------------------------------------------------------ reduced set
 
     def _draw_basis(self, chunks: Iterator[Any]) -> tuple[Basis, Iterator[Any]]:
-        """Basis vectors from a pass of their own, or from the first chunks of the only pass."""
+        """Basis vectors from a separate pass, or from the first chunks of the only pass."""
         assert self.wanted_basis is not None
         picker = sampler(self.wanted_basis, self.model.random_state)
         if self.source.again:
@@ -305,7 +305,7 @@ class Stream:
 
 
 def _located(error: Exception, n_chunks: int, n_rows: int) -> Exception:
-    """The same error with the place in the stream: what lies before the chunk."""
+    """The same error with its position in the stream: the chunk, and the rows before it."""
     text = f"Chunk {n_chunks + 1} (from row {n_rows}): {error}"
     return TypeError(text) if isinstance(error, TypeError) else ValueError(text)
 
@@ -340,7 +340,7 @@ class _Reporter:
         self._tell(f"choosing basis vectors: {n_rows:,} rows")
 
     def skipped(self, n_rows: int, total: int) -> None:
-        self._tell(f"reading past the checkpoint: {n_rows:,} of {total:,} rows")
+        self._tell(f"skipping rows in the checkpoint: {n_rows:,} of {total:,}")
 
     def end(self, statistics: Statistics) -> None:
         if self._owner is not None:

@@ -10,7 +10,7 @@ PairSpace     Σ c_k (k(x_h, ·) - k(x_j, ·))   preferences                    
 Iterated      wᵀ x                            linear kernel                   none: conjugate gradients
 ============  ==============================  ==============================  ===============================
 
-`arrays.representation` has the same for arrays on devices; `solvers.plan` says which one is taken.
+`arrays.representation` has the same for arrays on devices; `solvers.plan` decides which one is used.
 """
 
 from .base import Asked, Inputs, Representation

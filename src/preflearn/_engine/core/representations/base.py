@@ -17,15 +17,14 @@ from ....kernels.blocks import DIRECT_KERNELS
 from ....kernels.functions import Kernel, n_items
 from ....kernels.maps import NystromMap
 from ..feature_holdout import FeatureHoldOut
-from ..holdout import HoldOut
+from ..holdout import LOST_IN_ROUNDING, HoldOut
 from ..preference_holdout import PreferenceHoldOut
 from ..problem import SquaredLossFit
-from ..removal import LOST_IN_ROUNDING
 
-# Singular values with a smaller share of the largest lose half of their precision, or all of it, when they are squared.
+# Singular values with a smaller share of the largest lose half or more of their precision when they are squared.
 _HIDDEN = 2.0**-12
 
-# What takes preferences out.
+# A routine that holds preferences out.
 PreferenceRoutine = PreferenceHoldOut | FeatureHoldOut
 
 
@@ -55,13 +54,13 @@ class Inputs:
         return self.kernel.is_linear and self.feature_map is None and not sp.issparse(self.X)
 
     def double(self) -> Any:
-        """X in double precision, itself where it is."""
+        """X in double precision; X itself where it is already."""
         return self.X if self.X.dtype == np.float64 else self.X.astype(np.float64)
 
     def kernel_matrix(self) -> np.ndarray:
         """A fresh kernel matrix in double precision.
 
-        From rows in double precision: rounded to single, a matrix of lower rank has negative eigenvalues.
+        From rows in double precision: rounded to single precision, a matrix of lower rank has negative eigenvalues.
         """
         if self.kernel.is_precomputed:
             return np.array(self.X, dtype=np.float64, order="C")
@@ -70,7 +69,7 @@ class Inputs:
 
     @cached_property
     def basis_is_refitted(self) -> bool:
-        """Whether K_RR of the independent basis vectors is so near to singular that what leaves is lost in rounding."""
+        """Whether K_RR of the independent basis vectors is too close to singular to resolve what leaves with one."""
         if self.feature_map is None:
             return False
         if not isinstance(self.feature_map, NystromMap):  # on a device
@@ -80,7 +79,7 @@ class Inputs:
 
     @cached_property
     def has_hidden_directions(self) -> bool:
-        """Whether dense features, each in its own unit, are so near to collinear that their squares hide it."""
+        """Whether dense features, each in its own unit, are so close to collinear that their squares hide it."""
         X = centred(self.double(), one_group(self.n_rows))[0]
         sizes = np.abs(X).max(axis=0, initial=0.0)
         sigma = np.linalg.svd(X[:, sizes > 0] / sizes[sizes > 0], compute_uv=False)
@@ -90,20 +89,20 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked of held-out predictions.
+    """What is required of held-out predictions.
 
     Attributes
     ----------
     intercept : bool
         Whether an unregularised intercept is added.
     level : bool
-        Whether what predictions of a fold have in common matters, and not only their differences.
+        Whether the level that predictions of a fold share matters, and not only their differences.
     many_alphas : bool
         Whether one factorisation has to serve every alpha.
     few_folds : bool
-        Whether so few folds at one alpha are held out that each may be factorised by itself.
+        Whether there is one alpha and few enough folds to factorise each of them separately.
     least_alpha : callable
-        The smallest alpha that is going to be asked for, for a warning.
+        The smallest alpha that will be asked for, for a warning.
     """
 
     intercept: bool = False
@@ -124,7 +123,7 @@ class Representation(ABC):
     stages : Stages
         Reports the stages of a training.
     tol, max_iter : optional
-        The relative error at which iterations stop, and how many there may be; for what iterates.
+        The relative error at which iterations stop, and their maximum number; for representations that iterate.
 
     Attributes
     ----------
@@ -145,15 +144,15 @@ class Representation(ABC):
         """The coefficients of all outputs at one alpha; the mean prediction where it is asked for."""
 
     def path(self, alphas: Sequence[float], *, with_mean: bool = True) -> list[SquaredLossFit]:
-        """`solve` at every alpha; from one pass over the data where the representation has a way to do that."""
+        """`solve` at every alpha; with one pass over the data where the representation allows it."""
         return [self.solve(alpha, with_mean=with_mean) for alpha in alphas]
 
     def hold_out(self, task: Comparisons, asked: Asked) -> HoldOut | None:
-        """What holds rows out without refitting; None where only refitting is exact."""
+        """The routine that holds rows out without refitting; None where only refitting is exact."""
         return None
 
     def hold_out_preferences(self, task: PreferenceComparisons, asked: Asked) -> PreferenceRoutine | None:
-        """What takes preferences out; None where the estimator has to be refitted."""
+        """The routine that holds preferences out; None where the estimator has to be refitted."""
         routine = self.hold_out(task, asked)
         return routine if isinstance(routine, FeatureHoldOut) else None
 
@@ -162,7 +161,7 @@ class Representation(ABC):
     ) -> Iterator[Any]:
         """The closed form of all held-out pairs of rows at each alpha; None where there is none.
 
-        ``routine`` gives what holds rows out, for one alpha or (True) for many; one that is at hand is used again.
+        ``routine`` gives the routine that holds rows out, for one alpha or (True) for many; an existing one is reused.
         """
         yield from [None] * len(alphas)
 
@@ -173,7 +172,7 @@ class Representation(ABC):
     def linear_fit(
         self, solver: str, weights: np.ndarray, with_mean: bool, **iterations: Any
     ) -> SquaredLossFit:
-        """Weights of the columns of X as what training returns."""
+        """Weights of the columns of X as the result of a training."""
         means = column_means(self.inputs.X) @ weights if with_mean else None
         return SquaredLossFit(solver, weights, None, None, means, **iterations)
 

@@ -21,7 +21,7 @@ from ..problem import SquaredLossFit
 from .base import Asked, Representation
 from .linear import less_offsets
 
-# Relative errors at which iterations stop by default: of a training, and of held-out predictions.
+# Default relative errors at which iterations stop: for a training, and for held-out predictions.
 TRAINING_TOLERANCE, HELD_OUT_TOLERANCE = 1e-8, 1e-6
 
 
@@ -43,7 +43,7 @@ class Iterated(Representation):
         return self._iterate(self.inputs.double(), task, asked)
 
     def hold_out_preferences(self, task: PreferenceComparisons, asked: Asked) -> PreferenceHoldOut | None:
-        """As a regression over the differences; None where their weights are too far apart for one tolerance."""
+        """As a regression over the differences; None where their weights differ too much for one tolerance."""
         if not suits_pair_space(task):
             return None
         differences = weighted_differences(self.inputs.X, task)
@@ -60,7 +60,7 @@ def side_by_side(results: Sequence[ConjugateGradientResult]) -> np.ndarray:
 
 
 def what_was_reached(results: Sequence[ConjugateGradientResult]) -> dict[str, Any]:
-    """Of several outputs the slowest, as attributes of `SquaredLossFit`."""
+    """Of the slowest of several outputs, as attributes of `SquaredLossFit`."""
     return {
         "n_iter": max(result.n_iter for result in results),
         "residual": max(result.residual for result in results),

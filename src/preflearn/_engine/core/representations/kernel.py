@@ -21,14 +21,14 @@ from .linear import feature_hold_out, pairs_by_features
 
 
 class FullKernel(Representation):
-    """All rows are basis vectors. O(m³); without a symmetric half in closed form by a factor K = F Fᵀ."""
+    """All rows are basis vectors. O(m³); without a symmetric half in closed form, through a factor K = F Fᵀ."""
 
     needs = "a kernel matrix that fits in memory"
 
     def solve(self, alpha: float, *, with_mean: bool = True) -> SquaredLossFit:
         X, kernel, m = self.inputs.X, self.inputs.kernel, self.inputs.n_rows
         itemsize = 4 if getattr(X, "dtype", None) == np.float32 else 8
-        # K itself; a second matrix where K has to survive the first output; three where K is factored.
+        # K itself; a second matrix where K is still needed after the first output; three where K is factored.
         n_matrices = 3 if not self.tasks[0].has_half else min(len(self.tasks), 2)
         require_memory(n_matrices * m * m * itemsize, f"training with the full kernel of {m} rows")
         rows = _without_offsets(X, self.tasks[0]) if kernel.is_linear else X
@@ -98,7 +98,7 @@ class FullKernel(Representation):
     def _kernel_and_means(self, task: Comparisons, asked: Asked) -> tuple[np.ndarray, np.ndarray | None]:
         """K, and its means over the rows of each query where they do not follow from it.
 
-        A linear kernel of dense features is formed from rows less the mean of their query: S K S is the same, and no
+        A linear kernel of dense features is formed from rows minus the mean of their query: S K S is the same, and no
         precision is lost to what the rows have in common.
         """
         anchors = task.anchors()
@@ -110,7 +110,7 @@ class FullKernel(Representation):
         return self.inputs.kernel.matrix(X), means @ X.T
 
     def _coefficients(self, K: np.ndarray, rows: Any, alpha: float) -> np.ndarray | None:
-        """The dual coefficients; None where K is not precise enough and the columns of X serve instead."""
+        """The dual coefficients; None where K is not precise enough and the columns of X have to be used instead."""
         tasks, linear = self.tasks, self.inputs.kernel.is_linear
         if not tasks[0].has_half:
             if linear and not K.any():
@@ -149,7 +149,7 @@ class FullKernel(Representation):
 
 
 def _without_offsets(X: Any, task: Comparisons) -> Any:
-    """Dense rows less what those of a query have in common, where the comparisons do not see it."""
+    """Dense rows minus what those of a query have in common, where the comparisons do not see it."""
     if sp.issparse(X) or not task.ignores_constants:
         return X
     return centred(X, task.queries or one_group(X.shape[0]))[0]

@@ -46,7 +46,7 @@ class Linear(Representation):
 
 
 def less_offsets(X: Any, task: Comparisons, asked: Asked) -> tuple[Any, dict[str, Any]]:
-    """The features less what all rows have in common, where that is large or nothing sees it, and hold-out options."""
+    """The features minus what all rows have in common, where that is large or has no effect, and hold-out options."""
     options: dict[str, Any] = {"intercept": asked.intercept}
     if task.ignores_constants and not sp.issparse(X):
         level = asked.level and not asked.intercept

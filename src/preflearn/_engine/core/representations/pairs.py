@@ -28,7 +28,7 @@ from .linear import Linear
 
 
 class PairSpace(Representation):
-    """Preferences whose weights suit one matrix. O(l³), whatever the rows.
+    """Preferences whose weights suit one matrix. O(l³), regardless of the number of rows.
 
     Parameters
     ----------
@@ -37,18 +37,20 @@ class PairSpace(Representation):
         The same problem in the space of the rows, for an alpha at which the differences are not precise enough.
     """
 
-    needs = "preferences, the weights of one order of magnitude"
+    needs = "preferences whose weights are of one order of magnitude"
 
     def __init__(self, inputs: Inputs, tasks: Any, stages: Any, *, by_rows: Linear | FullKernel):
         super().__init__(inputs, tasks, stages)
         self.by_rows = by_rows
 
     def solve(self, alpha: float, *, with_mean: bool = True) -> SquaredLossFit:
-        if not with_mean:  # which takes the kernel of all rows
+        if not with_mean:  # which would need the kernel of all rows
             try:
                 return self._solve_differences(alpha)
             except np.linalg.LinAlgError:
-                self.stages.note("not precise enough at this alpha: the rows instead of their differences")
+                self.stages.note(
+                    "not precise enough at this alpha: using the rows instead of their differences"
+                )
         return self.by_rows.solve(alpha, with_mean=with_mean)
 
     def hold_out_preferences(self, task: PreferenceComparisons, asked: Asked) -> PreferenceHoldOut:

@@ -19,7 +19,7 @@ from ..reduced_set import ReducedRows, solve_iteratively, solve_streamed
 from .base import Asked, Inputs, Representation, column_means
 from .iterated import side_by_side, what_was_reached
 
-# A block K_MR up to this size is stored and used for every output; a larger one is formed again block by block.
+# Up to this size, a block K_MR is stored and used for every output; a larger one is formed again block by block.
 _STORED_BYTES = 1 << 28
 
 
@@ -109,7 +109,7 @@ class ReducedSet(Representation):
         return factor.expand(self.each(lambda task: solve_primal(features, task, alpha)))
 
     def _solve_in_double(self, alpha: float, with_mean: bool) -> SquaredLossFit:
-        """Where single precision is not enough for the basis vectors; β comes back in single precision."""
+        """Where single precision is not enough for the basis vectors; β is returned in single precision."""
         X, kernel, feature_map = self.inputs.X.astype(np.float64), self.inputs.kernel, self.inputs.feature_map
         double = clone(feature_map).set_params(basis=feature_map.basis_indices_, n_basis=None)
         inputs = Inputs(X, kernel, double.fit_items(X, kernel))
@@ -130,7 +130,7 @@ class ReducedSet(Representation):
     def _on_all_basis_vectors(
         self, solver: str, rows: ReducedRows, beta: np.ndarray, with_mean: bool, **iterations: Any
     ) -> SquaredLossFit:
-        """From coefficients of the independent ones."""
+        """From the coefficients of the independent ones."""
         n_basis = self.inputs.feature_map.basis_indices_.shape[0]
         coef = np.zeros((n_basis, beta.shape[1]), dtype=beta.dtype)
         coef[rows.factor.pivots] = beta
@@ -143,7 +143,7 @@ class ReducedSet(Representation):
 
 
 class IteratedReducedSet(ReducedSet):
-    """The same by conjugate gradients, K_MR formed again in every iteration; rows are held out by refitting."""
+    """The same by conjugate gradients, with K_MR formed again in every iteration; rows are held out by refitting."""
 
     def solve(self, alpha: float, *, with_mean: bool = True) -> SquaredLossFit:
         rows = self._rows()

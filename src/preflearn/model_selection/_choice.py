@@ -1,12 +1,18 @@
-"""Scores of held-out predictions: what ``scoring`` may be, and which predictions may be compared.
+r"""Which alphas are tried, how held-out predictions are scored, and which alpha is chosen.
+
+The automatic grid of a squared loss is placed by the spectrum: with Λ the largest eigenvalue of the matrix that alpha
+is added to, alpha = 2⁻²⁷ Λ, ..., 2³ Λ. Smaller values regularise less than rounding does, and with larger ones nothing
+is learned.
 
 ``scoring`` is a name of the registry (`preflearn.metrics.get_scorer`), one of its scorers, a scorer of scikit-learn, or
-a function. Greater is better for all of them.
+a function. Greater is better for all of them. Ties go to the stronger regularisation, and a choice at the edge of the
+grid warns.
 """
 
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,14 +21,85 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.metadata_routing import get_routing_for_object
 
+from .._engine.numerics.namespace import as_host
 from ..comparisons import Groups, encode_queries
 from ..metrics.scorers import RankingScorer, get_scorer, scorer_names
 from ._folds import Folds
 
-# Relative precision of held-out predictions: what lies below is rounding of the algebra.
+_AUTO_POWERS = np.arange(-27, 4)
+# Iterations grow with the square root of Λ / alpha: smaller values take thousands, and are rarely best for many rows.
+_ITERATED_POWERS = np.arange(-15, 4)
+# Where only refitting is possible the spectrum is not known.
+BLIND_GRID = 2.0 ** np.arange(-15, 16, 3)
+# Scores that differ by no more than this are equal.
+_SAME_SCORE = 1e-12
+# Relative precision of held-out predictions: differences below it are rounding of the algebra.
 _PRECISION = 2.0**-40
+# Predictions of several alphas that are scored in one call: few enough for the caches.
+_SCORED_TOGETHER = 1 << 17
 # Relative precision of sums of products.
 _SUM_PRECISION = 2.0**-44
+
+
+def auto_grid(largest: float, *, iterated: bool = False) -> np.ndarray:
+    """The automatic alphas for this largest eigenvalue of the matrix that alpha is added to; fewer with iterations."""
+    if not largest > 0:
+        return BLIND_GRID
+    return 2.0 ** (np.round(np.log2(largest)) + (_ITERATED_POWERS if iterated else _AUTO_POWERS))
+
+
+def count_alphas(values: Any) -> int:
+    """The number of alphas, before the grid is placed."""
+    if values is None:
+        return 1
+    return _AUTO_POWERS.shape[0] if isinstance(values, str) else int(np.size(as_host(values)))
+
+
+def spread_of(values: Any, own: Any, largest: float) -> float:
+    """The largest eigenvalue over the smallest of these alphas, before the grid is read; ``own`` replaces None."""
+    if isinstance(values, str):
+        return float(2.0 ** -_ITERATED_POWERS[0])
+    least = np.min(np.asarray(as_host(own if values is None else values), dtype=float), initial=np.inf)
+    return 1.0 + largest / float(least) if least > 0 else np.inf
+
+
+def read_grid(
+    values: Any, automatic: np.ndarray | Callable[[], np.ndarray], *, name: str = "alphas", zero: bool = False
+) -> np.ndarray:
+    """Read ``alphas``, or the grid of another parameter.
+
+    Parameters
+    ----------
+    values : "auto", a number or a sequence of numbers
+    automatic : ndarray, or callable that returns one
+        What "auto" stands for.
+    name : str
+        For messages.
+    zero : bool
+        Whether 0 is allowed.
+
+    Returns
+    -------
+    ndarray of shape (a,)
+
+    Raises
+    ------
+    ValueError
+        If a value is not a positive number, or there are no values.
+    """
+    allowed = "numbers >= 0" if zero else "positive numbers"
+    if isinstance(values, str):
+        if values != "auto":
+            raise ValueError(f"{name} must be 'auto' or a sequence of {allowed}: found {values!r}.")
+        return automatic() if callable(automatic) else automatic
+    try:
+        grid = np.atleast_1d(np.asarray(as_host(values), dtype=np.float64))
+    except (TypeError, ValueError):
+        grid = np.empty(0)
+    fine = grid.ndim == 1 and grid.size > 0 and np.isfinite(grid).all()
+    if not fine or (grid < 0).any() or (not zero and (grid == 0).any()):
+        raise ValueError(f"{name} must be 'auto' or a non-empty sequence of {allowed}: found {values!r}.")
+    return grid
 
 
 @dataclass(frozen=True)
@@ -36,7 +113,7 @@ class Scoring:
     measure : callable
         Takes y and predictions of shape (m, v) and Groups of rows that may be compared, gives a float.
     compares_rows : bool
-        Whether it is known to compare rows with each other, so that one row by itself has no score.
+        Whether it is known to compare rows with each other, so that a single row has no score.
     scorer : RankingScorer or None
         The entry of the registry.
     """
@@ -45,6 +122,12 @@ class Scoring:
     measure: Callable[[np.ndarray, np.ndarray, Groups], float]
     compares_rows: bool
     scorer: RankingScorer | None = None
+
+    def measure_each(self, y: np.ndarray, predictions: np.ndarray, within: Groups) -> np.ndarray:
+        """`measure` of several predictions of the same y, shape (a, m, v) to (a,)."""
+        if self.scorer is not None:
+            return self.scorer.measure_each(y, predictions, within)
+        return np.array([self.measure(y, f, within) for f in predictions])
 
     def __call__(self, y: np.ndarray, predictions: np.ndarray, within: Any) -> float:
         return self.measure(y, predictions, encode_queries(within, y.shape[0]))
@@ -109,7 +192,7 @@ def _of_function(function: Callable[..., float]) -> Callable[[np.ndarray, np.nda
 
 
 def _n_positional(function: Callable[..., Any]) -> int:
-    """How many positional arguments a function takes; three where it does not say."""
+    """The number of positional arguments of a function; three where it cannot be determined."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -120,7 +203,7 @@ def _n_positional(function: Callable[..., Any]) -> int:
 
 
 def _of_scorer(scorer: Any) -> Callable[[np.ndarray, np.ndarray, Groups], float]:
-    """A scorer of scikit-learn, shown the held-out predictions as those of a fitted model."""
+    """A scorer of scikit-learn, applied to the held-out predictions as if they were those of a fitted model."""
     takes_queries = get_routing_for_object(scorer).consumes("score", ["qid"])
 
     def measure(y: np.ndarray, f: np.ndarray, within: Groups) -> float:
@@ -141,12 +224,12 @@ def _apply(scorer: Any, y: np.ndarray, f: np.ndarray, metadata: dict[str, Any]) 
     except (AttributeError, ValueError):
         if np.ndim(y) != 1 or np.unique(y).shape[0] != 2:
             raise
-        # A scorer of a classifier reads decision values.
+        # A scorer for classifiers reads decision values.
         return float(scorer(_HeldOutDecisions(f, np.unique(y)), rows, y, **metadata))
 
 
 class _HeldOutValues(RegressorMixin, BaseEstimator):
-    """A fitted regressor whose predictions are there already; X holds row numbers."""
+    """A fitted regressor with precomputed predictions; X holds row numbers."""
 
     def __init__(self, values: np.ndarray) -> None:
         self.values = values
@@ -194,7 +277,7 @@ class Comparable:
     rows : ndarray of shape (n,)
         The rows that are predicted, fold after fold; a row in several folds counts in each of them.
     order : ndarray of shape (n,)
-        That sorts them by row.
+        The permutation that sorts them by row.
     within : Groups
         Of the sorted predictions.
     """
@@ -243,7 +326,9 @@ class Comparable:
         """
         truth = y[self.rows[self.order]]
         values = np.concatenate(predictions, axis=1)
-        return np.array([scoring.measure(truth, f[self.order], self.within) for f in values])
+        step = max(1, _SCORED_TOGETHER // truth.size)
+        blocks = (values[start : start + step, self.order] for start in range(0, values.shape[0], step))
+        return np.concatenate([scoring.measure_each(truth, block, self.within) for block in blocks])
 
 
 def _one_column(values: np.ndarray) -> np.ndarray:
@@ -251,24 +336,24 @@ def _one_column(values: np.ndarray) -> np.ndarray:
 
 
 def without_rounding(predictions: np.ndarray) -> np.ndarray:
-    """Predictions of each row of an (a, m) array to a grid coarser than the rounding of a product: equal rows tie."""
+    """Predictions of each row of an (a, m) array on a grid coarser than the rounding of a product: equal rows tie."""
     step = _SUM_PRECISION * np.abs(predictions).max(axis=1, keepdims=True)
     return np.where(step > 0, np.round(predictions / np.where(step > 0, step, 1.0)) * step, predictions)
 
 
 def rounding_of(y: np.ndarray, size: float, alpha: float) -> float:
-    """Differences of held-out predictions that are rounding errors of the algebra, and no order.
+    """The size of differences of held-out predictions that are rounding errors and do not mean an order.
 
-    A prediction without intercept is made of terms of the size of a leverage times y, and a leverage is at most
-    Λ / (Λ + λ): the smaller the kernel beside alpha, the smaller the predictions and their rounding. Rows that nothing
-    tells apart differ by this rounding, and in the direction of their labels: without a tolerance a model that knows
-    nothing would order every pair rightly.
+    A prediction without intercept consists of terms of the size of a leverage times y, and a leverage is at most
+    Λ / (Λ + λ): the smaller the kernel relative to alpha, the smaller the predictions and their rounding. Rows that the
+    model cannot distinguish differ by this rounding, in the direction of their labels: without a tolerance, a model
+    that has learned nothing would order every pair correctly.
 
     Parameters
     ----------
     y : ndarray
     size : float
-        Λ, the largest eigenvalue of what alpha is added to, or a bound of it (`HoldOut.size`).
+        Λ, the largest eigenvalue of the matrix that alpha is added to, or a bound of it (`HoldOut.size`).
     alpha : float
         λ.
     """
@@ -276,5 +361,57 @@ def rounding_of(y: np.ndarray, size: float, alpha: float) -> float:
 
 
 def relative_rounding(size: float, alpha: float) -> float:
-    """`rounding_of` scores that span 1."""
+    """`rounding_of` for scores that span 1."""
     return _PRECISION * (size / (size + alpha))
+
+
+def choose(scores: np.ndarray, *grids: np.ndarray) -> tuple[int, ...]:
+    """The position of the best score; of equally good ones, that with the largest alpha, then largest next parameter.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (a, ...)
+    *grids : ndarray
+        The values along the axes, alphas first. Axes without a grid do not break ties.
+
+    Raises
+    ------
+    ValueError
+        If no score is defined.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> choose(np.array([0.8, 0.9, 0.9]), np.array([1.0, 10.0, 100.0]))
+    (2,)
+    """
+    if np.isnan(scores).all():
+        raise ValueError(
+            "No alpha could be scored: every held-out measure is undefined. Check qid, y and cv."
+        )
+    best = np.argwhere(scores >= np.nanmax(scores) - _SAME_SCORE)
+    place = max(best.tolist(), key=lambda at: tuple(grid[k] for grid, k in zip(grids, at, strict=False)))
+    return tuple(place)
+
+
+def warn_at_edge(alphas: np.ndarray, scores: np.ndarray, choice: int, *, stacklevel: int = 2) -> None:
+    """Warn when the chosen alpha is the smallest or largest of several, unless all are equally good.
+
+    Parameters
+    ----------
+    alphas, scores : ndarray of shape (a,)
+    choice : int
+    stacklevel : int
+        As in ``warnings.warn``, relative to the caller.
+    """
+    n = alphas.shape[0]
+    place = int(np.flatnonzero(np.argsort(alphas) == choice)[0])
+    if n < 2 or 0 < place < n - 1 or np.ptp(scores) == 0:
+        return
+    end, direction = ("smallest", "smaller") if place == 0 else ("largest", "larger")
+    warnings.warn(
+        f"The best alpha, {alphas[choice]:.3g}, is the {end} of the grid: try {direction} ones "
+        "(alphas=...) to be sure.",
+        UserWarning,
+        stacklevel=stacklevel + 1,
+    )
