@@ -26,8 +26,10 @@ from .everything import Everything
 from .tasks import Extension, Member, Task, halves_of
 from .trees import Bins, TreeSum
 
-# Number of distinct values that a feature is reduced to.
-_BINS = 64
+# Distinct values that a feature is reduced to, below and from a number of rows: many rows tell the ends of a feature
+# apart, where the best items often are.
+_BINS, _MORE_BINS = 64, 255
+_MORE_BINS_FROM = 20_000
 # Trees at the end of each stage. Another one follows while the last one has raised the score by more than the standard
 # error of the difference over folds.
 _STAGES = (40, 60, 90, 130, 190, 280, 400)
@@ -54,7 +56,7 @@ class _Grown:
     blocks, n_features, targets, starts
         As in `grow_trees`.
     test_codes : uint8 array of shape (k, n)
-    least, leaves : int
+    n_bins, least, leaves : int
     share : float
     seed : int
     on_all_threads : bool
@@ -66,6 +68,7 @@ class _Grown:
     targets: np.ndarray
     starts: np.ndarray
     test_codes: np.ndarray
+    n_bins: int
     least: int
     leaves: int
     share: float
@@ -90,7 +93,7 @@ class _Grown:
                 self.test_codes,
                 self._test_scores,
                 n_trees,
-                _BINS,
+                self.n_bins,
                 self.leaves,
                 _RATE,
                 self.least,
@@ -105,7 +108,7 @@ class _Grown:
 def boosted_trees(task: Task, view: tuple[str, ...]) -> Member:
     """Histogram trees on the gradients of the squared error of all pairs inside queries."""
     X = task.views[view]
-    bins = Bins(X, _BINS)
+    bins = Bins(X, n_bins(task.n_rows))
     codes = bins.codes_of(X)
     t = centred(task.y[:, None], task.queries)[:, 0]
     sizes = _FEW_LEAVES if task.n_rows < _FEW_ROWS else (n_leaves(task.n_rows),)
@@ -128,6 +131,11 @@ def cost(m: int, n: int) -> float:
     return 5 * _STAGES[len(_STAGES) // 2] * 8.0 * m * n
 
 
+def n_bins(n_rows: int) -> int:
+    """Bins of a feature for this many rows."""
+    return _BINS if n_rows < _MORE_BINS_FROM else _MORE_BINS
+
+
 def n_leaves(n_rows: int) -> int:
     """Leaves for this many rows: straight lines in the logarithm of the rows."""
     rows, leaves = (np.log([one[k] for one in _LEAVES]) for k in (0, 1))
@@ -148,7 +156,10 @@ def _without(task: Task, codes: np.ndarray, t: np.ndarray, fold: int, sizes: tup
     least, share = _settings(task.n_rows)
     rows = (in_blocks(codes[rest]), codes.shape[1], t[rest], queries.starts, codes[test])
     seed = task.seed % 2**31 + fold
-    return [_Grown(*rows, least, leaves, share, seed + 100 * k) for k, leaves in enumerate(sizes)]
+    return [
+        _Grown(*rows, n_bins(task.n_rows), least, leaves, share, seed + 100 * k)
+        for k, leaves in enumerate(sizes)
+    ]
 
 
 def _grow_in_stages(task: Task, by_fold: list[list[_Grown]]) -> tuple[np.ndarray, np.ndarray]:
@@ -175,7 +186,7 @@ def grow_on_everything(
 
     Their number is chosen by the fold. What is predicted for one half of its queries is chosen by the other half.
     """
-    bins = Bins(task.views[view], _BINS)
+    bins = Bins(task.views[view], n_bins(task.n_rows))
     blocks, targets, starts = everything.binned(bins, view, _MOST_ROWS)
     test = task.folds.tests[everything.fold]
     least, share = _settings(targets.shape[0])
@@ -185,6 +196,7 @@ def grow_on_everything(
         targets,
         starts,
         bins.codes_of(task.views[view][test]),
+        n_bins(task.n_rows),
         least,
         n_leaves(targets.shape[0]),
         share,

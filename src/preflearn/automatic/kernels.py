@@ -40,8 +40,6 @@ from .tasks import Extension, Member, Task, halves_of
 # standard error of the difference over folds.
 _ROUNDS = 15
 _LOOK_BACK = 2
-# Rounds on all rows of the sample before a training beyond it: more rows than a round has make the metric sharper.
-_MORE_ROUNDS = 4
 # Rows and basis vectors of a round.
 _ROUND_ROWS = 16_000
 _ROUND_BASIS = (250, 800)
@@ -209,24 +207,6 @@ class Search:
             part.metrics.append(metric)
         return True
 
-    def sharpen(self, metric: np.ndarray, alpha: float, fold: int) -> np.ndarray:
-        """More rounds for a metric, on all rows but two folds: one that stays out, and one that says where to stop."""
-        tests, size = self.task.folds.tests, n_basis(self.task.n_rows, self.has_curves)
-        judge = tests[(fold + 1) % len(tests)]
-        rows = rows_outside(self.task.n_rows, np.concatenate([tests[fold], judge]))
-        halves, best, best_score = halves_of(self.task, judge), metric, -np.inf
-        for _ in range(_MORE_ROUNDS):
-            (model,) = self.train([(rows, metric)], np.array([alpha]), size)
-            score = float(halves.mean(halves.of(model.predict(self.X[judge])[0])))
-            if not score > best_score:
-                break
-            best, best_score = metric, score
-            following = _next_metric(model, 0, self.X, rows)
-            if following is None:
-                break
-            metric = following
-        return best
-
 
 def learned_kernel(task: Task, view: tuple[str, ...]) -> Member | None:
     """A kernel whose metric is learned in rounds; None where another view is clearly ahead."""
@@ -247,7 +227,7 @@ def _train_members(task: Task, search: Search) -> Member:
     n_folds = len(folds.tests)
     chosen = [folds.best(table, without=fold) for fold in range(n_folds)]
     best = folds.best(table)
-    alphas, size = search.alphas[best] * _BESIDE, n_basis(task.n_rows, search.has_curves)
+    alphas, size = search.alphas[best] * _BESIDE, n_basis(task.n_rows)
 
     sets = [
         (rows_outside(task.n_rows, test), search.metric_without(fold, chosen[fold]))
@@ -289,10 +269,9 @@ def _threads(task: Task) -> int | None:
     return None if task.device is None else 1
 
 
-def n_basis(n_rows: int, has_curves: bool = False) -> int:
-    """Basis vectors for this many rows; half of them do beside curves."""
-    size = int(0.9 * n_rows**0.7 / (2 if has_curves else 1))
-    return min(n_rows, max(_LEAST_BASIS, min(_MOST_BASIS, size)))
+def n_basis(n_rows: int) -> int:
+    """Basis vectors for this many rows."""
+    return min(n_rows, max(_LEAST_BASIS, min(_MOST_BASIS, int(0.9 * n_rows**0.7))))
 
 
 def cost(m: int, n: int) -> float:
@@ -343,14 +322,10 @@ def train_on_everything(
     More rows want less regularisation: alpha is chosen anew by the fold. What is predicted for one half of its queries
     is chosen by the other half.
     """
-    search, fold = Search(task, view), everything.fold
-    X, test = search.X, task.folds.tests[fold]
-    rows = rows_outside(task.n_rows, test)
-    has_curves = search.has_curves = bool(settings["has_curves"])
-    metric = None
-    if not np.isnan(settings["metrics"][fold]).any():
-        metric = search.sharpen(settings["metrics"][fold], float(settings["alpha"]), fold)
-    size = n_basis(everything.n_rows, has_curves)
+    X, fold = task.views[view], everything.fold
+    metric, test = settings["metrics"][fold], task.folds.tests[fold]
+    metric, has_curves = None if np.isnan(metric).any() else metric, bool(settings["has_curves"])
+    rows, size = rows_outside(task.n_rows, test), n_basis(everything.n_rows)
     kernel, basis, curves = _functions(X, rows, metric, size, has_curves, task.seed)
     moments = everything.kernel_moments(kernel, basis, curves, view)
     model = solve_expansion(kernel, basis, moments, settings["alpha"] * _BESIDE, curves)
