@@ -163,12 +163,23 @@ def test_bins_tell_rare_values_apart():
 
 
 def boost(
-    codes, t, qid, n_trees, leaves, rate=0.1, least=1, ridge=1.0, share=1.0, test=None, grow=grow_trees
+    codes,
+    t,
+    qid,
+    n_trees,
+    leaves,
+    rate=0.1,
+    least=1,
+    ridge=1.0,
+    share=1.0,
+    test=None,
+    grow=grow_trees,
+    n_bins=64,
 ):
     queries, blocks, n = encode_queries(qid, len(t)), in_blocks(codes), codes.shape[1]
     scores, test = np.zeros(len(t)), codes[:0] if test is None else test
     predicted = np.zeros(len(test))
-    how = (n_trees, 64, leaves, rate, least, ridge, share, 0)
+    how = (n_trees, n_bins, leaves, rate, least, ridge, share, 0)
     grown = grow(blocks, n, t, queries.starts, scores, test, predicted, *how)
     return grown, scores, predicted
 
@@ -180,10 +191,11 @@ def test_boosted_trees_equal_the_slow_version(data):
     rng = np.random.default_rng(data.draw(st.integers(0, 10_000)))
     m, n = data.draw(st.integers(2, 30)), data.draw(st.integers(1, 3))
     leaves, least = data.draw(st.integers(2, 5)), data.draw(st.integers(1, 4))
-    codes = rng.integers(0, data.draw(st.sampled_from([2, 6])), size=(m, n)).astype(np.uint8)
+    n_codes = data.draw(st.sampled_from([2, 6, 255]))
+    codes = rng.integers(0, n_codes, size=(m, n)).astype(np.uint8)
     qid = np.sort(rng.integers(0, data.draw(st.integers(1, 4)), size=m))
     t = rng.normal(size=m)
-    _, found, again = boost(codes, t, qid, 3, leaves, 0.3, least, 0.5, test=codes)
+    _, found, again = boost(codes, t, qid, 3, leaves, 0.3, least, 0.5, test=codes, n_bins=max(64, n_codes))
     np.testing.assert_allclose(
         found, oracles.boosted_scores(codes, t, qid, 3, leaves, 0.3, least, 0.5), atol=1e-9
     )
@@ -227,13 +239,15 @@ def test_all_threads_grow_the_same_trees_as_one(monkeypatch):
             np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize("n_bins", [64, 255])
 @pytest.mark.parametrize("decimals", [0, 1, 8])
-def test_trees_grown_on_bins_compare_the_features_themselves(decimals):
+def test_trees_grown_on_bins_compare_the_features_themselves(decimals, n_bins):
     rng = np.random.default_rng(decimals)
     X = np.round(rng.normal(size=(500, 4)), decimals).astype(np.float32)  # ties, and more values than bins
     t = X[:, 0] * X[:, 1] + rng.normal(size=500)
-    bins = Bins(X, 64)
-    grown, scores, _ = boost(bins.codes_of(X), t.astype(float), np.repeat(np.arange(50), 10), 20, 6)
+    bins = Bins(X, n_bins)
+    codes, qid = bins.codes_of(X), np.repeat(np.arange(50), 10)
+    grown, scores, _ = boost(codes, t.astype(float), qid, 20, 6, n_bins=n_bins)
     found = TreeSum.of_boosting([grown], bins)
     np.testing.assert_allclose(found.predict(X), scores, atol=1e-9)
     assert found.feature_importances_.sum() == pytest.approx(1.0)
