@@ -24,6 +24,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -294,10 +295,10 @@ def _with_query_features(train: Callable[[Part, Part], Trained]) -> Callable[[Pa
     return train_widened
 
 
-def auto_ranker(part: Part, validation: Part) -> Trained:
+def auto_ranker(part: Part, validation: Part, scoring: str = "concordance") -> Trained:
     both = part + validation
     start = time.perf_counter()
-    model = AutoRanker(random_state=0).fit(both.X, both.y, qid=both.qid)
+    model = AutoRanker(scoring=scoring, random_state=0).fit(both.X, both.y, qid=both.qid)
     seconds = time.perf_counter() - start
     chosen = ", ".join(f"{one.name} {one.weight:.0%}" for one in model.leaderboard_ if one.weight >= 0.01)
     return Trained(lambda new: model.predict(new.X, qid=new.qid), seconds, 0.0, chosen)
@@ -445,6 +446,7 @@ def rankrls_rbf(X):
 
 CONTESTANTS: dict[str, Callable[[Part, Part], Trained]] = {
     "preflearn AutoRanker": auto_ranker,
+    "preflearn AutoRanker, ndcg@10": partial(auto_ranker, scoring="ndcg@10"),
     "preflearn RankRLS, linear": _preflearn(lambda X: RankRLSCV()),
     "preflearn RankRLS, RBF": _preflearn(rankrls_rbf),
     "preflearn RankSVM, linear": _preflearn(lambda X: RankSVMCV(cv=5)),
