@@ -245,7 +245,22 @@ def letor_rows(data, *, missing=None, allow_unknown=False):
     import re
 
     number = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-    nothing = {b"", b"na", b"n/a", b"nan", b"null", b"none"}
+    # As in tables: what stands for a missing value among numbers.
+    nothing = {
+        b"",
+        b"na",
+        b"n/a",
+        b"#n/a",
+        b"n.a.",
+        b"nan",
+        b"nat",
+        b"null",
+        b"nil",
+        b"none",
+        b"missing",
+        b"unknown",
+    }
+    nothing |= {b"?", b"-", b"--", b"."}
 
     def read(text, line, instead):
         if number.fullmatch(text) and abs(float(text)) != float("inf"):
