@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pickle
 import re
+import time
 import warnings
+from copy import copy
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -29,15 +32,17 @@ from preflearn._engine.loops.trees import LeafMasks, Nodes, add_up_trees
 from preflearn._engine.streaming.sources import as_source
 from preflearn.automatic import boosting, candidates, extension, kernels, ranker
 from preflearn.automatic.combination import FoldScores, centred, choose_combination, combine, nested
-from preflearn.automatic.curves import KernelAndCurves, as_estimator
+from preflearn.automatic.curves import KernelAndCurves, as_estimator, described
 from preflearn.automatic.everything import Chunk, Everything
 from preflearn.automatic.features import PARTS, Features
 from preflearn.automatic.presets import Preset
+from preflearn.automatic.resuming import Run
 from preflearn.automatic.streams import StreamedRows
 from preflearn.automatic.targets import HalfGains, half_gains
 from preflearn.automatic.trees import Bins, TreeSum
 from preflearn.comparisons import encode_queries
 from preflearn.io import load_model, save_model, to_onnx
+from preflearn.io.models import write_model
 from preflearn.kernels.functions import Kernel
 from preflearn.metrics import concordance, ndcg, ndcg_scorer
 from preflearn.model_selection import QueryKFold
@@ -798,15 +803,28 @@ def test_a_kernel_with_curves_is_saved_and_exported_as_it_predicts(tmp_path):
     queries = encode_queries(np.arange(60) // 10, 60)
     expansion = curved_expansion(X, y, queries, np.array([0.1, 1.0]), np.array([1.0, 0.0, 0.4]))
     model, new = as_estimator(expansion, 1, 2, 6), rng.normal(size=(7, 3))
-    assert isinstance(model, KernelAndCurves) and model.best_round_ == 2
+    assert isinstance(model, KernelAndCurves)
+    assert described(model) == "alpha 1, round 2, 15 basis vectors, 2 curves"
     np.testing.assert_allclose(model.predict(new), expansion.predict(new)[1], atol=1e-12)
     assert model.feature_importances_.sum() == pytest.approx(1.0) and model.feature_importances_[1] == 0
     save_model(model, tmp_path / "model.preflearn")
     np.testing.assert_array_equal(load_model(tmp_path / "model.preflearn").predict(new), model.predict(new))
-    model.widths_ = model.widths_ * [1.0, 0.0]
-    save_model(model, tmp_path / "damaged.preflearn")
-    with pytest.raises(ValueError, match="widths_"):
-        load_model(tmp_path / "damaged.preflearn")
+    narrow = as_estimator(
+        curved_expansion(X[:, :2], y, queries, np.array([1.0]), np.array([1.0, 0.4])), 0, 2, 6
+    )
+    damages = {"widths_": model.widths_ * [1.0, 0.0], "knots_": model.knots_[:1], "coef_": model.coef_[:, :3]}
+    for name, value in {**damages, "kernel_": narrow.kernel_}.items():
+        damaged = copy(model)
+        setattr(damaged, name, value)
+        write_model(damaged, tmp_path / "damaged.preflearn", {})
+        with pytest.raises(ValueError, match=name):
+            load_model(tmp_path / "damaged.preflearn")
+    for value in (None, "x", narrow):
+        damaged = copy(model)
+        damaged.kernel_ = value
+        write_model(damaged, tmp_path / "damaged.preflearn", {})
+        with pytest.raises(ValueError, match="kernel_"):
+            load_model(tmp_path / "damaged.preflearn")
 
 
 @pytest.mark.parametrize(("additive", "expected"), [(True, True), (False, False)])
@@ -837,6 +855,25 @@ def test_a_view_that_is_clearly_behind_is_left_out(monkeypatch, small_trees):
     behind = [one for one in board if one.detail == "left out: behind after the first rounds"]
     assert "learned kernel, query" in [one.name for one in behind]
     assert all(np.isnan(one.score) and one.weight == 0 for one in behind)
+
+
+def test_a_race_tells_how_long_its_winner_will_take():
+    """Seconds of views that were left out count: otherwise the winner would be left out for want of time."""
+    model = AutoRanker()
+    model.features_ = SimpleNamespace(kept_=np.arange(1))
+
+    def candidate(name, cost, member):
+        def train(task, view):
+            time.sleep(0.3)
+            return member
+
+        return candidates.Candidate(name, ("plain",), lambda m, n: cost, train)
+
+    options = [candidate("first", 1, "a"), candidate("behind", 20, None), candidate("winner", 25, "b")]
+    run = Run(model._stages())
+    found = model._train(options, SimpleNamespace(n_rows=1), time.perf_counter(), 5.0, run)
+    assert [one.member for one in found] == ["a", None, "b"]
+    assert found[1].reason == "behind after the first rounds"
 
 
 def in_chunks(X, y, qid, size):

@@ -234,3 +234,13 @@ def test_saved_and_exported_models_answer_the_same(large, tmp_path):
         np.testing.assert_allclose(
             found, expected, atol=2 * TOLERANCE * model.predict(X, qid=qid).std(), rtol=0
         )
+
+
+def test_basis_vectors_far_out_count_in_the_error():
+    """Rows on rare outliers, which a sample of the basis vectors would miss, are as exact as the others."""
+    rng = np.random.default_rng(0)
+    basis = rng.normal(size=(1500, 60))
+    basis[rng.random(basis.shape) < 0.0005] *= 1000.0
+    kernel, beta = Kernel("rbf", 1 / 120), rng.normal(size=1500)
+    exact, found = (RbfExpansion(kernel, basis, beta, tolerance)(basis) for tolerance in (0.0, TOLERANCE))
+    assert np.abs(found - exact).max() < 5 * TOLERANCE * exact.std()

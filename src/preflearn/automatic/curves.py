@@ -44,11 +44,6 @@ class KernelAndCurves(BaseEstimator):
         model.feature_importances_ = size / total if total > 0 else np.full(size.shape, 1.0 / size.shape[0])
         return model
 
-    @property
-    def best_round_(self) -> int:
-        """The round that the metric of the kernel is from."""
-        return self.kernel_.best_round_
-
     def predict(self, X: np.ndarray) -> np.ndarray:
         """Scores of the rows of X, shape (m,)."""
         return self.kernel_.predict_items(X) + self.curve_scores(X)
@@ -66,11 +61,16 @@ class KernelAndCurves(BaseEstimator):
 
     def _fitted_arrays(self) -> dict[str, str]:
         """The shapes that a loaded model is checked for (`preflearn.io.fitted`)."""
-        if "knots_" not in vars(self):
+        if not vars(self):
             return {}
+        if not isinstance(getattr(self, "kernel_", None), RankRFM):
+            raise ValueError("kernel_ is not a RankRFM")
+        if self.kernel_.n_features_in_ != self.n_features_in_ or self.kernel_.dual_coef_.ndim != 1:
+            raise ValueError("kernel_ is one of other features")
         if not (np.asarray(self.widths_) > 0).all():
             raise ValueError("widths_ are not all positive")
         return {
+            "kernel_": "a RankRFM",
             "feature_": "p < n",
             "knots_": "p k",
             "widths_": "p",
@@ -93,4 +93,11 @@ def as_estimator(model: Expansion, place: int, number: int, n_queries: int) -> R
     return kernel if model.curves is None else KernelAndCurves.of(kernel, model.curves, of_curves)
 
 
-__all__ = ["KernelAndCurves", "as_estimator"]
+def described(model: RankRFM | KernelAndCurves) -> str:
+    """The settings of a fitted kernel, for the leaderboard."""
+    kernel = model.kernel_ if isinstance(model, KernelAndCurves) else model
+    found = f"alpha {kernel.alpha_:.3g}, round {kernel.best_round_}, {kernel.basis_.shape[0]} basis vectors"
+    return f"{found}, {model.feature_.shape[0]} curves" if isinstance(model, KernelAndCurves) else found
+
+
+__all__ = ["KernelAndCurves", "as_estimator", "described"]

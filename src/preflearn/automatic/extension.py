@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from ..comparisons import Groups, encode_queries
 from .combination import FoldScores, choose_combination
+from .curves import described
 from .everything import Chunk, Everything
 from .resuming import Run
+from .trees import TreeSum
 from .trial import Attempt, Trial
 
 # Rows of a chunk, about.
@@ -104,7 +107,7 @@ def extend(
             held_out=model.predict(views[one.candidate.view]),
             unbiased=unbiased,
             importances=model.feature_importances_,
-            detail=f"{member.detail}; on {everything.n_rows:,} rows",
+            detail=f"{_described(model)}; on {everything.n_rows:,} rows",
         )
     joining = [one for one in attempts if one.share > 0 and one.member is not None]
     held_out, unbiased = (
@@ -115,6 +118,13 @@ def extend(
         one.share, one.factor = weight / chosen.weights.sum(), weight / spread
     scored = (folds.sizes > 0) & (folds.n_scored > 1)
     return Trial(attempts, folds, chosen.nested, trial.name, scored)
+
+
+def _described(model: Any) -> str:
+    if not isinstance(model, TreeSum):
+        return described(model)
+    n_nodes = np.diff(np.append(model.roots_, model.left_.shape[0]))
+    return f"{n_nodes.shape[0]} trees of {(int(n_nodes.max()) + 1) // 2} leaves"
 
 
 def _restricted(attempt: Attempt, rows: np.ndarray) -> Attempt:

@@ -32,7 +32,7 @@ from ..estimators.rankrfm import RankRFM
 from ..kernels.functions import Kernel
 from ..model_selection._choice import choose
 from .combination import clearly_positive, nested
-from .curves import KernelAndCurves, as_estimator
+from .curves import KernelAndCurves, as_estimator, described
 from .everything import Everything
 from .tasks import Extension, Member, Task, halves_of
 
@@ -240,9 +240,6 @@ def _train_members(task: Task, search: Search) -> Member:
     scores = folds.of(settings)
     choice = choose(folds.mean(scores), alphas)[0]
     learner = as_estimator(models[-1], choice, best, task.queries.n_groups)
-    detail = f"alpha {alphas[choice]:.3g}, round {best}, {models[-1].basis.shape[0]} basis vectors"
-    if models[-1].curves is not None:
-        detail += f", {models[-1].curves.features.shape[0]} curves"
 
     metrics = [search.metric_without(fold, number) for fold, number in enumerate(chosen)]
     plain = np.full(search.X.shape[1], np.nan)  # stands for no metric
@@ -254,7 +251,9 @@ def _train_members(task: Task, search: Search) -> Member:
     }
     extend = Extension(train_on_everything, task, search.view, kept)
     unbiased = nested(folds, settings, scores)
-    return Member(learner, settings[choice], unbiased, learner.feature_importances_, detail, extend)
+    return Member(
+        learner, settings[choice], unbiased, learner.feature_importances_, described(learner), extend
+    )
 
 
 def _next_metric(model: Expansion, place: int, X: np.ndarray, rows: np.ndarray) -> np.ndarray | None:

@@ -642,7 +642,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
             known = run.attempt(candidate, task)
             if known is not None:
                 attempts.append(known)
-                if known.member is not None:
+                if known.member is not None or known.seconds > _OVERHEAD:
                     done, spent = done + cost, spent + max(0.0, known.seconds - _OVERHEAD)
                 continue
             begun = time.perf_counter()
@@ -657,8 +657,10 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
             if member is None:
                 attempts.append(Attempt(candidate, seconds=seconds, reason="behind after the first rounds"))
             else:
-                done, spent = done + cost, spent + max(0.0, seconds - _OVERHEAD)
                 attempts.append(Attempt(candidate, member, seconds))
+            # A race is as many rounds as its cost counts for one view: it tells how long the winner will take.
+            if member is not None or seconds > _OVERHEAD:
+                done, spent = done + cost, spent + max(0.0, seconds - _OVERHEAD)
             run.keep_attempt(attempts[-1])
         return attempts
 

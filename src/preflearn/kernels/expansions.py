@@ -32,7 +32,7 @@ _ONE_BLOCK = 1 << 18
 _LEAST_ROWS = 16
 # Rows farther than this from all basis vectors have kernel values of 0: exp(-40²/2).
 _FAR = 40.0
-# Basis vectors at which the rounding is estimated.
+# Basis vectors at which the rounding is estimated, and as many that are farthest out.
 _SAMPLE = 128
 # Share of coordinates in double precision beyond which single precision of the others is not worth a second product.
 _MOST_LEADING = 0.6
@@ -138,10 +138,13 @@ class RbfExpansion:
 
     def _fewest_leading(self, z: np.ndarray, tolerance: float) -> int | None:
         """The number of coordinates in double precision that keeps the error small; None where it is large."""
-        x = z[:: -(-z.shape[0] // _SAMPLE)]
+        # Some spread over all of them, and those that are farthest out, where products are largest.
+        spread = np.arange(0, z.shape[0], -(-z.shape[0] // _SAMPLE))
+        farthest = np.argsort(-self._basis_squares, kind="stable")[:_SAMPLE]
+        x = z[np.r_[spread, farthest]]
         exponents = x @ z.T - 0.5 * np.einsum("ik,ik->i", x, x)[:, None] - self._basis_squares
         terms = np.exp(np.minimum(exponents, 0.0)) * self._beta
-        allowed = tolerance * float(np.std(terms.sum(axis=1)))
+        allowed = tolerance * float(np.std(terms[: spread.shape[0]].sum(axis=1)))
         # |x'|² and |z'|² for every number of leading coordinates, from the last to the first.
         x_squares, z_squares = (np.cumsum((one * one)[:, ::-1], axis=1)[:, ::-1] for one in (x, z))
         errors = _ROUNDING * np.sqrt(x_squares * (np.square(terms) @ z_squares)).max(axis=0)
