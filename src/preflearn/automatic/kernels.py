@@ -48,6 +48,8 @@ RACE_FROM = 2_000
 _RACE_ROUNDS = 2
 # Standard errors that a view has to be behind to be left out: one that is as good helps the combination.
 _BEHIND = 2.0
+# Views that stay after a race, at most.
+_WINNERS = 2
 # With at least this many rows the folds share metrics, of which this many are learned.
 _SHARE_FROM = 10_000
 _METRICS = 3
@@ -145,10 +147,11 @@ class Search:
         return models, table[choice], choice
 
     def is_behind(self, others: Sequence[Search]) -> bool:
-        """Whether another view is clearly ahead after as many rounds."""
+        """Whether another view is clearly ahead after as many rounds, or too many are."""
         n_rounds = min(len(one.scores) for one in (self, *others))
-        ahead = (one.scores[n_rounds - 1] - self.scores[n_rounds - 1] for one in others)
-        return any(clearly_positive(one, errors=_BEHIND) for one in ahead)
+        ahead = [one.scores[n_rounds - 1] - self.scores[n_rounds - 1] for one in others]
+        n_ahead = sum(bool(self.task.folds.mean(one) > 0) for one in ahead)
+        return n_ahead >= _WINNERS or any(clearly_positive(one, errors=_BEHIND) for one in ahead)
 
     def metric_without(self, fold: int, number: int) -> np.ndarray | None:
         """The metric of a round that was learned without a fold."""

@@ -136,7 +136,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
     Capacity follows the held-out score: another round of a metric, another stage of boosted trees is added while it
     raises the score by more than its standard error over folds; basis vectors and leaves grow with the rows. A
     curve for each important feature is added to a kernel where held-out rows gain by it. From 2,000 rows on, kernels on
-    several views of the features race, and one that is clearly behind is left out.
+    several views of the features race, and at most the best two go on.
 
     Beyond 60,000 rows the choice is made on a sample of whole queries, and the members with a share are then trained on
     everything: kernels by one pass of sums over all rows, boosted trees on up to 2,000,000 rows. A fifth of the sample

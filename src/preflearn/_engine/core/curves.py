@@ -21,7 +21,7 @@ _WIDTH = 1.5
 # A bump is at least this wide, relative to the range of the knots over their number: values may be tied.
 _LEAST_WIDTH = 0.5
 # Features that have a curve, at most: those with the largest factors.
-_MOST = 50
+_MOST = 30
 # Penalty of a squared coefficient of a curve, where that of a basis vector is its kernel value.
 STIFFNESS = 40.0
 
