@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator
 from .._engine.core.curves import Curves
 from .._engine.core.expansion import Expansion
 from .._engine.numerics.graph import Graph, Value
-from ..estimators.rankrfm import RankRFM, of_expansion
+from ..estimators.rankrfm import RankRFM, importances_of_gradients, of_expansion
 
 
 class KernelAndCurves(BaseEstimator):
@@ -39,9 +39,7 @@ class KernelAndCurves(BaseEstimator):
         model.coef_ = coefficients.reshape(curves.knots.shape) * curves.factors[:, None]
         rows = kernel.basis_
         gradients = kernel.gradient(rows) + curves.gradients(rows, coefficients)
-        size = np.sqrt((gradients**2).mean(axis=0)) * rows.std(axis=0)
-        total = float(size.sum())
-        model.feature_importances_ = size / total if total > 0 else np.full(size.shape, 1.0 / size.shape[0])
+        model.feature_importances_ = importances_of_gradients(gradients[:, :, None], rows)
         return model
 
     def predict(self, X: np.ndarray) -> np.ndarray:

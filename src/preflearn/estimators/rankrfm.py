@@ -735,14 +735,21 @@ def _collect(predictions: list[np.ndarray], tests: list[np.ndarray]) -> np.ndarr
 
 
 def _importances(kernel: Kernel, rows: Any, coefficients: np.ndarray) -> np.ndarray:
+    """Those of an expansion; ``rows`` are the basis vectors, a sample of the training rows."""
+    of_rows = gradients_on_device if is_device_array(rows) else expansion_gradient
+    return importances_of_gradients(of_rows(kernel, rows, rows, coefficients), rows)
+
+
+def importances_of_gradients(gradients: np.ndarray, rows: Any) -> np.ndarray:
     """Root mean square of the gradient along each feature, in standard deviations of it; they sum to 1.
 
-    ``rows`` are the basis vectors, a sample of the training rows.
+    Parameters
+    ----------
+    gradients : ndarray of shape (m, n, v)
+    rows : array or sparse matrix of shape (m, n)
+        Where they were taken.
     """
-    of_rows = gradients_on_device if is_device_array(rows) else expansion_gradient
-    gradients = of_rows(kernel, rows, rows, coefficients)
-    spread = np.sqrt(_column_variances(rows))
-    size = np.sqrt((gradients**2).mean(axis=(0, 2))) * spread
+    size = np.sqrt((gradients**2).mean(axis=(0, 2))) * np.sqrt(_column_variances(rows))
     total = float(size.sum())
     return size / total if total > 0 else np.full(size.shape, 1.0 / size.shape[0])
 
