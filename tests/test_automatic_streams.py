@@ -29,7 +29,8 @@ from preflearn.automatic.streams import QuerySample
 def make_data(m=600, n=5, size=10, seed=0):
     rng = np.random.default_rng(seed)
     X, qid = rng.normal(size=(m, n)), np.repeat(np.arange(m // size), size)
-    utility = np.sin(2 * X[:, 0]) + (X[:, 1] > 0.3) + 0.3 * rng.normal(size=m)
+    # Several members have a share, so that all rows are read several times.
+    utility = np.sin(2 * X[:, 0]) + 0.5 * (X[:, 1] > 0.3) + 0.5 * X[:, 1] + 0.3 * rng.normal(size=m)
     return X, np.digitize(utility, [0.0, 1.0, 1.5]).astype(float), qid
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from ...kernels.blocks import KernelBlocks
 from ...kernels.functions import Kernel
 from ...kernels.rbf import expansion_slopes
-from ..core.expansion import NUGGETS
+from ..core.expansion import NUGGETS, refined
 from ..core.learned_metric import TrainingSet
 from ..core.row_blocks import RowBlock
 from ..numerics.namespace import Home, as_host
@@ -83,7 +83,11 @@ class DeviceMetricModel:
             home, xp, K = self._home, self._home.xp, self._of_basis.K
             size = float(xp.sum(xp.linalg.diagonal(self._A)) + alpha * xp.sum(xp.linalg.diagonal(K)))
             factor = _factor(lambda nugget: add_to_diagonal(self._A + alpha * K, nugget * size, home), home)
-            self._solved[alpha] = cholesky_solve(factor, self._c, home)
+            self._solved[alpha] = refined(
+                lambda rest: cholesky_solve(factor, rest, home),
+                lambda beta: self._A @ beta + alpha * (K @ beta),
+                self._c,
+            )
         return self._solved[alpha]
 
     def predict(self, X: Any, alphas: Iterable[float]) -> np.ndarray:

@@ -10,9 +10,11 @@ add up block by block, and f(x) = k(x, R) β with
 
 costs m r² operations for all λ together and r³/3 for each, without features Φ = K_MR C⁻ᵀ and their eigendecomposition.
 The price is the nugget ν, a small multiple of the rounding of A: directions of R that are lost in rounding are left out
-instead of being amplified. On 40 rows with 15 basis vectors predictions differ from those of `RankRLS` by less than
-1e-6 · max(1, 1/λ) of the largest. Where a single model is asked for, `basis_system` corrects that to full precision;
-here the score of held-out rows decides which of many is kept.
+instead of being amplified. Directions that are only weak, with an eigenvalue σ, are shrunk by ν / (σ + ν), which s
+steps of refinement reduce to its power of s + 1, while rounding is amplified by s + 1 at most. On 40 rows with 15 basis
+vectors predictions differ from those of `RankRLS` by less than 1e-6 · max(1, 1/λ) of the largest. Where a single model
+is asked for, `basis_system` corrects that to full precision; here the score of held-out rows decides which of many is
+kept.
 
 Curves of single features (`core.curves`) are further columns of K_MR beside the kernel values, with a diagonal block in
 K_RR.
@@ -22,6 +24,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -40,7 +44,8 @@ from .problem import block_rows
 # Sums are formed in this many parts side by side; a fixed number, so that rounding is the same on every machine.
 _PARTS = 8
 # ν relative to the trace of A and to K_RR: the first that Cholesky accepts.
-NUGGETS = (1e-13, 1e-11, 1e-9, 1e-7)
+NUGGETS = (1e-11, 1e-9, 1e-7)
+_REFINEMENTS = 3
 
 Moments = QueryMoments | GlobalMoments
 
@@ -173,10 +178,21 @@ def _solve(A: np.ndarray, K_RR: np.ndarray, c: np.ndarray, alpha: float) -> np.n
         B += alpha * K_RR.T
         B[np.diag_indices_from(B)] += nugget * size
         try:
-            return cholesky_solve(cholesky_in_place(B), c[:, None])[:, 0]
+            factor = cholesky_in_place(B)
         except np.linalg.LinAlgError:
             continue
+        return refined(
+            partial(cholesky_solve, factor), lambda beta: A @ beta + alpha * (K_RR @ beta), c[:, None]
+        )[:, 0]
     return np.zeros(c.shape)  # only rounding is left: a constant
+
+
+def refined(solve: Callable[[Any], Any], apply: Callable[[Any], Any], c: Any) -> Any:
+    """B⁻¹ c from solutions of a system that is B plus a nugget; arrays of the host or of a device."""
+    found = solve(c)
+    for _ in range(_REFINEMENTS):
+        found = found + solve(c - apply(found))
+    return found
 
 
 def _blocks_of_rows(rows: np.ndarray, queries: Groups, step: int, is_global: bool) -> list[np.ndarray]:
