@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from preflearn import AutoRanker, RankRFM, RankRLS
-from preflearn._engine.loops.expansions import add_up_exponentials
-from preflearn.automatic.prediction import TOLERANCE, combined_scores
+from preflearn._engine.core.curves import Curves
+from preflearn._engine.loops.expansions import add_up_bumps, add_up_exponentials
+from preflearn.automatic.prediction import TOLERANCE, combined_scores, scores_by_query
 from preflearn.comparisons import encode_queries
 from preflearn.estimators.rankrfm import of_expansion
 from preflearn.io import load_model, save_model, to_onnx
@@ -217,6 +218,34 @@ def test_an_answer_does_not_depend_on_what_else_is_asked(large):
     ):
         with pytest.raises(ValueError, match=r"features|NaN|infinity"):
             model.predict(wrong, qid=np.zeros(5))
+
+
+@pytest.mark.parametrize("sizes", [[1] * 900, [3, 800, 1, 1, 600, 7] * 2, [2000, 1, 2], [513, 511, 1024]])
+def test_many_rows_are_scored_by_whole_queries(sizes):
+    """Each query once and as a whole, whatever the order of the rows; each in one call unless it is most of them."""
+    qid = np.random.default_rng(0).permutation(np.repeat(np.arange(len(sizes)), sizes))
+    rows = np.random.default_rng(1).normal(size=(qid.size, 2))
+
+    def scores(X, queries):
+        assert queries.n_groups == np.unique(queries.codes).size == queries.codes.max() + 1
+        sums = np.bincount(queries.codes, weights=X[:, 0])
+        return X[:, 1] + sums[queries.codes]
+
+    for labels in (qid, np.sort(qid)):
+        queries = encode_queries(labels, labels.size)
+        np.testing.assert_allclose(scores_by_query(scores, rows, queries), scores(rows, queries), rtol=1e-9)
+
+
+@pytest.mark.parametrize("m", [1, 63, 64, 65, 200])
+@pytest.mark.parametrize("shift", [0.0, 1e6])
+def test_bumps_are_added_up_as_one_by_one(m, shift):
+    rng = np.random.default_rng(m)
+    X, features = rng.normal(size=(m, 5)), np.array([3, 0])
+    X[0, 3] = 1e30
+    knots, widths, heights = rng.normal(size=(2, 4)), np.array([0.3, 2.0]), rng.normal(size=(2, 4))
+    curves = Curves(features, knots + shift, widths, np.ones(2))
+    found = add_up_bumps(X + shift, features, knots + shift, widths, heights)
+    np.testing.assert_allclose(found, curves.values(X + shift) @ heights.ravel(), rtol=1e-12, atol=1e-13)
 
 
 def test_saved_and_exported_models_answer_the_same(large, tmp_path):

@@ -7,6 +7,7 @@ from sklearn.base import BaseEstimator
 
 from .._engine.core.curves import Curves
 from .._engine.core.expansion import Expansion
+from .._engine.loops.expansions import add_up_bumps
 from .._engine.numerics.graph import Graph, Value
 from ..estimators.rankrfm import RankRFM, importances_of_gradients, of_expansion
 
@@ -48,8 +49,7 @@ class KernelAndCurves(BaseEstimator):
 
     def curve_scores(self, X: np.ndarray) -> np.ndarray:
         """Σ_j g_j of the rows of X, shape (m,)."""
-        curves = Curves(self.feature_, self.knots_, self.widths_, np.ones(self.feature_.shape[0]))
-        return curves.values(X) @ self.coef_.ravel()
+        return add_up_bumps(X, self.feature_, self.knots_, self.widths_, self.coef_)
 
     def _onnx_nodes(self, graph: Graph, X: Value) -> Value:
         """What `predict` computes, recorded (`numerics.graph`)."""

@@ -12,7 +12,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from .._engine.loops.threads import blas_at_rest, over_small_ranges, threads_at_hand
+from .._engine.loops.threads import blas_at_rest, in_turns, over_small_ranges, threads_at_hand
+from ..comparisons import Groups
 from ..estimators.rankrfm import RankRFM
 from ..kernels.expansions import RbfExpansion
 from .curves import KernelAndCurves
@@ -28,8 +29,43 @@ _ROWS = 64
 # Multiplications that a node of a tree, a bump of a curve, and anything else of a member take as long as.
 _OF_NODE, _OF_BUMP, _OF_REST = 6, 50, 1 << 12
 
+# Rows of whole queries that a thread prepares and scores at a time: they stay in its cache.
+_ROWS_OF_QUERIES = 512
+
 Scores = Callable[[np.ndarray], np.ndarray]
 _PREPARED: WeakKeyDictionary[RankRFM, tuple[np.ndarray, RbfExpansion]] = WeakKeyDictionary()
+
+
+def scores_by_query(
+    scores: Callable[[np.ndarray, Groups], np.ndarray], rows: np.ndarray, queries: Groups
+) -> np.ndarray:
+    """``scores(rows, queries)``, for some whole queries at a time where there are many rows, others in other threads.
+
+    Parameters
+    ----------
+    scores : function
+        From rows and their queries to an array of shape (m,), queries independent of each other.
+    rows : ndarray of shape (m, n)
+    queries : Groups
+    """
+    m = rows.shape[0]
+    # A query that is most of the work is better divided among the threads.
+    if m <= _ROWS_OF_QUERIES or queries.counts.max() > m // threads_at_hand():
+        return scores(rows, queries)
+    # A part begins with the query in which a multiple of the number of rows lies.
+    begin = np.unique(np.searchsorted(queries.starts[1:], np.arange(0, m, _ROWS_OF_QUERIES), side="right"))
+    ends = np.append(begin[1:], queries.n_groups)
+    out = np.empty(m)
+    is_sorted = bool((queries.codes[1:] >= queries.codes[:-1]).all())
+
+    def fill(first: int, last: int) -> None:
+        span = slice(queries.starts[first], queries.starts[last])
+        place = span if is_sorted else queries.order[span]
+        out[place] = scores(rows[place], Groups(queries.codes[place] - first, last - first))
+
+    with blas_at_rest():
+        in_turns(fill, list(zip(begin.tolist(), ends.tolist(), strict=True)))
+    return out
 
 
 def combined_scores(members: Sequence[Any], views: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarray:
@@ -90,4 +126,4 @@ def _is_plain(member: RankRFM) -> bool:
     )
 
 
-__all__ = ["TOLERANCE", "combined_scores"]
+__all__ = ["TOLERANCE", "combined_scores", "scores_by_query"]

@@ -40,7 +40,7 @@ from .everything import Everything
 from .extension import chunks_without, extend, fold_to_keep
 from .features import OF_QUERY, PARTS, Features
 from .leaderboard import Leaderboard
-from .prediction import combined_scores
+from .prediction import combined_scores, scores_by_query
 from .presets import Preset, read_preset
 from .resuming import Run, run_of
 from .showing import ShowsItself, remember
@@ -750,7 +750,10 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         return self._read_plain(X, reset=False) if self.encoder_ is None else self.encoder_.transform(X)
 
     def _predict_rows(self, rows: np.ndarray, qid: Any) -> np.ndarray:
-        views = self.features_.views(rows, encode_queries(qid, rows.shape[0]))
+        return scores_by_query(self._scores_of_rows, rows, encode_queries(qid, rows.shape[0]))
+
+    def _scores_of_rows(self, rows: np.ndarray, queries: Groups) -> np.ndarray:
+        views = self.features_.views(rows, queries)
         return combined_scores(self.members_, [views[view] for view in self.views_], self.weights_)
 
     def _in_query(

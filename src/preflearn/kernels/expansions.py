@@ -24,7 +24,7 @@ import threading
 
 import numpy as np
 
-from .._engine.loops.expansions import add_up_exponentials
+from .._engine.loops.expansions import add_up_exponentials, exponent_factors, scaled_rows
 from .functions import Kernel, middle_row
 
 # Kernel values at a time: they stay in the cache of a processor from the product to the sum.
@@ -79,11 +79,11 @@ class RbfExpansion:
         S = kernel.metric
         scale = (2.0 * kernel.width(basis.shape[1] if S is None else S.shape[-1])) ** 0.5
         factors = np.full(basis.shape[1], scale) if S is None else scale * S
-        self._used = None
+        self._used = np.arange(basis.shape[1])
         if factors.ndim == 1 and not factors.all():
             self._used = np.flatnonzero(factors)
             factors, basis = factors[self._used], basis[:, self._used]
-        self._middle, self._factors = middle_row(basis), factors
+        self._middle = middle_row(basis)
         self._beta = np.ascontiguousarray(coefficients)
         z = _times(basis - self._middle, factors)
         self._basis_squares = 0.5 * np.einsum("jk,jk->j", z, z)
@@ -95,8 +95,14 @@ class RbfExpansion:
         if self.n_leading is not None:
             # The sum in single precision begins with its smallest terms.
             axes[:, self.n_leading :] = axes[:, : self.n_leading - 1 : -1]
-            self._factors = factors[:, None] * axes if factors.ndim == 1 else factors @ axes
             z = z @ axes
+        # Rows are scaled, then turned where there are directions.
+        self._turn: np.ndarray | None = None
+        self._scales = factors if factors.ndim == 1 else np.ones(factors.shape[0])
+        if factors.ndim == 2:
+            self._turn = factors
+        if self.n_leading is not None:
+            self._turn = axes if self._turn is None else self._turn @ axes
         # With the squares as two more coordinates the product is the exponent: [x, -|x|²/2, 1] · [z, 1, -|z|²/2].
         leading, ones = z[:, : self.n_leading], np.ones((z.shape[0], 1))
         self._leading = np.ascontiguousarray(np.hstack([leading, ones, -self._basis_squares[:, None]]).T)
@@ -113,24 +119,21 @@ class RbfExpansion:
         m, r = rows.shape[0], self._beta.shape[0]
         step = max(1, min(m, max(_LEAST_ROWS, _ONE_BLOCK // r)))
         k = self._leading.shape[0] - 2
-        out, left = np.empty(m), np.ones((step, k + 2))
+        out, left = np.empty(m), np.empty((step, k + 2))
+        right = np.empty((step, self._rest.shape[0]), np.float32)
         exponents = _scratch("exponents", step, r, np.float64)
         rest = _scratch("rest", step, r, np.float32) if self._rest.shape[0] else None
         for start in range(0, m, step):
             part = rows[start : start + step]
             n = part.shape[0]
-            with np.errstate(over="ignore", invalid="ignore"):  # of rows that are far away
-                x = _times(
-                    (part if self._used is None else part[:, self._used]) - self._middle, self._factors
-                )
-                squares = 0.5 * np.einsum("ik,ik->i", x, x)
-            far = ~(squares <= self._far)
-            if far.any():
-                x[far], squares[far] = 0.0, self._far
-            left[:n, :k], left[:n, k] = x[:, :k], -squares
+            x = scaled_rows(part, self._used, self._middle, self._scales)
+            if self._turn is not None:
+                with np.errstate(over="ignore", invalid="ignore"):  # of rows that are far away
+                    x = x @ self._turn
+            far = exponent_factors(x, self._far, left[:n], right[:n])
             np.matmul(left[:n], self._leading, out=exponents[:n])
             if rest is not None:
-                np.matmul(x[:, k:].astype(np.float32), self._rest, out=rest[:n])
+                np.matmul(right[:n], self._rest, out=rest[:n])
             found = out[start : start + n]
             add_up_exponentials(exponents[:n], None if rest is None else rest[:n], self._beta, found)
             found[far] = 0.0

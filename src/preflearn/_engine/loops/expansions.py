@@ -19,6 +19,8 @@ _WHOLE = 1.5 * 2.0**52
 _PER_LOG2 = 1.4426950408889634
 # log 2 in two parts, the first with so few bits that its multiples are exact.
 _LOG2, _LOG2_REST = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+# Rows whose curves are added up together.
+_ROWS = 64
 # Nothing is left of exp(t) below this; not far from it the bits of 2^n would run over.
 _LEAST = -700.0
 # Taylor's series: the relative error is below 1e-14.
@@ -49,6 +51,49 @@ def add_up_exponentials(
         _add_up(exponents, beta, out)
     else:
         _add_up_both(exponents, rest, beta, out)
+
+
+def scaled_rows(rows: np.ndarray, used: np.ndarray, middle: np.ndarray, factors: np.ndarray) -> np.ndarray:
+    """(x_k - middle_k) · factors_k for the columns k that are used, shape (m, n)."""
+    out = np.empty((rows.shape[0], used.shape[0]))
+    _scale_rows(rows, used, middle, factors, out)
+    return out
+
+
+def exponent_factors(x: np.ndarray, bound: float, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Write [x', -|x|²/2, 1] to ``left`` and the other coordinates, if any, to ``right``; truth values of far rows.
+
+    Parameters
+    ----------
+    x : float64 array of shape (m, n)
+    bound : float
+        Rows are far whose |x|²/2 is larger, or not a number; they count as 0 with this square.
+    left : float64 array of shape (m, k + 2)
+    right : float32 array of shape (m, n - k)
+    """
+    far = np.empty(x.shape[0], np.bool_)
+    _exponent_factors(x, bound, left, right, far)
+    return far
+
+
+def add_up_bumps(
+    X: np.ndarray, features: np.ndarray, knots: np.ndarray, widths: np.ndarray, heights: np.ndarray
+) -> np.ndarray:
+    """Σ_j Σ_k γ_jk exp(-(x_j - z_jk)² / 2 h_j²) of the rows x, shape (m,). O(m p k).
+
+    Parameters
+    ----------
+    X : float64 array of shape (m, n)
+    features : int array of shape (p,)
+        The columns that j are.
+    knots, heights : float64 arrays of shape (p, k)
+        z and γ.
+    widths : float64 array of shape (p,)
+        h.
+    """
+    out = np.empty(X.shape[0])
+    _add_up_bumps(X, features, knots, 1.0 / widths, heights, out)
+    return out
 
 
 @intrinsic
@@ -105,3 +150,46 @@ def _add_up_both(exponents, rest, beta, out):
         for j in range(beta.shape[0]):
             total = _plus(total, beta[j] * _rough_exp(t[j] + more[j]))
         out[i] = total
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _add_up_bumps(X, features, knots, per_width, heights, out):
+    x, total = np.zeros(_ROWS), np.empty(_ROWS)
+    for start in range(0, X.shape[0], _ROWS):
+        n = min(_ROWS, X.shape[0] - start)
+        total[:] = 0.0
+        for j in range(features.shape[0]):
+            for i in range(n):
+                x[i] = X[start + i, features[j]]
+            for k in range(knots.shape[1]):
+                at, height, scale = knots[j, k], heights[j, k], per_width[j]
+                for i in range(_ROWS):
+                    u = (x[i] - at) * scale
+                    total[i] += height * _exp(-0.5 * u * u)
+        out[start : start + n] = total[:n]
+
+
+@njit(cache=True, nogil=True)
+def _scale_rows(rows, used, middle, factors, out):
+    for i in range(rows.shape[0]):
+        for k in range(used.shape[0]):
+            out[i, k] = (rows[i, used[k]] - middle[k]) * factors[k]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _exponent_factors(x, bound, left, right, far):
+    k = left.shape[1] - 2
+    for i in range(x.shape[0]):
+        total = 0.0
+        for j in range(x.shape[1]):
+            total = _plus(total, x[i, j] * x[i, j])
+        far[i] = not 0.5 * total <= bound
+        if far[i]:
+            left[i, :k] = 0.0
+            right[i] = 0.0
+        else:
+            for j in range(k):
+                left[i, j] = x[i, j]
+            for j in range(k, x.shape[1]):
+                right[i, j - k] = x[i, j]
+        left[i, k], left[i, k + 1] = -bound if far[i] else -0.5 * total, 1.0
