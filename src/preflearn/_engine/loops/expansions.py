@@ -5,9 +5,10 @@ are no jumps, so that a processor takes several numbers in one instruction.
 
 Exponents of a few rows and some basis vectors, a tile, are added up in registers; their exponentials and the products
 with β follow there. BLAS would write the exponents to memory for another loop to read, prepares the same basis vectors
-again for every block of rows, and returns to Python in between: the whole takes a fifth less time than with it, and a
-row has the same score whatever other rows are asked and by whichever thread. What is written down as vectors here is
-what Numba cannot be made to keep in registers. On a processor without vectors of this length several take their place.
+again for every block of rows, and returns to Python in between: 100 rows and 2,000 basis vectors of 92 features took
+a tenth less time than with it (5.7 instead of 6.4 µs a row, with vectors of 512 bits). A row has the same score
+whatever other rows are asked and by whichever thread. What is written down as vectors here is what Numba does not keep
+in registers. On a processor without vectors of this length several take their place.
 """
 
 from __future__ import annotations

@@ -203,8 +203,8 @@ def _columns(X, start, n, columns):
 def _clear(typing_context, columns, feature, threshold, stays, first, last, masks):
     """Clear the leaves that rows cannot end in, by some inner nodes: masks_i = ∏ (x_i > limit ? stays : all bits).
 
-    Written down as vectors, which stay in registers from the first node to the last: what Numba makes of the same loops
-    stores them after each node and takes three times as long.
+    Written down as vectors, which stay in registers from the first node to the last; what Numba makes of the same loops
+    stores them after each node.
     """
 
     def generate(context, builder, signature, arguments):
