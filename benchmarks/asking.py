@@ -160,6 +160,28 @@ def ask_onnx(model: AutoRanker, X: np.ndarray, repeats: int) -> dict[str, dict]:
     }
 
 
+def onnx_operators(model: AutoRanker, X: np.ndarray) -> tuple[float, dict[str, float]]:
+    """CPU seconds of one thread of onnxruntime, and the shares of its operators by their least wall-clock times."""
+    from onnxruntime import InferenceSession, SessionOptions
+
+    options, spent = SessionOptions(), dict[tuple[str, str], list[float]]()
+    with tempfile.TemporaryDirectory() as folder:
+        options.intra_op_num_threads, options.enable_profiling = 1, True
+        options.profile_file_prefix = str(Path(folder, "profile"))
+        content = to_onnx(model, one_query=True).SerializeToString()
+        session = InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        cpu = measured(lambda: session.run(None, {"X": X}), 10)["cpu"]
+        events = json.loads(Path(session.end_profiling()).read_text())
+    for event in events:
+        if event["cat"] == "Node" and event["name"].endswith("kernel_time"):
+            spent.setdefault((event["args"]["op_name"], event["name"]), []).append(event["dur"])
+    found: dict[str, float] = {}
+    for (kind, _), times in spent.items():
+        found[kind] = found.get(kind, 0.0) + min(times)
+    total = sum(found.values())
+    return cpu, {kind: one / total for kind, one in sorted(found.items(), key=lambda one: -one[1])}
+
+
 def ask_server(model: AutoRanker, X: np.ndarray, repeats: int) -> dict[str, dict]:
     """One connection to the real server; CPU seconds are those of the server."""
     with tempfile.TemporaryDirectory() as folder:
@@ -226,6 +248,9 @@ def main() -> None:
                 f"{way:16}  {1e6 * batch['wall'] / n:8.1f} {1e6 * batch['cpu'] / n:5.1f}   "
                 f"{1e3 * query['wall']:15.2f}  {1e3 * query['median']:6.2f} {1e3 * query['cpu']:5.2f}"
             )
+        cpu, shares = onnx_operators(model, one_list)
+        shown = ", ".join(f"{kind} {share:.0%}" for kind, share in list(shares.items())[:4])
+        print(f"one thread of ONNX: {1e6 * cpu / one_list.shape[0]:.1f} µs a row, CPU ({shown})")
         results.append(
             {
                 "question": f"How long does a {name} AutoRanker take to answer?",
