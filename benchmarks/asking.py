@@ -28,11 +28,11 @@ from sklearn.tree import ExtraTreeRegressor
 
 from _harness import arguments, write_results
 from preflearn import AutoRanker, RankRLS
+from preflearn.automatic.curves import KernelAndCurves
 from preflearn.automatic.trees import TreeSum
 from preflearn.estimators.rankrfm import of_expansion
 from preflearn.io import save_model, to_onnx
 from preflearn.kernels.functions import Kernel
-from serve import processor_seconds
 from sizes import make
 
 VIEWS = (
@@ -96,9 +96,12 @@ def described(name: str, member: Any) -> str:
     if isinstance(member, TreeSum):
         n_leaves = int((member.left_ == 0).sum())
         return f"{name} ({member.roots_.size} trees, {n_leaves} leaves)"
+    curves = ""
+    if isinstance(member, KernelAndCurves):
+        curves, member = f", {member.feature_.size} curves", member.kernel_
     if hasattr(member, "dual_coef_"):
         used = np.count_nonzero(member.metric_)
-        return f"{name} ({member.dual_coef_.size} basis vectors, {used} of {member.metric_.size} features)"
+        return f"{name} ({member.dual_coef_.size} basis vectors, {used} of {member.metric_.size} features{curves})"
     return name
 
 
@@ -112,19 +115,29 @@ def _codes(qid: np.ndarray) -> Any:
 
 
 def measured(
-    work: Callable[[], Any], repeats: int, clock: Callable[[], float] = time.process_time
+    work: Callable[[], Any], repeats: int, clock: Callable[[], float] = time.process_time, together: int = 1
 ) -> dict[str, float]:
-    """Best and median wall-clock seconds, and least CPU seconds."""
-    work()
-    wall, busy = [], []
-    for _ in range(repeats):
-        start, before = time.perf_counter(), clock()
+    """Best and median wall-clock seconds, and the least CPU seconds: of several calls together, their mean."""
+    for _ in range(together):
         work()
-        wall.append(time.perf_counter() - start)
-        busy.append(clock() - before)
-    # The clock of another process has steps of a hundredth of a second: their mean.
-    cpu = min(busy) if clock is time.process_time else float(np.mean(busy))
-    return {"wall": min(wall), "median": float(np.median(wall)), "cpu": cpu}
+    wall, busy = [], []
+    for _ in range(-(-repeats // together)):
+        before = clock()
+        for _ in range(together):
+            start = time.perf_counter()
+            work()
+            wall.append(time.perf_counter() - start)
+        busy.append((clock() - before) / together)
+    return {"wall": min(wall), "median": float(np.median(wall)), "cpu": min(busy)}
+
+
+def seconds_of_threads(pid: int) -> float:
+    """Processor seconds of the threads of a process, to the nanosecond (Linux; elsewhere not known)."""
+    try:
+        threads = [one.read_text() for one in Path(f"/proc/{pid}/task").glob("*/schedstat")]
+    except OSError:
+        return float("nan")
+    return sum(int(one.split()[0]) for one in threads) / 1e9 if threads else float("nan")
 
 
 def ask_predict(model: AutoRanker, X: np.ndarray, qid: np.ndarray, repeats: int) -> dict[str, dict]:
@@ -145,6 +158,28 @@ def ask_onnx(model: AutoRanker, X: np.ndarray, repeats: int) -> dict[str, dict]:
         "batch": measured(lambda: session.run(None, {"X": X}), repeats),
         "query": measured(lambda: session.run(None, {"X": few}), 40 * repeats),
     }
+
+
+def onnx_operators(model: AutoRanker, X: np.ndarray) -> tuple[float, dict[str, float]]:
+    """CPU seconds of one thread of onnxruntime, and the shares of its operators by their least wall-clock times."""
+    from onnxruntime import InferenceSession, SessionOptions
+
+    options, spent = SessionOptions(), dict[tuple[str, str], list[float]]()
+    with tempfile.TemporaryDirectory() as folder:
+        options.intra_op_num_threads, options.enable_profiling = 1, True
+        options.profile_file_prefix = str(Path(folder, "profile"))
+        content = to_onnx(model, one_query=True).SerializeToString()
+        session = InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        cpu = measured(lambda: session.run(None, {"X": X}), 10)["cpu"]
+        events = json.loads(Path(session.end_profiling()).read_text())
+    for event in events:
+        if event["cat"] == "Node" and event["name"].endswith("kernel_time"):
+            spent.setdefault((event["args"]["op_name"], event["name"]), []).append(event["dur"])
+    found: dict[str, float] = {}
+    for (kind, _), times in spent.items():
+        found[kind] = found.get(kind, 0.0) + min(times)
+    total = sum(found.values())
+    return cpu, {kind: one / total for kind, one in sorted(found.items(), key=lambda one: -one[1])}
 
 
 def ask_server(model: AutoRanker, X: np.ndarray, repeats: int) -> dict[str, dict]:
@@ -172,11 +207,12 @@ def ask_server(model: AutoRanker, X: np.ndarray, repeats: int) -> dict[str, dict
             ]
 
             def clock() -> float:
-                return processor_seconds(server.pid)
+                return seconds_of_threads(server.pid)
 
             return {
-                "batch": measured(lambda: ask(bodies[0]), repeats, clock),
-                "query": measured(lambda: ask(bodies[1]), 40 * repeats, clock),
+                # The end of an answer is counted with the next one.
+                "batch": measured(lambda: ask(bodies[0]), repeats, clock, together=2),
+                "query": measured(lambda: ask(bodies[1]), 40 * repeats, clock, together=20),
             }
         finally:
             server.terminate()
@@ -212,6 +248,9 @@ def main() -> None:
                 f"{way:16}  {1e6 * batch['wall'] / n:8.1f} {1e6 * batch['cpu'] / n:5.1f}   "
                 f"{1e3 * query['wall']:15.2f}  {1e3 * query['median']:6.2f} {1e3 * query['cpu']:5.2f}"
             )
+        cpu, shares = onnx_operators(model, one_list)
+        shown = ", ".join(f"{kind} {share:.0%}" for kind, share in list(shares.items())[:4])
+        print(f"one thread of ONNX: {1e6 * cpu / one_list.shape[0]:.1f} µs a row, CPU ({shown})")
         results.append(
             {
                 "question": f"How long does a {name} AutoRanker take to answer?",

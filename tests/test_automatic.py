@@ -17,6 +17,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from scipy.special import ndtri
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.preprocessing import QuantileTransformer
 from sklearn.tree import ExtraTreeRegressor
@@ -28,7 +29,7 @@ from preflearn._engine.core.curves import Curves
 from preflearn._engine.core.expansion import kernel_moments, solve_expansion
 from preflearn._engine.loops import boosting as loops_boosting
 from preflearn._engine.loops.boosting import grow_trees, grow_trees_together, in_blocks
-from preflearn._engine.loops.quantiles import shares_below
+from preflearn._engine.loops.quantiles import normal_quantiles, shares_below
 from preflearn._engine.loops.trees import LeafMasks, Nodes, add_up_trees
 from preflearn._engine.streaming.sources import as_source
 from preflearn.automatic import boosting, candidates, extension, kernels, ranker
@@ -101,6 +102,16 @@ def test_shares_below_are_those_of_scikit_learn(seed, m, decimals, scale):
     # scikit-learn takes values within 1e-7 of the ends as beyond them, which is all of them at a small scale.
     found = shares_below(scale * new, scale * transformer.quantiles_, transformer.references_)
     np.testing.assert_allclose(found, transformer.transform(new), atol=1e-9)
+    quantiles = normal_quantiles(scale * new, scale * transformer.quantiles_, transformer.references_, 3.0)
+    np.testing.assert_allclose(quantiles, np.clip(ndtri(found), -3.0, 3.0), rtol=1e-14, atol=1e-15)
+
+
+def test_normal_quantiles_far_into_the_tails():
+    shares = np.r_[
+        0.0, 10.0 ** -np.arange(300.0, 0.0, -1.0), np.linspace(0.1, 0.9, 999), 1 - 2.0 ** -np.arange(4, 54), 1
+    ]
+    found = normal_quantiles(shares[:, None], np.array([[0.0], [1.0]]), np.array([0.0, 1.0]), 50.0)[:, 0]
+    np.testing.assert_allclose(found, np.clip(ndtri(shares), -50.0, 50.0), rtol=1e-14, atol=1e-15)
 
 
 # Trees --------------------------------------------------------------------------------------------------------------
@@ -133,7 +144,8 @@ def test_trees_as_bits_of_leaves_predict_as_walks_do(leaves):
     rows[200:230, 2], rows[230:260, 1], rows[260:290, 0] = np.nan, np.inf, -np.inf
     expected = add_up_trees(rows, nodes, None)
     np.testing.assert_array_equal(add_up_trees(rows, nodes, masks), expected)
-    np.testing.assert_array_equal(add_up_trees(rows[:9], nodes, masks), expected[:9])
+    for n in (1, 2, 9, 64, 65):
+        np.testing.assert_array_equal(add_up_trees(rows[:n], nodes, masks), expected[:n])
 
 
 def test_nodes_that_several_trees_share_are_walked():

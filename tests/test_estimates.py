@@ -505,10 +505,11 @@ def test_it_prints_what_it_did_and_why_pooling_misleads():
     pair_out = str(estimate_auc(RLS(), X, y, random_state=0))
     assert pair_out.startswith("AUC 0.") and "95 % interval" in pair_out
     assert (
-        "140 pairs (10 positive × 14 negative rows)" in pair_out and "pooled ten-fold would say" in pair_out
+        "140 pairs (10 positive × 14 negative rows)" in pair_out
+        and "Ten-fold cross-validation with pooled scores" in pair_out
     )
     pooled = str(estimate_auc(RLS(), X, y, method="pooled", random_state=0))
-    assert "scores of different models" in pooled and "leave-pair-out" in pooled
+    assert "scores from different models" in pooled and "leave-pair-out" in pooled
     averaged = estimate_auc(RLS(), X, y, method="averaged", n_splits=5, random_state=0)
     assert "scores of different models" not in str(averaged)
     assert repr(averaged).startswith("PerformanceEstimate(AUC 0.") and "\n" not in repr(averaged)
@@ -607,7 +608,7 @@ def test_with_leave_pair_out_the_folds_are_those_of_the_pooled_number_beside_it(
     five = estimate_auc(RLS(), X, y, n_splits=5, random_state=0)
     pooled = estimate_auc(RLS(), X, y, method="pooled", n_splits=5, random_state=0)
     assert five.pooled == pytest.approx(pooled.value)
-    assert "pooled 5-fold would say" in " ".join(str(five).split())
+    assert "5-fold cross-validation with pooled scores gives" in " ".join(str(five).split())
 
 
 def test_an_interval_from_a_handful_of_positive_rows_says_so():

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from preflearn import AutoRanker, RankRFM, RankRLS
-from preflearn._engine.loops.expansions import add_up_exponentials
-from preflearn.automatic.prediction import TOLERANCE, combined_scores
+from preflearn._engine.core.curves import Curves
+from preflearn._engine.loops.expansions import PackedExpansion, add_up_bumps, packed
+from preflearn.automatic.prediction import TOLERANCE, combined_scores, scores_by_query
 from preflearn.comparisons import encode_queries
 from preflearn.estimators.rankrfm import of_expansion
 from preflearn.io import load_model, save_model, to_onnx
-from preflearn.kernels import expansions
 from preflearn.kernels.expansions import RbfExpansion
 from preflearn.kernels.functions import Kernel
 from strategies import examples
@@ -33,13 +33,21 @@ def test_exponentials_are_those_of_numpy():
     t = np.concatenate(
         [np.linspace(-60.0, 0.0, 40_001), np.linspace(-1e-3, 0.0, 101), [-699.0, -1e300, -np.inf]]
     )
-    exact, found = np.exp(t), np.empty(t.size)
-    for rest, error in ((None, 1e-14), (np.zeros((t.size, 1), np.float32), 6e-11)):
-        add_up_exponentials(t[:, None], rest, np.ones(1), found)
-        np.testing.assert_allclose(found, exact, rtol=error, atol=1e-300)
-    # Rounding must not make a kernel value of more than 1.
-    add_up_exponentials(np.full((1, 1), 1e-3), None, np.ones(1), found[:1])
-    assert found[0] == 1.0
+    for n_single, error in ((0, 1e-14), (1, 6e-11)):
+        exponential = of_first_coordinate(n_single)
+        found = exponential(np.stack([t, np.zeros(t.size)][: 1 + n_single], axis=1))
+        np.testing.assert_allclose(found, np.exp(t), rtol=error, atol=1e-300)
+        # Rounding must not make a kernel value of more than 1.
+        assert exponential(np.full((1, 2), 1e-3))[0] == exponential(np.zeros((1, 2)))[0]
+    assert of_first_coordinate(0)(np.full((1, 1), 1e-3))[0] == 1.0
+
+
+def of_first_coordinate(n_single: int) -> PackedExpansion:
+    """exp(min(0, x)) of the first coordinate x of a row, with others in single precision that do not count."""
+    n, rest = 1 + n_single, np.zeros((n_single, 1), np.float32)
+    leading = np.array([[1.0], [0.0], [0.0]])
+    columns = (np.arange(n), np.zeros(n), np.ones(n), None, n)
+    return PackedExpansion(*columns, packed(leading), packed(rest), packed(np.ones((1, 1)))[:, 0], 1e10)
 
 
 @examples(40)
@@ -132,19 +140,15 @@ def test_rows_far_away_score_nothing_and_disturb_nobody(tolerance):
     np.testing.assert_allclose(found[others], alone[others], atol=1e-9 * np.abs(alone).max(), rtol=0)
 
 
-def test_blocks_of_any_size_give_the_same(monkeypatch):
+@pytest.mark.parametrize("tolerance", [0.0, 1e-5])
+def test_rows_score_the_same_whatever_else_is_asked(tolerance):
     kernel, basis, beta = learned(1100, 70)
-    f, rows = RbfExpansion(kernel, basis, beta, 1e-5), basis[:333]
+    f, rows = RbfExpansion(kernel, basis, beta, tolerance), basis[:333]
     expected = f(rows)
-    for size in (1, 1 << 14, 1 << 22):
-        monkeypatch.setattr(expansions, "_ONE_BLOCK", size)
-        np.testing.assert_allclose(f(rows), expected, atol=1e-5 * expected.std(), rtol=0)
-    np.testing.assert_allclose(
-        np.concatenate([f(rows[k : k + 1]) for k in range(50)]),
-        expected[:50],
-        atol=1e-5 * expected.std(),
-        rtol=0,
-    )
+    for n in (1, 5, 6, 7, 95, 96, 97, 200):
+        parts = [f(rows[k : k + n]) for k in range(0, 333, n)]
+        np.testing.assert_array_equal(np.concatenate(parts), expected)
+    np.testing.assert_array_equal(f(np.asfortranarray(rows)), expected)
     assert f(rows[:0]).shape == (0,)
 
 
@@ -217,6 +221,34 @@ def test_an_answer_does_not_depend_on_what_else_is_asked(large):
     ):
         with pytest.raises(ValueError, match=r"features|NaN|infinity"):
             model.predict(wrong, qid=np.zeros(5))
+
+
+@pytest.mark.parametrize("sizes", [[1] * 900, [3, 800, 1, 1, 600, 7] * 2, [2000, 1, 2], [513, 511, 1024]])
+def test_many_rows_are_scored_by_whole_queries(sizes):
+    """Each query once and as a whole, whatever the order of the rows; each in one call unless it is most of them."""
+    qid = np.random.default_rng(0).permutation(np.repeat(np.arange(len(sizes)), sizes))
+    rows = np.random.default_rng(1).normal(size=(qid.size, 2))
+
+    def scores(X, queries):
+        assert queries.n_groups == np.unique(queries.codes).size == queries.codes.max() + 1
+        sums = np.bincount(queries.codes, weights=X[:, 0])
+        return X[:, 1] + sums[queries.codes]
+
+    for labels in (qid, np.sort(qid)):
+        queries = encode_queries(labels, labels.size)
+        np.testing.assert_allclose(scores_by_query(scores, rows, queries), scores(rows, queries), rtol=1e-9)
+
+
+@pytest.mark.parametrize("m", [1, 63, 64, 65, 200])
+@pytest.mark.parametrize("shift", [0.0, 1e6])
+def test_bumps_are_added_up_as_one_by_one(m, shift):
+    rng = np.random.default_rng(m)
+    X, features = rng.normal(size=(m, 5)), np.array([3, 0])
+    X[0, 3] = 1e30
+    knots, widths, heights = rng.normal(size=(2, 4)), np.array([0.3, 2.0]), rng.normal(size=(2, 4))
+    curves = Curves(features, knots + shift, widths, np.ones(2))
+    found = add_up_bumps(X + shift, features, knots + shift, widths, heights)
+    np.testing.assert_allclose(found, curves.values(X + shift) @ heights.ravel(), rtol=1e-12, atol=1e-13)
 
 
 def test_saved_and_exported_models_answer_the_same(large, tmp_path):

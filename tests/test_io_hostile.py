@@ -27,7 +27,7 @@ import pytest
 import skops.io
 from scipy import sparse as sp
 from sklearn.base import BaseEstimator
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from tests.model_files import (
     as_npy,
     as_npz,
@@ -46,7 +46,7 @@ from tests.model_files import (
 )
 
 import preflearn
-from preflearn import RankRLS
+from preflearn import AutoRanker, RankRLS
 from preflearn.io import load_model, model_info, save_model
 
 LONG = os.environ.get("PREFLEARN_LONG_TESTS") == "1"
@@ -619,6 +619,35 @@ def test_records_inside_of_learners_are_checked(zoo, tmp_path, kind, record, fie
     path = tmp_path / "model"
     path.write_bytes(pack(schema, members))
     refused(path, "do not fit together")
+
+
+def test_members_of_an_automatic_ranker_are_models_of_its_features(tmp_path):
+    """A file whose members cannot score rows is refused when it is loaded, not when it is asked."""
+    rng = np.random.default_rng(0)
+    X, qid = rng.normal(size=(60, 3)), np.repeat(np.arange(12), 5)
+    model = AutoRanker(time_limit=1e-6, random_state=0).fit(X, X[:, 0] - X[:, 1], qid=qid)
+    width = len(model.views_[0]) * 3
+    rows = rng.normal(size=(20, width))
+    several = RankRLS().fit(rows, rng.normal(size=(20, 2)))
+    narrow = RankRLS().fit(rows[:, 1:], rows[:, 0])
+    for wrong, words in (
+        (3.5, "a float, expected a model"),
+        ({"coef_": 1}, "a dict, expected a model"),
+        (StandardScaler().fit(rows), "a StandardScaler, expected a model"),
+        (RankRLS(), "not fitted"),
+        (several, "several scores"),
+        (narrow, f"takes {width - 1} features, and its view has {width}"),
+    ):
+        other = copy.copy(model)
+        other.members_ = [wrong] * len(model.members_)
+        save_model(other, tmp_path / "model")
+        message = refused(tmp_path / "model", "AutoRanker whose values do not fit together")
+        assert "members_[0]" in message and words in message
+    for attribute, words in (("features_", "not a fitted preparation"), ("encoder_", "neither None nor")):
+        other = copy.copy(model)
+        setattr(other, attribute, StandardScaler().fit(rows))
+        save_model(other, tmp_path / "model")
+        assert words in refused(tmp_path / "model", "do not fit together")
 
 
 def our_estimators():

@@ -7,8 +7,10 @@ from sklearn.base import BaseEstimator
 
 from .._engine.core.curves import Curves
 from .._engine.core.expansion import Expansion
+from .._engine.loops.expansions import add_up_bumps
 from .._engine.numerics.graph import Graph, Value
 from ..estimators.rankrfm import RankRFM, importances_of_gradients, of_expansion
+from ..kernels.onnx_nodes import products_nodes
 
 
 class KernelAndCurves(BaseEstimator):
@@ -48,14 +50,16 @@ class KernelAndCurves(BaseEstimator):
 
     def curve_scores(self, X: np.ndarray) -> np.ndarray:
         """Σ_j g_j of the rows of X, shape (m,)."""
-        curves = Curves(self.feature_, self.knots_, self.widths_, np.ones(self.feature_.shape[0]))
-        return curves.values(X) @ self.coef_.ravel()
+        return add_up_bumps(X, self.feature_, self.knots_, self.widths_, self.coef_)
 
     def _onnx_nodes(self, graph: Graph, X: Value) -> Value:
         """What `predict` computes, recorded (`numerics.graph`)."""
-        k = self.knots_.shape[1]
-        u = (graph.columns(X, np.repeat(self.feature_, k)) - self.knots_.ravel()) / np.repeat(self.widths_, k)
-        return self.kernel_._onnx_nodes(graph, X) + (u * u * -0.5).exp() @ self.coef_.ravel()
+        p, k = self.knots_.shape
+        # Each feature once for each of its knots: a product with zeros and ones takes a fifth of the time of `columns`.
+        repeated = graph.columns(X, self.feature_) @ np.repeat(np.eye(p), k, axis=1)
+        u = (repeated - self.knots_.ravel()) * np.repeat(1.0 / self.widths_, k)
+        bumps = products_nodes((u * u * -0.5).exp(), self.coef_.ravel())
+        return self.kernel_._onnx_nodes(graph, X) + bumps
 
     def _fitted_arrays(self) -> dict[str, str]:
         """The shapes that a loaded model is checked for (`preflearn.io.fitted`)."""

@@ -20,11 +20,10 @@ from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from scipy.special import ndtri
 from sklearn.base import BaseEstimator
 from sklearn.preprocessing import QuantileTransformer, StandardScaler
 
-from .._engine.loops.quantiles import shares_below
+from .._engine.loops.quantiles import normal_quantiles
 from .._engine.numerics.graph import Graph, Value
 from ..comparisons import Groups
 from ..preprocessing.query_relative import QueryRelative, standardised_in_queries
@@ -134,8 +133,8 @@ class Views:
             # Without the checks of `transform`: the rows have been validated.
             return (X - self._features.scaler_.mean_) / self._features.scaler_.scale_
         if name == "quantiles":
-            shares = shares_below(X, _knots(self._features), self._features.quantiles_.references_)
-            return np.clip(ndtri(shares, out=shares), -_MOST, _MOST, out=shares)
+            fitted = self._features.quantiles_
+            return normal_quantiles(X, _knots(self._features), fitted.references_, _MOST)
         return standardised_in_queries(self._part(OF_QUERY[name]), self._queries)
 
 

@@ -40,7 +40,7 @@ from .everything import Everything
 from .extension import chunks_without, extend, fold_to_keep
 from .features import OF_QUERY, PARTS, Features
 from .leaderboard import Leaderboard
-from .prediction import combined_scores
+from .prediction import combined_scores, refuse_misfits, scores_by_query
 from .presets import Preset, read_preset
 from .resuming import Run, run_of
 from .showing import ShowsItself, remember
@@ -750,7 +750,10 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         return self._read_plain(X, reset=False) if self.encoder_ is None else self.encoder_.transform(X)
 
     def _predict_rows(self, rows: np.ndarray, qid: Any) -> np.ndarray:
-        views = self.features_.views(rows, encode_queries(qid, rows.shape[0]))
+        return scores_by_query(self._scores_of_rows, rows, encode_queries(qid, rows.shape[0]))
+
+    def _scores_of_rows(self, rows: np.ndarray, queries: Groups) -> np.ndarray:
+        views = self.features_.views(rows, queries)
         return combined_scores(self.members_, [views[view] for view in self.views_], self.weights_)
 
     def _in_query(
@@ -827,6 +830,11 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         self.views_ = [tuple(map(_LETTERS.get, one)) if isinstance(one, str) else one for one in self.views_]
         if not all(isinstance(view, tuple) and view and set(view) <= set(PARTS) for view in self.views_):
             raise ValueError("views_ names features that are not known")
+        if not isinstance(self.features_, Features) or not self.features_._fitted_arrays():
+            raise ValueError("features_ is not a fitted preparation")
+        if self.encoder_ is not None and not isinstance(self.encoder_, TableEncoder):
+            raise ValueError("encoder_ is neither None nor a TableEncoder")
+        refuse_misfits(self.members_, self.views_, self.features_.kept_.size)
         return {"weights_": "k", "feature_importances_": "n"}
 
     def __sklearn_tags__(self):

@@ -4,7 +4,8 @@ In units in which the exponent is -|x - z|² / 2 and relative to a row in the mi
 
     f(x) = Σ_j β_j exp(x · z_j - |x|²/2 - |z_j|²/2),
 
-so that a row costs one matrix product, which takes the time, and one sum of exponentials (`loops.expansions`).
+so that a row costs one matrix product, which takes the time, and one sum of exponentials. Both are one loop
+(`loops.expansions`).
 
 The product in single precision takes half of the time. Its rounding is blown up by coefficients that cancel each other:
 f is often a thousandth of Σ_j |β_j|. But it is relative to the products, so it can be had where these are small. The
@@ -20,16 +21,11 @@ is below a given share of the standard deviation of f. What is done in double pr
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 
-from .._engine.loops.expansions import add_up_exponentials
+from .._engine.loops.expansions import PackedExpansion, packed
 from .functions import Kernel, middle_row
 
-# Kernel values at a time: they stay in the cache of a processor from the product to the sum.
-_ONE_BLOCK = 1 << 18
-_LEAST_ROWS = 16
 # Rows farther than this from all basis vectors have kernel values of 0: exp(-40²/2).
 _FAR = 40.0
 # Basis vectors at which the rounding is estimated, and as many that are farthest out.
@@ -41,7 +37,7 @@ _MOST_LEADING = 0.6
 _LEAST_NUMBERS, _MOST_COORDINATES = 1 << 16, 0.25
 _ROUNDING = 2.0**-24
 # Multiplications that an exponential takes as long as.
-_OF_EXPONENTIAL = 12
+_OF_EXPONENTIAL = 8
 
 
 class RbfExpansion:
@@ -79,15 +75,15 @@ class RbfExpansion:
         S = kernel.metric
         scale = (2.0 * kernel.width(basis.shape[1] if S is None else S.shape[-1])) ** 0.5
         factors = np.full(basis.shape[1], scale) if S is None else scale * S
-        self._used = None
+        self._n_features = basis.shape[1]
+        used = np.arange(basis.shape[1])
         if factors.ndim == 1 and not factors.all():
-            self._used = np.flatnonzero(factors)
-            factors, basis = factors[self._used], basis[:, self._used]
-        self._middle, self._factors = middle_row(basis), factors
+            used = np.flatnonzero(factors)
+            factors, basis = factors[used], basis[:, used]
+        middle = middle_row(basis)
         self._beta = np.ascontiguousarray(coefficients)
-        z = _times(basis - self._middle, factors)
+        z = _times(basis - middle, factors)
         self._basis_squares = 0.5 * np.einsum("jk,jk->j", z, z)
-        self._far = 0.5 * (np.sqrt(2.0 * self._basis_squares.max()) + _FAR) ** 2
         self.n_leading = None
         if tolerance > 0 and z.size >= _LEAST_NUMBERS and z.shape[1] <= _MOST_COORDINATES * z.shape[0]:
             axes = _principal_axes(z)
@@ -95,46 +91,36 @@ class RbfExpansion:
         if self.n_leading is not None:
             # The sum in single precision begins with its smallest terms.
             axes[:, self.n_leading :] = axes[:, : self.n_leading - 1 : -1]
-            self._factors = factors[:, None] * axes if factors.ndim == 1 else factors @ axes
             z = z @ axes
+        # Rows are scaled, then turned where there are directions.
+        turn: np.ndarray | None = None if factors.ndim == 1 else factors
+        if self.n_leading is not None:
+            turn = axes if turn is None else turn @ axes
         # With the squares as two more coordinates the product is the exponent: [x, -|x|²/2, 1] · [z, 1, -|z|²/2].
         leading, ones = z[:, : self.n_leading], np.ones((z.shape[0], 1))
-        self._leading = np.ascontiguousarray(np.hstack([leading, ones, -self._basis_squares[:, None]]).T)
-        self._rest = np.ascontiguousarray(z[:, leading.shape[1] :].T, dtype=np.float32)
+        self._packed = PackedExpansion(
+            used,
+            middle,
+            factors if factors.ndim == 1 else np.ones(used.shape[0]),
+            None if turn is None else packed(turn),
+            z.shape[1],
+            packed(np.hstack([leading, ones, -self._basis_squares[:, None]]).T),
+            packed(z[:, leading.shape[1] :].astype(np.float32).T),
+            packed(self._beta[None])[:, 0],
+            0.5 * (np.sqrt(2.0 * self._basis_squares.max()) + _FAR) ** 2,
+        )
 
     @property
     def work(self) -> int:
         """Multiplications in double precision that a row takes as long as."""
-        n_double, n_single = self._leading.shape[0], self._rest.shape[0]
+        n_double, n_single = self._packed.leading.shape[1], self._packed.rest.shape[1]
         return self._beta.shape[0] * (_OF_EXPONENTIAL + n_double + n_single // 2)
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
-        """f of the rows of a float64 array of shape (m, n), by this thread: BLAS is to rest. O(m r n)."""
-        m, r = rows.shape[0], self._beta.shape[0]
-        step = max(1, min(m, max(_LEAST_ROWS, _ONE_BLOCK // r)))
-        k = self._leading.shape[0] - 2
-        out, left = np.empty(m), np.ones((step, k + 2))
-        exponents = _scratch("exponents", step, r, np.float64)
-        rest = _scratch("rest", step, r, np.float32) if self._rest.shape[0] else None
-        for start in range(0, m, step):
-            part = rows[start : start + step]
-            n = part.shape[0]
-            with np.errstate(over="ignore", invalid="ignore"):  # of rows that are far away
-                x = _times(
-                    (part if self._used is None else part[:, self._used]) - self._middle, self._factors
-                )
-                squares = 0.5 * np.einsum("ik,ik->i", x, x)
-            far = ~(squares <= self._far)
-            if far.any():
-                x[far], squares[far] = 0.0, self._far
-            left[:n, :k], left[:n, k] = x[:, :k], -squares
-            np.matmul(left[:n], self._leading, out=exponents[:n])
-            if rest is not None:
-                np.matmul(x[:, k:].astype(np.float32), self._rest, out=rest[:n])
-            found = out[start : start + n]
-            add_up_exponentials(exponents[:n], None if rest is None else rest[:n], self._beta, found)
-            found[far] = 0.0
-        return out
+        """f of the rows of a float64 array of shape (m, n), by this thread. O(m r n)."""
+        if rows.shape[1] != self._n_features:
+            raise ValueError(f"found rows of {rows.shape[1]} features, expected {self._n_features}.")
+        return self._packed(rows)
 
     def _fewest_leading(self, z: np.ndarray, tolerance: float) -> int | None:
         """The number of coordinates in double precision that keeps the error small; None where it is large."""
@@ -152,19 +138,6 @@ class RbfExpansion:
         if not small.size or small[0] > _MOST_LEADING * z.shape[1]:
             return None
         return max(1, int(small[0]))
-
-
-# Memory that a thread keeps: the system takes longer to hand out new pages than it takes to fill them.
-_kept = threading.local()
-
-
-def _scratch(name: str, m: int, n: int, dtype: type) -> np.ndarray:
-    """An array of shape (m, n) whose values do not matter."""
-    if m * n > _ONE_BLOCK:
-        return np.empty((m, n), dtype)
-    if getattr(_kept, name, np.empty(0)).size < m * n:
-        setattr(_kept, name, np.empty(_ONE_BLOCK, dtype))
-    return getattr(_kept, name)[: m * n].reshape(m, n)
 
 
 def _times(rows: np.ndarray, factors: np.ndarray) -> np.ndarray:

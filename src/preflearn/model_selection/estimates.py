@@ -290,11 +290,14 @@ def _estimate(data: _Data, method: str, n_splits: int, random_state: Any) -> Per
     scores = _predict(data, folds, across=method == "pooled")
     if method == "averaged":
         tally = tally_scores(data.order, scores, folds)
-        compared = f"{tally.n_pairs} pairs inside {folds.n_groups} folds, {_folds_of(data)}; folds weigh by their pairs"
+        compared = (
+            f"{tally.n_pairs} pairs within {folds.n_groups} folds, {_folds_of(data)}; "
+            "folds are weighted by their number of pairs"
+        )
         roc = None
     else:
         tally = tally_scores(data.order, scores, one_group(data.n_rows))
-        compared = f"all {tally.n_pairs} pairs, inside and across {folds.n_groups} folds, {_folds_of(data)}"
+        compared = f"all {tally.n_pairs} pairs, within and across {folds.n_groups} folds, {_folds_of(data)}"
         roc = _roc(data, scores)
     variance = placement_variance(tally, data.classes, data.owners)
     return PerformanceEstimate(
@@ -568,7 +571,7 @@ def _estimate_queries(
         measure=data.measure,
         n_rows=data.n_rows,
         standard_error=float(np.sqrt(variance)),
-        compared=f"{tally.n_pairs} pairs inside {counted.size} queries, {folds}; queries weigh the same",
+        compared=f"{tally.n_pairs} pairs within {counted.size} queries, {folds}; all queries have equal weight",
         interval_method=f"Student's t over the {independent}, {TRAINED_TOGETHER}",
         per_fold=per_query,
         per_row=_share_per_row(tally),

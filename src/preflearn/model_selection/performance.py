@@ -12,9 +12,9 @@ from ..plots import on_axes
 from ..shown_tables import ShownTable, in_notebooks
 
 _POOLED = (
-    "Pooling compares scores of different models. A model that was trained without some of the positive (higher) rows "
-    "scores everything a little lower, and just those rows are scored by it: they lose against rows that other models "
-    "scored. Without any signal a pooled estimate therefore falls under 0.5, and with some it is too low."
+    "Pooling compares scores from different models. A model trained without some of the positive (higher) rows scores "
+    "everything slightly lower, and those held-out rows are scored by exactly this model, so they lose to rows scored "
+    "by other models. Pooled estimates are therefore too low, and below 0.5 if there is no signal."
 )
 _WIDTH = 100
 
@@ -110,8 +110,13 @@ class PerformanceEstimate:
                 ("careful", f"{_POOLED} Use method='leave-pair-out', or 'averaged' on large data.")
             )
         elif self.pooled is not None:
-            folds = "ten" if self.pooled_folds == 10 else str(self.pooled_folds)
-            remarks.append(("beside it", f"pooled {folds}-fold would say {self.pooled:.3f}. {_POOLED}"))
+            folds = "Ten" if self.pooled_folds == 10 else str(self.pooled_folds)
+            remarks.append(
+                (
+                    "pooled",
+                    f"{folds}-fold cross-validation with pooled scores gives {self.pooled:.3f}. {_POOLED}",
+                )
+            )
         return remarks
 
     def to_dict(self) -> dict[str, Any]:

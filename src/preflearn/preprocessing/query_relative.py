@@ -203,20 +203,11 @@ class QueryRelative(TransformerMixin, BaseEstimator):
 
 def standardised_in_queries(X: np.ndarray, queries: Groups) -> np.ndarray:
     """(x - μ_q) / σ_q; in units of the query's range first, so that squares neither overflow nor vanish. O(m n)."""
-    order, first = queries.order, queries.starts[:-1]
-    counts = queries.counts[:, None]
-    V = X[order].astype(np.float64)
-    codes = queries.codes[order]
-    low, high = np.minimum.reduceat(V, first), np.maximum.reduceat(V, first)
-    spread = high - low
-    alike = spread <= _ROUNDING * np.finfo(X.dtype).eps * np.maximum(np.abs(low), np.abs(high))
-    V -= low[codes]
-    V /= np.where(alike, 1.0, spread)[codes]
-    V -= (np.add.reduceat(V, first) / counts)[codes]
-    deviation = np.sqrt(np.add.reduceat(V * V, first) / counts)
-    V *= np.where(alike, 0.0, 1.0 / np.where(alike, 1.0, deviation))[codes]
-    out = np.empty_like(V)
-    out[order] = V
+    from .._engine.loops.segments import standardise_queries
+
+    out = np.empty(X.shape)
+    rounding = _ROUNDING * float(np.finfo(X.dtype).eps)
+    standardise_queries(np.ascontiguousarray(X), queries.order, queries.starts, rounding, out)
     return out
 
 

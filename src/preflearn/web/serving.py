@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -126,7 +126,7 @@ class Scorer:
                 )
         return {feature.name: _column(feature, items) for feature in self.features}
 
-    def numbers(self, body: bytearray) -> dict[str, np.ndarray] | None:
+    def numbers(self, body: bytearray) -> NumberColumns | None:
         """The same for the bytes of a request of numbers, all items with the same keys, and faster; None for others.
 
         Raises
@@ -140,7 +140,12 @@ class Scorer:
         if rows is None:
             return None
         _refuse_many(rows.shape[0])
-        return {feature.name: rows[:, place] for place, feature in enumerate(self.features)}
+        return NumberColumns(self.places, rows)
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """The number of each feature."""
+        return {feature.name: place for place, feature in enumerate(self.features)}
 
     @cached_property
     def reader(self) -> Future[Callable[[bytearray], np.ndarray | None]]:
@@ -149,6 +154,28 @@ class Scorer:
         found = executor.submit(_compiled_reader, [feature.name for feature in self.features])
         executor.shutdown(wait=False)
         return found
+
+
+class NumberColumns(Mapping[str, np.ndarray]):
+    """The columns of a matrix by name.
+
+    Parameters
+    ----------
+    places : mapping of names to numbers of columns
+    rows : ndarray of shape (m, n)
+    """
+
+    def __init__(self, places: Mapping[str, int], rows: np.ndarray) -> None:
+        self.places, self.rows = places, rows
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.rows[:, self.places[name]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.places)
+
+    def __len__(self) -> int:
+        return len(self.places)
 
 
 def _compiled_reader(names: list[str]) -> Callable[[bytearray], np.ndarray | None]:
@@ -525,7 +552,11 @@ def matrix_scorer(
     linear, predict = _weights(model), _predictor(model)
 
     def score(columns: Mapping[str, list[Any]]) -> np.ndarray:
-        X = np.stack([np.asarray(columns[name], dtype=np.float64) for name in names], axis=1)
+        # A request of numbers is read in the order of the features, which are those of the model.
+        if isinstance(columns, NumberColumns):
+            X = columns.rows
+        else:
+            X = np.stack([np.asarray(columns[name], dtype=np.float64) for name in names], axis=1)
         if linear is not None:
             return X @ linear[0] + linear[1]
         return predict(X, X.shape[0])

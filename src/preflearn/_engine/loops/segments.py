@@ -61,6 +61,16 @@ def centre_queries_with_ties(V, order, starts, tie_starts, first_tie, inner, out
     over_ranges(_centre_queries_with_ties, starts.shape[0] - 1, *arguments, least=least)
 
 
+def standardise_queries(V, order, starts, rounding, out) -> None:
+    """out[i] = (V[i] - mean of its query) / standard deviation there; 0 for columns that are constant up to rounding.
+
+    Queries as in `centre_queries`. Values are taken in units of the range of their query first, so that squares neither
+    overflow nor vanish. A range below ``rounding`` times the largest value is none. O(m v).
+    """
+    least = _least_queries(order.shape[0], V.shape[1], starts.shape[0] - 1)
+    over_ranges(_standardise_queries, starts.shape[0] - 1, V, order, starts, rounding, out, least=least)
+
+
 def centre_along_rows(K, codes, counts, ties, tie_counts, inner, outer) -> None:
     """Apply the same map to every row of a square matrix in place: K ← K S. O(m²), no second matrix.
 
@@ -180,6 +190,40 @@ def _centre_queries_with_ties(V, order, starts, tie_starts, first_tie, inner, ou
                 x, z = inner[k], outer[k]
                 for j in range(width):
                     out[k, j] = x * ((V[i, j] - origin[j]) - tie_mean[j]) + z * (tie_mean[j] - mean[j])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _standardise_queries(V, order, starts, rounding, out, first, last):
+    width = V.shape[1]
+    low, high, unit = np.empty(width), np.empty(width), np.empty(width)
+    mean, factor = np.empty(width), np.empty(width)
+    for query in range(first, last):
+        rows = order[starts[query] : starts[query + 1]]
+        low[:] = V[rows[0]]
+        high[:] = V[rows[0]]
+        for i in rows:
+            for j in range(width):
+                low[j], high[j] = min(low[j], V[i, j]), max(high[j], V[i, j])
+        for j in range(width):
+            alike = high[j] - low[j] <= rounding * max(abs(low[j]), abs(high[j]))
+            unit[j] = 1.0 if alike else high[j] - low[j]
+            mean[j], factor[j] = 0.0, 0.0
+        for i in rows:
+            for j in range(width):
+                out[i, j] = (V[i, j] - low[j]) / unit[j]
+                mean[j] += out[i, j]
+        for j in range(width):
+            mean[j] /= rows.shape[0]
+        for i in rows:
+            for j in range(width):
+                out[i, j] -= mean[j]
+                factor[j] += out[i, j] * out[i, j]
+        for j in range(width):
+            alike = high[j] - low[j] <= rounding * max(abs(low[j]), abs(high[j]))
+            factor[j] = 0.0 if alike else 1.0 / np.sqrt(factor[j] / rows.shape[0])
+        for i in rows:
+            for j in range(width):
+                out[i, j] *= factor[j]
 
 
 @njit(cache=True, nogil=True)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from .threads import over_ranges
 
@@ -14,13 +17,13 @@ _LEAST = 1 << 15
 _LEAST_BY_BITS = 1 << 18
 # Rows that go down a tree together: with their features they fit in the cache of a processor.
 _ROWS = 64
-# Up to this many rows, each goes down by itself: preparing the common walk would cost more.
-_FEW_ROWS = 16
-# Leaves of a tree for which a bit each is kept, and up to which a table says which bit is the lowest.
+# Up to this many rows, each goes down by itself: the others of a block would cost more.
+_FEW_ROWS = 1
+# Leaves of a tree for which a bit each is kept, those of a word, and rows that are compared at once (a processor
+# without vectors of this length takes several).
 _MOST_LEAVES = 64
-_TABLE_LEAVES = 16
-# A number whose multiples by powers of two differ in their first six bits (de Bruijn).
-_LOWEST = np.uint64(0x03F79D71B4CB0A89)
+_WORD = 32
+_LANES = 16
 
 
 @dataclass(frozen=True)
@@ -53,21 +56,19 @@ class LeafMasks:
     """Trees of at most 64 leaves as bits, one for each leaf that a row may still end in.
 
     Every inner node is compared with every row: a row that goes right cannot end in the leaves on the left. The lowest
-    bit that stays is the leaf. There are no jumps, so that a processor compares several rows in one instruction.
+    bit that stays is the leaf. There are no jumps, so that a processor compares several rows in one instruction. Bits
+    are in one word for each tree, or in two where a tree has more than 32 leaves; most nodes concern one of them.
 
     Attributes
     ----------
-    starts : int array of shape (t + 1,)
-        The first inner node of each tree in the next three arrays.
-    feature, threshold, stays : arrays of shape (k,)
-        Thresholds in float32, rounded down: comparisons with float32 numbers are the same. ``stays`` are the bits that
+    starts : int array of shape (w t + 1,)
+        The first inner node of each word of each tree in the next three arrays.
+    feature, threshold, stays : int32, float32 and uint32 arrays of shape (k,)
+        Thresholds rounded down: comparisons with float32 numbers are the same. ``stays`` are the bits that
         a row which goes right keeps.
     first_leaf : int array of shape (t,)
     value : float array
         Of the leaves, from left to right.
-    lowest : uint8 array
-        The number of the lowest bit, of every number up to 2**16 where no tree has more leaves, otherwise by the first
-        six bits of a product.
     """
 
     starts: np.ndarray
@@ -76,7 +77,6 @@ class LeafMasks:
     stays: np.ndarray
     first_leaf: np.ndarray
     value: np.ndarray
-    lowest: np.ndarray
 
     @classmethod
     def of(cls, nodes: Nodes) -> LeafMasks | None:
@@ -96,15 +96,22 @@ class LeafMasks:
         if not _to_masks(*arrays, starts, first_leaf, feature, limits, stays, value):
             return None
         inner, leaves = int(starts[-1]), int(first_leaf[-1])
-        most = int(np.diff(first_leaf).max(initial=1))
+        n_words = 1 if int(np.diff(first_leaf).max(initial=1)) <= _WORD else 2
+        halves = np.stack([stays[:inner] >> np.uint64(_WORD * k) for k in range(n_words)], axis=1)
+        words = halves.astype(np.uint32)
+        # Of each tree first the nodes that concern the first word, then those that concern the second.
+        node, word = np.nonzero(words != np.uint32(0xFFFFFFFF))
+        place = np.repeat(np.arange(nodes.roots.shape[0]), np.diff(starts))[node] * n_words + word
+        order = np.argsort(place, kind="stable")
+        node, word = node[order], word[order]
+        counts = np.bincount(place, minlength=n_words * nodes.roots.shape[0])
         return cls(
-            starts,
-            feature[:inner].copy(),
-            limits[:inner].copy(),
-            stays[:inner].astype(np.uint32 if most <= 32 else np.uint64),
+            np.concatenate([[0], np.cumsum(counts)]),
+            feature[node],
+            limits[node],
+            words[node, word],
             first_leaf[:-1].copy(),
             value[:leaves].copy(),
-            _lowest_bits(most),
         )
 
 
@@ -127,24 +134,12 @@ def add_up_trees(X: np.ndarray, nodes: Nodes, masks: LeafMasks | None) -> np.nda
     least = 1 + (_LEAST if masks is None else _LEAST_BY_BITS) // max(1, n_trees)
     if masks is not None:
         data = (masks.starts, masks.feature, masks.threshold, masks.stays, masks.first_leaf, masks.value)
-        over_ranges(_by_bits, X.shape[0], X, *data, masks.lowest, out, least=least)
+        over_ranges(_by_bits, X.shape[0], X, *data, out, least=least)
         return out
     children, depth = _levels(nodes.roots, nodes.left, nodes.right)
     arguments = (X, nodes.roots, nodes.feature, nodes.threshold, children, depth, nodes.value, out)
     over_ranges(_descend, X.shape[0], *arguments, least=least)
     return out
-
-
-def _lowest_bits(most: int) -> np.ndarray:
-    if most <= _TABLE_LEAVES:
-        lowest = np.zeros(1 << max(most, 7), np.uint8)
-        for bit in range(most - 1, -1, -1):
-            lowest[1 << bit :: 1 << (bit + 1)] = bit
-        return lowest
-    lowest = np.zeros(_MOST_LEAVES, np.uint8)
-    powers = np.uint64(1) << np.arange(_MOST_LEAVES, dtype=np.uint64)
-    lowest[(powers * _LOWEST) >> np.uint64(58)] = np.arange(_MOST_LEAVES)
-    return lowest
 
 
 @njit(cache=True, nogil=True)
@@ -204,35 +199,91 @@ def _columns(X, start, n, columns):
             columns[j, i] = X[start + i, j]
 
 
-@njit(cache=True, nogil=True)
-def _leave(columns, feature, threshold, stays, first, last, masks):
-    """Clear the leaves that rows cannot end in, by the inner nodes of one tree."""
-    masks[:] = ~np.uint64(0)
-    for node in range(first, last):
-        x, limit, kept = columns[feature[node]], threshold[node], stays[node]
-        everything = kept | ~kept
-        for i in range(_ROWS):
-            masks[i] &= everything if x[i] <= limit else kept
+@intrinsic
+def _clear(typing_context, columns, feature, threshold, stays, first, last, masks):
+    """Clear the leaves that rows cannot end in, by some inner nodes: masks_i = ∏ (x_i > limit ? stays : all bits).
+
+    Written down as vectors, which stay in registers from the first node to the last; what Numba makes of the same loops
+    stores them after each node.
+    """
+
+    def generate(context, builder, signature, arguments):
+        arrays = [
+            cgutils.create_struct_proxy(kind)(context, builder, value=one).data
+            for kind, one in zip(signature.args, arguments, strict=True)
+            if isinstance(kind, types.Array)
+        ]
+        x, features, limits, kept, out = arrays
+        bits, numbers = ir.VectorType(ir.IntType(32), _LANES), ir.VectorType(ir.FloatType(), _LANES)
+        everything = ir.Constant(bits, [-1] * _LANES)
+        n_vectors = _ROWS // _LANES
+        found = [cgutils.alloca_once_value(builder, everything) for _ in range(n_vectors)]
+        size = builder.sub(arguments[5], arguments[4])
+        with cgutils.for_range(builder, size) as loop:
+            node = builder.add(arguments[4], loop.index)
+            column, limit, word = (builder.load(builder.gep(one, [node])) for one in (features, limits, kept))
+            limit, word = _everywhere(builder, limit), _everywhere(builder, word)
+            first_row = builder.mul(builder.sext(column, node.type), ir.Constant(node.type, _ROWS))
+            for k, mask in enumerate(found):
+                at = builder.gep(x, [builder.add(first_row, ir.Constant(node.type, k * _LANES))])
+                values = builder.load(builder.bitcast(at, numbers.as_pointer()), align=4)
+                stays_left = builder.fcmp_ordered("<=", values, limit)
+                bits_left = builder.select(stays_left, everything, word)
+                builder.store(builder.and_(builder.load(mask), bits_left), mask)
+        for k, mask in enumerate(found):
+            at = builder.gep(out, [ir.Constant(ir.IntType(64), k * _LANES)])
+            builder.store(builder.load(mask), builder.bitcast(at, bits.as_pointer()), align=4)
+        return context.get_dummy_value()
+
+    wanted = (types.float32, types.int32, types.float32, types.uint32, None, None, types.uint32)
+    given = (columns, feature, threshold, stays, first, last, masks)
+    for kind, one in zip(wanted, given, strict=True):
+        if kind is not None and not (
+            isinstance(one, types.Array) and one.dtype == kind and one.layout == "C"
+        ):
+            return None
+    return types.void(columns, feature, threshold, stays, types.intp, types.intp, masks), generate
+
+
+def _everywhere(builder, value):
+    """A vector with this value in all places."""
+    kind = ir.VectorType(value.type, _LANES)
+    single = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.IntType(32)(0))
+    places = ir.Constant(ir.VectorType(ir.IntType(32), _LANES), [0] * _LANES)
+    return builder.shuffle_vector(single, ir.Constant(kind, ir.Undefined), places)
+
+
+@intrinsic
+def _lowest_bit(typing_context, word):
+    """The number of the lowest bit that is set."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.uint64(types.uint64), generate
 
 
 @njit(cache=True, nogil=True)
-def _by_bits(X, starts, feature, threshold, stays, first_leaf, value, lowest, out, first, last):
-    columns, masks = np.zeros((X.shape[1], _ROWS), np.float32), np.empty(_ROWS, stays.dtype)
-    by_table, wide = lowest.shape[0] > _MOST_LEAVES, lowest.shape[0] - 1
+def _by_bits(X, starts, feature, threshold, stays, first_leaf, value, out, first, last):
+    columns = np.zeros((X.shape[1], _ROWS), np.float32)
+    low, high = np.empty(_ROWS, np.uint32), np.empty(_ROWS, np.uint32)
+    n_trees = first_leaf.shape[0]
+    wide = starts.shape[0] > n_trees + 1
     for start in range(first, last, _ROWS):
         n = min(start + _ROWS, last) - start
         _columns(X, start, n, columns)
-        for tree in range(first_leaf.shape[0]):
+        for tree in range(n_trees):
             leaf = first_leaf[tree]
-            _leave(columns, feature, threshold, stays, starts[tree], starts[tree + 1], masks)
-            if by_table:
+            if wide:
+                _clear(columns, feature, threshold, stays, starts[2 * tree], starts[2 * tree + 1], low)
+                _clear(columns, feature, threshold, stays, starts[2 * tree + 1], starts[2 * tree + 2], high)
                 for i in range(n):
-                    out[start + i] += value[leaf + lowest[masks[i] & wide]]
-                continue
-            for i in range(n):
-                bit = np.uint64(masks[i])
-                bit &= ~bit + np.uint64(1)
-                out[start + i] += value[leaf + lowest[(bit * _LOWEST) >> np.uint64(58)]]
+                    bits = np.uint64(low[i]) | np.uint64(high[i]) << np.uint64(_WORD)
+                    out[start + i] += value[leaf + np.int64(_lowest_bit(bits))]
+            else:
+                _clear(columns, feature, threshold, stays, starts[tree], starts[tree + 1], low)
+                for i in range(n):
+                    out[start + i] += value[leaf + np.int64(_lowest_bit(np.uint64(low[i])))]
 
 
 @njit(cache=True, nogil=True)
