@@ -23,6 +23,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import oracles
 from preflearn import AutoRanker, RankRLS, RankRLSCV
+from preflearn._engine.core import expansion
 from preflearn._engine.core.curves import Curves
 from preflearn._engine.core.expansion import kernel_moments, solve_expansion
 from preflearn._engine.loops import boosting as loops_boosting
@@ -31,6 +32,7 @@ from preflearn._engine.loops.quantiles import shares_below
 from preflearn._engine.loops.trees import LeafMasks, Nodes, add_up_trees
 from preflearn._engine.streaming.sources import as_source
 from preflearn.automatic import boosting, candidates, extension, kernels, ranker
+from preflearn.automatic import everything as everything_module
 from preflearn.automatic.combination import FoldScores, centred, choose_combination, combine, nested
 from preflearn.automatic.curves import KernelAndCurves, as_estimator, described
 from preflearn.automatic.everything import Chunk, Everything
@@ -41,6 +43,7 @@ from preflearn.automatic.streams import StreamedRows
 from preflearn.automatic.targets import HalfGains, half_gains
 from preflearn.automatic.trees import Bins, TreeSum
 from preflearn.comparisons import encode_queries
+from preflearn.comparisons.queries import QueryComparisons
 from preflearn.io import load_model, save_model, to_onnx
 from preflearn.io.models import write_model
 from preflearn.kernels.functions import Kernel
@@ -218,7 +221,7 @@ def test_trees_see_a_sample_that_does_not_depend_on_the_chunks(has_queries):
     def taken(rows, n_chunks):
         parts = np.split(rows, n_chunks)
         chunks = [Chunk(X[one], y[one], encode_queries(qid[one], len(one))) for one in parts]
-        everything = Everything(features, lambda f: map(f, chunks), 6_000, 0)
+        everything = Everything(features, lambda f: map(f, chunks), 6_000, 0, is_global=not has_queries)
         codes, targets, starts = everything.binned(bins, view, 1_500)
         assert codes.shape[1] == len(targets) == starts[-1]
         return sorted(map(tuple, np.column_stack([codes[0, :, :3], targets]).tolist())), np.diff(starts)
@@ -229,6 +232,45 @@ def test_trees_see_a_sample_that_does_not_depend_on_the_chunks(has_queries):
     again, _ = taken(backwards, 10)
     assert found == again
     assert set(sizes) == {6} if has_queries else sizes.sum() == len(found)
+
+
+@pytest.mark.parametrize("has_queries", [True, False])
+def test_kernels_learn_from_the_rows_that_trees_see_whatever_the_chunks_are(has_queries, monkeypatch):
+    """Some chunks are so small that nothing is taken from them; queries of one row are among the others."""
+    monkeypatch.setattr(everything_module, "MOST_ROWS", 500)
+    X, y, qid = make_data(2_000, n=3, size=5)
+    qid = np.where(np.arange(2_000) < 100, 1_000 + np.arange(2_000), qid) if has_queries else 0 * qid
+    features, view = Features().fit(X), ("quantiles", "relative") if has_queries else ("quantiles",)
+    V = features.views(X, encode_queries(qid, 2_000))[view]
+    kernel, basis = Kernel("rbf", 0.3), V[::100]
+
+    def everything(n_chunks):
+        parts = np.split(np.arange(2_000), n_chunks)
+        chunks = [Chunk(X[one], y[one], encode_queries(qid[one], len(one))) for one in parts]
+        return Everything(
+            features, lambda f, skip=0: map(f, chunks[skip:]), 2_000, 0, is_global=not has_queries
+        )
+
+    found = [everything(n).kernel_moments(kernel, basis, None, view) for n in (1, 400)]
+    # What trees see: plain features tell which rows these are.
+    bins = Bins(X, 255)
+    _, targets, starts = everything(1).binned(bins, ("plain",), 500)
+    assert 350 < found[0].n_rows == found[1].n_rows == len(targets) < 650 and everything(1).n_learned == 500
+    one, other = (moments.gram if has_queries else moments.scatter for moments in found)
+    np.testing.assert_allclose(one, other, atol=1e-12 * np.abs(one).max())
+    rows = np.flatnonzero(_drawn_rows(everything(1)))
+    assert rows.shape[0] == found[0].n_rows
+    assert not has_queries or not np.isin(qid[rows], np.delete(qid, rows)).any()
+    within = encode_queries(qid[rows], len(rows))
+    L = QueryComparisons(y[rows, None], within, weighting="item").to_dense()
+    K = kernel.matrix(V[rows], basis)
+    np.testing.assert_allclose(one, K.T @ L @ K, atol=1e-10 * np.abs(one).max())
+
+
+def _drawn_rows(everything):
+    """Which rows are taken, by a second look at the chunk that all of them are in."""
+    (taken,) = everything.over(everything_module._Draw(500 / 2_000, everything.is_global)._is_taken)
+    return taken
 
 
 def test_all_threads_grow_the_same_trees_as_one(monkeypatch):
@@ -745,6 +787,33 @@ def test_expansions_from_sums_of_kernel_values_equal_the_learner(seed, n_queries
     np.testing.assert_allclose(both[:, 0], both[:, 1], atol=tol * np.abs(both).max())
     slopes = learner.gradient(X)
     np.testing.assert_allclose(found.gradients(X, 0), slopes, atol=3 * tol * np.abs(slopes).max())
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    n_queries=st.sampled_from([2, 8, 150]),  # most of 150 have one row
+    step=st.sampled_from([1, 7, 1000]),
+    curved=st.booleans(),
+    dtype=st.sampled_from([np.float64, np.float32]),
+)
+def test_sums_of_kernel_values_over_blocks_equal_the_dense_laplacian(seed, n_queries, step, curved, dtype):
+    rng = np.random.default_rng(seed)
+    X, qid = rng.normal(size=(90, 3)).astype(dtype), rng.integers(0, n_queries, 90)
+    y, queries, rows = np.round(rng.normal(size=90)), encode_queries(qid, 90), np.arange(90)  # ties
+    kernel = Kernel("rbf", 0.3)
+    curves = Curves.along(X.astype(float), np.array([1.0, 0.0, 0.4])) if curved else None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(expansion, "block_rows", lambda width: step)
+        found = kernel_moments(kernel, X[:15], X.__getitem__, y, queries, rows, curves=curves)
+    task = QueryComparisons(y[:, None], queries, weighting="item")
+    K = kernel.matrix(X.astype(float), X[:15].astype(float))
+    K = np.hstack([K, curves.values(X)]) if curved else K
+    tol = (1e-5 if dtype == np.float32 else 1e-12) * np.abs(K).max() ** 2 * 90
+    np.testing.assert_allclose(found.gram, K.T @ task.to_dense() @ K, atol=tol)
+    np.testing.assert_allclose(found.cross, K.T @ task.target, atol=tol * np.abs(y).max())
+    assert (found.n_rows, found.n_comparisons) == (90, task.n_comparisons)
+    np.testing.assert_allclose([*found.squares, found.weight], [*task.squared_targets(), task.total_weight()])
 
 
 def curved_expansion(X, y, queries, alphas, metric):

@@ -119,17 +119,17 @@ def kernel_moments(
     width = basis.shape[0] + (0 if curves is None else curves.size)
     blocks = _blocks_of_rows(rows, queries, block_rows(width), is_global)
 
-    def of_block(block: np.ndarray) -> Moments:
-        K = values(read(block))
-        if is_global:
-            return GlobalMoments.of(K, scores[block, None], "item")
+    def comparisons(block: np.ndarray) -> QueryComparisons:
         within = encode_queries(queries.codes[block], block.shape[0])
-        return QueryMoments.of(K, QueryComparisons(scores[block, None], within, weighting="item"))
+        return QueryComparisons(scores[block, None], within, weighting="item")
 
     def add_up(part: Sequence[np.ndarray]) -> Moments:
-        total = of_block(part[0])
-        for block in part[1:]:
-            total.add(of_block(block))  # type: ignore[arg-type]
+        if not is_global:
+            return QueryMoments.of_blocks((values(read(block)), comparisons(block)) for block in part)
+        found = (GlobalMoments.of(values(read(block)), scores[block, None], "item") for block in part)
+        total = next(found)
+        for one in found:
+            total.add(one)
         return total
 
     bounds = np.linspace(0, len(blocks), min(_PARTS, len(blocks)) + 1).astype(int)
@@ -155,10 +155,17 @@ def solve_expansion(
 
 def _columns(kernel: Kernel, basis: np.ndarray, curves: Curves | None) -> Callable[[np.ndarray], np.ndarray]:
     """From rows to their kernel values, and beside them their curves."""
-    values = KernelBlocks(kernel, basis)
+    values, r = KernelBlocks(kernel, basis), basis.shape[0]
     if curves is None:
         return values
-    return lambda rows: np.hstack([values(rows), curves.values(rows)])
+
+    def both(rows: np.ndarray) -> np.ndarray:
+        out = np.empty((rows.shape[0], r + curves.size))
+        values(rows, out=out[:, :r])
+        out[:, r:] = curves.values(rows)
+        return out
+
+    return both
 
 
 def _sums(moments: Moments) -> tuple[np.ndarray, np.ndarray]:
