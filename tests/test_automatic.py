@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import re
-import time
 import warnings
 from copy import copy
 from itertools import product
@@ -31,16 +30,16 @@ from preflearn._engine.loops.boosting import grow_trees, grow_trees_together, in
 from preflearn._engine.loops.quantiles import shares_below
 from preflearn._engine.loops.trees import LeafMasks, Nodes, add_up_trees
 from preflearn._engine.streaming.sources import as_source
-from preflearn.automatic import boosting, candidates, extension, kernels, ranker
+from preflearn.automatic import boosting, candidates, extension, kernels, ranker, timing
 from preflearn.automatic import everything as everything_module
 from preflearn.automatic.combination import FoldScores, centred, choose_combination, combine, nested
 from preflearn.automatic.curves import KernelAndCurves, as_estimator, described
 from preflearn.automatic.everything import Chunk, Everything
 from preflearn.automatic.features import PARTS, Features
 from preflearn.automatic.presets import Preset
-from preflearn.automatic.resuming import Run
 from preflearn.automatic.streams import StreamedRows
 from preflearn.automatic.targets import HalfGains, half_gains
+from preflearn.automatic.timing import Pace
 from preflearn.automatic.trees import Bins, TreeSum
 from preflearn.comparisons import encode_queries
 from preflearn.comparisons.queries import QueryComparisons
@@ -928,23 +927,49 @@ def test_a_view_that_is_clearly_behind_is_left_out(monkeypatch, small_trees):
     assert len(raced) == 5 and 1 <= len(raced) - len(behind) <= 2
 
 
-def test_a_race_tells_how_long_its_winner_will_take():
-    """Seconds of views that were left out count: otherwise the winner would be left out for want of time."""
-    model = AutoRanker()
-    model.features_ = SimpleNamespace(kept_=np.arange(1))
+def test_a_race_tells_how_long_its_winner_will_take(monkeypatch):
+    """The first kernel has to wait for the rounds of all rivals; they count as what they are, not as its training."""
+    monkeypatch.setattr(timing, "n_threads", lambda: 2)
+    views = [("quantiles", "relative"), ("relative",)]
+    first, second = (
+        candidates.Candidate(" ".join(one), one, kernels.cost, kernels.learned_kernel) for one in views
+    )
+    trees = candidates.Candidate("trees", ("plain",), boosting.cost, boosting.boosted_trees)
+    task = SimpleNamespace(n_rows=5_000, n_jobs=None, rivals=tuple(views), searches={})
+    pace = Pace(task, 40)
+    work, alone = pace.work(first), pace.work(trees)
+    assert work.rest == pytest.approx(kernels.cost(5_000, 80) / (2 * timing._RATES[kernels.learned_kernel]))
+    assert work.race == pytest.approx(
+        kernels.cost_of_race(5_000, [80, 40]) / (2 * timing._RATES[kernels.learned_kernel])
+    )
+    assert pace.seconds(work) == pytest.approx(work.race + work.rest) and alone.race == 0.0
+    # Behind after a race that took as long as expected: what is left takes what it would have.
+    pace.note(work, work.race, is_behind=True)
+    task.searches["some"] = None
+    assert pace.work(second).race == 0.0
+    assert pace.seconds(pace.work(second)) == pytest.approx(pace.work(second).rest)
+    # On a machine that is slow or busy, everything is expected to take longer.
+    pace.note(alone, 10 * alone.rest, is_behind=False)
+    assert pace.seconds(pace.work(second)) > 2 * pace.work(second).rest
+    assert Pace(SimpleNamespace(**vars(task) | {"n_jobs": 1}), 40).work(trees).rest == 2 * alone.rest
 
-    def candidate(name, cost, member):
-        def train(task, view):
-            time.sleep(0.3)
-            return member
 
-        return candidates.Candidate(name, ("plain",), lambda m, n: cost, train)
+@pytest.mark.parametrize("limit", [0.5, 2.0])
+def test_candidates_that_would_exceed_the_time_limit_are_left_out(limit, monkeypatch):
+    """5,000 rows of 40 features on two processors: a kernel and its rivals take more than two seconds."""
+    ranker._compile()
+    monkeypatch.setattr(timing, "n_threads", lambda: 2)
 
-    options = [candidate("first", 1, "a"), candidate("behind", 20, None), candidate("winner", 25, "b")]
-    run = Run(model._stages())
-    found = model._train(options, SimpleNamespace(n_rows=1), time.perf_counter(), 5.0, run)
-    assert [one.member for one in found] == ["a", None, "b"]
-    assert found[1].reason == "behind after the first rounds"
+    def too_long(*_):
+        raise AssertionError("this takes longer than the limit")
+
+    monkeypatch.setattr(kernels.Search, "advance", too_long)
+    if limit < 1:  # trees take about a second
+        monkeypatch.setattr(boosting, "_grow_in_stages", too_long)
+    X, y, qid = make_data(5_000, n=40, size=20)
+    board = AutoRanker(random_state=0, time_limit=limit).fit(X, y, qid=qid).leaderboard_
+    left_out = [one.name for one in board if one.detail == "left out: time limit"]
+    assert {KERNEL, "learned kernel, query"} <= set(left_out) and "linear" not in left_out
 
 
 def in_chunks(X, y, qid, size):
