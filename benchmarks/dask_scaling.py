@@ -6,26 +6,30 @@ handful of Newton steps.
 
     python benchmarks/dask_scaling.py
     python benchmarks/dask_scaling.py --quick
-    python benchmarks/dask_scaling.py --automatic --rows 100000     # AutoRanker on two workers and as a stream
+    python benchmarks/dask_scaling.py --automatic --rows 1000000 --sample 20000    # AutoRanker, and as a stream
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from pathlib import Path
 
+import dask
 import dask.array as da
 import numpy as np
 from distributed import Client, LocalCluster
 
 from _harness import arguments, report, write_results
-from out_of_core import rows_of
+from out_of_core import _TEST, N_FEATURES, peak_mb, rows_of
 from preflearn import AutoRanker, RankRLS, RankSVM
 from preflearn.automatic import ranker
 from preflearn.distributed import fit
 
 _QUERY = 20
+# Rows of a partition of generated rows for AutoRanker, and memory of a worker.
+_PARTITION, _WORKER_MEMORY = 50_000, "2GB"
 
 
 def make_block(numbers: np.ndarray, n_features: int) -> np.ndarray:
@@ -74,37 +78,59 @@ def compare(name: str, model, sizes: tuple[int, int, int], repeats: int) -> dict
     return report(name, seconds, baseline="one worker", limits={"two workers": 1 / 1.6}, note=note)
 
 
+def partition(number: int, n_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows of a partition, made where it is worked on; two of them are one chunk of the stream."""
+    X, y, qid = rows_of(number // 2, 2 * n_rows)
+    rows = slice(number % 2 * n_rows, (number % 2 + 1) * n_rows)
+    return X[rows], y[rows], qid[rows]
+
+
+def partitions(n_rows: int) -> list[da.Array]:
+    """X, y and qid, which no process holds."""
+    parts = [dask.delayed(partition, nout=3)(k, _PARTITION) for k in range(n_rows // _PARTITION)]
+    shapes = [((_PARTITION, N_FEATURES), np.float32), ((_PARTITION,), float), ((_PARTITION,), int)]
+    return [
+        da.concatenate([da.from_delayed(part[k], shape, dtype) for part in parts])
+        for k, (shape, dtype) in enumerate(shapes)
+    ]
+
+
 def automatic(n_rows: int, sample: int) -> dict:
-    """AutoRanker, all candidates, chosen on a small sample: two workers against one stream of the same rows."""
+    """AutoRanker, all candidates: two workers against a stream of the same rows in chunks of twice the size."""
     ranker._MOST_ROWS = sample
-    blocks = [rows_of(block, 20_000) for block in range(n_rows // 20_000)]
-    X, y, qid = (np.concatenate(one) for one in zip(*blocks, strict=True))
-    X = X.astype(np.float64)
+    chunks = n_rows // (2 * _PARTITION)
     seconds = {}
-    start = time.perf_counter()
-    streamed = AutoRanker(random_state=0).fit_stream([(a.astype(np.float64), b, c) for a, b, c in blocks])
+    start, cpu = time.perf_counter(), time.process_time()
+    streamed = AutoRanker(random_state=0).fit_stream(
+        lambda: (rows_of(chunk, 2 * _PARTITION) for chunk in range(chunks))
+    )
     seconds["fit_stream"] = time.perf_counter() - start
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=0) as cluster,
-        Client(cluster),
-    ):
-        arrays = [da.from_array(one, chunks=(20_000, *one.shape[1:])) for one in (X, y, qid)]
+    extra = {"fit_stream_cpu_s": time.process_time() - cpu}
+    print(f"fit_stream: {seconds['fit_stream']:.0f} s, {extra['fit_stream_cpu_s']:.0f} CPU s", flush=True)
+    limits = {"threads_per_worker": 1, "memory_limit": _WORKER_MEMORY}
+    with LocalCluster(n_workers=2, dashboard_address=":0", **limits) as cluster, Client(cluster) as client:
         start = time.perf_counter()
-        found = fit(AutoRanker(random_state=0), *arrays)
+        found = fit(AutoRanker(random_state=0), *partitions(2 * _PARTITION * chunks))
         seconds["two workers"] = time.perf_counter() - start
-    scores = [model.predict(X[:20_000], qid=qid[:20_000]) for model in (streamed, found)]
-    difference = float(np.abs(scores[0] - scores[1]).max() / np.abs(scores[0]).max())
-    print(f"largest difference of scores, relative to the largest: {difference:.1e}; {found.member_names_}")
-    note = f"{n_rows:,} rows x {X.shape[1]} features, sample of {sample:,} rows"
-    extra = {"difference": difference, "members": found.member_names_}
+        extra["worker_peak_mb"] = max(client.run(peak_mb).values())
+    X, _, qid = rows_of(_TEST, 30_000)
+    scores = [model.predict(X.astype(np.float64), qid=qid) for model in (streamed, found)]
+    extra["difference"] = float(np.abs(scores[0] - scores[1]).max() / scores[0].std())
+    extra |= {"members": found.member_names_, "best_score": found.best_score_}
+    print(f"largest difference of scores, in standard deviations: {extra['difference']:.1e}; {extra}")
+    assert extra["difference"] < 1e-6
+    note = f"{2 * _PARTITION * chunks:,} rows x {N_FEATURES} features, sample of {sample:,} rows"
     return report("AutoRanker", seconds, baseline="fit_stream", note=note, extra=extra)
 
 
 def main() -> None:
     if "--automatic" in sys.argv:
-        sys.argv.remove("--automatic")
-        rows = arguments(__doc__, repeats=1, rows=100_000).rows
-        write_results("dask_automatic", automatic(rows, 8_000))
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--automatic", action="store_true")
+        parser.add_argument("--rows", type=int, default=200_000)
+        parser.add_argument("--sample", type=int, default=8_000)
+        options = parser.parse_args()
+        write_results("dask_automatic", automatic(options.rows, options.sample))
         return
     options = arguments(__doc__, repeats=1, rows=4_500_000)
     n_rows = 40_000 if options.quick else options.rows

@@ -116,6 +116,11 @@ def training(path: str, clock: Clock, preset: str | None) -> dict:
     }
 
 
+def peak_mb() -> float:
+    """Peak memory of this process; Linux counts in units of 1,024 bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+
+
 def measure(path: str, n_rows: int, part: str, preset: str | None) -> dict:
     clock = Clock()
     found = {"part": part, "rows": n_rows, "features": N_FEATURES, "file_mb": Path(path).stat().st_size / 1e6}
@@ -123,8 +128,7 @@ def measure(path: str, n_rows: int, part: str, preset: str | None) -> dict:
         passes(path, clock)
     else:
         found |= training(path, clock, preset)
-    # Linux counts in units of 1,024 bytes.
-    found["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    found["peak_mb"] = peak_mb()
     found["steps"] = clock.steps
     found["us_a_row"] = {name: 1e6 * one["cpu_s"] / n_rows for name, one in clock.steps.items()}
     return found

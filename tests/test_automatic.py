@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import re
-import time
 import warnings
 from copy import copy
 from dataclasses import replace
@@ -25,6 +24,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import oracles
 from preflearn import AutoRanker, RankRLS, RankRLSCV
+from preflearn._engine.core import expansion
 from preflearn._engine.core.curves import Curves
 from preflearn._engine.core.expansion import kernel_moments, solve_expansion
 from preflearn._engine.loops import boosting as loops_boosting
@@ -32,17 +32,19 @@ from preflearn._engine.loops.boosting import grow_trees, grow_trees_together, in
 from preflearn._engine.loops.quantiles import normal_quantiles, shares_below
 from preflearn._engine.loops.trees import LeafMasks, Nodes, add_up_trees
 from preflearn._engine.streaming.sources import as_source
-from preflearn.automatic import boosting, candidates, extension, kernels, ranker
+from preflearn.automatic import boosting, candidates, extension, kernels, ranker, timing
+from preflearn.automatic import everything as everything_module
 from preflearn.automatic.combination import FoldScores, centred, choose_combination, combine, nested
 from preflearn.automatic.curves import KernelAndCurves, as_estimator, described
 from preflearn.automatic.everything import Chunk, Everything
 from preflearn.automatic.features import PARTS, Features
 from preflearn.automatic.presets import Preset
-from preflearn.automatic.resuming import Run
 from preflearn.automatic.streams import StreamedRows
 from preflearn.automatic.targets import HalfGains, half_gains
+from preflearn.automatic.timing import Pace
 from preflearn.automatic.trees import Bins, TreeSum
 from preflearn.comparisons import encode_queries
+from preflearn.comparisons.queries import QueryComparisons
 from preflearn.io import load_model, save_model, to_onnx
 from preflearn.io.models import write_model
 from preflearn.kernels.functions import Kernel
@@ -231,7 +233,7 @@ def test_trees_see_a_sample_that_does_not_depend_on_the_chunks(has_queries):
     def taken(rows, n_chunks):
         parts = np.split(rows, n_chunks)
         chunks = [Chunk(X[one], y[one], encode_queries(qid[one], len(one))) for one in parts]
-        everything = Everything(features, lambda f: map(f, chunks), 6_000, 0)
+        everything = Everything(features, lambda f: map(f, chunks), 6_000, 0, is_global=not has_queries)
         codes, targets, starts = everything.binned(bins, view, 1_500)
         assert codes.shape[1] == len(targets) == starts[-1]
         return sorted(map(tuple, np.column_stack([codes[0, :, :3], targets]).tolist())), np.diff(starts)
@@ -242,6 +244,45 @@ def test_trees_see_a_sample_that_does_not_depend_on_the_chunks(has_queries):
     again, _ = taken(backwards, 10)
     assert found == again
     assert set(sizes) == {6} if has_queries else sizes.sum() == len(found)
+
+
+@pytest.mark.parametrize("has_queries", [True, False])
+def test_kernels_learn_from_the_rows_that_trees_see_whatever_the_chunks_are(has_queries, monkeypatch):
+    """Some chunks are so small that nothing is taken from them; queries of one row are among the others."""
+    monkeypatch.setattr(everything_module, "MOST_ROWS", 500)
+    X, y, qid = make_data(2_000, n=3, size=5)
+    qid = np.where(np.arange(2_000) < 100, 1_000 + np.arange(2_000), qid) if has_queries else 0 * qid
+    features, view = Features().fit(X), ("quantiles", "relative") if has_queries else ("quantiles",)
+    V = features.views(X, encode_queries(qid, 2_000))[view]
+    kernel, basis = Kernel("rbf", 0.3), V[::100]
+
+    def everything(n_chunks):
+        parts = np.split(np.arange(2_000), n_chunks)
+        chunks = [Chunk(X[one], y[one], encode_queries(qid[one], len(one))) for one in parts]
+        return Everything(
+            features, lambda f, skip=0: map(f, chunks[skip:]), 2_000, 0, is_global=not has_queries
+        )
+
+    found = [everything(n).kernel_moments(kernel, basis, None, view) for n in (1, 400)]
+    # What trees see: plain features tell which rows these are.
+    bins = Bins(X, 255)
+    _, targets, starts = everything(1).binned(bins, ("plain",), 500)
+    assert 350 < found[0].n_rows == found[1].n_rows == len(targets) < 650 and everything(1).n_learned == 500
+    one, other = (moments.gram if has_queries else moments.scatter for moments in found)
+    np.testing.assert_allclose(one, other, atol=1e-12 * np.abs(one).max())
+    rows = np.flatnonzero(_drawn_rows(everything(1)))
+    assert rows.shape[0] == found[0].n_rows
+    assert not has_queries or not np.isin(qid[rows], np.delete(qid, rows)).any()
+    within = encode_queries(qid[rows], len(rows))
+    L = QueryComparisons(y[rows, None], within, weighting="item").to_dense()
+    K = kernel.matrix(V[rows], basis)
+    np.testing.assert_allclose(one, K.T @ L @ K, atol=1e-10 * np.abs(one).max())
+
+
+def _drawn_rows(everything):
+    """Which rows are taken, by a second look at the chunk that all of them are in."""
+    (taken,) = everything.over(everything_module._Draw(500 / 2_000, everything.is_global)._is_taken)
+    return taken
 
 
 def test_all_threads_grow_the_same_trees_as_one(monkeypatch):
@@ -778,6 +819,33 @@ def test_expansions_from_sums_of_kernel_values_equal_the_learner(seed, n_queries
     np.testing.assert_allclose(found.gradients(X, 0), slopes, atol=3 * tol * np.abs(slopes).max())
 
 
+@settings(max_examples=20, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    n_queries=st.sampled_from([2, 8, 150]),  # most of 150 have one row
+    step=st.sampled_from([1, 7, 1000]),
+    curved=st.booleans(),
+    dtype=st.sampled_from([np.float64, np.float32]),
+)
+def test_sums_of_kernel_values_over_blocks_equal_the_dense_laplacian(seed, n_queries, step, curved, dtype):
+    rng = np.random.default_rng(seed)
+    X, qid = rng.normal(size=(90, 3)).astype(dtype), rng.integers(0, n_queries, 90)
+    y, queries, rows = np.round(rng.normal(size=90)), encode_queries(qid, 90), np.arange(90)  # ties
+    kernel = Kernel("rbf", 0.3)
+    curves = Curves.along(X.astype(float), np.array([1.0, 0.0, 0.4])) if curved else None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(expansion, "block_rows", lambda width: step)
+        found = kernel_moments(kernel, X[:15], X.__getitem__, y, queries, rows, curves=curves)
+    task = QueryComparisons(y[:, None], queries, weighting="item")
+    K = kernel.matrix(X.astype(float), X[:15].astype(float))
+    K = np.hstack([K, curves.values(X)]) if curved else K
+    tol = (1e-5 if dtype == np.float32 else 1e-12) * np.abs(K).max() ** 2 * 90
+    np.testing.assert_allclose(found.gram, K.T @ task.to_dense() @ K, atol=tol)
+    np.testing.assert_allclose(found.cross, K.T @ task.target, atol=tol * np.abs(y).max())
+    assert (found.n_rows, found.n_comparisons) == (90, task.n_comparisons)
+    np.testing.assert_allclose([*found.squares, found.weight], [*task.squared_targets(), task.total_weight()])
+
+
 def curved_expansion(X, y, queries, alphas, metric):
     kernel, curves = Kernel("rbf", 2.0, kernel_params={"metric": metric}), Curves.along(X, metric)
     rows, is_global = np.arange(X.shape[0]), queries.n_groups == 1
@@ -891,23 +959,49 @@ def test_a_view_that_is_clearly_behind_is_left_out(monkeypatch, small_trees):
     assert len(raced) == 5 and 1 <= len(raced) - len(behind) <= 2
 
 
-def test_a_race_tells_how_long_its_winner_will_take():
-    """Seconds of views that were left out count: otherwise the winner would be left out for want of time."""
-    model = AutoRanker()
-    model.features_ = SimpleNamespace(kept_=np.arange(1))
+def test_a_race_tells_how_long_its_winner_will_take(monkeypatch):
+    """The first kernel has to wait for the rounds of all rivals; they count as what they are, not as its training."""
+    monkeypatch.setattr(timing, "n_threads", lambda: 2)
+    views = [("quantiles", "relative"), ("relative",)]
+    first, second = (
+        candidates.Candidate(" ".join(one), one, kernels.cost, kernels.learned_kernel) for one in views
+    )
+    trees = candidates.Candidate("trees", ("plain",), boosting.cost, boosting.boosted_trees)
+    task = SimpleNamespace(n_rows=5_000, n_jobs=None, rivals=tuple(views), searches={})
+    pace = Pace(task, 40)
+    work, alone = pace.work(first), pace.work(trees)
+    assert work.rest == pytest.approx(kernels.cost(5_000, 80) / (2 * timing._RATES[kernels.learned_kernel]))
+    assert work.race == pytest.approx(
+        kernels.cost_of_race(5_000, [80, 40]) / (2 * timing._RATES[kernels.learned_kernel])
+    )
+    assert pace.seconds(work) == pytest.approx(work.race + work.rest) and alone.race == 0.0
+    # Behind after a race that took as long as expected: what is left takes what it would have.
+    pace.note(work, work.race, is_behind=True)
+    task.searches["some"] = None
+    assert pace.work(second).race == 0.0
+    assert pace.seconds(pace.work(second)) == pytest.approx(pace.work(second).rest)
+    # On a machine that is slow or busy, everything is expected to take longer.
+    pace.note(alone, 10 * alone.rest, is_behind=False)
+    assert pace.seconds(pace.work(second)) > 2 * pace.work(second).rest
+    assert Pace(SimpleNamespace(**vars(task) | {"n_jobs": 1}), 40).work(trees).rest == 2 * alone.rest
 
-    def candidate(name, cost, member):
-        def train(task, view):
-            time.sleep(0.3)
-            return member
 
-        return candidates.Candidate(name, ("plain",), lambda m, n: cost, train)
+@pytest.mark.parametrize("limit", [0.5, 2.0])
+def test_candidates_that_would_exceed_the_time_limit_are_left_out(limit, monkeypatch):
+    """5,000 rows of 40 features on two processors: a kernel and its rivals take more than two seconds."""
+    ranker._compile()
+    monkeypatch.setattr(timing, "n_threads", lambda: 2)
 
-    options = [candidate("first", 1, "a"), candidate("behind", 20, None), candidate("winner", 25, "b")]
-    run = Run(model._stages())
-    found = model._train(options, SimpleNamespace(n_rows=1), time.perf_counter(), 5.0, run)
-    assert [one.member for one in found] == ["a", None, "b"]
-    assert found[1].reason == "behind after the first rounds"
+    def too_long(*_):
+        raise AssertionError("this takes longer than the limit")
+
+    monkeypatch.setattr(kernels.Search, "advance", too_long)
+    if limit < 1:  # trees take about a second
+        monkeypatch.setattr(boosting, "_grow_in_stages", too_long)
+    X, y, qid = make_data(5_000, n=40, size=20)
+    board = AutoRanker(random_state=0, time_limit=limit).fit(X, y, qid=qid).leaderboard_
+    left_out = [one.name for one in board if one.detail == "left out: time limit"]
+    assert {KERNEL, "learned kernel, query"} <= set(left_out) and "linear" not in left_out
 
 
 def in_chunks(X, y, qid, size):

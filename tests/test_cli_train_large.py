@@ -11,7 +11,7 @@ import pytest
 
 from interrupts import interrupt_after_three_candidates
 from preflearn._engine.streaming import checkpoint as checkpoints
-from preflearn.automatic import boosting, candidates, kernels, ranker
+from preflearn.automatic import boosting, candidates, everything, kernels, ranker
 from preflearn.cli import large
 from preflearn.io import load_model, model_info, read_table, write_ranking
 from preflearn.io.sizes import TableSize, size_of
@@ -90,6 +90,16 @@ def test_a_table_of_every_kind(call, little_memory, folder, tmp_path):
     scores = tmp_path / "scores.csv"
     assert call("predict", str(model_file), str(folder / "first.csv"), "-o", str(scores))[0] == 0
     assert len(scores.read_text().splitlines()) == 501
+
+
+def test_rows_that_are_drawn_are_announced_and_reported(call, little_memory, folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(everything, "MOST_ROWS", 500)
+    arguments = ("train", str(folder / "big.parquet"), "-o", str(tmp_path / "model.preflearn"), "--json")
+    status, out, err = call(*arguments)
+    assert status == 0, err
+    assert "The models learn from 500 rows, whole queries drawn from all of them. Progress is kept" in err
+    expected = "trained on about 500 rows: whole queries drawn from all but 80 of the sample"
+    assert any(expected in note for note in json.loads(out)["notes"])
 
 
 def test_stopped_and_continued_by_the_same_command(call, little_memory, folder, tmp_path, monkeypatch):

@@ -223,3 +223,16 @@ def test_rbf_products_equal_scikit_learns_kernel_also_far_from_zero():
     np.testing.assert_allclose(found, expected, atol=1e-8)
     assert (found == found.T).all() and (np.diagonal(found) == 1).all()
     np.testing.assert_allclose(Kernel("rbf", gamma=0.3).matrix(X, X[:400]), expected[:, :400], atol=1e-8)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear", "poly", "laplacian"])
+@pytest.mark.parametrize("n_rows", [1, 5, 400])  # the last ones in several blocks
+@pytest.mark.parametrize("sparse", [False, True])
+def test_blocks_are_formed_in_the_memory_of_a_wider_array(kernel, n_rows, sparse):
+    rng = np.random.default_rng(0)
+    rows, basis = rng.normal(size=(n_rows, 3)), rng.normal(size=(200, 3))
+    k = Kernel(kernel) if kernel == "linear" else Kernel(kernel, 0.4)
+    wide = np.full((n_rows, 203), np.nan)
+    found = KernelBlocks(k, basis)(sp.csr_array(rows) if sparse else rows, out=wide[:, :200])
+    assert np.shares_memory(found, wide) and np.isnan(wide[:, 200:]).all()
+    np.testing.assert_allclose(found, k.matrix(rows, basis), atol=1e-12)

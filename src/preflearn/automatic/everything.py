@@ -17,10 +17,14 @@ from .._engine.arrays.expansion import DeviceExpansions
 from .._engine.core.curves import Curves
 from .._engine.core.expansion import Moments, kernel_moments
 from .._engine.loops.boosting import in_blocks
-from ..comparisons import Groups
+from ..comparisons import Groups, encode_queries
 from ..kernels.functions import Kernel
-from .features import OF_QUERY, Features
+from .features import Features
 from .trees import Bins
+
+# Rows that a member learns from at most, drawn as whole queries. The basis vectors of a kernel and the leaves of trees
+# limit what more of them could teach (docs/user_guide/large_data.md).
+MOST_ROWS = 2_000_000
 
 
 class Sums:
@@ -83,6 +87,11 @@ class Everything:
     device: DeviceExpansions | None = None
     is_global: bool = False
 
+    @property
+    def n_learned(self) -> int:
+        """About how many of the rows a member learns from."""
+        return min(self.n_rows, MOST_ROWS)
+
     def with_targets(self, retarget: Callable[[np.ndarray], np.ndarray]) -> Everything:
         """The same rows with other targets."""
         return replace(self, over=partial(_over, self.over, retarget))
@@ -90,19 +99,28 @@ class Everything:
     def kernel_moments(
         self, kernel: Kernel, basis: np.ndarray, curves: Curves | None, view: tuple[str, ...]
     ) -> Moments:
-        """Sums of kernel values and curves (`core.expansion`) in one pass; memory for one chunk."""
-        work = partial(_moments_of, self.features, kernel, basis, curves, view, self.device, self.is_global)
+        """Sums of kernel values and curves (`core.expansion`) in one pass; memory for one chunk.
+
+        Of more than `MOST_ROWS` rows about that many are taken, those that trees learn from.
+        """
+        draw = _Draw(self._share(MOST_ROWS), self.is_global)
+        work = partial(_moments_of, self.features, kernel, basis, curves, view, self.device, draw)
         total: Any
         total, n_chunks = self.sums.begin()
         for part in self.over(work, n_chunks):
+            n_chunks += 1
+            if part is None:  # nothing is taken from this chunk
+                continue
             if total is None:
                 total = part
             else:
                 self.sums.changing()
                 total.add(part)
-            n_chunks += 1
             self.sums.note(total, n_chunks)
         return total
+
+    def _share(self, most: int) -> float:
+        return min(1.0, most / max(1, self.n_rows))
 
     def binned(
         self, bins: Bins, view: tuple[str, ...], most: int
@@ -112,8 +130,8 @@ class Everything:
         A byte for each number. Of more than ``most`` rows about that many are taken: whole queries, spread over all of
         them, whatever the chunks are.
         """
-        share = min(1.0, most / max(1, self.n_rows))
-        parts = list(self.over(partial(_binned, self.features, bins, view, share)))
+        work = partial(_binned, self.features, bins, view, _Draw(self._share(most), self.is_global))
+        parts = [part for part in self.over(work) if part is not None]
         codes, targets, sizes = (list(one) for one in zip(*parts, strict=True))
         del parts
         starts = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
@@ -142,42 +160,63 @@ def _moments_of(
     curves: Curves | None,
     view: tuple[str, ...],
     device: DeviceExpansions | None,
-    is_global: bool,
+    draw: _Draw,
     chunk: Chunk,
-) -> Moments:
-    X = features.views(chunk.X, chunk.queries)[view]
+) -> Moments | None:
+    taken = draw(chunk)
+    if taken is None:
+        return None
+    X = features.views(taken.X, taken.queries)[view]
     sum_up = kernel_moments if device is None else device.kernel_moments
     rows = np.arange(X.shape[0])
     return sum_up(
-        kernel, basis, X.__getitem__, chunk.y, chunk.queries, rows, is_global=is_global, curves=curves
+        kernel, basis, X.__getitem__, taken.y, taken.queries, rows, is_global=draw.is_global, curves=curves
     )
 
 
 def _binned(
-    features: Features, bins: Bins, view: tuple[str, ...], share: float, chunk: Chunk
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    rows, queries = chunk.queries.order, chunk.queries
-    # Without queries, the rows are those of a single one, of which any may be taken.
-    taken = _drawn(chunk, share, whole=any(name in OF_QUERY for name in view))[rows]
-    X = features.views(chunk.X, queries)[view]
-    counts = np.add.reduceat(taken, queries.starts[:-1], dtype=np.int64)
-    rows = rows[taken]
-    return in_blocks(bins.codes_of(X[rows])), chunk.y[rows], counts[counts > 0]
+    features: Features, bins: Bins, view: tuple[str, ...], draw: _Draw, chunk: Chunk
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    taken = draw(chunk)
+    if taken is None:
+        return None
+    rows, X = taken.queries.order, features.views(taken.X, taken.queries)[view]
+    return in_blocks(bins.codes_of(X[rows])), taken.y[rows], taken.queries.counts
 
 
-def _drawn(chunk: Chunk, share: float, *, whole: bool) -> np.ndarray:
-    """Which rows are taken, shape (m,): whole queries or single rows, by a hash of what they hold."""
-    m, n = chunk.X.shape
-    if share >= 1.0:
-        return np.ones(m, dtype=bool)
-    odd = np.random.default_rng(0).integers(2**63, size=n, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
-    keys = (np.ascontiguousarray(chunk.X, dtype=np.float64).view(np.uint64) * odd).sum(
-        axis=1, dtype=np.uint64
-    )
-    if whole:  # the order of the rows of a query does not matter
-        sums = np.add.reduceat(_mixed(keys)[chunk.queries.order], chunk.queries.starts[:-1])
-        keys = sums[chunk.queries.codes]
-    return _mixed(keys) >> np.uint64(11) < np.uint64(share * 2.0**53)
+@dataclass(frozen=True)
+class _Draw:
+    """Takes a share of the rows, the same ones whatever the chunks are: by a hash of what they hold.
+
+    Attributes
+    ----------
+    share : float
+    is_global : bool
+        Whether all rows are one ranking, of which any may be taken; otherwise whole queries are.
+    """
+
+    share: float
+    is_global: bool
+
+    def __call__(self, chunk: Chunk) -> Chunk | None:
+        """None where nothing is taken."""
+        if self.share >= 1.0:
+            return chunk
+        rows = np.flatnonzero(self._is_taken(chunk))
+        if not rows.size:
+            return None
+        codes = chunk.queries.codes[rows]
+        return Chunk(chunk.X[rows], chunk.y[rows], encode_queries(codes, rows.shape[0]))
+
+    def _is_taken(self, chunk: Chunk) -> np.ndarray:
+        odd = np.random.default_rng(0).integers(2**63, size=chunk.X.shape[1], dtype=np.uint64)
+        odd = odd * np.uint64(2) + np.uint64(1)
+        bits = np.ascontiguousarray(chunk.X, dtype=np.float64).view(np.uint64)
+        keys = (bits * odd).sum(axis=1, dtype=np.uint64)
+        if not self.is_global:  # the order of the rows of a query does not matter
+            sums = np.add.reduceat(_mixed(keys)[chunk.queries.order], chunk.queries.starts[:-1])
+            keys = sums[chunk.queries.codes]
+        return _mixed(keys) >> np.uint64(11) < np.uint64(self.share * 2.0**53)
 
 
 def _mixed(keys: np.ndarray) -> np.ndarray:

@@ -107,7 +107,7 @@ def extend(
             held_out=model.predict(views[one.candidate.view]),
             unbiased=unbiased,
             importances=model.feature_importances_,
-            detail=f"{_described(model)}; on {everything.n_rows:,} rows",
+            detail=f"{_described(model)}; on {everything.n_learned:,} rows",
         )
     joining = [one for one in attempts if one.share > 0 and one.member is not None]
     held_out, unbiased = (

@@ -278,10 +278,18 @@ def n_basis(n_rows: int) -> int:
 
 def cost(m: int, n: int) -> float:
     """Operations for rows and columns."""
-    rows, r, size = min(m, _ROUND_ROWS), _round_basis(m), n_basis(m)
-    one_round = rows * r**2 + 4.0 * rows * r * n + 4.0 * r**3
-    n_metrics = 5 if m < _SHARE_FROM else _METRICS
-    return _ROUNDS * n_metrics * one_round + 6 * (m * size**2 + 4.0 * m * size * n + 2.0 * size**3)
+    size = n_basis(m)
+    return _ROUNDS * _cost_of_round(m, n) + 6 * (m * size**2 + 4.0 * m * size * n + 2.0 * size**3)
+
+
+def cost_of_race(m: int, widths: Sequence[int]) -> float:
+    """Operations of the rounds of all rivals, views with these numbers of columns, curves included."""
+    return (_RACE_ROUNDS + 1) * sum(_cost_of_round(m, n) for n in widths)
+
+
+def _cost_of_round(m: int, n: int) -> float:
+    rows, r = min(m, _ROUND_ROWS), _round_basis(m)
+    return (5 if m < _SHARE_FROM else _METRICS) * (rows * r**2 + 4.0 * rows * r * n + 4.0 * r**3)
 
 
 def _round_basis(n_rows: int) -> int:
@@ -337,4 +345,4 @@ def train_on_everything(
     return chosen, nested(halves, predictions, scores)
 
 
-__all__ = ["RACE_FROM", "Search", "cost", "learned_kernel", "n_basis", "train_on_everything"]
+__all__ = ["RACE_FROM", "Search", "cost", "cost_of_race", "learned_kernel", "n_basis", "train_on_everything"]

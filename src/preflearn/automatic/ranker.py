@@ -47,6 +47,7 @@ from .showing import ShowsItself, remember
 from .streams import Preparation, QuerySample, RowsInParts, UnitScale, rows_in_chunks
 from .targets import for_the_top, half_gains
 from .tasks import Task
+from .timing import Pace
 from .trial import Attempt, Trial
 
 _N_FOLDS = 5
@@ -62,9 +63,6 @@ _REFITTED_CELLS = 50_000
 _ROWS_FOR_TWO_FOLDS = 50
 # Members with a smaller share are not worth the time that they take in prediction.
 _LEAST_SHARE = 0.01
-# Seconds that a candidate takes whatever the number of rows: they say nothing about the next one.
-_OVERHEAD = 0.1
-
 
 _LETTERS = dict(zip("xsqrp", PARTS, strict=True))
 
@@ -128,7 +126,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
     encoder_ : TableEncoder or None
         For data frames and arrays with missing values.
     n_training_rows_ : int
-        Rows that the members were trained on.
+        Rows that the members were trained on; about 2,000,000 where they were drawn.
     n_queries_, n_features_in_ : int
 
     Notes
@@ -139,8 +137,9 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
     several views of the features race, and at most the best two go on.
 
     Beyond 60,000 rows the choice is made on a sample of whole queries, and the members with a share are then trained on
-    everything: kernels by one pass of sums over all rows, boosted trees on up to 2,000,000 rows. A fifth of the sample
-    stays out; it gives the weights and `best_score_`, which is thus the figure of what was trained.
+    everything: kernels by one pass of sums, boosted trees on codes of a byte. Of more than 2,000,000 rows they learn
+    from about that many, whole queries drawn from all of them: 2,000 basis vectors gain next to nothing from more. A
+    fifth of the sample stays out; it gives the weights and `best_score_`, which is thus the figure of what was trained.
 
     Without a ``time_limit``, training on 46 features was measured to take 3 to 11 seconds of processor time on 1,000
     rows, 15 to 29 on 10,000, 129 on 54,000 and 558 on 1,000,000, beside other work; several cores share it. Data whose
@@ -440,15 +439,15 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         ``held`` are rows, y, scaled targets and queries.
         """
         rows, y, targets, part = held
-        self.n_training_rows_ = n_rows - rows.shape[0]
         everything = Everything(
             self.features_,
             over,
-            self.n_training_rows_,
+            n_rows - rows.shape[0],
             fold_to_keep(trial.folds),
             device=self._expansions(),
             is_global=is_global,
         )
+        self.n_training_rows_ = everything.n_learned
         folds = self._folds(y, part, scoring, seed)
         trial = extend(trial, everything, rows, targets, part, folds, run)
         self._keep(trial)
@@ -635,19 +634,16 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
     ) -> list[Attempt]:
         """Candidate after candidate, as long as time allows."""
         attempts: list[Attempt] = []
-        done, spent = 0.0, 0.0
-        width, stages = self.features_.kept_.size, self._stages()
+        pace, stages = Pace(task, self.features_.kept_.size), self._stages()
         for candidate in options:
-            cost = candidate.cost(task.n_rows, width * len(candidate.view))
-            known = run.attempt(candidate, task)
+            work, known = pace.work(candidate), run.attempt(candidate, task)
             if known is not None:
                 attempts.append(known)
-                if known.member is not None or known.seconds > _OVERHEAD:
-                    done, spent = done + cost, spent + max(0.0, known.seconds - _OVERHEAD)
+                if not known.was_left_out_for_time:
+                    pace.note(work, known.seconds, is_behind=known.member is None)
                 continue
             begun = time.perf_counter()
-            expected = cost * spent / done if done else 0.0  # without what Python itself takes
-            if attempts and begun - start + expected > limit:
+            if attempts and begun - start + pace.seconds(work) > limit:
                 attempts.append(Attempt(candidate))
                 continue
             with stages(candidate.name), warnings.catch_warnings():
@@ -658,9 +654,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
                 attempts.append(Attempt(candidate, seconds=seconds, reason="behind after the first rounds"))
             else:
                 attempts.append(Attempt(candidate, member, seconds))
-            # A race is as many rounds as its cost counts for one view: it tells how long the winner will take.
-            if member is not None or seconds > _OVERHEAD:
-                done, spent = done + cost, spent + max(0.0, seconds - _OVERHEAD)
+            pace.note(work, seconds, is_behind=member is None)
             run.keep_attempt(attempts[-1])
         return attempts
 

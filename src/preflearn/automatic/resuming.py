@@ -75,8 +75,9 @@ class Run:
 
     def extended(self, name: str, extend: Extension, everything: Everything) -> tuple[Any, np.ndarray]:
         """A member trained on everything, and what it predicts for the fold that is left out."""
-        with self.stages(f"{name} on {everything.n_rows:,} rows") as stage:
-            return extend(replace(everything, sums=self._sums(name, everything.n_rows, stage)))
+        n_rows = everything.n_learned
+        with self.stages(f"{name} on {n_rows:,} rows") as stage:
+            return extend(replace(everything, sums=self._sums(name, n_rows, stage)))
 
     def _sums(self, name: str, n_rows: int, stage: Stage) -> Sums:
         return _Counted(n_rows, stage)

@@ -17,6 +17,7 @@ from ..model_selection._choice import Scoring
 from ..model_selection.significance import holm, signed_rank_test
 from .candidates import Candidate
 from .combination import FoldScores
+from .everything import MOST_ROWS
 from .leaderboard import Entry, Leaderboard
 from .tasks import Member
 
@@ -90,7 +91,7 @@ class Trial:
         growing = [
             one for one in self.attempts if one.share > 0 and one.member is not None and one.member.extend
         ]
-        share = n_rows / self.held_out.shape[0] / 3
+        share = min(n_rows, MOST_ROWS) / self.held_out.shape[0] / 3
         return bool(growing) and share * sum(one.seconds for one in growing) < seconds
 
     def score_of(self, attempt: Attempt) -> float:

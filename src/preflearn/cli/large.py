@@ -117,12 +117,17 @@ class InParts:
     def _announcement(self) -> str:
         from .._engine.solvers.routes import in_words
         from .._training.streamed import expected_seconds
+        from ..automatic.everything import MOST_ROWS
 
         seconds = expected_seconds(self.size.n_rows, self.size.n_columns)
         resumed = "Resuming from" if self.checkpoint.exists() else "Progress is kept in"
+        some = ""
+        if self.size.n_rows > MOST_ROWS:
+            some = f"The models learn from {MOST_ROWS:,} rows, whole queries drawn from all of them. "
         return (
             f"preflearn: {files.together(self.paths)}: {_size(self.size)}. It is read in parts, which takes "
-            f"{in_words(seconds)} on an idle machine. {resumed} {self.checkpoint}; the same command continues there."
+            f"{in_words(seconds)} on an idle machine. {some}{resumed} {self.checkpoint}; the same command continues "
+            "there."
         )
 
     def _open(

@@ -67,8 +67,22 @@ class KernelBlocks:
         """r."""
         return n_items(self._basis)
 
-    def __call__(self, rows: Any) -> Any:
-        """The block of some rows, a new array of shape (b, r)."""
+    def __call__(self, rows: Any, out: np.ndarray | None = None) -> Any:
+        """The block of some rows, a new array of shape (b, r), or in the memory of ``out`` (NumPy)."""
+        if out is None or not self._fills(rows):
+            found = self._formed(rows)
+            if out is None:
+                return found
+            out[...] = found
+            return out
+        rows = self._kernel.seen(rows, self._origin)
+        return self._rbf(rows if self._used is None else rows[:, self._used], out)
+
+    def _fills(self, rows: Any) -> bool:
+        """Whether these rows take no memory but that of their block."""
+        return self._direct and self._kernel.kernel == "rbf" and self._xp is np and not sp.issparse(rows)
+
+    def _formed(self, rows: Any) -> Any:
         if self._kernel.is_precomputed:
             return np.ascontiguousarray(rows[:, self._basis])
         if callable(self._kernel.kernel):
@@ -91,7 +105,7 @@ class KernelBlocks:
             return power
         return products**degree
 
-    def _rbf(self, rows: Any) -> Any:
+    def _rbf(self, rows: Any, out: np.ndarray | None = None) -> Any:
         if self._xp is not np:
             return self._products(rows)
         size = rows.shape[0] * self.width
@@ -99,8 +113,10 @@ class KernelBlocks:
             # For few products the threads of BLAS cost more than they save, far more on a busy machine; below that none
             # wakes.
             with blas_at_rest(size * rows.shape[1] > _WITHOUT_THREADS):
-                return self._products(rows)
-        K = np.empty((rows.shape[0], self.width), np.result_type(rows, self._products.dtype))
+                return self._products(rows, out=out)
+        K = out
+        if K is None:
+            K = np.empty((rows.shape[0], self.width), np.result_type(rows, self._products.dtype))
 
         def fill(start: int, stop: int) -> None:
             self._products(rows[start:stop], out=K[start:stop])

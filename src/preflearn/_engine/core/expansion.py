@@ -44,7 +44,7 @@ from .problem import block_rows
 # Sums are formed in this many parts side by side; a fixed number, so that rounding is the same on every machine.
 _PARTS = 8
 # ν relative to the trace of A and to K_RR: the first that Cholesky accepts.
-NUGGETS = (1e-11, 1e-9, 1e-7)
+NUGGETS = (3e-11, 1e-9, 1e-7)
 _REFINEMENTS = 3
 
 Moments = QueryMoments | GlobalMoments
@@ -124,17 +124,17 @@ def kernel_moments(
     width = basis.shape[0] + (0 if curves is None else curves.size)
     blocks = _blocks_of_rows(rows, queries, block_rows(width), is_global)
 
-    def of_block(block: np.ndarray) -> Moments:
-        K = values(read(block))
-        if is_global:
-            return GlobalMoments.of(K, scores[block, None], "item")
+    def comparisons(block: np.ndarray) -> QueryComparisons:
         within = encode_queries(queries.codes[block], block.shape[0])
-        return QueryMoments.of(K, QueryComparisons(scores[block, None], within, weighting="item"))
+        return QueryComparisons(scores[block, None], within, weighting="item")
 
     def add_up(part: Sequence[np.ndarray]) -> Moments:
-        total = of_block(part[0])
-        for block in part[1:]:
-            total.add(of_block(block))  # type: ignore[arg-type]
+        if not is_global:
+            return QueryMoments.of_blocks((values(read(block)), comparisons(block)) for block in part)
+        found = (GlobalMoments.of(values(read(block)), scores[block, None], "item") for block in part)
+        total = next(found)
+        for one in found:
+            total.add(one)
         return total
 
     bounds = np.linspace(0, len(blocks), min(_PARTS, len(blocks)) + 1).astype(int)
@@ -160,10 +160,17 @@ def solve_expansion(
 
 def _columns(kernel: Kernel, basis: np.ndarray, curves: Curves | None) -> Callable[[np.ndarray], np.ndarray]:
     """From rows to their kernel values, and beside them their curves."""
-    values = KernelBlocks(kernel, basis)
+    values, r = KernelBlocks(kernel, basis), basis.shape[0]
     if curves is None:
         return values
-    return lambda rows: np.hstack([values(rows), curves.values(rows)])
+
+    def both(rows: np.ndarray) -> np.ndarray:
+        out = np.empty((rows.shape[0], r + curves.size))
+        values(rows, out=out[:, :r])
+        out[:, r:] = curves.values(rows)
+        return out
+
+    return both
 
 
 def _sums(moments: Moments) -> tuple[np.ndarray, np.ndarray]:
@@ -172,18 +179,16 @@ def _sums(moments: Moments) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _solve(A: np.ndarray, K_RR: np.ndarray, c: np.ndarray, alpha: float) -> np.ndarray:
-    size = float(np.trace(A)) + alpha * float(np.trace(K_RR))
+    M = A + alpha * K_RR
+    size = float(np.trace(M))
     for nugget in NUGGETS:
-        B = np.array(A, order="F")
-        B += alpha * K_RR.T
+        B = np.array(M, order="F")
         B[np.diag_indices_from(B)] += nugget * size
         try:
             factor = cholesky_in_place(B)
         except np.linalg.LinAlgError:
             continue
-        return refined(
-            partial(cholesky_solve, factor), lambda beta: A @ beta + alpha * (K_RR @ beta), c[:, None]
-        )[:, 0]
+        return refined(partial(cholesky_solve, factor), M.__matmul__, c[:, None])[:, 0]
     return np.zeros(c.shape)  # only rounding is left: a constant
 
 
