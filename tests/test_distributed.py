@@ -412,15 +412,22 @@ def quick_automatic(monkeypatch):
     monkeypatch.setattr(boosting, "_STAGES", (5, 10))
 
 
-def test_the_automatic_ranker_of_partitions_is_that_of_a_stream(quick_automatic):
-    """Chosen on the same sample, trained on the same rows."""
+@pytest.mark.parametrize("most", [None, 300])
+def test_the_automatic_ranker_of_partitions_is_that_of_a_stream(quick_automatic, most, monkeypatch):
+    """Chosen on the same sample, trained on the same rows: all, or the queries that are drawn."""
+    from preflearn.automatic import boosting, everything
+
+    if most is not None:
+        monkeypatch.setattr(everything, "MOST_ROWS", most)
+        monkeypatch.setattr(boosting, "_MOST_ROWS", most)
     X, y, qid = ranked_rows()
     found = fit(AutoRanker(random_state=0), *as_arrays(X, y, qid, (200, 0, 250, 150)))
     parts = [(X[a:b], y[a:b], qid[a:b]) for a, b in ((0, 300), (300, 600))]
     expected = AutoRanker(random_state=0).fit_stream(parts)
     np.testing.assert_allclose(found.predict(X, qid=qid), expected.predict(X, qid=qid), atol=1e-6)
     assert found.best_score_ == pytest.approx(expected.best_score_)
-    assert found.n_training_rows_ == expected.n_training_rows_ > 500 and found.n_queries_ == 60
+    assert found.n_training_rows_ == expected.n_training_rows_ and found.n_queries_ == 60
+    assert found.n_training_rows_ > 500 if most is None else found.n_training_rows_ == most
 
 
 def test_the_automatic_ranker_survives_a_worker_that_dies(quick_automatic, cluster, monkeypatch):

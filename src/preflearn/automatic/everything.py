@@ -22,8 +22,8 @@ from ..kernels.functions import Kernel
 from .features import Features
 from .trees import Bins
 
-# Rows that a member learns from at most, drawn as whole queries. The basis vectors of a kernel and the leaves of trees
-# limit what more of them could teach (docs/user_guide/large_data.md).
+# Rows that a member learns from at most, drawn as whole queries: the basis vectors of a kernel limit what more of them
+# could teach (benchmarks/rows_needed.py).
 MOST_ROWS = 2_000_000
 
 

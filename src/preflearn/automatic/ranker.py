@@ -138,7 +138,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
 
     Beyond 60,000 rows the choice is made on a sample of whole queries, and the members with a share are then trained on
     everything: kernels by one pass of sums, boosted trees on codes of a byte. Of more than 2,000,000 rows they learn
-    from about that many, whole queries drawn from all of them: 2,000 basis vectors gain next to nothing from more. A
+    from about that many, whole queries drawn from all of them: 2,000 basis vectors gained little from more. A
     fifth of the sample stays out; it gives the weights and `best_score_`, which is thus the figure of what was trained.
 
     Without a ``time_limit``, training on 46 features was measured to take 3 to 11 seconds of processor time on 1,000
