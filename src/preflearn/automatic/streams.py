@@ -197,6 +197,8 @@ class QuerySample:
             return
         whole = _Queries.join(self._parts)
         order = np.lexsort((whole.keys, whole.places))
+        # A query that did not fit into a merged sample ends this one too, though what follows it may fit here.
+        order = order[whole.places[order] < self._limit]
         n_kept = max(2, int(np.searchsorted(np.cumsum(whole.sizes[order]), self._most, side="right")))
         if n_kept < order.shape[0]:
             self._limit = min(self._limit, int(whole.places[order[n_kept]]))
