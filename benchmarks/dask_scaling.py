@@ -6,7 +6,7 @@ handful of Newton steps.
 
     python benchmarks/dask_scaling.py
     python benchmarks/dask_scaling.py --quick
-    python benchmarks/dask_scaling.py --automatic --rows 1000000 --sample 20000    # AutoRanker, and as a stream
+    python benchmarks/dask_scaling.py --automatic --rows 1000000    # AutoRanker, and as a stream
 """
 
 from __future__ import annotations

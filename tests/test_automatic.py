@@ -223,8 +223,9 @@ def test_boosted_trees_equal_the_slow_version(data):
 
 
 @pytest.mark.parametrize("has_queries", [True, False])
-def test_trees_see_a_sample_that_does_not_depend_on_the_chunks(has_queries):
+def test_trees_see_a_sample_that_does_not_depend_on_the_chunks(has_queries, monkeypatch):
     """Above the limit whole queries, or rows of a single one, are taken, wherever they stand."""
+    monkeypatch.setattr(everything_module, "MOST_ROWS", 1_500)
     X, y, qid = make_data(6_000, n=3, size=6)
     qid = qid if has_queries else np.zeros(6_000, dtype=int)
     features, view = Features().fit(X), ("plain", "relative") if has_queries else ("plain",)
@@ -234,7 +235,7 @@ def test_trees_see_a_sample_that_does_not_depend_on_the_chunks(has_queries):
         parts = np.split(rows, n_chunks)
         chunks = [Chunk(X[one], y[one], encode_queries(qid[one], len(one))) for one in parts]
         everything = Everything(features, lambda f: map(f, chunks), 6_000, 0, is_global=not has_queries)
-        codes, targets, starts = everything.binned(bins, view, 1_500)
+        codes, targets, starts = everything.binned(bins, view)
         assert codes.shape[1] == len(targets) == starts[-1]
         return sorted(map(tuple, np.column_stack([codes[0, :, :3], targets]).tolist())), np.diff(starts)
 
@@ -266,7 +267,7 @@ def test_kernels_learn_from_the_rows_that_trees_see_whatever_the_chunks_are(has_
     found = [everything(n).kernel_moments(kernel, basis, None, view) for n in (1, 400)]
     # What trees see: plain features tell which rows these are.
     bins = Bins(X, 255)
-    _, targets, starts = everything(1).binned(bins, ("plain",), 500)
+    _, targets, starts = everything(1).binned(bins, ("plain",))
     assert 350 < found[0].n_rows == found[1].n_rows == len(targets) < 650 and everything(1).n_learned == 500
     one, other = (moments.gram if has_queries else moments.scatter for moments in found)
     np.testing.assert_allclose(one, other, atol=1e-12 * np.abs(one).max())
@@ -283,6 +284,33 @@ def _drawn_rows(everything):
     """Which rows are taken, by a second look at the chunk that all of them are in."""
     (taken,) = everything.over(everything_module._Draw(500 / 2_000, everything.is_global)._is_taken)
     return taken
+
+
+@pytest.mark.parametrize("has_queries", [True, False])
+def test_of_equal_queries_or_rows_a_share_is_taken(has_queries, monkeypatch):
+    """Users who rate the same items, or a ranking with few distinct rows: neither all of them nor none."""
+    monkeypatch.setattr(everything_module, "MOST_ROWS", 1_000)
+    X, qid = np.tile(np.arange(5.0)[:, None], (1_000, 2)), np.repeat(np.arange(1_000), 5)
+    y = np.random.default_rng(0).normal(size=5_000)
+    chunk = Chunk(X, y, encode_queries(qid if has_queries else 0 * qid, 5_000))
+    features = Features().fit(X)
+    everything = Everything(features, lambda f: map(f, [chunk]), 5_000, 0, is_global=not has_queries)
+    codes, targets, starts = everything.binned(Bins(X, 64), ("plain",))
+    assert 800 < len(targets) < 1_200
+    counts = np.bincount(codes[0, :, 0])
+    assert np.all(counts[counts > 0] == counts.max()) if has_queries else counts[counts > 0].min() > 120
+    assert np.count_nonzero(counts) == 5 and starts[-1] == len(targets)
+
+
+def test_all_rows_are_taken_where_no_query_is_drawn(monkeypatch):
+    """Two large queries, of which neither is in a share of a millionth."""
+    monkeypatch.setattr(everything_module, "MOST_ROWS", 1)
+    X, y, qid = make_data(40, n=3, size=20)
+    features, chunk = Features().fit(X), Chunk(X, y, encode_queries(qid, 40))
+    everything = Everything(features, lambda f, skip=0: map(f, [chunk][skip:]), 1_000_000, 0)
+    _, targets, _ = everything.binned(Bins(X, 64), ("plain",))
+    moments = everything.kernel_moments(Kernel("rbf", 0.3), X[:5], None, ("plain",))
+    assert len(targets) == moments.n_rows == 40
 
 
 def test_all_threads_grow_the_same_trees_as_one(monkeypatch):

@@ -73,7 +73,7 @@ def slow_sample(X, y, qid, most):
 @example(seed=252, most=6, n_chunks=2, merged=True)  # a query that does not fit into a part
 def test_the_sample_is_that_of_the_hashes_however_the_rows_come(seed, most, n_chunks, merged):
     rng = np.random.default_rng(seed)
-    sizes = rng.integers(1, 6, rng.integers(1, 30))
+    sizes = rng.integers(1, rng.choice([6, 40]), rng.integers(1, 30))
     labels = rng.choice(1000, sizes.size, replace=False)
     qid = np.repeat(labels, sizes)
     X, y = rng.normal(size=(qid.size, 2)), rng.normal(size=qid.size)
@@ -85,6 +85,7 @@ def test_the_sample_is_that_of_the_hashes_however_the_rows_come(seed, most, n_ch
         if merged:
             other = QuerySample(most)
             other.add(X[rows], y[rows], qid[rows])
+            other.shrink()  # as workers do
             sample.merge(other)
         else:
             sample.add(X[rows], y[rows], qid[rows])

@@ -97,7 +97,9 @@ def test_rows_that_are_drawn_are_announced_and_reported(call, little_memory, fol
     arguments = ("train", str(folder / "big.parquet"), "-o", str(tmp_path / "model.preflearn"), "--json")
     status, out, err = call(*arguments)
     assert status == 0, err
-    assert "The models learn from 500 rows, whole queries drawn from all of them. Progress is kept" in err
+    assert (
+        "The models learn from about 500 rows, whole queries drawn from all of them. Progress is kept" in err
+    )
     expected = "trained on about 500 rows: whole queries drawn from all but 80 of the sample"
     assert any(expected in note for note in json.loads(out)["notes"])
 

@@ -415,11 +415,10 @@ def quick_automatic(monkeypatch):
 @pytest.mark.parametrize("most", [None, 300])
 def test_the_automatic_ranker_of_partitions_is_that_of_a_stream(quick_automatic, most, monkeypatch):
     """Chosen on the same sample, trained on the same rows: all, or the queries that are drawn."""
-    from preflearn.automatic import boosting, everything
+    from preflearn.automatic import everything
 
     if most is not None:
         monkeypatch.setattr(everything, "MOST_ROWS", most)
-        monkeypatch.setattr(boosting, "_MOST_ROWS", most)
     X, y, qid = ranked_rows()
     found = fit(AutoRanker(random_state=0), *as_arrays(X, y, qid, (200, 0, 250, 150)))
     parts = [(X[a:b], y[a:b], qid[a:b]) for a, b in ((0, 300), (300, 600))]

@@ -511,7 +511,7 @@ def test_it_prints_what_it_did_and_why_pooling_misleads():
     pooled = str(estimate_auc(RLS(), X, y, method="pooled", random_state=0))
     assert "scores from different models" in pooled and "leave-pair-out" in pooled
     averaged = estimate_auc(RLS(), X, y, method="averaged", n_splits=5, random_state=0)
-    assert "scores of different models" not in str(averaged)
+    assert "scores from different models" not in str(averaged)
     assert repr(averaged).startswith("PerformanceEstimate(AUC 0.") and "\n" not in repr(averaged)
     assert all(len(line) <= 100 for line in pair_out.splitlines())
 

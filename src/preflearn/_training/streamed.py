@@ -17,7 +17,7 @@ import numpy as np
 from .. import AutoRanker
 from .._engine.loops.threads import n_threads
 from .._engine.streaming.sources import Source
-from ..automatic.everything import MOST_ROWS, Chunk
+from ..automatic.everything import MOST_ROWS, SECONDS_A_ROW_READ, Chunk
 from ..automatic.kernels import n_basis
 from ..automatic.streams import Preparation, QuerySample, StreamedRows, TableRows
 from ..errors import InputError
@@ -36,8 +36,6 @@ _QUERY, _ITEM = "\0query", "\0item"
 _CHOICE_SECONDS = 170.0
 _SECONDS_A_PRODUCT = 2.6e-11
 _SECONDS_A_TREE_ROW = 1.7e-4
-# A pass over all rows, without what is done with those that are taken.
-_SECONDS_A_ROW_READ = 2e-6
 # Kernels with a share, usually.
 _KERNELS = 2
 
@@ -211,7 +209,7 @@ class SampledCandidates(Candidates):
         ]
         if self.is_extended:
             n_learned = self.model.n_training_rows_
-            is_drawn = n_learned < self._n_rows - len(self.problem.data)
+            is_drawn = n_learned < self._n_rows - n_held
             which = "whole queries drawn from all but" if is_drawn else "all but"
             found.append(
                 f"Learned kernels and boosted trees were then trained on {'about ' if is_drawn else ''}{n_learned:,} "
@@ -237,5 +235,5 @@ def expected_seconds(n_rows: int, n_features: int) -> float:
     r, n, n_learned = n_basis(n_rows), 2 * n_features, min(n_rows, MOST_ROWS)
     kernels = _KERNELS * n_learned * (r**2 + 4.0 * r * n) * _SECONDS_A_PRODUCT
     trees = n_learned * _SECONDS_A_TREE_ROW * n / 92
-    passes = (2 + _KERNELS) * n_rows * _SECONDS_A_ROW_READ * n / 92
+    passes = (2 + _KERNELS) * n_rows * SECONDS_A_ROW_READ * n / 92
     return (_CHOICE_SECONDS + kernels + trees + passes) / n_threads()

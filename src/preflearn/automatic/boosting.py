@@ -43,8 +43,6 @@ _FEW_ROWS = 10_000
 _FEW_LEAVES = (8, 16)
 # Below this number of rows, a node looks at half of the features.
 _SHARE_BELOW = 20_000
-# Rows that trees learn from at most: a byte for each number is kept in memory.
-_MOST_ROWS = 2_000_000
 
 
 @dataclass
@@ -187,7 +185,7 @@ def grow_on_everything(
     Their number is chosen by the fold. What is predicted for one half of its queries is chosen by the other half.
     """
     bins = Bins(task.views[view], n_bins(task.n_rows))
-    blocks, targets, starts = everything.binned(bins, view, _MOST_ROWS)
+    blocks, targets, starts = everything.binned(bins, view)
     test = task.folds.tests[everything.fold]
     least, share = _settings(targets.shape[0])
     grown = _Grown(

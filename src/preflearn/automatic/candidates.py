@@ -4,7 +4,7 @@ All are held out on the same folds: the linear one by algebra, the kernels with 
 trees grown without each fold, whose mean is the model. Several settings of one candidate (alpha, round) are compared
 by the score of each fold.
 
-The cost of a candidate is a rough count of operations; what the first ones take gives the seconds that the next will.
+The cost of a candidate is a rough count of operations, from which `timing` estimates seconds.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def candidates(n_rows: int, n_queries: int) -> list[Candidate]:
         Candidate(
             "best single feature", standardised, _cost_of_sorting, single_feature, is_simple=True, joins=False
         ),
-        # Before the kernels, which may lose their race when all the time is spent.
+        # Before the kernels: under a time limit, a race could use up the time and leave no member.
         Candidate("boosted trees", plain + both_relative, boosting.cost, boosting.boosted_trees),
         _kernel(f"learned kernel, quantiles{beside}", quantiles + relative),
     ]
@@ -193,7 +193,7 @@ def candidates(n_rows: int, n_queries: int) -> list[Candidate]:
     return [*found, Candidate(f"linear, quantiles{beside}", view, _cost_of_linear, linear)]
 
 
-# What trains the members of a candidate on all rows.
+# What trains the members of a candidate on all rows, or on many of them.
 EXTENSIONS: dict[Any, Callable[..., Any]] = {
     kernels.learned_kernel: kernels.train_on_everything,
     boosting.boosted_trees: boosting.grow_on_everything,

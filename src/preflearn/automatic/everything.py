@@ -23,8 +23,10 @@ from .features import Features
 from .trees import Bins
 
 # Rows that a member learns from at most, drawn as whole queries: the basis vectors of a kernel limit what more of them
-# could teach (benchmarks/rows_needed.py).
+# could teach (benchmarks/rows_needed.py), and trees keep a byte of each number in memory.
 MOST_ROWS = 2_000_000
+# Processor seconds of a pass over a row of 46 features, without what is done with those that are taken.
+SECONDS_A_ROW_READ = 2e-6
 
 
 class Sums:
@@ -103,8 +105,15 @@ class Everything:
 
         Of more than `MOST_ROWS` rows about that many are taken, those that trees learn from.
         """
-        draw = _Draw(self._share(MOST_ROWS), self.is_global)
-        work = partial(_moments_of, self.features, kernel, basis, curves, view, self.device, draw)
+        for draw in self._draws():
+            work = partial(_moments_of, self.features, kernel, basis, curves, view, self.device, draw)
+            total = self._sum_up(work)
+            if total is not None:
+                break
+        return total
+
+    def _sum_up(self, work: Callable[[Chunk], Moments | None]) -> Any:
+        """The sum over all chunks; None where nothing is taken from any."""
         total: Any
         total, n_chunks = self.sums.begin()
         for part in self.over(work, n_chunks):
@@ -119,19 +128,21 @@ class Everything:
             self.sums.note(total, n_chunks)
         return total
 
-    def _share(self, most: int) -> float:
-        return min(1.0, most / max(1, self.n_rows))
+    def _draws(self) -> list[_Draw]:
+        """What is taken, and what instead where that is nothing, as may be with a few large queries."""
+        return [_Draw(share, self.is_global) for share in (min(1.0, MOST_ROWS / max(1, self.n_rows)), 1.0)]
 
-    def binned(
-        self, bins: Bins, view: tuple[str, ...], most: int
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def binned(self, bins: Bins, view: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Codes of the features in blocks (`in_blocks`), targets (m,) and the first row of each query (q + 1,).
 
-        A byte for each number. Of more than ``most`` rows about that many are taken: whole queries, spread over all of
-        them, whatever the chunks are.
+        A byte for each number. Of more than `MOST_ROWS` rows about that many are taken: whole queries, spread over all
+        of them, whatever the chunks are.
         """
-        work = partial(_binned, self.features, bins, view, _Draw(self._share(most), self.is_global))
-        parts = [part for part in self.over(work) if part is not None]
+        for draw in self._draws():
+            work = partial(_binned, self.features, bins, view, draw)
+            parts = [part for part in self.over(work) if part is not None]
+            if parts:
+                break
         codes, targets, sizes = (list(one) for one in zip(*parts, strict=True))
         del parts
         starts = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
@@ -188,6 +199,8 @@ def _binned(
 class _Draw:
     """Takes a share of the rows, the same ones whatever the chunks are: by a hash of what they hold.
 
+    Of equal rows, or queries, of a chunk the share is taken; which ones these are does not matter.
+
     Attributes
     ----------
     share : float
@@ -214,9 +227,20 @@ class _Draw:
         bits = np.ascontiguousarray(chunk.X, dtype=np.float64).view(np.uint64)
         keys = (bits * odd).sum(axis=1, dtype=np.uint64)
         if not self.is_global:  # the order of the rows of a query does not matter
-            sums = np.add.reduceat(_mixed(keys)[chunk.queries.order], chunk.queries.starts[:-1])
-            keys = sums[chunk.queries.codes]
-        return _mixed(keys) >> np.uint64(11) < np.uint64(self.share * 2.0**53)
+            keys = np.add.reduceat(_mixed(keys)[chunk.queries.order], chunk.queries.starts[:-1])
+        taken = _mixed(_told_apart(keys)) >> np.uint64(11) < np.uint64(self.share * 2.0**53)
+        return taken if self.is_global else taken[chunk.queries.codes]
+
+
+def _told_apart(keys: np.ndarray) -> np.ndarray:
+    """The keys, with another one for the second, third, ... of those that are equal."""
+    order = np.argsort(keys, kind="stable")
+    places, ordered = np.arange(keys.shape[0]), keys[order]
+    first = np.append(True, ordered[1:] != ordered[:-1])
+    number = places - np.maximum.accumulate(np.where(first, places, 0))
+    out = np.empty_like(keys)
+    out[order] = ordered + number.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    return out
 
 
 def _mixed(keys: np.ndarray) -> np.ndarray:

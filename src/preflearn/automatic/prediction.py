@@ -97,8 +97,14 @@ def combined_scores(members: Sequence[Any], views: Sequence[np.ndarray], weights
     return out
 
 
+def prepare(members: Sequence[Any]) -> None:
+    """Make ready what depends on the members alone: once, and not by each of the threads that score rows."""
+    for one in members:
+        _scores_of(one)
+
+
 def refuse_misfits(members: Sequence[Any], views: Sequence[Sequence[str]], n_columns: int) -> None:
-    """Refuse members that are no fitted models of one output on their view of so many columns a part.
+    """Refuse members that are not fitted models with one output, or whose number of features is not that of their view.
 
     Raises
     ------
@@ -153,4 +159,4 @@ def _is_plain(member: RankRFM) -> bool:
     )
 
 
-__all__ = ["TOLERANCE", "combined_scores", "refuse_misfits", "scores_by_query"]
+__all__ = ["TOLERANCE", "combined_scores", "prepare", "refuse_misfits", "scores_by_query"]

@@ -40,7 +40,7 @@ from .everything import Everything
 from .extension import chunks_without, extend, fold_to_keep
 from .features import OF_QUERY, PARTS, Features
 from .leaderboard import Leaderboard
-from .prediction import combined_scores, refuse_misfits, scores_by_query
+from .prediction import combined_scores, prepare, refuse_misfits, scores_by_query
 from .presets import Preset, read_preset
 from .resuming import Run, run_of
 from .showing import ShowsItself, remember
@@ -327,6 +327,8 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
 
     def fit_stream(self, chunks, *, checkpoint=None, **reading) -> Self:
         """Choose on a sample of whole queries, then train the members on all rows, chunk by chunk.
+
+        Of more than 2,000,000 rows the members learn from about that many, whole queries drawn from all of them.
 
         Parameters
         ----------
@@ -744,6 +746,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         return self._read_plain(X, reset=False) if self.encoder_ is None else self.encoder_.transform(X)
 
     def _predict_rows(self, rows: np.ndarray, qid: Any) -> np.ndarray:
+        prepare(self.members_)
         return scores_by_query(self._scores_of_rows, rows, encode_queries(qid, rows.shape[0]))
 
     def _scores_of_rows(self, rows: np.ndarray, queries: Groups) -> np.ndarray:

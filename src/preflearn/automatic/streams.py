@@ -207,11 +207,10 @@ class QuerySample:
 
     def table(self) -> tuple[Any, np.ndarray, np.ndarray]:
         """Rows, targets and the key of the query of each row, in the order of the hashes."""
+        self.shrink()
         whole = _Queries.join(self._parts)
         order = np.lexsort((whole.keys, whole.places))
-        self._parts = [whole.take(order)]
-        self.shrink()
-        kept = self._parts[0]
+        self._parts = [kept := whole.take(order)]
         return kept.X, kept.y, np.repeat(kept.keys, kept.sizes)
 
     def encoded(self, encode: Callable[[Any], np.ndarray]) -> None:

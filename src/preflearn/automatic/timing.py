@@ -21,7 +21,7 @@ _RATES: dict[Any, float] = {
 }
 # Processors that the folds of a candidate keep busy, at most.
 _MOST_THREADS = 5
-# Seconds that expectations count for, beside what has been measured.
+# Weight of the estimate, in seconds of measured time.
 _TRUST = 1.0
 
 
@@ -55,12 +55,13 @@ class Pace:
         jobs = n_threads() if task.n_jobs is None or task.n_jobs < 1 else min(task.n_jobs, n_threads())
         self._n_threads = min(jobs, _MOST_THREADS)
         self._expected = self._taken = 0.0
+        self._has_raced = False
 
     def work(self, candidate: Candidate) -> Work:
         """What lies before a candidate."""
         task, rate = self._task, _RATES[candidate.train] * self._n_threads
         race = 0.0
-        if candidate.train is learned_kernel and candidate.view in task.rivals and not task.searches:
+        if candidate.train is learned_kernel and candidate.view in task.rivals and not self._has_raced:
             race = cost_of_race(task.n_rows, [self._n_features * len(view) for view in task.rivals])
         return Work(race / rate, candidate.cost(task.n_rows, self._n_features * len(candidate.view)) / rate)
 
@@ -71,4 +72,5 @@ class Pace:
     def note(self, work: Work, seconds: float, *, is_behind: bool) -> None:
         """A candidate has taken this long; one that was behind only the time of the race."""
         self._taken += seconds
+        self._has_raced |= work.race > 0
         self._expected += work.race + (0.0 if is_behind else work.rest)

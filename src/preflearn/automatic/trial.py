@@ -17,7 +17,7 @@ from ..model_selection._choice import Scoring
 from ..model_selection.significance import holm, signed_rank_test
 from .candidates import Candidate
 from .combination import FoldScores
-from .everything import MOST_ROWS
+from .everything import MOST_ROWS, SECONDS_A_ROW_READ
 from .leaderboard import Entry, Leaderboard
 from .tasks import Member
 
@@ -86,13 +86,14 @@ class Trial:
         """Whether a member with a share could learn from this number of rows in about this number of seconds.
 
         Held out on five folds, a candidate has been trained six times: a third of its time is a generous guess for one
-        training with more basis vectors and trees.
+        training with more basis vectors and trees. Every row is read for each, whether it is taken or not.
         """
         growing = [
             one for one in self.attempts if one.share > 0 and one.member is not None and one.member.extend
         ]
         share = min(n_rows, MOST_ROWS) / self.held_out.shape[0] / 3
-        return bool(growing) and share * sum(one.seconds for one in growing) < seconds
+        reading = len(growing) * n_rows * SECONDS_A_ROW_READ
+        return bool(growing) and share * sum(one.seconds for one in growing) + reading < seconds
 
     def score_of(self, attempt: Attempt) -> float:
         """Held-out score of a candidate, its settings chosen by the other folds."""

@@ -123,7 +123,7 @@ class InParts:
         resumed = "Resuming from" if self.checkpoint.exists() else "Progress is kept in"
         some = ""
         if self.size.n_rows > MOST_ROWS:
-            some = f"The models learn from {MOST_ROWS:,} rows, whole queries drawn from all of them. "
+            some = f"The models learn from about {MOST_ROWS:,} rows, whole queries drawn from all of them. "
         return (
             f"preflearn: {files.together(self.paths)}: {_size(self.size)}. It is read in parts, which takes "
             f"{in_words(seconds)} on an idle machine. {some}{resumed} {self.checkpoint}; the same command continues "

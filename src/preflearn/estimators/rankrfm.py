@@ -680,6 +680,15 @@ class RankRFM(RankerMixin, KernelModel):
         """The learned kernel."""
         return Kernel(self.kernel, self.gamma_, kernel_params={"metric": self.metric_})
 
+    def _fitted_arrays(self) -> dict[str, str]:
+        shapes = super()._fitted_arrays()
+        if "metric_" not in vars(self):
+            return shapes
+        # Compiled loops go over the basis vectors and the factors without looking at the ends of the arrays.
+        if np.shape(self.dual_coef_)[:1] == (0,):
+            raise ValueError("there are no basis vectors")
+        return {**shapes, "metric_": "n" if np.ndim(self.metric_) == 1 else "n k"}
+
 
 def of_expansion(
     kernel: Kernel,

@@ -18,13 +18,15 @@ from math import factorial
 from typing import Any
 
 import numpy as np
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
+from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
 # Numbers in a vector of float64, and basis vectors and rows of a tile: 24 of 32 registers hold its sums, or 12 of 16.
-_LANES = 8 if binding.get_host_cpu_features().get("avx512f") else 4
+# By what Numba compiles for, which names its cache: this machine may have other vectors than the one that filled it.
+_LANES = 8 if "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2] else 4
 _COLUMNS = 4 * _LANES if _LANES == 8 else 2 * _LANES
 _ROWS = 6
 # Rows that are prepared together: with the basis vectors of a tile they stay in the cache.
