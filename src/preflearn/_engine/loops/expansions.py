@@ -24,6 +24,8 @@ from numba.core import cgutils
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
+from .vectors import in_all_lanes
+
 # Numbers in a vector of float64, and basis vectors and rows of a tile: 24 of 32 registers hold its sums, or 12 of 16.
 # By what Numba compiles for, which names its cache: this machine may have other vectors than the one that filled it.
 _LANES = 8 if "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2] else 4
@@ -130,13 +132,6 @@ def _constant(kind: Any, value: float) -> Any:
     return ir.Constant(kind, [value] * kind.count if isinstance(kind, ir.VectorType) else value)
 
 
-def _everywhere(builder: Any, value: Any, n: int) -> Any:
-    """A vector with this value in all places."""
-    nothing = ir.Constant(ir.VectorType(value.type, n), ir.Undefined)
-    single = builder.insert_element(nothing, value, _PLACE(0))
-    return builder.shuffle_vector(single, nothing, ir.Constant(ir.VectorType(_PLACE, n), [0] * n))
-
-
 def _load(builder: Any, pointer: Any, place: int, kind: Any) -> Any:
     at = builder.gep(pointer, [_INDEX(place)])
     return builder.load(builder.bitcast(at, kind.as_pointer()), align=4)
@@ -182,7 +177,7 @@ def _products(
         at = builder.gep(first, [builder.mul(loop.index, _INDEX(_COLUMNS))])
         columns = [_load(builder, at, k * n_lanes, kind) for k in range(n_vectors)]
         for row_sums, one in zip(sums, rows, strict=True):
-            value = _everywhere(builder, builder.load(builder.gep(one, [loop.index])), n_lanes)
+            value = in_all_lanes(builder, builder.load(builder.gep(one, [loop.index])), n_lanes)
             for place, column in zip(row_sums, columns, strict=True):
                 product = builder.fmul(value, column, flags=_FUSED)
                 builder.store(builder.fadd(builder.load(place), product, flags=_FUSED), place)

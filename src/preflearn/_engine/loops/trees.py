@@ -11,6 +11,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from .threads import over_ranges
+from .vectors import in_all_lanes
 
 # Rows times trees that are worth a thread of their own, walked and by bits.
 _LEAST = 1 << 15
@@ -222,7 +223,7 @@ def _clear(typing_context, columns, feature, threshold, stays, first, last, mask
         with cgutils.for_range(builder, size) as loop:
             node = builder.add(arguments[4], loop.index)
             column, limit, word = (builder.load(builder.gep(one, [node])) for one in (features, limits, kept))
-            limit, word = _everywhere(builder, limit), _everywhere(builder, word)
+            limit, word = (in_all_lanes(builder, one, _LANES) for one in (limit, word))
             first_row = builder.mul(builder.sext(column, node.type), ir.Constant(node.type, _ROWS))
             for k, mask in enumerate(found):
                 at = builder.gep(x, [builder.add(first_row, ir.Constant(node.type, k * _LANES))])
@@ -243,14 +244,6 @@ def _clear(typing_context, columns, feature, threshold, stays, first, last, mask
         ):
             return None
     return types.void(columns, feature, threshold, stays, types.intp, types.intp, masks), generate
-
-
-def _everywhere(builder, value):
-    """A vector with this value in all places."""
-    kind = ir.VectorType(value.type, _LANES)
-    single = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.IntType(32)(0))
-    places = ir.Constant(ir.VectorType(ir.IntType(32), _LANES), [0] * _LANES)
-    return builder.shuffle_vector(single, ir.Constant(kind, ir.Undefined), places)
 
 
 @intrinsic

@@ -41,7 +41,8 @@ def _check(*arrays):
             raise TypingError(f"a one-dimensional C-contiguous array is needed here: found {array}.")
 
 
-def _in_all_lanes(builder, x, width):
+def in_all_lanes(builder, x, width):
+    """A vector with the value x in all places."""
     undefined = ir.Constant(ir.VectorType(x.type, width), ir.Undefined)
     first = builder.insert_element(undefined, x, _INDEX(0))
     return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_INDEX, width), [0] * width))
@@ -66,9 +67,9 @@ def add_where(width, relation):
         run = _Run(context, builder, signature.args[0], array, start, width)
         whole = isinstance(run.type.element, ir.IntType)
         numbers = ir.Constant(ir.VectorType(_INDEX, width), list(range(width)))
-        related = builder.icmp_signed(relation, numbers, _in_all_lanes(builder, place, width))
+        related = builder.icmp_signed(relation, numbers, in_all_lanes(builder, place, width))
         nothing = ir.Constant(run.type, [0 if whole else 0.0] * width)
-        change = builder.select(related, _in_all_lanes(builder, value, width), nothing)
+        change = builder.select(related, in_all_lanes(builder, value, width), nothing)
         run.store((builder.add if whole else builder.fadd)(run.load(), change))
         return context.get_dummy_value()
 
@@ -145,7 +146,7 @@ def gather_products(width):
             row = builder.sext(builder.extract_element(place, _INDEX(0)), ir.IntType(64))
             start = builder.mul(row, ir.Constant(ir.IntType(64), width))
             factor = _Run(context, builder, signature.args[2], values, e, 1).load()
-            factor = _in_all_lanes(builder, builder.extract_element(factor, _INDEX(0)), width)
+            factor = in_all_lanes(builder, builder.extract_element(factor, _INDEX(0)), width)
             other = _Run(context, builder, signature.args[4], table, start, width).load()
             product = builder.fmul(factor, other, flags=["contract"])
             builder.store(builder.fadd(builder.load(total), product, flags=["contract"]), total)
