@@ -141,8 +141,8 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
     from about that many, whole queries drawn from all of them: 2,000 basis vectors gained little from more. A
     fifth of the sample stays out; it gives the weights and `best_score_`, which is thus the figure of what was trained.
 
-    Without a ``time_limit``, training on 46 features was measured to take 3 to 11 seconds of processor time on 1,000
-    rows, 15 to 29 on 10,000, 129 on 54,000 and 558 on 1,000,000, beside other work; several cores share it. Data whose
+    Without a ``time_limit``, training on 46 features was measured to take 3 to 13 seconds of processor time on 1,000
+    rows, 19 to 36 on 10,000, 116 to 163 on 57,000 and 591 on 1,000,000; several cores share it. Data whose
     metric improves with every round take longer than noisy ones.
 
     The model is a function of the data and the seed: the order of the rows and the names of the queries do not matter.
