@@ -1159,10 +1159,14 @@ def gaussian_process_variances(K, L, alpha, n_train):
     return np.linalg.inv(precision)
 
 
-def boosted_scores(codes, t, qid, n_trees, leaves, rate, least, ridge):
-    """Scores of the training rows after some boosted trees, every split tried by going through the rows."""
-    f = np.zeros(len(t))
-    for _ in range(n_trees):
+def boosted_scores(codes, t, qid, n_trees, leaves, rate, least, ridge, looked_at=None, begun=None):
+    """Scores of the training rows after some boosted trees, every split tried by going through the rows.
+
+    ``looked_at`` are the features of each tree, all by default; ``begun`` scores that the trees add to.
+    """
+    every, f = codes, np.zeros(len(t)) if begun is None else begun.copy()
+    for tree in range(n_trees):
+        codes = every if looked_at is None else every[:, looked_at[tree]]
         g = t - f
         for query in np.unique(qid):
             g[qid == query] -= g[qid == query].mean()

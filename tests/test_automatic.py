@@ -28,19 +28,18 @@ from preflearn._engine.core import expansion
 from preflearn._engine.core.curves import Curves
 from preflearn._engine.core.expansion import kernel_moments, solve_expansion
 from preflearn._engine.loops import boosting as loops_boosting
-from preflearn._engine.loops.boosting import grow_trees, grow_trees_together, in_blocks
+from preflearn._engine.loops.boosting import TreeOptions, grow_trees, grow_trees_together, in_blocks
 from preflearn._engine.loops.quantiles import normal_quantiles, shares_below
 from preflearn._engine.loops.trees import LeafMasks, Nodes, add_up_trees
 from preflearn._engine.streaming.sources import as_source
-from preflearn.automatic import boosting, candidates, extension, kernels, ranker, timing
+from preflearn.automatic import boosting, candidates, correction, extension, kernels, ranker, timing
 from preflearn.automatic import everything as everything_module
 from preflearn.automatic.combination import FoldScores, centred, choose_combination, combine, nested
 from preflearn.automatic.curves import KernelAndCurves, as_estimator, described
 from preflearn.automatic.everything import Chunk, Everything
-from preflearn.automatic.features import PARTS, Features
+from preflearn.automatic.features import OF_QUERY, PARTS, Features
 from preflearn.automatic.presets import Preset
-from preflearn.automatic.streams import StreamedRows
-from preflearn.automatic.targets import HalfGains, half_gains
+from preflearn.automatic.streams import StreamedRows, UnitScale
 from preflearn.automatic.timing import Pace
 from preflearn.automatic.trees import Bins, TreeSum
 from preflearn.comparisons import encode_queries
@@ -48,7 +47,7 @@ from preflearn.comparisons.queries import QueryComparisons
 from preflearn.io import load_model, save_model, to_onnx
 from preflearn.io.models import write_model
 from preflearn.kernels.functions import Kernel
-from preflearn.metrics import concordance, ndcg, ndcg_scorer
+from preflearn.metrics import concordance, ndcg_scorer
 from preflearn.model_selection import QueryKFold
 from preflearn.model_selection._choice import read_scoring
 from preflearn.model_selection._row_order import order_by_content
@@ -195,12 +194,14 @@ def boost(
     test=None,
     grow=grow_trees,
     n_bins=64,
+    n_blocks=99,
+    begun=None,
 ):
     queries, blocks, n = encode_queries(qid, len(t)), in_blocks(codes), codes.shape[1]
-    scores, test = np.zeros(len(t)), codes[:0] if test is None else test
+    scores, test = np.zeros(len(t)) if begun is None else begun.copy(), codes[:0] if test is None else test
     predicted = np.zeros(len(test))
-    how = (n_trees, n_bins, leaves, rate, least, ridge, share, 0)
-    grown = grow(blocks, n, t, queries.starts, scores, test, predicted, *how)
+    how = TreeOptions(n_bins, leaves, least, rate, ridge, share, n_blocks)
+    grown = grow(blocks, n, t, queries.starts, scores, test, predicted, n_trees, how, 0)
     return grown, scores, predicted
 
 
@@ -222,6 +223,27 @@ def test_boosted_trees_equal_the_slow_version(data):
     np.testing.assert_allclose(again, found, atol=1e-12)
 
 
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_trees_that_look_at_some_blocks_of_features_equal_the_slow_version(data):
+    """Each tree looks at blocks of its own, the last of which may be narrow, and adds to scores that are there."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 10_000)))
+    m, n = data.draw(st.integers(10, 40)), data.draw(st.integers(17, 50))
+    n_blocks = data.draw(st.integers(1, -(-n // 16)))
+    codes = rng.integers(0, 4, size=(m, n)).astype(np.uint8)
+    qid, t, begun = np.sort(rng.integers(0, 3, size=m)), rng.normal(size=m), rng.normal(size=m)
+    how = TreeOptions(64, 4, 2, 0.3, 0.5, 1.0, n_blocks)
+    growth = loops_boosting._start(m, n, how, 0)
+    looked_at = []
+    for _ in range(3):
+        loops_boosting._draw_blocks(growth, n_blocks)
+        assert np.count_nonzero(growth.active) == n_blocks
+        looked_at.append(np.flatnonzero(np.repeat(growth.active, 16)[:n]))
+    _, found, _ = boost(codes, t, qid, 3, 4, 0.3, 2, 0.5, n_blocks=n_blocks, begun=begun)
+    expected = oracles.boosted_scores(codes, t, qid, 3, 4, 0.3, 2, 0.5, looked_at, begun)
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
 @pytest.mark.parametrize("has_queries", [True, False])
 def test_trees_see_a_sample_that_does_not_depend_on_the_chunks(has_queries, monkeypatch):
     """Above the limit whole queries, or rows of a single one, are taken, wherever they stand."""
@@ -235,7 +257,7 @@ def test_trees_see_a_sample_that_does_not_depend_on_the_chunks(has_queries, monk
         parts = np.split(rows, n_chunks)
         chunks = [Chunk(X[one], y[one], encode_queries(qid[one], len(one))) for one in parts]
         everything = Everything(features, lambda f: map(f, chunks), 6_000, 0, is_global=not has_queries)
-        codes, targets, starts = everything.binned(bins, view)
+        codes, targets, starts, _ = everything.binned(bins, view)
         assert codes.shape[1] == len(targets) == starts[-1]
         return sorted(map(tuple, np.column_stack([codes[0, :, :3], targets]).tolist())), np.diff(starts)
 
@@ -267,8 +289,8 @@ def test_kernels_learn_from_the_rows_that_trees_see_whatever_the_chunks_are(has_
     found = [everything(n).kernel_moments(kernel, basis, None, view) for n in (1, 400)]
     # What trees see: plain features tell which rows these are.
     bins = Bins(X, 255)
-    _, targets, starts = everything(1).binned(bins, ("plain",))
-    assert 350 < found[0].n_rows == found[1].n_rows == len(targets) < 650 and everything(1).n_learned == 500
+    _, targets, starts, _ = everything(1).binned(bins, ("plain",))
+    assert 350 < found[0].n_rows == found[1].n_rows == len(targets) < 650 and everything(1).n_learned() == 500
     one, other = (moments.gram if has_queries else moments.scatter for moments in found)
     np.testing.assert_allclose(one, other, atol=1e-12 * np.abs(one).max())
     rows = np.flatnonzero(_drawn_rows(everything(1)))
@@ -295,7 +317,7 @@ def test_of_equal_queries_or_rows_a_share_is_taken(has_queries, monkeypatch):
     chunk = Chunk(X, y, encode_queries(qid if has_queries else 0 * qid, 5_000))
     features = Features().fit(X)
     everything = Everything(features, lambda f: map(f, [chunk]), 5_000, 0, is_global=not has_queries)
-    codes, targets, starts = everything.binned(Bins(X, 64), ("plain",))
+    codes, targets, starts, _ = everything.binned(Bins(X, 64), ("plain",))
     assert 800 < len(targets) < 1_200
     counts = np.bincount(codes[0, :, 0])
     assert np.all(counts[counts > 0] == counts.max()) if has_queries else counts[counts > 0].min() > 120
@@ -308,7 +330,7 @@ def test_all_rows_are_taken_where_no_query_is_drawn(monkeypatch):
     X, y, qid = make_data(40, n=3, size=20)
     features, chunk = Features().fit(X), Chunk(X, y, encode_queries(qid, 40))
     everything = Everything(features, lambda f, skip=0: map(f, [chunk][skip:]), 1_000_000, 0)
-    _, targets, _ = everything.binned(Bins(X, 64), ("plain",))
+    _, targets, _, _ = everything.binned(Bins(X, 64), ("plain",))
     moments = everything.kernel_moments(Kernel("rbf", 0.3), X[:5], None, ("plain",))
     assert len(targets) == moments.n_rows == 40
 
@@ -319,9 +341,11 @@ def test_all_threads_grow_the_same_trees_as_one(monkeypatch):
     t = np.sin(codes[:, 3] / 9.0) + (codes[:, 20] > 30) * (codes[:, 36] > 20) + rng.normal(size=900)
     monkeypatch.setattr(loops_boosting, "_WORTH_THREADS", 0)
     monkeypatch.setattr(loops_boosting, "threads_at_hand", lambda: 3)
-    for share in (1.0, 0.5):
-        alone = boost(codes, t, qid, 5, 9, share=share, test=codes)
-        together = boost(codes, t, qid, 5, 9, share=share, test=codes, grow=grow_trees_together)
+    for share, n_blocks in ((1.0, 99), (0.5, 99), (1.0, 2)):
+        how = {"share": share, "n_blocks": n_blocks, "test": codes}
+        alone, together = (
+            boost(codes, t, qid, 5, 9, grow=one, **how) for one in (grow_trees, grow_trees_together)
+        )
         for one, other in zip((*alone[0], *alone[1:]), (*together[0], *together[1:]), strict=True):
             np.testing.assert_array_equal(one, other)
 
@@ -809,6 +833,55 @@ def test_chosen_on_a_sample_trained_on_everything(monkeypatch, small_trees, with
     )
 
 
+@pytest.fixture
+def corrected(monkeypatch, small_trees):
+    """Kernels that are too smooth, of very few basis vectors, and the trees that correct them."""
+    monkeypatch.setattr(ranker, "_MOST_ROWS", 600)
+    monkeypatch.setattr(extension, "CHUNK_ROWS", 700)
+    monkeypatch.setattr(kernels, "n_basis", lambda n_rows: 10)
+    monkeypatch.setattr(boosting, "_CORRECTING", (3, 6, 9))
+    X, y, qid = make_data(3_000)
+    return AutoRanker(random_state=0).fit(X, y, qid=qid), X, y, qid
+
+
+def test_trees_correct_members_that_have_learned_from_many_rows(corrected):
+    model, X, y, qid = corrected
+    assert model.member_names_[-1] == correction.NAME and model.views_[-1] == ("plain", *OF_QUERY)
+    entries = {one.name: one for one in model.leaderboard_}
+    assert sum(one.weight for one in entries.values()) == pytest.approx(1.0)
+    assert "trees of" in entries[correction.NAME].detail
+    others = copy(model)
+    for name in ("members_", "views_", "weights_"):
+        setattr(others, name, getattr(model, name)[:-1])
+    queries, slope = encode_queries(qid, 3_000), 1.0 / model.weights_[-1]
+    added = model.members_[-1].predict(model.features_.views(X, queries)[model.views_[-1]])
+    before, after = (slope * one.predict(X, qid=qid) for one in (others, model))
+    np.testing.assert_allclose(after, before + added, atol=1e-12)
+    # On the scale of the targets, that of the others and of the trees, less is left.
+    left = centred(UnitScale(y)(y)[:, None] - np.column_stack([before, after]), queries)
+    assert (left[:, 1] ** 2).mean() < (left[:, 0] ** 2).mean()
+    new = make_data(3_000, seed=1)
+    assert model.score(new[0], new[1], qid=new[2]) > others.score(new[0], new[1], qid=new[2])
+
+
+def test_nothing_is_corrected_under_a_time_limit_without_kernels_or_in_vain(corrected, monkeypatch):
+    _, X, y, qid = corrected
+    for options in ({"time_limit": 1e6}, {"preset": "fast"}):
+        model = AutoRanker(random_state=0, **options).fit(X, y, qid=qid)
+        assert model.n_training_rows_ > 2_000 and correction.NAME not in model.member_names_
+    monkeypatch.setattr(boosting, "_RATE", -0.3)
+    wrong = AutoRanker(random_state=0).fit(X, y, qid=qid)
+    assert correction.NAME not in wrong.member_names_
+
+
+def test_a_sample_is_never_all_that_is_learned_from(monkeypatch, small_trees):
+    """Also where the table is small enough for the procedure to be repeated without each fold."""
+    monkeypatch.setattr(ranker, "_MOST_ROWS", 200)
+    monkeypatch.setattr(ranker, "_REFITTED_CELLS", 50_000)
+    X, y, qid = make_data(600)
+    assert AutoRanker(random_state=0).fit(X, y, qid=qid).n_training_rows_ > 500
+
+
 @pytest.mark.parametrize("n_queries", [1, 7])
 def test_chunks_hold_every_row_once_and_whole_queries(monkeypatch, n_queries):
     monkeypatch.setattr(extension, "CHUNK_ROWS", 10)
@@ -1106,37 +1179,38 @@ def test_streams_that_are_refused(chunks, message):
         AutoRanker().fit_stream(chunks(*make_data(60)))
 
 
-@pytest.mark.parametrize("scoring", ["ndcg@10", "ndcg", "concordance", None, ndcg_scorer(k=5, gain="linear")])
-def test_half_gains_for_ndcg(scoring):
-    y = np.array([1.0, 2.0, 5.0])
-    found = half_gains(y, (y - 1) / 8, read_scoring(scoring))
-    if scoring in ("ndcg", "ndcg@10"):
-        np.testing.assert_allclose(found((y - 1) / 8), (2 ** ((y - 1) / 2) - 1) / 3, rtol=1e-14)
-        assert half_gains(1000 * y, y, read_scoring(scoring)) is None
-    else:
-        assert found is None
+@pytest.mark.parametrize("scoring", ["ndcg@10", "map", ndcg_scorer(k=5, gain="linear")])
+def test_measures_of_rankings_report_on_the_same_model(scoring, small_trees):
+    """Choices are made by the concordance, which varies least; the figures are those of the measure."""
+    X, y, qid = make_data(200)
+    model, default = (AutoRanker(scoring=one, random_state=0).fit(X, y, qid=qid) for one in (scoring, None))
+    np.testing.assert_array_equal(model.predict(X, qid=qid), default.predict(X, qid=qid))
+    np.testing.assert_array_equal(model.cv_predictions_, default.cv_predictions_)
+    measured = read_scoring(scoring)
+    folds = [np.flatnonzero(model.cv_folds_ == fold) for fold in range(5)]
+    parts = [measured(y[rows, None], model.cv_predictions_[rows, None], qid[rows]) for rows in folds]
+    assert model.best_score_ == pytest.approx(np.mean(parts)) != default.best_score_
 
 
-def test_members_learn_half_gains_for_ndcg(small_trees, monkeypatch):
-    X, y, qid = make_data(300)
-    model = AutoRanker(scoring="ndcg@10", random_state=0).fit(X, y, qid=qid)
-    names = [one.name for one in model.leaderboard_]
-    assert {"boosted trees", "boosted trees, gains", "linear, quantiles and query, gains"} <= set(names)
-    assert len(names) == len(set(names)) and "linear, gains" not in names
-    assert ndcg(y, model.predict(X, qid=qid), qid, k=10) > 0.8
-    # Trained on all rows, they learn gains too.
-    monkeypatch.setattr(ranker, "_MOST_ROWS", 200)
-    grown = AutoRanker(scoring="ndcg@10", random_state=0).fit(X, y, qid=qid)
-    assert 200 < grown.n_training_rows_ < 300
-    assert ndcg(y, grown.predict(X, qid=qid), qid, k=10) > 0.8
+def test_other_measures_choose_by_themselves(small_trees):
+    """A function that prefers the reverse order: the model is the member that it likes best."""
+    X, y, qid = make_data(200)
+
+    def reversed_order(y, scores, qid):
+        return -concordance(y, scores, qid)
+
+    model = AutoRanker(scoring=reversed_order, random_state=0).fit(X, y, qid=qid)
+    scores = {one.name: one.score for one in model.leaderboard_}
+    assert scores[model.member_names_[0]] == max(scores.values())
+    assert AutoRanker(random_state=0).fit(X, y, qid=qid).leaderboard_.model.score > -max(scores.values())
 
 
 @pytest.mark.parametrize(
     "members",
-    [["best single feature"], ["boosted trees, gains"], ["learned kernel, quantiles in query"], []],
+    [["best single feature"], ["boosted trees"], ["learned kernel, quantiles in query"], []],
 )
 def test_learning_curves_of_any_members(monkeypatch, small_trees, members):
-    """Members that cannot be combined, that learn gains, or that few rows do not have."""
+    """Members that cannot be combined, or that few rows do not have."""
     X, y, qid = make_data(120)
     model = AutoRanker(random_state=0, scoring="ndcg@5", preset="fast").fit(X, y, qid=qid)
     monkeypatch.setattr(model, "member_names_", members)
@@ -1167,11 +1241,6 @@ def test_what_there_was_no_time_for_has_no_part_in_the_figure(monkeypatch, small
     AutoRanker(random_state=0).fit(X, y, qid=qid)
     kept = {"linear", "best single feature", "boosted trees"}
     assert len(seen) == 6 and all(one == kept for one in seen[1:])
-
-
-def test_gains_of_targets_that_the_sample_does_not_have():
-    gains = HalfGains(unit=8.0, span=4.0)
-    np.testing.assert_array_equal(gains(np.array([0.5, 0.75, 1e6])), [1.0, 1.0, 1.0])
 
 
 def test_the_learning_curve_of_a_ranker(fitted):

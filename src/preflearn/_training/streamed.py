@@ -17,7 +17,7 @@ import numpy as np
 from .. import AutoRanker
 from .._engine.loops.threads import n_threads
 from .._engine.streaming.sources import Source
-from ..automatic.everything import MOST_ROWS, SECONDS_A_ROW_READ, Chunk
+from ..automatic.everything import SECONDS_A_ROW_READ, Chunk, most_rows
 from ..automatic.kernels import n_basis
 from ..automatic.streams import Preparation, QuerySample, StreamedRows, TableRows
 from ..errors import InputError
@@ -232,8 +232,9 @@ class SampledCandidates(Candidates):
 
 def expected_seconds(n_rows: int, n_features: int) -> float:
     """About how long training takes on all processors of this machine, if nothing else runs on them."""
-    r, n, n_learned = n_basis(n_rows), 2 * n_features, min(n_rows, MOST_ROWS)
-    kernels = _KERNELS * n_learned * (r**2 + 4.0 * r * n) * _SECONDS_A_PRODUCT
-    trees = n_learned * _SECONDS_A_TREE_ROW * n / 92
-    passes = (2 + _KERNELS) * n_rows * SECONDS_A_ROW_READ * n / 92
+    r, n = n_basis(n_rows), 2 * n_features
+    of_kernels, of_trees = (min(n_rows, most_rows(is_kernel=one)) for one in (True, False))
+    kernels = _KERNELS * of_kernels * (r**2 + 4.0 * r * n) * _SECONDS_A_PRODUCT
+    trees = of_trees * _SECONDS_A_TREE_ROW * n / 92
+    passes = (3 + _KERNELS) * n_rows * SECONDS_A_ROW_READ * n / 92
     return (_CHOICE_SECONDS + kernels + trees + passes) / n_threads()

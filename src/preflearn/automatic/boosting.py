@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from .._engine.core.holdout import rows_outside
-from .._engine.loops.boosting import Trees, grow_trees, grow_trees_together, in_blocks
+from .._engine.loops.boosting import TreeOptions, Trees, grow_trees, grow_trees_together, in_blocks
 from .._engine.loops.threads import in_turns
 from ..comparisons import encode_queries
 from .combination import centred, clearly_positive, nested
-from .everything import Everything
+from .everything import Binned, Everything
 from .tasks import Extension, Member, Task, halves_of
 from .trees import Bins, TreeSum
 
@@ -33,6 +33,8 @@ _MORE_BINS_FROM = 20_000
 # Trees at the end of each stage. Another one follows while the last one has raised the score by more than the standard
 # error of the difference over folds.
 _STAGES = (40, 60, 90, 130, 190, 280, 400)
+# The same for trees that correct a combination, of which it needs few.
+_CORRECTING = (20, 40, 60, 90, 130)
 _RATE = 0.1
 # Rows without a gradient that every leaf counts with: leaves of few rows are drawn to zero.
 _RIDGE = 20.0
@@ -43,6 +45,11 @@ _FEW_ROWS = 10_000
 _FEW_LEAVES = (8, 16)
 # Below this number of rows, a node looks at half of the features.
 _SHARE_BELOW = 20_000
+# From this number of blocks of features on, a tree that learns from all rows looks at half of them, which takes half of
+# the time, and so does one that shows on a sample what trees are worth.
+_HALF_FROM = 4
+# Trees on a sample, at most: more are grown on all rows.
+_TREES_OF_SAMPLE = 130
 
 
 @dataclass
@@ -54,11 +61,12 @@ class _Grown:
     blocks, n_features, targets, starts
         As in `grow_trees`.
     test_codes : uint8 array of shape (k, n)
-    n_bins, least, leaves : int
-    share : float
+    options : TreeOptions
     seed : int
     on_all_threads : bool
         Whether all threads work on one tree; otherwise there is one thread, for others to work on other folds.
+    begun : tuple of two ndarrays, or None
+        Scores of the rows, and of the test rows, that the trees add to; None for zeros.
     """
 
     blocks: np.ndarray
@@ -66,17 +74,15 @@ class _Grown:
     targets: np.ndarray
     starts: np.ndarray
     test_codes: np.ndarray
-    n_bins: int
-    least: int
-    leaves: int
-    share: float
+    options: TreeOptions
     seed: int
     on_all_threads: bool = False
+    begun: tuple[np.ndarray, np.ndarray] | None = None
 
     def __post_init__(self) -> None:
         self.trees: list[Trees] = []
-        self._scores = np.zeros(self.targets.shape[0])
-        self._test_scores = np.zeros(self.test_codes.shape[0])
+        self._scores = np.zeros(self.targets.shape[0]) if self.begun is None else self.begun[0].copy()
+        self._test_scores = np.zeros(self.test_codes.shape[0]) if self.begun is None else self.begun[1].copy()
 
     def grow(self, n_trees: int) -> np.ndarray:
         """More trees; the predictions of the test rows with all of them."""
@@ -91,12 +97,7 @@ class _Grown:
                 self.test_codes,
                 self._test_scores,
                 n_trees,
-                self.n_bins,
-                self.leaves,
-                _RATE,
-                self.least,
-                _RIDGE,
-                self.share,
+                self.options,
                 self.seed + 1000 * len(self.trees),
             )
         )
@@ -140,9 +141,11 @@ def n_leaves(n_rows: int) -> int:
     return int(np.round(np.exp(np.interp(np.log(n_rows), rows, leaves))))
 
 
-def _settings(n_rows: int) -> tuple[int, float]:
-    """Least rows of a leaf, and the share of the features that a node looks at."""
-    return min(50, max(5, n_rows // 50)), 0.5 if n_rows < _SHARE_BELOW else 1.0
+def _options(n_rows: int, bins: int, leaves: int, n_blocks: int, *, half: bool) -> TreeOptions:
+    """What suits this number of rows; ``half`` of the blocks of features for each tree, where there are several."""
+    least, share = min(50, max(5, n_rows // 50)), 0.5 if n_rows < _SHARE_BELOW else 1.0
+    some = (n_blocks + 1) // 2 if half and n_blocks >= _HALF_FROM else n_blocks
+    return TreeOptions(bins, leaves, least, _RATE, _RIDGE, share, some)
 
 
 def _without(task: Task, codes: np.ndarray, t: np.ndarray, fold: int, sizes: tuple[int, ...]) -> list[_Grown]:
@@ -151,11 +154,11 @@ def _without(task: Task, codes: np.ndarray, t: np.ndarray, fold: int, sizes: tup
     rest = rows_outside(task.n_rows, test)
     queries = encode_queries(task.queries.codes[rest], rest.shape[0])
     rest = rest[queries.order]
-    least, share = _settings(task.n_rows)
-    rows = (in_blocks(codes[rest]), codes.shape[1], t[rest], queries.starts, codes[test])
-    seed = task.seed % 2**31 + fold
+    blocks, seed = in_blocks(codes[rest]), task.seed % 2**31 + fold
+    rows = (blocks, codes.shape[1], t[rest], queries.starts, codes[test])
+    shape = (task.n_rows, n_bins(task.n_rows))
     return [
-        _Grown(*rows, n_bins(task.n_rows), least, leaves, share, seed + 100 * k)
+        _Grown(*rows, _options(*shape, leaves, blocks.shape[0], half=task.is_sample), seed + 100 * k)
         for k, leaves in enumerate(sizes)
     ]
 
@@ -165,6 +168,8 @@ def _grow_in_stages(task: Task, by_fold: list[list[_Grown]]) -> tuple[np.ndarray
     settings: list[np.ndarray] = []
     scores: list[np.ndarray] = []
     for before, after in zip((0, *_STAGES), _STAGES):
+        if task.is_sample and after > _TREES_OF_SAMPLE:
+            break
         calls = [(one, after - before) for fold in by_fold for one in fold]
         grown = iter(in_turns(_Grown.grow, calls, task.n_jobs))
         found = np.empty(task.n_rows)
@@ -185,33 +190,68 @@ def grow_on_everything(
     Their number is chosen by the fold. What is predicted for one half of its queries is chosen by the other half.
     """
     bins = Bins(task.views[view], n_bins(task.n_rows))
-    blocks, targets, starts = everything.binned(bins, view)
-    test = task.folds.tests[everything.fold]
-    least, share = _settings(targets.shape[0])
-    grown = _Grown(
-        blocks,
-        bins.edges.shape[0],
-        targets,
-        starts,
-        bins.codes_of(task.views[view][test]),
-        n_bins(task.n_rows),
-        least,
-        n_leaves(targets.shape[0]),
-        share,
-        task.seed % 2**31,
-        on_all_threads=True,
-    )
-    halves = halves_of(task, test)
-    predictions: list[np.ndarray] = []
-    scores: list[np.ndarray] = []
-    for stage, (before, after) in enumerate(zip((0, *_STAGES), _STAGES)):
-        predictions.append(grown.grow(after - before))
-        scores.append(halves.of(predictions[-1]))
-        if stage > settings["stage"] and halves.best(np.array(scores)) < stage:
-            break
-    kept = halves.best(np.array(scores))
-    unbiased = nested(halves, np.array(predictions), np.array(scores))
+    grown = _on_everything(task, view, everything, bins, everything.binned(bins, view))
+    kept, unbiased = _grow_while_it_helps(task, everything, grown, _STAGES, settings["stage"])
     return TreeSum.of_boosting(grown.trees[: kept + 1], bins), unbiased
 
 
-__all__ = ["boosted_trees", "cost", "grow_on_everything", "n_leaves"]
+def correct_on_everything(
+    task: Task, view: tuple[str, ...], settings: Mapping[str, Any], everything: Everything
+) -> tuple[TreeSum, np.ndarray]:
+    """A few trees on what a combination leaves of the targets, and what they add to it for the fold that is left out.
+
+    The settings are ``scores``, the combination as a function of views, ``held_out``, what it predicts for the fold,
+    and ``slope``, the factor that takes it to the targets. The trees add to ``slope`` times the combination.
+    """
+    bins, slope = Bins(task.views[view], n_bins(task.n_rows)), settings["slope"]
+    binned = everything.binned(bins, view, settings["scores"])
+    begun = slope * binned.begun, slope * settings["held_out"]
+    grown = _on_everything(task, view, everything, bins, binned, begun)
+    kept, unbiased = _grow_while_it_helps(task, everything, grown, _CORRECTING)
+    return TreeSum.of_boosting(grown.trees[: kept + 1], bins), unbiased - begun[1]
+
+
+def _on_everything(
+    task: Task,
+    view: tuple[str, ...],
+    everything: Everything,
+    bins: Bins,
+    binned: Binned,
+    begun: tuple[np.ndarray, np.ndarray] | None = None,
+) -> _Grown:
+    """Trees to be grown on all rows, by all threads, that predict the fold that is left out."""
+    m, n_blocks = binned.targets.shape[0], binned.codes.shape[0]
+    test_codes = bins.codes_of(task.views[view][task.folds.tests[everything.fold]])
+    return _Grown(
+        binned.codes,
+        bins.edges.shape[0],
+        binned.targets,
+        binned.starts,
+        test_codes,
+        _options(m, n_bins(task.n_rows), n_leaves(m), n_blocks, half=True),
+        task.seed % 2**31,
+        on_all_threads=True,
+        begun=begun,
+    )
+
+
+def _grow_while_it_helps(
+    task: Task, everything: Everything, grown: _Grown, stages: tuple[int, ...], least: int = 0
+) -> tuple[int, np.ndarray]:
+    """Stages until one no longer helps the fold that is left out, but more than ``least``.
+
+    Returns the best stage, and predictions of the fold in which each half is predicted after the stage that the other
+    half prefers.
+    """
+    halves = halves_of(task, task.folds.tests[everything.fold])
+    predictions: list[np.ndarray] = []
+    scores: list[np.ndarray] = []
+    for stage, (before, after) in enumerate(zip((0, *stages), stages)):
+        predictions.append(grown.grow(after - before))
+        scores.append(halves.of(predictions[-1]))
+        if stage > least and halves.best(np.array(scores)) < stage:
+            break
+    return halves.best(np.array(scores)), nested(halves, np.array(predictions), np.array(scores))
+
+
+__all__ = ["boosted_trees", "correct_on_everything", "cost", "grow_on_everything", "n_leaves"]

@@ -13,7 +13,7 @@ folds, and the score of these predictions is what is reported.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -22,7 +22,7 @@ from scipy.optimize import nnls
 from .._engine.loops.segments import centre_rows, segment_sums
 from ..comparisons import Groups, encode_queries
 from ..metrics import concordance
-from ..model_selection._choice import Scoring
+from ..model_selection._choice import Scoring, read_scoring
 
 SHRINKAGES = (0.001, 0.01, 0.1, 1.0, 10.0)
 # Predictions of targets of unit size that differ by no more than this differ by rounding.
@@ -66,6 +66,21 @@ class FoldScores:
         owner = fold_of[within.order[within.starts[:-1]]]
         sizes = np.bincount(owner, weights=_has_pair(y, within), minlength=len(tests))
         return cls(tests, y, scoring, within, owner, sizes)
+
+    @cached_property
+    def by_concordance(self) -> FoldScores:
+        """The same folds, scored by the concordance."""
+        return replace(self, scoring=read_scoring("concordance"))
+
+    @property
+    def choosing(self) -> FoldScores:
+        """The same folds, scored by what choices are made by.
+
+        That is the concordance for every known measure of rankings: it varies less from query to query than what looks
+        at the top of a list, and its choices are better also by those measures (docs/user_guide/automatic.md).
+        """
+        measures_order = self.scoring.scorer is not None and self.scoring.compares_rows
+        return self.by_concordance if measures_order else self
 
     @cached_property
     def _parts(self) -> list[Groups]:

@@ -7,9 +7,9 @@ weights they should have.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,14 +19,20 @@ from .._engine.core.expansion import Moments, kernel_moments
 from .._engine.loops.boosting import in_blocks
 from ..comparisons import Groups, encode_queries
 from ..kernels.functions import Kernel
-from .features import Features
+from .features import Features, Views
 from .trees import Bins
 
-# Rows that a member learns from at most, drawn as whole queries: the basis vectors of a kernel limit what more of them
-# could teach (benchmarks/rows_needed.py), and trees keep a byte of each number in memory.
+# Rows that trees learn from at most, drawn as whole queries: they keep a byte of each number in memory. Kernels learn
+# from fewer of them: their basis vectors limit what more rows could teach (benchmarks/rows_needed.py).
 MOST_ROWS = 2_000_000
+MOST_KERNEL_ROWS = 500_000
 # Processor seconds of a pass over a row of 46 features, without what is done with those that are taken.
 SECONDS_A_ROW_READ = 2e-6
+
+
+def most_rows(*, is_kernel: bool = False) -> int:
+    """Rows that a kernel, or another member, learns from at most."""
+    return min(MOST_ROWS, MOST_KERNEL_ROWS) if is_kernel else MOST_ROWS
 
 
 class Sums:
@@ -60,6 +66,26 @@ class Chunk:
     queries: Groups
 
 
+class Binned(NamedTuple):
+    """What boosted trees learn from, the rows of a query side by side.
+
+    Attributes
+    ----------
+    codes : uint8 array of shape (blocks, m, 16)
+        Of the features (`in_blocks`).
+    targets : ndarray of shape (m,)
+    starts : ndarray of int of shape (q + 1,)
+        The first row of each query.
+    begun : ndarray of shape (m,)
+        Scores that the trees add to.
+    """
+
+    codes: np.ndarray
+    targets: np.ndarray
+    starts: np.ndarray
+    begun: np.ndarray
+
+
 @dataclass(frozen=True)
 class Everything:
     """The rows outside of one fold.
@@ -89,23 +115,18 @@ class Everything:
     device: DeviceExpansions | None = None
     is_global: bool = False
 
-    @property
-    def n_learned(self) -> int:
+    def n_learned(self, *, is_kernel: bool = False) -> int:
         """About how many of the rows a member learns from."""
-        return min(self.n_rows, MOST_ROWS)
-
-    def with_targets(self, retarget: Callable[[np.ndarray], np.ndarray]) -> Everything:
-        """The same rows with other targets."""
-        return replace(self, over=partial(_over, self.over, retarget))
+        return min(self.n_rows, most_rows(is_kernel=is_kernel))
 
     def kernel_moments(
         self, kernel: Kernel, basis: np.ndarray, curves: Curves | None, view: tuple[str, ...]
     ) -> Moments:
         """Sums of kernel values and curves (`core.expansion`) in one pass; memory for one chunk.
 
-        Of more than `MOST_ROWS` rows about that many are taken, those that trees learn from.
+        Of more than `MOST_KERNEL_ROWS` rows about that many are taken, among those that trees learn from.
         """
-        for draw in self._draws():
+        for draw in self._draws(most_rows(is_kernel=True)):
             work = partial(_moments_of, self.features, kernel, basis, curves, view, self.device, draw)
             total = self._sum_up(work)
             if total is not None:
@@ -128,40 +149,34 @@ class Everything:
             self.sums.note(total, n_chunks)
         return total
 
-    def _draws(self) -> list[_Draw]:
+    def _draws(self, most: int) -> list[_Draw]:
         """What is taken, and what instead where that is nothing, as may be with a few large queries."""
-        return [_Draw(share, self.is_global) for share in (min(1.0, MOST_ROWS / max(1, self.n_rows)), 1.0)]
+        return [_Draw(share, self.is_global) for share in (min(1.0, most / max(1, self.n_rows)), 1.0)]
 
-    def binned(self, bins: Bins, view: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Codes of the features in blocks (`in_blocks`), targets (m,) and the first row of each query (q + 1,).
+    def binned(
+        self, bins: Bins, view: tuple[str, ...], scores: Callable[[Views], np.ndarray] | None = None
+    ) -> Binned:
+        """What trees learn from, a byte for each number.
 
-        A byte for each number. Of more than `MOST_ROWS` rows about that many are taken: whole queries, spread over all
-        of them, whatever the chunks are.
+        Of more than `MOST_ROWS` rows about that many are taken: whole queries, spread over all of them, whatever the
+        chunks are.
+
+        Parameters
+        ----------
+        bins : Bins
+        view : tuple of str
+        scores : callable, optional
+            What trees are to correct, from views of some rows; nothing by default.
         """
-        for draw in self._draws():
-            work = partial(_binned, self.features, bins, view, draw)
+        for draw in self._draws(most_rows()):
+            work = partial(_binned, self.features, bins, view, scores, draw)
             parts = [part for part in self.over(work) if part is not None]
             if parts:
                 break
-        codes, targets, sizes = (list(one) for one in zip(*parts, strict=True))
+        codes, targets, sizes, begun = (list(one) for one in zip(*parts, strict=True))
         del parts
         starts = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
-        return np.concatenate(codes, axis=1), np.concatenate(targets), starts
-
-
-def _over(
-    over: Callable[..., Iterator[Any]],
-    retarget: Callable[[np.ndarray], np.ndarray],
-    work: Callable[[Chunk], Any],
-    *left_out: int,
-) -> Iterator[Any]:
-    return over(partial(_with_targets, work, retarget), *left_out)
-
-
-def _with_targets(
-    work: Callable[[Chunk], Any], retarget: Callable[[np.ndarray], np.ndarray], chunk: Chunk
-) -> Any:
-    return work(replace(chunk, y=retarget(chunk.y)))
+        return Binned(np.concatenate(codes, axis=1), np.concatenate(targets), starts, np.concatenate(begun))
 
 
 def _moments_of(
@@ -186,13 +201,19 @@ def _moments_of(
 
 
 def _binned(
-    features: Features, bins: Bins, view: tuple[str, ...], draw: _Draw, chunk: Chunk
-) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    features: Features,
+    bins: Bins,
+    view: tuple[str, ...],
+    scores: Callable[[Views], np.ndarray] | None,
+    draw: _Draw,
+    chunk: Chunk,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
     taken = draw(chunk)
     if taken is None:
         return None
-    rows, X = taken.queries.order, features.views(taken.X, taken.queries)[view]
-    return in_blocks(bins.codes_of(X[rows])), taken.y[rows], taken.queries.counts
+    rows, views = taken.queries.order, features.views(taken.X, taken.queries)
+    begun = np.zeros(rows.shape[0]) if scores is None else scores(views)[rows]
+    return in_blocks(bins.codes_of(views[view][rows])), taken.y[rows], taken.queries.counts, begun
 
 
 @dataclass(frozen=True)

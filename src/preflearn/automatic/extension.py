@@ -107,24 +107,27 @@ def extend(
             held_out=model.predict(views[one.candidate.view]),
             unbiased=unbiased,
             importances=model.feature_importances_,
-            detail=f"{_described(model)}; on {everything.n_learned:,} rows",
+            detail=described_on(model, everything.n_learned(is_kernel=member.extend.is_kernel)),
         )
     joining = [one for one in attempts if one.share > 0 and one.member is not None]
     held_out, unbiased = (
         np.column_stack([getattr(one.member, name) for one in joining]) for name in ("held_out", "unbiased")
     )
-    chosen = choose_combination(held_out, unbiased, y, queries, folds)
+    chosen = choose_combination(held_out, unbiased, y, queries, folds.choosing)
     for one, weight, spread in zip(joining, chosen.weights, chosen.spreads, strict=True):
         one.share, one.factor = weight / chosen.weights.sum(), weight / spread
     scored = (folds.sizes > 0) & (folds.n_scored > 1)
     return Trial(attempts, folds, chosen.nested, trial.name, scored)
 
 
-def _described(model: Any) -> str:
-    if not isinstance(model, TreeSum):
-        return described(model)
-    n_nodes = np.diff(np.append(model.roots_, model.left_.shape[0]))
-    return f"{n_nodes.shape[0]} trees of {(int(n_nodes.max()) + 1) // 2} leaves"
+def described_on(model: Any, n_rows: int) -> str:
+    """The settings of a member that has learned from this number of rows, for the leaderboard."""
+    if isinstance(model, TreeSum):
+        n_nodes = np.diff(np.append(model.roots_, model.left_.shape[0]))
+        found = f"{n_nodes.shape[0]} trees of {(int(n_nodes.max()) + 1) // 2} leaves"
+    else:
+        found = described(model)
+    return f"{found}; on {n_rows:,} rows"
 
 
 def _restricted(attempt: Attempt, rows: np.ndarray) -> Attempt:
@@ -137,4 +140,4 @@ def _restricted(attempt: Attempt, rows: np.ndarray) -> Attempt:
     )
 
 
-__all__ = ["CHUNK_ROWS", "chunks_without", "extend", "fold_to_keep"]
+__all__ = ["CHUNK_ROWS", "chunks_without", "described_on", "extend", "fold_to_keep"]

@@ -57,9 +57,11 @@ _METRICS = 3
 _LEAST_FACTOR = 0.02
 # Basis vectors of the model.
 _LEAST_BASIS, _MOST_BASIS = 600, 2000
-# The first round tries these alphas, later ones those beside the best so far.
+# The first round tries these alphas, later ones those beside the best so far, and a training on everything those
+# around it: it has more basis vectors and many more rows.
 _ALPHAS = 4.0 ** np.arange(-4, 8)
 _BESIDE = np.array([0.25, 1.0, 4.0])
+_AROUND = 4.0 ** np.arange(-2, 4)
 # The round in which curves are tried beside the kernel: the first one with a metric.
 _CURVES_ROUND = 1
 _KERNEL = Kernel("rbf", "median")
@@ -95,6 +97,26 @@ class _Sums(NamedTuple):
         return solve_expansion(kernel, basis, self.moments, alphas, curves)
 
 
+class _Round(NamedTuple):
+    """What one training for each metric gives.
+
+    Attributes
+    ----------
+    models : list of Expansion
+    choice : int
+        The place of the best alpha.
+    scores : ndarray of shape (f,)
+        Of each fold at this alpha.
+    predictions : ndarray of shape (m,)
+        Of held-out rows.
+    """
+
+    models: list[Expansion]
+    choice: int
+    scores: np.ndarray
+    predictions: np.ndarray
+
+
 class Search:
     """The rounds of one view.
 
@@ -108,6 +130,8 @@ class Search:
     scores : list of ndarray of shape (f,)
         Of each round and fold, at the alpha that is best on the whole.
     alphas : list of float
+    predictions : list of ndarray of shape (m,)
+        Of held-out rows, in the same way.
     has_curves : bool
         Whether features have curves of their own.
     """
@@ -117,34 +141,40 @@ class Search:
         self.has_curves = False
         self.scores: list[np.ndarray] = []
         self.alphas: list[float] = []
+        self.predictions: list[np.ndarray] = []
         self._parts = _parts(task)
         self._ended = False
 
     def advance(self, n_rounds: int = _ROUNDS + 1) -> None:
         """More rounds, until there are ``n_rounds`` or the held-out score no longer rises."""
         while len(self.scores) < n_rounds and not self._ended:
-            models, scores, choice = self._try()
+            found = self._try()
             if len(self.scores) == _CURVES_ROUND:
                 self.has_curves = True
                 curved = self._try()
-                self.has_curves = clearly_positive(curved[1] - scores)
+                self.has_curves = clearly_positive(curved.scores - found.scores)
                 if self.has_curves:
-                    models, scores, choice = curved
-            self.scores.append(scores)
-            self.alphas.append(float(models[0].alphas[choice]))
+                    found = curved
+            self.scores.append(found.scores)
+            self.alphas.append(float(found.models[0].alphas[found.choice]))
+            self.predictions.append(found.predictions)
             rises = len(self.scores) <= _LOOK_BACK or clearly_positive(
                 self.scores[-1] - self.scores[-1 - _LOOK_BACK]
             )
-            self._ended = not rises or len(self.scores) > _ROUNDS or not self._update(models, choice)
+            self._ended = not rises or len(self.scores) > _ROUNDS or not self._update(found)
 
-    def _try(self) -> tuple[list[Expansion], np.ndarray, int]:
-        """One training for each metric; its models, the score of each fold at the best alpha, and the place of that."""
+    def _try(self) -> _Round:
+        """One training for each metric."""
         alphas = self.alphas[-1] * _BESIDE if self.alphas else _ALPHAS
         size = _round_basis(self.task.n_rows)
         models = self.train([(part.rows, part.metrics[-1]) for part in self._parts], alphas, size)
-        table = self._score(models, alphas)
+        predictions = np.empty((alphas.shape[0], self.task.n_rows))
+        for part, model in zip(self._parts, models, strict=True):
+            held_out = np.concatenate([self.task.folds.tests[fold] for fold in part.folds])
+            predictions[:, held_out] = model.predict(self.X[held_out])
+        table = self.task.folds.of(predictions)
         choice = choose(self.task.folds.mean(table), alphas)[0]
-        return models, table[choice], choice
+        return _Round(models, choice, table[choice], predictions[choice])
 
     def is_behind(self, others: Sequence[Search]) -> bool:
         """Whether another view is clearly ahead after as many rounds, or too many are."""
@@ -161,6 +191,11 @@ class Search:
         """The mean of all metrics of a round."""
         metrics = [part.metrics[number] for part in self._parts]
         return None if metrics[0] is None else np.mean([one for one in metrics if one is not None], axis=0)
+
+    def model_of(self, number: int) -> Expansion:
+        """The model of a round that has the first metric."""
+        part, alphas = self._parts[0], np.array([self.alphas[number]])
+        return self.train([(part.rows, part.metrics[number])], alphas, _round_basis(self.task.n_rows))[0]
 
     def train(
         self, sets: Sequence[tuple[np.ndarray, np.ndarray | None]], alphas: np.ndarray, size: int
@@ -189,19 +224,11 @@ class Search:
         )
         return _Sums(functions, moments)
 
-    def _score(self, models: list[Expansion], alphas: np.ndarray) -> np.ndarray:
-        folds = self.task.folds
-        predictions = np.empty((alphas.shape[0], self.task.n_rows))
-        for part, model in zip(self._parts, models, strict=True):
-            held_out = np.concatenate([folds.tests[fold] for fold in part.folds])
-            predictions[:, held_out] = model.predict(self.X[held_out])
-        return folds.of(predictions)
-
-    def _update(self, models: list[Expansion], choice: int) -> bool:
+    def _update(self, found: _Round) -> bool:
         """The next metric of every part; False where the gradients of one are all zero."""
 
         def metric_of(place: int) -> np.ndarray | None:
-            return _next_metric(models[place], choice, self.X, self._parts[place].rows)
+            return _next_metric(found.models[place], found.choice, self.X, self._parts[place].rows)
 
         metrics = with_small_matrices(metric_of, len(self._parts), _threads(self.task))
         if any(one is None for one in metrics):
@@ -221,15 +248,26 @@ def learned_kernel(task: Task, view: tuple[str, ...]) -> Member | None:
         if search.is_behind(rivals):
             return None
     search.advance()
-    return _train_members(task, search)
+    return _member_of_sample(task, search) if task.is_sample else _train_members(task, search)
+
+
+def _member_of_sample(task: Task, search: Search) -> Member:
+    """The best round as it is: its predictions tell what share the view deserves, and more rows will be learned from.
+
+    The model is a small one of the same kind, which stands for the one to come.
+    """
+    table, settings = np.array(search.scores), np.array(search.predictions)
+    best = task.folds.best(table)
+    learner = as_estimator(search.model_of(best), 0, best, task.queries.n_groups)
+    extend = _extension(task, search, search.alphas[best])
+    unbiased = nested(task.folds, settings, table)
+    return Member(learner, settings[best], unbiased, learner.feature_importances_, described(learner), extend)
 
 
 def _train_members(task: Task, search: Search) -> Member:
     """The trainings that the rounds were for."""
     folds, table = task.folds, np.array(search.scores)
-    n_folds = len(folds.tests)
-    chosen = [folds.best(table, without=fold) for fold in range(n_folds)]
-    best = folds.best(table)
+    chosen, best = _rounds(task, search), folds.best(table)
     alphas, size = search.alphas[best] * _BESIDE, n_basis(task.n_rows)
 
     sets = [
@@ -244,19 +282,31 @@ def _train_members(task: Task, search: Search) -> Member:
     choice = choose(folds.mean(scores), alphas)[0]
     learner = as_estimator(models[-1], choice, best, task.queries.n_groups)
 
+    extend = _extension(task, search, alphas[choice])
+    unbiased = nested(folds, settings, scores)
+    return Member(
+        learner, settings[choice], unbiased, learner.feature_importances_, described(learner), extend
+    )
+
+
+def _rounds(task: Task, search: Search) -> list[int]:
+    """For each fold the round that the others prefer."""
+    table = np.array(search.scores)
+    return [task.folds.best(table, without=fold) for fold in range(len(task.folds.tests))]
+
+
+def _extension(task: Task, search: Search, alpha: float) -> Extension:
+    """What trains the member on more rows."""
+    chosen = _rounds(task, search)
     metrics = [search.metric_without(fold, number) for fold, number in enumerate(chosen)]
     plain = np.full(search.X.shape[1], np.nan)  # stands for no metric
     kept = {
         "metrics": np.stack([plain if one is None else one for one in metrics]),
         "rounds": np.array(chosen),
-        "alpha": alphas[choice],
+        "alpha": alpha,
         "has_curves": search.has_curves,
     }
-    extend = Extension(train_on_everything, task, search.view, kept)
-    unbiased = nested(folds, settings, scores)
-    return Member(
-        learner, settings[choice], unbiased, learner.feature_importances_, described(learner), extend
-    )
+    return Extension(train_on_everything, task, search.view, kept, is_kernel=True)
 
 
 def _next_metric(model: Expansion, place: int, X: np.ndarray, rows: np.ndarray) -> np.ndarray | None:
@@ -338,7 +388,7 @@ def train_on_everything(
     rows, size = rows_outside(task.n_rows, test), n_basis(everything.n_rows)
     kernel, basis, curves = _functions(X, rows, metric, size, has_curves, task.seed)
     moments = everything.kernel_moments(kernel, basis, curves, view)
-    model = solve_expansion(kernel, basis, moments, settings["alpha"] * _BESIDE, curves)
+    model = solve_expansion(kernel, basis, moments, settings["alpha"] * _AROUND, curves)
     halves, predictions = halves_of(task, test), model.predict(X[test])
     scores = halves.of(predictions)
     chosen = as_estimator(model, halves.best(scores), int(settings["rounds"][fold]), task.queries.n_groups)

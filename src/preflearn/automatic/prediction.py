@@ -7,6 +7,7 @@ part of the model nor of its file.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -19,6 +20,7 @@ from ..estimators.base import KernelModel
 from ..estimators.rankrfm import RankRFM
 from ..kernels.expansions import RbfExpansion
 from .curves import KernelAndCurves
+from .features import Views
 from .trees import TreeSum
 
 # Error of a learned kernel that single precision may make, relative to the standard deviation of its scores. It is the
@@ -97,6 +99,26 @@ def combined_scores(members: Sequence[Any], views: Sequence[np.ndarray], weights
     return out
 
 
+@dataclass(frozen=True)
+class WeightedMembers:
+    """Members with the views that they see and the factors of their predictions; called with `Views`, scores of rows.
+
+    Attributes
+    ----------
+    members : list of fitted models
+    views : list of tuple of str
+    weights : ndarray of shape (k,)
+    """
+
+    members: list[Any]
+    views: list[tuple[str, ...]]
+    weights: np.ndarray
+
+    def __call__(self, views: Views) -> np.ndarray:
+        prepare(self.members)
+        return combined_scores(self.members, [views[view] for view in self.views], self.weights)
+
+
 def prepare(members: Sequence[Any]) -> None:
     """Make ready what depends on the members alone: once, and not by each of the threads that score rows."""
     for one in members:
@@ -159,4 +181,4 @@ def _is_plain(member: RankRFM) -> bool:
     )
 
 
-__all__ = ["TOLERANCE", "combined_scores", "prepare", "refuse_misfits", "scores_by_query"]
+__all__ = ["TOLERANCE", "WeightedMembers", "combined_scores", "prepare", "refuse_misfits", "scores_by_query"]

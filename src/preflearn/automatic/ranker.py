@@ -36,19 +36,19 @@ from ..model_selection._splitters import QueryKFold
 from ..preprocessing import TableEncoder
 from .candidates import Candidate, candidates, rivals
 from .combination import FoldScores, choose_combination, nested
+from .correction import correct
 from .everything import Everything
 from .extension import chunks_without, extend, fold_to_keep
 from .features import OF_QUERY, PARTS, Features
 from .leaderboard import Leaderboard
-from .prediction import combined_scores, prepare, refuse_misfits, scores_by_query
+from .prediction import WeightedMembers, prepare, refuse_misfits, scores_by_query
 from .presets import Preset, read_preset
 from .resuming import Run, run_of
 from .showing import ShowsItself, remember
 from .streams import Preparation, QuerySample, RowsInParts, UnitScale, rows_in_chunks
-from .targets import for_the_top, half_gains
 from .tasks import Task
 from .timing import Pace
-from .trial import Attempt, Trial
+from .trial import LEAST_SHARE, Attempt, Trial
 
 _N_FOLDS = 5
 # Folds to choose by where the whole procedure is repeated without one of those.
@@ -61,8 +61,6 @@ _MOST_SPARSE_COLUMNS = 2000
 _REFITTED_CELLS = 50_000
 # Without this repetition, two folds that choose for each other need this number of rows.
 _ROWS_FOR_TWO_FOLDS = 50
-# Members with a smaller share are not worth the time that they take in prediction.
-_LEAST_SHARE = 0.01
 
 _LETTERS = dict(zip("xsqrp", PARTS, strict=True))
 
@@ -79,9 +77,11 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
     Parameters
     ----------
     scoring : str, callable or None, default="concordance"
-        What the members are combined by and what is reported: "concordance", "ndcg", "ndcg@10" or another name of
-        `preflearn.metrics.get_scorer`. Settings inside of a member are always chosen by the concordance. For NDCG there
-        are also members that learn 2^(y/2), half-way between grades and gains, which takes up to twice the time.
+        What is reported: "concordance", "ndcg", "ndcg@10" or another name of `preflearn.metrics.get_scorer`, or a
+        callable. Known measures of rankings are all served by choices that the concordance makes: it varies less from
+        query to query, so that these choices are the better ones for NDCG as well. By a callable, or a measure that
+        does not compare rows, the members are combined. Settings inside of a member are always chosen by the
+        concordance.
     time_limit : float or None, default=None
         Seconds; candidates that would exceed it are left out. The first one is always trained. What Numba compiles on
         first use does not count.
@@ -126,7 +126,8 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
     encoder_ : TableEncoder or None
         For data frames and arrays with missing values.
     n_training_rows_ : int
-        Rows that the members were trained on; about 2,000,000 where they were drawn.
+        Rows that the members were trained on; about 2,000,000 where they were drawn. Kernels learn from up to 500,000
+        of them.
     n_queries_, n_features_in_ : int
 
     Notes
@@ -137,9 +138,10 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
     several views of the features race, and at most the best two go on.
 
     Beyond 60,000 rows the choice is made on a sample of whole queries, and the members with a share are then trained on
-    everything: kernels by one pass of sums, boosted trees on codes of a byte. Of more than 2,000,000 rows they learn
-    from about that many, whole queries drawn from all of them: 2,000 basis vectors gained little from more. A
-    fifth of the sample stays out; it gives the weights and `best_score_`, which is thus the figure of what was trained.
+    everything: boosted trees on codes of a byte, kernels by one pass of sums. Trees learn from about 2,000,000 rows at
+    most, kernels from about 500,000, whole queries drawn from all of them: 2,000 basis vectors gain little from more. A
+    few more trees correct what the combination leaves. A fifth of the sample stays out; it gives the weights and
+    `best_score_`, which is thus the figure of what was trained.
 
     Without a ``time_limit``, training on 46 features was measured to take 3 to 13 seconds of processor time on 1,000
     rows, 19 to 36 on 10,000, 116 to 163 on 57,000 and 591 on 1,000,000; several cores share it. Data whose
@@ -232,11 +234,17 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         part = encode_queries(queries.codes[taken], sample.shape[0])
         self.n_training_rows_ = sample.shape[0]
         with nullcontext() if self.n_jobs is None else threads_limited(self.n_jobs):
-            trial = self._fit_rows(rows[sample], y[sample], part, scoring, seed, start, limit)
+            has_more = sample.shape[0] < rows.shape[0]
+            # Under a time limit there may be no time for more rows.
+            is_sample = has_more and limit == np.inf
+            trial = self._fit_rows(
+                rows[sample], y[sample], part, scoring, seed, start, limit, is_sample=is_sample
+            )
             spent = time.perf_counter() - start
             extended = False
             if (
-                rows.size <= preset.refitted * _REFITTED_CELLS
+                not has_more
+                and rows.size <= preset.refitted * _REFITTED_CELLS
                 and (1 + len(trial.folds.tests)) * spent <= limit
             ):
                 with self._stages()("the same without each fold") as stage:
@@ -244,7 +252,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
                         rows[sample], y[sample], part, scoring, seed, trial, stage
                     )
                 trial = self._prefer_simple(trial, is_refitted=True)
-            elif sample.shape[0] < rows.shape[0] and trial.can_extend(rows.shape[0], limit - spent):
+            elif has_more and trial.can_extend(rows.shape[0], limit - spent):
                 places = taken[trial.folds.tests[fold_to_keep(trial.folds)]]
                 targets, sample, extended = UnitScale(y[sample])(y), order[places], True
                 chunks = chunks_without(rows, targets, order, queries, places)
@@ -253,7 +261,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
                 run = Run(self._stages())
                 over, is_global = (lambda f, _=0: map(f, chunks())), queries.n_groups == 1
                 trial = self._extend(
-                    trial, over, rows.shape[0], held, scoring, seed, run, is_global=is_global
+                    trial, over, rows.shape[0], held, scoring, seed, run, is_global=is_global, limit=limit
                 )
             # Runs on the sample would only dilute members that have learned from all rows.
             for number in range(1, 1 if extended else preset.n_runs):
@@ -277,45 +285,44 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         limit: float,
         n_folds: int = _N_FOLDS,
         run: Run | None = None,
+        is_sample: bool = False,
     ) -> Trial:
-        """Train the candidates on rows of numbers, combine them, and keep the parts of the model."""
+        """Train the candidates on rows of numbers, combine them, and keep the parts of the model.
+
+        Of a sample they are trained as far as the choice needs it: the members will learn from more rows.
+        """
         folds = self._folds(y, queries, scoring, seed, n_folds)
-        # Settings of a candidate are compared by the concordance, which is less noisy than the top of a list.
-        inner = self._folds(y, queries, read_scoring("concordance"), seed, n_folds)
         self.features_ = Features().fit(rows)
         targets = UnitScale(y)(y)
-        preset, everyone = read_preset(self.preset), candidates(rows.shape[0], queries.n_groups)
+        preset = read_preset(self.preset)
+        everyone = candidates(rows.shape[0], queries.n_groups)
         options = [one for one in everyone if preset.allows(one.name)]
         task = Task(
             self.features_.views(rows, queries),
             targets,
             queries,
-            inner,
+            folds.by_concordance,
             self.n_jobs,
             seed,
             rivals(options, rows.shape[0]),
             self._expansions(),
+            is_sample=is_sample,
         )
-        run = run or Run(self._stages())
-        attempts = self._train(options, task, start, limit, run)
-        gains = half_gains(y, targets, scoring)
-        if gains is not None:
-            top = replace(task, y=gains(targets), retarget=gains, searches={})
-            options = [one for one in for_the_top(everyone) if preset.allows(one.name)]
-            attempts += self._train(options, top, start, limit, run)
+        attempts = self._train(options, task, start, limit, run or Run(self._stages()))
         joining = [one for one in attempts if one.member is not None and one.candidate.joins]
         held_out, unbiased = (
             np.column_stack([getattr(one.member, name) for one in joining])
             for name in ("held_out", "unbiased")
         )
-        chosen = choose_combination(held_out, unbiased, targets, queries, folds)
+        chosen = choose_combination(held_out, unbiased, targets, queries, folds.choosing)
         for one, weight, spread in zip(joining, chosen.weights, chosen.spreads, strict=True):
             one.share, one.factor = weight / chosen.weights.sum(), weight / spread
-        alone = [one.candidate.name for one in joining if one.share >= 1 - _LEAST_SHARE]
+        alone = [one.candidate.name for one in joining if one.share >= 1 - LEAST_SHARE]
         # With two folds of few rows, what one of them chooses is what the other would.
         enough = folds.n_scored > (2 if rows.shape[0] < _ROWS_FOR_TWO_FOLDS else 1)
         scored = (folds.sizes > 0) & enough
-        trial = Trial(attempts, folds, chosen.nested, alone[0] if alone else "combination", scored)
+        name = alone[0] if alone else "combination"
+        trial = Trial(attempts, folds, chosen.nested, name, scored)
         self._keep(trial)
         return self._prefer_simple(trial)
 
@@ -405,14 +412,17 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         rows, y, keys = rows[order], y[order], keys[order]
         self.n_training_rows_ = rows.shape[0]
         with nullcontext() if self.n_jobs is None else threads_limited(self.n_jobs):
-            trial = self._fit_rows(rows, y, queries, scoring, seed, start, limit, run=run)
+            trial = self._fit_rows(
+                rows, y, queries, scoring, seed, start, limit, run=run, is_sample=limit == np.inf
+            )
             if trial.can_extend(n_rows, limit - (time.perf_counter() - start)):
                 taken = trial.folds.tests[fold_to_keep(trial.folds)]
                 prepare = Preparation(deepcopy(self.encoder_), np.unique(keys[taken]), UnitScale(y))
                 queries = encode_queries(queries.codes[taken], taken.shape[0])
                 order, rows, y = order[taken], rows[taken], y[taken]
                 held = (rows, y, prepare.scale(y), queries)
-                trial = self._extend(trial, partial(parts.over, prepare), n_rows, held, scoring, seed, run)
+                over = partial(parts.over, prepare)
+                trial = self._extend(trial, over, n_rows, held, scoring, seed, run, limit=limit)
         self._keep_figures(trial, y, queries, scoring)
         self._keep_held_out(trial, order, keys.shape[0])
 
@@ -435,10 +445,11 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         run: Run,
         *,
         is_global: bool = False,
+        limit: float = np.inf,
     ) -> Trial:
         """Train the members with a share on all rows; ``held``, a fold of the sample, stays out.
 
-        ``held`` are rows, y, scaled targets and queries.
+        ``held`` are rows, y, scaled targets and queries. Trees correct the combination unless there is a time limit.
         """
         rows, y, targets, part = held
         everything = Everything(
@@ -449,9 +460,11 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
             device=self._expansions(),
             is_global=is_global,
         )
-        self.n_training_rows_ = everything.n_learned
+        self.n_training_rows_ = everything.n_learned()
         folds = self._folds(y, part, scoring, seed)
         trial = extend(trial, everything, rows, targets, part, folds, run)
+        if limit == np.inf:
+            trial = correct(trial, everything, rows, targets, part, run)
         self._keep(trial)
         return trial
 
@@ -670,10 +683,10 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         options = np.stack(
             [trial.held_out, *(one.member.unbiased for one in simple if one.member is not None)]
         )
-        scores = trial.folds.of(options)
+        scores = trial.folds.choosing.of(options)
         if not is_refitted:
-            trial = replace(trial, held_out=nested(trial.folds, options, scores))
-        place = trial.folds.best(scores)
+            trial = replace(trial, held_out=nested(trial.folds.choosing, options, scores))
+        place = trial.folds.choosing.best(scores)
         if place == 0:
             return trial
         best = simple[place - 1]
@@ -685,7 +698,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
 
     def _keep(self, trial: Trial) -> None:
         """The members that have a share."""
-        kept = [(one, one.member) for one in trial.attempts if one.member and one.share >= _LEAST_SHARE]
+        kept = trial.kept
         self.members_ = [member.model for _, member in kept]
         self.views_ = [one.candidate.view for one, _ in kept]
         self.member_names_ = [one.candidate.name for one, _ in kept]
@@ -750,8 +763,8 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         return scores_by_query(self._scores_of_rows, rows, encode_queries(qid, rows.shape[0]))
 
     def _scores_of_rows(self, rows: np.ndarray, queries: Groups) -> np.ndarray:
-        views = self.features_.views(rows, queries)
-        return combined_scores(self.members_, [views[view] for view in self.views_], self.weights_)
+        scores = WeightedMembers(self.members_, self.views_, self.weights_)
+        return scores(self.features_.views(rows, queries))
 
     def _in_query(
         self, X: Any

@@ -27,6 +27,7 @@ from .._engine.streaming.checkpoint import (
 from ..io.models import model_to_bytes, read_model
 from .candidates import EXTENSIONS, Candidate
 from .everything import Everything, Sums
+from .kernels import learned_kernel
 from .streams import Digests, QuerySample, RowsInParts, StreamedRows
 from .tasks import Extension, Member, Task
 from .trial import Attempt
@@ -75,7 +76,7 @@ class Run:
 
     def extended(self, name: str, extend: Extension, everything: Everything) -> tuple[Any, np.ndarray]:
         """A member trained on everything, and what it predicts for the fold that is left out."""
-        n_rows = everything.n_learned
+        n_rows = everything.n_learned(is_kernel=extend.is_kernel)
         with self.stages(f"{name} on {n_rows:,} rows") as stage:
             return extend(replace(everything, sums=self._sums(name, n_rows, stage)))
 
@@ -195,7 +196,9 @@ class ResumableRun(Run):
             extend = None
             if found["extends"]:
                 settings = {name[4:]: one for name, one in arrays.items() if name.startswith("set_")}
-                extend = Extension(EXTENSIONS[candidate.train], task, candidate.view, settings)
+                train = EXTENSIONS[candidate.train]
+                is_kernel = candidate.train is learned_kernel
+                extend = Extension(train, task, candidate.view, settings, is_kernel)
             held_out, unbiased, importances = (arrays[name] for name in _OF_MEMBER)
             model = self._model(arrays["model"])
             member = Member(model, held_out, unbiased, importances, found["detail"], extend)

@@ -37,11 +37,9 @@ def remember(model: Any, X: Any, y: Any, qid: Any) -> None:
 def candidates_of_curve(members: Sequence[str]) -> frozenset[str]:
     """The kinds of these members, also where few rows have fewer candidates; the linear one is always among them."""
     found = {"linear", *members}
-    for one in members:
-        if one.startswith("learned kernel"):
-            # Some views are tried from a number of rows on, these always.
-            gains = ", gains" if one.endswith(", gains") else ""
-            found |= {f"learned kernel, quantiles{gains}", f"learned kernel, quantiles and query{gains}"}
+    if any(one.startswith("learned kernel") for one in members):
+        # Some views are tried from a number of rows on, these always.
+        found |= {"learned kernel, quantiles", "learned kernel, quantiles and query"}
     return frozenset(found)
 
 

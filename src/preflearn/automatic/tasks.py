@@ -33,8 +33,8 @@ class Task:
         Where kernels are evaluated; None for the processor.
     searches : dict
         The rounds of these views so far.
-    retarget : callable or None
-        From the targets of chunks to those of this task; None where they are the same.
+    is_sample : bool
+        Whether the members will be trained again on more rows: here they only have to show which of them are good.
     """
 
     views: Views
@@ -46,7 +46,7 @@ class Task:
     rivals: tuple[tuple[str, ...], ...] = ()
     device: DeviceExpansions | None = None
     searches: dict[tuple[str, ...], Any] = field(default_factory=dict)
-    retarget: Callable[[np.ndarray], np.ndarray] | None = None
+    is_sample: bool = False
 
     @property
     def n_rows(self) -> int:
@@ -67,16 +67,17 @@ class Extension:
     task : Task
     view : tuple of str
     settings : mapping from names to numbers and arrays
+    is_kernel : bool
+        Whether the member is a kernel, which learns from fewer rows.
     """
 
     train: Callable[[Task, tuple[str, ...], Mapping[str, Any], Everything], tuple[Any, np.ndarray]]
     task: Task
     view: tuple[str, ...]
     settings: Mapping[str, Any]
+    is_kernel: bool = False
 
     def __call__(self, everything: Everything) -> tuple[Any, np.ndarray]:
-        if self.task.retarget is not None:
-            everything = everything.with_targets(self.task.retarget)
         return self.train(self.task, self.view, self.settings, everything)
 
 

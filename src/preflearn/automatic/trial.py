@@ -17,10 +17,12 @@ from ..model_selection._choice import Scoring
 from ..model_selection.significance import holm, signed_rank_test
 from .candidates import Candidate
 from .combination import FoldScores
-from .everything import MOST_ROWS, SECONDS_A_ROW_READ
+from .everything import SECONDS_A_ROW_READ, most_rows
 from .leaderboard import Entry, Leaderboard
 from .tasks import Member
 
+# Members with a smaller share are not worth the time that they take in prediction.
+LEAST_SHARE = 0.01
 # Why a candidate was not tried.
 TIME_LIMIT = "time limit"
 
@@ -63,6 +65,7 @@ class Trial:
     ----------
     attempts : list of Attempt
     folds : FoldScores
+        By the measure that is reported.
     held_out : ndarray of shape (m,)
         Predictions of the whole procedure for held-out rows.
     name : str
@@ -82,6 +85,11 @@ class Trial:
         """Held-out score of the model; NaN where no honest one can be given."""
         return self._figure(self.held_out)
 
+    @property
+    def kept(self) -> list[tuple[Attempt, Member]]:
+        """The members of the model: those with a share that is worth the time that they take in prediction."""
+        return [(one, one.member) for one in self.attempts if one.member and one.share >= LEAST_SHARE]
+
     def can_extend(self, n_rows: int, seconds: float) -> bool:
         """Whether a member with a share could learn from this number of rows in about this number of seconds.
 
@@ -91,9 +99,14 @@ class Trial:
         growing = [
             one for one in self.attempts if one.share > 0 and one.member is not None and one.member.extend
         ]
-        share = min(n_rows, MOST_ROWS) / self.held_out.shape[0] / 3
-        reading = len(growing) * n_rows * SECONDS_A_ROW_READ
-        return bool(growing) and share * sum(one.seconds for one in growing) + reading < seconds
+        expected = len(growing) * n_rows * SECONDS_A_ROW_READ
+        for one in growing:
+            is_kernel = (
+                one.member is not None and one.member.extend is not None and one.member.extend.is_kernel
+            )
+            taken = min(n_rows, most_rows(is_kernel=is_kernel))
+            expected += taken / self.held_out.shape[0] / 3 * one.seconds
+        return bool(growing) and expected < seconds
 
     def score_of(self, attempt: Attempt) -> float:
         """Held-out score of a candidate, its settings chosen by the other folds."""

@@ -56,6 +56,32 @@ class Trees(NamedTuple):
     sizes: Any
 
 
+class TreeOptions(NamedTuple):
+    """How trees are grown.
+
+    Attributes
+    ----------
+    n_bins, leaves : int
+    least : int
+        Rows of a leaf, at least.
+    rate : float
+    ridge : float
+        λ.
+    share : float
+        Of the features, those that a node looks at.
+    n_blocks : int
+        Blocks of 16 features that a tree looks at, drawn at random; all of them where there are no more.
+    """
+
+    n_bins: int
+    leaves: int
+    least: int
+    rate: float
+    ridge: float
+    share: float
+    n_blocks: int
+
+
 class _Growth(NamedTuple):
     """What growing a tree works with, reused from tree to tree.
 
@@ -75,6 +101,8 @@ class _Growth(NamedTuple):
         Leaves and nodes so far, the leaf to sum, and the one that is the difference.
     generator : uint64 array of shape (1,)
         State of the random numbers.
+    active : bool array of shape (blocks,)
+        The blocks of features that the tree looks at.
     """
 
     gradient: Any
@@ -90,6 +118,7 @@ class _Growth(NamedTuple):
     split_gain: Any
     state: Any
     generator: Any
+    active: Any
 
 
 def in_blocks(codes: np.ndarray) -> np.ndarray:
@@ -112,12 +141,7 @@ def grow_trees(
     test_codes,
     test_scores,
     n_trees,
-    n_bins,
-    leaves,
-    rate,
-    least,
-    ridge,
-    share,
+    options,
     seed,
 ):
     """Grow more trees on the scores so far, on one thread; ``scores`` and ``test_scores`` are updated.
@@ -134,26 +158,24 @@ def grow_trees(
     test_codes : uint8 array of shape (k, n)
     test_scores : ndarray of shape (k,)
         Rows that are predicted along the way.
-    n_trees, n_bins, leaves, least : int
-        ``least`` rows in a leaf.
-    rate, ridge, share : float
-        ``share`` of the features that a node looks at.
+    n_trees : int
+    options : TreeOptions
     seed : int
 
     Returns
     -------
     Trees
     """
-    trees = _no_trees(n_trees, leaves)
-    growth = _start(targets.shape[0], n_features, n_bins, leaves, seed)
+    trees = _no_trees(n_trees, options.leaves)
+    growth = _start(targets.shape[0], n_features, options, seed)
     for tree in range(n_trees):
-        unit = _begin(growth, scores, targets, starts)
+        unit = _begin(growth, scores, targets, starts, options)
         _sum_up(codes, growth, 0, 0, n_features)
-        _find_split(growth, 0, least, ridge, share)
-        while _divide_best(codes, growth, trees, tree, leaves):
+        _find_split(growth, 0, options)
+        while _divide_best(codes, growth, trees, tree, options.leaves):
             _sum_up(codes, growth, growth.state[2], 0, n_features)
-            _settle(growth, least, ridge, share)
-        _finish(growth, trees, tree, unit, rate, ridge, scores)
+            _settle(growth, options)
+        _finish(growth, trees, tree, unit, options, scores)
         _predict(trees, tree, test_codes, test_scores)
     return trees
 
@@ -167,34 +189,29 @@ def grow_trees_together(
     test_codes,
     test_scores,
     n_trees,
-    n_bins,
-    leaves,
-    rate,
-    least,
-    ridge,
-    share,
+    options,
     seed,
 ):
     """`grow_trees` with all threads on one tree; the same trees."""
-    trees = _no_trees(n_trees, leaves)
-    growth = _start(targets.shape[0], n_features, n_bins, leaves, seed)
-    bounds = [(k, min(k + BLOCK, n_features)) for k in range(0, n_features, BLOCK)]
+    trees = _no_trees(n_trees, options.leaves)
+    growth = _start(targets.shape[0], n_features, options, seed)
 
     def sum_up(leaf: int) -> None:
         n_rows = growth.last[leaf] - growth.first[leaf]
-        if n_rows * n_features < _WORTH_THREADS or threads_at_hand() == 1:
+        firsts = (BLOCK * np.flatnonzero(growth.active)).tolist()
+        if n_rows * BLOCK * len(firsts) < _WORTH_THREADS or threads_at_hand() == 1:
             _sum_up(codes, growth, leaf, 0, n_features)
         else:
-            in_turns(_sum_up, [(codes, growth, leaf, *some) for some in bounds])
+            in_turns(_sum_up, [(codes, growth, leaf, one, min(one + BLOCK, n_features)) for one in firsts])
 
     for tree in range(n_trees):
-        unit = _begin(growth, scores, targets, starts)
+        unit = _begin(growth, scores, targets, starts, options)
         sum_up(0)
-        _find_split(growth, 0, least, ridge, share)
-        while _divide_best(codes, growth, trees, tree, leaves):
+        _find_split(growth, 0, options)
+        while _divide_best(codes, growth, trees, tree, options.leaves):
             sum_up(int(growth.state[2]))
-            _settle(growth, least, ridge, share)
-        _finish(growth, trees, tree, unit, rate, ridge, scores)
+            _settle(growth, options)
+        _finish(growth, trees, tree, unit, options, scores)
         _predict(trees, tree, test_codes, test_scores)
     return trees
 
@@ -214,7 +231,8 @@ def _no_trees(n_trees, leaves):
 
 
 @njit(cache=True, nogil=True)
-def _start(m, n, n_bins, leaves, seed):
+def _start(m, n, options, seed):
+    leaves = options.leaves
     generator = np.zeros(1, np.uint64)
     generator[0] = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(1)
     return _Growth(
@@ -222,7 +240,7 @@ def _start(m, n, n_bins, leaves, seed):
         np.empty(m, np.int64),
         np.empty(m, np.int32),
         np.empty(m, np.int32),
-        np.empty((leaves, n, n_bins), np.int64),
+        np.empty((leaves, n, options.n_bins), np.int64),
         np.zeros(leaves, np.int64),
         np.zeros(leaves, np.int64),
         np.zeros(leaves, np.int64),
@@ -231,12 +249,13 @@ def _start(m, n, n_bins, leaves, seed):
         np.zeros(leaves),
         np.zeros(4, np.int64),
         generator,
+        np.ones((n + BLOCK - 1) // BLOCK, np.bool_),
     )
 
 
 @njit(cache=True, nogil=True)
-def _begin(growth, scores, targets, starts):
-    """Gradients, and all rows in one leaf; returns the unit that gradients are rounded to."""
+def _begin(growth, scores, targets, starts, options):
+    """Gradients, all rows in one leaf, and the blocks to look at; returns the unit that gradients are rounded to."""
     gradient, m = growth.gradient, targets.shape[0]
     largest = 0.0
     for q in range(starts.shape[0] - 1):
@@ -256,7 +275,22 @@ def _begin(growth, scores, targets, starts):
         growth.packed[i] = (rounded << bits) + 1
     growth.first[0], growth.last[0], growth.node_of[0] = 0, m, 0
     growth.state[0] = growth.state[1] = 1
+    _draw_blocks(growth, options.n_blocks)
     return unit
+
+
+@njit(cache=True, nogil=True)
+def _draw_blocks(growth, n_blocks):
+    active = growth.active
+    if n_blocks >= active.shape[0]:
+        return
+    active[:] = False
+    n_drawn = 0
+    while n_drawn < n_blocks:
+        block = int(_uniform(growth.generator) * active.shape[0])
+        if not active[block]:
+            active[block] = True
+            n_drawn += 1
 
 
 @njit(cache=True, nogil=True)
@@ -270,9 +304,11 @@ def _count_bits(m):
 
 @njit(cache=True, nogil=True)
 def _sum_up(codes, growth, leaf, first_feature, last_feature):
-    """The histograms of some features, from the first one of a block on."""
+    """The histograms of those of some features that the tree looks at, from the first one of a block on."""
     rows, packed = growth.rows, growth.packed
     for low in range(first_feature, last_feature, BLOCK):
+        if not growth.active[low // BLOCK]:
+            continue
         width = min(BLOCK, last_feature - low)
         block, out = codes[low // BLOCK], growth.hist[leaf, low : low + width]
         out[:] = 0
@@ -316,16 +352,16 @@ def _divide_best(codes, growth, trees, tree, leaves):
 
 
 @njit(cache=True, nogil=True)
-def _settle(growth, least, ridge, share):
+def _settle(growth, options):
     """The best splits of the two new leaves, once the smaller one is summed up."""
     small, large = growth.state[2], growth.state[3]
     growth.hist[large] -= growth.hist[small]
-    _find_split(growth, min(small, large), least, ridge, share)
-    _find_split(growth, max(small, large), least, ridge, share)
+    _find_split(growth, min(small, large), options)
+    _find_split(growth, max(small, large), options)
 
 
 @njit(cache=True, nogil=True)
-def _finish(growth, trees, tree, unit, rate, ridge, scores):
+def _finish(growth, trees, tree, unit, options, scores):
     """The values of the leaves, and the scores with them."""
     trees.sizes[tree] = growth.state[1]
     trees.gain[tree] *= unit**2
@@ -333,7 +369,7 @@ def _finish(growth, trees, tree, unit, rate, ridge, scores):
         total = 0.0
         for at in range(growth.first[k], growth.last[k]):
             total += growth.gradient[growth.rows[at]]
-        step = rate * total / (growth.last[k] - growth.first[k] + ridge)
+        step = options.rate * total / (growth.last[k] - growth.first[k] + options.ridge)
         trees.value[tree, growth.node_of[k]] = step
         for at in range(growth.first[k], growth.last[k]):
             scores[growth.rows[at]] += step
@@ -367,19 +403,25 @@ def _divide(codes, rows, scratch, first, last, feature, code):
 
 
 @njit(cache=True, nogil=True)
-def _find_split(growth, leaf, least, ridge, share):
+def _find_split(growth, leaf, options):
     """The largest decrease of the squared error in a leaf, and where; a gain of 0 where no split is allowed."""
-    hist = growth.hist[leaf]
+    hist, active = growth.hist[leaf], growth.active
+    least, ridge, share = options.least, options.ridge, options.share
     n, n_bins = hist.shape
+    first = 0
+    while not active[first // BLOCK]:
+        first += BLOCK
     bits = _count_bits(growth.rows.shape[0])
     ones = (1 << bits) - 1
     packed = np.int64(0)
     for b in range(n_bins):
-        packed += hist[0, b]
+        packed += hist[first, b]
     total, count = float(packed >> bits), float(packed & ones)
     best, best_feature, best_code = total * total / (count + ridge), -1, 0
     if count >= 2 * least:
         for j in range(n):
+            if not active[j // BLOCK]:
+                continue
             if share < 1.0 and _uniform(growth.generator) >= share:
                 continue
             packed = np.int64(0)
@@ -417,4 +459,4 @@ def _uniform(state):
     return float((x * np.uint64(0x2545F4914F6CDD1D)) >> np.uint64(11)) * 2.0**-53
 
 
-__all__ = ["BLOCK", "Trees", "grow_trees", "grow_trees_together", "in_blocks"]
+__all__ = ["BLOCK", "TreeOptions", "Trees", "grow_trees", "grow_trees_together", "in_blocks"]
