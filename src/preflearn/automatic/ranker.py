@@ -831,6 +831,11 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
             raise ValueError("features_ is not a fitted preparation")
         if self.encoder_ is not None and not isinstance(self.encoder_, TableEncoder):
             raise ValueError("encoder_ is neither None nor a TableEncoder")
+        if self.encoder_ is not None and self.encoder_.sparse_output:
+            raise ValueError("encoder_ returns sparse rows, expected dense ones")
+        width = self.n_features_in_ if self.encoder_ is None else len(self.encoder_.get_feature_names_out())
+        if self.features_.n_features_in_ != width:
+            raise ValueError(f"features_ takes {self.features_.n_features_in_} features, expected {width}")
         refuse_misfits(self.members_, self.views_, self.features_.kept_.size)
         return {"weights_": "k", "feature_importances_": "n"}
 
