@@ -41,6 +41,7 @@ from preflearn.automatic.features import PARTS, Features
 from preflearn.automatic.presets import Preset
 from preflearn.automatic.streams import StreamedRows
 from preflearn.automatic.targets import HalfGains, half_gains
+from preflearn.automatic.tasks import Extension
 from preflearn.automatic.timing import Pace
 from preflearn.automatic.trees import Bins, TreeSum
 from preflearn.comparisons import encode_queries
@@ -1105,14 +1106,37 @@ def test_a_race_tells_how_long_its_winner_will_take(monkeypatch):
     )
     assert pace.seconds(work) == pytest.approx(work.race + work.rest) and alone.race == 0.0
     # Behind after a race that took as long as expected: what is left takes what it would have.
-    pace.note(work, work.race, is_behind=True)
+    pace.note(first, work, None, work.race)
     # Once only, in a resumed run too, which has no searches of the kernels that it knows.
     assert pace.work(second).race == 0.0
     assert pace.seconds(pace.work(second)) == pytest.approx(pace.work(second).rest)
     # On a machine that is slow or busy, everything is expected to take longer.
-    pace.note(alone, 10 * alone.rest, is_behind=False)
+    pace.note(trees, alone, candidates.Member(None, None, None, None, ""), 10 * alone.rest)
     assert pace.seconds(pace.work(second)) > 2 * pace.work(second).rest
     assert Pace(SimpleNamespace(**vars(task) | {"n_jobs": 1}), 40).work(trees).rest == 2 * alone.rest
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"), [("trees", {"stage": 0}), ("kernel", {"rounds": np.array([1, 2])})]
+)
+def test_what_ends_early_does_not_make_others_look_fast(name, settings, monkeypatch):
+    """Of trees or rounds that held-out rows did not ask for nothing is learned about the machine."""
+    monkeypatch.setattr(timing, "n_threads", lambda: 2)
+    cost, train = {
+        "trees": (boosting.cost, boosting.boosted_trees),
+        "kernel": (kernels.cost, kernels.learned_kernel),
+    }[name]
+    one = candidates.Candidate(name, ("plain",), cost, train)
+    other = candidates.Candidate("random", ("plain",), candidates._cost_of_forest, candidates.random_trees)
+    pace = Pace(SimpleNamespace(n_rows=5_000, n_jobs=None, rivals=()), 40)
+    work, before = pace.work(one), pace.seconds(pace.work(other))
+    member = candidates.Member(None, None, None, None, "", Extension(None, None, (), settings))
+    done = cost(5_000, 40, *(int(np.max(one)) for one in settings.values())) / cost(5_000, 40) * work.rest
+    assert done < 0.8 * work.rest
+    pace.note(one, work, member, done)
+    assert pace.seconds(pace.work(other)) == pytest.approx(before)
+    pace.note(one, work, member, 3 * done)
+    assert pace.seconds(pace.work(other)) > 1.1 * before
 
 
 @pytest.mark.parametrize("limit", [0.5, 2.0])
@@ -1283,7 +1307,7 @@ def test_the_learning_curve_of_a_ranker(fitted):
     assert (
         model.learning_curve(n_splits=2).scores.tolist() == curve.scores.tolist()
     )  # the data are remembered
-    with pytest.raises(ValueError, match="found one of X and y"):
+    with pytest.raises(ValueError, match="both X and y, or neither of them: found only one"):
         model.learning_curve(X)
     with pytest.raises(ValueError, match="without qid"):
         model.learning_curve(X, y)

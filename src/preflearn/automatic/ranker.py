@@ -164,7 +164,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
     >>> model.predict(X[:3], qid=qid[:3]).shape
     (3,)
     >>> print(model.leaderboard_)  # doctest: +ELLIPSIS
-    held-out concordance, choices made by other folds
+    held-out concordance, all choices made on the other folds
       candidate  ...
     """
 
@@ -385,7 +385,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
     def _choose_and_train(self, parts: RowsInParts, run: Run) -> QuerySample:
         sample = run.sample(parts, _MOST_ROWS)
         if sample.n_rows == 0:
-            raise ValueError("There are no rows to learn from: the source gave no chunk.")
+            raise ValueError("There are no rows to learn from: the source yielded no chunks.")
         X, y, keys = sample.table()
         if sample.is_everything:
             self.fit(X, y, qid=keys)
@@ -642,7 +642,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
             if known is not None:
                 attempts.append(known)
                 if not known.was_left_out_for_time:
-                    pace.note(work, known.seconds, is_behind=known.member is None)
+                    pace.note(candidate, work, known.member, known.seconds)
                 continue
             begun = time.perf_counter()
             if attempts and begun - start + pace.seconds(work) > limit:
@@ -656,7 +656,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
                 attempts.append(Attempt(candidate, seconds=seconds, reason="behind after the first rounds"))
             else:
                 attempts.append(Attempt(candidate, member, seconds))
-            pace.note(work, seconds, is_behind=member is None)
+            pace.note(candidate, work, member, seconds)
             run.keep_attempt(attempts[-1])
         return attempts
 
