@@ -625,9 +625,9 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         found = FoldScores.of_folds(folds.tests, y, queries, scoring)
         if found.n_scored == 0:
             raise ValueError(
-                "AutoRanker chooses by held-out rows, and no fold has two rows of a query with different y: found "
-                f"{n_rows} rows in {queries.n_groups} {'query' if queries.n_groups == 1 else 'queries'}. Add rows, or "
-                "fit RankRLS, which chooses nothing."
+                "AutoRanker compares candidates on held-out rows, but no fold has two rows of a query with different "
+                f"y: found {n_rows} rows in {queries.n_groups} {'query' if queries.n_groups == 1 else 'queries'}. Add "
+                "rows, or fit RankRLS, which holds nothing out."
             )
         return found
 

@@ -266,9 +266,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if table.named:
             self.feature_names_in_ = np.asarray([column.name for column in table.columns], dtype=object)
         if not sum(len(encoder.names("")) for encoder in self.encoders_.values()):
-            raise ValueError(
-                f"No column of the table ({table.n_rows} sample(s)) can be used as a feature:\n{self.summary_}"
-            )
+            raise ValueError(_without_features(self.summary_))
         return used
 
     def _check_parameters(self) -> None:
@@ -324,7 +322,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         absent = [name for name in needed if name not in found]
         problems = [f"column {name!r} of the training data is missing" for name in absent]
         if absent and extra:
-            problems.append(f"found instead: {', '.join(map(repr, extra[:12]))}")
+            problems[-1] += f"; found instead: {', '.join(map(repr, extra[:12]))}"
         problems += [found[name].problem for name in needed if name in found and found[name].problem]
         counts = Counter(column.name for column in table.columns)
         problems += [f"column {name!r} appears twice" for name in needed if counts[name] > 1 and table.named]
@@ -503,7 +501,9 @@ def _summarise(
                     f"({_examples(odd.stray)})"
                 )
             if odd.n_infinite:
-                entry.notes.append(f"{odd.n_infinite:,} infinite values")
+                entry.notes.append(
+                    f"{odd.n_infinite:,} infinite {'value' if odd.n_infinite == 1 else 'values'}"
+                )
         elif column.form != TEXT:
             entry.n_missing = int(np.isnan(column.array).sum())
         else:
@@ -517,6 +517,19 @@ def _examples(values: Mapping[str, int]) -> str:
     shown = sorted(values, key=lambda text: -values[text])[:_EXAMPLES]
     clipped = [repr(text if len(text) <= 30 else text[:27] + "...") for text in shown]
     return ", ".join(clipped + (["..."] if len(values) > _EXAMPLES else []))
+
+
+def _without_features(summary: TableSummary) -> str:
+    """That nothing is left to learn from, and why, in one line."""
+    if summary.n_rows == 1:
+        return "The table has 1 sample(s), and a row alone shows no differences: expected two rows or more."
+    why = {"constant": "has one value", "empty": "has no value"}
+    columns = [f"{one.name!r} {why.get(one.kind, f'is of kind {one.kind}')}" for one in summary.columns]
+    more = f" and {len(columns) - _EXAMPLES} more" if len(columns) > _EXAMPLES else ""
+    return (
+        f"No column of the table ({summary.n_rows} sample(s)) can be used as a feature: "
+        f"{', '.join(columns[:_EXAMPLES])}{more}. Add a column whose values differ."
+    )
 
 
 def _one_message(problems: Sequence[str]) -> str:
