@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from preflearn import RLS, AutoRanker, RankRLS, RankRLSCV, RankSVM
+from preflearn import RLS, AutoRanker, RankRFM, RankRLS, RankRLSCV, RankSVM, RankSVMCV
 from preflearn._engine.numerics import memory
 from preflearn.preprocessing import TableEncoder
 
@@ -251,3 +251,17 @@ def test_a_renamed_column_is_one_problem():
     with pytest.raises(ValueError, match=words) as error:
         model.transform(TABLE.rename(columns={"price": "Price"}))
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("learner", [RankRLSCV(), RankSVMCV(), RankRFM()])
+def test_one_row_cannot_be_held_out_and_learned_from(learner):
+    with pytest.raises(ValueError, match="needs four rows, two in each of two folds: found n_samples=1"):
+        learner.fit([[1.0, 2.0]], [1.0])
+
+
+def test_an_array_for_a_table_is_told_the_columns():
+    model = TableEncoder().fit(TABLE)
+    with pytest.raises(
+        ValueError, match="X has 3 features, .* expecting 2 features as input: 'price', 'colour'"
+    ):
+        model.transform(np.ones((4, 3)))

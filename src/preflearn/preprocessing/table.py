@@ -25,6 +25,8 @@ _COLUMNS = (CategoryColumn, DateColumn, NumberColumn, TextColumn)
 _ALIASES = {"onehot": "category"}
 _DEFAULT_BUCKETS = 1024
 _EXAMPLES = 3
+# Names of columns that a message lists.
+_MOST_LISTED = 12
 # With at least this many labels, what looks like the query column is not used as a feature.
 _MANY_QUERIES = 10
 # Bytes of the output that are filled at a time.
@@ -311,7 +313,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             if len(table.columns) != self.n_features_in_:
                 raise ValueError(
                     f"X has {len(table.columns)} features, but {type(self).__name__} is expecting "
-                    f"{self.n_features_in_} features as input."
+                    f"{self.n_features_in_} features as input{_listed(self)}."
                 )
             found = dict(zip(self.kinds_, table.columns))
             extra: list[str] = []
@@ -322,7 +324,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         absent = [name for name in needed if name not in found]
         problems = [f"column {name!r} of the training data is missing" for name in absent]
         if absent and extra:
-            problems[-1] += f"; found instead: {', '.join(map(repr, extra[:12]))}"
+            problems[-1] += f"; found instead: {', '.join(map(repr, extra[:_MOST_LISTED]))}"
         problems += [found[name].problem for name in needed if name in found and found[name].problem]
         counts = Counter(column.name for column in table.columns)
         problems += [f"column {name!r} appears twice" for name in needed if counts[name] > 1 and table.named]
@@ -517,6 +519,13 @@ def _examples(values: Mapping[str, int]) -> str:
     shown = sorted(values, key=lambda text: -values[text])[:_EXAMPLES]
     clipped = [repr(text if len(text) <= 30 else text[:27] + "...") for text in shown]
     return ", ".join(clipped + (["..."] if len(values) > _EXAMPLES else []))
+
+
+def _listed(encoder: TableEncoder) -> str:
+    """The columns of the training by their names, where they have some."""
+    names = getattr(encoder, "feature_names_in_", [])
+    more = ", ..." if len(names) > _MOST_LISTED else ""
+    return f": {', '.join(map(repr, names[:_MOST_LISTED]))}{more}" if len(names) else ""
 
 
 def _without_features(summary: TableSummary) -> str:
