@@ -1220,10 +1220,13 @@ def test_the_size_of_chunks_does_not_matter(monkeypatch, small_trees):
         (lambda X, y, qid: [], "no rows to learn from"),
         (
             lambda X, y, qid: [(X[:30], y[:30], qid[:30]), (X[30:, :2], y[30:], qid[30:])],
-            "2 columns, and 5 in the",
+            "X has 2 columns, but earlier chunks had 5: expected the same number",
         ),
         (lambda X, y, qid: [(X + np.inf, y, qid)], "Chunk 1 .*infinity"),
-        (lambda X, y, qid: in_other_order(X, y, qid), "Chunk 2 .*expected the same in the same order"),
+        (
+            lambda X, y, qid: in_other_order(X, y, qid),
+            "Chunk 2 .*but earlier chunks had .*: expected the same columns in the same order",
+        ),
     ],
 )
 def test_streams_that_are_refused(chunks, message):
