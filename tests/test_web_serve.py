@@ -7,6 +7,8 @@ import json
 import socket
 import time
 from contextlib import suppress
+from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from tests.web_server import Running, serving
 
-from preflearn import RLS, BradleyTerry, RankRLS, RankSVM
+from preflearn import RLS, AutoRanker, BradleyTerry, RankRLS, RankSVM
 from preflearn.cli.app import run
 from preflearn.cli.serve import _scorer
 from preflearn.io import load_model, save_model
@@ -60,6 +62,13 @@ def test_every_model_scores_as_it_predicts(model):
     scorer = matrix_scorer(model, feature_names(model))
     columns = scorer.columns(as_items(shifted))
     np.testing.assert_allclose(scorer.score(columns), model.predict(shifted), rtol=1e-9, atol=1e-9)
+
+
+def test_the_items_of_a_request_are_one_query_to_an_automatic_ranker():
+    model = AutoRanker(preset="fast", random_state=0).fit(X, Y, qid=np.arange(40) // 10)
+    scorer = matrix_scorer(model, feature_names(model))
+    expected = model.predict(X[:7], qid=np.zeros(7))
+    np.testing.assert_array_equal(scorer.score(scorer.columns(as_items(X[:7]))), expected)
 
 
 @pytest.fixture
@@ -470,3 +479,57 @@ def test_many_open_connections_make_room_for_a_new_one(saved):
             assert other.post("/rank", json={"items": as_items(X[:2])}).status_code == 200
         for connection in slow:
             connection.close()
+
+
+def test_an_error_of_ours_is_answered_and_not_explained(saved):
+    def fail(columns):
+        raise RuntimeError("secret")
+
+    with serving(serve_app(replace(_scorer(saved), score=fail))) as client:
+        found = client.post("/rank", json={"items": as_items(X[:2])})
+        assert found.status_code == 500 and found.json() == {"error": "internal error: RuntimeError"}
+        assert httpx.get(client.base_url.join("/health")).status_code == 200  # the connection has been closed
+
+
+def test_who_asks_before_sending_a_body_is_told_to_go_on(saved):
+    body = json.dumps({"items": as_items(X[:2])}).encode()
+    head = (
+        "POST /rank HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Expect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with serving(serve_app(_scorer(saved))) as client:
+        with socket.create_connection((client.base_url.host, client.base_url.port)) as connection:
+            connection.settimeout(10)
+            connection.sendall(head.encode())
+            assert connection.recv(10_000).startswith(b"HTTP/1.1 100 ")
+            connection.sendall(body)
+            assert connection.recv(10_000).startswith(b"HTTP/1.1 200 ")
+
+
+class Recorded(Connection):
+    """Notes what is written, part by part."""
+
+    parts: ClassVar[list[bytes]] = []
+
+    def connection_made(self, transport):
+        class Transport:
+            def __getattr__(self, name):
+                return getattr(transport, name)
+
+            def write(self, data):
+                Recorded.parts.append(bytes(data))
+                transport.write(data)
+
+        super().connection_made(Transport())
+
+
+def test_headers_are_sent_with_the_body(saved):
+    Recorded.parts.clear()
+    with serving(serve_app(_scorer(saved)), Recorded) as client:
+        found = client.post("/rank", json={"items": as_items(X[:2])})
+        assert client.post("/rank", json={}).status_code == 422
+        assert client.head("/health").status_code == 200
+        assert client.get("/nowhere", headers={"Connection": "close"}).status_code == 404
+    ranked, *others = Recorded.parts
+    assert ranked.startswith(b"HTTP/1.1 200 ") and ranked.endswith(b"\r\n\r\n" + found.content)
+    assert [part.split()[1] for part in others] == [b"422", b"200", b"404"]
