@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -286,6 +287,20 @@ def test_large_requests_are_answered_the_same_whoever_reads_them(compiled_client
     assert (
         "so large that the score is not finite" in client.post("/rank", json={"items": large}).json()["error"]
     )
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_few_items_are_answered_the_same_whether_or_not_loops_are_loaded(
+    compiled_client, saved, loaded, monkeypatch
+):
+    if not loaded:
+        monkeypatch.delitem(sys.modules, "numba")
+    for n in (1, 2, 5):
+        found = compiled_client.post("/rank", json={"items": as_items(X[:n])}).json()
+        np.testing.assert_allclose(found["scores"], load_model(saved).predict(X[:n]))
+    for wrong in ("a", None, True, [1.0], {}):
+        response = compiled_client.post("/rank", json={"items": [{**as_items(X[:1])[0], "x1": wrong}]})
+        assert response.status_code == 422 and "items[0].x1: " in response.json()["error"]
 
 
 @pytest.fixture(scope="module")

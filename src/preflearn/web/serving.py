@@ -16,6 +16,7 @@ site can reach it by making a name of its own point here.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -52,7 +53,7 @@ _MOST_BYTES = 16 * 1024 * 1024
 _MOST_ITEMS = 100_000
 # Up to this many items are scored directly, without handing them to a thread.
 _FEW = 200
-# Bytes from which a request is worth a compiled loop.
+# Bytes from which a request is worth loading the compiler of the loops; where the model has loaded it, any is.
 _LARGE = 1 << 13
 # Drift is looked for in the last queries.
 _RECENT_QUERIES = 500
@@ -436,7 +437,7 @@ def _directly(path: str, endpoint: Endpoint, failed: Any, others: ASGIApp) -> AS
 
 def _read(scorer: Scorer, body: bytearray) -> tuple[Mapping[str, Any], Any]:
     """The columns of the items of a request, and the probability with which its set is to hold the best one."""
-    if len(body) >= _LARGE:
+    if len(body) >= _LARGE or "numba" in sys.modules:
         numbers = scorer.numbers(body)
         if numbers is not None:
             return numbers, None
