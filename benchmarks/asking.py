@@ -34,6 +34,7 @@ from preflearn.automatic.trees import TreeSum
 from preflearn.estimators.rankrfm import of_expansion
 from preflearn.io import save_model, to_onnx
 from preflearn.kernels.functions import Kernel
+from preflearn.web.serving import feature_names, matrix_scorer
 from sizes import make
 
 VIEWS = (
@@ -194,6 +195,24 @@ def ask_server(model: AutoRanker, X: np.ndarray, repeats: int) -> dict[str, dict
         return over_http(command, X, repeats)
 
 
+def ask_readers(model: AutoRanker, X: np.ndarray, repeats: int) -> dict[str, dict]:
+    """Reading the items of a request, without an answer: by the standard library, and by the compiled loop."""
+    scorer = matrix_scorer(model, feature_names(model))
+    body = bytearray(body_of(X[:ITEMS]))
+    scorer.reader.result()
+    np.testing.assert_array_equal(scorer.numbers(body).rows, X[:ITEMS])
+    return {
+        "standard library": measured(lambda: scorer.columns(json.loads(body)["items"]), 40 * repeats),
+        "compiled loop": measured(lambda: scorer.numbers(body), 40 * repeats),
+    }
+
+
+def body_of(X: np.ndarray) -> bytes:
+    """A request for these items."""
+    names = [f"x{k}" for k in range(X.shape[1])]
+    return json.dumps({"items": [dict(zip(names, row.tolist())) for row in X]}).encode()
+
+
 def over_http(command: list[str], X: np.ndarray, repeats: int) -> dict[str, dict]:
     """One connection to the server that Python starts by this; CPU seconds are those of the server."""
     server = subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, text=True)
@@ -208,11 +227,7 @@ def over_http(command: list[str], X: np.ndarray, repeats: int) -> dict[str, dict
             content = response.read()
             assert response.status == 200, content
 
-        names = [f"x{k}" for k in range(X.shape[1])]
-        bodies = [
-            json.dumps({"items": [dict(zip(names, row.tolist())) for row in rows]}).encode()
-            for rows in (X, X[:ITEMS])
-        ]
+        bodies = [body_of(X), body_of(X[:ITEMS])]
 
         def clock() -> float:
             return seconds_of_threads(server.pid)
@@ -274,6 +289,10 @@ def main() -> None:
                 },
             }
         )
+    reading = ask_readers(small, X, repeats)
+    shown = ", ".join(f"{1e3 * found['wall']:.2f} ms by the {way}" for way, found in reading.items())
+    print(f"\nreading {ITEMS} items of {X.shape[1]} features from a request: {shown}")
+    results.append({"question": "How long does it take to read a request?", "unit": "s", "ways": reading})
     if not options.quick:
         write_results("asking", *results)
 
