@@ -64,7 +64,7 @@ class ItemReader:
 # Texts are given by their address (`text_numbers`).
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@njit(cache=True, nogil=True)
 def _behind_space(text, at):
     byte = byte_at(text, at)
     while byte == SPACE or byte == LF or byte == CR or byte == TAB:
@@ -73,7 +73,7 @@ def _behind_space(text, at):
     return at
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@njit(cache=True, nogil=True)
 def _behind(text, at, byte):
     """Behind space, this byte and space; -1 where there is another byte, or before."""
     if at < 0:
@@ -82,7 +82,7 @@ def _behind(text, at, byte):
     return _behind_space(text, at + 1) if byte_at(text, at) == byte else -1
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@njit(cache=True, nogil=True)
 def _has(text, at, word, first, last):
     """Whether these bytes of ``word`` are at this place; the text ends in a byte that no word has."""
     for k in range(first, last):
@@ -91,7 +91,7 @@ def _has(text, at, word, first, last):
     return True
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@njit(cache=True, nogil=True)
 def _repeats(text, at, first, last):
     """Whether the text has the same bytes at this place as from ``first`` to ``last``, none of which is zero."""
     while last - first >= 8:
@@ -105,7 +105,7 @@ def _repeats(text, at, first, last):
     return (eight_bytes_at(text, at) ^ eight_bytes_at(text, first)) << beyond == np.uint64(0)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@njit(cache=True, nogil=True)
 def _is_number(text, at, end):
     """Whether these bytes are a number of JSON, which has neither 07 nor 1. nor +1."""
     at += byte_at(text, at) == _MINUS
