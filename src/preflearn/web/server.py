@@ -89,7 +89,7 @@ def _outside(family: int) -> str | None:
 
 
 class _WholeResponses:
-    """A transport on which the headers of a response wait for its body: to send both together takes half of the time.
+    """A transport on which the headers of a response wait for its body: sent together, they wake the client once.
 
     Parameters
     ----------
