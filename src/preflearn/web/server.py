@@ -16,13 +16,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 _TRIES = 20
 # Seconds for the headers of a request to arrive, and connections that may be open at once.
 HEADERS_WITHIN, MOST_CONNECTIONS = 20.0, 400
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-_Protocol: Any = AutoHTTPProtocol
+# Also where httptools is installed, which would keep headers of any length.
+_Protocol: Any = H11Protocol
 
 
 def bind(host: str, port: int | None, first: int) -> socket.socket:
@@ -88,48 +89,14 @@ def _outside(family: int) -> str | None:
         return None
 
 
-class _WholeResponses:
-    """A transport on which the headers of a response wait for its body: sent together, they wake the client once.
-
-    Parameters
-    ----------
-    transport : asyncio.Transport
-    connection : Connection
-    """
-
-    def __init__(self, transport: Any, connection: Any) -> None:
-        self._transport, self._connection = transport, connection
-        self._waiting, self._begun = b"", None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def write(self, data: bytes) -> None:
-        cycle = self._connection.cycle
-        # The first part of a response is its headers; what is written before it starts (100 Continue) cannot wait.
-        if cycle is not None and cycle.response_started and cycle is not self._begun:
-            self._begun, data, self._waiting = cycle, self._waiting, data
-        else:
-            data, self._waiting = self._waiting + data if self._waiting else data, b""
-        if data:
-            self._transport.write(data)
-
-    def flush(self) -> None:
-        self.write(b"")
-
-    def close(self) -> None:
-        self.flush()
-        self._transport.close()
-
-
 class Connection(_Protocol):
-    """A connection whose requests have to begin in time, and whose responses are sent as a whole."""
+    """A connection whose requests have to begin in time."""
 
     within = HEADERS_WITHIN
     most = MOST_CONNECTIONS
 
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(_WholeResponses(transport, self))
+        super().connection_made(transport)
         self._timer: asyncio.TimerHandle | None = None
         self._watch()
         if len(self.connections) > self.most:
@@ -144,10 +111,6 @@ class Connection(_Protocol):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         self._watch()
-
-    def on_response_complete(self) -> None:
-        self.transport.flush()
-        super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget()
