@@ -492,21 +492,6 @@ def test_headers_without_end_are_refused(saved, begun):
         assert client.get("/health").status_code == 200
 
 
-def test_bodies_that_are_not_read_are_no_headers(saved):
-    """A request that is refused by its headers is followed by its body, and the connection goes on."""
-    body = b"x" * 300_000
-    refused = f"POST /rank HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
-    with serving(serve_app(_scorer(saved))) as client:
-        with socket.create_connection((client.base_url.host, client.base_url.port)) as connection:
-            connection.settimeout(10)
-            connection.sendall(refused.encode())
-            assert connection.recv(10_000).startswith(b"HTTP/1.1 415 ")
-            for start in range(0, len(body), 10_000):
-                connection.sendall(body[start : start + 10_000])
-            connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert connection.recv(10_000).startswith(b"HTTP/1.1 200 ")
-
-
 def test_bodies_that_do_not_arrive_are_given_up(saved, monkeypatch):
     monkeypatch.setattr(requests.read_json, "__defaults__", (0.5,))
     with serving(serve_app(_scorer(saved))) as client:

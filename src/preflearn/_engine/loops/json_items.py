@@ -161,7 +161,7 @@ def _parse_items(bytes_of_text, bytes_of_keys, starts, out):
         for place in range(n):
             first, last = before[place]
             if row > 0 and _repeats(text, at, first, last):
-                at += last - first
+                at = _behind_space(text, at + last - first)
             else:
                 begin = at
                 at = _behind_key(text, at, place, keys, starts, order, seen)
