@@ -3,8 +3,9 @@
 Two models of 46 features: a small one, fitted to 12,000 rows, and a large one with members as a million rows give them,
 400 boosted trees of 63 leaves and two learned kernels of 2,000 basis vectors on 92 features. The large one is put
 together from parts that are trained on few rows, since only its size matters here. At most 10 µs a row in batches and
-1 ms for 100 items are wanted, ONNX within twice of that; wall-clock seconds are the best of many repeats, and beside
-them stand CPU seconds. Results: benchmarks/results/asking.json.
+1 ms for 100 items are wanted, ONNX within twice of that. A server that answers the same requests with a constant shows
+what HTTP and the client take. Wall-clock seconds are the best of many repeats, and beside them stand CPU seconds.
+Results: benchmarks/results/asking.json.
 
     python benchmarks/asking.py [--quick] [--kernels 2] [--basis 2000] [--trees 400]
 """
@@ -33,6 +34,7 @@ from preflearn.automatic.trees import TreeSum
 from preflearn.estimators.rankrfm import of_expansion
 from preflearn.io import save_model, to_onnx
 from preflearn.kernels.functions import Kernel
+from preflearn.web.serving import feature_names, matrix_scorer
 from sizes import make
 
 VIEWS = (
@@ -42,6 +44,8 @@ VIEWS = (
 )
 ITEMS = 100
 LEAVES = 63
+# Of the answer to a query, about.
+_BYTES_OF_ANSWER = 2300
 
 
 # Models
@@ -183,40 +187,59 @@ def onnx_operators(model: AutoRanker, X: np.ndarray) -> tuple[float, dict[str, f
 
 
 def ask_server(model: AutoRanker, X: np.ndarray, repeats: int) -> dict[str, dict]:
-    """One connection to the real server; CPU seconds are those of the server."""
+    """One connection to the real server."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.preflearn")
         save_model(model, path)
-        command = [sys.executable, "-m", "preflearn", "serve", str(path), "--port", "0", "--quiet"]
-        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        try:
-            assert server.stdout is not None
-            netloc = urlsplit(server.stdout.readline().strip()).netloc
-            connection = http.client.HTTPConnection(netloc)
+        command = ["-m", "preflearn", "serve", str(path), "--port", "0", "--quiet"]
+        return over_http(command, X, repeats)
 
-            def ask(body: bytes) -> None:
-                connection.request("POST", "/rank", body, {"Content-Type": "application/json"})
-                response = connection.getresponse()
-                content = response.read()
-                assert response.status == 200, content
 
-            names = [f"x{k}" for k in range(X.shape[1])]
-            bodies = [
-                json.dumps({"items": [dict(zip(names, row.tolist())) for row in rows]}).encode()
-                for rows in (X, X[:ITEMS])
-            ]
+def ask_readers(model: AutoRanker, X: np.ndarray, repeats: int) -> dict[str, dict]:
+    """Reading the items of a request, without an answer: by the standard library, and by the compiled loop."""
+    scorer = matrix_scorer(model, feature_names(model))
+    body = bytearray(body_of(X[:ITEMS]))
+    scorer.reader.result()
+    np.testing.assert_array_equal(scorer.numbers(body).rows, X[:ITEMS])
+    return {
+        "standard library": measured(lambda: scorer.columns(json.loads(body)["items"]), 40 * repeats),
+        "compiled loop": measured(lambda: scorer.numbers(body), 40 * repeats),
+    }
 
-            def clock() -> float:
-                return seconds_of_threads(server.pid)
 
-            return {
-                # The end of an answer is counted with the next one.
-                "batch": measured(lambda: ask(bodies[0]), repeats, clock, together=2),
-                "query": measured(lambda: ask(bodies[1]), 40 * repeats, clock, together=20),
-            }
-        finally:
-            server.terminate()
-            server.wait()
+def body_of(X: np.ndarray) -> bytes:
+    """A request for these items."""
+    names = [f"x{k}" for k in range(X.shape[1])]
+    return json.dumps({"items": [dict(zip(names, row.tolist())) for row in X]}).encode()
+
+
+def over_http(command: list[str], X: np.ndarray, repeats: int) -> dict[str, dict]:
+    """One connection to the server that Python starts by this; CPU seconds are those of the server."""
+    server = subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        netloc = urlsplit(server.stdout.readline().strip()).netloc
+        connection = http.client.HTTPConnection(netloc)
+
+        def ask(body: bytes) -> None:
+            connection.request("POST", "/rank", body, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            content = response.read()
+            assert response.status == 200, content
+
+        bodies = [body_of(X), body_of(X[:ITEMS])]
+
+        def clock() -> float:
+            return seconds_of_threads(server.pid)
+
+        return {
+            # The end of an answer is counted with the next one.
+            "batch": measured(lambda: ask(bodies[0]), repeats, clock, together=2),
+            "query": measured(lambda: ask(bodies[1]), 40 * repeats, clock, together=20),
+        }
+    finally:
+        server.terminate()
+        server.wait()
 
 
 def main() -> None:
@@ -232,6 +255,7 @@ def main() -> None:
     qid = np.arange(X.shape[0]) // ITEMS
     repeats = 1 if options.quick else options.repeats
     results = []
+    constant = [str(Path(__file__).with_name("_constant.py")), str(_BYTES_OF_ANSWER)]
     for name, model in models.items():
         members = ", ".join(map(described, model.member_names_, model.members_))
         print(f"\n{name}: {members}")
@@ -240,6 +264,7 @@ def main() -> None:
             "predict": (ask_predict(model, X, qid, repeats), X.shape[0]),
             "ONNX": (ask_onnx(model, one_list, repeats), one_list.shape[0]),
             "preflearn serve": (ask_server(model, one_list, repeats), one_list.shape[0]),
+            "HTTP alone": (over_http(constant, one_list, repeats), one_list.shape[0]),
         }
         print(f"{'':16}  µs a row  CPU   ms for {ITEMS} items  median  CPU")
         for way, (found, n) in ways.items():
@@ -264,6 +289,10 @@ def main() -> None:
                 },
             }
         )
+    reading = ask_readers(small, X, repeats)
+    shown = ", ".join(f"{1e3 * found['wall']:.2f} ms by the {way}" for way, found in reading.items())
+    print(f"\nreading {ITEMS} items of {X.shape[1]} features from a request: {shown}")
+    results.append({"question": "How long does it take to read a request?", "unit": "s", "ways": reading})
     if not options.quick:
         write_results("asking", *results)
 

@@ -18,8 +18,13 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.tree import ExtraTreeRegressor
 
 import preflearn as pl
+from preflearn._engine.core.curves import Curves
+from preflearn.automatic.curves import KernelAndCurves
+from preflearn.automatic.trees import TreeSum
+from preflearn.comparisons import encode_queries
 from preflearn.feature_selection import GreedySelector
 from preflearn.graphs import AllPathsFeatures, LabeledGraph, WeisfeilerLehmanFeatures
 from preflearn.kernels import EmpiricalKernelMap, NystromMap
@@ -180,6 +185,35 @@ def fitted_models() -> Zoo:
         "ParseRanker": (ParseRanker(n_folds=2).fit(sentences), linkages),
         "InteractionExtractor": (extractor.fit(graphs, [0, 1] * 6, documents=np.repeat(range(4), 3)), graphs[:5]),
     }  # fmt: skip
+
+
+def every_member() -> tuple[pl.AutoRanker, np.ndarray, np.ndarray]:
+    """An AutoRanker with a member of each kind, some rows, and their queries.
+
+    Trees of up to 32 leaves, of up to 64 and of more are evaluated by different loops.
+    """
+    rng = np.random.default_rng(0)
+    X, qid = rng.normal(size=(300, 3)), np.repeat(np.arange(30), 10)
+    y = np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 0.1 * rng.normal(size=300)
+    model = pl.AutoRanker(random_state=0, preset="fast").fit(X, y, qid=qid)
+    views = model.features_.views(X, encode_queries(qid, 300))
+    of_query, quantiles = ("standardised", "relative"), ("quantiles",)
+    Q, S = views[quantiles], views[of_query]
+    kernel = pl.RankRFM([0.1, 1.0], max_rounds=1, cv=3, n_basis=20, random_state=0).fit(Q, y, qid=qid)
+    curves = Curves.along(Q, kernel.metric_)
+    heights = rng.normal(size=curves.knots.size)
+    members = [
+        (pl.RankRLS().fit(S, y, qid=qid), of_query),
+        (kernel, quantiles),
+        (pl.RankRFM([0.1, 1.0], metric="full", max_rounds=1, cv=3).fit(Q, y, qid=qid), quantiles),
+        (KernelAndCurves.of(kernel, curves, heights), quantiles),
+    ]
+    for leaf in (2, 5, 20):
+        trees = [ExtraTreeRegressor(min_samples_leaf=leaf, random_state=k).fit(S, y) for k in range(3)]
+        members.append((TreeSum.of_mean(trees), of_query))
+    model.members_, model.views_ = (list(one) for one in zip(*members, strict=True))
+    model.weights_ = np.full(len(members), 1 / len(members))
+    return model, X, qid
 
 
 def use(model: Any, X: Any) -> Any:

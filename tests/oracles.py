@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import re
+import struct
 from collections import Counter
+from fractions import Fraction
 
 import numpy as np
 
@@ -1212,3 +1214,39 @@ def kernel_and_curves(X, basis, gamma, metric, features, n_knots=10, stiffness=4
     penalty = stiffness * np.eye(len(columns))
     penalty[: len(basis), : len(basis)] = K_RR
     return np.column_stack(columns), penalty
+
+
+def drawn_rows(X, codes, share, is_global):
+    """Numbers of the rows of a chunk that a share of its queries takes, by arithmetic on Python's whole numbers.
+
+    A row is hashed by its 64-bit words, their bytes backwards, each times an odd number; a query by the sum of its
+    mixed rows. The second, third, ... of those with the same hash in a chunk has another one. One global ranking has
+    rows instead of queries.
+    """
+    mask = 2**64 - 1
+    factors = [
+        2 * int(one) + 1 for one in np.random.default_rng(0).integers(2**63, size=X.shape[1], dtype=np.uint64)
+    ]
+    hashes = []
+    for row in X:
+        words = [int.from_bytes(struct.pack("<d", value), "big") for value in row]
+        hashes.append(sum(word * factor for word, factor in zip(words, factors)) & mask)
+    if is_global:
+        units = [(hashes[i], [i]) for i in range(len(X))]
+    else:
+        queries = [[i for i in range(len(X)) if codes[i] == code] for code in sorted(set(codes))]
+        units = [(sum(_splitmix(hashes[i]) for i in rows) & mask, rows) for rows in queries]
+    taken, seen = [], Counter()
+    for key, rows in units:
+        other = (key + seen[key] * 0x9E3779B97F4A7C15) & mask
+        seen[key] += 1
+        if Fraction(_splitmix(other) >> 11, 2**53) < Fraction(share):
+            taken += rows
+    return sorted(taken)
+
+
+def _splitmix(key):
+    """The finaliser of splitmix64."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        key = (key ^ (key >> shift)) * factor & (2**64 - 1)
+    return key ^ (key >> 31)

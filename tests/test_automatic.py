@@ -40,6 +40,7 @@ from preflearn.automatic.everything import Chunk, Everything
 from preflearn.automatic.features import OF_QUERY, PARTS, Features
 from preflearn.automatic.presets import Preset
 from preflearn.automatic.streams import StreamedRows, UnitScale
+from preflearn.automatic.tasks import Extension
 from preflearn.automatic.timing import Pace
 from preflearn.automatic.trees import Bins, TreeSum
 from preflearn.comparisons import encode_queries
@@ -51,6 +52,7 @@ from preflearn.metrics import concordance, ndcg_scorer
 from preflearn.model_selection import QueryKFold
 from preflearn.model_selection._choice import read_scoring
 from preflearn.model_selection._row_order import order_by_content
+from strategies import examples
 
 KERNEL = "learned kernel, quantiles and query"
 
@@ -322,6 +324,106 @@ def test_of_equal_queries_or_rows_a_share_is_taken(has_queries, monkeypatch):
     counts = np.bincount(codes[0, :, 0])
     assert np.all(counts[counts > 0] == counts.max()) if has_queries else counts[counts > 0].min() > 120
     assert np.count_nonzero(counts) == 5 and starts[-1] == len(targets)
+
+
+@st.composite
+def queries_to_draw_from(draw):
+    """Rows, their queries, and where chunks are cut; queries and rows come more than once, in other orders."""
+    n = draw(st.integers(1, 3))
+    value = st.sampled_from([0.0, -0.0, 1.0, -1.5, 1e300, 5e-324]) | st.floats(
+        allow_nan=False, allow_infinity=False
+    )
+    row = st.lists(value, min_size=n, max_size=n)
+    found = draw(st.lists(st.lists(row, min_size=1, max_size=4), min_size=1, max_size=8))
+    for place in draw(st.lists(st.integers(0, len(found) - 1), max_size=8)):
+        found.append(draw(st.permutations(found[place])))
+    found = draw(st.permutations(found))
+    cuts = sorted(draw(st.sets(st.integers(0, len(found)), max_size=4)))
+    return found, [0, *cuts, len(found)]
+
+
+def as_chunk(queries, shuffle):
+    """Rows of some queries as a chunk, in any order; the targets are the numbers of the rows."""
+    X = np.array([row for query in queries for row in query])
+    qid = np.repeat(np.arange(len(queries)), [len(query) for query in queries])
+    order = shuffle(np.arange(X.shape[0]))
+    return Chunk(X[order], np.arange(X.shape[0], dtype=float), encode_queries(qid[order], X.shape[0]))
+
+
+@examples(200)
+@given(
+    queries_to_draw_from(), st.floats(0, 1) | st.sampled_from([0.0, 0.5, 1.0]), st.booleans(), st.randoms()
+)
+def test_the_queries_drawn_are_those_of_the_slow_version(problem, share, is_global, random):
+    queries, cuts = problem
+    draw = everything_module._Draw(share, is_global)
+
+    def shuffle(rows):
+        return np.array(random.sample(rows.tolist(), len(rows)))
+
+    for first, last in zip(cuts[:-1], cuts[1:]):
+        if first == last:
+            continue
+        chunk = as_chunk(queries[first:last], shuffle)
+        found = draw(chunk)
+        expected = oracles.drawn_rows(chunk.X, chunk.queries.codes.tolist(), share, is_global)
+        if share == 1.0:
+            assert expected == list(range(len(chunk.y)))
+        if found is None:
+            assert expected == []
+            continue
+        np.testing.assert_array_equal(found.y, expected)
+        np.testing.assert_array_equal(found.X, chunk.X[expected])
+        same = np.equal.outer(chunk.queries.codes[expected], chunk.queries.codes[expected])
+        np.testing.assert_array_equal(np.equal.outer(found.queries.codes, found.queries.codes), same)
+
+
+@examples(100)
+@given(queries_to_draw_from(), st.floats(0, 1), st.booleans(), st.randoms())
+def test_the_draw_depends_on_contents_alone(problem, share, is_global, random):
+    """Whatever the chunks and the order of rows, each of different queries is taken or not; of equal ones as many."""
+    queries, cuts = problem
+    draw = everything_module._Draw(share, is_global)
+
+    def contents(chunks):
+        taken = [draw(one) for one in chunks]
+        rows = [row.tobytes() for one in taken if one is not None for row in one.X]
+        return sorted(rows)
+
+    def shuffle(rows):
+        return np.array(random.sample(rows.tolist(), len(rows)))
+
+    # In one chunk, duplicates included.
+    other = random.sample(queries, len(queries))
+    assert contents([as_chunk(queries, lambda rows: rows)]) == contents([as_chunk(other, shuffle)])
+    # In several, those that are there once.
+    once, seen = [], set()
+    for query in queries:
+        key = {np.array(row).tobytes() for row in query}
+        if len(key) == len(query) and not key & seen:
+            once.append(query)
+            seen |= key
+    if not once:
+        return
+    parts = [once[a:b] for a, b in zip(cuts[:-1], cuts[1:]) if once[a:b]]
+    assert contents([as_chunk(once, shuffle)]) == contents([as_chunk(one, shuffle) for one in parts])
+
+
+@pytest.mark.parametrize("is_global", [True, False])
+@pytest.mark.parametrize("values", [[-1.0, 1.0], [0.0, 1.0], range(10), [1e-3, 1e3]])
+def test_few_distinct_values_tell_rows_apart(values, is_global):
+    """Different rows of small whole numbers, or of signs, have different hashes: their order does not matter."""
+    X = np.random.default_rng(0).choice(np.array(values, dtype=float), size=(4_000, 40))
+    qid = np.zeros(4_000) if is_global else np.repeat(np.arange(2_000), 2)
+    assert len(np.unique(X, axis=0)) == 4_000
+
+    def taken(parts):
+        draw = everything_module._Draw(0.3, is_global)
+        found = [draw(Chunk(X[one], X[one, 0], encode_queries(qid[one], len(one)))) for one in parts]
+        return sorted(map(tuple, np.concatenate([one.X for one in found if one is not None]).tolist()))
+
+    rows = np.arange(4_000)
+    assert taken([rows]) == taken([rows[::-1]]) == taken(np.split(rows, 8))
 
 
 def test_all_rows_are_taken_where_no_query_is_drawn(monkeypatch):
@@ -1077,14 +1179,37 @@ def test_a_race_tells_how_long_its_winner_will_take(monkeypatch):
     )
     assert pace.seconds(work) == pytest.approx(work.race + work.rest) and alone.race == 0.0
     # Behind after a race that took as long as expected: what is left takes what it would have.
-    pace.note(work, work.race, is_behind=True)
+    pace.note(first, work, None, work.race)
     # Once only, in a resumed run too, which has no searches of the kernels that it knows.
     assert pace.work(second).race == 0.0
     assert pace.seconds(pace.work(second)) == pytest.approx(pace.work(second).rest)
     # On a machine that is slow or busy, everything is expected to take longer.
-    pace.note(alone, 10 * alone.rest, is_behind=False)
+    pace.note(trees, alone, candidates.Member(None, None, None, None, ""), 10 * alone.rest)
     assert pace.seconds(pace.work(second)) > 2 * pace.work(second).rest
     assert Pace(SimpleNamespace(**vars(task) | {"n_jobs": 1}), 40).work(trees).rest == 2 * alone.rest
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"), [("trees", {"stage": 0}), ("kernel", {"rounds": np.array([1, 2])})]
+)
+def test_what_ends_early_does_not_make_others_look_fast(name, settings, monkeypatch):
+    """Of trees or rounds that held-out rows did not ask for nothing is learned about the machine."""
+    monkeypatch.setattr(timing, "n_threads", lambda: 2)
+    cost, train = {
+        "trees": (boosting.cost, boosting.boosted_trees),
+        "kernel": (kernels.cost, kernels.learned_kernel),
+    }[name]
+    one = candidates.Candidate(name, ("plain",), cost, train)
+    other = candidates.Candidate("random", ("plain",), candidates._cost_of_forest, candidates.random_trees)
+    pace = Pace(SimpleNamespace(n_rows=5_000, n_jobs=None, rivals=()), 40)
+    work, before = pace.work(one), pace.seconds(pace.work(other))
+    member = candidates.Member(None, None, None, None, "", Extension(None, None, (), settings))
+    done = cost(5_000, 40, *(int(np.max(one)) for one in settings.values())) / cost(5_000, 40) * work.rest
+    assert done < 0.8 * work.rest
+    pace.note(one, work, member, done)
+    assert pace.seconds(pace.work(other)) == pytest.approx(before)
+    pace.note(one, work, member, 3 * done)
+    assert pace.seconds(pace.work(other)) > 1.1 * before
 
 
 @pytest.mark.parametrize("limit", [0.5, 2.0])
@@ -1168,10 +1293,13 @@ def test_the_size_of_chunks_does_not_matter(monkeypatch, small_trees):
         (lambda X, y, qid: [], "no rows to learn from"),
         (
             lambda X, y, qid: [(X[:30], y[:30], qid[:30]), (X[30:, :2], y[30:], qid[30:])],
-            "2 columns, and 5 in the",
+            "X has 2 columns, but earlier chunks had 5: expected the same number",
         ),
         (lambda X, y, qid: [(X + np.inf, y, qid)], "Chunk 1 .*infinity"),
-        (lambda X, y, qid: in_other_order(X, y, qid), "Chunk 2 .*expected the same in the same order"),
+        (
+            lambda X, y, qid: in_other_order(X, y, qid),
+            "Chunk 2 .*but earlier chunks had .*: expected the same columns in the same order",
+        ),
     ],
 )
 def test_streams_that_are_refused(chunks, message):
@@ -1251,7 +1379,7 @@ def test_the_learning_curve_of_a_ranker(fitted):
     assert (
         model.learning_curve(n_splits=2).scores.tolist() == curve.scores.tolist()
     )  # the data are remembered
-    with pytest.raises(ValueError, match="found one of X and y"):
+    with pytest.raises(ValueError, match="both X and y, or neither of them: found only one"):
         model.learning_curve(X)
     with pytest.raises(ValueError, match="without qid"):
         model.learning_curve(X, y)

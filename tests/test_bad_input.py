@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from preflearn import RLS, RankRLS
+from preflearn import RLS, AutoRanker, RankRFM, RankRLS, RankRLSCV, RankSVM, RankSVMCV
 from preflearn._engine.numerics import memory
+from preflearn.preprocessing import TableEncoder
 
 X = np.random.default_rng(0).normal(size=(6, 2))
 Y = np.arange(6.0)
@@ -193,3 +197,71 @@ def test_pairs_of_cost_relative_too_many_for_memory(monkeypatch):
         MemoryError, match="3000 × 3000 .*cost='relative' needs.*Use cost='magnitude' or 'unit'"
     ):
         RankRLS(cost="relative").fit(np.zeros((3000, 2)), np.arange(3000.0))
+
+
+TABLE = pd.DataFrame({"price": np.sqrt(np.arange(12.0)), "colour": ["red", "green", "blue"] * 4})
+GRADES, QUERIES = np.arange(12) % 3, np.repeat(["a", "b", "c"], 4)
+
+
+@pytest.mark.parametrize(
+    ("y", "words"),
+    [
+        (np.where(np.arange(12) == 5, np.nan, GRADES), "contains NaN. Row 5 is the first: leave out rows"),
+        ([None, *GRADES[1:]], "contains NaN. Row 0 is the first"),
+        (np.where(np.arange(12) == 7, np.inf, GRADES), "Row 7 is the first: replace it by a finite number"),
+        (["good", "bad"] * 6, "'good'. y must hold numbers, higher is better: write 0, 1, 2"),
+        ([10**400 + k for k in range(12)], "above 1.8e+308, the largest of float64: divide them"),
+        (
+            [10**30 + k for k in range(12)],
+            "12 different numbers near 1e+30, which are all equal in the 16 digits",
+        ),
+        (np.arange(12) + 2**62, "12 different numbers near 4.61169e+18"),
+    ],
+)
+@pytest.mark.parametrize("learner", [AutoRanker(), RankRLS(), RankRLSCV(), RankSVM()])
+def test_targets_that_nothing_can_be_learned_from(learner, y, words):
+    """One line: what was found, where, and what to do."""
+    X = TABLE[["price"]].to_numpy()
+    with pytest.raises(ValueError, match=re.escape(words)) as error:
+        learner.fit(X, y, qid=QUERIES)
+    assert "\n" not in str(error.value)
+
+
+def test_large_whole_numbers_that_differ_are_targets():
+    found = RankRLS().fit(TABLE[["price"]].to_numpy(), 2**62 + 2**40 * GRADES, qid=QUERIES)
+    assert np.isfinite(found.coef_).all()
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (TABLE[:1], "1 sample(s), and a row alone shows no differences: expected two rows or more"),
+        (TABLE.assign(price=1.0, colour=None), "'price' has one value, 'colour' has no value. Add a column"),
+    ],
+)
+def test_tables_without_a_feature_are_refused_in_one_line(table, words):
+    with pytest.raises(ValueError, match=re.escape(words)) as error:
+        AutoRanker().fit(table, GRADES[: len(table)], qid=QUERIES[: len(table)])
+    assert "\n" not in str(error.value)
+
+
+def test_a_renamed_column_is_one_problem():
+    model = TableEncoder().fit(TABLE)
+    words = "column 'price' of the training data is missing; found instead: 'Price'."
+    with pytest.raises(ValueError, match=words) as error:
+        model.transform(TABLE.rename(columns={"price": "Price"}))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("learner", [RankRLSCV(), RankSVMCV(), RankRFM()])
+def test_one_row_cannot_be_held_out_and_learned_from(learner):
+    with pytest.raises(ValueError, match="needs four rows, two in each of two folds: found n_samples=1"):
+        learner.fit([[1.0, 2.0]], [1.0])
+
+
+def test_an_array_for_a_table_is_told_the_columns():
+    model = TableEncoder().fit(TABLE)
+    with pytest.raises(
+        ValueError, match="X has 3 features, .* expecting 2 features as input: 'price', 'colour'"
+    ):
+        model.transform(np.ones((4, 3)))

@@ -502,7 +502,7 @@ def bad_tables() -> dict:
         "constant in queries": (
             {"target": y, "qid": qid, "x": np.unique(qid, return_inverse=True)[1]}, [], "constant within the queries",
         ),
-        "text": ({"target": y, "qid": qid, "colour": ["red"] * n}, [], "colour constant"),
+        "text": ({"target": y, "qid": qid, "colour": ["red"] * n}, [], "'colour' has one value. Add a column"),
         "no target": ({"grade": y, "qid": qid, "x": x}, [], "--target"),
         "no feature": ({"target": y, "qid": qid}, [], "no column is left"),
         "missing target": ({"target": ["", *y[1:]], "qid": qid, "x": x}, [], "missing targets (line 2)"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import faulthandler
 import importlib
+import io
 import json
 import os
 import pkgutil
@@ -31,6 +32,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from tests.model_files import (
     as_npy,
     as_npz,
+    every_member,
     every_node,
     every_slot,
     fitted_models,
@@ -650,6 +652,163 @@ def test_members_of_an_automatic_ranker_are_models_of_its_features(tmp_path):
         assert words in refused(tmp_path / "model", "do not fit together")
 
 
+@pytest.fixture(scope="module")
+def automatic():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return every_member()
+
+
+def without_knots(features):
+    features.quantiles_.quantiles_ = np.empty((0, 3))
+    features.quantiles_.references_ = np.empty(0)
+
+
+def with_knots_in_disorder(features):
+    features.quantiles_.quantiles_ = features.quantiles_.quantiles_[::-1].copy()
+
+
+def with_shares_beyond_one(features):
+    features.quantiles_.references_ = features.quantiles_.references_ * 2
+
+
+def setting(name, change):
+    """Put another value in the place of an attribute, which may lie in a part."""
+    *parts, attribute = name.split(".")
+
+    def damage(owner):
+        for part in parts:
+            owner = getattr(owner, part)
+        setattr(owner, attribute, change(getattr(owner, attribute)))
+
+    return damage
+
+
+DAMAGED_FEATURES = [
+    (without_knots, "no knots, expected at least one"),
+    (with_knots_in_disorder, "knots that are not in ascending order"),
+    (with_shares_beyond_one, "ascending shares between 0 and 1"),
+    (setting("quantiles_.quantiles_", lambda knots: knots.astype(np.float16)), "expected float64 or float32"),
+    (setting("quantiles_.quantiles_", lambda knots: knots.astype(bool)), "type bool, expected numbers"),
+    (setting("kept_", lambda kept: kept[::-1].copy()), "in ascending order"),
+    (setting("kept_", lambda kept: kept[:0]), "at least one feature"),
+    (setting("n_features_in_", lambda n: n + 1), "features_ takes 4 features, expected 3"),
+    (setting("scaler_.mean_", lambda mean: mean[:1]), "mean_ has shape"),
+    (setting("scaler_.mean_", lambda mean: mean * np.nan), "not finite"),
+    (setting("scaler_.scale_", lambda scale: 0 * scale), "not positive"),
+]
+
+
+@pytest.mark.parametrize(("damage", "words"), DAMAGED_FEATURES)
+def test_a_damaged_preparation_of_an_automatic_ranker_is_refused(automatic, tmp_path, damage, words):
+    model = copy.deepcopy(automatic[0])
+    damage(model.features_)
+    save_model(model, tmp_path / "model")
+    assert words in refused(tmp_path / "model", "do not fit together")
+
+
+def first_inner(change):
+    """Another child of the first node that is not a leaf."""
+
+    def changed(children):
+        children = children.copy()
+        children[np.flatnonzero(children)[0]] = change(children)
+        return children
+
+    return changed
+
+
+DAMAGED_TREES = [
+    (setting("roots_", lambda roots: roots[:0]), "first node of each tree"),
+    (setting("roots_", lambda roots: roots[::-1].copy()), "first node of each tree"),
+    (setting("roots_", lambda roots: roots * 0), "first node of each tree"),
+    (setting("roots_", lambda roots: roots + 10**6), "first node of each tree"),
+    (setting("left_", first_inner(lambda left: left.shape[0] - 1)), "outside of its tree"),
+    (setting("left_", first_inner(lambda left: 2**62)), "outside of its tree"),
+    (setting("right_", first_inner(lambda right: -1)), "does not come after its parent"),
+    (setting("right_", first_inner(lambda right: 0)), "does not come after its parent"),
+    (setting("right_", first_inner(lambda right: right.max(initial=0, where=right < 20))), "exactly once"),
+    (setting("left_", lambda left: left * 0), "exactly once"),
+]
+
+
+@pytest.mark.parametrize(("damage", "words"), DAMAGED_TREES)
+@pytest.mark.parametrize("place", [-1, -2, -3])
+def test_nodes_that_are_not_trees_are_refused(automatic, tmp_path, damage, words, place):
+    """One row walks, many go down level by level or by bits: where these could differ, the file is damaged."""
+    model = copy.deepcopy(automatic[0])
+    damage(model.members_[place])
+    save_model(model, tmp_path / "model")
+    assert words in refused(tmp_path / "model", "do not fit together")
+
+
+def test_a_learned_kernel_with_a_width_that_is_none_is_refused(automatic, tmp_path):
+    for wrong in (None, 0.0, -1.0, float("nan"), "x"):
+        model = copy.deepcopy(automatic[0])
+        model.members_[1].gamma_ = wrong
+        save_model(model, tmp_path / "model")
+        assert "gamma" in refused(tmp_path / "model", "do not fit together")
+
+
+def changed_arrays(array):
+    """An array in the forms that damage, or another program, may give it."""
+    yield from (
+        array[:0],
+        array[1:],
+        array[::-1].copy(),
+        np.concatenate([array, array]),
+        array[None],
+        array[..., None],
+    )
+    for kind in ("f2", "f4", ">f8", ">i8", "i1", "u1", "u8", "i4", "c16", "U5", "?", "g", "M8[s]"):
+        yield array.astype(kind)
+    for value in (np.nan, np.inf, -1, 0, 255, 2**31 - 1, 2**62):
+        for place in (0, -1, slice(None)):
+            if array.dtype.kind == "f" or np.isfinite(value):
+                other = array.copy()
+                other.reshape(-1)[place] = value
+                yield other
+
+
+def test_each_array_of_an_automatic_ranker_is_refused_or_used_alike(automatic, tmp_path):
+    """Whatever one array becomes, the file is refused, or scores are finite and those of a query the same alone."""
+    model, X, qid = automatic
+    schema, members = unpack(model)
+    path, counts = tmp_path / "model", {"refused": 0, "used": 0}
+    for number, name in enumerate(sorted(members)):
+        array = np.load(io.BytesIO(members[name]))
+        changed = list(changed_arrays(array)) if array.ndim else []
+        for other in changed if LONG else changed[number % 4 :: 4]:
+            path.write_bytes(pack(schema, {**members, name: as_npy(other)}))
+            try:
+                with np.errstate(all="ignore"), warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    found = load_model(path)
+            except ValueError as error:
+                assert "\n" not in str(error)
+                counts["refused"] += 1
+                continue
+            scores = found.predict(X, qid=qid)
+            assert np.isfinite(scores).all()
+            tolerance = 1e-5 * np.abs(scores).max()
+            np.testing.assert_allclose(found.predict(X[:10], qid=qid[:10]), scores[:10], atol=tolerance)
+            counts["used"] += 1
+    assert min(counts.values()) > 100
+
+
+def test_a_file_of_the_other_byte_order_is_read(automatic, tmp_path):
+    model, X, qid = automatic
+    schema, members = unpack(model)
+    swapped = {}
+    for name, content in members.items():
+        array = np.load(io.BytesIO(content))
+        swapped[name] = as_npy(array.astype(array.dtype.newbyteorder()))
+    (tmp_path / "model").write_bytes(pack(schema, swapped))
+    np.testing.assert_array_equal(
+        load_model(tmp_path / "model").predict(X, qid=qid), model.predict(X, qid=qid)
+    )
+
+
 def our_estimators():
     """Every estimator of ours that a file may name."""
     from preflearn.io.model_types import OUR_PACKAGES, object_class
@@ -782,8 +941,6 @@ def mutations(rng, schema, members):
 
 
 def mutated_member(rng, name, content):
-    import io
-
     if name.endswith(".npz"):
         with np.load(io.BytesIO(content)) as archive:
             parts = {part: archive[part] for part in archive.files}

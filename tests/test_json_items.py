@@ -119,3 +119,25 @@ def test_names_that_need_escapes_are_left_to_python():
         found = ItemReader([name])(body)
         assert found is None or found.tolist() == [[1.0]]
     assert ItemReader([])(b'{"items": [{}]}') is None
+
+
+@examples(100)
+@given(data=st.data())
+def test_spaces_need_not_be_those_of_the_first_item(data):
+    names = ["a", "a longer name", "c"]
+    space = st.text(" \t\n\r", max_size=9)
+
+    def spaced(parts: list[str]) -> str:
+        return "".join(data.draw(space) + part for part in parts)
+
+    rows = data.draw(st.lists(st.lists(st.floats(-1e9, 1e9), min_size=3, max_size=3), min_size=2, max_size=4))
+    items = []
+    for row in rows:
+        pairs = [spaced([json.dumps(name), ":", repr(value)]) for name, value in zip(names, row, strict=True)]
+        items.append(spaced(["{", (data.draw(space) + ",").join(pairs), "}"]))
+    body = spaced(["{", '"items"', ":", "[", ",".join(items), "]", "}", ""]).encode()
+    found = ItemReader(names)(body)
+    if found is not None:
+        np.testing.assert_array_equal(found, by_python(body, names))
+    else:
+        assert any(0 < abs(value) < 1e-280 for row in rows for value in row)

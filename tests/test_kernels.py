@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import rationals
 from preflearn._engine.numerics.linalg import factor_kernel
 from preflearn.kernels import EmpiricalKernelMap, Kernel, NystromMap, choose_basis
 from preflearn.kernels.blocks import KernelBlocks
+from rationals import rational
 from strategies import ranking_problems
 
 RNG = np.random.default_rng(0)
@@ -75,14 +77,60 @@ def test_parameters_that_would_be_ignored_are_refused(arguments, message):
 
 @given(ranking_problems(max_features=3), st.sampled_from(["rbf", "linear", "poly"]), st.integers(1, 20))
 def test_nystrom_features_give_the_nystrom_kernel(problem, kernel, n_basis):
-    n_basis = min(n_basis, len(problem.X))
-    feature_map = NystromMap(kernel, n_basis=n_basis, random_state=0)
-    features = feature_map.fit_transform(problem.X)
-    rows = feature_map.basis_indices_
+    """ΦΦᵀ = K_MR K_RR⁻¹ K_RM over the basis vectors that the map keeps, in rational arithmetic on the same K.
+
+    Over all basis vectors this is not defined where they are nearly dependent: any pseudo-inverse depends on where it
+    cuts off. Those that the map sets aside must depend on the others to rounding instead. With G = K_MR A⁻¹ K_RM and
+    A + E = C Cᵀ, the change of G is W E W'ᵀ with the interpolation weights W = K_MR A⁻¹ and W' = K_MR (A + E)⁻¹:
+    rounding is allowed that and no more.
+    """
     K = Kernel(kernel).matrix(problem.X)
-    expected = K[:, rows] @ np.linalg.pinv(K[np.ix_(rows, rows)], rcond=1e-10, hermitian=True) @ K[rows]
-    np.testing.assert_allclose(features @ features.T, expected, atol=1e-5 * abs(K).max())
-    assert features.shape == (len(problem.X), feature_map.rank_)
+    K = (K + K.T) / 2  # to the last digit
+    feature_map = NystromMap("precomputed", n_basis=min(n_basis, len(K)), random_state=0)
+    features = feature_map.fit_transform(K)
+    assert features.shape == (len(K), feature_map.rank_)
+    every, C = feature_map.basis_indices_, feature_map.factor_.C
+    kept = every[feature_map.factor_.pivots]
+    size = K.diagonal()[every].max()
+    unit = (len(every) + 2) * np.finfo(float).eps * size
+    K_RR, K_RM = rational(K[np.ix_(kept, kept)]), rational(K[kept])
+    of_factor = rational(C) * rational(C).transpose()
+    assert abs(to_floats(of_factor - K_RR)).max() <= 2 * unit
+
+    exact = to_floats(rationals.nystrom(K_RM.transpose(), K_RR))
+    weights = np.maximum(*(abs(to_floats(A.solve(K_RM))).sum(axis=0) for A in (K_RR, of_factor)))
+    norms = np.linalg.norm(features, axis=1)
+    allowed = 8 * unit * (np.outer(weights, weights) + np.outer(norms, norms) / size) + 1e-300  # underflow
+    assert (abs(features @ features.T - exact) <= allowed).all()
+    if np.linalg.cond(K[np.ix_(kept, kept)]) < 1e4:  # the comparison says something
+        assert allowed.max() < 1e-5 * abs(K).max()
+
+    aside = np.setdiff1d(every, kept)
+    if aside.size:
+        K_AR = rational(K[np.ix_(aside, kept)])
+        left = K.diagonal()[aside] - to_floats(rationals.nystrom(K_AR, K_RR)).diagonal()
+        weights = abs(to_floats(K_RR.solve(K_AR.transpose()))).sum(axis=0)
+        assert (left <= 8 * unit * (1 + weights) ** 2).all()
+
+
+@given(ranking_problems(max_features=3), st.sampled_from(["rbf", "linear", "poly"]), st.integers(1, 20))
+def test_nystrom_features_of_a_named_kernel_are_those_of_its_matrix(problem, kernel, n_basis):
+    """Where basis vectors are not nearly dependent: there the rounding of each kernel value decides."""
+    options = {"n_basis": min(n_basis, len(problem.X)), "random_state": 0}
+    K = Kernel(kernel).matrix(problem.X)
+    named = NystromMap(kernel, **options).fit(problem.X)
+    basis = named.basis_indices_
+    features = named.transform(problem.X)
+    np.testing.assert_array_equal(basis, NystromMap("precomputed", **options).fit(K).basis_indices_)
+    assert features.shape == (len(problem.X), named.rank_)
+    if np.linalg.cond(K[np.ix_(basis, basis)]) < 1e6:
+        expected = NystromMap("precomputed", **options).fit_transform(K)
+        np.testing.assert_allclose(features @ features.T, expected @ expected.T, atol=1e-6 * abs(K).max())
+
+
+def to_floats(matrix):
+    """A rational matrix as an array."""
+    return np.array([[rationals.to_float(x) for x in row] for row in matrix.tolist()])
 
 
 @given(ranking_problems(), st.sampled_from(["rbf", "linear"]))

@@ -137,3 +137,35 @@ def test_missing_extras_are_named_with_the_line_that_installs_them(call, tmp_pat
     path = write_csv(tmp_path / "shop.csv", shop_table())
     status, _, err = call("look", path, "--report", tmp_path / "look.html")
     assert status == 2 and "pip install 'preflearn[plots]'" in err
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"rows": 1}, "1 sample(s), and a row alone shows no differences: expected two rows or more"),
+        ({"grade": lambda k: 10**30 + k}, "all targets are 1e+30 in the 16 digits that are read"),
+        ({"grade": lambda k: 10**400 + k}, "numbers that are too large"),
+    ],
+)
+def test_targets_that_cannot_be_told_apart(call, tmp_path, change, words):
+    """One line that says what was found, also for numbers that no float64 holds."""
+    table = shop_table(leak=False)
+    if "rows" in change:
+        table = {name: values[: change["rows"]] for name, values in table.items()}
+    else:
+        table["grade"] = [change["grade"](k) for k in range(len(table["grade"]))]
+    path = write_csv(tmp_path / "shop.csv", table)
+    status, _, error = call("train", path, "--target", "grade", "--query", "session")
+    assert status == 2 and words in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("grade", "note"),
+    [("", "The target 'grade' has no values"), ("2", "All targets are 2: there is no order to learn")],
+)
+def test_look_recommends_no_command_that_is_refused(call, tmp_path, grade, note):
+    table = shop_table(leak=False)
+    path = write_csv(tmp_path / "shop.csv", {**table, "grade": [grade] * len(table["grade"])})
+    _, shown, _ = call("look", path, "--target", "grade")
+    text = " ".join(shown.split())
+    assert note in text and "To train on it" not in text and "`grade` has one value" not in text

@@ -322,7 +322,10 @@ def test_commands_refuse_bad_input_in_one_line(corpus_file, tmp_path, capsys):
         (["ppi", "evaluate", str(corpus_file), "--learner", "svm"], "svm"),
         (["ppi", "evaluate", str(tmp_path / "x.conllu")], "with --entities"),
         (["ppi", "cross", str(corpus_file)], "Two or more corpora"),
-        (["ppi", "extract", str(foreign), str(corpus_file)], "expected a model of `preflearn ppi train`"),
+        (
+            ["ppi", "extract", str(foreign), str(corpus_file)],
+            "expected a model written by `preflearn ppi train`",
+        ),
     ]
     for arguments, message in wrong:
         assert run(arguments) == 2

@@ -757,7 +757,7 @@ def small(**changes):
     ("model", "chunks", "options", "error", "message"),
     [
         (RankRLS(), 3, {}, TypeError, "expects a path or list of paths"),
-        (RankRLS(), [], {}, ValueError, "gave no chunk"),
+        (RankRLS(), [], {}, ValueError, "yielded no chunks"),
         (RankRLS(), [3], {}, TypeError, r"Chunk 1 \(from row 0\): a chunk must be"),
         (RankRLS(), small(y=np.full(20, np.nan)), {}, ValueError, "Chunk 1.*NaN"),
         (

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from tests.web_server import Running, serving
 
-from preflearn import RLS, BradleyTerry, RankRLS, RankSVM
+from preflearn import RLS, AutoRanker, BradleyTerry, RankRLS, RankSVM
 from preflearn.cli.app import run
 from preflearn.cli.serve import _scorer
 from preflearn.io import load_model, save_model
@@ -60,6 +62,13 @@ def test_every_model_scores_as_it_predicts(model):
     scorer = matrix_scorer(model, feature_names(model))
     columns = scorer.columns(as_items(shifted))
     np.testing.assert_allclose(scorer.score(columns), model.predict(shifted), rtol=1e-9, atol=1e-9)
+
+
+def test_the_items_of_a_request_are_one_query_to_an_automatic_ranker():
+    model = AutoRanker(preset="fast", random_state=0).fit(X, Y, qid=np.arange(40) // 10)
+    scorer = matrix_scorer(model, feature_names(model))
+    expected = model.predict(X[:7], qid=np.zeros(7))
+    np.testing.assert_array_equal(scorer.score(scorer.columns(as_items(X[:7]))), expected)
 
 
 @pytest.fixture
@@ -279,6 +288,20 @@ def test_large_requests_are_answered_the_same_whoever_reads_them(compiled_client
     )
 
 
+@pytest.mark.parametrize("loaded", [False, True])
+def test_few_items_are_answered_the_same_whether_or_not_loops_are_loaded(
+    compiled_client, saved, loaded, monkeypatch
+):
+    if not loaded:
+        monkeypatch.delitem(sys.modules, "numba")
+    for n in (1, 2, 5):
+        found = compiled_client.post("/rank", json={"items": as_items(X[:n])}).json()
+        np.testing.assert_allclose(found["scores"], load_model(saved).predict(X[:n]))
+    for wrong in ("a", None, True, [1.0], {}):
+        response = compiled_client.post("/rank", json={"items": [{**as_items(X[:1])[0], "x1": wrong}]})
+        assert response.status_code == 422 and "items[0].x1: " in response.json()["error"]
+
+
 @pytest.fixture(scope="module")
 def shop_model(tmp_path_factory):
     table = shop_table()
@@ -445,6 +468,30 @@ def test_requests_that_are_only_begun_are_closed(saved, begun):
         assert client.get("/health").status_code == 200
 
 
+@pytest.mark.parametrize(
+    "begun",
+    [
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: ",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /health HTTP/1.1\r\nX: ",
+        b"POST /rank HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n0\r\nX: ",
+    ],
+)
+def test_headers_without_end_are_refused(saved, begun):
+    """Those of a second request and those behind a body as well: nobody fills the memory with them."""
+    with serving(serve_app(_scorer(saved))) as client:
+        with socket.create_connection((client.base_url.host, client.base_url.port)) as connection:
+            connection.settimeout(10)
+            connection.sendall(begun)
+            with suppress(ConnectionError):
+                for _ in range(1000):
+                    connection.sendall(b"x" * 1000)
+                    time.sleep(0.002)  # what is on its way counts as sent
+                pytest.fail("a million bytes have been taken")
+            assert is_closed(connection)
+        assert client.get("/health").status_code == 200
+
+
 def test_bodies_that_do_not_arrive_are_given_up(saved, monkeypatch):
     monkeypatch.setattr(requests.read_json, "__defaults__", (0.5,))
     with serving(serve_app(_scorer(saved))) as client:
@@ -470,3 +517,28 @@ def test_many_open_connections_make_room_for_a_new_one(saved):
             assert other.post("/rank", json={"items": as_items(X[:2])}).status_code == 200
         for connection in slow:
             connection.close()
+
+
+def test_an_error_of_ours_is_answered_and_not_explained(saved):
+    def fail(columns):
+        raise RuntimeError("secret")
+
+    with serving(serve_app(replace(_scorer(saved), score=fail))) as client:
+        found = client.post("/rank", json={"items": as_items(X[:2])})
+        assert found.status_code == 500 and found.json() == {"error": "internal error: RuntimeError"}
+        assert httpx.get(client.base_url.join("/health")).status_code == 200  # the connection has been closed
+
+
+def test_who_asks_before_sending_a_body_is_told_to_go_on(saved):
+    body = json.dumps({"items": as_items(X[:2])}).encode()
+    head = (
+        "POST /rank HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Expect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with serving(serve_app(_scorer(saved))) as client:
+        with socket.create_connection((client.base_url.host, client.base_url.port)) as connection:
+            connection.settimeout(10)
+            connection.sendall(head.encode())
+            assert connection.recv(10_000).startswith(b"HTTP/1.1 100 ")
+            connection.sendall(body)
+            assert connection.recv(10_000).startswith(b"HTTP/1.1 200 ")

@@ -131,9 +131,9 @@ class Candidates:
 
     def _about_leaderboard(self) -> str:
         text = (
-            "Every candidate was held out on the same folds, its settings chosen by the other folds. The model is "
-            "their combination, or the best or simplest of them where that orders held-out rows better; its own figure "
-            "is that of the whole procedure, choices included."
+            "Every candidate was scored on the same held-out folds, with settings chosen on the other folds. The model "
+            "is their combination, or the best or simplest of them where that orders held-out rows better; its own "
+            "figure is that of the whole procedure, choices included."
         )
         if self.is_extended:
             text = (

@@ -61,7 +61,7 @@ class PreferenceProblem:
         self.steps: list[tuple[str, Any]] = [] if data.encoder is None else [(first, data.encoder)]
         self.ready: Choice | None = None
         if lengths is not None and sp.issparse(data.X):
-            why = "rare words weigh more, and every text has length 1: nothing to scale"
+            why = "rare words have larger weights, and every text has unit norm: nothing to scale"
             self.ready = Choice("features", "words, weighted by tf-idf", why)
         self.title = f"Preference model from {source}"
 

@@ -489,7 +489,11 @@ def check_ranking(data: RankingData) -> list[str]:
             f"{data.source}: {len(data)} rows are too few to learn from and hold out: expected 4 or more"
         )
     if (y == y[0]).all():
-        raise InputError(f"{data.source}: all targets are {y[0]:g}: there is no order to learn")
+        digits = " in the 16 digits that are read" if abs(y[0]) >= 2.0**53 else ""
+        advice = ". If they differ beyond these, subtract what they have in common" if digits else ""
+        raise InputError(
+            f"{data.source}: all targets are {y[0]:g}{digits}: there is no order to learn{advice}"
+        )
     if data.qid is not None and data.n_queries == 1:
         raise InputError(
             f"{data.source}: all rows belong to one query ({data.qid[0]}), and whole queries are held out to "

@@ -30,6 +30,8 @@ from .trees import Bins, TreeSum
 # apart, where the best items often are.
 _BINS, _MORE_BINS = 64, 255
 _MORE_BINS_FROM = 20_000
+# How much longer trees take with more bins.
+_COST_OF_BINS = 1.4
 # Trees at the end of each stage. Another one follows while the last one has raised the score by more than the standard
 # error of the difference over folds.
 _STAGES = (40, 60, 90, 130, 190, 280, 400)
@@ -118,16 +120,17 @@ def boosted_trees(task: Task, view: tuple[str, ...]) -> Member:
         [TreeSum.of_boosting(one.trees[: best + 1], bins) for fold in by_fold for one in fold]
     )
     leaves = " and ".join(map(str, sizes))
-    detail = f"{_STAGES[best]} trees of {leaves} leaves without each fold"
+    detail = f"{_STAGES[best]} trees of {leaves} leaves per fold"
 
     extend = Extension(grow_on_everything, task, view, {"stage": best})
     unbiased = nested(task.folds, settings, scores)
     return Member(model, settings[best], unbiased, model.feature_importances_, detail, extend)
 
 
-def cost(m: int, n: int) -> float:
-    """Operations for rows and columns."""
-    return 5 * _STAGES[len(_STAGES) // 2] * 8.0 * m * n
+def cost(m: int, n: int, best_stage: int = len(_STAGES)) -> float:
+    """Operations for rows and columns: of all stages, or up to the one that shows which was best."""
+    trees = _STAGES[min(best_stage + 1, len(_STAGES) - 1)] * (len(_FEW_LEAVES) if m < _FEW_ROWS else 1)
+    return 5.0 * trees * m * n * (1.0 if m < _MORE_BINS_FROM else _COST_OF_BINS)
 
 
 def n_bins(n_rows: int) -> int:

@@ -123,7 +123,7 @@ def random_trees(task: Task, view: tuple[str, ...]) -> Member:
         return TreeSum.of_mean([tree.fit(X, t, check_input=False) for tree in trees])
 
     X = _compared_with_thresholds(task, view)
-    return _trees(task, X, grow, _RANDOM_PARTS, f"mean of {_RANDOM} trees without each fold")
+    return _trees(task, X, grow, _RANDOM_PARTS, f"mean of {_RANDOM} trees per fold")
 
 
 def _compared_with_thresholds(task: Task, view: tuple[str, ...]) -> np.ndarray:

@@ -68,7 +68,7 @@ class KernelAndCurves(BaseEstimator):
         if not isinstance(getattr(self, "kernel_", None), RankRFM):
             raise ValueError("kernel_ is not a RankRFM")
         if self.kernel_.n_features_in_ != self.n_features_in_ or self.kernel_.dual_coef_.ndim != 1:
-            raise ValueError("kernel_ is one of other features")
+            raise ValueError("kernel_ was fitted to other features")
         if not (np.asarray(self.widths_) > 0).all():
             raise ValueError("widths_ are not all positive")
         return {

@@ -246,7 +246,8 @@ class _Draw:
         odd = np.random.default_rng(0).integers(2**63, size=chunk.X.shape[1], dtype=np.uint64)
         odd = odd * np.uint64(2) + np.uint64(1)
         bits = np.ascontiguousarray(chunk.X, dtype=np.float64).view(np.uint64)
-        keys = (bits * odd).sum(axis=1, dtype=np.uint64)
+        # A product spreads bits upwards only: sign and exponent, all that tells 1 from -1 or 2, are put at the low end.
+        keys = (bits.byteswap() * odd).sum(axis=1, dtype=np.uint64)
         if not self.is_global:  # the order of the rows of a query does not matter
             keys = np.add.reduceat(_mixed(keys)[chunk.queries.order], chunk.queries.starts[:-1])
         taken = _mixed(_told_apart(keys)) >> np.uint64(11) < np.uint64(self.share * 2.0**53)

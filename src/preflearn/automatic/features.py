@@ -100,8 +100,26 @@ class Features(BaseEstimator):
     def _fitted_arrays(self) -> dict[str, str]:
         if "kept_" not in vars(self):
             return {}
-        # The loop over the knots reads without looking at the ends of the arrays.
-        return {"kept_": "k < n", "quantiles_.quantiles_": "q k", "quantiles_.references_": "q"}
+        kept, scales = np.asarray(self.kept_), np.asarray(self.scaler_.scale_)
+        knots, shares = np.asarray(self.quantiles_.quantiles_), np.asarray(self.quantiles_.references_)
+        if kept.size == 0 or (kept[1:] <= kept[:-1]).any():
+            raise ValueError("kept_ does not number at least one feature in ascending order")
+        if not (scales > 0).all():
+            raise ValueError("scaler_.scale_ has values that are not positive")
+        # The loop over the knots reads without looking at the ends of the arrays, and finds its place by halves.
+        if knots.shape[:1] == (0,):
+            raise ValueError("quantiles_.quantiles_ has no knots, expected at least one for each feature")
+        if (knots[1:] < knots[:-1]).any():
+            raise ValueError("quantiles_.quantiles_ has knots that are not in ascending order")
+        if (shares[1:] < shares[:-1]).any() or (shares < 0).any() or (shares > 1).any():
+            raise ValueError("quantiles_.references_ are not ascending shares between 0 and 1")
+        return {
+            "kept_": "k < n",
+            "scaler_.mean_": "k",
+            "scaler_.scale_": "k",
+            "quantiles_.quantiles_": "q k",
+            "quantiles_.references_": "q",
+        }
 
 
 class Views:

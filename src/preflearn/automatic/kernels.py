@@ -65,6 +65,11 @@ _AROUND = 4.0 ** np.arange(-2, 4)
 # The round in which curves are tried beside the kernel: the first one with a metric.
 _CURVES_ROUND = 1
 _KERNEL = Kernel("rbf", "median")
+# For time limits, measured: products that a kernel value takes as long as in a round and in a training, later rounds
+# that those of a race take as long as (all alphas, no metric yet, and a trial of curves), and a late best round.
+_OF_ROUND, _OF_TRAINING = 400.0, 600.0
+_FIRST_ROUNDS = 5.0
+_USUAL_ROUND = 7
 
 
 @dataclass
@@ -326,20 +331,22 @@ def n_basis(n_rows: int) -> int:
     return min(n_rows, max(_LEAST_BASIS, min(_MOST_BASIS, int(0.9 * n_rows**0.7))))
 
 
-def cost(m: int, n: int) -> float:
-    """Operations for rows and columns."""
-    size = n_basis(m)
-    return _ROUNDS * _cost_of_round(m, n) + 6 * (m * size**2 + 4.0 * m * size * n + 2.0 * size**3)
+def cost(m: int, n: int, best_round: int = _USUAL_ROUND) -> float:
+    """Operations for rows and columns, after the race where there is one."""
+    rounds = max(0, min(best_round + 1 + _LOOK_BACK, _ROUNDS + 1) - _RACE_ROUNDS)
+    first = 0.0 if m >= RACE_FROM else _FIRST_ROUNDS
+    return (first + rounds) * _cost_of_round(m, n) + 5.0 * m * n_basis(m) * (_OF_TRAINING + n)
 
 
 def cost_of_race(m: int, widths: Sequence[int]) -> float:
-    """Operations of the rounds of all rivals, views with these numbers of columns, curves included."""
-    return (_RACE_ROUNDS + 1) * sum(_cost_of_round(m, n) for n in widths)
+    """Operations of the first rounds of all rivals, views with these numbers of columns."""
+    return _FIRST_ROUNDS * sum(_cost_of_round(m, n) for n in widths)
 
 
 def _cost_of_round(m: int, n: int) -> float:
-    rows, r = min(m, _ROUND_ROWS), _round_basis(m)
-    return (5 if m < _SHARE_FROM else _METRICS) * (rows * r**2 + 4.0 * rows * r * n + 4.0 * r**3)
+    n_sets = 5 if m < _SHARE_FROM else _METRICS
+    rows = min((1 - 1 / n_sets) * m, _ROUND_ROWS)
+    return n_sets * rows * _round_basis(m) * (_OF_ROUND + n)
 
 
 def _round_basis(n_rows: int) -> int:

@@ -66,7 +66,7 @@ class Leaderboard(Sequence):
 
     @property
     def _caption(self) -> str:
-        return self.title or f"held-out {self.scoring}, choices made by other folds"
+        return self.title or f"held-out {self.scoring}, all choices made on the other folds"
 
     def __len__(self) -> int:
         return len(self.entries)

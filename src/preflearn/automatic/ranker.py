@@ -166,7 +166,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
     >>> model.predict(X[:3], qid=qid[:3]).shape
     (3,)
     >>> print(model.leaderboard_)  # doctest: +ELLIPSIS
-    held-out concordance, choices made by other folds
+    held-out concordance, all choices made on the other folds
       candidate  ...
     """
 
@@ -392,7 +392,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
     def _choose_and_train(self, parts: RowsInParts, run: Run) -> QuerySample:
         sample = run.sample(parts, _MOST_ROWS)
         if sample.n_rows == 0:
-            raise ValueError("There are no rows to learn from: the source gave no chunk.")
+            raise ValueError("There are no rows to learn from: the source yielded no chunks.")
         X, y, keys = sample.table()
         if sample.is_everything:
             self.fit(X, y, qid=keys)
@@ -638,9 +638,9 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         found = FoldScores.of_folds(folds.tests, y, queries, scoring)
         if found.n_scored == 0:
             raise ValueError(
-                "AutoRanker chooses by held-out rows, and no fold has two rows of a query with different y: found "
-                f"{n_rows} rows in {queries.n_groups} {'query' if queries.n_groups == 1 else 'queries'}. Add rows, or "
-                "fit RankRLS, which chooses nothing."
+                "AutoRanker compares candidates on held-out rows, but no fold has two rows of a query with different "
+                f"y: found {n_rows} rows in {queries.n_groups} {'query' if queries.n_groups == 1 else 'queries'}. Add "
+                "rows, or fit RankRLS, which holds nothing out."
             )
         return found
 
@@ -655,7 +655,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
             if known is not None:
                 attempts.append(known)
                 if not known.was_left_out_for_time:
-                    pace.note(work, known.seconds, is_behind=known.member is None)
+                    pace.note(candidate, work, known.member, known.seconds)
                 continue
             begun = time.perf_counter()
             if attempts and begun - start + pace.seconds(work) > limit:
@@ -669,7 +669,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
                 attempts.append(Attempt(candidate, seconds=seconds, reason="behind after the first rounds"))
             else:
                 attempts.append(Attempt(candidate, member, seconds))
-            pace.note(work, seconds, is_behind=member is None)
+            pace.note(candidate, work, member, seconds)
             run.keep_attempt(attempts[-1])
         return attempts
 
@@ -844,6 +844,11 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
             raise ValueError("features_ is not a fitted preparation")
         if self.encoder_ is not None and not isinstance(self.encoder_, TableEncoder):
             raise ValueError("encoder_ is neither None nor a TableEncoder")
+        if self.encoder_ is not None and self.encoder_.sparse_output:
+            raise ValueError("encoder_ returns sparse rows, expected dense ones")
+        width = self.n_features_in_ if self.encoder_ is None else len(self.encoder_.get_feature_names_out())
+        if self.features_.n_features_in_ != width:
+            raise ValueError(f"features_ takes {self.features_.n_features_in_} features, expected {width}")
         refuse_misfits(self.members_, self.views_, self.features_.kept_.size)
         return {"weights_": "k", "feature_importances_": "n"}
 

@@ -25,7 +25,7 @@ def as_rows(X: Any) -> Any:
         rows = np.asarray(X.toarray() if sp.issparse(X) else X, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"X holds values that are not numbers ({error}): pass a data frame, or a mapping from names to columns."
+            f"X contains values that are not numbers ({error}): pass a data frame, or a mapping from names to columns."
         ) from error
     if rows.ndim != 2:
         raise ValueError(f"X has shape {rows.shape}: expected (m, n).")

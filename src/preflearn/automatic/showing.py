@@ -166,7 +166,7 @@ class ShowsItself:
         rows, model = self._encoded(X), clone(self)  # type: ignore[type-var]
         if qid is None:
             raise ValueError(
-                "A learning curve is one over queries: found a model of one ranking, without qid."
+                "learning_curve needs queries: this model was fitted without qid, as one global ranking."
             )
         if isinstance(n_splits, bool) or not isinstance(n_splits, Integral) or n_splits < 2:
             raise ValueError(f"n_splits must be an int of at least 2: found {n_splits!r}.")
@@ -190,12 +190,12 @@ class ShowsItself:
     def _seen_or_given(self, method: str, X: Any, y: Any, qid: Any) -> tuple[Any, Any, Any]:
         """The training data: what was given, or what this process has trained the model on."""
         if (X is None) != (y is None):
-            raise ValueError(f"{method} takes the training data as X and y, and qid: found one of X and y.")
+            raise ValueError(f"{method} needs both X and y, or neither of them: found only one.")
         if X is not None:
             return X, y, qid
         if self not in _SEEN:
             raise ValueError(
-                f"{method} needs the training data, and this model was not trained on them here, or they are large: "
+                f"{method} needs the training data, which loaded models and models of large tables do not keep: "
                 f"pass {method}({'path, ' if method == 'report' else ''}X, y, qid=qid)."
             )
         return _SEEN[self]

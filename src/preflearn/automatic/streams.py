@@ -187,7 +187,7 @@ class QuerySample:
     def _check_width(self, width: int) -> None:
         if self._width not in (None, width):
             raise ValueError(
-                f"X has {width} columns, and {self._width} in the chunks before: expected as many."
+                f"X has {width} columns, but earlier chunks had {self._width}: expected the same number."
             )
         self._width = width
 
@@ -473,7 +473,7 @@ def _same_columns(X: Any, before: list[Any] | None) -> list[Any] | None:
     names = list(X) if isinstance(X, Mapping) else names_of(X)
     if before is not None and names is not None and names != before:
         raise ValueError(
-            f"the columns are {', '.join(map(str, names[:10]))}, and {', '.join(map(str, before[:10]))} in the chunks "
-            "before: expected the same in the same order."
+            f"the columns are {', '.join(map(str, names[:10]))}, but earlier chunks had "
+            f"{', '.join(map(str, before[:10]))}: expected the same columns in the same order."
         )
     return names or before

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from .._engine.loops.threads import n_threads
+from . import boosting, kernels
 from .boosting import boosted_trees
 from .candidates import Candidate, linear, random_trees, single_feature
 from .kernels import cost_of_race, learned_kernel
-from .tasks import Task
+from .tasks import Member, Task
 
-# Operations in a second of one processor, measured on 2,000 to 30,000 rows of 10 to 40 features: products of matrices
+# Operations in a second of one processor, measured on 2,000 to 30,000 rows of 40 to 100 features: products of matrices
 # are many times as fast as what looks up its operands. A machine that is slower shows it by the first candidates.
 _RATES: dict[Any, float] = {
-    linear: 2e9,
-    single_feature: 2e9,
-    learned_kernel: 2.5e10,
-    boosted_trees: 7e8,
-    random_trees: 5e8,
+    linear: 5e9,
+    single_feature: 5e9,
+    learned_kernel: 1.8e10,
+    boosted_trees: 8e8,
+    random_trees: 8e8,
 }
 # Processors that the folds of a candidate keep busy, at most.
 _MOST_THREADS = 5
 # Weight of the estimate, in seconds of measured time.
-_TRUST = 1.0
+_TRUST = 0.3
 
 
 class Work(NamedTuple):
@@ -59,18 +62,36 @@ class Pace:
 
     def work(self, candidate: Candidate) -> Work:
         """What lies before a candidate."""
-        task, rate = self._task, _RATES[candidate.train] * self._n_threads
-        race = 0.0
+        task, race = self._task, 0.0
         if candidate.train is learned_kernel and candidate.view in task.rivals and not self._has_raced:
             race = cost_of_race(task.n_rows, [self._n_features * len(view) for view in task.rivals])
-        return Work(race / rate, candidate.cost(task.n_rows, self._n_features * len(candidate.view)) / rate)
+        rate = _RATES[candidate.train] * self._n_threads
+        return Work(race / rate, candidate.cost(task.n_rows, self._columns(candidate)) / rate)
 
     def seconds(self, work: Work) -> float:
         """About how long this will take."""
         return sum(work) * (self._taken + _TRUST) / (self._expected + _TRUST)
 
-    def note(self, work: Work, seconds: float, *, is_behind: bool) -> None:
-        """A candidate has taken this long; one that was behind only the time of the race."""
+    def note(self, candidate: Candidate, work: Work, member: Member | None, seconds: float) -> None:
+        """A candidate has taken this long, or, where it was behind and there is no member, the race has.
+
+        What counts is the work that was done: trees and rounds that end early say nothing about how fast others are.
+        """
         self._taken += seconds
         self._has_raced |= work.race > 0
-        self._expected += work.race + (0.0 if is_behind else work.rest)
+        self._expected += work.race + (0.0 if member is None else self._done(candidate, work, member))
+
+    def _done(self, candidate: Candidate, work: Work, member: Member) -> float:
+        """The seconds of `Work.rest` for the rounds or trees that it came to."""
+        settings = member.extend.settings if member.extend is not None else {}
+        rows, columns = self._task.n_rows, self._columns(candidate)
+        if "rounds" in settings:
+            operations = kernels.cost(rows, columns, int(np.max(settings["rounds"])))
+        elif "stage" in settings:
+            operations = boosting.cost(rows, columns, int(settings["stage"]))
+        else:
+            return work.rest
+        return operations / (_RATES[candidate.train] * self._n_threads)
+
+    def _columns(self, candidate: Candidate) -> int:
+        return self._n_features * len(candidate.view)

@@ -30,7 +30,14 @@ _ROWS_FOR_EDGES = 20_000
 _ROUNDED, _CANCELLED = 2.0**-22, 2.0**-46
 # What fitted trees are evaluated by, made when they are first asked; not part of the model, nor of its file.
 _PREPARED: WeakKeyDictionary[TreeSum, tuple[Nodes, LeafMasks | None]] = WeakKeyDictionary()
-_NODE_ARRAYS = ("feature_", "threshold_", "left_", "right_", "value_")
+_NODE_ARRAYS = {
+    "roots_": np.int64,
+    "feature_": np.int64,
+    "threshold_": np.float64,
+    "left_": np.int64,
+    "right_": np.int64,
+    "value_": np.float64,
+}
 
 
 class Bins:
@@ -213,7 +220,9 @@ class TreeSum(BaseEstimator):
         """Scores of the rows of X, shape (m,)."""
         X = np.ascontiguousarray(X, dtype=np.float32)
         if self not in _PREPARED:
-            nodes = Nodes(self.roots_, *(getattr(self, name) for name in _NODE_ARRAYS))
+            # Files may hold shorter numbers; the loops are compiled for one kind.
+            arrays = (getattr(self, name).astype(kind, copy=False) for name, kind in _NODE_ARRAYS.items())
+            nodes = Nodes(*arrays)
             _PREPARED[self] = nodes, LeafMasks.of(nodes)
         return add_up_trees(X, *_PREPARED[self])
 
@@ -225,16 +234,7 @@ class TreeSum(BaseEstimator):
         """The shapes that loaded trees are checked for, and whether each walk stays inside and ends."""
         if "roots_" not in vars(self):
             return {}
-        n_nodes = len(self.left_)
-        for name in ("left_", "right_"):
-            children = np.asarray(getattr(self, name))
-            inner = np.asarray(self.left_) != 0
-            if children.shape != (n_nodes,) or (children[inner] <= np.flatnonzero(inner)).any():
-                raise ValueError(f"{name} names a child that does not come after its parent")
-            if children.size and children.max() >= n_nodes:
-                raise ValueError(f"{name} names a node that is not there")
-        if np.asarray(self.roots_).size and np.max(self.roots_) >= n_nodes:
-            raise ValueError("roots_ names a node that is not there")
+        _refuse_tangles(*(np.asarray(getattr(self, name)) for name in ("roots_", "left_", "right_")))
         return {
             "roots_": "t < k",
             "feature_": "k < n",
@@ -244,3 +244,28 @@ class TreeSum(BaseEstimator):
             "value_": "k",
             "feature_importances_": "n",
         }
+
+
+def _refuse_tangles(roots: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
+    """Refuse nodes that are not trees one after the other: walks would leave the arrays, not end, or end elsewhere.
+
+    Raises
+    ------
+    ValueError
+    """
+    n_nodes = left.shape[0]
+    if roots.size == 0 or roots[0] != 0 or (roots[1:] <= roots[:-1]).any() or roots[-1] >= n_nodes:
+        raise ValueError("roots_ does not name the first node of each tree, in ascending order from 0")
+    inner = np.flatnonzero(left != 0)
+    last = np.append(roots[1:], n_nodes)[np.searchsorted(roots, inner, side="right") - 1]
+    n_parents = np.bincount(roots.astype(np.int64), minlength=n_nodes)
+    for name, children in (("left_", left), ("right_", right)):
+        if children.shape != (n_nodes,):
+            raise ValueError(f"{name} has shape {children.shape}, expected ({n_nodes},)")
+        if (children[inner] <= inner).any():
+            raise ValueError(f"{name} names a child that does not come after its parent")
+        if (children[inner] >= last).any():
+            raise ValueError(f"{name} names a child outside of its tree")
+        n_parents += np.bincount(children[inner].astype(np.int64), minlength=n_nodes)
+    if (n_parents != 1).any() or right[left == 0].any():
+        raise ValueError("left_ and right_ do not name every node but the roots exactly once")

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 def compare(
     data: Annotated[Path, typer.Argument(metavar="DATA", help="Rows with known targets, in queries.")],
     rankers: Annotated[
-        list[Path], typer.Argument(metavar="A B...", help="Models of `preflearn train`, or files of scores.")
+        list[Path],
+        typer.Argument(metavar="A B...", help="Models written by `preflearn train`, or files of scores."),
     ],
     more: Annotated[
         list[Path] | None, typer.Option("--data", help="More rows, read as one file with DATA (repeat).")

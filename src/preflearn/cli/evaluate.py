@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from ..model_selection import Evaluation
 
 RankerPath = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="A model of `preflearn train`, or a file of scores.")
+    Path, typer.Argument(metavar="MODEL", help="A model written by `preflearn train`, or a file of scores.")
 ]
 MetricsOption = Annotated[
     list[str] | None,
     typer.Option(
         "--metric",
-        help="concordance, kendall_tau, ndcg@10, map, mrr, precision@5, err, ... (repeat, or separate by commas).",
+        help="concordance, kendall_tau, ndcg@10, map, mrr, precision@5, err, ... (repeat, or separate with commas).",
     ),
 ]
 

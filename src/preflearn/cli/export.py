@@ -37,7 +37,7 @@ def export(
             "--output",
             "-o",
             metavar="FILE",
-            help="The file to write; for Solr and Elasticsearch the model, with its features beside it "
+            help="The file to write; for Solr and Elasticsearch the model, with its features in a second file "
             "(model.json, model.features.json).",
         ),
     ],  # fmt: skip
@@ -46,7 +46,7 @@ def export(
     ] = None,
     one_query: Annotated[
         bool,
-        typer.Option("--one-query", help="ONNX: all rows of a call are the items of one query."),
+        typer.Option("--one-query", help="ONNX: treat all rows of a call as the items of one query."),
     ] = False,
     dtype: Annotated[
         NumberType | None, typer.Option("--dtype", help="ONNX: type of the features. Default: float64.")
@@ -56,7 +56,7 @@ def export(
         typer.Option(
             "--check",
             metavar="DATA",
-            help="ONNX: run the export on a file like that of the training, and refuse it where it orders a query "
+            help="ONNX: run the exported model on a file like the training data, and refuse it where it orders a query "
             "differently from `preflearn predict`. Needs onnxruntime.",
         ),
     ] = None,

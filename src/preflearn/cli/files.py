@@ -27,7 +27,9 @@ DataPaths = Annotated[
         help="LETOR / svmlight, CSV, TSV, JSON lines or Parquet, each also compressed; several are read as one.",
     ),
 ]
-ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A file that `preflearn train` wrote.")]
+ModelPath = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="A model file written by `preflearn train`.")
+]
 TargetOption = Annotated[
     str | None, typer.Option("--target", help="Column of the targets, higher is better. Default: target.")
 ]
@@ -36,23 +38,23 @@ QueryOption = Annotated[
     typer.Option("--query", help="Column of the queries. Default: qid or query, if there is one."),
 ]
 NoQueryOption = Annotated[
-    bool, typer.Option("--no-query", help="All rows form one ranking, whatever the columns.")
+    bool, typer.Option("--no-query", help="Treat all rows as one ranking, even if there is a query column.")
 ]
 FeaturesOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--features", help="Columns to learn from (repeat, or separate by commas). Default: all others."
+        "--features", help="Columns to learn from (repeat, or separate with commas). Default: all others."
     ),
 ]
 DropOption = Annotated[
-    list[str] | None, typer.Option("--drop", help="Columns to leave out (repeat, or separate by commas).")
+    list[str] | None, typer.Option("--drop", help="Columns to leave out (repeat, or separate with commas).")
 ]
 EncodeOption = Annotated[
     list[str] | None,
     typer.Option(
         "--encode",
         metavar="COL=KIND",
-        help="Kinds of columns (repeat, or separate by commas) where the detected kind is wrong: number, boolean, "
+        help="Kinds of columns (repeat, or separate with commas) where the detected kind is wrong: number, boolean, "
         "onehot, date, text, words, words:N, drop.",
     ),
 ]
@@ -116,7 +118,7 @@ class Reading:
     ) -> Reading:
         """Check what was typed; settings that the command would ignore are ``unused``, and refused."""
         if no_query and query is not None:
-            raise ValueError("--query names a column and --no-query ignores any: give one of them.")
+            raise ValueError("--query and --no-query contradict each other: give only one of them.")
         names = [name for name in READING if name not in unused]
         return cls(
             target=target or "auto",

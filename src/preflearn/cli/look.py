@@ -79,8 +79,9 @@ def _with_options(found: TableLook) -> list[str]:
 
 
 def _command(paths: list[Path], found: TableLook) -> str:
-    """What to type to train on this table; nothing where no target was found."""
-    if found.target is None:
+    """What to type to train on this table; nothing where no target was found that orders anything."""
+    kinds = {one.name: one.kind for one in found.columns}
+    if found.target is None or kinds.get(found.target) in ("empty", "constant"):
         return ""
     words = ["preflearn", "train", *map(str, paths)]
     words += [] if found.target == "target" else ["--target", found.target]

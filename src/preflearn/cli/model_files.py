@@ -101,7 +101,7 @@ def read_for(
     ):
         raise ValueError(
             f"{paths[0]}: {model_file.name} was trained on the target {memory['target']!r}, which is not there; found "
-            f"{listed(known)}. Pass --target and a column."
+            f"{listed(known)}. Pass --target COLUMN."
         )
     if arguments["query"] is None and memory["query"] is not None and reading.query is not None:
         _require_queries(paths[0], known, model_file, saved, with_target)
@@ -179,7 +179,7 @@ def _require_queries(path: Path, names: list[str], model_file: Path, saved: Save
     if with_target or saved.needs_queries:
         raise ValueError(
             f"{path}: {model_file.name} was trained with the queries of column {saved.memory['query']!r}, which is "
-            f"not there; found {listed(names)}. Pass --query and a column, or --no-query for one ranking of all rows."
+            f"not there; found {listed(names)}. Pass --query COLUMN, or --no-query for one ranking of all rows."
         )
 
 
@@ -245,8 +245,8 @@ def load(path: Path) -> Saved:
     if metadata.get("command") == "train" and memory:
         if memory["kind"] == "table" and encoder is None:
             raise ValueError(
-                f"{path} was written by an older version, which kept the encoding of tables beside the model: train it "
-                "again."
+                f"{path} was written by an older version, which kept the encoding of tables in a separate file: train "
+                "it again."
             )
         return Saved(model, metadata, memory)
     if encoder is not None:

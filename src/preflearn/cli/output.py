@@ -19,7 +19,7 @@ Tell = Callable[[str], None]
 def refuse_both(quiet: bool, other: bool, name: str) -> None:
     """Refuse --quiet together with an option that prints more."""
     if quiet and other:
-        raise ValueError(f"--quiet and {name} contradict each other: give one of them.")
+        raise ValueError(f"--quiet and {name} contradict each other: give only one of them.")
 
 
 @contextmanager

@@ -69,7 +69,9 @@ def train(
 
 @app.command()
 def rank(
-    model_file: Annotated[Path, typer.Argument(metavar="MODEL", help="A file that `parses train` wrote.")],
+    model_file: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="A model file written by `parses train`.")
+    ],
     text: Annotated[
         str | None, typer.Argument(metavar="[TEXT]", help="One sentence, parsed by link-grammar.")
     ] = None,
@@ -100,7 +102,7 @@ def rank(
     model = load_model(model_file)
     if not isinstance(model, ParseRanker):
         raise ValueError(
-            f"{model_file} holds a {type(model).__name__}: expected a model of `preflearn parses train`."
+            f"{model_file} holds a {type(model).__name__}: expected a model written by `preflearn parses train`."
         )
     sentences: Any = iter_linkages(file) if file is not None else [parse_text(str(text), **given)]
     for sentence in sentences:

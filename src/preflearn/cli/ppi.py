@@ -164,7 +164,7 @@ def train(
 
 @app.command()
 def extract(
-    model_file: Annotated[Path, typer.Argument(metavar="MODEL", help="A file that `ppi train` wrote.")],
+    model_file: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file written by `ppi train`.")],
     sentences: Annotated[
         Path, typer.Argument(metavar="SENTENCES", help="Parsed sentences with protein names.")
     ],
@@ -189,7 +189,7 @@ def extract(
     model = load_model(model_file)
     if not isinstance(model, InteractionExtractor):
         raise ValueError(
-            f"{model_file} holds a {type(model).__name__}: expected a model of `preflearn ppi train`."
+            f"{model_file} holds a {type(model).__name__}: expected a model written by `preflearn ppi train`."
         )
     data = _read(sentences, entities, None, parser, enhanced, skip_bad)
     scores = model.decision_function(data.graphs)

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 _TEXT_COLUMNS, _PROMPT = ("chosen", "rejected"), "prompt"
 PreferencesOption = Annotated[
     Path | None,
-    typer.Option("--preferences", help="Table of preferred and other item; DATA is then the table of items."),
+    typer.Option(
+        "--preferences",
+        help="Table of pairs, the preferred item and the other one; DATA is then the table of items.",
+    ),
 ]
 ChosenOption = Annotated[
     str | None, typer.Option("--chosen", help="Preferences between texts: column of the preferred text.")

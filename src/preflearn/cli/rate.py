@@ -39,7 +39,7 @@ Covariates = Annotated[
     typer.Option(
         "--covariate",
         help="Effects to control for: X uses the columns X_a and X_b; position is the advantage of side a. "
-        "Repeat the option or separate names by commas.",
+        "Repeat the option or separate names with commas.",
     ),
 ]
 Cluster = Annotated[
@@ -112,7 +112,7 @@ def rate(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Rate items by battles: a leaderboard with intervals, ranks that hold together, and what to run next."""
+    """Rate items from battles: a leaderboard with intervals, simultaneous rank intervals, and what to run next."""
     refuse_both(quiet, as_json, "--json")
     if output is not None and output.suffix.lower() not in _SUFFIXES:
         raise ValueError(

@@ -53,7 +53,7 @@ def reproduce(
     ] = None,
     list_them: Annotated[bool, typer.Option("--list", help="List the experiments and stop.")] = False,
 ) -> None:
-    """Run a published experiment: its figures beside ours."""
+    """Run a published experiment, and print its figures next to ours."""
     registry = _registry()
     if list_them:
         _print_list(registry.EXPERIMENTS, as_json)
@@ -104,7 +104,7 @@ def _registry() -> ModuleType:
         if error.name != "preflearn_experiments":
             raise
         raise ImportError(
-            "The published experiments are not installed: preflearn_experiments was not found beside "
+            "The published experiments are not installed: preflearn_experiments was not found next to "
             "preflearn. Install both from a checkout of the repository: pip install ."
         ) from error
 

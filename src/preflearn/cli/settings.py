@@ -176,8 +176,8 @@ ReadOption = Annotated[
         metavar="NAME=VALUE",
         help="How to read DATA (repeat): format (letor, csv, tsv, jsonl, parquet); delimiter; encoding; columns, the "
         "names for a table without a header; item, the column that names the rows; weight, the column of row weights "
-        "(train); missing, the number that stands for a missing feature of a LETOR file; prompt, the column of what "
-        "the texts of --chosen answer (train).",
+        "(train); missing, the number that stands for a missing feature of a LETOR file; prompt, the column of the "
+        "prompts that the texts of --chosen answer (train).",
     ),
 ]
 

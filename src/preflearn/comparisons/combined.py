@@ -103,8 +103,8 @@ def _placed_removal(
     removal = term.drop(leaving)
     if removal.scale != 1.0:
         raise ValueError(
-            "The rest of a global ranking weighs more when rows leave it, which is not supported in a sum with other "
-            "comparisons. Use weighting='item', or refit without the rows."
+            "Holding out rows of a global ranking changes the weights of its other rows, which is not supported in a "
+            "sum with other comparisons. Use weighting='item', or refit without the rows."
         )
     if not removal.centred:
         return where[removal.rows], removal.columns, removal.signs, removal.change

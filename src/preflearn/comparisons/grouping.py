@@ -59,12 +59,16 @@ class Groups:
     @cached_property
     def order(self) -> np.ndarray:
         """Row numbers sorted by group, stable inside a group, shape (m,)."""
+        if self.n_groups == 1:
+            return np.arange(self.n_rows)
         return np.argsort(self.codes, kind="stable")
 
     @cached_property
     def starts(self) -> np.ndarray:
         """Group g owns the rows ``order[starts[g]:starts[g + 1]]``, shape (n_groups + 1,)."""
-        return np.concatenate([[0], np.cumsum(self.counts)])
+        found = np.zeros(self.n_groups + 1, dtype=np.int64)
+        np.cumsum(self.counts, out=found[1:])
+        return found
 
     def rows(self, group: int) -> np.ndarray:
         """Row numbers of one group, ascending."""

@@ -22,6 +22,8 @@ from .weighted import WeightedPairs
 
 COSTS = ("magnitude", "unit", "relative")
 TIES = ("include", "exclude")
+# Up to here, float64 tells all whole numbers apart.
+_LAST_WHOLE = 2.0**53
 
 
 def read_alpha(alpha: Any) -> float:
@@ -46,8 +48,7 @@ def read_scores(y: Any, n_rows: int, *, estimator: Any = None) -> tuple[np.ndarr
     if y is None:
         name = type(estimator).__name__ if estimator is not None else "This estimator"
         raise ValueError(f"{name} requires y to be passed, but the target y is None.")
-    y = as_host(y)
-    y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y", allow_nd=True, copy=False)
+    y = _as_numbers(as_host(y))
     if y.ndim == 0 or y.ndim > 2:
         raise ValueError(f"y must hold one score per row, or one row of scores: found {y.ndim} dimensions.")
     if y.shape[0] != n_rows:
@@ -57,6 +58,46 @@ def read_scores(y: Any, n_rows: int, *, estimator: Any = None) -> tuple[np.ndarr
     if y.ndim == 2 and y.shape[1] == 1:
         return column_or_1d(y, warn=True)[:, None], True
     return (y[:, None], True) if y.ndim == 1 else (y, False)
+
+
+def _as_numbers(given: Any) -> np.ndarray:
+    """Targets as float64 numbers, or a refusal that names a row and says what to do."""
+    try:
+        y = check_array(given, ensure_2d=False, dtype=np.float64, input_name="y", allow_nd=True, copy=False)
+    except OverflowError:
+        largest = f"{np.finfo(np.float64).max:.1e}"
+        raise ValueError(
+            f"y holds whole numbers above {largest}, the largest of float64: divide them first."
+        ) from None
+    except ValueError as error:
+        raise ValueError(f"{error}{_how_to_mend(given)}") from error
+    if y.size and abs(y.flat[0]) >= _LAST_WHOLE and (y == y.flat[0]).all():
+        n_distinct = len(set(np.asarray(given).ravel().tolist()))
+        if n_distinct > 1:
+            raise ValueError(
+                f"y holds {n_distinct:,} different numbers near {y.flat[0]:g}, which are all equal in the 16 digits of "
+                "float64: subtract what they have in common, such as their minimum."
+            )
+    return y
+
+
+def _how_to_mend(given: Any) -> str:
+    """What to do about targets that scikit-learn refuses, with the first row that it concerns."""
+    if np.iscomplexobj(given):
+        return ""
+    try:
+        values = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        texts = [one for one in np.asarray(given, dtype=object).ravel().tolist() if isinstance(one, str)]
+        if not texts:
+            return ""
+        return ". y must hold numbers, higher is better: write 0, 1, 2, ... for grades in words, from worst to best."
+    if values.ndim not in (1, 2) or np.isfinite(values).all():
+        return ""
+    row = int(np.flatnonzero(~np.isfinite(values.reshape(values.shape[0], -1)).all(axis=1))[0])
+    if np.isnan(values).any():
+        return f" Row {row} is the first: leave out rows whose target is not known."
+    return f" Row {row} is the first: replace it by a finite number."
 
 
 def warn_if_equal(scores: np.ndarray) -> None:

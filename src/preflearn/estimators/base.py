@@ -168,7 +168,10 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
     def _fitted_arrays(self) -> dict[str, str]:
         """The shapes that a loaded model is checked for (`preflearn.io.fitted`)."""
         fitted = vars(self)
-        shapes = {"coef_": "v? n"} if "coef_" in fitted else {}
+        shapes = {}
+        if "coef_" in fitted:
+            self._read_kernel()  # refuses parameters that no kernel takes
+            shapes["coef_"] = "v? n"
         if "dual_coef_" in fitted:
             precomputed = self._read_kernel().is_precomputed
             shapes |= {"dual_coef_": "r v?", "basis_indices_": "r < n" if precomputed else "r <"}

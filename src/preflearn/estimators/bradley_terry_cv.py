@@ -110,9 +110,11 @@ class BradleyTerryCV(BradleyTerryModel):
     Notes
     -----
     O(r³) for each candidate; with ``kernel="items"`` and more than 3,000 compared labels 16 draws of the posterior
-    instead, from which the variances of held-out differences are estimated (`solvers.labels`). With judges,
-    their reliabilities are estimated once for each kernel, at the middle alpha, for the choice, and again with the
-    chosen model.
+    instead, from which the variances of held-out differences are estimated (`solvers.labels`). That is faster with
+    fewer labels too (2,000: a fifth of the time), but farther from refitting: on 1,000 and 2,000 generated labels,
+    single held-out probabilities differed from the dense form's by up to 0.03 (0.0004 on average) and scores by up to
+    1e-4. With judges, their reliabilities are estimated once for each kernel, at the middle alpha, for the choice, and
+    again with the chosen model.
 
     Examples
     --------

@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
@@ -687,7 +687,9 @@ class RankRFM(RankerMixin, KernelModel):
         # Compiled loops go over the basis vectors and the factors without looking at the ends of the arrays.
         if np.shape(self.dual_coef_)[:1] == (0,):
             raise ValueError("there are no basis vectors")
-        return {**shapes, "metric_": "n" if np.ndim(self.metric_) == 1 else "n k"}
+        if not isinstance(self.gamma_, Real) or not self.gamma_ > 0:
+            raise ValueError(f"gamma_ is {self.gamma_!r}, expected a positive number")
+        return {**shapes, "gamma_": "", "metric_": "n" if np.ndim(self.metric_) == 1 else "n k"}
 
 
 def of_expansion(

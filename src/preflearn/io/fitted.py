@@ -7,8 +7,8 @@ A learner says what it holds by a method ``_fitted_arrays``, which maps attribut
 Letters are lengths: the same letter is the same number wherever it stands, and ``n`` is ``n_features_in_``. ``v?`` is
 an axis that is there for several outputs only, for all attributes or for none. ``r < n`` are r whole numbers from 0 to
 n - 1 (``r <``: 0 or more; ``r < 12``: below 12), ``= k`` is the number k itself, an empty shape one number. Every
-attribute that is named must be there, as an array of numbers; those that are not whole are finite. A model that is not
-fitted names none.
+attribute that is named must be there, as an array of numbers that compiled loops take; those that are not whole are
+finite. A model that is not fitted names none.
 
 Values that are not numbers: ``labels m`` is an array of m labels of any type, ``texts`` a list of texts, ``truth`` True
 or False, ``a RankRLS`` an object of that class or one derived from it. A dot reaches into a record. What the grammar
@@ -26,6 +26,8 @@ import numpy as np
 from scipy import sparse as sp
 
 _OTHER_VALUES = ("labels", "texts", "truth", "a ")
+# Floating-point numbers that compiled loops take: neither float16 nor long double.
+_FLOATS = (np.float32, np.float64)
 
 
 def check_arrays(instance: Any, shapes: Mapping[str, str]) -> None:
@@ -170,9 +172,11 @@ def _check_values(name: str, value: Any, whole: bool) -> None:
     values = np.asarray(value.data if sp.issparse(value) else value)
     if name == "feature_names_in_":
         return
-    if values.dtype.kind not in ("iu" if whole else "fiub"):
+    if values.dtype.kind not in ("iu" if whole else "fiu"):
         what = "whole numbers" if whole else "numbers"
         raise ValueError(f"{name} has values of type {values.dtype}, expected {what}")
+    if values.dtype.kind == "f" and values.dtype not in _FLOATS:
+        raise ValueError(f"{name} has values of type {values.dtype}, expected float64 or float32")
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         raise ValueError(f"{name} has values that are not finite")
 

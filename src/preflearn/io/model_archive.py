@@ -120,7 +120,7 @@ def _refuse_other_methods(members: Any, allowed: tuple[int, ...]) -> None:
 
 
 def read_array(content: bytes) -> np.ndarray:
-    """An array in NumPy's format, refused unless its header accounts for every byte.
+    """An array in NumPy's format, in this machine's byte order, refused unless its header accounts for every byte.
 
     Examples
     --------
@@ -144,5 +144,5 @@ def read_array(content: bytes) -> np.ndarray:
     start, count = stream.tell(), math.prod(shape)
     if count * dtype.itemsize != len(content) - start or (count and not dtype.itemsize):
         raise ValueError(f"an array of shape {shape} in {len(content) - start} bytes")
-    flat = np.frombuffer(content, dtype=dtype, count=count, offset=start).copy()
+    flat = np.frombuffer(content, dtype=dtype, count=count, offset=start).astype(dtype.newbyteorder("="))
     return flat.reshape(shape, order="F" if fortran else "C")

@@ -398,7 +398,13 @@ class _TableReader:
         y, strange = _numbers(rows.columns[name])
         if strange.size:
             expected = "targets are numbers, higher is better" + _as_grades(rows.columns[name])
-            self._fault(rows, name, strange, "values that are neither numbers nor yes/no", expected)
+            what = "values that are neither numbers nor yes/no"
+            if all(_is_whole(rows.columns[name][row]) for row in strange.tolist()):
+                what, expected = (
+                    "numbers that are too large",
+                    f"targets are numbers up to {np.finfo(float).max:.1e}",
+                )
+            self._fault(rows, name, strange, what, expected)
         missing = np.setdiff1d(np.flatnonzero(np.isnan(y)), strange)
         if missing.size and not self.allow_unknown:
             self._fault(
@@ -449,6 +455,11 @@ def _as_grades(column: np.ndarray) -> str:
         return ""
     grades = ", ".join(map(str, range(len(words))))
     return f". Write {grades} for {', '.join(map(clip, words))}, in their order from worst to best"
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether a cell holds a whole number, of any size."""
+    return isinstance(value, str) and value.strip().lstrip("+-").isdigit()
 
 
 def _numbers(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -165,6 +165,10 @@ def default_cv(n_rows: int, *, qid: Any, groups: Any, regression: bool = False) 
 
 def shuffled_folds(n_rows: int, n_folds: int = 10) -> list[np.ndarray]:
     """Folds in a fixed random order, each of at least two rows so that something can be compared."""
+    if n_rows < 2:
+        raise ValueError(
+            f"Cross-validation of a ranking needs four rows, two in each of two folds: found n_samples={n_rows}."
+        )
     n_folds = max(2, min(n_folds, n_rows // 2))
     return [test for _, test in KFold(n_folds, shuffle=True, random_state=0).split(np.empty((n_rows, 0)))]
 

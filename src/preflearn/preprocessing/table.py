@@ -25,6 +25,8 @@ _COLUMNS = (CategoryColumn, DateColumn, NumberColumn, TextColumn)
 _ALIASES = {"onehot": "category"}
 _DEFAULT_BUCKETS = 1024
 _EXAMPLES = 3
+# Names of columns that a message lists.
+_MOST_LISTED = 12
 # With at least this many labels, what looks like the query column is not used as a feature.
 _MANY_QUERIES = 10
 # Bytes of the output that are filled at a time.
@@ -266,9 +268,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if table.named:
             self.feature_names_in_ = np.asarray([column.name for column in table.columns], dtype=object)
         if not sum(len(encoder.names("")) for encoder in self.encoders_.values()):
-            raise ValueError(
-                f"No column of the table ({table.n_rows} sample(s)) can be used as a feature:\n{self.summary_}"
-            )
+            raise ValueError(_without_features(self.summary_))
         return used
 
     def _check_parameters(self) -> None:
@@ -313,7 +313,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             if len(table.columns) != self.n_features_in_:
                 raise ValueError(
                     f"X has {len(table.columns)} features, but {type(self).__name__} is expecting "
-                    f"{self.n_features_in_} features as input."
+                    f"{self.n_features_in_} features as input{_listed(self)}."
                 )
             found = dict(zip(self.kinds_, table.columns))
             extra: list[str] = []
@@ -324,7 +324,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         absent = [name for name in needed if name not in found]
         problems = [f"column {name!r} of the training data is missing" for name in absent]
         if absent and extra:
-            problems.append(f"found instead: {', '.join(map(repr, extra[:12]))}")
+            problems[-1] += f"; found instead: {', '.join(map(repr, extra[:_MOST_LISTED]))}"
         problems += [found[name].problem for name in needed if name in found and found[name].problem]
         counts = Counter(column.name for column in table.columns)
         problems += [f"column {name!r} appears twice" for name in needed if counts[name] > 1 and table.named]
@@ -503,7 +503,9 @@ def _summarise(
                     f"({_examples(odd.stray)})"
                 )
             if odd.n_infinite:
-                entry.notes.append(f"{odd.n_infinite:,} infinite values")
+                entry.notes.append(
+                    f"{odd.n_infinite:,} infinite {'value' if odd.n_infinite == 1 else 'values'}"
+                )
         elif column.form != TEXT:
             entry.n_missing = int(np.isnan(column.array).sum())
         else:
@@ -517,6 +519,26 @@ def _examples(values: Mapping[str, int]) -> str:
     shown = sorted(values, key=lambda text: -values[text])[:_EXAMPLES]
     clipped = [repr(text if len(text) <= 30 else text[:27] + "...") for text in shown]
     return ", ".join(clipped + (["..."] if len(values) > _EXAMPLES else []))
+
+
+def _listed(encoder: TableEncoder) -> str:
+    """The columns of the training by their names, where they have some."""
+    names = getattr(encoder, "feature_names_in_", [])
+    more = ", ..." if len(names) > _MOST_LISTED else ""
+    return f": {', '.join(map(repr, names[:_MOST_LISTED]))}{more}" if len(names) else ""
+
+
+def _without_features(summary: TableSummary) -> str:
+    """That nothing is left to learn from, and why, in one line."""
+    if summary.n_rows == 1:
+        return "The table has 1 sample(s), and a row alone shows no differences: expected two rows or more."
+    why = {"constant": "has one value", "empty": "has no value"}
+    columns = [f"{one.name!r} {why.get(one.kind, f'is of kind {one.kind}')}" for one in summary.columns]
+    more = f" and {len(columns) - _EXAMPLES} more" if len(columns) > _EXAMPLES else ""
+    return (
+        f"No column of the table ({summary.n_rows} sample(s)) can be used as a feature: "
+        f"{', '.join(columns[:_EXAMPLES])}{more}. Add a column whose values differ."
+    )
 
 
 def _one_message(problems: Sequence[str]) -> str:

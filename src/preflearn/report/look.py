@@ -469,6 +469,9 @@ def _notes_on_roles(table: Table, roles: dict[str, str | None], names: list[str]
         ]
     notes, y = [], _target_of(table, roles["target"])
     if y is None:
+        column = next(one for one in table.columns if one.name == roles["target"])
+        if decide(column, _MAX_CATEGORIES).kind == "empty":
+            return [f"The target {roles['target']!r} has no values: there is nothing to learn from."]
         return [f"The target {roles['target']!r} is neither numbers nor yes/no."]
     if np.isnan(y).any():
         notes.append(f"{int(np.isnan(y).sum()):,} rows have no target: leave them out before training.")
@@ -479,7 +482,7 @@ def _notes_on_roles(table: Table, roles: dict[str, str | None], names: list[str]
 
 def _notes_on_columns(columns: Sequence[ColumnLook], n_rows: int) -> list[str]:
     notes = []
-    empty = [one.name for one in columns if one.kind in ("empty", "constant")]
+    empty = [one.name for one in columns if one.kind in ("empty", "constant") and one.role != "target"]
     if empty:
         notes.append(
             f"{_named(empty)} one value or none, and {'is' if len(empty) == 1 else 'are'} set aside."

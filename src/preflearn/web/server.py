@@ -16,13 +16,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 _TRIES = 20
 # Seconds for the headers of a request to arrive, and connections that may be open at once.
 HEADERS_WITHIN, MOST_CONNECTIONS = 20.0, 400
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-_Protocol: Any = AutoHTTPProtocol
+# Also where httptools is installed, which would keep headers of any length.
+_Protocol: Any = H11Protocol
 
 
 def bind(host: str, port: int | None, first: int) -> socket.socket:

@@ -16,9 +16,10 @@ site can reach it by making a name of its own point here.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -29,11 +30,14 @@ from sklearn import config_context
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .._engine.numerics.graph import ExportError
+from ..automatic import AutoRanker
 from ..comparisons import one_group
 from ..io.linear_weights import folded_weights
 from ..metrics.by_query import wants_qid
@@ -43,11 +47,13 @@ from ..preprocessing.frames import read_table
 from ..preprocessing.values import is_missing
 from .requests import LOOPBACK, RefusedError, check_host, described, parse_object, read_json
 
+Endpoint = Callable[[Request], Awaitable[Response]]
+
 _MOST_BYTES = 16 * 1024 * 1024
 _MOST_ITEMS = 100_000
 # Up to this many items are scored directly, without handing them to a thread.
 _FEW = 200
-# Bytes from which a request is worth a compiled loop.
+# Bytes from which a request is worth loading the compiler of the loops; where the model has loaded it, any is.
 _LARGE = 1 << 13
 # Drift is looked for in the last queries.
 _RECENT_QUERIES = 500
@@ -134,13 +140,18 @@ class Scorer:
         RefusedError
             413 for too many items.
         """
-        if any(feature.type != "number" for feature in self.features) or not self.reader.done():
+        if not self.takes_numbers or not self.reader.done():
             return None
         rows = self.reader.result()(body)
         if rows is None:
             return None
         _refuse_many(rows.shape[0])
         return NumberColumns(self.places, rows)
+
+    @cached_property
+    def takes_numbers(self) -> bool:
+        """Whether every feature is a number."""
+        return all(feature.type == "number" for feature in self.features)
 
     @cached_property
     def places(self) -> dict[str, int]:
@@ -332,7 +343,7 @@ class Metrics:
         ]
 
 
-def serve_app(scorer: Scorer, *, hosts: Collection[str] | None = LOOPBACK) -> Starlette:
+def serve_app(scorer: Scorer, *, hosts: Collection[str] | None = LOOPBACK) -> ASGIApp:
     """The application of a model.
 
     Parameters
@@ -343,7 +354,7 @@ def serve_app(scorer: Scorer, *, hosts: Collection[str] | None = LOOPBACK) -> St
 
     Returns
     -------
-    Starlette
+    ASGI application
     """
     metrics = Metrics(scorer.sets)
 
@@ -374,7 +385,7 @@ def serve_app(scorer: Scorer, *, hosts: Collection[str] | None = LOOPBACK) -> St
             return error.response()
         return PlainTextResponse(metrics.text(), media_type="text/plain; version=0.0.4")
 
-    def measured(path: str, handler: Callable[[Request], Any]) -> Callable[[Request], Any]:
+    def measured(path: str, handler: Endpoint) -> Endpoint:
         async def endpoint(request: Request) -> Response:
             start = time.perf_counter()
             try:
@@ -396,7 +407,7 @@ def serve_app(scorer: Scorer, *, hosts: Collection[str] | None = LOOPBACK) -> St
     async def failed(request: Request, error: Exception) -> Response:
         return JSONResponse({"error": f"internal error: {type(error).__name__}"}, 500)
 
-    return Starlette(
+    others = Starlette(
         routes=[
             Route("/rank", measured("/rank", rank), methods=["POST"]),
             Route("/health", measured("/health", health)),
@@ -405,11 +416,28 @@ def serve_app(scorer: Scorer, *, hosts: Collection[str] | None = LOOPBACK) -> St
         ],
         exception_handlers={404: lost, 405: lost, 500: failed},
     )
+    return _directly("/rank", measured("/rank", rank), failed, others)
+
+
+def _directly(path: str, endpoint: Endpoint, failed: Any, others: ASGIApp) -> ASGIApp:
+    """POST requests to this path go straight to their endpoint, all others by way of the routes."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        response = await endpoint(Request(scope, receive))
+        await response(scope, receive, send)
+
+    guarded = ServerErrorMiddleware(answer, failed)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        wanted = scope["type"] == "http" and scope["path"] == path and scope["method"] == "POST"
+        await (guarded if wanted else others)(scope, receive, send)
+
+    return app
 
 
 def _read(scorer: Scorer, body: bytearray) -> tuple[Mapping[str, Any], Any]:
     """The columns of the items of a request, and the probability with which its set is to hold the best one."""
-    if len(body) >= _LARGE:
+    if len(body) >= _LARGE or "numba" in sys.modules:
         numbers = scorer.numbers(body)
         if numbers is not None:
             return numbers, None
@@ -444,9 +472,10 @@ def _shown(scorer: Scorer, scores: np.ndarray, coverage: Any) -> np.ndarray:
 
 def _check_scores(scores: np.ndarray, columns: Mapping[str, list[Any]]) -> None:
     """Refuse numbers so large that their score is infinite or NaN."""
-    wrong = np.flatnonzero(~np.isfinite(scores))
-    if not wrong.size:
+    finite = np.isfinite(scores)
+    if finite.all():
         return
+    wrong = np.flatnonzero(~finite)
     columns = {name: one.tolist() if isinstance(one, np.ndarray) else one for name, one in columns.items()}
     sizes = {
         (abs(values[row]), row, name)
@@ -571,10 +600,14 @@ def _predictor(model: Any) -> Callable[[Any, int], np.ndarray]:
         return lambda X, n_items: _one_score(model.predict(X))
 
     def predict(X: Any, n_items: int) -> np.ndarray:
+        return _one_score(model.predict(X, qid=one_group(n_items)))
+
+    def predict_routed(X: Any, n_items: int) -> np.ndarray:
         with config_context(enable_metadata_routing=True):
             return _one_score(model.predict(X, qid=np.zeros(n_items, dtype=np.int64)))
 
-    return predict
+    # A pipeline, or what may hold one, passes queries on where scikit-learn is told to.
+    return predict if isinstance(model, AutoRanker) else predict_routed
 
 
 def _weights(model: Any) -> tuple[np.ndarray, float] | None:

@@ -82,7 +82,7 @@ class Statistics:
             else:
                 total.add(fold)  # type: ignore[arg-type]
         if total is None:
-            raise ValueError("There are no rows to learn from: the source gave no chunk.")
+            raise ValueError("There are no rows to learn from: the source yielded no chunks.")
         return total
 
 

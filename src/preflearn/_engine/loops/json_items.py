@@ -15,13 +15,15 @@ from collections.abc import Sequence
 import numpy as np
 from numba import njit
 
-from .text_numbers import CR, LF, SPACE, TAB, scan_number
+from .text_numbers import CR, LF, SPACE, TAB, address_of, byte_at, eight_bytes_at, scan_number_at
 
 _QUOTE, _COMMA, _COLON, _BACKSLASH, _MINUS, _POINT, _ZERO = 34, 44, 58, 92, 45, 46, 48
 _OPEN_LIST, _CLOSE_LIST, _OPEN, _CLOSE = 91, 93, 123, 125
 _ITEMS = np.frombuffer(b'"items"', np.uint8)
 # A number takes at least these bytes: a quote, one letter, a quote, a colon, a digit, a comma.
 _LEAST_BYTES = 5
+# Zero bytes behind a text, so that a word can be read at each of its bytes.
+_PADDING = 8
 
 
 class ItemReader:
@@ -53,16 +55,21 @@ class ItemReader:
         if not self._plain:
             return None
         n = self._starts.shape[0] - 1
-        text = np.frombuffer(bytes(body) + b"\0", np.uint8)
-        out = np.empty((1 + text.shape[0] // (n * _LEAST_BYTES), n))
+        text = np.frombuffer(b"".join((body, bytes(_PADDING))), np.uint8)
+        out = np.empty((1 + len(body) // (n * _LEAST_BYTES), n))
         n_items = _parse_items(text, self._keys, self._starts, out)
         return out[:n_items] if n_items > 0 else None
 
 
+# Texts are given by their address (`text_numbers`).
+
+
 @njit(cache=True, nogil=True)
 def _behind_space(text, at):
-    while text[at] == SPACE or text[at] == LF or text[at] == CR or text[at] == TAB:
+    byte = byte_at(text, at)
+    while byte == SPACE or byte == LF or byte == CR or byte == TAB:
         at += 1
+        byte = byte_at(text, at)
     return at
 
 
@@ -72,76 +79,106 @@ def _behind(text, at, byte):
     if at < 0:
         return -1
     at = _behind_space(text, at)
-    return _behind_space(text, at + 1) if text[at] == byte else -1
+    return _behind_space(text, at + 1) if byte_at(text, at) == byte else -1
 
 
 @njit(cache=True, nogil=True)
 def _has(text, at, word, first, last):
     """Whether these bytes of ``word`` are at this place; the text ends in a byte that no word has."""
     for k in range(first, last):
-        if text[at + k - first] != word[k]:
+        if byte_at(text, at + k - first) != byte_at(word, k):
             return False
     return True
 
 
 @njit(cache=True, nogil=True)
+def _repeats(text, at, first, last):
+    """Whether the text has the same bytes at this place as from ``first`` to ``last``, none of which is zero."""
+    while last - first >= 8:
+        if eight_bytes_at(text, at) != eight_bytes_at(text, first):
+            return False
+        at += 8
+        first += 8
+    if first == last:
+        return True
+    beyond = np.uint64(8 * (8 - (last - first)))
+    return (eight_bytes_at(text, at) ^ eight_bytes_at(text, first)) << beyond == np.uint64(0)
+
+
+@njit(cache=True, nogil=True)
 def _is_number(text, at, end):
     """Whether these bytes are a number of JSON, which has neither 07 nor 1. nor +1."""
-    if text[at] == _MINUS:
-        at += 1
+    at += byte_at(text, at) == _MINUS
     first = at
-    while 48 <= text[at] <= 57:
+    while 48 <= byte_at(text, at) <= 57:
         at += 1
-    if at == first or (text[first] == _ZERO and at > first + 1):
+    if at == first or (byte_at(text, first) == _ZERO and at > first + 1):
         return False
-    if text[at] == _POINT and not 48 <= text[at + 1] <= 57:
+    if byte_at(text, at) == _POINT and not 48 <= byte_at(text, at + 1) <= 57:
         return False
     return at <= end
 
 
 @njit(cache=True, nogil=True)
-def _parse_items(text, keys, starts, out):
-    """The number of items, or -1; ``text`` ends in a zero byte, at which everything here stops."""
-    n = starts.shape[0] - 1
-    order, seen = np.empty(n, np.int64), np.zeros(n, np.bool_)
-    at = _behind(text, 0, _OPEN)
-    if at < 0 or not _has(text, at, _ITEMS, 0, _ITEMS.shape[0]):
-        return -1
-    at = _behind(text, _behind(text, at + _ITEMS.shape[0], _COLON), _OPEN_LIST)
+def _behind_key(text, at, place, keys, starts, order, seen):
+    """Behind what stands before a number: a comma unless it is the first of its item, its key and a colon; or -1.
+
+    The first item says in which order the keys are to come: -1 in ``order`` where it has not yet.
+    """
+    if place > 0:
+        at = _behind(text, at, _COMMA)
     if at < 0:
         return -1
+    n = starts.shape[0] - 1
+    if order[place] < 0:
+        key = 0
+        while key < n and not _has(text, at, keys, starts[key], starts[key + 1]):
+            key += 1
+        if key == n or seen[key]:
+            return -1
+        seen[key], order[place] = True, key
+    first, last = starts[order[place]], starts[order[place] + 1]
+    return _behind(text, at + last - first, _COLON) if _has(text, at, keys, first, last) else -1
+
+
+@njit(cache=True, nogil=True)
+def _parse_items(bytes_of_text, bytes_of_keys, starts, out):
+    """The number of items, or -1; the text ends in zero bytes, at which everything here stops."""
+    text, size, keys = address_of(bytes_of_text), bytes_of_text.shape[0], address_of(bytes_of_keys)
+    n = starts.shape[0] - 1
+    order, seen = np.full(n, -1), np.zeros(n, np.bool_)
+    # Where the first item has what stands before each of its numbers: others mostly have the same bytes there.
+    before = np.zeros((n, 2), np.int64)
+    at = _behind(text, 0, _OPEN)
+    if at < 0 or not _has(text, at, address_of(_ITEMS), 0, _ITEMS.shape[0]):
+        return -1
+    at = _behind(text, _behind(text, at + _ITEMS.shape[0], _COLON), _OPEN_LIST)
     row = 0
     while True:
         at = _behind(text, at, _OPEN)
+        if at < 0 or row == out.shape[0]:
+            return -1
         for place in range(n):
-            if at < 0:
-                return -1
-            if row == 0:
-                # The first item says in which order the keys are to come.
-                key = 0
-                while key < n and not _has(text, at, keys, starts[key], starts[key + 1]):
-                    key += 1
-                if key == n or seen[key]:
+            first, last = before[place]
+            if row > 0 and _repeats(text, at, first, last):
+                at = _behind_space(text, at + last - first)
+            else:
+                begin = at
+                at = _behind_key(text, at, place, keys, starts, order, seen)
+                if at < 0:
                     return -1
-                seen[key] = True
-                order[place] = key
-            key = order[place]
-            if not _has(text, at, keys, starts[key], starts[key + 1]):
-                return -1
-            at = _behind(text, at + starts[key + 1] - starts[key], _COLON)
-            if at < 0:
-                return -1
-            value, ok, end = scan_number(text, at)
+                if row == 0:
+                    before[place] = begin, at
+            value, ok, end = scan_number_at(text, size, at)
             if not ok or not _is_number(text, at, end):
                 return -1
-            out[row, key] = value
-            at = _behind(text, end, _COMMA if place < n - 1 else _CLOSE)
+            out[row, order[place]] = value
+            at = end
+        at = _behind(text, at, _CLOSE)
         if at < 0:
             return -1
         row += 1
-        if text[at] == _CLOSE_LIST:
+        if byte_at(text, at) == _CLOSE_LIST:
             at = _behind(text, at + 1, _CLOSE)
-            return row if at == text.shape[0] - 1 else -1
+            return row if at == size - _PADDING else -1
         at = _behind(text, at, _COMMA)
-        if at < 0 or row == out.shape[0]:
-            return -1

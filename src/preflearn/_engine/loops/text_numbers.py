@@ -24,9 +24,12 @@ SPACE, TAB, LF, CR = 32, 9, 10, 13
 
 _SMALLEST_POWER, _LARGEST_POWER = -300, 300
 _EXACT_POWERS = 10.0 ** np.arange(23)
-_LOW_HALF = np.uint64(0xFFFFFFFF)
-# The upper half of each byte, and every fourth byte: eight digits are read in one word.
-_HIGH_HALVES, _PAIRS = np.uint64(0xF0F0F0F0F0F0F0F0), np.uint64(0x000000FF000000FF)
+# A byte in all places of a word of eight: the digit 0, what lifts bytes above 9 into the highest bit, that bit.
+_ZEROS, _ABOVE_NINE = np.uint64(0x3030303030303030), np.uint64(0x7676767676767676)
+_HIGHEST_BITS = np.uint64(0x8080808080808080)
+# Every fourth byte: eight digits are read in one word.
+_PAIRS = np.uint64(0x000000FF000000FF)
+_SMALL_POWERS = 10 ** np.arange(9, dtype=np.uint64)
 # 2^k for every k at which it is a float64, from the smallest.
 _SMALLEST_POWER_OF_TWO = -1074
 _POWERS_OF_TWO = np.ldexp(1.0, np.arange(_SMALLEST_POWER_OF_TWO, 1024))
@@ -61,59 +64,99 @@ def _leading_zeros(typing_context, word):
 
 
 @intrinsic
-def _eight_bytes(typing_context, text, at):
-    """The bytes from this place on as one word, the first of them in its lowest bits."""
+def _trailing_zeros(typing_context, word):
+    """The number of zero bits behind the last that is set, 64 where none is."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.uint64(types.uint64), generate
+
+
+@intrinsic
+def _product(typing_context, a, b):
+    """a · b of two uint64 as (high, low) uint64."""
+
+    def generate(context, builder, signature, arguments):
+        wide = ir.IntType(128)
+        product = builder.mul(*(builder.zext(one, wide) for one in arguments))
+        high = builder.lshr(product, ir.Constant(wide, 64))
+        halves = [builder.trunc(one, ir.IntType(64)) for one in (high, product)]
+        return context.make_tuple(builder, signature.return_type, halves)
+
+    return types.UniTuple(types.uint64, 2)(types.uint64, types.uint64), generate
+
+
+# Helpers of the loops take the address of a text: to pass the array to a function that is called for every number would
+# count its users up and down, which takes longer than to read the number. Whoever has the array keeps it alive.
+
+
+@intrinsic
+def address_of(typing_context, text):
+    """Where the bytes of a text are; it must be kept as long as they are read."""
     if not (isinstance(text, types.Array) and text.dtype == types.uint8 and text.layout == "C"):
         return None
 
     def generate(context, builder, signature, arguments):
         data = cgutils.create_struct_proxy(signature.args[0])(context, builder, value=arguments[0]).data
-        place = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(64).as_pointer())
-        word = builder.load(place, align=1)
+        return builder.ptrtoint(data, ir.IntType(64))
+
+    return types.int64(text), generate
+
+
+def _load(builder, arguments, bits):
+    place = builder.inttoptr(builder.add(*arguments), ir.IntType(bits).as_pointer())
+    return builder.load(place, align=1)
+
+
+@intrinsic
+def byte_at(typing_context, address, at):
+    """The byte at this place."""
+
+    def generate(context, builder, signature, arguments):
+        return _load(builder, arguments, 8)
+
+    return types.uint8(types.int64, types.int64), generate
+
+
+@intrinsic
+def eight_bytes_at(typing_context, address, at):
+    """The bytes from this place on as one word, the first of them in its lowest bits."""
+
+    def generate(context, builder, signature, arguments):
+        word = _load(builder, arguments, 64)
         return word if sys.byteorder == "little" else builder.bswap(word)
 
-    return types.uint64(text, types.intp), generate
+    return types.uint64(types.int64, types.int64), generate
 
 
-@njit(cache=True, nogil=True)
-def _digits(text, at, w):
+@njit(cache=True, nogil=True, forceinline=True)
+def _digits(address, size, at, w):
     """w followed by the digits from this place on, and the place behind them.
 
-    Eight digits at a time as long as there are, in three multiplications (Lemire, 2021).
+    Up to eight digits at a time, in three multiplications (Lemire, 2021). Fewer than eight are moved behind zeros, so
+    that no branch depends on their number.
     """
-    while at + 8 <= text.shape[0]:
-        word = _eight_bytes(text, at)
-        above = ((word + np.uint64(0x0606060606060606)) & _HIGH_HALVES) >> np.uint64(4)
-        if (word & _HIGH_HALVES) | above != np.uint64(0x3333333333333333):
-            break
-        word -= np.uint64(0x3030303030303030)
+    while at + 8 <= size:
+        word = eight_bytes_at(address, at) ^ _ZEROS
+        # The first byte that is no digit has its highest bit set here, and none before it has.
+        n = _trailing_zeros(((word + _ABOVE_NINE) | word) & _HIGHEST_BITS) >> np.uint64(3)
+        half = (np.uint64(8) - n) << np.uint64(2)
+        word = (word << half) << half
         word = word * np.uint64(10) + (word >> np.uint64(8))
         pairs = (word & _PAIRS) * np.uint64(0x000F424000000064)
         other_pairs = ((word >> np.uint64(16)) & _PAIRS) * np.uint64(0x0000271000000001)
-        w = w * np.uint64(100_000_000) + ((pairs + other_pairs) >> np.uint64(32))
-        at += 8
-    while 48 <= text[at] <= 57:
-        w = w * np.uint64(10) + np.uint64(text[at] - 48)
+        w = w * _SMALL_POWERS[n] + ((pairs + other_pairs) >> np.uint64(32))
+        at += np.int64(n)
+        if n < np.uint64(8):
+            return w, at
+    while 48 <= byte_at(address, at) <= 57:
+        w = w * np.uint64(10) + np.uint64(byte_at(address, at) - 48)
         at += 1
     return w, at
 
 
-@njit(cache=True, nogil=True)
-def _product(a, b):
-    """a · b of two uint64 as (high, low) uint64."""
-    thirty_two = np.uint64(32)
-    a_high, a_low = a >> thirty_two, a & _LOW_HALF
-    b_high, b_low = b >> thirty_two, b & _LOW_HALF
-    low_low = a_low * b_low
-    high_low = a_high * b_low
-    low_high = a_low * b_high
-    middle = (low_low >> thirty_two) + (high_low & _LOW_HALF) + low_high
-    high = a_high * b_high + (high_low >> thirty_two) + (middle >> thirty_two)
-    low = (middle << thirty_two) | (low_low & _LOW_HALF)
-    return high, low
-
-
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _nearest(w, q):
     """w · 10^q rounded to the nearest float64, with False where 128 bits or the normal range do not suffice."""
     if q < _SMALLEST_POWER or q > _LARGEST_POWER:
@@ -141,9 +184,9 @@ def _nearest(w, q):
     return np.float64(mantissa) * _POWERS_OF_TWO[exponent - 52 - _SMALLEST_POWER_OF_TWO], True
 
 
-@njit(cache=True, nogil=True)
-def scan_number(text, at):
-    """Read the number that starts at ``text[at]``.
+@njit(cache=True, nogil=True, forceinline=True)
+def scan_number_at(address, size, at):
+    """Read the number that starts at this place of a text of ``size`` bytes.
 
     The text must hold a byte that is not part of a number (a line end) somewhere after ``at``.
 
@@ -155,39 +198,38 @@ def scan_number(text, at):
     at : int
         The first byte after the number; unspecified inside the token when ``ok`` is false.
     """
-    negative = text[at] == 45
-    if negative or text[at] == 43:
-        at += 1
+    negative = byte_at(address, at) == 45
+    at += negative | (byte_at(address, at) == 43)
     w = np.uint64(0)
     begin = first = at
-    w, at = _digits(text, at, w)
+    w, at = _digits(address, size, at, w)
     digits = at - first
     q = 0
-    if text[at] == 46:
+    if byte_at(address, at) == 46:
         at += 1
         first = at
-        w, at = _digits(text, at, w)
+        w, at = _digits(address, size, at, w)
         q = first - at
         digits -= q
     if digits == 0:
         return 0.0, False, at
     if digits > 19:
         # Zeros in front do not count: 0.0012345678901234567 has 17 digits.
-        while begin < at and (text[begin] == 48 or text[begin] == 46):
-            digits -= text[begin] == 48
+        while begin < at and (byte_at(address, begin) == 48 or byte_at(address, begin) == 46):
+            digits -= byte_at(address, begin) == 48
             begin += 1
         if digits > 19:
             return 0.0, False, at
-    if text[at] == 101 or text[at] == 69:
+    if byte_at(address, at) == 101 or byte_at(address, at) == 69:
         at += 1
-        minus = text[at] == 45
-        if minus or text[at] == 43:
+        minus = byte_at(address, at) == 45
+        if minus or byte_at(address, at) == 43:
             at += 1
         first = at
         e = 0
-        while 48 <= text[at] <= 57:
+        while 48 <= byte_at(address, at) <= 57:
             if e < 100000:
-                e = 10 * e + (text[at] - 48)
+                e = 10 * e + (byte_at(address, at) - 48)
             at += 1
         if at == first:
             return 0.0, False, at
@@ -204,6 +246,12 @@ def scan_number(text, at):
     else:
         value, ok = _nearest(w, q)
     return (-value if negative else value), ok, at
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def scan_number(text, at):
+    """Read the number that starts at ``text[at]``; as `scan_number_at`."""
+    return scan_number_at(address_of(text), text.shape[0], at)
 
 
 @njit(cache=True, nogil=True)

@@ -510,7 +510,7 @@ def precision(space: LatentSpace, answers: Answers, curvatures: np.ndarray, alph
     comparisons, root = answers.laplacian(curvatures), space.root
     if space.design is None:
         if root is None:
-            B = np.asfortranarray(comparisons.to_dense())
+            B = answers.hessian(curvatures).toarray(order="F").astype(np.float64, copy=False)
         else:
             B = np.asfortranarray(root.T @ comparisons.laplacian(root))
     elif sp.issparse(space.design):

@@ -172,7 +172,7 @@ class Stream:
                 self.checkpoint.save(progress)
             raise
         if progress is None or recipe is None:
-            raise ValueError("There are no rows to learn from: the source gave no chunk.")
+            raise ValueError("There are no rows to learn from: the source yielded no chunks.")
         if self.checkpoint is not None and progress.statistics.n_rows > resumed:
             self.checkpoint.save(progress)
         self.reporter.end(progress.statistics)
