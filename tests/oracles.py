@@ -6,7 +6,6 @@ import itertools
 import re
 import struct
 from collections import Counter
-from fractions import Fraction
 
 import numpy as np
 
@@ -1202,6 +1201,30 @@ def _best_division(codes, g, rows, least, ridge):
     return best
 
 
+def refitted_leaves(X, trees, t, qid, begun, rate, ridge):
+    """Values for the leaves of some trees, one tree after the other, and the scores with them.
+
+    ``trees`` have roots, features, thresholds and children as `TreeSum` has.
+    """
+    f, values = begun.copy(), np.zeros(len(trees.value_))
+    for root in trees.roots_:
+        g = t - f
+        for query in np.unique(qid):
+            g[qid == query] -= g[qid == query].mean()
+        leaf = []
+        for x in X:
+            node = root
+            while trees.left_[node]:
+                goes_left = x[trees.feature_[node]] <= trees.threshold_[node]
+                node = trees.left_[node] if goes_left else trees.right_[node]
+            leaf.append(node)
+        leaf = np.array(leaf)
+        for node in np.unique(leaf):
+            values[node] = rate * g[leaf == node].sum() / (np.sum(leaf == node) + ridge)
+        f += values[leaf]
+    return values, f
+
+
 def kernel_and_curves(X, basis, gamma, metric, features, n_knots=10, stiffness=40.0):
     """Columns of kernel values and of bumps along features, one by one, and their penalty."""
     columns = [np.exp(-gamma * (((X - z) * metric) ** 2).sum(axis=1)) for z in basis]
@@ -1240,7 +1263,7 @@ def drawn_rows(X, codes, share, is_global):
     for key, rows in units:
         other = (key + seen[key] * 0x9E3779B97F4A7C15) & mask
         seen[key] += 1
-        if Fraction(_splitmix(other) >> 11, 2**53) < Fraction(share):
+        if _splitmix(other) >> 11 < int(share * 2**53):  # shares are resolved to 2^-53
             taken += rows
     return sorted(taken)
 

@@ -36,8 +36,8 @@ from preflearn.automatic import boosting, candidates, correction, extension, ker
 from preflearn.automatic import everything as everything_module
 from preflearn.automatic.combination import FoldScores, centred, choose_combination, combine, nested
 from preflearn.automatic.curves import KernelAndCurves, as_estimator, described
-from preflearn.automatic.everything import Chunk, Everything
-from preflearn.automatic.features import OF_QUERY, PARTS, Features
+from preflearn.automatic.everything import Binned, Chunk, Everything
+from preflearn.automatic.features import PARTS, Features
 from preflearn.automatic.presets import Preset
 from preflearn.automatic.streams import StreamedRows, UnitScale
 from preflearn.automatic.tasks import Extension
@@ -935,45 +935,88 @@ def test_chosen_on_a_sample_trained_on_everything(monkeypatch, small_trees, with
     )
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_leaves_that_are_fitted_again_equal_the_slow_version(seed):
+    """Values that rows share, queries of any size, rows that are only predicted, and trees in two stages."""
+    rng = np.random.default_rng(seed)
+    X, qid = np.round(rng.normal(size=(60, 20)), seed % 2), np.sort(rng.integers(0, 4, size=60))
+    t, begun, new = rng.normal(size=60), rng.normal(size=60), rng.normal(size=(7, 20))
+    bins, queries = Bins(X, 16), encode_queries(qid, 60)
+    codes = in_blocks(bins.codes_of(X))
+    grown, _, _ = boost(bins.codes_of(X), t, qid, 3, 5, least=3, n_bins=16)
+    trees = TreeSum.of_boosting([grown], bins)
+    binned = Binned(codes, t, queries.starts, begun.copy())
+    refitted = boosting._Refitted(binned, bins.codes_of(new), np.zeros(7), trees, bins)
+    refitted.grow(2)
+    first = refitted.values[-1].copy()
+    added = refitted.grow(1)
+    values, scores = oracles.refitted_leaves(X, trees, t, qid, begun, boosting._RATE, boosting._RIDGE)
+    np.testing.assert_allclose(refitted.values[-1], values, atol=1e-12)
+    np.testing.assert_allclose(binned.begun, scores, atol=1e-12)
+    np.testing.assert_allclose(added, trees.with_values(values).predict(new), atol=1e-12)
+    # The values after two trees are kept, for the case that the third does not help.
+    third = np.arange(values.shape[0]) >= trees.roots_[2]
+    np.testing.assert_array_equal(first, np.where(third, 0.0, refitted.values[-1]))
+
+
 @pytest.fixture
 def corrected(monkeypatch, small_trees):
-    """Kernels that are too smooth, of very few basis vectors, and the trees that correct them."""
+    """Kernels that are too smooth, of very few basis vectors, and trees that correct them."""
     monkeypatch.setattr(ranker, "_MOST_ROWS", 600)
     monkeypatch.setattr(extension, "CHUNK_ROWS", 700)
     monkeypatch.setattr(kernels, "n_basis", lambda n_rows: 10)
-    monkeypatch.setattr(boosting, "_CORRECTING", (3, 6, 9))
+    monkeypatch.setattr(boosting, "_REFITTED", (3, 6, 9))
     X, y, qid = make_data(3_000)
-    return AutoRanker(random_state=0).fit(X, y, qid=qid), X, y, qid
+    found = []
+    correct = correction.correct
+
+    def remember(trial, *arguments):
+        found.append((trial, correct(trial, *arguments)))
+        return found[-1][1]
+
+    monkeypatch.setattr(ranker, "correct", remember)
+    model = AutoRanker(random_state=0).fit(X, y, qid=qid)
+    return model, *found[-1], X, y, qid
 
 
-def test_trees_correct_members_that_have_learned_from_many_rows(corrected):
-    model, X, y, qid = corrected
-    assert model.member_names_[-1] == correction.NAME and model.views_[-1] == ("plain", *OF_QUERY)
-    entries = {one.name: one for one in model.leaderboard_}
-    assert sum(one.weight for one in entries.values()) == pytest.approx(1.0)
-    assert "trees of" in entries[correction.NAME].detail
-    others = copy(model)
-    for name in ("members_", "views_", "weights_"):
-        setattr(others, name, getattr(model, name)[:-1])
-    queries, slope = encode_queries(qid, 3_000), 1.0 / model.weights_[-1]
-    added = model.members_[-1].predict(model.features_.views(X, queries)[model.views_[-1]])
-    before, after = (slope * one.predict(X, qid=qid) for one in (others, model))
-    np.testing.assert_allclose(after, before + added, atol=1e-12)
-    # On the scale of the targets, that of the others and of the trees, less is left.
-    left = centred(UnitScale(y)(y)[:, None] - np.column_stack([before, after]), queries)
-    assert (left[:, 1] ** 2).mean() < (left[:, 0] ** 2).mean()
-    new = make_data(3_000, seed=1)
-    assert model.score(new[0], new[1], qid=new[2]) > others.score(new[0], new[1], qid=new[2])
+def test_leaves_correct_members_that_have_learned_from_many_rows(corrected):
+    model, before, after, X, y, qid = corrected
+    assert "boosted trees" in model.member_names_ and before.name == after.name
+    detail = next(one.detail for one in model.leaderboard_ if one.name == "boosted trees")
+    assert detail.endswith("rows, corrected")
+    views = model.features_.views(X, encode_queries(qid, 3_000))
+    plain, better = (
+        sum(one.factor * member.model.predict(views[one.candidate.view]) for one, member in trial.kept)
+        for trial in (before, after)
+    )
+    np.testing.assert_allclose(model.predict(X, qid=qid), better, atol=1e-12)
+    # On the scale of the targets less is left, on training rows and on others.
+    rest = np.flatnonzero(np.isnan(model.cv_predictions_))
+    within, targets = encode_queries(qid[rest], rest.shape[0]), UnitScale(y)(y)[rest]
+    t, f, g = centred(np.column_stack([targets, plain[rest], better[rest]]), within).T
+    assert ((t - g * (g @ t) / (g @ g)) ** 2).sum() < ((t - f * (f @ t) / (f @ f)) ** 2).sum()
+    assert concordance(y[rest], better[rest], qid[rest]) > concordance(y[rest], plain[rest], qid[rest])
+    assert model.best_score_ >= before.score
 
 
 def test_nothing_is_corrected_under_a_time_limit_without_kernels_or_in_vain(corrected, monkeypatch):
-    _, X, y, qid = corrected
-    for options in ({"time_limit": 1e6}, {"preset": "fast"}):
+    *_, X, y, qid = corrected
+    monkeypatch.setattr(ranker, "correct", correction.correct)
+
+    def details(**options):
         model = AutoRanker(random_state=0, **options).fit(X, y, qid=qid)
-        assert model.n_training_rows_ > 2_000 and correction.NAME not in model.member_names_
-    monkeypatch.setattr(boosting, "_RATE", -0.3)
-    wrong = AutoRanker(random_state=0).fit(X, y, qid=qid)
-    assert correction.NAME not in wrong.member_names_
+        assert model.n_training_rows_ > 2_000
+        return " ".join(one.detail for one in model.leaderboard_)
+
+    assert "corrected" not in details(time_limit=1e6) and "corrected" not in details(preset="fast")
+    refit = boosting.refit_leaves
+
+    def in_vain(*arguments):
+        refit(*arguments[:9], -0.5, *arguments[10:])
+
+    assert "corrected" in details()
+    monkeypatch.setattr(boosting, "refit_leaves", in_vain)
+    assert "corrected" not in details()
 
 
 def test_a_sample_is_never_all_that_is_learned_from(monkeypatch, small_trees):

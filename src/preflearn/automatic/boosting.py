@@ -11,14 +11,21 @@ on four fifths of them are as good, and have been paid for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .._engine.core.holdout import rows_outside
-from .._engine.loops.boosting import TreeOptions, Trees, grow_trees, grow_trees_together, in_blocks
+from .._engine.loops.boosting import (
+    TreeOptions,
+    Trees,
+    grow_trees,
+    grow_trees_together,
+    in_blocks,
+    refit_leaves,
+)
 from .._engine.loops.threads import in_turns
 from ..comparisons import encode_queries
 from .combination import centred, clearly_positive, nested
@@ -35,8 +42,8 @@ _COST_OF_BINS = 1.4
 # Trees at the end of each stage. Another one follows while the last one has raised the score by more than the standard
 # error of the difference over folds.
 _STAGES = (40, 60, 90, 130, 190, 280, 400)
-# The same for trees that correct a combination, of which it needs few.
-_CORRECTING = (20, 40, 60, 90, 130)
+# The same for trees whose leaves are fitted again to what a combination leaves.
+_REFITTED = (30, 60, 100, 150, 200)
 _RATE = 0.1
 # Rows without a gradient that every leaf counts with: leaves of few rows are drawn to zero.
 _RIDGE = 20.0
@@ -67,8 +74,6 @@ class _Grown:
     seed : int
     on_all_threads : bool
         Whether all threads work on one tree; otherwise there is one thread, for others to work on other folds.
-    begun : tuple of two ndarrays, or None
-        Scores of the rows, and of the test rows, that the trees add to; None for zeros.
     """
 
     blocks: np.ndarray
@@ -79,12 +84,11 @@ class _Grown:
     options: TreeOptions
     seed: int
     on_all_threads: bool = False
-    begun: tuple[np.ndarray, np.ndarray] | None = None
 
     def __post_init__(self) -> None:
         self.trees: list[Trees] = []
-        self._scores = np.zeros(self.targets.shape[0]) if self.begun is None else self.begun[0].copy()
-        self._test_scores = np.zeros(self.test_codes.shape[0]) if self.begun is None else self.begun[1].copy()
+        self._scores = np.zeros(self.targets.shape[0])
+        self._test_scores = np.zeros(self.test_codes.shape[0])
 
     def grow(self, n_trees: int) -> np.ndarray:
         """More trees; the predictions of the test rows with all of them."""
@@ -193,53 +197,93 @@ def grow_on_everything(
     Their number is chosen by the fold. What is predicted for one half of its queries is chosen by the other half.
     """
     bins = Bins(task.views[view], n_bins(task.n_rows))
-    grown = _on_everything(task, view, everything, bins, everything.binned(bins, view))
+    codes, targets, starts, _ = everything.binned(bins, view)
+    m, test = targets.shape[0], task.folds.tests[everything.fold]
+    grown = _Grown(
+        codes,
+        bins.edges.shape[0],
+        targets,
+        starts,
+        bins.codes_of(task.views[view][test]),
+        _options(m, n_bins(task.n_rows), n_leaves(m), codes.shape[0], half=True),
+        task.seed % 2**31,
+        on_all_threads=True,
+    )
     kept, unbiased = _grow_while_it_helps(task, everything, grown, _STAGES, settings["stage"])
     return TreeSum.of_boosting(grown.trees[: kept + 1], bins), unbiased
 
 
-def correct_on_everything(
+@dataclass
+class _Refitted:
+    """Trees whose leaves are given the values that are missing in other scores, stage by stage.
+
+    Attributes
+    ----------
+    binned : Binned
+        Rows with the scores that the trees add to.
+    test_codes : uint8 array of shape (k, n)
+    test_scores : ndarray of shape (k,)
+        Of rows that are predicted.
+    trees : TreeSum
+    bins : Bins
+        What its thresholds are edges of.
+    """
+
+    binned: Binned
+    test_codes: np.ndarray
+    test_scores: np.ndarray
+    trees: TreeSum
+    bins: Bins
+
+    def __post_init__(self) -> None:
+        self.values: list[np.ndarray] = [np.zeros(self.trees.value_.shape[0])]
+        self._n_trees = 0
+
+    def grow(self, n_trees: int) -> np.ndarray:
+        """Values for more trees; the scores of the test rows with all of them."""
+        trees, some = self.trees, slice(self._n_trees, self._n_trees + n_trees)
+        sizes = np.diff(np.append(trees.roots_, trees.value_.shape[0]))
+        nodes = (trees.feature_, self.bins.code_of_edges(trees.feature_, trees.threshold_))
+        self.values.append(self.values[-1].copy())
+        refit_leaves(
+            self.binned.codes,
+            trees.roots_[some],
+            sizes[some],
+            (*nodes, trees.left_, trees.right_),
+            self.binned.targets,
+            self.binned.starts,
+            self.binned.begun,
+            self.test_codes,
+            self.test_scores,
+            _RATE,
+            _RIDGE,
+            self.values[-1],
+        )
+        self._n_trees += n_trees
+        return self.test_scores.copy()
+
+
+def refit_on_everything(
     task: Task, view: tuple[str, ...], settings: Mapping[str, Any], everything: Everything
 ) -> tuple[TreeSum, np.ndarray]:
-    """A few trees on what a combination leaves of the targets, and what they add to it for the fold that is left out.
+    """The trees of a combination with what their leaves would have to add to it; what they add for the fold left out.
 
-    The settings are ``scores``, the combination as a function of views, ``held_out``, what it predicts for the fold,
-    and ``slope``, the factor that takes it to the targets. The trees add to ``slope`` times the combination.
+    The settings are ``trees``, ``scores``, the combination as a function of views, ``held_out``, what it predicts for
+    the fold, and ``slope``, the factor that takes it to the targets.
     """
-    bins, slope = Bins(task.views[view], n_bins(task.n_rows)), settings["slope"]
-    binned = everything.binned(bins, view, settings["scores"])
-    begun = slope * binned.begun, slope * settings["held_out"]
-    grown = _on_everything(task, view, everything, bins, binned, begun)
-    kept, unbiased = _grow_while_it_helps(task, everything, grown, _CORRECTING)
-    return TreeSum.of_boosting(grown.trees[: kept + 1], bins), unbiased - begun[1]
-
-
-def _on_everything(
-    task: Task,
-    view: tuple[str, ...],
-    everything: Everything,
-    bins: Bins,
-    binned: Binned,
-    begun: tuple[np.ndarray, np.ndarray] | None = None,
-) -> _Grown:
-    """Trees to be grown on all rows, by all threads, that predict the fold that is left out."""
-    m, n_blocks = binned.targets.shape[0], binned.codes.shape[0]
+    trees, slope = settings["trees"], settings["slope"]
+    bins = Bins(task.views[view], n_bins(task.n_rows))
+    codes, targets, starts, scores = everything.binned(bins, view, settings["scores"])
+    binned, begun = Binned(codes, targets, starts, slope * scores), slope * settings["held_out"]
     test_codes = bins.codes_of(task.views[view][task.folds.tests[everything.fold]])
-    return _Grown(
-        binned.codes,
-        bins.edges.shape[0],
-        binned.targets,
-        binned.starts,
-        test_codes,
-        _options(m, n_bins(task.n_rows), n_leaves(m), n_blocks, half=True),
-        task.seed % 2**31,
-        on_all_threads=True,
-        begun=begun,
-    )
+    refitted = _Refitted(binned, test_codes, begun.copy(), trees, bins)
+    stages = np.unique(np.minimum(_REFITTED, trees.roots_.shape[0])).tolist()
+    kept, unbiased = _grow_while_it_helps(task, everything, refitted, stages)
+    return trees.with_values(refitted.values[kept + 1]), unbiased - begun
 
 
 def _grow_while_it_helps(
-    task: Task, everything: Everything, grown: _Grown, stages: tuple[int, ...], least: int = 0
+    task: Task, everything: Everything, grown: _Grown | _Refitted, stages: Sequence[int], least: int = 0
 ) -> tuple[int, np.ndarray]:
     """Stages until one no longer helps the fold that is left out, but more than ``least``.
 
@@ -257,4 +301,4 @@ def _grow_while_it_helps(
     return halves.best(np.array(scores)), nested(halves, np.array(predictions), np.array(scores))
 
 
-__all__ = ["boosted_trees", "correct_on_everything", "cost", "grow_on_everything", "n_leaves"]
+__all__ = ["boosted_trees", "cost", "grow_on_everything", "n_leaves", "refit_on_everything"]

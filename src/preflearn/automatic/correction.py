@@ -1,9 +1,13 @@
-"""Trees that correct a combination whose members have learned from many rows.
+"""Boosted trees of a combination, corrected: their leaves are fitted again to what the combination leaves.
 
 Members that have learned from many more rows than they can fit by heart leave on the training rows what they leave on
-others, and trees can learn from that: a smooth kernel leaves jumps, and weights that are drawn towards equal ones leave
-a little of everything. With few rows it is not so. There what is left on training rows is noise, and what is left on
-held-out rows tells about the rows that the others were held out with.
+others, and this can be learned: a smooth kernel leaves jumps, and weights that are drawn towards equal ones leave a
+little of everything. The trees stay as they are and only the values of their leaves change. Trees that were grown on
+what is left would follow its noise; and where they divide would depend on how the kernels were rounded, so that the
+same rows in other chunks could give another model.
+
+With few rows what is left on training rows is noise, and what is left on held-out rows tells about the rows that were
+held out beside them.
 """
 
 from __future__ import annotations
@@ -13,23 +17,22 @@ from dataclasses import replace
 import numpy as np
 
 from ..comparisons import Groups
-from .boosting import boosted_trees, correct_on_everything
+from .boosting import boosted_trees, refit_on_everything
 from .combination import centred, clearly_positive
 from .everything import Everything
-from .extension import described_on
 from .kernels import learned_kernel
 from .prediction import WeightedMembers
 from .resuming import Run
-from .tasks import Extension, Member
-from .trial import LEAST_SHARE, Attempt, Trial
+from .tasks import Extension
+from .trial import Trial
 
-NAME = "trees that correct the others"
+NAME = "boosted trees, corrected"
 
 
 def correct(
     trial: Trial, everything: Everything, rows: np.ndarray, y: np.ndarray, queries: Groups, run: Run
 ) -> Trial:
-    """The trial with such trees, unless the fold that stays out clearly loses by them.
+    """The trial with corrected trees, unless the fold that stays out clearly loses by it.
 
     Parameters
     ----------
@@ -44,31 +47,29 @@ def correct(
     run : Run
         Remembers what has been trained.
     """
-    trees = next((one for one in trial.attempts if one.candidate.train is boosted_trees), None)
-    has_kernel = any(one.candidate.train is learned_kernel for one, _ in trial.kept)
-    if trees is None or trees.member is None or trees.member.extend is None or not has_kernel:
+    by_kind = {one.candidate.train: (one, member) for one, member in trial.kept}
+    if boosted_trees not in by_kind or learned_kernel not in by_kind:
         return trial
+    trees, member = by_kind[boosted_trees]
     scores = WeightedMembers(
         [member.model for _, member in trial.kept],
         [one.candidate.view for one, _ in trial.kept],
         np.array([one.factor for one, _ in trial.kept]),
     )
-    views, view = everything.features.views(rows, queries), trees.candidate.view
-    held_out = scores(views)
+    held_out = scores(everything.features.views(rows, queries))
     slope = _slope(held_out, y, queries)
-    if not slope > 0:
+    if member.extend is None or not slope > 0:
         return trial
-    settings = {"scores": scores, "held_out": held_out, "slope": slope}
-    extension = Extension(correct_on_everything, trees.member.extend.task, view, settings)
-    model, added = run.extended(NAME, extension, everything)
-    share = _share(model.predict(views[view]), slope * held_out, queries)
+    settings = {"trees": member.model, "scores": scores, "held_out": held_out, "slope": slope}
+    refit = Extension(refit_on_everything, member.extend.task, trees.candidate.view, settings)
+    found, added = run.extended(NAME, refit, everything)
     corrected, by = trial.held_out + added / slope, trial.folds.choosing
-    if clearly_positive(by.of(trial.held_out) - by.of(corrected)) or share < LEAST_SHARE:
+    if clearly_positive(by.of(trial.held_out) - by.of(corrected)):
         return trial
-    detail = described_on(model, everything.n_learned())
-    member = Member(model, corrected, corrected, model.feature_importances_, detail)
-    attempts = [replace(one, share=(1 - share) * one.share) for one in trial.attempts]
-    attempts.append(Attempt(replace(trees.candidate, name=NAME), member, share=share, factor=1 / slope))
+    # What is added has the factor of the trees, and comes to 1 / slope of it.
+    model = member.model.with_values(member.model.value_ + found.value_ / (slope * trees.factor))
+    better = replace(trees, member=replace(member, model=model, detail=f"{member.detail}, corrected"))
+    attempts = [better if one is trees else one for one in trial.attempts]
     return replace(trial, attempts=attempts, held_out=corrected)
 
 
@@ -77,12 +78,6 @@ def _slope(scores: np.ndarray, y: np.ndarray, queries: Groups) -> float:
     f, t = centred(np.column_stack([scores, y]), queries).T
     size = float(f @ f)
     return float(f @ t) / size if size > 0 else 0.0
-
-
-def _share(added: np.ndarray, others: np.ndarray, queries: Groups) -> float:
-    """The spread of what is added, relative to that of all parts."""
-    first, second = centred(np.column_stack([added, others]), queries).std(axis=0)
-    return float(first / (first + second)) if first > 0 else 0.0
 
 
 __all__ = ["NAME", "correct"]

@@ -12,6 +12,7 @@ thresholds, children, values. These can be checked when a model is loaded, which
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -85,6 +86,13 @@ class Bins:
             codes[:, k] = np.searchsorted(self.edges[k], X[:, k])
 
         in_turns(fill, [(k,) for k in range(X.shape[1])])
+        return codes
+
+    def code_of_edges(self, feature: np.ndarray, edges: np.ndarray) -> np.ndarray:
+        """The codes k that edges of some features have: x <= edge means code <= k."""
+        codes = np.zeros(feature.shape[0], dtype=np.int64)
+        for k in np.unique(feature):
+            codes[feature == k] = np.searchsorted(self.edges[k], edges[feature == k])
         return codes
 
 
@@ -215,6 +223,12 @@ class TreeSum(BaseEstimator):
         total = float(gains.sum())
         self.feature_importances_ = gains / total if total > 0 else np.full(n_features, 1.0 / n_features)
         return self
+
+    def with_values(self, values: np.ndarray) -> TreeSum:
+        """The same trees with other values, shape (k,)."""
+        found = copy(self)
+        found.value_ = values
+        return found
 
     def predict(self, X: np.ndarray) -> np.ndarray:
         """Scores of the rows of X, shape (m,)."""

@@ -217,6 +217,59 @@ def grow_trees_together(
 
 
 @njit(cache=True, nogil=True)
+def refit_leaves(
+    codes, roots, sizes, nodes, targets, starts, scores, test_codes, test_scores, rate, ridge, values
+):
+    """New values for the leaves of trees, tree after tree, from what the scores so far leave of the targets.
+
+    A leaf adds rate · Σ g / (rows + λ), with g as above. The trees stay as they are, so that rounding of the scores
+    changes the values by rounding; ``scores``, ``test_scores`` and ``values`` are updated.
+
+    Parameters
+    ----------
+    codes : uint8 array of shape (blocks, m, 16)
+        As `in_blocks` returns it. Rows of a query side by side.
+    roots, sizes : int arrays of shape (t,)
+        The first node of each of these trees, which the others follow, and their number.
+    nodes : tuple of four arrays of shape (k,)
+        Feature and code of each node, left and right child; left is 0 for a leaf.
+    targets : ndarray of shape (m,)
+    starts : int array of shape (q + 1,)
+        The first row of each query.
+    scores : ndarray of shape (m,)
+    test_codes : uint8 array of shape (l, n)
+    test_scores : ndarray of shape (l,)
+        Rows that are predicted along the way.
+    rate, ridge : float
+    values : ndarray of shape (k,)
+    """
+    feature, code, left, right = nodes
+    m = targets.shape[0]
+    gradient, leaf = np.empty(m), np.empty(m, np.int64)
+    counts = np.zeros(values.shape[0], np.int64)
+    for root, size in zip(roots, sizes):
+        _gradients(scores, targets, starts, gradient)
+        for i in range(m):
+            node = root
+            while left[node] > 0:
+                j = feature[node]
+                node = left[node] if codes[j // BLOCK, i, j % BLOCK] <= code[node] else right[node]
+            leaf[i] = node
+            values[node] += gradient[i]
+            counts[node] += 1
+        for node in range(root, root + size):
+            if counts[node] > 0:
+                values[node] *= rate / (counts[node] + ridge)
+        for i in range(m):
+            scores[i] += values[leaf[i]]
+        for i in range(test_scores.shape[0]):
+            node = root
+            while left[node] > 0:
+                node = left[node] if test_codes[i, feature[node]] <= code[node] else right[node]
+            test_scores[i] += values[node]
+
+
+@njit(cache=True, nogil=True)
 def _no_trees(n_trees, leaves):
     shape = (n_trees, 2 * leaves - 1)
     return Trees(
@@ -257,16 +310,7 @@ def _start(m, n, options, seed):
 def _begin(growth, scores, targets, starts, options):
     """Gradients, all rows in one leaf, and the blocks to look at; returns the unit that gradients are rounded to."""
     gradient, m = growth.gradient, targets.shape[0]
-    largest = 0.0
-    for q in range(starts.shape[0] - 1):
-        total = 0.0
-        for i in range(starts[q], starts[q + 1]):
-            gradient[i] = targets[i] - scores[i]
-            total += gradient[i]
-        mean = total / max(1, starts[q + 1] - starts[q])
-        for i in range(starts[q], starts[q + 1]):
-            gradient[i] -= mean
-            largest = max(largest, abs(gradient[i]))
+    largest = _gradients(scores, targets, starts, gradient)
     bits = _count_bits(m)
     unit = largest * m / 2.0 ** (61 - bits)
     for i in range(m):
@@ -277,6 +321,22 @@ def _begin(growth, scores, targets, starts, options):
     growth.state[0] = growth.state[1] = 1
     _draw_blocks(growth, options.n_blocks)
     return unit
+
+
+@njit(cache=True, nogil=True)
+def _gradients(scores, targets, starts, gradient):
+    """g of every row; returns the largest absolute value."""
+    largest = 0.0
+    for q in range(starts.shape[0] - 1):
+        total = 0.0
+        for i in range(starts[q], starts[q + 1]):
+            gradient[i] = targets[i] - scores[i]
+            total += gradient[i]
+        mean = total / max(1, starts[q + 1] - starts[q])
+        for i in range(starts[q], starts[q + 1]):
+            gradient[i] -= mean
+            largest = max(largest, abs(gradient[i]))
+    return largest
 
 
 @njit(cache=True, nogil=True)
@@ -459,4 +519,4 @@ def _uniform(state):
     return float((x * np.uint64(0x2545F4914F6CDD1D)) >> np.uint64(11)) * 2.0**-53
 
 
-__all__ = ["BLOCK", "TreeOptions", "Trees", "grow_trees", "grow_trees_together", "in_blocks"]
+__all__ = ["BLOCK", "TreeOptions", "Trees", "grow_trees", "grow_trees_together", "in_blocks", "refit_leaves"]
