@@ -3,8 +3,7 @@
 python benchmarks/sizes.py                                     # 1,000, 10,000 and 60,000 rows, all kinds, one seed
 python benchmarks/sizes.py --rows 250000 1000000 --kinds interactions
 python benchmarks/sizes.py --rows 12000 --kinds noisy --only AutoRanker "CatBoost, four settings"
-python benchmarks/sizes.py --letor-like 600 10000 --only AutoRanker --name sizes_letor_like    # 54,118 and 996,936 rows
-python benchmarks/sizes.py --letor-like 10000 --only "LightGBM, 300 trees" --name sizes_300_trees    # its training time
+python benchmarks/sizes.py --letor-like 600 10000 --only AutoRanker LightGBM "LightGBM, 300 trees" --name sizes_letor_like
 
 Seeds below 10 are for development; what is reported begins with 10 (--first-seed).
 
