@@ -3,7 +3,7 @@
 python benchmarks/sizes.py                                     # 1,000, 10,000 and 60,000 rows, all kinds, one seed
 python benchmarks/sizes.py --rows 250000 1000000 --kinds interactions
 python benchmarks/sizes.py --rows 12000 --kinds noisy --only AutoRanker "CatBoost, four settings"
-python benchmarks/sizes.py --letor-like 600 10000 --only AutoRanker LightGBM "LightGBM, 300 trees" --name sizes_letor_like
+python benchmarks/sizes.py --letor-like 600 10000 --only AutoRanker LightGBM --name sizes_letor_like
 
 Seeds below 10 are for development; what is reported begins with 10 (--first-seed).
 

@@ -32,7 +32,16 @@ from preflearn._engine.loops.boosting import TreeOptions, grow_trees, grow_trees
 from preflearn._engine.loops.quantiles import normal_quantiles, shares_below
 from preflearn._engine.loops.trees import LeafMasks, Nodes, add_up_trees
 from preflearn._engine.streaming.sources import as_source
-from preflearn.automatic import boosting, candidates, correction, extension, kernels, ranker, timing
+from preflearn.automatic import (
+    boosting,
+    candidates,
+    combination,
+    correction,
+    extension,
+    kernels,
+    ranker,
+    timing,
+)
 from preflearn.automatic import everything as everything_module
 from preflearn.automatic.combination import FoldScores, centred, choose_combination, combine, nested
 from preflearn.automatic.curves import KernelAndCurves, as_estimator, described
@@ -983,7 +992,7 @@ def test_leaves_correct_members_that_have_learned_from_many_rows(corrected):
     model, before, after, X, y, qid = corrected
     assert "boosted trees" in model.member_names_ and before.name == after.name
     detail = next(one.detail for one in model.leaderboard_ if one.name == "boosted trees")
-    assert detail.endswith("rows, corrected")
+    assert detail.endswith("rows; then corrected")
     views = model.features_.views(X, encode_queries(qid, 3_000))
     plain, better = (
         sum(one.factor * member.model.predict(views[one.candidate.view]) for one, member in trial.kept)
@@ -1361,6 +1370,35 @@ def test_measures_of_rankings_report_on_the_same_model(scoring, small_trees):
     folds = [np.flatnonzero(model.cv_folds_ == fold) for fold in range(5)]
     parts = [measured(y[rows, None], model.cv_predictions_[rows, None], qid[rows]) for rows in folds]
     assert model.best_score_ == pytest.approx(np.mean(parts)) != default.best_score_
+
+
+@pytest.mark.parametrize("scoring", ["r2", "neg_mean_squared_error"])
+def test_measures_that_do_not_compare_rows_are_refused(scoring):
+    X, y, qid = make_data(60)
+    for fit in (lambda model: model.fit(X, y, qid=qid), lambda model: model.fit_stream([(X, y, qid)])):
+        with pytest.raises(
+            ValueError, match=f"scoring='{scoring}' compares scores with y.*such as 'concordance'"
+        ):
+            fit(AutoRanker(scoring=scoring))
+
+
+def test_predictions_of_all_folds_are_on_one_scale(monkeypatch):
+    """Also where one member alone is chosen for some of the folds."""
+    rng = np.random.default_rng(0)
+    y, qid = rng.normal(size=200), np.repeat(np.arange(20), 10)
+    queries = encode_queries(qid, 200)
+    members = np.column_stack([y + 0.4 * rng.normal(size=200), y + 0.5 * rng.normal(size=200)]) * [
+        0.01,
+        100.0,
+    ]
+    tests = [np.flatnonzero(qid % 5 == fold) for fold in range(5)]
+    folds = FoldScores.of_folds(tests, y, queries, read_scoring(None))
+    plain = choose_combination(members, members, y, queries, folds).nested
+    monkeypatch.setattr(combination, "clearly_positive", lambda gain, without=None: without in (1, 3))
+    mixed = choose_combination(members, members, y, queries, folds).nested
+    spreads = [[one[test].std() for test in tests] for one in (plain, mixed)]
+    np.testing.assert_allclose(spreads[1], spreads[0], rtol=0.3)
+    assert (plain[tests[1]] != mixed[tests[1]]).all() and (plain[tests[0]] == mixed[tests[0]]).all()
 
 
 def test_other_measures_choose_by_themselves(small_trees):

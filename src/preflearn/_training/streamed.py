@@ -211,9 +211,11 @@ class SampledCandidates(Candidates):
             n_learned = self.model.n_training_rows_
             is_drawn = n_learned < self._n_rows - n_held
             which = "whole queries drawn from all but" if is_drawn else "all but"
+            of_kernels = most_rows(is_kernel=True)
+            some = f" (kernels on about {of_kernels:,} of them)" if of_kernels < n_learned else ""
             found.append(
                 f"Learned kernels and boosted trees were then trained on {'about ' if is_drawn else ''}{n_learned:,} "
-                f"rows: {which} {n_held:,} of the sample, which every figure comes from."
+                f"rows{some}: {which} {n_held:,} of the sample, which every figure comes from."
             )
         return found
 

@@ -79,8 +79,7 @@ class FoldScores:
         That is the concordance for every known measure of rankings: it varies less from query to query than what looks
         at the top of a list, and its choices are better also by those measures (docs/user_guide/automatic.md).
         """
-        measures_order = self.scoring.scorer is not None and self.scoring.compares_rows
-        return self.by_concordance if measures_order else self
+        return self if self.scoring.scorer is None else self.by_concordance
 
     @cached_property
     def _parts(self) -> list[Groups]:
@@ -232,8 +231,9 @@ def choose_combination(
     H, spreads = _scaled(held_out, queries)
     U = centred(unbiased, queries) / spreads
     by_member = folds.of(held_out.T)
-    alone = nested(folds, unbiased.T, by_member)
     combined, tables = _nested_combination(U, t, folds)
+    # As wide as the combination: what is predicted for a fold is on the same scale, whichever is chosen for it.
+    alone = float(combined.std() or 1.0) * nested(folds, U.T, by_member)
     scores_alone, scores_combined = folds.of(alone), folds.of(combined)
     gain = scores_alone - scores_combined
     out = np.empty_like(combined)

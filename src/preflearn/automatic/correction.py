@@ -1,12 +1,12 @@
-"""Boosted trees of a combination, corrected: their leaves are fitted again to what the combination leaves.
+"""Boosted trees of a combination, corrected: their leaves are fitted again to the residuals of the combination.
 
-Members that have learned from many more rows than they can fit by heart leave on the training rows what they leave on
-others, and this can be learned: a smooth kernel leaves jumps, and weights that are drawn towards equal ones leave a
-little of everything. The trees stay as they are and only the values of their leaves change. Trees that were grown on
-what is left would follow its noise; and where they divide would depend on how the kernels were rounded, so that the
-same rows in other chunks could give another model.
+Members that have learned from many more rows than they can memorise have the same residuals on training rows as on new
+ones, and these can be learned: a smooth kernel leaves jumps, and weights that are shrunk towards equal ones leave a
+little of everything. The trees stay as they are, only the values of their leaves change. Trees that were grown on
+residuals would follow their noise, and where they split would depend on how the kernels were rounded, so that the same
+rows in other chunks could give another model.
 
-With few rows what is left on training rows is noise, and what is left on held-out rows tells about the rows that were
+With few rows, residuals on training rows are noise, and those on held-out rows reveal the targets of the rows that were
 held out beside them.
 """
 
@@ -29,9 +29,7 @@ from .trial import Trial
 NAME = "boosted trees, corrected"
 
 
-def correct(
-    trial: Trial, everything: Everything, rows: np.ndarray, y: np.ndarray, queries: Groups, run: Run
-) -> Trial:
+def correct(trial: Trial, everything: Everything, y: np.ndarray, queries: Groups, run: Run) -> Trial:
     """The trial with corrected trees, unless the fold that stays out clearly loses by it.
 
     Parameters
@@ -39,16 +37,14 @@ def correct(
     trial : Trial
         Of members that were trained on everything.
     everything : Everything
-    rows : ndarray of shape (k, n)
-        Of the fold that stays out.
     y : ndarray of shape (k,)
-        Their targets.
+        Targets of the fold that stays out.
     queries : Groups
     run : Run
         Remembers what has been trained.
     """
     by_kind = {one.candidate.train: (one, member) for one, member in trial.kept}
-    if boosted_trees not in by_kind or learned_kernel not in by_kind:
+    if boosted_trees not in by_kind or learned_kernel not in by_kind or np.count_nonzero(trial.scored) < 2:
         return trial
     trees, member = by_kind[boosted_trees]
     scores = WeightedMembers(
@@ -56,7 +52,8 @@ def correct(
         [one.candidate.view for one, _ in trial.kept],
         np.array([one.factor for one, _ in trial.kept]),
     )
-    held_out = scores(everything.features.views(rows, queries))
+    # Not those of `scores`: members that were not trained on everything have learned from this fold as well.
+    held_out = np.sum([one.factor * member.held_out for one, member in trial.kept], axis=0)
     slope = _slope(held_out, y, queries)
     if member.extend is None or not slope > 0:
         return trial
@@ -68,7 +65,7 @@ def correct(
         return trial
     # What is added has the factor of the trees, and comes to 1 / slope of it.
     model = member.model.with_values(member.model.value_ + found.value_ / (slope * trees.factor))
-    better = replace(trees, member=replace(member, model=model, detail=f"{member.detail}, corrected"))
+    better = replace(trees, member=replace(member, model=model, detail=f"{member.detail}; then corrected"))
     attempts = [better if one is trees else one for one in trial.attempts]
     return replace(trial, attempts=attempts, held_out=corrected)
 

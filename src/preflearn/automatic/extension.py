@@ -18,7 +18,7 @@ from .curves import described
 from .everything import Chunk, Everything
 from .resuming import Run
 from .trees import TreeSum
-from .trial import Attempt, Trial
+from .trial import Attempt, Trial, name_of_model
 
 # Rows of a chunk, about.
 CHUNK_ROWS = 50_000
@@ -117,7 +117,7 @@ def extend(
     for one, weight, spread in zip(joining, chosen.weights, chosen.spreads, strict=True):
         one.share, one.factor = weight / chosen.weights.sum(), weight / spread
     scored = (folds.sizes > 0) & (folds.n_scored > 1)
-    return Trial(attempts, folds, chosen.nested, trial.name, scored)
+    return Trial(attempts, folds, chosen.nested, name_of_model(joining), scored)
 
 
 def described_on(model: Any, n_rows: int) -> str:

@@ -137,6 +137,8 @@ class Search:
     alphas : list of float
     predictions : list of ndarray of shape (m,)
         Of held-out rows, in the same way.
+    models : list of (Expansion, int)
+        The model of each round that has the first metric, and the place of this alpha.
     has_curves : bool
         Whether features have curves of their own.
     """
@@ -147,6 +149,7 @@ class Search:
         self.scores: list[np.ndarray] = []
         self.alphas: list[float] = []
         self.predictions: list[np.ndarray] = []
+        self.models: list[tuple[Expansion, int]] = []
         self._parts = _parts(task)
         self._ended = False
 
@@ -163,6 +166,7 @@ class Search:
             self.scores.append(found.scores)
             self.alphas.append(float(found.models[0].alphas[found.choice]))
             self.predictions.append(found.predictions)
+            self.models.append((found.models[0], found.choice))
             rises = len(self.scores) <= _LOOK_BACK or clearly_positive(
                 self.scores[-1] - self.scores[-1 - _LOOK_BACK]
             )
@@ -196,11 +200,6 @@ class Search:
         """The mean of all metrics of a round."""
         metrics = [part.metrics[number] for part in self._parts]
         return None if metrics[0] is None else np.mean([one for one in metrics if one is not None], axis=0)
-
-    def model_of(self, number: int) -> Expansion:
-        """The model of a round that has the first metric."""
-        part, alphas = self._parts[0], np.array([self.alphas[number]])
-        return self.train([(part.rows, part.metrics[number])], alphas, _round_basis(self.task.n_rows))[0]
 
     def train(
         self, sets: Sequence[tuple[np.ndarray, np.ndarray | None]], alphas: np.ndarray, size: int
@@ -259,11 +258,11 @@ def learned_kernel(task: Task, view: tuple[str, ...]) -> Member | None:
 def _member_of_sample(task: Task, search: Search) -> Member:
     """The best round as it is: its predictions tell what share the view deserves, and more rows will be learned from.
 
-    The model is a small one of the same kind, which stands for the one to come.
+    The model is one of this round, which stands for the one to come.
     """
     table, settings = np.array(search.scores), np.array(search.predictions)
     best = task.folds.best(table)
-    learner = as_estimator(search.model_of(best), 0, best, task.queries.n_groups)
+    learner = as_estimator(*search.models[best], best, task.queries.n_groups)
     extend = _extension(task, search, search.alphas[best])
     unbiased = nested(task.folds, settings, table)
     return Member(learner, settings[best], unbiased, learner.feature_importances_, described(learner), extend)

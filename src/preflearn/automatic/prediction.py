@@ -115,7 +115,6 @@ class WeightedMembers:
     weights: np.ndarray
 
     def __call__(self, views: Views) -> np.ndarray:
-        prepare(self.members)
         return combined_scores(self.members, [views[view] for view in self.views], self.weights)
 
 

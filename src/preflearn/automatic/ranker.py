@@ -48,7 +48,7 @@ from .showing import ShowsItself, remember
 from .streams import Preparation, QuerySample, RowsInParts, UnitScale, rows_in_chunks
 from .tasks import Task
 from .timing import Pace
-from .trial import LEAST_SHARE, Attempt, Trial
+from .trial import Attempt, Trial, name_of_model
 
 _N_FOLDS = 5
 # Folds to choose by where the whole procedure is repeated without one of those.
@@ -79,9 +79,9 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
     scoring : str, callable or None, default="concordance"
         What is reported: "concordance", "ndcg", "ndcg@10" or another name of `preflearn.metrics.get_scorer`, or a
         callable. Known measures of rankings are all served by choices that the concordance makes: it varies less from
-        query to query, so that these choices are the better ones for NDCG as well. By a callable, or a measure that
-        does not compare rows, the members are combined. Settings inside of a member are always chosen by the
-        concordance.
+        query to query, so that these choices are the better ones for NDCG as well. By a callable the members are
+        combined. Settings inside of a member are always chosen by the concordance. Measures that do not compare rows
+        ("r2") are refused.
     time_limit : float or None, default=None
         Seconds; candidates that would exceed it are left out. The first one is always trained. What Numba compiles on
         first use does not count.
@@ -224,7 +224,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         if limit < np.inf:
             _compile()
         start = time.perf_counter()
-        scoring = read_scoring(self.scoring)
+        scoring = self._read_scoring()
         rows = self._encode(X)
         y = self._read_targets(y, rows.shape[0])
         order, queries = order_by_content(rows, y[:, None], encode_queries(qid, rows.shape[0]))
@@ -317,12 +317,10 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         chosen = choose_combination(held_out, unbiased, targets, queries, folds.choosing)
         for one, weight, spread in zip(joining, chosen.weights, chosen.spreads, strict=True):
             one.share, one.factor = weight / chosen.weights.sum(), weight / spread
-        alone = [one.candidate.name for one in joining if one.share >= 1 - LEAST_SHARE]
         # With two folds of few rows, what one of them chooses is what the other would.
         enough = folds.n_scored > (2 if rows.shape[0] < _ROWS_FOR_TWO_FOLDS else 1)
         scored = (folds.sizes > 0) & enough
-        name = alone[0] if alone else "combination"
-        trial = Trial(attempts, folds, chosen.nested, name, scored)
+        trial = Trial(attempts, folds, chosen.nested, name_of_model(joining), scored)
         self._keep(trial)
         return self._prefer_simple(trial)
 
@@ -335,7 +333,8 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
     def fit_stream(self, chunks, *, checkpoint=None, **reading) -> Self:
         """Choose on a sample of whole queries, then train the members on all rows, chunk by chunk.
 
-        Of more than 2,000,000 rows the members learn from about that many, whole queries drawn from all of them.
+        Of more than 2,000,000 rows (500,000 for kernels) the members learn from about that many, whole queries drawn
+        from all of them.
 
         Parameters
         ----------
@@ -359,8 +358,9 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         Notes
         -----
         Memory: the sample (60,000 rows), a chunk, and a byte for each number of up to 2,000,000 rows for boosted trees.
-        Passes: one for the sample, one for each member with a share. The sample holds the queries whose labels have the
-        smallest hashes: it depends on the labels, not on the order of the rows or the size of the chunks.
+        Passes: one for the sample, one for each member with a share, one to fit the leaves of trees again. The sample
+        holds the queries whose labels have the smallest hashes: it depends on the labels, not on the order of the rows
+        or the size of the chunks.
 
         Examples
         --------
@@ -385,7 +385,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         Held-out predictions are those of the sample, which is returned.
         """
         # Before anything is read.
-        read_preset(self.preset), read_scoring(self.scoring), self._read_limit(), self._expansions()
+        read_preset(self.preset), self._read_scoring(), self._read_limit(), self._expansions()
         with run_of(checkpoint, self, self._stages(), parts) as run:
             return self._choose_and_train(parts, run)
 
@@ -406,7 +406,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
     ) -> None:
         """`fit` on the sample; then its members on all other rows."""
         limit, start, n_rows = self._read_limit(), time.perf_counter() - run.seconds, sample.n_rows
-        scoring, rows = read_scoring(self.scoring), self._encode(X, has_missing=sample.has_missing)
+        scoring, rows = self._read_scoring(), self._encode(X, has_missing=sample.has_missing)
         order, queries = order_by_content(rows, y[:, None], encode_queries(keys, rows.shape[0]))
         seed = run.seed(int(check_random_state(self.random_state).randint(2**31 - 1)))
         rows, y, keys = rows[order], y[order], keys[order]
@@ -464,7 +464,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         folds = self._folds(y, part, scoring, seed)
         trial = extend(trial, everything, rows, targets, part, folds, run)
         if limit == np.inf:
-            trial = correct(trial, everything, rows, targets, part, run)
+            trial = correct(trial, everything, targets, part, run)
         self._keep(trial)
         return trial
 
@@ -570,6 +570,15 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
                 f"device must be the name of a device of PyTorch, such as 'cuda', or None: found {name!r}."
             )
         return None if name is None else DeviceExpansions.on(name)
+
+    def _read_scoring(self) -> Scoring:
+        scoring = read_scoring(self.scoring)
+        if scoring.scorer is not None and not scoring.compares_rows:
+            raise ValueError(
+                f"scoring={scoring.name} compares scores with y, and scores of AutoRanker are on a scale of their own. "
+                "Use a measure of rankings, such as 'concordance' or 'ndcg@10', or a callable."
+            )
+        return scoring
 
     def _read_limit(self) -> float:
         jobs, limit = self.n_jobs, self.time_limit

@@ -57,7 +57,8 @@ class Task:
 class Extension:
     """Trains a member on more rows than it was chosen on.
 
-    What it needs beside the task are plain values, so that it can be written to a file and resumed from there.
+    What that of a candidate needs beside the task are plain values, so that it can be written to a file and resumed
+    from there.
 
     Attributes
     ----------

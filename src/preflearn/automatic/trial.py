@@ -57,6 +57,12 @@ class Attempt:
         return self.member is None and self.reason == TIME_LIMIT
 
 
+def name_of_model(attempts: list[Attempt]) -> str:
+    """The candidate that is the model, if there is one; otherwise "combination"."""
+    alone = [one.candidate.name for one in attempts if one.share >= 1 - LEAST_SHARE]
+    return alone[0] if alone else "combination"
+
+
 @dataclass(frozen=True)
 class Trial:
     """All attempts, and the model that they led to.

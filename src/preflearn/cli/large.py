@@ -117,13 +117,16 @@ class InParts:
     def _announcement(self) -> str:
         from .._engine.solvers.routes import in_words
         from .._training.streamed import expected_seconds
-        from ..automatic.everything import MOST_ROWS
+        from ..automatic.everything import most_rows
 
         seconds = expected_seconds(self.size.n_rows, self.size.n_columns)
         resumed = "Resuming from" if self.checkpoint.exists() else "Progress is kept in"
         some = ""
-        if self.size.n_rows > MOST_ROWS:
-            some = f"The models learn from about {MOST_ROWS:,} rows, whole queries drawn from all of them. "
+        if self.size.n_rows > most_rows():
+            some = (
+                f"Trees learn from about {most_rows():,} rows and kernels from {most_rows(is_kernel=True):,}, whole "
+                "queries drawn from all of them. "
+            )
         return (
             f"preflearn: {files.together(self.paths)}: {_size(self.size)}. It is read in parts, which takes "
             f"{in_words(seconds)} on an idle machine. {some}{resumed} {self.checkpoint}; the same command continues "

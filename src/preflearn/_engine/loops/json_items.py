@@ -20,7 +20,7 @@ from .text_numbers import CR, LF, SPACE, TAB, address_of, byte_at, eight_bytes_a
 _QUOTE, _COMMA, _COLON, _BACKSLASH, _MINUS, _POINT, _ZERO = 34, 44, 58, 92, 45, 46, 48
 _OPEN_LIST, _CLOSE_LIST, _OPEN, _CLOSE = 91, 93, 123, 125
 _ITEMS = np.frombuffer(b'"items"', np.uint8)
-# A number takes at least these bytes: a quote, one letter, a quote, a colon, a digit, a comma.
+# A number takes at least these bytes: two quotes, a colon, a digit, and a comma or a brace.
 _LEAST_BYTES = 5
 # Zero bytes behind a text, so that a word can be read at each of its bytes.
 _PADDING = 8
