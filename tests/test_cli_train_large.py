@@ -98,8 +98,7 @@ def test_rows_that_are_drawn_are_announced_and_reported(call, little_memory, fol
     status, out, err = call(*arguments)
     assert status == 0, err
     assert (
-        "Trees learn from about 500 rows and kernels from 500, whole queries drawn from all of them. Progress is kept"
-        in err
+        "Trees learn from about 500 rows and kernels from 500, whole queries drawn from all of them. " in err
     )
     expected = "trained on about 500 rows: whole queries drawn from all but 80 of the sample"
     assert any(expected in note for note in json.loads(out)["notes"])
