@@ -144,8 +144,9 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
     gives the weights and `best_score_`, which is thus the figure of what was trained.
 
     Without a ``time_limit``, training on 46 features was measured to take 3 to 13 seconds of processor time on 1,000
-    rows, 19 to 36 on 10,000, 116 to 163 on 57,000 and 242 on 1,000,000; several cores share it. Data whose
-    metric improves with every round take longer than noisy ones.
+    rows, 19 to 36 on 10,000, 91 to 163 on 54,000 to 57,000, 86 to 102 on 245,000 and 242 on 1,000,000; several cores
+    share it. Beyond 60,000 rows candidates are no longer trained on all rows without each fold, so that twice as many
+    rows may take less time there. Data whose metric improves with every round take longer than noisy ones.
 
     The model is a function of the data and the seed: the order of the rows and the names of the queries do not matter.
     Scores are on a scale of their own, whatever that of y is. Kernels of more than 65,536 numbers (2,000 basis vectors
