@@ -236,20 +236,22 @@ class _Refitted:
     bins: Bins
 
     def __post_init__(self) -> None:
-        self.values: list[np.ndarray] = [np.zeros(self.trees.value_.shape[0])]
+        trees = self.trees
+        self.values: list[np.ndarray] = [np.zeros(trees.value_.shape[0])]
         self._n_trees = 0
+        self._sizes = np.diff(np.append(trees.roots_, trees.value_.shape[0]))
+        codes = self.bins.code_of_edges(trees.feature_, trees.threshold_)
+        self._nodes = (trees.feature_, codes, trees.left_, trees.right_)
 
     def grow(self, n_trees: int) -> np.ndarray:
         """Values for more trees; the scores of the test rows with all of them."""
-        trees, some = self.trees, slice(self._n_trees, self._n_trees + n_trees)
-        sizes = np.diff(np.append(trees.roots_, trees.value_.shape[0]))
-        nodes = (trees.feature_, self.bins.code_of_edges(trees.feature_, trees.threshold_))
+        some = slice(self._n_trees, self._n_trees + n_trees)
         self.values.append(self.values[-1].copy())
         refit_leaves(
             self.binned.codes,
-            trees.roots_[some],
-            sizes[some],
-            (*nodes, trees.left_, trees.right_),
+            self.trees.roots_[some],
+            self._sizes[some],
+            self._nodes,
             self.binned.targets,
             self.binned.starts,
             self.binned.begun,

@@ -48,12 +48,12 @@ def correct(trial: Trial, everything: Everything, y: np.ndarray, queries: Groups
         return trial
     trees, member = by_kind[boosted_trees]
     scores = WeightedMembers(
-        [member.model for _, member in trial.kept],
+        [other.model for _, other in trial.kept],
         [one.candidate.view for one, _ in trial.kept],
         np.array([one.factor for one, _ in trial.kept]),
     )
     # Not those of `scores`: members that were not trained on everything have learned from this fold as well.
-    held_out = np.sum([one.factor * member.held_out for one, member in trial.kept], axis=0)
+    held_out = np.sum([one.factor * other.held_out for one, other in trial.kept], axis=0)
     slope = _slope(held_out, y, queries)
     if member.extend is None or not slope > 0:
         return trial
