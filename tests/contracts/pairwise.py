@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -10,15 +10,23 @@ import numpy as np
 
 # Candidates drawn for each combination; the one with most pairs that have not met yet is taken.
 _CANDIDATES = 30
+# A pair of values that was in none of so many allowed candidates is taken to be forbidden itself.
+_ATTEMPTS = 300
 
 
-def all_pairs(options: Mapping[str, Sequence[Any]], seed: int = 0) -> list[dict[str, Any]]:
+def all_pairs(
+    options: Mapping[str, Sequence[Any]],
+    seed: int = 0,
+    allowed: Callable[[dict[str, Any]], bool] = lambda combination: True,
+) -> list[dict[str, Any]]:
     """A small all-pairs design, found greedily; the same for the same options and seed.
 
     Parameters
     ----------
     options : mapping from the name of an option to its values
         Values may be of any type: they are told apart by their position.
+    allowed : callable, optional
+        Whether a combination may be drawn: values that meet in no allowed combination need not meet.
 
     Returns
     -------
@@ -34,13 +42,32 @@ def all_pairs(options: Mapping[str, Sequence[Any]], seed: int = 0) -> list[dict[
     left = {
         pair for i, j in combinations(range(len(names)), 2) for pair in _pairs_of(i, j, sizes[i], sizes[j])
     }
+
+    def named(row: tuple[int, ...]) -> dict[str, Any]:
+        return {name: options[name][k] for name, k in zip(names, row, strict=True)}
+
     rows = [] if left else [(k,) for k in range(sizes[0])]
     while left:
         ordered = sorted(left)
         drawn = [_drawn(ordered, left, sizes, rng) for _ in range(_CANDIDATES)]
+        drawn = [row for row in drawn if allowed(named(row))]
+        if not drawn:
+            pair = ordered[0]
+            attempts = (_random(pair, sizes, rng) for _ in range(_ATTEMPTS))
+            drawn = [row for row in attempts if allowed(named(row))]
+            if not drawn:
+                left.remove(pair)
+                continue
         rows.append(max(drawn, key=lambda row: len(left & _met(row))))
         left -= _met(rows[-1])
-    return [{name: options[name][k] for name, k in zip(names, row, strict=True)} for row in rows]
+    return [row for row in map(named, rows) if allowed(row)]
+
+
+def _random(pair: tuple[int, int, int, int], sizes: list[int], rng: np.random.Generator) -> tuple[int, ...]:
+    """A combination with a pair of values, all else drawn at random."""
+    row = [int(rng.integers(size)) for size in sizes]
+    row[pair[0]], row[pair[1]] = pair[2], pair[3]
+    return tuple(row)
 
 
 def _pairs_of(i: int, j: int, n_i: int, n_j: int) -> Iterator[tuple[int, int, int, int]]:

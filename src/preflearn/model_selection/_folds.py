@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -233,13 +234,32 @@ def _of_splitter(
     cv: Any, X: Any, y: Any, n_rows: int, qid: Any, owners: Groups | None
 ) -> tuple[list[np.ndarray], list[Any]]:
     rows = X if hasattr(X, "shape") else np.empty((n_rows, 0))
-    groups = None if owners is None else owners.codes
     if isinstance(cv, QuerySplitter):
-        return [test for _, test in cv.split(rows, y, qid=groups if qid is None else qid)], []
-    labels = groups if groups is not None or qid is None else encode_queries(qid, n_rows).codes
-    sets = list(cv.split(rows, y, labels))
+        return [test for _, test in cv.split(rows, y, qid=owners if qid is None else qid)], []
+    if owners is None and qid is None:
+        labels = None
+    else:
+        labels = _sorted_codes(encode_queries(qid, n_rows) if owners is None else owners)
+    try:
+        with warnings.catch_warnings():  # rows of the groups leave with a fold of any splitter
+            warnings.filterwarnings("ignore", "The groups parameter is ignored by")
+            sets = list(cv.split(rows, y, labels))
+    except ValueError as error:
+        if labels is None and "groups" in str(error):
+            raise ValueError(
+                f"cv={cv!r} divides groups and needs the label of each row's group: pass groups=... (or qid=...)."
+            ) from None
+        raise
     # Training sets of a splitter that ignores groups are smaller by the rows that leave with a test set.
     return [test for _, test in sets], [train for train, _ in sets] if owners is None else []
+
+
+def _sorted_codes(groups: Groups) -> np.ndarray:
+    """Codes in the order of the labels where they have one: a splitter makes the same folds as from the labels."""
+    try:
+        return np.unique(groups.labels, return_inverse=True)[1][groups.codes]
+    except TypeError:
+        return groups.codes
 
 
 def _of_iterable(folds: list[Any]) -> tuple[list[np.ndarray], list[Any]]:
