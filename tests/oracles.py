@@ -542,6 +542,79 @@ def refit_folds(model, X, y, qid, folds, sample_weight=None):
     return out
 
 
+def naive_hold_out(estimator, X, y, folds, *, qid=None, leaving=None, **fit_params):
+    """Predictions of every row by a clone that is really trained without its fold; the shape of y.
+
+    Parameters
+    ----------
+    estimator : any estimator with fit
+    folds : sequence of int arrays
+        The test rows of each fold; a row in several gets the mean, a row in none NaN.
+    qid : array of shape (m,), optional
+    leaving : sequence of int arrays, optional
+        The rows that leave the training with each fold, where those are more than the test rows (groups).
+    **fit_params
+        Passed to fit: anything with one entry for each row (sample_weight, groups) for the rows that stay.
+    """
+    total, count = np.zeros(np.shape(y)), np.zeros(len(y))
+    for test, left in zip(folds, folds if leaving is None else leaving, strict=True):
+        rest = np.setdiff1d(np.arange(len(y)), left)
+        total[test] += naive_predictions(estimator, X, y, rest, test, qid=qid, **fit_params)
+        count[test] += 1
+    count = count.reshape(-1, *[1] * (np.ndim(y) - 1))
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def naive_predictions(estimator, X, y, rest, test, *, qid=None, **fit_params):
+    """Predictions of the test rows by a clone trained on the rows that stay, and on nothing else.
+
+    Basis vectors that are given by row numbers leave where their rows leave. A drawn basis (``n_basis``) is drawn from
+    the rows that stay; pass ``basis=model.basis_indices_`` for what is drawn once from all rows.
+    """
+    from inspect import signature
+
+    from sklearn.utils import _safe_indexing as rows_of
+
+    model = naive_training(estimator, X, y, rest, qid=qid, **fit_params)
+    new = rows_of(X, test)
+    new = new[:, rest] if _takes_kernel_matrix(model) else new
+    if hasattr(model, "decision_function"):
+        return model.decision_function(new)
+    takes_qid = qid is not None and "qid" in signature(model.predict).parameters
+    return model.predict(new, **({"qid": np.asarray(qid)[test]} if takes_qid else {}))
+
+
+def naive_training(estimator, X, y, rest, *, qid=None, **fit_params):
+    """A clone trained on some rows."""
+    from sklearn.base import clone
+    from sklearn.utils import _safe_indexing as rows_of
+
+    model = clone(estimator)
+    for name, value in estimator.get_params().items():
+        if name.rpartition("__")[2] == "basis" and not isinstance(value, str):
+            new_number = {int(row): number for number, row in enumerate(rest)}
+            among = [new_number[int(row)] for row in value if int(row) in new_number]
+            model.set_params(**{name: np.array(among, dtype=int), name[: -len("basis")] + "n_basis": None})
+    X_rest = rows_of(X, rest)
+    X_rest = X_rest[:, rest] if _takes_kernel_matrix(model) else X_rest
+    extra = fit_params if qid is None else {_naive_qid(model): qid, **fit_params}
+    one_for_each_row = {name: np.ndim(values) > 0 and len(values) == len(y) for name, values in extra.items()}
+    extra = {
+        name: rows_of(values, rest) if one_for_each_row[name] else values for name, values in extra.items()
+    }
+    return model.fit(X_rest, rows_of(y, rest), **extra)
+
+
+def _takes_kernel_matrix(model):
+    return model.__sklearn_tags__().input_tags.pairwise
+
+
+def _naive_qid(model):
+    """The name of the argument qid in fit: of the last step of a pipeline with its prefix."""
+    steps = getattr(model, "steps", None)
+    return "qid" if steps is None else f"{steps[-1][0]}__{_naive_qid(steps[-1][1])}"
+
+
 def refit_reduced(model, X, y, qid, basis, fold):
     """Predictions for a fold by a model trained on the other rows, with the basis rows among them."""
     from sklearn.base import clone
