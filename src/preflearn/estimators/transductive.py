@@ -28,6 +28,7 @@ from ..comparisons.queries import QueryComparisons
 from ..kernels.functions import Kernel, n_items
 from ..kernels.inputs import read_items
 from ..kernels.maps import NystromMap
+from ..model_selection._basis_rows import refuse_folds_of_whole_basis
 from ..model_selection._choice import Scoring, choose, read_grid, read_scoring, warn_at_edge
 from ..model_selection._folds import read_folds
 from .base import KernelModel, RankerMixin
@@ -262,6 +263,7 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
             constraints = None
         else:
             features = reduced.map_items(X, kernel)
+            refuse_folds_of_whole_basis(reduced.basis_indices_, folds)
             constraints = [_leaving_basis(reduced, fold) for fold in folds]
         features = features.astype(np.float64, copy=False)
         return PrimalTransduction(features, task.comparisons, folds, constraints), reduced
