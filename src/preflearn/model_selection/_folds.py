@@ -18,8 +18,10 @@ from typing import Any
 
 import numpy as np
 from sklearn.model_selection import KFold
+from sklearn.utils.metadata_routing import get_routing_for_object
 
 from ..comparisons import Groups, encode_queries
+from ..errors import InputError, Remedy
 from ._splitters import QueryKFold, QuerySplitter
 
 NAMED = ("leave-one-out", "leave-query-out", "leave-group-out")
@@ -237,6 +239,11 @@ def _of_splitter(
     if isinstance(cv, QuerySplitter):
         return [test for _, test in cv.split(rows, y, qid=groups if qid is None else qid)], []
     labels = groups if groups is not None or qid is None else encode_queries(qid, n_rows).codes
+    if labels is None and get_routing_for_object(cv).consumes("split", ["groups"]):
+        raise InputError(
+            f"{type(cv).__name__} makes folds of whole groups and needs the group of each row",
+            Remedy("groups", purpose="with the labels of the rows"),
+        )
     sets = list(cv.split(rows, y, labels))
     # Training sets of a splitter that ignores groups are smaller by the rows that leave with a test set.
     return [test for _, test in sets], [train for train, _ in sets] if owners is None else []
