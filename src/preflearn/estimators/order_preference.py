@@ -101,7 +101,7 @@ class OrderPreferenceRegressor(_OrderPreferenceModel):
     n_basis : None, int or float, default=None
         Number of labelled rows that carry a coefficient (None: all, as in the reference).
     basis : "uniform" or array of int, default="uniform"
-        How they are drawn, or which rows carry one; given rows may be unlabelled.
+        How they are drawn, or which rows carry one (row numbers as in `RankRLS`); given rows may be unlabelled.
     random_state : int, RandomState or None
         For the draw.
     verbose : bool, default=False

@@ -231,7 +231,7 @@ class RankRFM(RankerMixin, KernelModel):
     n_basis : None, int or float, default=None
         Number of basis vectors, or their fraction of the rows; None takes every row up to 1,000, and 1,000 of more.
     basis : "uniform" or array of int, default="uniform"
-        How they are chosen: at random, or given.
+        How they are chosen: at random, or given as row numbers (as in `RankRLS`). In each fold those in it leave.
     max_rounds : int, default=5
         Largest number of times that the metric is learned. Two rounds in a row without a better held-out score end
         the recursion earlier.

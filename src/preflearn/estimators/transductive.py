@@ -73,7 +73,7 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
         approaches f₀.
     kernel, gamma, degree, coef0, kernel_params, n_basis, random_state : as in RankRLS
     basis : "uniform" or array of int, default="uniform"
-        How the basis vectors are chosen, from all rows.
+        How the basis vectors are chosen, from all rows; row numbers as in `RankRLS`.
     weighting : {"pair", "item", "query"}, default="pair"
         As in `RankRLS`; ``"query"`` is that of the reference.
     cv : "leave-query-out", int, splitter or iterable of test index arrays, default="leave-query-out"

@@ -142,6 +142,8 @@ def permutation_test(
       group are independent of its rows; differences between groups, of features and of labels, are not tested. Groups
       with one label stay as they are. A trend of both over time inside groups violates it.
 
+    Folds are made once, from the original y: the p-value is exact for folds that do not depend on y.
+
     A test whose p-value could not be 0.05 or below, since too few permutations differ, is refused: three groups against
     three have 20 permutations, in pairs of opposite ones that give the same statistic.
 
@@ -212,8 +214,8 @@ class Exchange:
         varies[groups.codes[y != y[first][groups.codes]]] = True
         inside = encode_queries(queries.codes * groups.n_groups + groups.codes, y.shape[0])
         if varies.any():
-            whose = "" if varies.all() else f" whose labels vary, of {groups.n_groups}"
-            return cls(y, None, inside, f"labels inside {int(varies.sum())} groups{whose}")
+            some = "" if varies.all() else f"{int(varies.sum())} of "
+            return cls(y, None, inside, f"labels inside {some}{groups.n_groups} groups")
         if inside.n_groups > groups.n_groups:
             raise InputError(
                 "Each group has one label, and some groups have rows in several queries: their labels cannot be "
