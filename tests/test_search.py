@@ -214,7 +214,8 @@ def test_permutations_as_outputs_equal_one_model_each(with_queries, options, mon
     from preflearn.model_selection.permutation import _permuted
 
     queries = encode_queries(qid, 40)
-    Y = _permuted(y, queries, 5, np.random.RandomState(0))
+    generator = np.random.default_rng(np.random.RandomState(0).randint(np.iinfo(np.int32).max))
+    Y = _permuted(y, queries, 5, generator)
     folds = [queries.rows(q) for q in range(queries.n_groups)] if with_queries else cv
     within = queries.codes if with_queries else np.arange(40) // 20
     for k, value in enumerate([result.value, *result.permuted]):

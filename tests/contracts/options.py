@@ -212,7 +212,7 @@ RULES = {
     ),
     "splitters of groups need labels": Rule(
         lambda c: c["cv"] in ("GroupKFold", "LeaveOneGroupOut") and c["qid"] == c["groups"] == "none",
-        r"(GroupKFold|LeaveOneGroupOut).*groups=",
+        r"(GroupKFold|LeaveOneGroupOut).*groups",
     ),
     "something must stay": Rule(
         lambda c: any(len(left) == M for left in _leaving(c)), "shares a group with every row"

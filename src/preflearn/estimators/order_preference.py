@@ -20,6 +20,7 @@ from ..comparisons import one_group
 from ..kernels.basis import choose_basis
 from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.inputs import read_items
+from ..model_selection._basis_rows import refuse_folds_of_whole_basis
 from ..model_selection._choice import Comparable, choose, read_grid, read_scoring, warn_at_edge
 from ..model_selection._folds import Folds, read_folds
 from ..preferences.statements import read_statements
@@ -100,7 +101,7 @@ class OrderPreferenceRegressor(_OrderPreferenceModel):
     n_basis : None, int or float, default=None
         Number of labelled rows that carry a coefficient (None: all, as in the reference).
     basis : "uniform" or array of int, default="uniform"
-        How they are drawn, or which rows carry one; given rows may be unlabelled.
+        How they are drawn, or which rows carry one (row numbers as in `RankRLS`); given rows may be unlabelled.
     random_state : int, RandomState or None
         For the draw.
     verbose : bool, default=False
@@ -290,6 +291,7 @@ class OrderPreferenceRegressorCV(_OrderPreferenceModel):
         self.alphas_ = read_grid(self.alphas, _PUBLISHED_GRID, zero=True)
         gammas = self._read_gammas(kernel)
         basis = self._choose_basis(labelled, y.shape[0])
+        refuse_folds_of_whole_basis(basis, [labelled[test] for test in folds.tests])
         tuned = statements if self.preferences_in_cv else read_statements(None, None, None, None, y.shape[0])
         order_weight, epsilon = float(self.order_weight), float(self.epsilon)
 

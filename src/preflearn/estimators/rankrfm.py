@@ -16,7 +16,7 @@ from .._engine.arrays.learned_metric import (
     gradients_on_device,
     in_double,
 )
-from .._engine.core.holdout import refuse_without_basis, rows_outside
+from .._engine.core.holdout import rows_outside
 from .._engine.core.learned_metric import MetricModel, TrainingSet
 from .._engine.loops.threads import with_small_matrices
 from .._engine.numerics.namespace import as_host, is_device_array
@@ -26,6 +26,7 @@ from ..kernels.basis import choose_basis
 from ..kernels.functions import DISTANCE_KERNELS, Kernel, n_items, take_items
 from ..kernels.gradients import expansion_gradient
 from ..kernels.inputs import read_items, why_not_on_device
+from ..model_selection._basis_rows import refuse_folds_of_whole_basis
 from ..model_selection._choice import Comparable, auto_grid, choose, read_grid, read_scoring, warn_at_edge
 from ..model_selection._folds import Folds, encode_groups, read_folds, read_preference_folds, shuffled_folds
 from ..model_selection._row_order import order_by_content
@@ -230,7 +231,7 @@ class RankRFM(RankerMixin, KernelModel):
     n_basis : None, int or float, default=None
         Number of basis vectors, or their fraction of the rows; None takes every row up to 1,000, and 1,000 of more.
     basis : "uniform" or array of int, default="uniform"
-        How they are chosen: at random, or given.
+        How they are chosen: at random, or given as row numbers (as in `RankRLS`). In each fold those in it leave.
     max_rounds : int, default=5
         Largest number of times that the metric is learned. Two rounds in a row without a better held-out score end
         the recursion earlier.
@@ -551,6 +552,7 @@ class RankRFM(RankerMixin, KernelModel):
         task = compare_scores(scores, queries, cost="magnitude", ties="include", weighting=self.weighting)
         basis = self._basis_rows(n_rows)
         kind = DeviceTrainingSet if on_device else TrainingSet
+        refuse_folds_of_whole_basis(basis, folds.leaving)
         sets = [_without(left, n_rows, basis, task, kind) for left in folds.leaving]
         sets.append(kind(np.arange(n_rows), basis, task))
         comparable = Comparable.of(scoring, folds, queries, pooled=False)
@@ -722,9 +724,7 @@ def _without(
 ) -> TrainingSet:
     """The training set that remains when rows, and basis vectors among them, leave."""
     rest = rows_outside(n_rows, left)
-    kept = basis[~np.isin(basis, left)]
-    refuse_without_basis(kept.size)
-    return kind(rest, kept, task.take(rest))
+    return kind(rest, basis[~np.isin(basis, left)], task.take(rest))
 
 
 def _few_folds(n_rows: int, queries: Groups, groups: Any) -> Any:

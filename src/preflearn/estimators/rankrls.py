@@ -43,7 +43,10 @@ class RankRLS(RankerMixin, SquaredLossModel):
     n_basis : None, int or float, default=None
         Number of basis vectors of the reduced set, or their fraction of the rows; None for the full kernel.
     basis : "uniform", "diverse" or array of int, default="uniform"
-        How the basis vectors are chosen: at random, at random among what the chosen ones do not yet span, or given.
+        How the basis vectors are chosen: at random, at random among what the chosen ones do not yet span, or given as
+        row numbers of X. In the hold-outs of this library they are row numbers of the whole X in every fold; in those
+        of scikit-learn (``GridSearchCV``, ``cross_val_score``), which `fit` knows nothing of, they would name other
+        rows in each fold: give `n_basis` there.
     random_state : int, RandomState or None
         For the draw of basis vectors.
     cost : {"magnitude", "unit", "relative"}, default="magnitude"

@@ -185,7 +185,7 @@ class RankSVM(_PairLossModel):
         counts n (n - 1) / 2.
     kernel, gamma, degree, coef0, kernel_params, n_basis, random_state : as in RankRLS
     basis : "uniform" or array of int, default="uniform"
-        How the basis vectors are chosen.
+        How the basis vectors are chosen; row numbers as in `RankRLS`.
     loss : {"squared_hinge", "hinge"}, default="squared_hinge"
         The squared hinge is smooth and takes a handful of Newton steps. The hinge takes two to three times as long.
     weighting : {"pair", "item", "query"}, default="pair"
@@ -357,7 +357,8 @@ class RankSVMCV(AlphaSearch, _PairLossModel):
     keep_predictions : bool, default=False
         Keep the held-out predictions in ``cv_predictions_``.
     kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, loss, weighting, tol, max_iter, verbose
-        As in `RankSVM`. In each fold the basis vectors are drawn from the training rows.
+        As in `RankSVM`. In each fold `n_basis` basis vectors are drawn from the training rows; of those given as
+        `basis` the rows in the fold leave.
 
     Attributes
     ----------

@@ -28,6 +28,7 @@ from ..comparisons.queries import QueryComparisons
 from ..kernels.functions import Kernel, n_items
 from ..kernels.inputs import read_items
 from ..kernels.maps import NystromMap
+from ..model_selection._basis_rows import refuse_folds_of_whole_basis
 from ..model_selection._choice import Scoring, choose, read_grid, read_scoring, warn_at_edge
 from ..model_selection._folds import read_folds
 from .base import KernelModel, RankerMixin
@@ -72,7 +73,7 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
         approaches f₀.
     kernel, gamma, degree, coef0, kernel_params, n_basis, random_state : as in RankRLS
     basis : "uniform" or array of int, default="uniform"
-        How the basis vectors are chosen, from all rows.
+        How the basis vectors are chosen, from all rows; row numbers as in `RankRLS`.
     weighting : {"pair", "item", "query"}, default="pair"
         As in `RankRLS`; ``"query"`` is that of the reference.
     cv : "leave-query-out", int, splitter or iterable of test index arrays, default="leave-query-out"
@@ -262,6 +263,7 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
             constraints = None
         else:
             features = reduced.map_items(X, kernel)
+            refuse_folds_of_whole_basis(reduced.basis_indices_, folds)
             constraints = [_leaving_basis(reduced, fold) for fold in folds]
         features = features.astype(np.float64, copy=False)
         return PrimalTransduction(features, task.comparisons, folds, constraints), reduced

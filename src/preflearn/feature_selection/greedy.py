@@ -162,10 +162,10 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
                 f"GreedySelector selects features for RLS or RankRLS: found {type(estimator).__name__}. "
                 "Choose alpha beforehand, with RLSCV or RankRLSCV on all features."
             )
-        if estimator.kernel != "linear" or estimator.n_basis is not None:
+        if estimator.kernel != "linear" or estimator._wants_reduced_set():
             raise ValueError(
                 "Features are selected for the linear kernel without basis vectors: found "
-                f"kernel={estimator.kernel!r}, n_basis={estimator.n_basis!r}."
+                f"kernel={estimator.kernel!r}, n_basis={estimator.n_basis!r}, basis={estimator.basis!r}."
             )
         return clone(estimator)
 

@@ -33,7 +33,8 @@ class NystromMap(KernelParametersMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         Number of basis vectors, or their fraction of the rows; None takes every row.
     basis : "uniform", "diverse" or array of int, default="uniform"
         How they are chosen from the rows of ``fit``: at random; at random among what the chosen ones do not yet span;
-        or these rows.
+        or these rows. Row numbers refer to the X of ``fit``, and in the hold-outs of this library to the whole X in
+        every fold, also inside a pipeline; in those of scikit-learn they would name other rows in each fold.
     random_state : int, RandomState or None
         For the draw.
 

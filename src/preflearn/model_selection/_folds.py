@@ -19,8 +19,10 @@ from typing import Any
 
 import numpy as np
 from sklearn.model_selection import KFold
+from sklearn.utils.metadata_routing import get_routing_for_object
 
 from ..comparisons import Groups, encode_queries
+from ..errors import InputError, Remedy
 from ._splitters import QueryKFold, QuerySplitter
 
 NAMED = ("leave-one-out", "leave-query-out", "leave-group-out")
@@ -237,19 +239,17 @@ def _of_splitter(
     if isinstance(cv, QuerySplitter):
         return [test for _, test in cv.split(rows, y, qid=owners if qid is None else qid)], []
     if owners is None and qid is None:
+        if get_routing_for_object(cv).consumes("split", ["groups"]):
+            raise InputError(
+                f"{type(cv).__name__} makes folds of whole groups and needs the group of each row",
+                Remedy("groups", purpose="with the labels of the rows"),
+            )
         labels = None
     else:
         labels = _sorted_codes(encode_queries(qid, n_rows) if owners is None else owners)
-    try:
-        with warnings.catch_warnings():  # rows of the groups leave with a fold of any splitter
-            warnings.filterwarnings("ignore", "The groups parameter is ignored by")
-            sets = list(cv.split(rows, y, labels))
-    except ValueError as error:
-        if labels is None and "groups" in str(error):
-            raise ValueError(
-                f"cv={cv!r} divides groups and needs the label of each row's group: pass groups=... (or qid=...)."
-            ) from None
-        raise
+    with warnings.catch_warnings():  # rows of the groups leave with a fold of any splitter
+        warnings.filterwarnings("ignore", "The groups parameter is ignored by")
+        sets = list(cv.split(rows, y, labels))
     # Training sets of a splitter that ignores groups are smaller by the rows that leave with a test set.
     return [test for _, test in sets], [train for train, _ in sets] if owners is None else []
 

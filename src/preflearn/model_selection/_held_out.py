@@ -441,9 +441,9 @@ class HeldOut:
         y, weights = self.problem.scores[:, 0], self.problem.row_weights
         out = np.empty((len(alphas), pairs.shape[0], 2))
         for k, (pair, left) in enumerate(zip(pairs, leaving, strict=True)):
-            rest = rows_outside(self.n_rows, left)
+            rest, held_out = rows_outside(self.n_rows, left), f"The pair of rows {pair[0]} and {pair[1]}"
             for a, model in enumerate(models):
-                out[a, k] = refit_and_predict(model, self._X, y, None, rest, pair, weights)
+                out[a, k] = refit_and_predict(model, self._X, y, None, rest, pair, weights, held_out)
             counter(k + 1)
         return out
 

@@ -18,6 +18,7 @@ from .._engine.core.pair_holdout import (
 )
 from .._engine.solvers.progress import Counter
 from ..comparisons import Comparisons, encode_queries
+from ._basis_rows import refuse_folds_of_whole_basis
 from ._choice import rounding_of
 from ._problem import LearningProblem
 from ._tally import PairTally, tally_pairs
@@ -114,9 +115,16 @@ def _predictions(
         task, source = _routine(problem)
         reduced = isinstance(source, FeatureHoldOut) and source.basis_leaves
         if has_pair_form(task) and reduced and source.is_well_determined(alpha):  # type: ignore[union-attr]
+            _refuse_pairs_of_whole_basis(problem, list(pairs))
             f = _with_intercept(problem, pairs, reduced_pair_predictions(source, pairs, alpha))  # type: ignore[arg-type]
             return _tied(problem, f, pairs, source.size, alpha)  # type: ignore[union-attr]
     return _hold_out_each(problem, pairs, alpha, groups, verbose)
+
+
+def _refuse_pairs_of_whole_basis(problem: LearningProblem, leaving: list[np.ndarray]) -> None:
+    feature_map = problem.feature_map()
+    if feature_map is not None:
+        refuse_folds_of_whole_basis(feature_map.basis_indices_, leaving, "Pair")
 
 
 def _routine(problem: LearningProblem, *, many_alphas: bool = False) -> tuple[Comparisons, HoldOut | None]:
@@ -178,6 +186,7 @@ def _hold_out_each(
 ) -> np.ndarray:
     """Pair by pair through the general hold-out; pairs of the same two groups share a training set."""
     leaving = rows_leaving(pairs, problem.n_rows, groups)
+    _refuse_pairs_of_whole_basis(problem, leaving)
     distinct: dict[bytes, int] = {}
     which = np.array([distinct.setdefault(left.tobytes(), len(distinct)) for left in leaving])
     folds = [np.frombuffer(key, dtype=np.int64) for key in distinct]

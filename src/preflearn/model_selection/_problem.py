@@ -36,6 +36,7 @@ from ..comparisons import (
 from ..comparisons.inputs import read_alpha, read_row_weights, read_scores
 from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.inputs import read_items
+from ._basis_rows import refuse_folds_of_whole_basis
 from ._choice import BLIND_GRID, auto_grid, count_alphas, relative_rounding, spread_of
 from ._folds import Folds
 from ._learner import SquaredLossLearner
@@ -274,6 +275,9 @@ class LearningProblem:
         """Predictions of the test rows of each fold, shape (n_alphas, n_test, v)."""
         if getattr(self.estimator, "weighting", None) == "query" and self.queries.n_groups > 1:
             _refuse_parts_of_queries(self.queries, folds)
+        feature_map = self.feature_map()
+        if feature_map is not None:
+            refuse_folds_of_whole_basis(feature_map.basis_indices_, folds.leaving)
         outputs = [
             self.predict_task(task, routine, folds.leaving, alphas, on_fold)
             for task, routine in self.routines(many_alphas=len(alphas) > 1, n_folds=len(folds.leaving))

@@ -13,7 +13,7 @@ from sklearn import get_config
 from sklearn.base import clone
 from sklearn.utils.metadata_routing import get_routing_for_object
 
-from .._engine.core.holdout import refuse_without_basis, rows_outside
+from .._engine.core.holdout import rows_outside
 from .._engine.core.problem import solve_primal_path
 from .._engine.losses.pairs import PairSet
 from .._engine.numerics.namespace import as_host
@@ -22,6 +22,7 @@ from ..comparisons.inputs import read_alpha, read_row_weights, read_scores
 from ..kernels.functions import Kernel, n_items, take_items, take_training_items
 from ..kernels.inputs import read_items
 from ..metrics.by_query import predict_scores, wants_qid
+from ._basis_rows import basis_among, refuse_whole_basis
 from ._choice import BLIND_GRID
 from ._folds import Folds
 
@@ -84,15 +85,15 @@ class RefittedProblem(_ExactOrder):
         predictions = []
         for number, (test, left) in enumerate(zip(folds.tests, folds.leaving, strict=True)):
             rest = rows_outside(self.n_rows, left)
-            values = [self._at(alpha, rest, test) for alpha in alphas]
+            values = [self._at(alpha, rest, test, f"Fold {number}") for alpha in alphas]
             predictions.append(np.stack(values))
             if on_fold is not None:
                 on_fold(number + 1)
         return predictions
 
-    def _at(self, alpha: float | None, rest: np.ndarray, test: np.ndarray) -> np.ndarray:
+    def _at(self, alpha: float | None, rest: np.ndarray, test: np.ndarray, held_out: str) -> np.ndarray:
         model = with_alpha(self.estimator, alpha)
-        values = refit_and_predict(model, self.X, self._y, self.qid, rest, test)
+        values = refit_and_predict(model, self.X, self._y, self.qid, rest, test, held_out=held_out)
         return np.asarray(values, dtype=float).reshape(test.shape[0], -1)
 
     def with_targets(self, y: Any) -> RefittedProblem:
@@ -152,10 +153,11 @@ class PathProblem(_ExactOrder):
             training, held_out = take_items(self.X, rest), take_items(self.X, test)
             if self.kernel.is_precomputed:
                 training, held_out = training[:, rest], held_out[:, rest]
+            model = clone(self.estimator).set_params(
+                **basis_among(self.estimator, self.n_rows, rest, f"Fold {number}")
+            )
             predictions.append(
-                self.estimator._predict_path(
-                    training, self.kernel, self.pairs(rest), held_out, np.asarray(alphas)
-                )
+                model._predict_path(training, self.kernel, self.pairs(rest), held_out, np.asarray(alphas))
             )
             if on_fold is not None:
                 on_fold(number + 1)
@@ -180,15 +182,23 @@ def with_alpha(estimator: Any, alpha: float | None) -> Any:
 
 
 def refit_and_predict(
-    estimator, X, y, qid, train: np.ndarray, test: np.ndarray, row_weights: np.ndarray | None = None
+    estimator,
+    X,
+    y,
+    qid,
+    train: np.ndarray,
+    test: np.ndarray,
+    row_weights: np.ndarray | None = None,
+    held_out: str = "A fold",
 ) -> np.ndarray:
     """Predictions for test rows by a clone of any estimator fitted on the training rows, with their weights if any.
 
     Scores come from ``decision_function`` or the second column of ``predict_proba`` for classifiers, else ``predict``.
+    Basis rows that were given are row numbers of X; ``held_out`` names what leaves the training in messages.
     """
     model = clone(estimator)
     new = _rows(X, test)
-    kept = fit_on_rows(model, X, y, qid, train, row_weights)
+    kept = fit_on_rows(model, X, y, qid, train, row_weights, held_out)
     if _is_pairwise(model):
         new = new[:, kept]  # type: ignore[index]
     if qid is not None and wants_qid(model):
@@ -197,12 +207,19 @@ def refit_and_predict(
 
 
 def fit_on_rows(
-    model, X, y, qid, train: np.ndarray | None, row_weights: np.ndarray | None = None
+    model,
+    X,
+    y,
+    qid,
+    train: np.ndarray | None,
+    row_weights: np.ndarray | None = None,
+    held_out: str = "A fold",
 ) -> np.ndarray | None:
     """Fit any estimator on some rows (None for all), with their queries in the form that it takes.
 
     That is the label of each row (``qid``, ``group_id``) or the number of rows of each query (``group``), for which the
-    rows of a query are put together, as other libraries require.
+    rows of a query are put together, as other libraries require. Basis rows that were given, row numbers of X, are
+    set to their places among the rows of this training.
 
     Returns
     -------
@@ -218,6 +235,7 @@ def fit_on_rows(
     if name is not None and not takes_any_order:
         codes = encode_queries(_rows(qid, train), train.shape[0]).codes
         train = train[np.argsort(codes, kind="stable")]
+    model.set_params(**basis_among(model, n_items(X), train, held_out))
     rows = _rows(X, train)
     extra = {}
     if name is not None:
@@ -346,5 +364,5 @@ def _mean_over(problem: LearningProblem, rows: np.ndarray, values: np.ndarray) -
 def _kept_basis(problem: LearningProblem, rest: np.ndarray) -> np.ndarray:
     """Which of the rows that stay are basis vectors."""
     kept = np.flatnonzero(np.isin(rest, problem.feature_map().basis_indices_))
-    refuse_without_basis(kept.size)
+    refuse_whole_basis(kept.size, "A fold")
     return kept

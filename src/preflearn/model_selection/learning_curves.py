@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 from scipy import sparse as sp
 from scipy.stats import t as student
-from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from ..comparisons import encode_queries
 from ..metrics import get_scorer
-from ..metrics.by_query import predict_scores
 from ..plots import on_axes
 from ..shown_tables import ShownTable, align_columns, shows_itself
+from ._refitting import refit_and_predict
 
 _SHARES = (0.1, 0.2, 0.4, 0.7, 1.0)
 _LEAST_QUERIES = 2
@@ -240,16 +239,17 @@ def learning_curve(
     values = np.full((len(steps), queries.n_groups), np.nan)
     n_rows = np.zeros(len(steps))
     for fold in folds:
-        test = np.isin(queries.codes, fold)
+        test = np.flatnonzero(np.isin(queries.codes, fold))
         others = [query for query in order.tolist() if query not in set(fold.tolist())]
         for step, n in enumerate(steps):
-            train = np.isin(queries.codes, others[:n])
-            n_rows[step] += train.sum() / len(folds)
+            train = np.flatnonzero(np.isin(queries.codes, others[:n]))
+            n_rows[step] += train.size / len(folds)
             if np.ptp(y[train]) == 0:
                 continue
-            fitted = clone(estimator).fit(X[train], y[train], qid=queries.codes[train])
+            left_out = f"The part of the learning curve beyond {n} queries"
+            f = refit_and_predict(estimator, X, y, queries.codes, train, test, held_out=left_out)
             codes = queries.codes[test]
-            found = measure.per_query(y[test], predict_scores(fitted, X[test], codes), codes)
+            found = measure.per_query(y[test], f, codes)
             values[step, np.asarray(found.labels, dtype=np.int64)] = found.values
     known = ~np.isnan(values).any(axis=0)
     if known.sum() < 2:

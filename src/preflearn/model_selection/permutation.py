@@ -1,26 +1,42 @@
-"""Is there anything to learn? A permutation test that learns all permutations as outputs of one model."""
+r"""Is there anything to learn? A permutation test that learns all permutations as outputs of one model.
+
+A permutation test is exact if the labels are exchangeable, given X, in the way in which they are permuted: then the
+statistic T of the original labels is one draw among those of the permuted ones, and P(p ≤ a) ≤ a. Which labels are
+exchangeable depends on what depends on what (`Exchange`):
+
+| | permuted | exchangeable if |
+|---|---|---|
+| without groups | rows, inside their query | rows are independent |
+| groups, each with one label | whole groups, inside their query | the label of a group is independent of its rows |
+| groups whose labels vary | rows, inside their group and query | the rows of a group are alike but for their labels |
+
+Permutations with which T is not defined are drawn again: given that T is defined for the original labels, these are one
+draw among the permutations with which it is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
 
 import numpy as np
+from scipy.special import gammaln
 from sklearn.utils import check_random_state
 
 from .._engine.loops.threads import blas_at_rest
 from .._engine.solvers.progress import Counter
 from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import read_scores
+from ..errors import InputError, Remedy
 from ..kernels.functions import n_items
 from ..metrics import concordance
 from ..metrics.pairwise import columns_of
 from ..plots import on_axes
 from ..shown_tables import shows_itself
 from ._choice import compared_within
-from ._folds import Folds, default_cv, read_folds
+from ._folds import Folds, default_cv, encode_groups, read_folds, shuffled_folds
 from ._held_out import HeldOut
 from ._problem import has_closed_form
 
@@ -29,6 +45,12 @@ _NUMBERS = 1 << 20
 _LEAST_OUTPUTS = 64
 # Up to this many rows the threads of BLAS cost more than they gain, between loops that need the processors.
 _FEW_ROWS = 1536
+# Test sets of this many groups, where there are enough, so that most of them hold groups with different labels.
+_GROUPS_OF_FOLD = 4
+# A test whose p-value cannot fall below this says nothing.
+_LEAST_LEVEL = 0.05
+# How often permutations with which the statistic is not defined are drawn again.
+_DRAWS = 100
 
 
 @shows_itself
@@ -44,17 +66,28 @@ class PermutationTest:
         (1 + permutations that reach it) / (1 + permutations).
     permuted : ndarray of shape (n_permutations,)
         Held-out concordance with permuted scores.
+    exchanged : str
+        What was permuted, in words: "the labels of 20 groups". Empty for rows without groups.
+    smallest_pvalue : float
+        No labels could have had a smaller one: limited by the permutations drawn, and by how many differ.
     """
 
     value: float
     pvalue: float
     permuted: np.ndarray = field(repr=False)
+    exchanged: str = ""
+    smallest_pvalue: float = 0.0
 
     def __str__(self) -> str:
         low, high = np.quantile(self.permuted, [0.025, 0.975])
+        n = self.permuted.shape[0]
+        of_what = f" of {self.exchanged}" if self.exchanged else ""
+        limit = ""
+        if self.smallest_pvalue > 1.5 / (1 + n):  # not explained by the number of permutations
+            limit = f"; so few permutations differ that p cannot be below {self.smallest_pvalue:.2g}"
         return (
-            f"held-out concordance {self.value:.3f}, p = {self.pvalue:.2g} over {self.permuted.shape[0]} permutations "
-            f"(permuted scores: mean {self.permuted.mean():.3f}, 95 % between {low:.3f} and {high:.3f})"
+            f"held-out concordance {self.value:.3f}, p = {self.pvalue:.2g} over {n} permutations{of_what} "
+            f"(permuted scores: mean {self.permuted.mean():.3f}, 95 % between {low:.3f} and {high:.3f}{limit})"
         )
 
     @on_axes
@@ -69,7 +102,7 @@ class PermutationTest:
 def permutation_test(
     estimator, X, y, *, qid=None, n_permutations=1000, cv=None, groups=None, random_state=None, verbose=0
 ) -> PermutationTest:
-    """Test whether held-out concordance is better than with scores permuted (inside queries).
+    """Test whether held-out concordance is better than with scores permuted (inside queries, and with groups).
 
     Parameters
     ----------
@@ -82,8 +115,11 @@ def permutation_test(
         Scores are permuted inside queries, and rows are compared inside queries.
     n_permutations : int, default=1000
     cv : as in cross_val_predict, optional
-        Leave-query-out with qid, leave-group-out with groups, else ten folds by default.
+        By default leave-query-out with qid; else with groups leave-group-out, or folds of whole groups in random order
+        where each group has one label; else ten folds of rows.
     groups : array-like of shape (m,), optional
+        Labels of dependent rows (patients, documents): rows of a group are never on both sides of a fold. What is
+        permuted depends on y, see Notes.
     random_state : int, RandomState or None
     verbose : int, default=0
 
@@ -93,7 +129,23 @@ def permutation_test(
 
     Notes
     -----
-    The statistic compares rows only inside a query and a fold, where one model predicts them.
+    The statistic compares rows only inside a query and a fold, where one model predicts them; it is the mean over the
+    folds (and queries) with two different labels. It is refused where there is none, and permutations with which it is
+    not defined are drawn again.
+
+    With `groups` the null hypothesis depends on y:
+
+    - Each group has one label (patients with and without a disease, several visits each): the labels of whole groups
+      are permuted, whatever their sizes. Null hypothesis: the label of a group is independent of its rows, of their
+      features and their number. Each group has to lie in one query.
+    - Labels vary inside groups: rows are permuted inside their group (and query). Null hypothesis: the labels inside a
+      group are independent of its rows; differences between groups, of features and of labels, are not tested. Groups
+      with one label stay as they are. A trend of both over time inside groups violates it.
+
+    Folds are made once, from the original y: the p-value is exact for folds that do not depend on y.
+
+    A test whose p-value could not be 0.05 or below, since too few permutations differ, is refused: three groups against
+    three have 20 permutations, in pairs of opposite ones that give the same statistic.
 
     Examples
     --------
@@ -110,24 +162,176 @@ def permutation_test(
     if scores.shape[1] != 1:
         raise ValueError("permutation_test takes one score per row.")
     queries = encode_queries(qid, n_rows)
-    cv = default_cv(n_rows, qid=qid, groups=groups) if cv is None else cv
-    folds = read_folds(cv, X, scores[:, 0], n_rows, qid=qid, groups=groups)
-    Y = _permuted(scores[:, 0], queries, int(n_permutations), check_random_state(random_state))
-    within = encode_queries(compared_within(folds, queries), n_rows)
+    y, n = scores[:, 0], int(n_permutations)
+    exchange = Exchange.of(y, queries, None if groups is None else encode_groups(groups, n_rows))
+    cv = exchange.default_cv(qid, groups) if cv is None else cv
+    folds = read_folds(cv, X, y, n_rows, qid=qid, groups=groups)
+    # Others may refuse to train on rows without a pair.
+    training = [] if has_closed_form(estimator) else folds.leaving
+    Y = _defined_permutations(exchange, folds, training, queries, n, check_random_state(random_state))
+    tested = np.sort(np.concatenate(folds.tests))
+    within = encode_queries(compared_within(folds, queries)[tested], tested.shape[0])
     with blas_at_rest(n_rows <= _FEW_ROWS):
         values = np.concatenate(
             [
-                concordance(Y[:, outputs], f, within, per_query=True).means
+                concordance(Y[tested, outputs], f[tested], within, per_query=True).means
                 for outputs, f in _held_out(estimator, X, Y, qid, folds, groups, verbose)
             ]
         )
     reached = int(np.count_nonzero(values[1:] >= values[0] - 1e-12))
-    return PermutationTest(float(values[0]), (1 + reached) / (1 + int(n_permutations)), values[1:])
+    smallest = max(exchange.smallest_pvalue, 1 / (1 + n))
+    return PermutationTest(float(values[0]), (1 + reached) / (1 + n), values[1:], exchange.words, smallest)
 
 
-def _permuted(y: np.ndarray, queries: Groups, n_permutations: int, rng) -> np.ndarray:
+@dataclass(frozen=True)
+class Exchange:
+    """What is exchangeable under the null hypothesis: labels of units, inside blocks.
+
+    Attributes
+    ----------
+    y : ndarray of shape (n_units,)
+        The label of each unit.
+    unit_of : ndarray of shape (m,) or None
+        The unit of each row; None where rows are the units.
+    blocks : Groups
+        Of the units.
+    words : str
+        What is permuted; empty for rows without groups.
+    """
+
+    y: np.ndarray
+    unit_of: np.ndarray | None
+    blocks: Groups
+    words: str = ""
+
+    @classmethod
+    def of(cls, y: np.ndarray, queries: Groups, groups: Groups | None) -> Exchange:
+        """By whether the label varies inside groups."""
+        if groups is None:
+            return cls(y, None, queries)
+        first = groups.order[groups.starts[:-1]]
+        varies = np.zeros(groups.n_groups, dtype=bool)
+        varies[groups.codes[y != y[first][groups.codes]]] = True
+        inside = encode_queries(queries.codes * groups.n_groups + groups.codes, y.shape[0])
+        if varies.any():
+            some = "" if varies.all() else f"{int(varies.sum())} of "
+            return cls(y, None, inside, f"labels inside {some}{groups.n_groups} groups")
+        if inside.n_groups > groups.n_groups:
+            raise InputError(
+                "Each group has one label, and some groups have rows in several queries: their labels cannot be "
+                "permuted inside queries without tearing groups apart",
+                Remedy("qid", None, "to permute the labels of groups as one ranking"),
+                Remedy("groups", None, "if rows are dependent inside queries only"),
+            )
+        blocks = encode_queries(queries.codes[first], groups.n_groups)
+        return cls(y[first], groups.codes, blocks, f"the labels of {groups.n_groups} groups")
+
+    def default_cv(self, qid: Any, groups: Any) -> Any:
+        """Folds in which different labels can be compared."""
+        if self.unit_of is None or self.blocks.n_groups > 1:
+            n_rows = self.y.shape[0] if self.unit_of is None else self.unit_of.shape[0]
+            return default_cv(n_rows, qid=qid, groups=groups)
+        n_folds = min(10, self.y.shape[0] // _GROUPS_OF_FOLD)
+        return [np.flatnonzero(np.isin(self.unit_of, fold)) for fold in shuffled_folds(self.y.size, n_folds)]
+
+    def draw(self, number: int, generator: np.random.Generator) -> np.ndarray:
+        """The labels of the rows, then permuted ones, a column each; shape (m, number + 1)."""
+        Y = _permuted(self.y, self.blocks, number, generator)
+        return Y if self.unit_of is None else Y[self.unit_of]
+
+    @property
+    def smallest_pvalue(self) -> float:
+        """One over the number of permutations that differ; opposite labels are learned as opposite predictions."""
+        total = 0.0
+        opposite = self.y.min() + self.y.max() - self.y
+        has_opposite = True
+        for block in range(self.blocks.n_groups):
+            rows = self.blocks.rows(block)
+            equal = np.unique(self.y[rows], return_counts=True)[1]
+            total += float(gammaln(rows.shape[0] + 1) - gammaln(equal + 1).sum())
+            has_opposite = has_opposite and np.array_equal(np.sort(self.y[rows]), np.sort(opposite[rows]))
+        return float(np.exp(np.log(2.0) * has_opposite - total))
+
+
+def _defined_permutations(
+    exchange: Exchange,
+    folds: Folds,
+    training: Sequence[np.ndarray],
+    queries: Groups,
+    number: int,
+    random_state: np.random.RandomState,
+) -> np.ndarray:
+    """The original labels, then permuted ones for which the statistic is defined, a column each.
+
+    ``training`` are the sets of rows that leave where the others must hold a pair to learn from.
+    """
+    generator = np.random.default_rng(random_state.randint(np.iinfo(np.int32).max))
+    tests = _inside_queries(folds.tests, queries)
+    rests = [_inside_queries([np.setdiff1d(np.arange(queries.n_rows), left)], queries) for left in training]
+
+    def undefined(Y: np.ndarray) -> np.ndarray:
+        return np.logical_or.reduce([_without_pair(Y, sets) for sets in (tests, *rests)])
+
+    Y = exchange.draw(number, generator)
+    if rests and undefined(Y[:, :1])[0]:
+        rests = []  # the learner does without, or refuses the original labels
+    if _without_pair(Y[:, :1], tests)[0]:
+        raise InputError(
+            "The statistic is not defined: in no fold of cv two rows (of the same query) have different labels, so "
+            "that nothing can be compared",
+            Remedy("cv", purpose="with fewer, larger folds"),
+        )
+    if exchange.smallest_pvalue > _LEAST_LEVEL:
+        _refuse_few_permutations(exchange)
+    for _ in range(_DRAWS):
+        bad = np.flatnonzero(undefined(Y[:, 1:])) + 1
+        if bad.size == 0:
+            return Y
+        Y[:, bad] = exchange.draw(bad.size, generator)[:, 1:]
+    raise InputError(
+        f"With {bad.size} of {number} permutations nothing can be compared in any fold (or learned from the rest), and "
+        f"drawing them again {_DRAWS} times gave no others: different labels are too rare",
+        Remedy("cv", purpose="with fewer, larger folds"),
+    )
+
+
+def _refuse_few_permutations(exchange: Exchange) -> None:
+    what = exchange.words or "rows inside queries"
+    raise InputError(
+        f"Too few permutations of {what} differ: the p-value could not be below {exchange.smallest_pvalue:.2g}, so "
+        "that the test could find nothing at 5 %. It takes more of them, for example four groups with one label and "
+        "three with another; where labels vary inside few groups only, give each group one label to compare groups"
+    )
+
+
+def _inside_queries(sets: Sequence[np.ndarray], queries: Groups) -> list[np.ndarray]:
+    """Each set of rows divided by query."""
+    if queries.n_groups == 1:
+        return list(sets)
+    parts = []
+    for rows in sets:
+        codes = encode_queries(queries.codes[rows], rows.shape[0])
+        parts += [rows[codes.rows(query)] for query in range(codes.n_groups)]
+    return parts
+
+
+def _without_pair(Y: np.ndarray, sets: Sequence[np.ndarray]) -> np.ndarray:
+    """The columns in which no set of rows holds two different labels, shape (n_columns,)."""
+    left = np.arange(Y.shape[1])
+    for rows in sets:
+        if left.size == 0:
+            break
+        part = Y[np.ix_(rows, left)]
+        left = left[(part == part[0]).all(axis=0)]
+    found = np.zeros(Y.shape[1], dtype=bool)
+    found[left] = True
+    return found
+
+
+def _permuted(
+    y: np.ndarray, queries: Groups, n_permutations: int, generator: np.random.Generator
+) -> np.ndarray:
     """The original scores, then permuted inside queries, one column each."""
-    generator = np.random.default_rng(rng.randint(np.iinfo(np.int32).max))
     Y = np.empty((n_permutations + 1, y.shape[0]))
     Y[0] = y
     for query in range(queries.n_groups):
