@@ -134,7 +134,8 @@ def _refuse_unless_rows_pass(holder: Any, name: str) -> None:
 
 def _refuse_grid(name: str, grid: Any) -> None:
     """Refuse candidates of a search that are row numbers: they would name other rows in each fold."""
-    for one in [grid] if isinstance(grid, Mapping) else grid or []:
+    settings = [grid] if isinstance(grid, Mapping) else grid if isinstance(grid, (list, tuple)) else []
+    for one in settings:
         for parameter, candidates in one.items():
             drawn = isinstance(candidates, Iterable) and all(isinstance(value, str) for value in candidates)
             if parameter.rpartition("__")[2] == "basis" and not drawn:
