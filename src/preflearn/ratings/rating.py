@@ -15,6 +15,7 @@ from .choice import FEW_ALPHAS, choose_alpha, choose_half_life, decayed
 from .diagnostics import components, describe_components, mutually_beaten
 from .features import with_features
 from .frames import backend_of
+from .ranks import bonferroni_thresholds
 from .reading import JUDGES, PROMPTS, read_battles, read_ranked
 from .result import Ratings
 from .strengths import Strengths, fit_strengths
@@ -211,6 +212,8 @@ def _rated(
     shift = _read_anchor(options["anchor"], battles.items)
     cluster, cluster_name = _read_cluster(battles, options)
     notes = _notes(battles, alpha, cluster is not None or options["wants_cluster"] is False)
+    if cluster is not None:
+        notes += _about_few_clusters(battles, cluster, level)
     asked = {"half_life": half_life, "alpha": alpha, **options}
     if half_life == "auto":
         alphas = FEW_ALPHAS if alpha == "auto" else [float(alpha)]
@@ -370,6 +373,27 @@ def _notes(battles: Battles, alpha: Any, clustered: bool) -> list[str]:
             else "1 battle ended with both bad and counts as a tie."
         )
     return notes
+
+
+def _about_few_clusters(battles: Battles, cluster: np.ndarray, level: float) -> list[str]:
+    """How far items must be apart, where clusters are so few that it is more than twice what it would be of many."""
+    n, sizes = battles.n_items, np.bincount(cluster, battles.weight)
+    found = int((sizes > 0).sum())
+    worth = float(sizes.sum() ** 2 / np.square(sizes).sum())
+    least, needed = bonferroni_thresholds(np.inf, n, level), 3
+    far = bonferroni_thresholds(worth - 1.0, n, level)
+    if far <= 2.0 * least:
+        return []
+    while bonferroni_thresholds(needed - 1.0, n, level) > 2.0 * least:
+        needed += 1
+    as_equal = "" if found - worth < 1.0 else f", which differ in size and are worth {worth:.1f} equal ones"
+    effect = "no two items can be told apart"
+    if np.isfinite(far):
+        effect = f"two items differ significantly only beyond {far:.3g} standard errors"
+    return [
+        f"Ranks of {n:,} items rest on {found:,} clusters{as_equal}: {effect} (with very many clusters beyond "
+        f"{least:.2f}). At least {needed} clusters of equal size are needed for not more than twice that."
+    ]
 
 
 def _about_unused(column: str) -> str:
