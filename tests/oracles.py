@@ -1273,3 +1273,13 @@ def _splitmix(key):
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         key = (key ^ (key >> shift)) * factor & (2**64 - 1)
     return key ^ (key >> 31)
+
+
+def effective_clusters(X, v, H, contrast, cluster):
+    """(Σ s_c)² / Σ s_c² with s_c = Σ_{k in c} v_k (x_k · H⁻¹ contrast)², battle by battle."""
+    a = np.linalg.solve(H, contrast)
+    s = {}
+    for x, curvature, label in zip(X, v, cluster):
+        s[label] = s.get(label, 0.0) + curvature * float(x @ a) ** 2
+    told = np.array(list(s.values()))
+    return float(told.sum() ** 2 / np.square(told).sum())
