@@ -229,10 +229,8 @@ def _read(paths: list[Path], options: dict[str, Any], category: str | None = Non
     if asked is not None:
         return asked
     names = files.column_names(paths[0], files.Reading())
-    given = [options[name] for name in ("a", "b", "loser", "judge", "cluster", "ranking")] + [category]
-    texts = [name for name in (*given, *NAME_COLUMNS) if name in names]
-    if options["winner"] is None or options["loser"] is not None:
-        texts += [name for name in (options["winner"] or "winner",) if name in names]
+    given = [options[name] for name in ("a", "b", "winner", "loser", "judge", "cluster", "ranking")] + [category]
+    texts = [name for name in (*given, "winner", *NAME_COLUMNS) if name in names]
     found = read_table(
         [str(path) for path in paths], target=None, query=None, item=None, texts=list(dict.fromkeys(texts))
     )

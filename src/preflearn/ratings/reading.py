@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError, Remedy
-from ..preprocessing.frames import BOOLEAN, NUMBER, TEXT, TIME, Column, read_table
+from ..preprocessing.frames import BOOLEAN, MOST_EXACT, NUMBER, TEXT, TIME, Column, read_table
 from ..preprocessing.values import day_comes_first, parse_times
 from .battles import POSITION, Battles, are_counts, sorted_labels
 from .rankings import read_rankings
@@ -250,11 +250,27 @@ def factorised(column: Column) -> tuple[np.ndarray, list[Hashable]]:
         empty = {k for k, label in enumerate(labels) if not label.strip()}
         return np.where(np.isin(codes, list(empty)), -1, codes) if empty else codes, list(labels)
     missing = np.isnan(column.array)
+    if column.whole is not None:
+        values, missing = column.whole
+        distinct, codes = np.unique(values, return_inverse=True)
+        return np.where(missing, -1, codes.ravel()), [*distinct.tolist()]
     distinct, codes = np.unique(np.where(missing, 0.0, column.array), return_inverse=True)
     if column.form == BOOLEAN:
         return np.where(missing, -1, codes.ravel()), [bool(value) for value in distinct]
+    _refuse_rounded(column.name, distinct)
     numbers = [int(value) if value == round(value) else float(value) for value in distinct]
     return np.where(missing, -1, codes.ravel()), [*numbers]
+
+
+def _refuse_rounded(name: str, numbers: np.ndarray) -> None:
+    """Labels that have been through floating-point numbers may have been different ones before."""
+    long = numbers[np.abs(numbers) > MOST_EXACT]
+    if long.size:
+        raise InputError(
+            f"Column {name!r} names things by floating-point numbers such as {long[0]:.0f}, which have 53 bits: "
+            "different ones may have become one (pandas does this where a value is missing). Read the column as whole "
+            "numbers or as texts"
+        )
 
 
 def _read_labels(
