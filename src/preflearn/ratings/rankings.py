@@ -210,7 +210,8 @@ def _read_tiers(value: Any, row: int) -> list[list[Hashable]]:
             [name.strip() for name in tier.split(",")] for tier in value.split(">")
         ]
     elif hasattr(value, "__iter__"):
-        tiers = [list(one) if isinstance(one, (list, tuple, np.ndarray)) else [one] for one in value]
+        nested = [list(one) if isinstance(one, (list, tuple, np.ndarray)) else [one] for one in value]
+        tiers = [[name.strip() if isinstance(name, str) else name for name in tier] for tier in nested]
     else:
         raise ValueError(f"Row {row + 1:,} has no ranking: found {value!r}, expected a list or 'a > b > c'.")
     flat = [name for tier in tiers for name in tier]

@@ -127,6 +127,7 @@ def read_battles(
             name for name in _TELLING if name in columns and name not in (judge, time, cluster, weight)
         ),
         margin=difference,
+        about_names=_about_spaces(columns, (sides.a, sides.b, judge, cluster)),
         only_margin=margin is not None and sides.by_score and _pair_of(columns, margin, sides) is None,
     )
 
@@ -242,24 +243,41 @@ def _listed(names: Sequence[Any]) -> str:
 
 
 def factorised(column: Column) -> tuple[np.ndarray, list[Hashable]]:
-    """(codes, -1 where missing; labels) of a column; whole numbers are labels as they are."""
+    """(codes, -1 where missing; labels) of a column; whole numbers are labels as they are, texts without spaces around
+    them."""
     if column.problem:
         raise ValueError(f"{column.problem}.")
     if column.form == TEXT and column.texts is not None:
         codes, labels = column.texts.factorised
-        empty = {k for k, label in enumerate(labels) if not label.strip()}
-        return np.where(np.isin(codes, list(empty)), -1, codes) if empty else codes, list(labels)
-    missing = np.isnan(column.array)
-    if column.whole is not None:
-        values, missing = column.whole
-        distinct, codes = np.unique(values, return_inverse=True)
-        return np.where(missing, -1, codes.ravel()), [*distinct.tolist()]
-    distinct, codes = np.unique(np.where(missing, 0.0, column.array), return_inverse=True)
+        trimmed = [label.strip() for label in labels]
+        places = {label: k for k, label in enumerate(dict.fromkeys(label for label in trimmed if label))}
+        return np.array([places.get(label, -1) for label in trimmed] + [-1], dtype=np.int64)[codes], [*places]
+    values, missing = (column.array, np.isnan(column.array)) if column.whole is None else column.whole
+    distinct, found = np.unique(values[~missing], return_inverse=True)
+    codes = np.full(values.shape[0], -1, dtype=np.int64)
+    codes[~missing] = found.ravel()
     if column.form == BOOLEAN:
-        return np.where(missing, -1, codes.ravel()), [bool(value) for value in distinct]
+        return codes, [bool(value) for value in distinct]
+    if column.whole is not None:
+        return codes, [*distinct.tolist()]
     _refuse_rounded(column.name, distinct)
-    numbers = [int(value) if value == round(value) else float(value) for value in distinct]
-    return np.where(missing, -1, codes.ravel()), [*numbers]
+    return codes, [int(value) if value == round(value) else float(value) for value in distinct]
+
+
+def _about_spaces(columns: dict[str, Column], names: Sequence[str | None]) -> tuple[str, ...]:
+    """What to know about names that had spaces around them."""
+    read = [columns[name].texts for name in dict.fromkeys(names) if name is not None]
+    found = dict.fromkeys(
+        label
+        for texts in read
+        if texts is not None
+        for label in texts.factorised[1]
+        if label.strip() and label != label.strip()
+    )
+    if not found:
+        return ()
+    shown = ", ".join(repr(label) for label in list(found)[:3])
+    return (f"Spaces around names were removed, such as in {shown} ({len(found):,} in all).",)
 
 
 def _refuse_rounded(name: str, numbers: np.ndarray) -> None:
@@ -382,20 +400,14 @@ def _read_winners(
     are_shares = set(labels) <= {0, 0.5, 1}
     if are_shares:
         _refuse_ambiguous(sides, codes, labels, place, pairs)
-    meanings = [_meaning(label, are_shares, sides, place) for label in labels]
-    table = np.array([m if isinstance(m, float) else np.nan for m in meanings] + [np.nan])
-    share = table[codes]
-    named = np.array([place[m[0]] if isinstance(m, tuple) else -1 for m in meanings] + [-1])[codes]
-    share = np.where(
-        named >= 0, np.where(named == pairs[:, 0], 1.0, np.where(named == pairs[:, 1], 0.0, np.nan)), share
-    )
+    share = _shares_of(labels, codes, sides, place, pairs, are_shares)
     unknown = np.isnan(share)
     if unknown.any():
         _refuse_labels(sides, codes[unknown], labels, n)
     bad = [
         k for k, label in enumerate(labels) if isinstance(label, str) and label.strip().lower() in _BOTH_BAD
     ]
-    both_bad = _number_of(np.isin(codes, bad), weight)
+    both_bad = _number_of(np.isin(codes, bad) & (share == 0.5), weight)
     counts = {name: _number_of(share == y, weight) for name, y in _OUTCOMES.items()}
     return share, {**counts, "tie": counts["tie"] - both_bad, "both bad": both_bad}
 
@@ -438,23 +450,85 @@ def _refuse_ambiguous(
         )
 
 
-def _meaning(label: Hashable, are_shares: bool, sides: _Sides, items: dict[Hashable, int]) -> Any:
-    """The share of side a that a label stands for, (item,) for the name of an item, or None."""
-    if isinstance(label, str):
-        word = label.strip().lower()
-        if label in items and word not in _TIES | _BOTH_BAD | {sides.a.lower(), sides.b.lower()}:
-            return (label,)
-        for words, name, share in ((_FIRST, sides.a, 1.0), (_SECOND, sides.b, 0.0)):
-            if word in words or word == name.lower():
-                return share
-        return 0.5 if word in _TIES | _BOTH_BAD else None
+def _shares_of(
+    labels: list[Hashable],
+    codes: np.ndarray,
+    sides: _Sides,
+    items: dict[Hashable, int],
+    pairs: np.ndarray,
+    are_shares: bool,
+) -> np.ndarray:
+    """The share of side a of each battle; NaN where its label is neither a side, an item of the battle nor a tie.
+
+    A label may be the name of an item as well as a word for a side or a tie. It is a name if the column names winners,
+    a word if it names sides; where neither is certain and the two disagree, it is refused.
+    """
+    words = [None if are_shares else _word(label, sides) for label in labels]
+    names = [None if are_shares else _item(label, items) for label in labels]
+    pure_names = any(name is not None and word is None for name, word in zip(names, words, strict=True))
+    pure_sides = any(word in (0.0, 1.0) and name is None for name, word in zip(names, words, strict=True))
+    share = np.full(codes.size, np.nan)
+    for k, (label, word, name) in enumerate(zip(labels, words, names, strict=True)):
+        rows = np.flatnonzero(codes == k)
+        if are_shares:
+            share[rows] = float(label)  # type: ignore[arg-type]
+            continue
+        said = np.full(rows.size, np.nan if word is None else word)
+        if name is not None:
+            first, second = (pairs[rows] == name).T
+            named = np.where(first, 1.0, np.where(second, 0.0, np.nan))
+            if word is None or _is_name(label, word, named, pure_names, pure_sides, sides):
+                said = named
+        share[rows] = said
+    return share
+
+
+def _is_name(
+    label: Hashable, word: float, named: np.ndarray, pure_names: bool, pure_sides: bool, sides: _Sides
+) -> bool:
+    """Whether a label that is an item as well as a word for a side or a tie means the item.
+
+    ``named`` has the shares that the item's name would mean, NaN where it does not take part in the battle.
+    """
+    plays = ~np.isnan(named)
+    if not plays.any() or (pure_sides and not pure_names):
+        return False
+    if plays.all() and ((named == word).all() or (not pure_sides and (pure_names or word == 0.5))):
+        return True
+    if not plays.all() and not pure_names:
+        return False
+    if (named[plays] == word).all():
+        return False
+    what = "a tie" if word == 0.5 else f"side {'a' if word else 'b'}"
+    raise InputError(
+        f"Column {sides.winner!r}: {label!r} is the name of an item and a word for {what}, and it is not clear which "
+        f"is meant. Write {sides.a!r} and {sides.b!r} (the columns of the two sides) or 1, 0 and 0.5 for who won, or "
+        "give the item another name",
+        Remedy("loser", purpose="and a column of losers, where the winners are items"),
+    )
+
+
+def _word(label: Hashable, sides: _Sides) -> float | None:
+    """The share of side a that a word for a side or a tie stands for."""
     if isinstance(label, bool):
         return float(label)
-    if label in items and not are_shares:
-        return (label,)
-    if are_shares:
-        return float(label)  # type: ignore[arg-type]
-    return (str(label),) if str(label) in items else None
+    if not isinstance(label, str):
+        return None
+    word = label.strip().lower()
+    columns = {sides.a.strip().lower(): 1.0, sides.b.strip().lower(): 0.0}
+    if word in columns:
+        return columns[word]
+    if word in _FIRST | _SECOND:
+        return float(word in _FIRST)
+    return 0.5 if word in _TIES | _BOTH_BAD else None
+
+
+def _item(label: Hashable, items: dict[Hashable, int]) -> int | None:
+    """The number of the item of this name."""
+    if isinstance(label, bool):
+        return None
+    found = items.get(label)
+    return items.get(str(label)) if found is None and not isinstance(label, str) else found
 
 
 def _refuse_labels(sides: _Sides, codes: np.ndarray, labels: list[Hashable], n: int) -> None:

@@ -123,7 +123,8 @@ def covariates(ratings: Ratings) -> Columns:
 
 def read_categories(categories: Any, n: int) -> list[Hashable]:
     """One label for each of n battles."""
-    labels = list(categories.to_list() if hasattr(categories, "to_list") else categories)
+    given = list(categories.to_list() if hasattr(categories, "to_list") else categories)
+    labels = [label.strip() or None if isinstance(label, str) else label for label in given]
     if len(labels) != n:
         raise ValueError(f"Name one category for each of {n:,} battles: found {len(labels):,}.")
     missing = [row for row, label in enumerate(labels) if label is None or label != label]
