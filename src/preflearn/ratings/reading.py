@@ -50,6 +50,8 @@ JUDGES = ("judge", "worker", "annotator", "rater")
 PROMPTS = ("prompt", "question_id")
 _TELLING = (*JUDGES, *PROMPTS, "time", "date", "timestamp", "tstamp")
 _MOST_SHOWN = 10
+# Differences of covariates, and of margins, may be as large, and one over it.
+_MOST_MEASURED = 1e100
 # Columns that hold names, even if these look like numbers.
 NAME_COLUMNS = tuple(name for pair in _SIDES for name in pair) + ("loser",)
 _OUTCOMES = {"a won": 1.0, "b won": 0.0, "tie": 0.5}
@@ -612,15 +614,23 @@ def _read_covariate(columns: dict[str, Column], name: str, sides: _Sides, n: int
 def _read_difference(columns: dict[str, Column], name: str, sides: _Sides, argument: str) -> np.ndarray:
     """Of two columns, one for each side, or a column that holds it."""
     what, pair = argument.removesuffix("s"), _pair_of(columns, name, sides)
-    if pair is not None:
-        return read_numbers(columns[pair[0]], what) - read_numbers(columns[pair[1]], what)
-    if name not in columns:
+    if pair is None and name not in columns:
         raise InputError(
             f"{{argument}} asks for {name!r}, and neither {name}_a and {name}_b nor {name} (the difference, a minus b) "
             f"is a column: found {_listed(list(columns))}",
             argument=argument,
         )
-    return read_numbers(columns[name], what)
+    parts = [read_numbers(columns[one], what) for one in pair or (name,)]
+    with np.errstate(over="ignore"):
+        difference = parts[0] - parts[1] if pair else parts[0]
+    largest = float(np.abs(difference).max(initial=0.0))
+    if largest > 0 and not 1.0 / _MOST_MEASURED <= largest <= _MOST_MEASURED:
+        raise InputError(
+            f"{{argument}} {name!r} has differences of up to {largest:g}, beyond the range that is computed with: "
+            f"expected at most a number between {1 / _MOST_MEASURED:g} and {_MOST_MEASURED:g}. Give it in another unit",
+            argument=argument,
+        )
+    return difference
 
 
 def _pair_of(columns: dict[str, Column], name: str, sides: _Sides) -> tuple[str, str] | None:

@@ -197,11 +197,18 @@ def scaled(battles: Battles, scale: np.ndarray) -> Battles:
     return replace(battles, covariates=battles.covariates * scale)
 
 
+def root_mean_square(Z: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+    """Of each column, without squares that are too large or too small to be numbers."""
+    largest = np.abs(Z).max(axis=0, initial=0.0)
+    unit = np.where(largest > 0, largest, 1.0)
+    return largest * np.sqrt(np.average(np.square(Z / unit), axis=0, weights=weight))
+
+
 def covariate_scale(battles: Battles) -> np.ndarray:
     """One over the standard deviation of each covariate (about 0, which means no difference), times a wide prior."""
     if not battles.covariates.shape[1]:
         return np.empty(0)
-    sizes = np.sqrt(np.average(np.square(battles.covariates), axis=0, weights=battles.weight))
+    sizes = root_mean_square(battles.covariates, battles.weight)
     # A covariate that never differed in these battles, such as a part of them, tells nothing: its effect stays 0.
     return np.divide(_EFFECT_WIDTH, sizes, out=np.ones_like(sizes), where=sizes > 0)
 

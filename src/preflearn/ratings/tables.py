@@ -12,7 +12,13 @@ from scipy.stats import t as student
 from ..errors import InputError, Remedy
 from . import boards, judges, ranks
 from .clusters import effective_clusters
-from .strengths import dense_covariance, drawn_errors, solved_information, solved_standard_errors
+from .strengths import (
+    dense_covariance,
+    drawn_errors,
+    root_mean_square,
+    solved_information,
+    solved_standard_errors,
+)
 
 if TYPE_CHECKING:
     from .categories import CategoryRatings
@@ -114,7 +120,7 @@ def covariates(ratings: Ratings) -> Columns:
         s = ratings.cluster_information[:, n:] if exact else solved_information(strengths, cluster, rows)
         df = effective_clusters(s) - 1.0
     width = ranks.quantile_of(ratings.level, df) * se
-    typical = POINTS * np.sqrt(np.mean(np.square(ratings.raw.covariates), axis=0))
+    typical = POINTS * root_mean_square(ratings.raw.covariates)
     bounds = {"": b, "_lower": b - width, "_upper": b + width}
     columns = {name.removeprefix("_") or "coefficient": values.tolist() for name, values in bounds.items()}
     columns |= {f"points{name}": (typical * values).tolist() for name, values in bounds.items()}
