@@ -106,7 +106,7 @@ def test_without_products_the_information_is_that_of_a_diagonal_hessian(monkeypa
     ],
 )
 def test_ranks_hold_together_with_few_clusters(n, battles, judges, taste, skewed):
-    """Of equal items every difference that is called significant is an error; `benchmarks/rank_coverage.py` has more."""
+    """Of equal items every significant difference is an error; `benchmarks/rank_coverage.py` has more."""
     held, single = [], []
     for seed in range(40):
         table, _ = judged(n, battles, judges, seed, taste, skewed)

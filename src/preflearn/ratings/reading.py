@@ -465,8 +465,10 @@ def _shares_of(
     A label may be the name of an item as well as a word for a side or a tie. It is a name if the column names winners,
     a word if it names sides; where neither is certain and the two disagree, it is refused.
     """
+    # A column with ties beside numbers is one of texts.
+    written = {str(item): number for item, number in items.items()}
     words = [None if are_shares else _word(label, sides) for label in labels]
-    names = [None if are_shares else _item(label, items) for label in labels]
+    names = [None if are_shares or isinstance(label, bool) else written.get(str(label)) for label in labels]
     pure_names = any(name is not None and word is None for name, word in zip(names, words, strict=True))
     pure_sides = any(word in (0.0, 1.0) and name is None for name, word in zip(names, words, strict=True))
     share = np.full(codes.size, np.nan)
@@ -523,14 +525,6 @@ def _word(label: Hashable, sides: _Sides) -> float | None:
     if word in _FIRST | _SECOND:
         return float(word in _FIRST)
     return 0.5 if word in _TIES | _BOTH_BAD else None
-
-
-def _item(label: Hashable, items: dict[Hashable, int]) -> int | None:
-    """The number of the item of this name."""
-    if isinstance(label, bool):
-        return None
-    found = items.get(label)
-    return items.get(str(label)) if found is None and not isinstance(label, str) else found
 
 
 def _refuse_labels(sides: _Sides, codes: np.ndarray, labels: list[Hashable], n: int) -> None:
