@@ -1395,7 +1395,7 @@ def test_categories_on_the_command_line(tmp_path, capsys):
     assert list(written["category"]) == [row["category"] for row in rows]
     np.testing.assert_allclose(written["rating"], [row["rating"] for row in rows], atol=1e-4)
     assert json.loads((tmp_path / "b.json").read_text(encoding="utf-8"))["categories"] == rows
-    assert "<h3>code</h3>" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "<h3><bdi>code</bdi></h3>" in (tmp_path / "r.html").read_text(encoding="utf-8")
     for name in ("b.md", "r.md"):
         assert "\n## code\n\n| item | rating |" in (tmp_path / name).read_text(encoding="utf-8")
 

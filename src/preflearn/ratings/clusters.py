@@ -25,7 +25,7 @@ import numpy as np
 import scipy.sparse as sp
 
 # Numbers of x_k · a_i at a time, and the most of them altogether; the most numbers s_ci.
-_AT_ONCE, MOST_PRODUCTS, MOST_INFORMATION = 4_000_000, 2_000_000_000, 20_000_000
+_AT_ONCE, MOST_PRODUCTS, MOST_INFORMATION = 4_000_000, 300_000_000, 20_000_000
 
 
 def information_of(rows: sp.csr_array, cluster: np.ndarray, A: np.ndarray) -> np.ndarray:

@@ -110,7 +110,8 @@ def covariates(ratings: Ratings) -> Columns:
     """`Ratings.covariates`."""
     n, strengths = len(ratings.items), ratings.strengths
     b = strengths.coefficients
-    rows, cluster, df = np.arange(n, n + b.size), ratings.cluster, np.inf
+    rows, cluster = np.arange(n, n + b.size), ratings.cluster
+    df: Any = np.inf
     if strengths.is_dense:
         se = np.sqrt(ratings.covariance.diagonal()[n:]) * strengths.scale
     else:
