@@ -28,10 +28,14 @@ def accepted():
     }
     few["time"] = ["day"]
     rows = []
-    for number, (columns, features, margin) in enumerate(
-        [("usual", None, None), ("winner and loser", None, "goals"), ("named", "linear", None), ("named", "rbf", "goals"),
-         ("ranking", None, None)]
-    ):  # fmt: skip
+    models = [
+        ("usual", None, None),
+        ("winner and loser", None, "goals"),
+        ("named", "linear", None),
+        ("named", "rbf", "goals"),
+        ("ranking", None, None),
+    ]
+    for number, (columns, features, margin) in enumerate(models):
         own = dict(few)
         if features is None:
             own["item_offsets"] = [1.0]

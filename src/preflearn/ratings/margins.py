@@ -6,8 +6,8 @@ strengths are those of Bradley and Terry's model, learned from more than who won
 
     min  Σ_k w_k (z_k - x_k · θ)² / 2 c² + alpha ‖θ‖²,      H = Σ_k w_k x_k x_kᵀ / c² + 2 alpha I
 
-(alpha θᵀ K⁻¹ θ and 2 alpha K⁻¹ where features say how similar items are), one linear system, whose residuals in units of d do not depend on τ: τ² is their mean square, with degrees of freedom
-taken off.
+(alpha θᵀ K⁻¹ θ and 2 alpha K⁻¹ where features say how similar items are), one linear system, whose residuals in units
+of d do not depend on τ: τ² is their mean square, with degrees of freedom taken off.
 """
 
 from __future__ import annotations
