@@ -1346,3 +1346,86 @@ def _splitmix(key):
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         key = (key ^ (key >> shift)) * factor & (2**64 - 1)
     return key ^ (key >> 31)
+
+
+def effective_clusters(X, v, H, contrast, cluster):
+    """(Σ s_c)² / Σ s_c² with s_c = Σ_{k in c} v_k (x_k · H⁻¹ contrast)², battle by battle."""
+    a = np.linalg.solve(H, contrast)
+    s = {}
+    for x, curvature, label in zip(X, v, cluster):
+        s[label] = s.get(label, 0.0) + curvature * float(x @ a) ** 2
+    told = np.array(list(s.values()))
+    return float(told.sum() ** 2 / np.square(told).sum())
+
+
+def rating_by_newton(X, share, weight, P, cluster, n_items, margin=None):
+    """Strengths by plain Newton steps with prior precision P, covariance relative to the mean, effective clusters.
+
+    With margins least squares in units of their own noise, whose variance is the mean square of the residuals.
+    """
+    theta, noise, width = np.zeros(X.shape[1]), 1.0, 1.702
+    # A direction that nothing but the prior holds, which differences do not depend on.
+    common = np.r_[np.ones(n_items), np.zeros(X.shape[1] - n_items)]
+    if margin is not None:
+        A = (X * weight[:, None]).T @ X / width**2 + P
+        u = np.linalg.solve(A, X.T @ (weight * margin) / width**2)
+        counts = bool((weight == np.round(weight)).all())
+        n = weight.sum() if counts else weight.sum() ** 2 / (weight**2).sum()
+        freedom = max(n - (X.shape[1] - 1), 0.1 * n) / n
+        noise = np.sqrt((weight * (margin - X @ u) ** 2).sum() / (weight.sum() * freedom))
+        theta, v = u * width / noise, weight / width**2
+        pull = v * (margin * width / noise - X @ theta)
+    else:
+        for _ in range(60):
+            p = 1.0 / (1.0 + np.exp(-X @ theta))
+            H = (X * (weight * p * (1 - p))[:, None]).T @ X + P + 1e-9 * np.outer(common, common)
+            theta = theta - np.linalg.solve(H, X.T @ (weight * (p - share)) + P @ theta)
+        p = 1.0 / (1.0 + np.exp(-X @ theta))
+        v, pull = weight * p * (1 - p), weight * (share - p)
+    H = (X * v[:, None]).T @ X + P
+    informed = [np.outer(x, x) * curvature for x, curvature in zip(X, v)]
+    return _rating_summary(theta, H, P, X * pull[:, None], informed, cluster, n_items)
+
+
+def ranking_by_newton(rankings, weight, P, cluster):
+    """The same of rankings, stage by stage; the last two places of a ranking are its last stage."""
+    n = P.shape[0]
+    theta = np.zeros(n)
+    for step in range(61):
+        g, informed = np.zeros((len(rankings), n)), [np.zeros((n, n)) for _ in rankings]
+        for k, ranking in enumerate(rankings):
+            for first in range(len(ranking) - 1):
+                rest = ranking[first:]
+                p = np.zeros(n)
+                p[rest] = np.exp(theta[rest]) / np.exp(theta[rest]).sum()
+                g[k] += weight[k] * (np.eye(n)[ranking[first]] - p)
+                informed[k] += weight[k] * (np.diag(p) - np.outer(p, p))
+        H = sum(informed) + P
+        if step < 60:
+            theta = theta + np.linalg.solve(H + 1.0, g.sum(axis=0) - P @ theta)
+    return _rating_summary(theta, H, P, g, informed, cluster, n)
+
+
+def _rating_summary(theta, H, P, g, informed, cluster, n_items):
+    if np.count_nonzero(P) <= len(theta):
+        # Strengths alike a priori: differences do not depend on what is common to all, which the prior alone holds.
+        common = np.r_[np.ones(n_items), np.zeros(len(theta) - n_items)]
+        H = H + np.outer(common, common)
+    inverse, centre = np.linalg.inv(H), np.eye(len(theta))
+    centre[:n_items, :n_items] -= 1.0 / n_items
+    C = model = centre @ inverse @ centre.T
+    effective = None
+    if cluster is not None:
+        labels = sorted(set(cluster.tolist()))
+        sums = [g[cluster == label].sum(axis=0) for label in labels]
+        meat = len(labels) / (len(labels) - 1) * sum(np.outer(one, one) for one in sums) + P
+        C = centre @ inverse @ meat @ inverse @ centre.T
+        A = centre @ inverse
+        told = np.array(
+            [
+                np.diag(A @ sum(one for one, c in zip(informed, cluster) if c == label) @ A.T)
+                for label in labels
+            ]
+        )
+        effective = told.sum(axis=0) ** 2 / np.square(told).sum(axis=0)
+    return {"theta": centre @ theta, "covariance": C, "model": model, "effective": effective}

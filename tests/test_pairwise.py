@@ -20,6 +20,14 @@ def test_every_two_values_of_two_options_meet(sizes, seed):
     assert rows == all_pairs(options, seed)
 
 
+def test_what_is_not_allowed_is_not_drawn_and_all_else_still_meets():
+    options = {"o0": range(3), "o1": range(4), "o2": range(3)}
+    rows = all_pairs(options, allowed=lambda row: not (row["o0"] == 1 and row["o1"] < 3))
+    met = {(row["o0"], row["o1"]) for row in rows}
+    assert met == set(product(range(3), range(4))) - {(1, 0), (1, 1), (1, 2)}
+    assert {(row["o0"], row["o2"]) for row in rows} == set(product(range(3), range(3)))
+
+
 def test_far_fewer_combinations_than_all_of_them():
     rows = all_pairs({f"o{k}": range(3) for k in range(10)})
     assert 9 <= len(rows) <= 25

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -10,6 +11,17 @@ from typing import Any, TypeVar
 
 _STYLE = "border-collapse:collapse;font-variant-numeric:tabular-nums;margin:.4em 0"
 _NUMBER = re.compile(r"[-+<]?[\d.,]+(e[-+]?\d+)?( ?%)?|nan|-|<1 %|[-+]?[\d.]+ to [-+]?[\d.]+|")
+
+# Embeddings, overrides and isolates of Unicode's bidirectional algorithm, and the marks without a width.
+_DIRECTIONS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+_MARKS = "\u200e\u200f\u061c"
+_LATEX = {one: f"\\{one}" for one in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "\u2068": "",
+    "\u2069": "",
+}
 
 Row = Sequence[str]
 T = TypeVar("T")
@@ -83,7 +95,7 @@ class ShownTable:
         | a\\|b | 0.75 |
         """
         marks = "|".join("--:" if side == "r" else "---" for side in self.sides)
-        lines = [" | ".join(cell.replace("|", r"\|") for cell in row) for row in self.rows]
+        lines = [" | ".join(map(markdown_text, row)) for row in self.rows]
         return "\n".join([f"| {lines[0]} |", f"|{marks}|", *(f"| {line} |" for line in lines[1:])])
 
     def to_latex(self) -> str:
@@ -105,10 +117,43 @@ class ShownTable:
         return "\n".join([*body, r"\bottomrule", r"\end{tabular}"])
 
 
+def visible(text: Any) -> str:
+    """A name from data as part of a line: on one line, without marks that reorder or hide what is around it.
+
+    Line breaks become spaces, and control characters and marks of the direction of writing are spelled out. Text
+    that is written from right to left is isolated, so that what follows keeps its place.
+
+    Examples
+    --------
+    >>> visible("gpt\\n4"), visible("a\\u202eb")
+    ('gpt 4', 'a\\\\u202eb')
+    """
+    line = " ".join(str(text).split())
+    kinds = {unicodedata.bidirectional(one) for one in line if not one.isascii()}
+    line = "".join(_spelled(one) for one in line)
+    return f"\u2068{line}\u2069" if kinds & {"R", "AL", "AN"} else line
+
+
+def _spelled(one: str) -> str:
+    if unicodedata.category(one) == "Cc" or unicodedata.bidirectional(one) in _DIRECTIONS or one in _MARKS:
+        return f"\\u{ord(one):04x}"
+    return one
+
+
+def markdown_text(text: Any) -> str:
+    """A name from data as plain text inside of a Markdown table.
+
+    Examples
+    --------
+    >>> print(markdown_text("<b>a|b</b>\\n*c_d*"))
+    &lt;b&gt;a\\|b&lt;/b&gt; \\*c_d\\*
+    """
+    line = visible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\|`*\[\]~$]|(?<!\w)_|_(?!\w))", r"\\\1", line)
+
+
 def _latex(text: str) -> str:
-    return re.sub(r"([&%$#_{}])", r"\\\1", text.replace("\\", r"\textbackslash ")).replace(
-        "~", r"\textasciitilde "
-    )
+    return "".join(_LATEX.get(one, one) for one in visible(text))
 
 
 def align_columns(rows: Sequence[Row], sides: str | None = None) -> list[str]:

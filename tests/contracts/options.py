@@ -229,9 +229,13 @@ RULES = {
     "iterations need features": Rule(
         lambda c: c.get("solver") == "cg" and _needs_a_map(c), r"solver='cg'.*n_basis"
     ),
+    "a path of hinge losses has one output": Rule(
+        lambda c: c["learner"] == "RankSVM" and c["alphas"] == "search" and c["y"] == "two outputs",
+        r"RankSVMCV.*one output.*2 columns",
+    ),
     "a score of pairs needs pairs": Rule(
         lambda c: c["alphas"] == "search" and c["learner"] != "RLS" and not _holds_pairs(c),
-        r"no two are held out together.*cv=",
+        r"no two are held out together.*cv=|no query has two rows with different y",
     ),
     "queries of one weight leave whole": Rule(
         lambda c: c["learner"] == "RankRLS" and c["weighting"] == "query" and _splits_queries(c),

@@ -229,10 +229,10 @@ def _read(paths: list[Path], options: dict[str, Any], category: str | None = Non
     if asked is not None:
         return asked
     names = files.column_names(paths[0], files.Reading())
-    given = [options[name] for name in ("a", "b", "loser", "judge", "cluster", "ranking")] + [category]
-    texts = [name for name in (*given, *NAME_COLUMNS) if name in names]
-    if options["winner"] is None or options["loser"] is not None:
-        texts += [name for name in (options["winner"] or "winner",) if name in names]
+    given = [options[name] for name in ("a", "b", "winner", "loser", "judge", "cluster", "ranking")] + [
+        category
+    ]
+    texts = [name for name in (*given, "winner", *NAME_COLUMNS) if name in names]
     found = read_table(
         [str(path) for path in paths], target=None, query=None, item=None, texts=list(dict.fromkeys(texts))
     )
@@ -319,17 +319,21 @@ def _show(
 
 def _category_lines(boards: Any) -> list[str]:
     """The first three of each board, and the differences between categories that are significant."""
+    from ..shown_tables import visible
+
     if boards is None:
         return []
     lines, rows = ["", str(boards)], _category_rows(boards) or []
     for category in boards.categories:
         best = [row for row in rows if row["category"] == category][:3]
-        lines.append(f"  {category}: " + ", ".join(f"{row['item']} {row['rating']:.0f}" for row in best))
+        shown = ", ".join(f"{visible(row['item'])} {row['rating']:.0f}" for row in best)
+        lines.append(f"  {visible(category)}: {shown}")
     sure = [row for row in rows if row.get("pvalue", 1.0) < 0.05]
     for row in sorted(sure, key=lambda row: row["pvalue"])[:_MOST_DIFFERENCES]:
         lines.append(
-            f"  {row['item']} is {abs(row['difference']):.0f} points {'better' if row['difference'] > 0 else 'worse'} "
-            f"in {row['category']} than on average (p = {row['pvalue']:.2g}, corrected)"
+            f"  {visible(row['item'])} is {abs(row['difference']):.0f} points "
+            f"{'better' if row['difference'] > 0 else 'worse'} in {visible(row['category'])} than on average "
+            f"(p = {row['pvalue']:.2g}, corrected)"
         )
     if rows and "pvalue" in rows[0] and not sure:
         lines.append("  No item differs significantly between categories.")
@@ -351,6 +355,7 @@ def _extras(found: Ratings, goal: str | None) -> list[str]:
     """Held-out battles and next battles in lines."""
     from ..ratings.frames import columns_of
     from ..report.ratings import rows_of
+    from ..shown_tables import visible
 
     lines = [""]
     for row in rows_of(columns_of(found.held_out)):
@@ -368,5 +373,7 @@ def _extras(found: Ratings, goal: str | None) -> list[str]:
     )
     lines += ["", settled]
     if needed != 0:
-        lines += [f"  {row['item_a']} against {row['item_b']}" for row in _next(found, goal) or ()]
+        lines += [
+            f"  {visible(row['item_a'])} against {visible(row['item_b'])}" for row in _next(found, goal) or ()
+        ]
     return lines

@@ -199,8 +199,7 @@ def refit_and_predict(
     model = clone(estimator)
     new = _rows(X, test)
     kept = fit_on_rows(model, X, y, qid, train, row_weights, held_out)
-    if _is_pairwise(model):
-        new = new[:, kept]  # type: ignore[index]
+    new = _kept_columns(model, new, kept)
     if qid is not None and wants_qid(model):
         return np.asarray(predict_scores(model, new, _rows(qid, test)))
     return scores_of(model, new)
@@ -243,7 +242,7 @@ def fit_on_rows(
         extra[name] = encode_queries(labels, train.shape[0]).counts if name == "group" else labels
     if row_weights is not None:
         extra["sample_weight"] = row_weights[train]
-    model.fit(rows[:, train] if _is_pairwise(model) else rows, _rows(y, train), **extra)
+    model.fit(_kept_columns(model, rows, train), _rows(y, train), **extra)
     return train
 
 
@@ -251,6 +250,13 @@ def _is_pairwise(model) -> bool:
     """Whether the estimator takes a kernel or distance matrix."""
     tags = getattr(model, "__sklearn_tags__", lambda: None)()
     return bool(getattr(getattr(tags, "input_tags", None), "pairwise", False))
+
+
+def _kept_columns(model, values: Any, train: np.ndarray | None) -> Any:
+    """The columns of the rows that stay, of a kernel or distance matrix in any form; anything else as it is."""
+    if train is None or not _is_pairwise(model):
+        return values
+    return (values if hasattr(values, "dtype") else np.asarray(values))[:, train]
 
 
 def scores_of(model, X) -> np.ndarray:

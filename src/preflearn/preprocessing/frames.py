@@ -22,6 +22,8 @@ from .utf8 import Utf8, utf8_of
 from .values import is_missing_value
 
 NUMBER, BOOLEAN, TIME, TEXT = "number", "boolean", "time", "text"
+# Up to which float64 has all whole numbers.
+MOST_EXACT = 2**53
 
 
 class Texts:
@@ -138,6 +140,9 @@ class Column:
         Why it cannot be used, or "".
     readings : dict
         What has been read from it so far.
+    whole : (values, missing) or None
+        The whole numbers as they are, where float64 would make several of them one: beyond 2^53. ``values`` is an
+        integer or object array with anything where ``missing`` is True.
     """
 
     name: str
@@ -148,6 +153,7 @@ class Column:
     note: str = ""
     problem: str = ""
     readings: dict = field(default_factory=dict)
+    whole: tuple[np.ndarray, np.ndarray] | None = None
 
     def once(self, key: tuple, read: Callable[[], Any]) -> Any:
         """The result of ``read``, called once for each key: fitting and transforming look at the same values."""
@@ -277,6 +283,8 @@ def _from_series(name: str, series: Any) -> Column:
         return _from_category(name, series)
     if dtype == nw.Decimal:
         return Column(name, NUMBER, series.cast(nw.Float64).to_numpy().astype(np.float64))
+    if dtype.is_integer():
+        return _from_integers(name, series)
     if dtype.is_numeric():
         return Column(name, NUMBER, _float(series.to_numpy()))
     if dtype in (nw.Datetime, nw.Date):
@@ -285,6 +293,19 @@ def _from_series(name: str, series: Any) -> Column:
         note = "durations in seconds"
         return Column(name, NUMBER, _float(series.to_numpy().astype("timedelta64[ms]")) / 1e3, note=note)
     return _from_vector(name, _objects(series.to_list()))
+
+
+def _from_integers(name: str, series: Any) -> Column:
+    """Missing values make floating-point numbers of integers in every frame, so these are taken apart first."""
+    missing = series.is_null().to_numpy().astype(bool)
+    if not missing.any():
+        return _from_vector(name, series.to_numpy())
+    values = series.fill_null(0).to_numpy()
+    column = _from_vector(name, values if values.dtype.kind in "iu" else values.astype(np.int64))
+    column.array = np.where(missing, np.nan, column.array)
+    if column.whole is not None:
+        column.whole = column.whole[0], missing
+    return column
 
 
 def _texts_of(series: Any) -> Texts:
@@ -316,7 +337,10 @@ def _from_vector(name: str, values: np.ndarray) -> Column:
         raise ValueError(f"Column {name!r} has {values.ndim} dimensions: expected one value per row.")
     if values.dtype.kind == "b":
         return Column(name, BOOLEAN, values.astype(np.float64))
-    if values.dtype.kind in "iuf":
+    if values.dtype.kind in "iu":
+        whole = (values, np.zeros(values.shape, dtype=bool)) if _are_long(values) else None
+        return Column(name, NUMBER, _float(values), whole=whole)
+    if values.dtype.kind == "f":
         return Column(name, NUMBER, _float(values))
     if values.dtype.kind == "M":
         return Column(name, TIME, _float(values.astype("datetime64[ms]")) / 1e3)
@@ -337,7 +361,7 @@ def _from_objects(name: str, values: list) -> Column:
         checked.values = values
         return Column(name, TEXT, np.empty(0), checked)
     if types <= {float, int}:
-        return Column(name, NUMBER, np.array(values, dtype=np.float64))
+        return Column(name, NUMBER, np.array(values, dtype=np.float64), whole=_whole(values))
     values = [None if is_missing_value(value) else value for value in values]
     types = {type(value) for value in values if value is not None}
     if all(issubclass(kind, str) for kind in types):
@@ -347,7 +371,7 @@ def _from_objects(name: str, values: list) -> Column:
     if all(issubclass(kind, (Number, np.number, np.bool_, Decimal)) for kind in types):
         if any(issubclass(kind, (complex, np.complexfloating)) for kind in types):
             return _unusable(name, len(values), "complex numbers")
-        return Column(name, NUMBER, _numbers(values))
+        return Column(name, NUMBER, _numbers(values), whole=_whole(values))
     if all(issubclass(kind, (datetime.date, np.datetime64)) for kind in types):
         return Column(name, TIME, np.array([_seconds(value) for value in values]))
     if all(issubclass(kind, (datetime.timedelta, np.timedelta64)) for kind in types):
@@ -360,6 +384,26 @@ def _from_objects(name: str, values: list) -> Column:
     texts = [None if value is None else str(value) for value in values]
     note = "mixed types (" + ", ".join(sorted(kind.__name__ for kind in types)) + ") read as text"
     return Column(name, TEXT, np.empty(0), Texts(len(texts), lambda: texts), note=note)
+
+
+def _are_long(values: np.ndarray) -> bool:
+    """Whether some integers have more digits than float64 has."""
+    return bool(values.size) and (int(values.max()) > MOST_EXACT or int(values.min()) < -MOST_EXACT)
+
+
+def _whole(values: list) -> tuple[np.ndarray, np.ndarray] | None:
+    """`Column.whole` of numbers as Python or NumPy objects; None where float64 has all of their digits."""
+    if not any(isinstance(value, (int, np.integer)) and abs(int(value)) > MOST_EXACT for value in values):
+        return None
+    whole = [
+        None
+        if value is None or value != value
+        else int(value)
+        if isinstance(value, (int, np.integer)) or value == int(value)
+        else float(value)
+        for value in values
+    ]
+    return _objects([0 if value is None else value for value in whole]), np.array([v is None for v in whole])
 
 
 def _unusable(name: str, size: int, found: str) -> Column:

@@ -56,6 +56,8 @@ class Battles:
         By how much side a won, where that counts.
     only_margin : bool
         Whether the sign of a column of differences alone says who won.
+    about_names : tuple of str
+        What was done to names.
     """
 
     items: list[Hashable]
@@ -74,6 +76,7 @@ class Battles:
     unused: tuple[str, ...] = ()
     margin: np.ndarray | None = None
     only_margin: bool = False
+    about_names: tuple[str, ...] = ()
 
     @property
     def n_items(self) -> int:
@@ -188,6 +191,7 @@ class Battles:
             cluster=_joined_codes(self.cluster, more.cluster),
             time=None if self.time is None or more.time is None else np.concatenate([self.time, more.time]),
             outcomes=dict(counts),
+            about_names=tuple(dict.fromkeys([*self.about_names, *more.about_names])),
             **joined,
         )
 

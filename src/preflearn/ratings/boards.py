@@ -20,7 +20,15 @@ from .._engine.solvers.newton import Features, PairObjective, minimise_logistic
 from ..comparisons.answers import Answers
 from .battles import Battles
 from .choice import decayed, log_losses
-from .strengths import MOST_DENSE, dense_covariance, fit_strengths, sandwich
+from .clusters import effective_clusters, information_of
+from .strengths import (
+    MOST_DENSE,
+    Strengths,
+    cluster_information,
+    dense_covariance,
+    fit_strengths,
+    sandwich,
+)
 
 _RATIOS = (0.0, 0.1, 0.2, 0.4, 0.8)
 _FOLDS = 5
@@ -40,6 +48,8 @@ class CategoryBoards:
         From the item's strength in all categories, and their standard errors.
     ratio : float
         s.
+    freedom, difference_freedom : ndarrays of shape (m, k)
+        Degrees of freedom of both kinds of standard errors; infinite without clusters.
     """
 
     scores: np.ndarray
@@ -47,6 +57,8 @@ class CategoryBoards:
     differences: np.ndarray
     difference_errors: np.ndarray
     ratio: float
+    freedom: np.ndarray
+    difference_freedom: np.ndarray
 
 
 def _by_category(battles: Battles, codes: np.ndarray, n_categories: int) -> Answers:
@@ -104,31 +116,46 @@ def category_boards(
     ratio = choose_ratio(battles, codes, n_categories, alpha) if ratio is None else ratio
     design = _design(n, n_categories, ratio)
     w = _weights(answers, design, alpha)
-    L = answers.hessian(LogisticLoss(answers, design @ w).curvatures)
-    H = np.asfortranarray((design.T @ L @ design).toarray())
+    curvatures = LogisticLoss(answers, design @ w).curvatures
+    H = np.asfortranarray((design.T @ answers.hessian(curvatures) @ design).toarray())
     H[np.diag_indices_from(H)] += 2.0 * alpha
-    C = inverse_in_place(H)
+    inverse = inverse_in_place(H)
+    C = inverse
     if cluster is not None:
         pulls = answers.weight * (answers.share - expit(answers.differences(design @ w)))
-        rows = (np.concatenate([cluster, cluster]), answers.pairs.T.ravel())
-        g = sp.csr_array(
-            (np.concatenate([pulls, -pulls]), rows), shape=(int(cluster.max()) + 1, design.shape[0])
-        )
-        C = sandwich(C, g @ design, 2.0 * alpha * np.eye(C.shape[0]))
+        g = _signed_rows(answers, pulls, cluster, int(cluster.max()) + 1) @ design
+        C = sandwich(inverse, g, 2.0 * alpha * np.eye(H.shape[0]))
     # Strengths relative to the mean of their category, and to the item's mean over categories.
     strengths = design.toarray().reshape(n, n_categories, -1)
     strengths = strengths - strengths.mean(axis=0)
     own = (strengths - strengths.mean(axis=1, keepdims=True)).reshape(n * n_categories, -1)
     Phi = strengths.reshape(n * n_categories, -1)
-    errors = np.sqrt(np.einsum("ij,ij->i", own @ C, own))
-    shape = (n, n_categories)
+    shape, found = (n, n_categories), []
+    for contrasts in (Phi, own):
+        errors, freedom = _errors_of(contrasts, C), np.array(np.inf)
+        if cluster is not None:
+            which = np.arange(answers.n_pairs)
+            rows = _signed_rows(answers, np.sqrt(curvatures), which, which.size) @ design
+            freedom = effective_clusters(information_of(rows, cluster, inverse @ contrasts.T)) - 1.0
+            # A single cluster says nothing of how clusters differ.
+            errors = np.where(freedom < 1.0, np.maximum(errors, _errors_of(contrasts, inverse)), errors)
+        found.append(
+            ((contrasts @ w).reshape(shape), errors.reshape(shape), np.broadcast_to(freedom, errors.shape))
+        )
+    (scores, errors, df), (differences, own_errors, own_df) = found
     return CategoryBoards(
-        (Phi @ w).reshape(shape),
-        np.sqrt(np.einsum("ij,ij->i", Phi @ C, Phi)).reshape(shape),
-        (own @ w).reshape(shape),
-        errors.reshape(shape),
-        ratio,
+        scores, errors, differences, own_errors, ratio, df.reshape(shape), own_df.reshape(shape)
     )
+
+
+def _signed_rows(answers: Answers, values: np.ndarray, rows: np.ndarray, n_rows: int) -> sp.csr_array:
+    """Sums of values (e_a - e_b) over the answers of each row."""
+    at = (np.concatenate([rows, rows]), answers.pairs.T.ravel())
+    return sp.csr_array((np.concatenate([values, -values]), at), shape=(n_rows, answers.n_rows))
+
+
+def _errors_of(contrasts: np.ndarray, C: np.ndarray) -> np.ndarray:
+    return np.sqrt(np.einsum("ij,ij->i", contrasts @ C, contrasts))
 
 
 def choose_ratio(battles: Battles, codes: np.ndarray, n_categories: int, alpha: float) -> float:
@@ -153,7 +180,7 @@ def boards_over_time(
     alpha: float,
     half_life: float | None,
     cluster: np.ndarray | None = None,
-) -> list[tuple[float, np.ndarray, np.ndarray, np.ndarray, float]]:
+) -> list[tuple[float, np.ndarray, np.ndarray, np.ndarray, Any]]:
     """(time, which items have played, strengths, their standard errors, degrees of freedom) at each edge.
 
     From the battles before it; with clusters by the sandwich, as soon as there are two of them.
@@ -168,25 +195,37 @@ def boards_over_time(
         if half_life is not None:
             past = decayed(past, half_life, float(edge))
         strengths = fit_strengths(past, alpha)
-        n = battles.n_items
-        errors, df, codes = np.full(n, np.nan), np.inf, None
+        codes = None
         if cluster is not None and np.ptp(cluster[rows]) > 0:
             codes = np.unique(cluster[rows], return_inverse=True)[1]
-            df = float(codes.max())
-        if strengths.is_dense:
-            errors = np.sqrt(dense_covariance(strengths, codes).diagonal()[:n])
+        errors, df = _errors_and_freedom(strengths, codes)
         found.append((float(edge), past.battles_of_items() > 0, strengths.scores, errors, df))
     return found
 
 
+def _errors_and_freedom(strengths: Strengths, cluster: np.ndarray | None) -> tuple[np.ndarray, Any]:
+    """Standard errors of strengths, NaN for very many items, and their degrees of freedom."""
+    n = strengths.battles.n_items
+    if not strengths.is_dense:
+        return np.full(n, np.nan), np.inf
+    errors, own = (np.sqrt(dense_covariance(strengths, codes).diagonal()[:n]) for codes in (None, cluster))
+    if cluster is None:
+        return errors, np.inf
+    df = effective_clusters(cluster_information(strengths, cluster)[:, :n]) - 1.0
+    return np.where(df < 1.0, np.maximum(errors, own), own), df
+
+
 def month_edges(days: np.ndarray) -> np.ndarray:
     """The first days of the months after the first battle, up to the one after the last, as days since 1970."""
-    first, last = (np.datetime64("1970-01-01") + np.floor([days.min(), days.max()]).astype(int)).astype(
-        "datetime64[M]"
-    )
-    return np.arange(first + 1, last + 2).astype("datetime64[D]").astype(np.int64).astype(float)
+    day, month = np.timedelta64(1, "D"), np.timedelta64(1, "M")
+    ends = np.floor([days.min(), days.max()]).astype(np.int64) * day + np.datetime64("1970-01-01")
+    first, last = ends.astype("datetime64[M]")
+    return np.arange(first + month, last + 2 * month).astype("datetime64[D]").astype(np.int64).astype(float)
 
 
 def dates_of(days: Any) -> list[str]:
     """ISO dates of days since 1970."""
-    return [str(np.datetime64("1970-01-01") + int(np.floor(day))) for day in np.atleast_1d(days)]
+    return [
+        str(np.datetime64("1970-01-01") + np.timedelta64(int(np.floor(day)), "D"))
+        for day in np.atleast_1d(days)
+    ]

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.special import expit
 
 from ..errors import InputError
+from ..shown_tables import visible
 from . import tables
 from .boards import CategoryBoards, category_boards, category_scores, choose_ratio, fits_densely
 from .frames import frame_like
@@ -110,7 +111,7 @@ class CategoryRatings:
         return self.categories.index(category)
 
     def __repr__(self) -> str:
-        names = ", ".join(map(str, self.categories[:10]))
+        names = ", ".join(map(visible, self.categories[:10]))
         return (
             f"Boards of {len(self.ratings.items):,} items in {len(self.categories):,} "
             f"{'category' if len(self.categories) == 1 else 'categories'}: {names}; "

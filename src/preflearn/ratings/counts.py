@@ -25,6 +25,8 @@ OF_ROWS = ("judge", "time", "covariates", "cluster", "ranking", "margin", "half_
 _OUTCOMES = ("model_b", "tie", "model_a")
 # Of items in a key, which holds two of them and the outcome.
 _BITS = 30
+# Of sums of weights, relative to the sum of the same pair and outcome.
+_ROUNDING = 1e-9
 
 
 class BattleCounts:
@@ -67,6 +69,7 @@ class BattleCounts:
         self._items: dict[Hashable, int] = {}
         self._keys: np.ndarray = np.empty(0, dtype=np.int64)
         self._counts: np.ndarray = np.empty(0)
+        self._about_names: tuple[str, ...] = ()
         self._last: Ratings | None = None
 
     @property
@@ -109,12 +112,18 @@ class BattleCounts:
         twice = np.rint(2 * np.where(low, read.share, 1.0 - read.share)).astype(np.int64)
         keys = (((pairs.min(axis=1) << _BITS) | pairs.max(axis=1)) << 2) | twice
         distinct, which = np.unique(np.concatenate([self._keys, keys]), return_inverse=True)
-        weights = np.concatenate([self._counts, sign * read.weight])
-        counts = np.bincount(which.ravel(), weights).astype(np.float64, copy=False)
-        if (counts < -1e-9 * max(1.0, float(np.abs(counts).max()))).any():
+        n_before, which = self._keys.size, which.ravel()
+        before = np.bincount(which[:n_before], self._counts, distinct.size)
+        more = np.bincount(which[n_before:], read.weight, distinct.size)
+        # What rounding may have made of sums of weights; whole numbers are exact.
+        exact = (before == np.rint(before)) & (more == np.rint(more))
+        slack = np.where(exact, 0.0, _ROUNDING * np.maximum(before, more))
+        if sign < 0 and (more > before + slack).any():
             raise InputError("Battles that have not been counted cannot be taken out")
-        kept = counts > 1e-12
+        counts = before + sign * more
+        kept = counts > (slack if sign < 0 else 0.0)
         self._items, self._keys, self._counts = known, distinct[kept], counts[kept]
+        self._about_names = tuple(dict.fromkeys([*self._about_names, *read.about_names]))
 
     @property
     def table(self) -> dict[str, list[Any]]:
@@ -151,7 +160,7 @@ class BattleCounts:
 
         if not self._keys.size:
             raise InputError("No battles have been counted: add some before they are rated")
-        self._last = rate_counts(self.table, self._last, **options)
+        self._last = rate_counts(self.table, self._last, self._about_names, **options)
         return self._last
 
 

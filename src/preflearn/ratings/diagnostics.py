@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 from scipy.special import expit, ndtr
 
+from ..shown_tables import visible
 from .battles import Battles
 from .choice import holds_out_by_formula, leave_battle_out, log_losses
 from .strengths import Strengths
@@ -53,7 +54,7 @@ def describe_components(found: list[list[Hashable]]) -> str:
     """Their items in a few words, the largest without its names where there are many."""
     parts = []
     for component in found[:_MOST_NAMED]:
-        names = ", ".join(map(str, component[:_MOST_NAMED]))
+        names = ", ".join(map(visible, component[:_MOST_NAMED]))
         rest = len(component) - _MOST_NAMED
         parts.append(f"{names} and {rest:,} more" if rest > 0 else names)
     more = f"; and {len(found) - _MOST_NAMED:,} more components" if len(found) > _MOST_NAMED else ""

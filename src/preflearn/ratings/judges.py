@@ -19,7 +19,7 @@ from .._engine.solvers.judges import estimate_reliability
 from .._engine.solvers.laplace import without_each
 from ..model_selection.significance import holm
 from .battles import Battles
-from .strengths import Strengths, variances_of_battles
+from .strengths import Strengths, root_mean_square, variances_of_battles
 
 _STEPS = 30
 
@@ -81,7 +81,7 @@ def _suspicions(battles: Battles) -> dict[str, np.ndarray]:
         found["position"] = np.ones(len(battles))
     for name, z in zip(battles.covariate_names, battles.covariates.T, strict=True):
         if name != "position":
-            found[name] = z / np.sqrt(np.mean(np.square(z)))
+            found[name] = z / root_mean_square(z[:, None])[0]
     place = {str(item): k for k, item in enumerate(battles.items)}
     itself = np.array([place.get(str(label), -1) for label in labels])[codes]
     x = (battles.pairs[:, 0] == itself).astype(float) - (battles.pairs[:, 1] == itself)

@@ -4,10 +4,10 @@ A margin d (a's score minus b's) is τ (f_a - f_b) / c plus normal noise of stan
 with the probability Φ((f_a - f_b) / c). With c = 1.702 this is the logistic function of f_a - f_b to within .01: the
 strengths are those of Bradley and Terry's model, learned from more than who won. In units of z = c d / τ,
 
-    min  Σ_k w_k (z_k - x_k · θ)² / 2 c² + alpha ‖θ‖²,      H = Σ_k w_k x_k x_kᵀ / c² + 2 alpha I,
+    min  Σ_k w_k (z_k - x_k · θ)² / 2 c² + alpha ‖θ‖²,      H = Σ_k w_k x_k x_kᵀ / c² + 2 alpha I
 
-one linear system, whose residuals in units of d do not depend on τ: τ² is their mean square, with degrees of freedom
-taken off.
+(alpha θᵀ K⁻¹ θ and 2 alpha K⁻¹ where features say how similar items are), one linear system, whose residuals in units
+of d do not depend on τ: τ² is their mean square, with degrees of freedom taken off.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .._engine.numerics.linalg import cholesky_in_place, cholesky_solve
+from .._engine.numerics.linalg import cholesky_in_place, cholesky_solve, inverse_in_place
 from .._engine.solvers.labels import LabelPosterior
 from ..comparisons.answers import Answers
 from .battles import Battles
@@ -48,7 +48,9 @@ def fit_margins(battles: Battles, alpha: float) -> tuple[np.ndarray, float]:
         return np.zeros(size), 1.0
     # Seen from the other side a share y is 1 - y, a margin d is -d.
     counted = replace(battles, share=0.5 + d).counted()
-    in_margins = _solver(counted, alpha)(counted.spread(curvatures_of(counted) * (counted.share - 0.5)))
+    in_margins = _solver(counted, alpha, battles.similarity)(
+        counted.spread(curvatures_of(counted) * (counted.share - 0.5))
+    )
     residual = d - battles.answers().differences(in_margins)
     # Weights that are not counts say how much battles count relative to each other: their scale must not matter.
     n = total if battles.are_counts else total**2 / float(w @ w)
@@ -59,11 +61,18 @@ def fit_margins(battles: Battles, alpha: float) -> tuple[np.ndarray, float]:
     return in_margins * (LOGISTIC_WIDTH / noise), noise
 
 
-def _solver(counted: Answers, alpha: float) -> Callable[[np.ndarray], np.ndarray]:
-    if counted.n_rows > _MOST_FACTORED:
+def _solver(
+    counted: Answers, alpha: float, similarity: np.ndarray | None
+) -> Callable[[np.ndarray], np.ndarray]:
+    if similarity is None and counted.n_rows > _MOST_FACTORED:
         posterior = posterior_of_margins(counted, alpha, np.zeros(counted.n_rows))
         return lambda r: posterior.solve(r[:, None])[:, 0]
     H = counted.dense_hessian(curvatures_of(counted))
-    H[np.diag_indices_from(H)] += 2.0 * alpha + 1e-13 * float(H.diagonal().max(initial=0.0))
+    prior = np.eye(counted.n_rows)
+    if similarity is not None:
+        n = similarity.shape[0]
+        prior[:n, :n] = inverse_in_place(np.array(similarity, order="F"))
+    H += 2.0 * alpha * prior
+    H[np.diag_indices_from(H)] += 1e-13 * float(H.diagonal().max(initial=0.0))
     factor = cholesky_in_place(H)
     return lambda r: cholesky_solve(factor, r)

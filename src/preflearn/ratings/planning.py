@@ -90,14 +90,17 @@ def differences_of_goal(mean: np.ndarray, goal: int | tuple[int, int] | None) ->
     return np.stack([np.repeat(top, rest.size), np.tile(rest, top.size)], axis=1)
 
 
-def is_settled(mean: np.ndarray, C: np.ndarray, goal: int | tuple[int, int] | None, threshold: float) -> bool:
-    """Whether every difference of the goal exceeds the threshold times its standard error."""
+def is_settled(
+    mean: np.ndarray, C: np.ndarray, goal: int | tuple[int, int] | None, threshold: float | np.ndarray
+) -> bool:
+    """Whether every difference of the goal exceeds the threshold times its standard error; there may be one a pair."""
     a, b = differences_of_goal(mean, goal).T
-    return bool((mean[a] - mean[b] > threshold * standard_errors_of_differences(C)[a, b]).all())
+    least = np.broadcast_to(threshold, C.shape)[a, b] * standard_errors_of_differences(C)[a, b]
+    return bool((mean[a] - mean[b] > least).all())
 
 
 def battles_needed(
-    mean: np.ndarray, C: np.ndarray, goal: int | tuple[int, int] | None, threshold: float
+    mean: np.ndarray, C: np.ndarray, goal: int | tuple[int, int] | None, threshold: float | np.ndarray
 ) -> int | None:
     """How many well-chosen battles settle the goal if the strengths are as estimated; None beyond a million.
 
@@ -105,11 +108,12 @@ def battles_needed(
     """
     a, b = differences_of_goal(mean, goal).T
     gap = mean[a] - mean[b]
-    if (gap <= 0).any():
+    needed = np.broadcast_to(threshold, C.shape)[a, b]
+    if (gap <= 0).any() or np.isinf(needed).any():
         return None
     total = 0.0
     while total < _MOST_BATTLES:
-        ratio = gap / (threshold * np.maximum(standard_errors_of_differences(C)[a, b], 1e-12))
+        ratio = gap / (needed * np.maximum(standard_errors_of_differences(C)[a, b], 1e-12))
         worst = int(np.argmin(ratio))
         if ratio[worst] >= 1.0:
             return int(np.ceil(total))

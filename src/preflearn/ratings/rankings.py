@@ -116,6 +116,15 @@ class ChoiceLoss:
         H[np.diag_indices_from(H)] += np.bincount(self._rankings.members, self._wp, self._n)
         return H
 
+    def informative_rows(self, cluster: np.ndarray) -> tuple[sp.csr_array, np.ndarray]:
+        """√(w_s p_i) (e_i - p_s) of each member i of each stage s, and the cluster of each row; cluster of rankings."""
+        members, k = self._rankings.members, self._stage.size
+        shape = (self._rankings.starts.size, self._n)
+        P = sp.csr_array((self.p, (self._stage, members)), shape=shape)
+        own = sp.csr_array((np.ones(k), (np.arange(k), members)), shape=(k, self._n))
+        rows = sp.diags_array(np.sqrt(self._wp)) @ (own - P[self._stage])
+        return sp.csr_array(rows), cluster[self._rankings.ranking][self._stage]
+
     def cluster_gradients(self, cluster: np.ndarray) -> np.ndarray:
         """Minus the gradient of the rankings of each cluster, shape (G, m)."""
         code, size = cluster[self._rankings.ranking], int(cluster.max()) + 1
@@ -201,7 +210,8 @@ def _read_tiers(value: Any, row: int) -> list[list[Hashable]]:
             [name.strip() for name in tier.split(",")] for tier in value.split(">")
         ]
     elif hasattr(value, "__iter__"):
-        tiers = [list(one) if isinstance(one, (list, tuple, np.ndarray)) else [one] for one in value]
+        nested = [list(one) if isinstance(one, (list, tuple, np.ndarray)) else [one] for one in value]
+        tiers = [[name.strip() if isinstance(name, str) else name for name in tier] for tier in nested]
     else:
         raise ValueError(f"Row {row + 1:,} has no ranking: found {value!r}, expected a list or 'a > b > c'.")
     flat = [name for tier in tiers for name in tier]

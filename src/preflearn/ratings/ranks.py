@@ -2,7 +2,10 @@ r"""Which differences are certain: ranks that hold together, and letters of grou
 
 T_ij = (f_i - f_j) / se_ij for all pairs. With f* ~ N(0, C) and t the quantile of max |f*_i - f*_j| / se_ij, all
 differences with |T_ij| > t have the right sign with the stated probability, all of them together. Item i is then
-behind those with T_ij < -t and ahead of those with T_ij > t, which bounds its rank.
+behind those with T_ij < -t and ahead of those with T_ij > t, which bounds its rank. Where standard errors come from G
+clusters, C has at most the rank G - 1 and says nothing of how differences depend on each other: each then has its own
+t, the quantile of Student's distribution at (1 - level) / n (n - 1) to either side (Bonferroni) with the degrees of
+freedom that are its own (`clusters`).
 
 Of very many items, thousands of which have hardly played, nobody is certain to be ahead of all of these, though few of
 them can be anywhere near the top. The ranks of the best are therefore drawn from the posterior: with R_i the rank of
@@ -16,6 +19,7 @@ compared where these do not touch: wider, and without a matrix of all pairs.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -30,6 +34,8 @@ _MOST_DRAWN = 4e7
 RANK_DRAWS, MOST_RANKED, DRAWN_SHARE = 512, 100, 0.2
 # Of normal scores of ranks, where all draws agree, and what rounding may take from a bound.
 _LEAST_SPREAD, _ROUNDING = 0.02, 1e-9
+# Degrees of freedom that stand for infinitely many in draws.
+_LARGE = 1e9
 
 
 def standard_errors_of_differences(C: np.ndarray) -> np.ndarray:
@@ -38,7 +44,7 @@ def standard_errors_of_differences(C: np.ndarray) -> np.ndarray:
     return np.sqrt(np.maximum(diagonal[:, None] + diagonal[None, :] - 2.0 * C, 0.0))
 
 
-def simultaneous_threshold(C: np.ndarray, level: float, df: float = np.inf) -> float:
+def simultaneous_threshold(C: np.ndarray, level: float) -> float:
     """The quantile t of the largest standardised difference.
 
     Parameters
@@ -46,8 +52,6 @@ def simultaneous_threshold(C: np.ndarray, level: float, df: float = np.inf) -> f
     C : ndarray of shape (n, n)
         Covariance of the strengths.
     level : float
-    df : float
-        Degrees of freedom of the standard errors; infinite for the normal distribution.
 
     Notes
     -----
@@ -57,12 +61,8 @@ def simultaneous_threshold(C: np.ndarray, level: float, df: float = np.inf) -> f
     se = standard_errors_of_differences(C)
     inverse = np.divide(1.0, se, out=np.zeros_like(se), where=se > 0).astype(np.float32)
     n_draws = int(np.clip(_MOST_DRAWN / max(n * (n - 1) / 2, 1), 2000, 10000))
-    rng = np.random.default_rng(0)
-    draws = drawn_normal(C, n_draws, rng)
-    if np.isfinite(df):
-        draws /= np.sqrt(rng.chisquare(df, n_draws) / df)
     # Single precision suffices: the quantile of draws is known to about three significant digits.
-    columns = draws.astype(np.float32)
+    columns = drawn_normal(C, n_draws).astype(np.float32)
     largest = np.zeros(n_draws, dtype=np.float32)
     for i in range(n - 1):
         gaps = columns[i + 1 :] - columns[i]
@@ -72,6 +72,20 @@ def simultaneous_threshold(C: np.ndarray, level: float, df: float = np.inf) -> f
     return float(np.quantile(largest, level))
 
 
+def bonferroni_thresholds(df: np.ndarray | float, n: int, level: float) -> Any:
+    """How many standard errors each difference of n items must have, with its own degrees of freedom.
+
+    Parameters
+    ----------
+    df : ndarray of shape (n, n) or float
+        Below 1 nothing can be said: the threshold is infinite.
+    n : int
+    level : float
+    """
+    t = student.isf((1.0 - level) / (n * (n - 1.0)), np.clip(df, 1.0, _LARGE))
+    return np.where(np.asarray(df) < 1.0, np.inf, t)[()]
+
+
 def drawn_normal(C: np.ndarray, n_draws: int, rng: np.random.Generator | None = None) -> np.ndarray:
     """Draws of N(0, C) as columns."""
     rng = np.random.default_rng(0) if rng is None else rng
@@ -79,10 +93,12 @@ def drawn_normal(C: np.ndarray, n_draws: int, rng: np.random.Generator | None = 
     return (vectors * np.sqrt(np.maximum(values, 0.0))) @ rng.standard_normal((C.shape[0], n_draws))
 
 
-def told_apart(scores: np.ndarray, C: np.ndarray, threshold: float) -> np.ndarray:
+def told_apart(scores: np.ndarray, C: np.ndarray, threshold: float | np.ndarray) -> np.ndarray:
     """1 where item i is significantly ahead of item j, -1 where it is behind, else 0; shape (n, n)."""
     gaps = scores[:, None] - scores[None, :]
-    return np.where(np.abs(gaps) > threshold * standard_errors_of_differences(C), np.sign(gaps), 0.0)
+    with np.errstate(invalid="ignore"):  # of an item against itself, at an infinite threshold
+        least = threshold * standard_errors_of_differences(C)
+    return np.where(np.abs(gaps) > least, np.sign(gaps), 0.0)
 
 
 def rank_bounds(apart: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -91,11 +107,11 @@ def rank_bounds(apart: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def many_rank_bounds(
-    scores: np.ndarray, se: np.ndarray, level: float, df: float = np.inf
+    scores: np.ndarray, se: np.ndarray, level: float, df: np.ndarray | float = np.inf
 ) -> tuple[np.ndarray, np.ndarray]:
     """The same of very many items, by intervals that hold together."""
     n = scores.shape[0]
-    width = quantile_of(level ** (1.0 / n), df) * se
+    width = np.where(np.asarray(df) < 1.0, np.inf, quantile_of(level ** (1.0 / n), df) * se)
     low, high = scores - width, scores + width
     ahead = n - np.searchsorted(np.sort(low), high, side="right")
     behind = np.searchsorted(np.sort(high), low, side="left")
@@ -103,13 +119,19 @@ def many_rank_bounds(
 
 
 def drawn_ranks(
-    scores: np.ndarray, errors: Iterable[np.ndarray], some: np.ndarray, df: float = np.inf
+    scores: np.ndarray, errors: Iterable[np.ndarray], some: np.ndarray, df: np.ndarray | float = np.inf
 ) -> np.ndarray:
-    """Ranks of some items among all, with drawn errors as blocks of columns; shape (k, draws)."""
+    """Ranks of some items among all, with drawn errors as blocks of columns; shape (k, draws).
+
+    With degrees of freedom every item's error is divided by a draw of its own for the standard error: those of
+    different items come from different scores of the clusters.
+    """
     rng, n, out = np.random.default_rng(1), scores.shape[0], []
+    freedom = np.broadcast_to(np.clip(df, 1.0, _LARGE), n)[:, None]
     for block in errors:
-        scale = np.sqrt(rng.chisquare(df, block.shape[1]) / df) if np.isfinite(df) else 1.0
-        drawn = scores[:, None] + block / scale
+        if np.isfinite(df).any():
+            block = block / np.sqrt(rng.chisquare(freedom, block.shape) / freedom)
+        drawn = scores[:, None] + block
         out += [n - np.searchsorted(np.sort(f), f[some], side="right") + 1 for f in drawn.T]
     return np.stack(out, axis=1)
 
@@ -137,9 +159,11 @@ def drawn_rank_bounds(drawn: np.ndarray, n: int, level: float) -> tuple[np.ndarr
     ).astype(int)
 
 
-def quantile_of(level: float, df: float) -> float:
-    """The two-sided quantile of one interval."""
-    return float(student.ppf(0.5 + 0.5 * level, df) if np.isfinite(df) else norm.ppf(0.5 + 0.5 * level))
+def quantile_of(level: float, df: Any) -> Any:
+    """The two-sided quantile of one interval; degrees of freedom below 1 count as 1."""
+    if np.ndim(df) == 0 and np.isinf(df):
+        return float(norm.ppf(0.5 + 0.5 * level))
+    return student.ppf(0.5 + 0.5 * level, np.maximum(df, 1.0))
 
 
 def group_letters(apart: np.ndarray) -> list[str]:

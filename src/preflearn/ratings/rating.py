@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from numbers import Real
 from typing import Any
 
@@ -15,6 +16,7 @@ from .choice import FEW_ALPHAS, choose_alpha, choose_half_life, decayed
 from .diagnostics import components, describe_components, mutually_beaten
 from .features import with_features
 from .frames import backend_of
+from .ranks import bonferroni_thresholds
 from .reading import JUDGES, PROMPTS, read_battles, read_ranked
 from .result import Ratings
 from .strengths import Strengths, fit_strengths
@@ -211,6 +213,8 @@ def _rated(
     shift = _read_anchor(options["anchor"], battles.items)
     cluster, cluster_name = _read_cluster(battles, options)
     notes = _notes(battles, alpha, cluster is not None or options["wants_cluster"] is False)
+    if cluster is not None:
+        notes += _about_few_clusters(battles, cluster, level)
     asked = {"half_life": half_life, "alpha": alpha, **options}
     if half_life == "auto":
         alphas = FEW_ALPHAS if alpha == "auto" else [float(alpha)]
@@ -238,6 +242,7 @@ def _rated(
 def rate_counts(
     table: dict[str, list[Any]],
     before: Ratings | None,
+    about_names: tuple[str, ...] = (),
     *,
     anchor: Any = None,
     alpha: float | str = "auto",
@@ -248,7 +253,8 @@ def rate_counts(
 ) -> Ratings:
     """The ratings of counts, found from those before where there are some."""
     _check(None, alpha, level, None, None)
-    read = _with_features(read_battles(table, weight="count"), features, kernel, item_offsets, alpha)
+    counted = replace(read_battles(table, weight="count"), about_names=about_names)
+    read = _with_features(counted, features, kernel, item_offsets, alpha)
     names = ("a", "b", "winner", "loser", "judge", "time", "covariates", "cluster", "margin", "ranking")
     options = {
         **dict.fromkeys(names),
@@ -300,6 +306,7 @@ def _read_anchor(anchor: Any, items: list[Hashable]) -> tuple[Hashable, float] |
             argument="anchor",
         )
     item, rating = pairs[0]
+    item = item.strip() if isinstance(item, str) else item
     if item not in items:
         raise InputError(
             f"{{argument}} names {item!r}, which has not played: the items are {describe_components([items])}",
@@ -356,6 +363,9 @@ def _notes(battles: Battles, alpha: Any, clustered: bool) -> list[str]:
             "who won and change the sign where side b did."
         )
         warnings.warn(notes[-1], UserWarning, stacklevel=4)
+    notes += battles.about_names
+    notes += _about_case("items", battles.items)
+    notes += _about_case("judges", [] if battles.judge is None else battles.judge[1])
     notes += [_about_unused(column) for column in battles.unused]
     if battles.judge is not None and 1 < len(battles.judge[1]) < _FEW_JUDGES and not clustered:
         notes.append(
@@ -370,6 +380,44 @@ def _notes(battles: Battles, alpha: Any, clustered: bool) -> list[str]:
             else "1 battle ended with both bad and counts as a tie."
         )
     return notes
+
+
+def _about_case(what: str, labels: Sequence[Hashable]) -> list[str]:
+    """Names that differ in upper and lower case alone are taken as they are, which may not be what was meant."""
+    folded: dict[str, list[Hashable]] = {}
+    for label in labels:
+        if isinstance(label, str):
+            folded.setdefault(label.casefold(), []).append(label)
+    alike = [same for same in folded.values() if len(same) > 1]
+    if not alike:
+        return []
+    shown = "; ".join(" and ".join(map(repr, same)) for same in alike[:3])
+    more = f" and {len(alike) - 3:,} more" if len(alike) > 3 else ""
+    return [
+        f"Names of {what} differ by upper and lower case alone and count as different {what}: {shown}{more}. Are they "
+        "the same? Write them alike."
+    ]
+
+
+def _about_few_clusters(battles: Battles, cluster: np.ndarray, level: float) -> list[str]:
+    """How far items must be apart, where clusters are so few that it is more than twice what it would be of many."""
+    n, sizes = battles.n_items, np.bincount(cluster, battles.weight)
+    found = int((sizes > 0).sum())
+    worth = float(sizes.sum() ** 2 / np.square(sizes).sum())
+    least, needed = bonferroni_thresholds(np.inf, n, level), 3
+    far = bonferroni_thresholds(worth - 1.0, n, level)
+    if far <= 2.0 * least:
+        return []
+    while bonferroni_thresholds(needed - 1.0, n, level) > 2.0 * least:
+        needed += 1
+    as_equal = "" if found - worth < 1.0 else f", which differ in size and are worth {worth:.1f} equal ones"
+    effect = "no two items can be told apart"
+    if np.isfinite(far):
+        effect = f"two items differ significantly only beyond {far:.3g} standard errors"
+    return [
+        f"Ranks of {n:,} items rest on {found:,} clusters{as_equal}: {effect} (with very many clusters beyond "
+        f"{least:.2f}). At least {needed} clusters of equal size are needed for not more than twice that."
+    ]
 
 
 def _about_unused(column: str) -> str:

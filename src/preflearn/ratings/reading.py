@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError, Remedy
-from ..preprocessing.frames import BOOLEAN, NUMBER, TEXT, TIME, Column, read_table
+from ..preprocessing.frames import BOOLEAN, MOST_EXACT, NUMBER, TEXT, TIME, Column, read_table
 from ..preprocessing.values import day_comes_first, parse_times
 from .battles import POSITION, Battles, are_counts, sorted_labels
 from .rankings import read_rankings
@@ -50,6 +50,8 @@ JUDGES = ("judge", "worker", "annotator", "rater")
 PROMPTS = ("prompt", "question_id")
 _TELLING = (*JUDGES, *PROMPTS, "time", "date", "timestamp", "tstamp")
 _MOST_SHOWN = 10
+# Differences of covariates, and of margins, may be as large, and one over it.
+_MOST_MEASURED = 1e100
 # Columns that hold names, even if these look like numbers.
 NAME_COLUMNS = tuple(name for pair in _SIDES for name in pair) + ("loser",)
 _OUTCOMES = {"a won": 1.0, "b won": 0.0, "tie": 0.5}
@@ -127,6 +129,7 @@ def read_battles(
             name for name in _TELLING if name in columns and name not in (judge, time, cluster, weight)
         ),
         margin=difference,
+        about_names=_about_spaces(columns, (sides.a, sides.b, judge, cluster)),
         only_margin=margin is not None and sides.by_score and _pair_of(columns, margin, sides) is None,
     )
 
@@ -242,19 +245,52 @@ def _listed(names: Sequence[Any]) -> str:
 
 
 def factorised(column: Column) -> tuple[np.ndarray, list[Hashable]]:
-    """(codes, -1 where missing; labels) of a column; whole numbers are labels as they are."""
+    """(codes, -1 where missing; labels) of a column; whole numbers are labels as they are, texts without spaces around
+    them."""
     if column.problem:
         raise ValueError(f"{column.problem}.")
     if column.form == TEXT and column.texts is not None:
         codes, labels = column.texts.factorised
-        empty = {k for k, label in enumerate(labels) if not label.strip()}
-        return np.where(np.isin(codes, list(empty)), -1, codes) if empty else codes, list(labels)
-    missing = np.isnan(column.array)
-    distinct, codes = np.unique(np.where(missing, 0.0, column.array), return_inverse=True)
+        trimmed = [label.strip() for label in labels]
+        places = {label: k for k, label in enumerate(dict.fromkeys(label for label in trimmed if label))}
+        return np.array([places.get(label, -1) for label in trimmed] + [-1], dtype=np.int64)[codes], [*places]
+    values, missing = (column.array, np.isnan(column.array)) if column.whole is None else column.whole
+    distinct, found = np.unique(values[~missing], return_inverse=True)
+    codes = np.full(values.shape[0], -1, dtype=np.int64)
+    codes[~missing] = found.ravel()
     if column.form == BOOLEAN:
-        return np.where(missing, -1, codes.ravel()), [bool(value) for value in distinct]
-    numbers = [int(value) if value == round(value) else float(value) for value in distinct]
-    return np.where(missing, -1, codes.ravel()), [*numbers]
+        return codes, [bool(value) for value in distinct]
+    if column.whole is not None:
+        return codes, [*distinct.tolist()]
+    _refuse_rounded(column.name, distinct)
+    return codes, [int(value) if value == round(value) else float(value) for value in distinct]
+
+
+def _about_spaces(columns: dict[str, Column], names: Sequence[str | None]) -> tuple[str, ...]:
+    """What to know about names that had spaces around them."""
+    read = [columns[name].texts for name in dict.fromkeys(names) if name is not None]
+    found = dict.fromkeys(
+        label
+        for texts in read
+        if texts is not None
+        for label in texts.factorised[1]
+        if label.strip() and label != label.strip()
+    )
+    if not found:
+        return ()
+    shown = ", ".join(repr(label) for label in list(found)[:3])
+    return (f"Spaces around names were removed, such as in {shown} ({len(found):,} in all).",)
+
+
+def _refuse_rounded(name: str, numbers: np.ndarray) -> None:
+    """Labels that have been through floating-point numbers may have been different ones before."""
+    long = numbers[np.abs(numbers) > MOST_EXACT]
+    if long.size:
+        raise InputError(
+            f"Column {name!r} names things by floating-point numbers such as {long[0]:.0f}, which have 53 bits: "
+            "different ones may have become one (pandas does this where a value is missing). Read the column as whole "
+            "numbers or as texts"
+        )
 
 
 def _read_labels(
@@ -366,20 +402,14 @@ def _read_winners(
     are_shares = set(labels) <= {0, 0.5, 1}
     if are_shares:
         _refuse_ambiguous(sides, codes, labels, place, pairs)
-    meanings = [_meaning(label, are_shares, sides, place) for label in labels]
-    table = np.array([m if isinstance(m, float) else np.nan for m in meanings] + [np.nan])
-    share = table[codes]
-    named = np.array([place[m[0]] if isinstance(m, tuple) else -1 for m in meanings] + [-1])[codes]
-    share = np.where(
-        named >= 0, np.where(named == pairs[:, 0], 1.0, np.where(named == pairs[:, 1], 0.0, np.nan)), share
-    )
+    share = _shares_of(labels, codes, sides, place, pairs, are_shares)
     unknown = np.isnan(share)
     if unknown.any():
         _refuse_labels(sides, codes[unknown], labels, n)
     bad = [
         k for k, label in enumerate(labels) if isinstance(label, str) and label.strip().lower() in _BOTH_BAD
     ]
-    both_bad = _number_of(np.isin(codes, bad), weight)
+    both_bad = _number_of(np.isin(codes, bad) & (share == 0.5), weight)
     counts = {name: _number_of(share == y, weight) for name, y in _OUTCOMES.items()}
     return share, {**counts, "tie": counts["tie"] - both_bad, "both bad": both_bad}
 
@@ -422,23 +452,79 @@ def _refuse_ambiguous(
         )
 
 
-def _meaning(label: Hashable, are_shares: bool, sides: _Sides, items: dict[Hashable, int]) -> Any:
-    """The share of side a that a label stands for, (item,) for the name of an item, or None."""
-    if isinstance(label, str):
-        word = label.strip().lower()
-        if label in items and word not in _TIES | _BOTH_BAD | {sides.a.lower(), sides.b.lower()}:
-            return (label,)
-        for words, name, share in ((_FIRST, sides.a, 1.0), (_SECOND, sides.b, 0.0)):
-            if word in words or word == name.lower():
-                return share
-        return 0.5 if word in _TIES | _BOTH_BAD else None
+def _shares_of(
+    labels: list[Hashable],
+    codes: np.ndarray,
+    sides: _Sides,
+    items: dict[Hashable, int],
+    pairs: np.ndarray,
+    are_shares: bool,
+) -> np.ndarray:
+    """The share of side a of each battle; NaN where its label is neither a side, an item of the battle nor a tie.
+
+    A label may be the name of an item as well as a word for a side or a tie. It is a name if the column names winners,
+    a word if it names sides; where neither is certain and the two disagree, it is refused.
+    """
+    # A column with ties beside numbers is one of texts.
+    written = {str(item): number for item, number in items.items()}
+    words = [None if are_shares else _word(label, sides) for label in labels]
+    names = [None if are_shares or isinstance(label, bool) else written.get(str(label)) for label in labels]
+    pure_names = any(name is not None and word is None for name, word in zip(names, words, strict=True))
+    pure_sides = any(word in (0.0, 1.0) and name is None for name, word in zip(names, words, strict=True))
+    share = np.full(codes.size, np.nan)
+    for k, (label, word, name) in enumerate(zip(labels, words, names, strict=True)):
+        rows = np.flatnonzero(codes == k)
+        if are_shares:
+            share[rows] = float(label)  # type: ignore[arg-type]
+            continue
+        said = np.full(rows.size, np.nan if word is None else word)
+        if name is not None:
+            first, second = (pairs[rows] == name).T
+            named = np.where(first, 1.0, np.where(second, 0.0, np.nan))
+            if word is None or _is_name(label, word, named, pure_names, pure_sides, sides):
+                said = named
+        share[rows] = said
+    return share
+
+
+def _is_name(
+    label: Hashable, word: float, named: np.ndarray, pure_names: bool, pure_sides: bool, sides: _Sides
+) -> bool:
+    """Whether a label that is an item as well as a word for a side or a tie means the item.
+
+    ``named`` has the shares that the item's name would mean, NaN where it does not take part in the battle.
+    """
+    plays = ~np.isnan(named)
+    if not plays.any() or (pure_sides and not pure_names):
+        return False
+    if plays.all() and ((named == word).all() or (not pure_sides and (pure_names or word == 0.5))):
+        return True
+    if not plays.all() and not pure_names:
+        return False
+    if (named[plays] == word).all():
+        return False
+    what = "a tie" if word == 0.5 else f"side {'a' if word else 'b'}"
+    raise InputError(
+        f"Column {sides.winner!r}: {label!r} is the name of an item and a word for {what}, and it is not clear which "
+        f"is meant. Write {sides.a!r} and {sides.b!r} (the columns of the two sides) or 1, 0 and 0.5 for who won, or "
+        "give the item another name",
+        Remedy("loser", purpose="and a column of losers, where the winners are items"),
+    )
+
+
+def _word(label: Hashable, sides: _Sides) -> float | None:
+    """The share of side a that a word for a side or a tie stands for."""
     if isinstance(label, bool):
         return float(label)
-    if label in items and not are_shares:
-        return (label,)
-    if are_shares:
-        return float(label)  # type: ignore[arg-type]
-    return (str(label),) if str(label) in items else None
+    if not isinstance(label, str):
+        return None
+    word = label.strip().lower()
+    columns = {sides.a.strip().lower(): 1.0, sides.b.strip().lower(): 0.0}
+    if word in columns:
+        return columns[word]
+    if word in _FIRST | _SECOND:
+        return float(word in _FIRST)
+    return 0.5 if word in _TIES | _BOTH_BAD else None
 
 
 def _refuse_labels(sides: _Sides, codes: np.ndarray, labels: list[Hashable], n: int) -> None:
@@ -522,15 +608,23 @@ def _read_covariate(columns: dict[str, Column], name: str, sides: _Sides, n: int
 def _read_difference(columns: dict[str, Column], name: str, sides: _Sides, argument: str) -> np.ndarray:
     """Of two columns, one for each side, or a column that holds it."""
     what, pair = argument.removesuffix("s"), _pair_of(columns, name, sides)
-    if pair is not None:
-        return read_numbers(columns[pair[0]], what) - read_numbers(columns[pair[1]], what)
-    if name not in columns:
+    if pair is None and name not in columns:
         raise InputError(
             f"{{argument}} asks for {name!r}, and neither {name}_a and {name}_b nor {name} (the difference, a minus b) "
             f"is a column: found {_listed(list(columns))}",
             argument=argument,
         )
-    return read_numbers(columns[name], what)
+    parts = [read_numbers(columns[one], what) for one in pair or (name,)]
+    with np.errstate(over="ignore"):
+        difference = parts[0] - parts[1] if pair else parts[0]
+    largest = float(np.abs(difference).max(initial=0.0))
+    if largest > 0 and not 1.0 / _MOST_MEASURED <= largest <= _MOST_MEASURED:
+        raise InputError(
+            f"{{argument}} {name!r} has differences of up to {largest:g}, beyond the range that is computed with: "
+            f"expected at most a number between {1 / _MOST_MEASURED:g} and {_MOST_MEASURED:g}. Give it in another unit",
+            argument=argument,
+        )
+    return difference
 
 
 def _pair_of(columns: dict[str, Column], name: str, sides: _Sides) -> tuple[str, str] | None:

@@ -15,9 +15,10 @@ from ..errors import InputError, Remedy
 from ..shown_tables import ShownTable, in_notebooks
 from . import diagnostics, held_out, judges, planning, ranks, tables
 from .battles import Battles
+from .clusters import effective_clusters, effective_clusters_of_differences
 from .frames import frame_like
 from .ranks import MOST_COMPARED, MOST_RANKED
-from .strengths import Strengths, dense_covariance, many_standard_errors
+from .strengths import Strengths, cluster_information, dense_covariance, many_standard_errors
 from .tables import MEAN_RATING, POINTS
 
 if TYPE_CHECKING:
@@ -73,10 +74,19 @@ class Ratings:
     def scores(self) -> dict[Hashable, float]:
         return dict(zip(self.items, self.strengths.scores.tolist(), strict=True))
 
-    @property
-    def degrees_of_freedom(self) -> float:
-        """Of the standard errors: one less than clusters; infinite without clusters."""
-        return np.inf if self.cluster is None else float(self.cluster.max())
+    @cached_property
+    def cluster_information(self) -> Any:
+        """What each cluster tells about each strength and coefficient (`clusters`)."""
+        assert self.cluster is not None
+        return cluster_information(self.strengths, self.cluster)
+
+    @cached_property
+    def degrees_of_freedom(self) -> Any:
+        """Of the standard errors of the strengths: one less than their effective clusters; infinite without
+        clusters."""
+        if self.cluster is None:
+            return np.inf
+        return effective_clusters(self.cluster_information[:, : len(self.items)]) - 1.0
 
     @cached_property
     def covariance(self) -> np.ndarray:
@@ -93,15 +103,38 @@ class Ratings:
         """Of the strengths, in the order of `items`."""
         n = len(self.items)
         if self.strengths.is_dense:
-            return np.sqrt(np.maximum(self.covariance.diagonal()[:n], 0.0))
-        best = np.argsort(-self.strengths.scores, kind="stable")
-        return many_standard_errors(self.strengths, self.cluster, best)
+            errors = np.sqrt(np.maximum(self.covariance.diagonal()[:n], 0.0))
+        else:
+            best = np.argsort(-self.strengths.scores, kind="stable")
+            errors = many_standard_errors(self.strengths, self.cluster, best)
+        return self.at_least_those_of_the_model(errors, np.arange(n))
 
     @cached_property
-    def threshold(self) -> float:
-        """How many standard errors a difference must have for all such signs to be right together."""
+    def model_standard_errors(self) -> np.ndarray:
+        """Of the strengths if all battles were independent."""
         n = len(self.items)
-        return ranks.simultaneous_threshold(self.covariance[:n, :n], self.level, self.degrees_of_freedom)
+        if self.strengths.is_dense:
+            return np.sqrt(np.maximum(dense_covariance(self.strengths, None).diagonal()[:n], 0.0))
+        return many_standard_errors(self.strengths, None, np.argsort(-self.strengths.scores, kind="stable"))
+
+    def at_least_those_of_the_model(self, errors: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """A single cluster says nothing of how clusters differ: its scores sum to 0 at the fitted strengths."""
+        few = np.broadcast_to(self.degrees_of_freedom, len(self.items))[rows] < 1.0
+        if not few.any():
+            return errors
+        return np.where(few, np.maximum(errors, self.model_standard_errors[rows]), errors)
+
+    @cached_property
+    def threshold(self) -> Any:
+        """How many standard errors a difference must have for all such signs to be right together.
+
+        One number without clusters; with clusters one for each pair of items, shape (n, n).
+        """
+        n = len(self.items)
+        if self.cluster is None:
+            return ranks.simultaneous_threshold(self.covariance[:n, :n], self.level)
+        clusters = effective_clusters_of_differences(self.cluster_information[:, :n])
+        return ranks.bonferroni_thresholds(clusters - 1.0, n, self.level)
 
     @cached_property
     def apart(self) -> np.ndarray | None:

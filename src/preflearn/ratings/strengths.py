@@ -10,7 +10,8 @@ Covariates are scaled so that the penalty hardly touches β. Covariances of θ:
     model-based  C = H⁻¹
     sandwich     C = H⁻¹ (G / (G - 1) Σ_c g_c g_cᵀ + 2 alpha I) H⁻¹,     g_c = Σ_{k in c} w_k (y_k - p_k) x_k
 
-for G clusters of battles that may depend on each other: those of a judge, of a prompt. The prior counts as
+for G clusters of battles that may depend on each other: those of a judge, of a prompt; what that rests on says
+`clusters`. The prior counts as
 information in both, or an item that won all of its battles, of which the data alone say nothing, would look certain.
 Strengths are relative to the mean of all items, and so are their variances.
 """
@@ -34,6 +35,7 @@ from .._engine.solvers.labels import MOST_SOLVED, LabelPosterior
 from .._engine.solvers.newton import Features, PairObjective, minimise_logistic
 from ..comparisons.answers import AdjustedAnswers, Answers
 from .battles import Battles
+from .clusters import MOST_INFORMATION, MOST_PRODUCTS, diagonal_information, information_of
 from .margins import (
     LOGISTIC_WIDTH,
     curvatures_of,
@@ -161,6 +163,22 @@ class Strengths:
             P[: K.shape[0], : K.shape[0]] = inverse_in_place(np.array(K, order="F"))
         return 2.0 * self.alpha * P
 
+    def informative_rows(self, cluster: np.ndarray) -> tuple[sp.csr_array, np.ndarray]:
+        """√v_k x_k, whose products sum to the Hessian of the loss, and the cluster of each row."""
+        each, n = self.each, self.battles.n_items
+        root = np.sqrt(self.curvatures_of_battles())
+        which = np.arange(root.size)
+        entries = (np.concatenate([root, -root]), (np.concatenate([which, which]), each.pairs.T.ravel()))
+        rows = sp.csr_array(entries, shape=(root.size, n))
+        if self.scale.size:
+            Z = self.battles.covariates * (self.scale * root[:, None])
+            rows = sp.csr_array(sp.hstack([rows, Z]))
+        return rows, cluster
+
+    def curvatures_of_battles(self) -> np.ndarray:
+        """v of each battle, shape (l,)."""
+        return LogisticLoss(self.each, self.theta).curvatures
+
     @property
     def is_dense(self) -> bool:
         """Whether covariances of all coordinates are a matrix."""
@@ -179,11 +197,18 @@ def scaled(battles: Battles, scale: np.ndarray) -> Battles:
     return replace(battles, covariates=battles.covariates * scale)
 
 
+def root_mean_square(Z: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+    """Of each column, without squares that are too large or too small to be numbers."""
+    largest = np.abs(Z).max(axis=0, initial=0.0)
+    unit = np.where(largest > 0, largest, 1.0)
+    return largest * np.sqrt(np.average(np.square(Z / unit), axis=0, weights=weight))
+
+
 def covariate_scale(battles: Battles) -> np.ndarray:
     """One over the standard deviation of each covariate (about 0, which means no difference), times a wide prior."""
     if not battles.covariates.shape[1]:
         return np.empty(0)
-    sizes = np.sqrt(np.average(np.square(battles.covariates), axis=0, weights=battles.weight))
+    sizes = root_mean_square(battles.covariates, battles.weight)
     # A covariate that never differed in these battles, such as a part of them, tells nothing: its effect stays 0.
     return np.divide(_EFFECT_WIDTH, sizes, out=np.ones_like(sizes), where=sizes > 0)
 
@@ -248,6 +273,10 @@ class RankingStrengths(Strengths):
         H += max(float(np.median(H.diagonal())), 2.0 * self.alpha) / n
         return inverse_in_place(H)
 
+    def informative_rows(self, cluster: np.ndarray) -> tuple[sp.csr_array, np.ndarray]:
+        assert self.battles.rankings is not None
+        return self.loss.informative_rows(self.battles.rankings.of_rankings(cluster))
+
 
 def _fit_rankings(battles: Battles, alpha: float, start: np.ndarray | None, tol: float) -> RankingStrengths:
     rankings = battles.rankings
@@ -272,6 +301,9 @@ class MarginStrengths(Strengths):
     @cached_property
     def curvatures(self) -> np.ndarray:
         return curvatures_of(self.counted)
+
+    def curvatures_of_battles(self) -> np.ndarray:
+        return curvatures_of(self.each)
 
     @cached_property
     def posterior(self) -> LabelPosterior:
@@ -342,6 +374,33 @@ def dense_covariance(strengths: Strengths, cluster: np.ndarray | None) -> np.nda
     return centred(sandwich(inverse, cluster_gradients(strengths, cluster), strengths.prior_precision()), n)
 
 
+def cluster_information(strengths: Strengths, cluster: np.ndarray) -> Any:
+    """What each cluster tells about each strength (relative to the mean) and coefficient, shape (G, m + p).
+
+    See `clusters`; sparse, and as of a diagonal Hessian, where there are too many battles, clusters or items.
+    """
+    rows, codes = strengths.informative_rows(cluster)
+    size, n_clusters = strengths.theta.shape[0], int(codes.max()) + 1
+    small = n_clusters * size <= MOST_INFORMATION and rows.shape[0] * size <= MOST_PRODUCTS
+    if not (strengths.is_dense and small):
+        return diagonal_information(rows, codes)
+    A, n = strengths.inverse_hessian.copy(), strengths.battles.n_items
+    A[:, :n] -= A[:, :n].mean(axis=1)[:, None]
+    return information_of(rows, codes, A)
+
+
+def solved_information(strengths: Strengths, cluster: np.ndarray, some: np.ndarray) -> np.ndarray:
+    """The same of some coordinates of very many, shape (G, k): a solve for each."""
+    return information_of(*strengths.informative_rows(cluster), _solved_columns(strengths, some))
+
+
+def _solved_columns(strengths: Strengths, some: np.ndarray) -> np.ndarray:
+    """Columns of H⁻¹."""
+    B = np.zeros((strengths.theta.shape[0], some.shape[0]))
+    B[some, np.arange(some.shape[0])] = 1.0
+    return strengths.posterior.solve(B, _SOLVED)
+
+
 def sandwich(inverse: np.ndarray, g: Any, prior: np.ndarray) -> np.ndarray:
     """H⁻¹ (G / (G - 1) Σ_c g_c g_cᵀ + prior) H⁻¹ for gradients of shape (G, size), dense or sparse."""
     n_clusters = g.shape[0]
@@ -389,9 +448,7 @@ def many_standard_errors(strengths: Strengths, cluster: np.ndarray | None, exact
 
 def solved_standard_errors(strengths: Strengths, cluster: np.ndarray | None, some: np.ndarray) -> np.ndarray:
     """Standard errors of some of very many strengths: a solve for each."""
-    B = np.zeros((strengths.theta.shape[0], some.shape[0]))
-    B[some, np.arange(some.shape[0])] = 1.0
-    columns = strengths.posterior.solve(B, _SOLVED)
+    columns = _solved_columns(strengths, some)
     if cluster is None:
         return np.sqrt(columns[some, np.arange(some.shape[0])])
     g = cluster_gradients(strengths, cluster)
@@ -444,9 +501,10 @@ def _drawn_pulls(
     return drawn
 
 
-def drawn_errors(strengths: Strengths, cluster: np.ndarray | None, n_draws: int) -> Iterator[np.ndarray]:
-    """Errors of the strengths of very many items, in blocks of shape (m, 32): a solve for each, no m × m matrix."""
-    rng, pull = np.random.default_rng(0), _drawn_pulls(strengths, cluster)
+def drawn_errors(strengths: Strengths, n_draws: int) -> Iterator[np.ndarray]:
+    """Model-based errors of the strengths of very many items, in blocks of shape (m, 32): a solve for each, no m × m
+    matrix."""
+    rng, pull = np.random.default_rng(0), _drawn_pulls(strengths, None)
     for _ in range(n_draws // _DRAWN_TOGETHER):
         drawn = strengths.posterior.solve(pull(rng, _DRAWN_TOGETHER), _ROUGHLY_SOLVED)
         yield drawn[: strengths.battles.n_items]

@@ -15,7 +15,7 @@ from ..report.ratings import (
     rows_of,
     shows_groups,
 )
-from ..shown_tables import ShownTable
+from ..shown_tables import ShownTable, markdown_text, visible
 
 if TYPE_CHECKING:
     from .categories import CategoryRatings
@@ -36,7 +36,7 @@ def is_moderate(ratings: Ratings) -> bool:
 def verdict(ratings: Ratings) -> str:
     """Which neighbours can be told apart, in a sentence or two."""
     board, n = ratings.columns, len(ratings.items)
-    best = board["item"][0]
+    best = visible(board["item"][0])
     if n > MOST_ITEMS:
         return f"{best} leads; its rank is between {board['rank_lower'][0]} and {board['rank_upper'][0]}."
     same = len(ratings.neighbours())
@@ -60,12 +60,10 @@ def sentences(ratings: Ratings) -> list[str]:
     found = ratings.diagnostics
     p = found["transitivity"]["pvalue"]
     if p < 0.01:
-        circle = found["circle"]
-        example = (
-            ""
-            if circle is None
-            else f", for example {circle[0]} over {circle[1]} over {circle[2]} over {circle[0]}"
-        )
+        circle, example = found["circle"], ""
+        if circle is not None:
+            first, *others = map(visible, circle)
+            example = f", for example {' over '.join([first, *others, first])}"
         notes.append(
             f"One strength for each item does not explain all results (p = {p:.1g}){example}: battles depend on "
             "more than strength, or on each "
@@ -84,7 +82,7 @@ def _about_judges(ratings: Ratings) -> list[str]:
     table, notes = judge_table(ratings.strengths), []
     for key, words in (("position", "prefer one side"), ("self", "prefer themselves")):
         guilty = [
-            str(judge)
+            visible(judge)
             for judge, p in zip(
                 table["judge"], table.get(f"{key}_p", [1.0] * len(table["judge"])), strict=True
             )
@@ -161,14 +159,15 @@ def text_board(ratings: Ratings, n: int) -> str:
     """The board as text, the first n rows."""
     board = ratings.columns
     groups = shows_groups(board)
-    width = min(40, max(4, *(len(str(item)) for item in board["item"][:n])))
+    names = [visible(item) for item in board["item"][:n]]
+    width = min(40, max(4, *map(len, names)))
     head = f"{'rank':>5}  {'item':<{width}} {'rating':>7} {'interval':>15} {'ranks':>12}{'  group' if groups else ''}"
     lines = [f"Ratings of {len(ratings.items):,} items by {ratings.raw.n_battles:,} battles", head]
-    for row in rows_of(board, n):
+    for name, row in zip(names, rows_of(board, n), strict=True):
         interval, ranks = (f"{row[low]:.0f} to {row[high]:.0f}" for low, high in _INTERVALS)
         letters = f"  {row['group']}" if groups else ""
         lines.append(
-            f"{row['rank']:>5}  {str(row['item'])[:width]:<{width}} {row['rating']:>7.0f} {interval:>15} "
+            f"{row['rank']:>5}  {name[:width]:<{width}} {row['rating']:>7.0f} {interval:>15} "
             f"{ranks:>12}{letters}"
         )
     if len(board["item"]) > n:
@@ -184,7 +183,9 @@ def shown_board(ratings: Ratings, n: int) -> ShownTable:
     for row in rows_of(board, n):
         interval, ranks = (f"{row[low]:.0f} to {row[high]:.0f}" for low, high in _INTERVALS)
         letters = (row["group"],) if groups else ()
-        rows.append((str(row["rank"]), str(row["item"]), f"{row['rating']:.0f}", interval, ranks, *letters))
+        rows.append(
+            (str(row["rank"]), visible(row["item"]), f"{row['rating']:.0f}", interval, ranks, *letters)
+        )
     left = len(board["item"]) - n
     caption = f"Ratings of {len(ratings.items):,} items by {ratings.raw.n_battles:,} battles"
     return ShownTable(rows, caption, [*([f"... and {left:,} more"] if left > 0 else []), verdict(ratings)])
@@ -274,10 +275,11 @@ def page_text(
     from .. import __version__
 
     if os.fspath(path).lower().endswith(".md"):
-        notes = "".join(f"- {note}\n" for note in sentences(ratings))
+        notes = "".join(f"- {markdown_text(note)}\n" for note in sentences(ratings))
         generator = f'<!-- name="generator" content="preflearn {__version__}" -->'
         board = board_text(ratings, ".md", boards)
-        return f"{generator}\n\n# {title or 'Leaderboard'}\n\n{verdict(ratings)}\n\n{board}\n{notes}"
+        head = f"# {markdown_text(title or 'Leaderboard')}\n\n{markdown_text(verdict(ratings))}"
+        return f"{generator}\n\n{head}\n\n{board}\n{notes}"
     return render_ratings(page_of(ratings, title, command, boards))
 
 

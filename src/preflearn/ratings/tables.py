@@ -11,7 +11,14 @@ from scipy.stats import t as student
 
 from ..errors import InputError, Remedy
 from . import boards, judges, ranks
-from .strengths import drawn_errors, solved_standard_errors
+from .clusters import effective_clusters
+from .strengths import (
+    dense_covariance,
+    drawn_errors,
+    root_mean_square,
+    solved_information,
+    solved_standard_errors,
+)
 
 if TYPE_CHECKING:
     from .categories import CategoryRatings
@@ -58,9 +65,13 @@ def _many_rank_bounds(ratings: Ratings, order: np.ndarray) -> tuple[np.ndarray, 
 def _best_rank_bounds(ratings: Ratings, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     strengths, n = ratings.strengths, len(ratings.items)
     if strengths.is_dense:
-        errors = iter([ranks.drawn_normal(ratings.covariance[:n, :n], ranks.RANK_DRAWS)])
+        errors = iter([ranks.drawn_normal(dense_covariance(strengths, None)[:n, :n], ranks.RANK_DRAWS)])
     else:
-        errors = drawn_errors(strengths, ratings.cluster, ranks.RANK_DRAWS)
+        errors = drawn_errors(strengths, ranks.RANK_DRAWS)
+    if ratings.cluster is not None:
+        # Errors of different items depend on each other as the model says, of which clusters are too few to tell.
+        wider = ratings.standard_errors / ratings.model_standard_errors
+        errors = (block * wider[:, None] for block in errors)
     drawn = ranks.drawn_ranks(strengths.scores, errors, rows, ratings.degrees_of_freedom)
     return ranks.drawn_rank_bounds(drawn, n, 1.0 - (1.0 - ratings.level) * ranks.DRAWN_SHARE)
 
@@ -72,7 +83,9 @@ def top(ratings: Ratings, n: int, with_ranks: bool) -> Columns:
         se = ratings.standard_errors[best]
     else:
         se = solved_standard_errors(ratings.strengths, ratings.cluster, best)
-    width = ranks.quantile_of(ratings.level, ratings.degrees_of_freedom) * se
+        se = ratings.at_least_those_of_the_model(se, best)
+    df = np.broadcast_to(ratings.degrees_of_freedom, len(ratings.items))[best]
+    width = ranks.quantile_of(ratings.level, df) * se
     columns = _with_intervals(ratings, best, ratings.strengths.scores[best], width)
     if with_ranks and ratings.apart is not None:
         columns |= _places(
@@ -97,13 +110,18 @@ def covariates(ratings: Ratings) -> Columns:
     """`Ratings.covariates`."""
     n, strengths = len(ratings.items), ratings.strengths
     b = strengths.coefficients
+    rows, cluster = np.arange(n, n + b.size), ratings.cluster
+    df: Any = np.inf
     if strengths.is_dense:
         se = np.sqrt(ratings.covariance.diagonal()[n:]) * strengths.scale
     else:
-        rows = np.arange(n, n + b.size)
-        se = solved_standard_errors(strengths, ratings.cluster, rows) * strengths.scale
-    width = ranks.quantile_of(ratings.level, ratings.degrees_of_freedom) * se
-    typical = POINTS * np.sqrt(np.mean(np.square(ratings.raw.covariates), axis=0))
+        se = solved_standard_errors(strengths, cluster, rows) * strengths.scale
+    if cluster is not None:
+        exact = strengths.is_dense
+        s = ratings.cluster_information[:, n:] if exact else solved_information(strengths, cluster, rows)
+        df = effective_clusters(s) - 1.0
+    width = ranks.quantile_of(ratings.level, df) * se
+    typical = POINTS * root_mean_square(ratings.raw.covariates)
     bounds = {"": b, "_lower": b - width, "_upper": b + width}
     columns = {name.removeprefix("_") or "coefficient": values.tolist() for name, values in bounds.items()}
     columns |= {f"points{name}": (typical * values).tolist() for name, values in bounds.items()}
@@ -112,7 +130,8 @@ def covariates(ratings: Ratings) -> Columns:
 
 def read_categories(categories: Any, n: int) -> list[Hashable]:
     """One label for each of n battles."""
-    labels = list(categories.to_list() if hasattr(categories, "to_list") else categories)
+    given = list(categories.to_list() if hasattr(categories, "to_list") else categories)
+    labels = [label.strip() or None if isinstance(label, str) else label for label in given]
     if len(labels) != n:
         raise ValueError(f"Name one category for each of {n:,} battles: found {len(labels):,}.")
     missing = [row for row, label in enumerate(labels) if label is None or label != label]
@@ -140,9 +159,9 @@ def category_table(boards: CategoryRatings) -> Columns:
             }
             _append(out, {"category": [name] * order.size, **part})
         return out
-    found, df = boards.fitted, ratings.degrees_of_freedom
-    width = ranks.quantile_of(ratings.level, df) * found.errors
-    p = _pvalues(found.differences, found.difference_errors, df)
+    found = boards.fitted
+    width = ranks.quantile_of(ratings.level, found.freedom) * found.errors
+    p = _pvalues(found.differences, found.difference_errors, found.difference_freedom)
     for c, name in enumerate(names):
         order = orders[:, c]
         played = ratings.raw.take(np.flatnonzero(boards.codes == c)).battles_of_items()
@@ -155,10 +174,14 @@ def category_table(boards: CategoryRatings) -> Columns:
     return out
 
 
-def _pvalues(differences: np.ndarray, errors: np.ndarray, df: float) -> np.ndarray:
+def _pvalues(differences: np.ndarray, errors: np.ndarray, df: Any) -> np.ndarray:
     """Corrected for all of them; without differences between categories (s = 0) there is nothing to test."""
     z = np.divide(differences, errors, out=np.zeros_like(differences), where=errors > 0)
-    tails = student.sf(np.abs(z), df) if np.isfinite(df) else ndtr(-np.abs(z))
+    if np.ndim(df) == 0 and np.isinf(df):
+        tails = ndtr(-np.abs(z))
+    else:
+        # Of what a single cluster knows nothing can be said.
+        tails = np.where(df < 1.0, 0.5, student.sf(np.abs(z), np.maximum(df, 1.0)))
     return judges.corrected(2.0 * tails.ravel()).reshape(z.shape)
 
 
@@ -175,7 +198,7 @@ def by_month(ratings: Ratings) -> Columns:
     ):
         order = np.argsort(-scores, kind="stable")
         order = order[played[order]]
-        width = ranks.quantile_of(ratings.level, df) * errors[order]
+        width = ranks.quantile_of(ratings.level, np.broadcast_to(df, scores.shape)[order]) * errors[order]
         month = boards.dates_of(edge - 1.0)[0][:7]
         part = _with_intervals(ratings, order, scores[order], width)
         _append(out, {"month": [month] * order.size, **part})

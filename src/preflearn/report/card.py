@@ -7,12 +7,15 @@ say is what the report holds. The card itself is one of skops, which can be adde
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
+from ..shown_tables import visible
 from .contents import TrainingReport
 
 _SHOWN_FEATURES = 15
+_ESCAPED = {"|": r"\|", "<": "&lt;", ">": "&gt;", "&": "&amp;"}
 
 
 def model_card(report: TrainingReport) -> Any:
@@ -140,7 +143,8 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _cell(text: str) -> str:
-    return " ".join(str(text).split()).replace("|", r"\|")
+    """Code keeps its marks, everything else that Markdown or HTML would read is escaped."""
+    return re.sub(r"[|<>&]", lambda found: _ESCAPED[found[0]], visible(text))
 
 
 def _bullets(notes: Sequence[str]) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ..shown_tables import markdown_text, visible
+
 # Rows of the board that are drawn, and items of the matrix of win probabilities.
 _MOST_DRAWN, _MOST_IN_MATRIX = 30, 20
 # Rows of the board on the page.
@@ -76,7 +78,7 @@ def markdown_board(board: Columns, n: int | None = None) -> str:
     head = ["rank", "item", "rating", "interval", "rank interval", *(["group"] if groups else []), "battles"]
     lines = ["| " + " | ".join(head) + " |", "|--:|:--|--:|:-:|:-:|" + (":--|" if groups else "") + "--:|"]
     for row in rows_of(board, n):
-        item = str(row["item"]).replace("|", "\\|")
+        item = markdown_text(row["item"])
         cells = [str(row["rank"]), item, f"{row['rating']:.0f}", f"{row['lower']:.0f} to {row['upper']:.0f}"]
         cells += [f"{row['rank_lower']} to {row['rank_upper']}", *([row["group"]] if groups else [])]
         lines.append("| " + " | ".join([*cells, f"{row['battles']:,}"]) + " |")
@@ -91,13 +93,13 @@ def markdown_categories(categories: Columns) -> str:
         head = ["item", "rating", *(["interval", "difference", "battles"] if whole else [])]
         lines += [
             "",
-            f"## {category}",
+            f"## {markdown_text(category)}",
             "",
             f"| {' | '.join(head)} |",
             "|:--|--:|" + (":-:|--:|--:|" if whole else ""),
         ]
         for row in rows:
-            cells = [str(row["item"]).replace("|", "\\|"), f"{row['rating']:.0f}"]
+            cells = [markdown_text(row["item"]), f"{row['rating']:.0f}"]
             if whole:
                 interval = f"{row['lower']:.0f} to {row['upper']:.0f}"
                 cells += [interval, f"{row['difference']:+.0f}", f"{row['battles']:,}"]
@@ -192,7 +194,7 @@ def _axes(ax: Any, n_rows: int) -> Any:
 
 
 def _short(item: Any, most: int = 26) -> str:
-    text = str(item)
+    text = visible(item)
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
