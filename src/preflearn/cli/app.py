@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
@@ -77,6 +78,7 @@ def preflearn(
 
 def main() -> None:
     """Run the command line and end the process: status 0, 2 after bad input, 1 after an error of the library."""
+    warnings.formatwarning = lambda message, *_, **__: f"preflearn: {message}\n"
     sys.exit(run(sys.argv[1:]))
 
 

@@ -19,11 +19,12 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
+from .compiling import njit
 from .vectors import in_all_lanes
 
 # Numbers in a vector of float64, and basis vectors and rows of a tile: 24 of 32 registers hold its sums, or 12 of 16.
