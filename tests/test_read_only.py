@@ -1,7 +1,8 @@
-"""An installation on a read-only disk, used without a home that can be written to, and folders that cannot be written to."""
+"""What cannot be written to: the installation and the home, and where results are to go."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import preflearn
+from preflearn.io.atomic import require_writable
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
 
@@ -88,3 +90,82 @@ def test_the_command_line_works_without_a_cache(run_read_only):
     assert "Held-out queries" in done.stdout
     (line,) = done.stderr.splitlines()
     assert line.startswith("preflearn: ") and "NUMBA_CACHE_DIR" in line
+
+
+# Data that would be refused as soon as they are read.
+NONSENSE = "\0\1 this is no data"
+OUT = "{locked}/out"
+COMMANDS = {
+    "train": ["train", "data.csv", "-o", f"{OUT}.preflearn"],
+    "train, report": ["train", "data.csv", "-o", "m.preflearn", "--report", f"{OUT}.html"],
+    "train, name of the data": ["train", "data.csv"],
+    "look": ["look", "data.csv", "--report", f"{OUT}.html"],
+    "relate": [
+        "relate",
+        "--rows",
+        "data.csv",
+        "--columns",
+        "b.csv",
+        "--pairs",
+        "c.csv",
+        "-o",
+        f"{OUT}.preflearn",
+    ],
+    "rate": ["rate", "data.csv", "-o", f"{OUT}.csv"],
+    "rate, report": ["rate", "data.csv", "--report", f"{OUT}.html"],
+    "predict": ["predict", "model.preflearn", "data.csv", "-o", f"{OUT}.csv"],
+    "compare": ["compare", "data.csv", "b.csv", "c.csv", "-o", f"{OUT}.md"],
+    "export": ["export", "model.preflearn", "--to", "onnx", "-o", f"{OUT}.onnx"],
+    "ask": ["ask", "data.csv", "--no-open", "-o", OUT],
+    "ask, new folders": ["ask", "data.csv", "--no-open", "-o", f"{OUT}/a/b"],
+    "ask, answers": ["ask", "items.csv", "--no-open", "--answers", f"{OUT}.jsonl"],
+    "ask, export": ["ask", "data.csv", "--answers", "b.csv", "--export", f"{OUT}.jsonl"],
+    "demo": ["demo", "--write", f"{OUT}.csv"],
+    "reproduce": ["reproduce", "auc-estimation", "--output", OUT],
+    "ppi train": ["ppi", "train", "data.xml", "-o", f"{OUT}.preflearn"],
+    "ppi evaluate": ["ppi", "evaluate", "data.xml", "--json", f"{OUT}.json"],
+    "parses train": ["parses", "train", "data.jsonl", "-o", f"{OUT}.preflearn"],
+}
+
+
+@pytest.fixture(scope="module")
+def said_of_locked(run_read_only, tmp_path_factory):
+    """Status and message of each command, called where it may not write."""
+    folder = tmp_path_factory.mktemp("locked")
+    for name in ("data.csv", "b.csv", "c.csv", "data.xml", "data.jsonl", "model.preflearn"):
+        (folder / name).write_text(NONSENSE)
+    (folder / "items.csv").write_text("name\na\nb\n")
+    locked = folder / "locked"
+    locked.mkdir()
+    (locked / "data.csv").write_text(NONSENSE)
+    locked.chmod(0o555)
+    calls = {name: [word.format(locked=locked) for word in command] for name, command in COMMANDS.items()}
+    program = (
+        "import contextlib, io, json, os, sys\n"
+        "from preflearn.cli.app import run\n"
+        "said = {}\n"
+        "for name, command in json.loads(sys.argv[1]).items():\n"
+        f"    os.chdir({str(locked)!r} if name == 'train, name of the data' else {str(folder)!r})\n"
+        "    with contextlib.redirect_stderr(io.StringIO()) as heard, contextlib.redirect_stdout(io.StringIO()):\n"
+        "        status = run(command)\n"
+        "    said[name] = status, heard.getvalue()\n"
+        "print(json.dumps(said))"
+    )
+    done = run_read_only("-c", program, json.dumps(calls))
+    assert done.returncode == 0, done.stderr
+    left = {one.name for one in folder.iterdir()}
+    assert left == {*"data.csv b.csv c.csv data.xml data.jsonl model.preflearn items.csv locked".split()}
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_could_not_be_written_is_refused_before_the_data_are_read(said_of_locked, command):
+    status, said = said_of_locked[command]
+    assert status == 2, said
+    assert "cannot be written (Permission denied)" in said.splitlines()[-1]
+
+
+def test_a_pipe_is_not_opened_to_see_whether_it_can_be_written(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    require_writable(pipe)  # opening it would wait for a reader
