@@ -97,6 +97,12 @@ class PackedExpansion:
         return out
 
 
+def rough_errors(t: np.ndarray) -> np.ndarray:
+    """By how much the exponentials beside products in single precision differ from exp(t)."""
+    whole = np.rint(t * _PER_LOG2)
+    return np.ldexp(np.polynomial.polynomial.polyval(t - whole * _LOG2, _ROUGH), whole.astype(np.int64)) - np.exp(t)
+
+
 def packed(matrix: np.ndarray) -> np.ndarray:
     """A matrix of shape (k, r), some columns at a time: shape (p, k, c), zeros behind the last one."""
     k, r = matrix.shape
