@@ -107,7 +107,11 @@ def test_ctrl_c_at_any_moment_ends_a_training(tmp_path):
         child.send_signal(signal.SIGINT)
         said, errors = child.communicate(timeout=HANGS)
         # A signal during the start, or one that comes when all is done.
-        assert child.returncode in (130, -signal.SIGINT) or "Wrote shop.preflearn" in said, (delay, said, errors)
+        assert child.returncode in (130, -signal.SIGINT) or "Wrote shop.preflearn" in said, (
+            delay,
+            said,
+            errors,
+        )
         if child.returncode == 130:
             assert errors.endswith("preflearn: interrupted\n"), (delay, errors)
 

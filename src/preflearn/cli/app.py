@@ -7,6 +7,7 @@ commands (``preflearn ppi ...``) the module has a ``typer.Typer`` called ``app``
 from __future__ import annotations
 
 import _thread
+import io
 import os
 import signal
 import sys
@@ -87,6 +88,9 @@ def preflearn(
 
 def main() -> None:
     """Run the command line and end the process: status 0, 2 after bad input, 1 after an error of the library."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # what a terminal cannot show gets a substitute
+            stream.reconfigure(errors="replace" if stream is sys.stdout else "backslashreplace")
     sys.unraisablehook = _interrupt_again
     warnings.formatwarning = lambda message, *_, **__: f"preflearn: {message}\n"
     sys.exit(run(sys.argv[1:]))

@@ -15,9 +15,9 @@ errors are independent of each other, about u |x'| |z'_j| with u = 2⁻²⁴, so
 
     u |x'| √(Σ_j (β_j k(x, z_j) |z'_j|)²).
 
-The exponentials are then quicker, too, with a relative error of up to 6e-11 each, which coefficients that cancel blow up
-as well. The number of leading coordinates is the smallest for which the largest of both errors together, over some of
-the basis vectors as x, is below a given share of the standard deviation of f; where there is none, all is in double
+The exponentials are then quicker, too, with a relative error of up to 6e-11 each, which coefficients that cancel blow
+up as well. The number of leading coordinates is the smallest for which the largest of both errors together, over some
+of the basis vectors as x, is below a given share of the standard deviation of f; where there is none, all is in double
 precision. What is done in double precision is exact to rounding.
 """
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .._engine.numerics.namespace import refuse_repeated_columns
 from ..comparisons import Groups, encode_queries, one_group
 from ..metrics.single_columns import SingleColumn, labels_alone, leak_question, order_alone, suspicious
 from ..preprocessing.columns import CategoryColumn, DateColumn, NumberColumn
@@ -196,6 +197,7 @@ def look(
     >>> found.notes[0]
     '`seconds` alone orders 100 % of the pairs: is it known before ranking?'
     """
+    refuse_repeated_columns(frame)
     table = read_table(frame)
     roles = _find_roles(table, {"target": target, "query": query, "item": item})
     labels = {name: role for role, name in roles.items() if name is not None}

@@ -100,7 +100,9 @@ class PackedExpansion:
 def rough_errors(t: np.ndarray) -> np.ndarray:
     """By how much the exponentials beside products in single precision differ from exp(t)."""
     whole = np.rint(t * _PER_LOG2)
-    return np.ldexp(np.polynomial.polynomial.polyval(t - whole * _LOG2, _ROUGH), whole.astype(np.int64)) - np.exp(t)
+    return np.ldexp(
+        np.polynomial.polynomial.polyval(t - whole * _LOG2, _ROUGH), whole.astype(np.int64)
+    ) - np.exp(t)
 
 
 def packed(matrix: np.ndarray) -> np.ndarray:
