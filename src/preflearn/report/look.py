@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from .._engine.numerics.namespace import refuse_repeated_columns
 from ..comparisons import Groups, encode_queries, one_group
 from ..metrics.single_columns import SingleColumn, labels_alone, leak_question, order_alone, suspicious
 from ..preprocessing.columns import CategoryColumn, DateColumn, NumberColumn
-from ..preprocessing.frames import TEXT, Column, Table, read_table
+from ..preprocessing.frames import TEXT, Column, Table, read_table, refuse_repeated_columns
 from ..preprocessing.kinds import decide, name_words, suggest
 from ..shown_tables import ShownTable, align_columns, shows_itself
 from .contents import plain
