@@ -38,7 +38,7 @@ OTHER_MODELS = {
     "AllPathsFeatures.n_features", "BradleyTerry.gamma", "BradleyTerry.gamma_", "BradleyTerry.items_",
     "BradleyTerryCV.gamma_", "CategoryColumn.categories", "CategoryColumn.has_missing", "CategoryColumn.rare",
     "DateColumn.constant", "DateColumn.has_missing", "DateColumn.parts", "NumberColumn.constant",
-    "NumberColumn.has_missing", "QueryRelative.keep", "QueryRelative.needs_qid_", "RankRFM.dual_coef_",
+    "NumberColumn.has_missing", "RLS.degree", "QueryRelative.keep", "QueryRelative.needs_qid_", "RankRFM.dual_coef_",
     "TextColumn.directions", "TextColumn.has_missing", "TextColumn.idf", "TextColumn.n_buckets",
 }  # fmt: skip
 VALUES = (None, True, -1, 0, 3, 0.5, float("nan"), "x", "")

@@ -110,7 +110,7 @@ def _interrupt_again(unraisable: Any) -> None:
 
 def _press_ctrl_c() -> None:
     if hasattr(signal, "pthread_kill"):
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # ends a wait, too
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)  # ends a wait, too
     else:
         _thread.interrupt_main()
 

@@ -390,7 +390,7 @@ def _as_object(kind: Any, attributes: dict[str, Any], place: str) -> Any:
         if is_ours(kind):
             if isinstance(instance, BaseEstimator):
                 check_parameters(instance)
-            declared = getattr(instance, "_fitted_arrays", dict)()
+            declared: dict[str, str] = getattr(instance, "_fitted_arrays", dict)()
             if declared == {} and hasattr(instance, "_fitted_arrays"):
                 refuse_incomplete(instance)
             check_arrays(instance, {**RECORDS.get(full_name(kind), {}), **declared})
