@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
+import preflearn as pl
 from preflearn import RLS, AutoRanker, RankRFM, RankRLS, RankRLSCV, RankSVM, RankSVMCV
 from preflearn._engine.numerics import memory
 from preflearn.preprocessing import TableEncoder
@@ -265,3 +266,41 @@ def test_an_array_for_a_table_is_told_the_columns():
         ValueError, match="X has 3 features, .* expecting 2 features as input: 'price', 'colour'"
     ):
         model.transform(np.ones((4, 3)))
+
+
+def test_two_columns_of_one_name_are_refused_by_name():
+    """By every learner and reader: which of them is meant cannot be told."""
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    from preflearn.feature_selection import GreedySelector
+    from preflearn.kernels import NystromMap
+    from preflearn.model_selection import cross_val_predict
+    from preflearn.preprocessing import QueryRelative, TableEncoder
+    from preflearn.ratings import rate
+    from preflearn.relations import KroneckerRLS
+    from preflearn.report.look import look
+
+    rng = np.random.default_rng(0)
+    X, y = pandas.DataFrame(rng.normal(size=(20, 3)), columns=["a", "b", "a"]), rng.normal(size=20)
+    good = X.iloc[:, :2]
+    battles = pandas.DataFrame(
+        [["x", "y", "x", "z"]] * 3, columns=["model_a", "model_b", "winner", "model_a"]
+    )
+    learners = [
+        pl.RLS(), pl.RankRLS(), pl.RankRLS(kernel="rbf", n_basis=5), pl.RLSCV(), pl.RankRLSCV(), pl.RankSVM(),
+        pl.RankRFM([1.0], max_rounds=1, cv=2), pl.TransductiveRankRLS(), pl.AutoRanker(time_limit=1e-6), NystromMap(),
+        QueryRelative(), TableEncoder(), GreedySelector(pl.RankRLS(), 1),
+    ]  # fmt: skip
+    calls = [lambda one=one: one.fit(X, y) for one in learners]
+    calls += [
+        lambda: pl.RankRLS().fit(good, y).predict(X.iloc[:, [0, 2]]),
+        lambda: cross_val_predict(pl.RankRLS(), X, y, cv=2),
+        lambda: pl.BradleyTerry().fit_pairs(X, [[0, 1], [2, 3]]),
+        lambda: pl.OrderPreferenceRegressor().fit(X, y, pairs=[[0, 1]]),
+        lambda: KroneckerRLS().fit(X, good, rng.normal(size=(20, 20))),
+        lambda: look(X),
+        lambda: rate(battles),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match=r"'(a|model_a)'.*rename all but one") as error:
+            call()
+        assert type(error.value).__module__ in ("builtins", "preflearn.errors")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -165,3 +166,25 @@ def test_no_command_has_more_than_twenty_options():
     for name, command in found:
         options = [one for one in command.params if one.param_type_name == "option" and one.name != "help"]
         assert len(options) <= 20, name
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_what_a_terminal_cannot_show_gets_a_substitute(encoding, tmp_path) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, "LANG": "C"}
+    table = tmp_path / "preise.csv"
+    rows = "".join(f"{k % 5},{k // 5},{k * 7 % 11},Zażółć {k}\n" for k in range(60))
+    table.write_text("target,qid,größe,name→\n" + rows, encoding="utf-8")
+    for arguments in (
+        ["demo"],
+        ["look", str(table)],
+        ["train", str(table), "-o", str(tmp_path / "m.preflearn"), "--kernel", "linear", "--drop", "żółć"],
+        ["train", str(table), "-o", str(tmp_path / "m.preflearn"), "--kernel", "linear"],
+        ["predict", str(tmp_path / "m.preflearn"), str(table)],
+        ["evaluate", str(tmp_path / "m.preflearn"), str(table)],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "preflearn", *arguments], capture_output=True, env=environment, timeout=120
+        )
+        said = done.stdout.decode(encoding) + done.stderr.decode(encoding)
+        assert done.returncode == (2 if "żółć" in arguments else 0), said
+        assert "Error" not in said and "Traceback" not in said

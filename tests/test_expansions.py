@@ -126,6 +126,18 @@ def test_all_is_in_double_precision_where_single_precision_loses_too_much_or_gai
         assert RbfExpansion(*learned(*few), 1e-3).n_leading is None
 
 
+def test_quick_exponentials_are_not_used_where_coefficients_cancel():
+    """Each is off by up to 6e-11, which a sum of terms 10⁷ times its own spread blows up."""
+    rng = np.random.default_rng(0)
+    basis = rng.normal(size=(1100, 70)) * np.r_[np.ones(2), np.full(68, 1e-9)]
+    kernel = Kernel("rbf", gamma=0.1)
+    beta = np.linalg.solve(kernel.matrix(basis) + 1e-9 * np.eye(1100), np.sin(3 * basis[:, 0] * basis[:, 1]))
+    in_double = RbfExpansion(kernel, basis, beta)(basis)
+    assert np.abs(beta).sum() > 1e6 * in_double.std()
+    found = RbfExpansion(kernel, basis, beta, TOLERANCE)(basis)
+    assert np.abs(found - in_double).max() < 2 * TOLERANCE * in_double.std()
+
+
 @pytest.mark.parametrize("tolerance", [0.0, 1e-5])
 def test_rows_far_away_score_nothing_and_disturb_nobody(tolerance):
     kernel, basis, beta = learned(1100, 70)

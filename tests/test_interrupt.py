@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
 
@@ -59,6 +60,60 @@ def test_ctrl_c_at_any_moment_ends_the_process(call):
             timeout=HANGS,
         )
         assert (child.returncode, child.stdout.strip()) == (0, "left"), (moment, delay, child.stderr)
+
+
+SWALLOWING = """
+import signal, time, weakref
+from preflearn.cli import app
+
+class Thing:
+    {method}
+
+def call(arguments):
+    thing = Thing()
+    kept = weakref.ref(thing, {callback})
+    del thing
+    time.sleep(20)
+    return 0
+
+app._call = call
+app.main()
+"""
+PRESS = "lambda _: signal.raise_signal(signal.SIGINT)"
+
+
+@pytest.mark.parametrize(
+    ("method", "callback"), [("pass", PRESS), (f"__del__ = {PRESS}", "None"), (f"__del__ = {PRESS}", PRESS)]
+)
+def test_ctrl_c_inside_of_a_callback_that_swallows_it_ends_the_command_line(method, callback):
+    code = SWALLOWING.format(method=method, callback=callback)
+    start = time.monotonic()
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANGS)
+    assert (child.returncode, child.stderr) == (130, "preflearn: interrupted\n")
+    assert time.monotonic() - start < 15
+
+
+def test_ctrl_c_at_any_moment_ends_a_training(tmp_path):
+    command = [sys.executable, "-m", "preflearn"]
+    subprocess.run([*command, "demo", "--write", "shop.csv"], cwd=tmp_path, check=True, capture_output=True)
+    rng = random.Random(0)
+    for _ in range(N_MOMENTS // 2):
+        delay = rng.uniform(2.0, 8.0)
+        child = subprocess.Popen(
+            [*command, "train", "shop.csv", "--target", "grade", "--query", "session", "--report", "r.html"],
+            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        time.sleep(delay)
+        child.send_signal(signal.SIGINT)
+        said, errors = child.communicate(timeout=HANGS)
+        # A signal during the start, or one that comes when all is done.
+        assert child.returncode in (130, -signal.SIGINT) or "Wrote shop.preflearn" in said, (
+            delay,
+            said,
+            errors,
+        )
+        if child.returncode == 130:
+            assert errors.endswith("preflearn: interrupted\n"), (delay, errors)
 
 
 def test_ctrl_c_that_nobody_catches_ends_the_process_by_the_signal():

@@ -164,6 +164,16 @@ def test_only_loops_import_numba() -> None:
     assert all(name.startswith("_engine/loops/") for name in guilty), guilty
 
 
+def test_loops_are_compiled_in_one_way() -> None:
+    """By `_engine.loops.compiling`, which does without a cache where none can be written."""
+    guilty = {
+        path.name
+        for path in (SOURCE / "_engine" / "loops").glob("*.py")
+        if path.name != "compiling.py" and {"numba.njit", "numba.jit"} & imported_modules(path)
+    }
+    assert not guilty
+
+
 # The modules that declare what learners supply to the rest of the library.
 PROTOCOLS = ("model_selection/_learner.py", "relations/model.py")
 # Of other libraries, for want of a public way.

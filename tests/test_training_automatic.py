@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import nan
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from preflearn._training.automatic import Candidates
 from preflearn._training.options import Learner, TrainingOptions
 from preflearn._training.ranking import RankingProblem
 from preflearn._training.train import describe, train
-from preflearn.automatic import boosting, candidates, kernels, ranker
+from preflearn.automatic import Entry, boosting, candidates, kernels, ranker
 from preflearn.cli.app import run
 from preflearn.comparisons import encode_queries
 from preflearn.inspection import feature_influence
@@ -257,3 +258,17 @@ def test_one_query_to_order_is_left_to_one_learner():
         found = train(RankingProblem(RankingData(X, y, qid, ["a", "b", "c"]), options))
     assert found.report.leaderboard is None
     assert any("too few rows can be compared" in one.why for one in found.report.choices)
+
+
+def test_candidates_that_were_behind_did_not_want_for_time():
+    from preflearn.report.leaderboard import LeaderboardRow
+
+    entries = [
+        Entry("a", nan, 0.0, 0.0, f"left out: {why}")
+        for why in ("time limit", "behind after the first rounds")
+    ]
+    assert [one.out_of_time for one in entries] == [True, False]
+    rows = [
+        LeaderboardRow("a", None, None, None, 0.0, 0.0, "", out_of_time=one.out_of_time) for one in entries
+    ]
+    assert [one.shown_score for one in rows] == ["no time", "behind"]

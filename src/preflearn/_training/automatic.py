@@ -250,7 +250,7 @@ class Candidates:
         """What the figures suggest, as sentences."""
         steps, board, division = [], self.board, self.problem.division
         model = board.model
-        left_out = [row.name for row in board.rows if row.score is None]
+        left_out = [row.name for row in board.rows if row.out_of_time]
         if left_out:
             steps.append(f"Allow more time: there was not enough for {' and '.join(left_out)}.")
         if model.name == board.simplest or (model.pvalue is not None and model.pvalue > _LEVEL):

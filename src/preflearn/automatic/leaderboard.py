@@ -10,6 +10,9 @@ from typing import Any
 from ..plots import new_axes
 from ..shown_tables import ShownTable, align_columns, shows_itself
 
+# Why a candidate was left out that was not behind.
+TIME_LIMIT = "time limit"
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -39,6 +42,11 @@ class Entry:
     detail: str
     difference: float = nan
     pvalue: float = nan
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether it was left out for want of time, and not because it was behind."""
+        return self.detail == f"left out: {TIME_LIMIT}"
 
 
 @shows_itself

@@ -860,7 +860,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         if self.features_.n_features_in_ != width:
             raise ValueError(f"features_ takes {self.features_.n_features_in_} features, expected {width}")
         refuse_misfits(self.members_, self.views_, self.features_.kept_.size)
-        return {"weights_": "k", "feature_importances_": "n"}
+        return {"weights_": "k", "feature_importances_": "n", "n_queries_": ""}
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

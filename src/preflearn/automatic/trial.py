@@ -18,13 +18,11 @@ from ..model_selection.significance import holm, signed_rank_test
 from .candidates import Candidate
 from .combination import FoldScores
 from .everything import SECONDS_A_ROW_READ, most_rows
-from .leaderboard import Entry, Leaderboard
+from .leaderboard import TIME_LIMIT, Entry, Leaderboard
 from .tasks import Member
 
 # Members with a smaller share are not worth the time that they take in prediction.
 LEAST_SHARE = 0.01
-# Why a candidate was not tried.
-TIME_LIMIT = "time limit"
 
 
 @dataclass

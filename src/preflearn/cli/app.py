@@ -6,8 +6,13 @@ commands (``preflearn ppi ...``) the module has a ``typer.Typer`` called ``app``
 
 from __future__ import annotations
 
+import _thread
+import io
 import os
+import signal
 import sys
+import threading
+import warnings
 from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
@@ -55,6 +60,12 @@ app = typer.Typer(
 _BAD_INPUT = (ValueError, TypeError, OSError, MemoryError, ImportError)
 
 
+# Seconds after which a callback is over that was interrupted; if it is not, it is interrupted again.
+_CALLBACK_ENDS = 0.01
+# Exit status after Ctrl-C; newer versions of Typer return it themselves.
+_INTERRUPTED = 130
+
+
 def _print_version(asked: bool) -> None:
     if asked:
         from .. import __version__
@@ -77,7 +88,31 @@ def preflearn(
 
 def main() -> None:
     """Run the command line and end the process: status 0, 2 after bad input, 1 after an error of the library."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # what a terminal cannot show gets a substitute
+            stream.reconfigure(errors="replace" if stream is sys.stdout else "backslashreplace")
+    sys.unraisablehook = _interrupt_again
+    warnings.formatwarning = lambda message, *_, **__: f"preflearn: {message}\n"
     sys.exit(run(sys.argv[1:]))
+
+
+def _interrupt_again(unraisable: Any) -> None:
+    """Interrupt the main flow where Ctrl-C came inside a callback that Python lets no error leave.
+
+    Objects that are dropped, weak references to them and compiled code that calls back would print it, and the work
+    would go on.
+    """
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        threading.Timer(_CALLBACK_ENDS, _press_ctrl_c).start()
+    else:
+        sys.__unraisablehook__(unraisable)
+
+
+def _press_ctrl_c() -> None:
+    if hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)  # ends a wait, too
+    else:
+        _thread.interrupt_main()
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -95,9 +130,10 @@ def run(arguments: Sequence[str]) -> int:
     if os.environ.get("PREFLEARN_TRACEBACK"):
         return _call(arguments)
     try:
-        return _call(arguments)
+        status = _call(arguments)
+        return _fail("interrupted", status) if status == _INTERRUPTED else status
     except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted", 130)
+        return _fail("interrupted", _INTERRUPTED)
     except InputError as error:
         command = arguments[0] if arguments else ""
         return _fail(

@@ -78,6 +78,7 @@ def ask(
         from ..web.server import bind, is_loopback, serve
     except ImportError as error:
         raise missing_extra("`preflearn ask`", str(error.name), "web") from None
+    from ..io.atomic import require_writable, require_writable_folder
     from ..web.answers import Journal
     from ..web.app import ask_app
     from ..web.items import read_items
@@ -89,6 +90,10 @@ def ask(
     judges = list(dict.fromkeys(map(read_judge, judge or [_user_name()])))
     place = items if items.name else items.resolve()  # a folder may be given as "."
     path = answers or place.with_name(place.name + ".answers.jsonl")
+    if output is not None:
+        require_writable_folder(output)
+    if export is None and not path.exists():
+        require_writable(path)
 
     def tell(text: str) -> None:
         if not quiet:
@@ -121,6 +126,7 @@ def ask(
 
 def _export(items: Path, answers: Path, output: Path, name: str | None, tell: Tell) -> None:
     """Write the answers as pairs of texts."""
+    from ..io.atomic import require_writable
     from .answers import export_preferences
     from .files import check_outputs
 
@@ -128,6 +134,7 @@ def _export(items: Path, answers: Path, output: Path, name: str | None, tell: Te
         raise FileNotFoundError(f"There is no file {answers} of answers: --answers names it.")
     if not (output.is_file() and '"chosen":' in output.read_text(encoding="utf-8", errors="replace")[:4096]):
         check_outputs([output], [items, answers])
+    require_writable(output)
     tell(f"Wrote {export_preferences(items, answers, output, name):,} preferences to {output}.")
 
 

@@ -96,12 +96,11 @@ def _refuse_ignored(to: Target, for_onnx: dict[str, Any], for_engines: dict[str,
 
 def _check_output(path: Path, model: Path, to: Target, force: bool) -> None:
     """Refuse before any work what could not be written, or would destroy what is not ours."""
+    from ..io.atomic import require_writable
+
     if path.resolve() == model.resolve():
         raise ValueError(f"{path} is the model itself: give another name to write to.")
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder: give the name of a file to write.")
-    if not path.resolve().parent.is_dir():
-        raise FileNotFoundError(f"There is no folder {path.parent} to write {path.name} to: create it first.")
+    require_writable(path)
     if path.is_file() and not force and not _RECOGNISED[to](path.read_bytes()):
         raise ValueError(
             f"{path} exists and is not an export for {to}: give another name, or --force to replace it."

@@ -316,6 +316,8 @@ def check_columns(paths: Sequence[Path], reading: Reading) -> None:
 
 def check_outputs(outputs: Sequence[Path | None], inputs: Sequence[Path], force: bool = False) -> None:
     """Refuse before any work what could not be written in the end, or would overwrite what is not ours."""
+    from ..io.atomic import require_writable
+
     taken = {path.resolve(): path for path in inputs}
     for path in outputs:
         if path is None:
@@ -325,12 +327,7 @@ def check_outputs(outputs: Sequence[Path | None], inputs: Sequence[Path], force:
                 f"{path} is named twice, as a file to write and another one: give it another name."
             )
         taken[path.resolve()] = path
-        if path.is_dir():
-            raise IsADirectoryError(f"{path} is a folder: give the name of a file to write.")
-        if not path.resolve().parent.is_dir():
-            raise FileNotFoundError(
-                f"There is no folder {path.parent} to write {path.name} to: create it first."
-            )
+        require_writable(path)
         if path.is_file() and not force and not _is_ours(path):
             raise FileExistsError(
                 f"{path} exists and was not written by preflearn: give another name, or --force to replace it."

@@ -54,8 +54,10 @@ def train(
 ) -> None:
     """Learn from scored parses; alpha by cross-validation over sentences."""
     from ..io import save_model
+    from ..io.atomic import require_writable
     from ..parses import ParseRanker, read_linkages
 
+    require_writable(output)
     sentences = read_linkages(data)
     n_parses = sum(len(sentence.linkages) for sentence in sentences)
     print(f"learning from {n_parses} parses of {len(sentences)} sentences", file=sys.stderr, flush=True)

@@ -85,6 +85,7 @@ def evaluate(
     """Cross-validate by document: precision, recall, F and AUC with their spread."""
     from .. import ppi
 
+    _require_writable(json_file, plot)
     data = _read(corpus, entities, pairs, parser, enhanced, skip_bad)
     common: dict[str, Any] = {
         "kernel": kernel.value,
@@ -117,6 +118,7 @@ def cross(
     """Train on each corpus and test on every other: AUC, and F at three thresholds."""
     from .. import ppi
 
+    _require_writable(json_file, plot)
     data = [_read(path, None, None, parser, False, skip_bad) for path in corpora]
     settings = ppi.Settings(learner=learner.value, n_basis=n_basis, random_state=seed)
     result = ppi.cross_corpus(
@@ -144,6 +146,7 @@ def train(
     from ..io import save_model
     from ..ppi import InteractionExtractor
 
+    _require_writable(output)
     data = _read(corpus, entities, pairs, parser, enhanced, skip_bad)
     model = InteractionExtractor(
         kernel=kernel.value,
@@ -242,6 +245,13 @@ def _read(
     if not len(data):
         raise ValueError(f"{path}: no sentence has a candidate pair.")
     return data
+
+
+def _require_writable(*outputs: Path | None) -> None:
+    from ..io.atomic import require_writable
+
+    for path in filter(None, outputs):
+        require_writable(path)
 
 
 def _tell(line: str) -> None:

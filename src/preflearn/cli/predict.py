@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -155,10 +154,6 @@ def _ranks(scores: Any, qid: Any) -> Any:
 
 
 def _print(scores: Any, labels: dict[str, Any], kind: str) -> None:
-    from ..io import write_scores
+    from ..io.writing import scores_as_text
 
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "scores")
-        write_scores(path, scores, format=kind, **labels)
-        text = path.read_text(encoding="utf-8")
-    write_stdout(text)
+    write_stdout(scores_as_text(scores, kind, **labels))

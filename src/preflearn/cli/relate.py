@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -308,6 +309,8 @@ def evaluate_relation(model_file: Path, data: list[Path], as_json: bool) -> None
 
 
 def _write_scores(F: Any, tables: list[Any], output: Path | None, quiet: bool) -> None:
+    from ..io.atomic import atomic_write
+
     def write(file: Any) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["row", "column", "score"])
@@ -319,8 +322,10 @@ def _write_scores(F: Any, tables: list[Any], output: Path | None, quiet: bool) -
     if output is None:
         write(sys.stdout)
         return
-    with output.open("w", encoding="utf-8", newline="") as file:
+    with atomic_write(output) as raw:
+        file = io.TextIOWrapper(raw, encoding="utf-8", newline="")
         write(file)
+        file.detach()
     if not quiet:
         new_console().print(f"Wrote {F.size:,} scores to {output}.", markup=False)
 

@@ -54,6 +54,8 @@ def reproduce(
     list_them: Annotated[bool, typer.Option("--list", help="List the experiments and stop.")] = False,
 ) -> None:
     """Run a published experiment, and print its figures next to ours."""
+    from ..io.atomic import require_writable, require_writable_folder
+
     registry = _registry()
     if list_them:
         _print_list(registry.EXPERIMENTS, as_json)
@@ -72,7 +74,10 @@ def reproduce(
         chosen = _with_data(chosen, data)
     else:
         _refuse(chosen[0], data, given, resume)
+    if resume is not None:
+        require_writable(resume)
     if output is not None:
+        require_writable_folder(output)
         output.mkdir(parents=True, exist_ok=True)
 
     kept: list[Path] = []

@@ -324,7 +324,7 @@ def _leaderboard_cells(row: LeaderboardRow, tested: bool) -> list[str]:
     share = "" if row.is_model or row.share == 0 else f"{100 * row.share:.0f} %"
     return [
         f"{row.name} (this model)" if row.is_model else row.label,
-        "no time" if row.score is None else f"{row.score:.4f}",
+        row.shown_score,
         "" if row.difference is None else f"{row.difference:+.4f}",
         *(["" if row.pvalue is None else f"{row.pvalue:.2g}"] if tested else []),
         share,

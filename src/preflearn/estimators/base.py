@@ -169,6 +169,8 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
         """The shapes that a loaded model is checked for (`preflearn.io.fitted`)."""
         fitted = vars(self)
         shapes = {}
+        if "n_features_in_" in fitted and not {"coef_", "dual_coef_"} & {*fitted}:
+            raise ValueError("neither coef_ nor dual_coef_ is there")
         if "coef_" in fitted:
             self._read_kernel()  # refuses parameters that no kernel takes
             shapes["coef_"] = "v? n"

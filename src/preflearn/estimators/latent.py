@@ -233,7 +233,13 @@ class LatentModel(RankerMixin, KernelModel):
         if "answers_" not in vars(self):
             return {}
         shapes = {"answers_": "a Answers", "items_": "m n", "answers_.n_rows": "= m"}
-        shapes |= {"alpha_": "", "offset_variance_": ""}
+        shapes |= {"alpha_": "", "offset_variance_": "", "n_iter_": "", "objective_": ""}
+        shapes |= {"gamma_": ""} if getattr(self, "gamma_", None) is not None else {}
+        if not self.alpha_ > 0 or not self.offset_variance_ >= 0:
+            raise ValueError("alpha_ or offset_variance_ is negative")
+        if ("feature_coef_" in vars(self)) != bool(self.kernel == "linear" and self.offset_variance_):
+            raise ValueError("feature_coef_ does not agree with offset_variance_")
+        self._read_kernel()  # refuses parameters that no kernel takes
         if self.kernel == "items":
             shapes |= {"items_": "labels m", "basis_": "labels r", "basis_indices_": "r <", "dual_coef_": "r"}
         else:

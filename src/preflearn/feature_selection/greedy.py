@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._engine.loops.threads import blas_at_rest
 from .._engine.numerics.graph import Graph, Value
+from .._engine.numerics.namespace import refuse_repeated_columns
 from .._engine.solvers.progress import Counter
 from ..comparisons import encode_queries
 from ..comparisons.inputs import read_alpha
@@ -110,6 +111,7 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         """
         model = self._read_estimator()
         table = X
+        refuse_repeated_columns(X)
         X = validate_data(self, X, dtype=np.float64, order="C", accept_sparse="csr")
         if sp.issparse(X):
             raise TypeError(

@@ -317,7 +317,7 @@ class AllPathsFeatures(TransformerMixin, BaseEstimator):
         """The shapes that loaded features are checked for (`preflearn.io.fitted`)."""
         if "pairs_" not in vars(self):
             return {}
-        return {"_keys": "k <", "pairs_": "k 2 <", "n_features_out_": "= k"}
+        return {"_keys": "k <", "pairs_": "k 2 <", "labels_": "labels l", "n_features_out_": "= k"}
 
     def _known_columns(self, block: _Block) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Replace pairs by columns of the vocabulary; pairs that are not in it are dropped and counted."""

@@ -88,9 +88,12 @@ class WeisfeilerLehmanFeatures(TransformerMixin, BaseEstimator):
         """The shapes that loaded features are checked for (`preflearn.io.fitted`)."""
         return {"names_": "k <", "n_features_out_": "= k"} if "names_" in vars(self) else {}
 
-    def _count(self, X: Iterable[LabeledGraph]) -> list[tuple[np.ndarray, np.ndarray]]:
+    def _check_parameters(self) -> None:
         if not isinstance(self.depth, Integral) or self.depth < 0:
             raise ValueError(f"depth must be an integer of at least 0; found {self.depth!r}.")
+
+    def _count(self, X: Iterable[LabeledGraph]) -> list[tuple[np.ndarray, np.ndarray]]:
+        self._check_parameters()
         digests: dict[str, int] = {}
         return [neighbourhoods(graph, int(self.depth), digests) for graph in as_graphs(X)]
 

@@ -48,18 +48,11 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     >>> (folder / "a.txt").read_bytes()
     b'whole'
     """
-    target = Path(os.path.realpath(path))
-    mode = _mode_of(target)
-    if mode is not None and not stat.S_ISREG(mode):
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(f"{os.fspath(path)} is a folder: give the name of a file to write.")
+    target, mode = _destination(path)
+    if _is_device(mode):
         with open(target, "wb") as file:
             yield file
         return
-    if not target.parent.is_dir():
-        raise FileNotFoundError(
-            f"There is no folder {target.parent} to write {target.name} to: create it first."
-        )
     descriptor, temporary = tempfile.mkstemp(
         dir=target.parent, prefix=f".{target.name[:80]}.", suffix=".part"
     )
@@ -75,6 +68,56 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             os.unlink(temporary)
         raise
     _sync_folder(target.parent)
+
+
+def require_writable(path: str | os.PathLike[str]) -> None:
+    """Refuse a destination that `atomic_write` could not write to, before the work whose result it is for.
+
+    Permissions alone do not tell: whether a disk is read-only is known when something is written.
+
+    Raises
+    ------
+    OSError
+    """
+    target, mode = _destination(path)
+    if _is_device(mode):  # opening a pipe and closing it again would end its reader
+        return
+    _write_something(target.parent, path)
+
+
+def require_writable_folder(folder: str | os.PathLike[str]) -> None:
+    """Refuse a folder in which nothing can be written; one that does not exist yet must be possible to create."""
+    there = next(one for one in (Path(folder).absolute(), *Path(folder).absolute().parents) if one.exists())
+    if not there.is_dir():
+        raise NotADirectoryError(f"{os.fspath(folder)} is to be a folder, and {there} is a file.")
+    _write_something(there, folder)
+
+
+def _write_something(folder: Path, wanted: str | os.PathLike[str]) -> None:
+    try:
+        tempfile.NamedTemporaryFile(dir=folder, prefix=".preflearn.", suffix=".part").close()
+    except OSError as error:
+        raise type(error)(
+            f"{os.fspath(wanted)} cannot be written ({error.strerror}): nothing can be written to {folder}. Give "
+            "another place."
+        ) from None
+
+
+def _destination(path: str | os.PathLike[str]) -> tuple[Path, int | None]:
+    """The file that is replaced and its mode, None where there is none yet."""
+    target = Path(os.path.realpath(path))
+    mode = _mode_of(target)
+    if mode is not None and stat.S_ISDIR(mode):
+        raise IsADirectoryError(f"{os.fspath(path)} is a folder: give the name of a file to write.")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(
+            f"There is no folder {target.parent} to write {target.name} to: create it first."
+        )
+    return target, mode
+
+
+def _is_device(mode: int | None) -> bool:
+    return mode is not None and not stat.S_ISREG(mode)
 
 
 def _mode_of(path: Path) -> int | None:

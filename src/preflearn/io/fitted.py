@@ -17,17 +17,30 @@ cannot say, ``_fitted_arrays`` checks itself: whatever it raises is the reason o
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
+from itertools import pairwise
 from numbers import Integral
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from scipy import sparse as sp
+from sklearn.pipeline import Pipeline
 
 _OTHER_VALUES = ("labels", "texts", "truth", "a ")
 # Floating-point numbers that compiled loops take: neither float16 nor long double.
 _FLOATS = (np.float32, np.float64)
+# Parameters whose default is a number and whose values need not be.
+_NUMBERS_OR_OTHERS = {"cv", "item_offsets", "random_state"}
+# Of scikit-learn's classes and those derived from them, where they are not None.
+_FOREIGN_ARRAYS = {
+    "StandardScaler": {"mean_": "n", "scale_": "n"},
+    "MinMaxScaler": {"min_": "n", "scale_": "n"},
+    "MaxAbsScaler": {"scale_": "n"},
+    "RobustScaler": {"center_": "n", "scale_": "n"},
+    "LinearModel": {"coef_": "v? n"},
+}
 
 
 def check_arrays(instance: Any, shapes: Mapping[str, str]) -> None:
@@ -72,10 +85,49 @@ def check_arrays(instance: Any, shapes: Mapping[str, str]) -> None:
         _check_range(name, found[name], int(letter) if letter.isdigit() else lengths.get(letter))
 
 
+def check_parameters(learner: Any) -> None:
+    """Refuse parameters that a learner of ours does not take; those that its file lacks get their defaults.
+
+    A parameter whose default is a number is a number or None. What the learner itself says about the others it says
+    here: by `_check_parameters`, where it has one, and by its tags, which depend on them.
+
+    Raises
+    ------
+    ValueError
+    """
+    for name, parameter in inspect.signature(type(learner)).parameters.items():
+        default = parameter.default
+        if name not in vars(learner):
+            if default is parameter.empty:
+                raise ValueError(f"{name} is missing")
+            setattr(learner, name, default)
+        value = getattr(learner, name)
+        if name == "n_jobs" and value is not None and (not isinstance(value, Integral) or value == 0):
+            raise ValueError(f"n_jobs is {_shown(value)}, expected None or a whole number other than 0")
+        if isinstance(default, (bool, int, float)) and name not in _NUMBERS_OR_OTHERS:
+            if value is not None and not _is_number(value):
+                raise ValueError(f"{name} is {_shown(value)}, expected a number")
+    getattr(learner, "_check_parameters", lambda: None)()
+    learner.__sklearn_tags__()
+
+
+def refuse_incomplete(learner: Any) -> None:
+    """Refuse a learner that is not fitted, by what it declares, and has something that was fitted.
+
+    Raises
+    ------
+    ValueError
+    """
+    fitted = [name for name in vars(learner) if name.endswith("_") and not name.startswith("_")]
+    if fitted:
+        raise ValueError(f"{fitted[0]} is there, and what it was fitted with is not")
+
+
 def check_foreign(estimator: Any) -> None:
     """Refuse an estimator of scikit-learn whose values lead its compiled code, or what follows it, out of bounds.
 
-    Its parameters must be ones that ``fit`` takes, and encoders must write to columns that they have.
+    Its parameters must be ones that ``fit`` takes, encoders must write to columns that they have, and the arrays of
+    scalers and linear models must be those of their number of features.
 
     Raises
     ------
@@ -89,6 +141,25 @@ def check_foreign(estimator: Any) -> None:
             raise ValueError("vocabulary_ does not number its terms consecutively from 0")
     if hasattr(estimator, "_n_features_outs"):
         _check_one_hot(estimator)
+    if isinstance(estimator, Pipeline):
+        _check_steps(estimator)
+    if hasattr(estimator, "n_features_in_"):
+        names = {base.__name__ for base in type(estimator).__mro__}
+        declared = [shapes for name, shapes in _FOREIGN_ARRAYS.items() if name in names]
+        check_arrays(estimator, {name: shape for shapes in declared for name, shape in shapes.items()
+                                 if getattr(estimator, name, ...) is not None})  # fmt: skip
+        if declared and np.size(scale := getattr(estimator, "scale_", 1)) and not np.all(scale):
+            raise ValueError("scale_ has zeros")
+
+
+def _check_steps(pipeline: Pipeline) -> None:
+    """Steps that are there, and take as many columns as the table encoder before them gives."""
+    if not pipeline.steps:
+        raise ValueError("a pipeline without steps")
+    for (_, step), (_, after) in pairwise(pipeline.steps):
+        width = getattr(after, "n_features_in_", None)
+        if hasattr(step, "encoders_") and width is not None and len(step.get_feature_names_out()) != width:
+            raise ValueError(f"{len(step.get_feature_names_out())} columns for a step that takes {width}")
 
 
 def _check_one_hot(encoder: Any) -> None:
@@ -187,6 +258,10 @@ def _check_range(name: str, values: np.ndarray, bound: int | None) -> None:
         raise ValueError(
             f"{name} has values from {values.min()} to {values.max()}, expected numbers from 0{limit or ' on'}"
         )
+
+
+def _is_number(value: Any) -> bool:
+    return np.ndim(value) == 0 and isinstance(np.asarray(value)[()], (np.bool_, np.number))
 
 
 def _shown(value: Any) -> str:

@@ -25,7 +25,7 @@ import numpy as np
 from scipy import sparse as sp
 from sklearn.base import BaseEstimator
 
-from .fitted import check_arrays, check_foreign
+from .fitted import check_arrays, check_foreign, check_parameters, refuse_incomplete
 from .model_archive import ModelArchive, ModelRefusedError
 from .model_types import (
     FORMER_PARAMETERS,
@@ -388,8 +388,12 @@ def _as_object(kind: Any, attributes: dict[str, Any], place: str) -> Any:
         else:
             instance.__dict__.update(attributes)
         if is_ours(kind):
-            declared = getattr(instance, "_fitted_arrays", dict)
-            check_arrays(instance, {**RECORDS.get(full_name(kind), {}), **declared()})
+            if isinstance(instance, BaseEstimator):
+                check_parameters(instance)
+            declared: dict[str, str] = getattr(instance, "_fitted_arrays", dict)()
+            if declared == {} and hasattr(instance, "_fitted_arrays"):
+                refuse_incomplete(instance)
+            check_arrays(instance, {**RECORDS.get(full_name(kind), {}), **declared})
         elif isinstance(instance, BaseEstimator):
             check_foreign(instance)
     return instance

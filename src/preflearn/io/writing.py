@@ -73,6 +73,31 @@ def write_scores(
     array([ 0.5 , -1.25])
     """
     kind = format if format is not None else _score_format(path)
+    columns = _score_columns(
+        kind, scores, qid, item_names, rank, in_set, query_column=query_column, item_column=item_column
+    )
+    with _open_for_writing(path) as file:
+        _SCORE_WRITERS[kind](file, columns)
+
+
+def scores_as_text(scores: Any, kind: str, **labels: Any) -> str:
+    """What `write_scores` writes, with its arguments, for a format that is text."""
+    file = io.BytesIO()
+    _SCORE_WRITERS[kind](file, _score_columns(kind, scores, **labels))
+    return file.getvalue().decode()
+
+
+def _score_columns(
+    kind: str,
+    scores: Any,
+    qid: Any = None,
+    item_names: Any = None,
+    rank: Any = None,
+    in_set: Any = None,
+    *,
+    query_column: str = "qid",
+    item_column: str = "item",
+) -> dict[str, list[Any]]:
     if kind not in _SCORE_WRITERS:
         raise InputError(f"the format {kind!r} is not known: expected one of {', '.join(_SCORE_WRITERS)}")
     values = np.asarray(scores, dtype=np.float64)
@@ -99,8 +124,7 @@ def write_scores(
         wanted += 1
     if len(columns) < wanted:
         raise ValueError(f"Two columns have the same name: found {', '.join(columns)}.")
-    with _open_for_writing(path) as file:
-        _SCORE_WRITERS[kind](file, columns)
+    return columns
 
 
 def read_scores(

@@ -15,15 +15,17 @@ errors are independent of each other, about u |x'| |z'_j| with u = 2⁻²⁴, so
 
     u |x'| √(Σ_j (β_j k(x, z_j) |z'_j|)²).
 
-The number of leading coordinates is the smallest for which the largest of these, over some of the basis vectors as x,
-is below a given share of the standard deviation of f. What is done in double precision is exact to rounding.
+The exponentials are then quicker, too, with a relative error of up to 6e-11 each, which coefficients that cancel blow
+up as well. The number of leading coordinates is the smallest for which the largest of both errors together, over some
+of the basis vectors as x, is below a given share of the standard deviation of f; where there is none, all is in double
+precision. What is done in double precision is exact to rounding.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from .._engine.loops.expansions import PackedExpansion, packed
+from .._engine.loops.expansions import PackedExpansion, packed, rough_errors
 from .functions import Kernel, middle_row
 
 # Rows farther than this from all basis vectors have kernel values of 0: exp(-40²/2).
@@ -134,7 +136,8 @@ class RbfExpansion:
         # |x'|² and |z'|² for every number of leading coordinates, from the last to the first.
         x_squares, z_squares = (np.cumsum((one * one)[:, ::-1], axis=1)[:, ::-1] for one in (x, z))
         errors = _ROUNDING * np.sqrt(x_squares * (np.square(terms) @ z_squares)).max(axis=0)
-        small = np.flatnonzero(errors <= allowed)
+        of_exponentials = np.abs(rough_errors(np.minimum(exponents, 0.0)) @ self._beta).max()
+        small = np.flatnonzero(np.hypot(errors, of_exponentials) <= allowed)
         if not small.size or small[0] > _MOST_LEADING * z.shape[1]:
             return None
         return max(1, int(small[0]))

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import validate_data
 
-from .._engine.numerics.namespace import Home, is_device_array, refuse_undispatched
+from .._engine.numerics.namespace import Home, is_device_array, refuse_repeated_columns, refuse_undispatched
 from .blocks import DIRECT_KERNELS
 from .functions import Kernel
 
@@ -92,6 +92,7 @@ def _validated(estimator: Any, X: Any, kernel: Kernel, *, reset: bool) -> Any:
     if is_device_array(X):
         return _read_device_items(estimator, X, reset)
     refuse_undispatched(X)
+    refuse_repeated_columns(X)
     if kernel.takes_objects and not is_table(X):
         return read_objects(X)
     if kernel.is_precomputed and sp.issparse(X):

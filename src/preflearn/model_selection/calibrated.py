@@ -121,7 +121,9 @@ class CalibratedRanker(RankerMixin, MetaEstimatorMixin, BaseEstimator):
         return Cutoff(self.distance_, self.threshold_)
 
     def _fitted_arrays(self) -> dict[str, str]:
-        return {"threshold_": "", "calibration_": "a Calibration"} if hasattr(self, "calibration_") else {}
+        if not hasattr(self, "calibration_"):
+            return {}
+        return {"threshold_": "", "calibration_": "a Calibration", "estimator_": "a BaseEstimator"}
 
 
 def shown_rows(scores: np.ndarray, queries: Groups, cutoff: Cutoff) -> np.ndarray:

@@ -137,7 +137,11 @@ class InteractionExtractor(ClassifierMixin, BaseEstimator):
         """The shapes that a loaded extractor is checked for (`preflearn.io.fitted`)."""
         if "coef_" not in vars(self):
             return {}
-        return {"coef_": str(sum(one.n_features_out_ for one in self.feature_maps_)), "classes_": "2"}
+        return {
+            "coef_": str(sum(one.n_features_out_ for one in self.feature_maps_)),
+            "classes_": "2",
+            "threshold_": "",
+        }
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -16,6 +16,7 @@ import numpy as np
 from .frames import TEXT, TIME, Column, count_codes
 from .kinds import SAMPLE, truth_values, values_in, values_of_texts
 from .values import (
+    NUMBER_STYLES,
     day_comes_first,
     is_missing,
     number_style,
@@ -85,6 +86,12 @@ class NumberColumn:
             median = float(median >= 0.5)
         low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
         return cls(style, median, low, high, low == high, odd.n_missing > 0), odd
+
+    def _fitted_arrays(self) -> dict[str, str]:
+        """What a loaded column is checked for, besides its types (`preflearn.io.fitted`)."""
+        if self.style != "truth" and self.style not in NUMBER_STYLES:
+            raise ValueError(f"style is {self.style!r}, which no numbers are written in")
+        return {}
 
     def names(self, column: str) -> list[str]:
         return ([] if self.constant else [column]) + ([f"{column}={_MISSING}"] if self.has_missing else [])

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse as sp
 
+from .._engine.numerics.namespace import refuse_repeated_columns
 from .utf8 import Utf8, utf8_of
 from .values import is_missing_value
 
@@ -457,3 +458,17 @@ def _name_problems(names: list[str]) -> list[str]:
         f"column name {name!r} appears {names.count(name)} times: rename all but one" for name in doubled
     ]
     return problems + [f"column {j} has no name: give it one" for j in empty]
+
+
+__all__ = [
+    "BOOLEAN",
+    "NUMBER",
+    "TEXT",
+    "TIME",
+    "Column",
+    "Table",
+    "Texts",
+    "count_codes",
+    "read_table",
+    "refuse_repeated_columns",
+]

@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from .._engine.numerics.graph import Graph, Value
+from .._engine.numerics.namespace import refuse_repeated_columns
 from ..comparisons.grouping import Groups, encode_queries
 from .onnx_nodes import ranked_nodes, standardised_nodes
 
@@ -193,6 +194,7 @@ class QueryRelative(TransformerMixin, BaseEstimator):
                 "QueryRelative does not take sparse input: features centred inside their query are dense. Select the "
                 "columns that matter and pass X.toarray()."
             )
+        refuse_repeated_columns(X)
         return validate_data(self, X, reset=reset, dtype=[np.float64, np.float32])
 
     def __sklearn_tags__(self):

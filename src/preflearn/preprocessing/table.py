@@ -213,6 +213,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if "encoders_" not in vars(self):
             return {}
         self._check_parameters()
+        if not self.encoders_:
+            raise ValueError("encoders_ is empty")
         if not isinstance(self.summary_, TableSummary) or len(self.kinds_) != self.n_features_in_:
             raise ValueError("summary_ does not describe each column")
         for name, encoder in self.encoders_.items():

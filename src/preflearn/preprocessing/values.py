@@ -22,7 +22,7 @@ _TRUE = {"true": "false", "t": "f", "yes": "no", "y": "n", "on": "off"}
 TRUTH = {**dict.fromkeys(_TRUE, 1.0), **dict.fromkeys(_TRUE.values(), 0.0), "1": 1.0, "0": 0.0}
 
 # A number with a point, thousands by commas; and the other way round.
-_STYLES = {
+NUMBER_STYLES = {
     "point": re.compile(
         r"[+-]?(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d*)?(?:[eE][+-]?\d+)?|[+-]?\.\d+(?:[eE][+-]?\d+)?"
     ),
@@ -71,7 +71,7 @@ def number_style(texts: Sequence[str]) -> str:
     bare = [_UNIT.sub(r"\1", text.strip()) for text in texts]
     n_point, n_comma = (
         sum(style.fullmatch(text) is not None for text in bare)
-        for style in (_STYLES["point"], _STYLES["comma"])
+        for style in (NUMBER_STYLES["point"], NUMBER_STYLES["comma"])
     )
     return "comma" if n_comma > n_point else "point"
 
@@ -98,7 +98,7 @@ def _parse_number(text: str, style: str) -> float:
     except ValueError:
         pass
     bare = _UNIT.sub(r"\1", text.strip())
-    if _STYLES[style].fullmatch(bare) is None:
+    if NUMBER_STYLES[style].fullmatch(bare) is None:
         return _INFINITE.get(bare.lower(), math.nan)
     if style == "comma":
         bare = bare.replace(".", "").replace(" ", "").replace(",", ".")

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from .._engine.numerics.namespace import refuse_repeated_columns
 from ..errors import InputError, Remedy
 from ..preprocessing.frames import BOOLEAN, MOST_EXACT, NUMBER, TEXT, TIME, Column, read_table
 from ..preprocessing.values import day_comes_first, parse_times
@@ -105,6 +106,7 @@ def read_battles(
         raise InputError(
             f"{{argument}} names a column twice: found {_listed(list(covariates))}", argument="covariates"
         )
+    refuse_repeated_columns(table)
     found = read_table(table, "The table of battles")
     columns = {column.name: column for column in found.columns}
     sides = _find_sides(columns, a, b, winner, loser, margin=margin)

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_array
 
+from .._engine.numerics.namespace import refuse_repeated_columns
 from ..kernels.functions import Kernel, n_items
 from ..kernels.inputs import check_kernel_matrix, is_table, read_objects
 from .pairwise import PairwiseKernel
@@ -117,6 +118,7 @@ def _read(objects: Any, kernel: Kernel, side: str) -> Any:
         raise ValueError(f"The {side} objects are missing: pass rows, then columns.")
     if kernel.is_precomputed and sp.issparse(objects):
         raise TypeError(f"{side}_kernel='precomputed' must be a dense array: pass K.toarray().")
+    refuse_repeated_columns(objects)
     return check_array(
         objects, accept_sparse="csr", dtype=np.float64, order="C", input_name=f"{side} objects"
     )

@@ -10,6 +10,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from ..preprocessing import TableEncoder
+from ..preprocessing.table import table_encoder
 
 
 class TableRelation(BaseEstimator):
@@ -56,6 +57,9 @@ class TableRelation(BaseEstimator):
 
     def _fitted_arrays(self) -> dict[str, str]:
         """What a loaded model is checked for (`preflearn.io.fitted`); the parts check their own arrays."""
+        for steps in (self.row_steps, self.column_steps):
+            if getattr(table_encoder(steps), "sparse_output", True):
+                raise ValueError("a table is to be turned into dense numbers")
         return {"model": "a RelationModel", "row_steps": "a Pipeline", "column_steps": "a Pipeline"}
 
 

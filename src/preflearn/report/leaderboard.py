@@ -18,7 +18,7 @@ class LeaderboardRow:
     ----------
     name : str
     score : float or None
-        Held out; None where there was no time for it.
+        Held out; None where the candidate was given up.
     difference : float or None
         To the simplest candidate; None for that one.
     pvalue : float or None
@@ -28,6 +28,8 @@ class LeaderboardRow:
     seconds : float
     detail : str
     is_model : bool
+    out_of_time : bool
+        Whether it was given up for want of time, and not because it was behind.
     """
 
     name: str
@@ -38,6 +40,14 @@ class LeaderboardRow:
     seconds: float
     detail: str
     is_model: bool = False
+    out_of_time: bool = False
+
+    @property
+    def shown_score(self) -> str:
+        """The score, or why there is none."""
+        if self.score is None:
+            return "no time" if self.out_of_time else "behind"
+        return f"{self.score:.4f}"
 
     @property
     def label(self) -> str:
@@ -86,5 +96,13 @@ def _row(entry: Any, *, is_model: bool = False) -> LeaderboardRow:
         None if isnan(one) else float(one) for one in (entry.score, entry.difference, entry.pvalue)
     )
     return LeaderboardRow(
-        entry.name, score, difference, pvalue, entry.weight, entry.seconds, entry.detail, is_model
+        entry.name,
+        score,
+        difference,
+        pvalue,
+        entry.weight,
+        entry.seconds,
+        entry.detail,
+        is_model,
+        entry.out_of_time,
     )

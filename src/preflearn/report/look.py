@@ -15,7 +15,7 @@ import numpy as np
 from ..comparisons import Groups, encode_queries, one_group
 from ..metrics.single_columns import SingleColumn, labels_alone, leak_question, order_alone, suspicious
 from ..preprocessing.columns import CategoryColumn, DateColumn, NumberColumn
-from ..preprocessing.frames import TEXT, Column, Table, read_table
+from ..preprocessing.frames import TEXT, Column, Table, read_table, refuse_repeated_columns
 from ..preprocessing.kinds import decide, name_words, suggest
 from ..shown_tables import ShownTable, align_columns, shows_itself
 from .contents import plain
@@ -196,6 +196,7 @@ def look(
     >>> found.notes[0]
     '`seconds` alone orders 100 % of the pairs: is it known before ranking?'
     """
+    refuse_repeated_columns(frame)
     table = read_table(frame)
     roles = _find_roles(table, {"target": target, "query": query, "item": item})
     labels = {name: role for role, name in roles.items() if name is not None}

@@ -8,10 +8,8 @@ evidence, often while there are few answers and a choice is cheap, then whenever
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from .._engine.solvers.questions import read_goal
 from ..estimators.bradley_terry import BradleyTerry
 from ..estimators.bradley_terry_cv import BradleyTerryCV
-from ..io import save_model
+from ..io.models import model_to_bytes
 from ..preprocessing import TableEncoder
 from .answers import Answer
 from .items import Items
@@ -148,10 +146,7 @@ class Learner:
         model: Any = self.model
         if self.encoder is not None:
             model = Pipeline([("table", self.encoder), ("scale", self.scaler), ("learn", model)])
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "model.preflearn")
-            save_model(model, path, metadata=metadata)
-            return path.read_bytes()
+        return bytes(model_to_bytes(model, metadata))
 
     def close(self) -> None:
         """There is nothing to release."""

@@ -1,7 +1,9 @@
 """uvicorn with a socket bound beforehand, a callback when it is ready, and a stop after which the caller can clean up.
 
 uvicorn waits forever for a request that has begun. Here its headers have to arrive in time, and where too many
-connections are open, the one that has waited longest without a request makes room for a new one.
+connections are open, the one that has waited longest without a request makes room for a new one. An answer that comes
+before the whole request has arrived is followed by the rest of the request: a connection that is closed with unread
+bytes is reset, and clients that send first and read later would not see the answer.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -89,14 +92,28 @@ def _outside(family: int) -> str | None:
         return None
 
 
+class _Transport:
+    """A transport that asks its connection when it is told to close."""
+
+    def __init__(self, transport: Any, closing: Callable[[Any], None]):
+        self._transport, self._closing = transport, closing
+
+    def close(self) -> None:
+        self._closing(self._transport)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 class Connection(_Protocol):
-    """A connection whose requests have to begin in time."""
+    """A connection whose requests have to begin in time, and whose answers arrive."""
 
     within = HEADERS_WITHIN
     most = MOST_CONNECTIONS
 
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
+        super().connection_made(_Transport(transport, self._close))
+        self._discards = False
         self._timer: asyncio.TimerHandle | None = None
         self._watch()
         if len(self.connections) > self.most:
@@ -108,7 +125,19 @@ class Connection(_Protocol):
         """Whether every request that has arrived is answered."""
         return self.cycle is None or self.cycle.response_complete
 
+    def _close(self, transport: Any) -> None:
+        """Close; where a request is still arriving, end the answer, and drop what comes until the other side closes."""
+        if self._discards or self.conn.their_state is not h11.SEND_BODY:
+            transport.close()
+            return
+        self._discards = True
+        transport.write_eof()
+        self.flow.resume_reading()
+        self._watch()
+
     def data_received(self, data: bytes) -> None:
+        if self._discards:
+            return
         super().data_received(data)
         self._watch()
 

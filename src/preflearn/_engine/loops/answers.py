@@ -7,8 +7,8 @@ where it adds, its own vector.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from .compiling import njit
 from .threads import over_ranges
 
 _LEAST = 1 << 17  # answers that are worth a thread

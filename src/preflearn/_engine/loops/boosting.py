@@ -22,8 +22,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from .compiling import njit
 from .threads import in_turns, threads_at_hand
 
 # Gains are compared after division by that of the root; smaller ones are rounding.

@@ -8,8 +8,8 @@ says which columns are numbers and which are text.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from .compiling import njit
 from .text_numbers import CR, LF, SPACE, TAB, scan_number
 
 QUOTE = 34

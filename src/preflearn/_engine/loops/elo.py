@@ -6,7 +6,8 @@ r_a ← r_a + K (y - p),    r_b ← r_b - K (y - p),    p = 1 / (1 + 10^{(r_b - 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from .compiling import njit
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

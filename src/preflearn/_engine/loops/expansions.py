@@ -19,11 +19,12 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
+from .compiling import njit
 from .vectors import in_all_lanes
 
 # Numbers in a vector of float64, and basis vectors and rows of a tile: 24 of 32 registers hold its sums, or 12 of 16.
@@ -94,6 +95,14 @@ class PackedExpansion:
         coordinates = (self.used, self.middle, self.scales, turn, self.n_coordinates)
         _evaluate(rows, *coordinates, self.leading, self.rest, self.beta, self.bound, out)
         return out
+
+
+def rough_errors(t: np.ndarray) -> np.ndarray:
+    """By how much the exponentials beside products in single precision differ from exp(t)."""
+    whole = np.rint(t * _PER_LOG2)
+    return np.ldexp(
+        np.polynomial.polynomial.polyval(t - whole * _LOG2, _ROUGH), whole.astype(np.int64)
+    ) - np.exp(t)
 
 
 def packed(matrix: np.ndarray) -> np.ndarray:

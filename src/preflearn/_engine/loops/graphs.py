@@ -8,7 +8,9 @@ Plain functions on arrays; they release the GIL, so blocks of graphs run in para
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
+
+from .compiling import njit
 
 
 @njit(cache=True, nogil=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from .compiling import njit
 from .threads import blas_at_rest, over_ranges, over_small_ranges
 from .vectors import multiply, subtract_products
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 
+from .compiling import njit
 from .text_numbers import CR, LF, SPACE, TAB, address_of, byte_at, eight_bytes_at, scan_number_at
 
 _QUOTE, _COMMA, _COLON, _BACKSLASH, _MINUS, _POINT, _ZERO = 34, 44, 58, 92, 45, 46, 48

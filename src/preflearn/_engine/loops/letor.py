@@ -10,8 +10,8 @@ it lists for the caller, who also turns a fault code into a sentence.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from .compiling import njit
 from .text_numbers import CR, LF, SPACE, TAB, scan_number
 
 COLON, HASH = 58, 35

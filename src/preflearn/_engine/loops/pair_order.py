@@ -13,8 +13,8 @@ from __future__ import annotations
 import threading
 
 import numpy as np
-from numba import njit
 
+from .compiling import njit
 from .threads import blas_at_rest, in_turns, over_ranges
 
 # Rows of a block of R.

@@ -24,8 +24,8 @@ and the stretches of one large node.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from .compiling import njit
 from .running_sums import FANOUT, add_after, add_before, clear, fill_after, fill_before, look_up, new_lanes
 
 INSERTION_SORT = 24

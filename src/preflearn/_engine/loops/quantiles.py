@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import log, sqrt
 
 import numpy as np
-from numba import njit
 
+from .compiling import njit
 from .threads import over_ranges
 
 # Values that are worth a thread of their own.

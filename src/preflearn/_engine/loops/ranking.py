@@ -19,7 +19,8 @@ Where predictions are tied, the listwise loops give the expected value over a ra
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from .compiling import njit
 
 # No test for division by zero: the loops never divide by it.
 compiled = njit(cache=True, nogil=True, error_model="numpy")

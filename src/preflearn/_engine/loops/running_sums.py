@@ -14,8 +14,8 @@ lanes that get nothing included (fewer runs where there are few children).
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from .compiling import njit
 from .vectors import add_where
 
 FANOUT = 1024

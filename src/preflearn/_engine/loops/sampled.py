@@ -12,8 +12,8 @@ h p) in all, and no array of the size of the relation.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from .compiling import njit
 from .threads import in_turns
 from .vectors import gather_products
 

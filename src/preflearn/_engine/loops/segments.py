@@ -7,8 +7,8 @@ its group, scale". These loops do that for a whole matrix without a second copy 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from .compiling import njit
 from .threads import over_ranges
 
 # Columns in a cache line of float64.

@@ -8,8 +8,8 @@ columns of A in which it has values.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from .compiling import njit
 from .threads import over_ranges, over_small_ranges
 
 # Rows that are worth a thread of their own.

@@ -16,9 +16,11 @@ import sys
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from .compiling import njit
 
 SPACE, TAB, LF, CR = 32, 9, 10, 13
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from .compiling import njit
 from .threads import over_ranges
 from .vectors import in_all_lanes
 

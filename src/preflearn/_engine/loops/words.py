@@ -7,8 +7,8 @@ arithmetic, for texts too short to be worth a compiler.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from .compiling import njit
 from .threads import over_ranges
 
 # Up to this many words of a text are sorted at once; and the number of letters of a word whose powers are stored.

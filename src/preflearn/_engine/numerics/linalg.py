@@ -217,6 +217,12 @@ class KernelFactor:
     def rank(self) -> int:
         return self.pivots.shape[0]
 
+    def _fitted_arrays(self) -> dict[str, str]:
+        """What a loaded factor is checked for, besides its shapes (`preflearn.io.fitted`)."""
+        if not np.all(np.diagonal(self.C)):
+            raise ValueError("C is singular")
+        return {}
+
     def condition_of_pivots(self) -> float:
         """`reciprocal_condition`; where items other than copies were set aside, a lower bound of that of the pivots."""
         if self.pivot_of is not None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from sklearn import get_config  # type: ignore[attr-defined]
 
+from ...errors import InputError
 from .memory import available_bytes
 
 # Bytes of one block of temporary rows, on a separate device and on the processor.
@@ -36,6 +37,15 @@ def refuse_undispatched(X: Any) -> None:
             f"X is an array on {X.device}, and array API dispatch is off. Train and predict under "
             "sklearn.config_context(array_api_dispatch=True), with SCIPY_ARRAY_API=1 set before the first import; or "
             "pass a NumPy array (X.cpu().numpy() for a PyTorch tensor)."
+        )
+
+
+def refuse_repeated_columns(X: Any) -> None:
+    """Refuse a data frame of pandas in which two columns have the same name: which one is meant cannot be told."""
+    if hasattr(X, "iloc") and not getattr(getattr(X, "columns", None), "is_unique", True):
+        name = X.columns[X.columns.duplicated()][0]
+        raise InputError(
+            f"the table has {list(X.columns).count(name)} columns with the name {name!r}: rename all but one"
         )
 
 
