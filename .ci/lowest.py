@@ -1,6 +1,6 @@
-"""Print constraints that pin what pyproject.toml requires, extras of the tests included, to the lowest versions it admits.
+"""Print constraints that pin what pyproject.toml requires, extras of the tests included, to its lowest versions.
 
-    python .ci/lowest.py > lowest.txt && pip install -c lowest.txt '.[test]'
+python .ci/lowest.py > lowest.txt && pip install -c lowest.txt '.[test]'
 """
 
 import re
