@@ -695,7 +695,8 @@ DAMAGED_FEATURES = [
     (setting("n_features_in_", lambda n: n + 1), "features_ takes 4 features, expected 3"),
     (setting("scaler_.mean_", lambda mean: mean[:1]), "mean_ has shape"),
     (setting("scaler_.mean_", lambda mean: mean * np.nan), "not finite"),
-    (setting("scaler_.scale_", lambda scale: 0 * scale), "not positive"),
+    (setting("scaler_.scale_", lambda scale: 0 * scale), "scale_ has zeros"),
+    (setting("scaler_.scale_", lambda scale: -scale), "not positive"),
 ]
 
 

@@ -317,7 +317,9 @@ class AllPathsFeatures(TransformerMixin, BaseEstimator):
         """The shapes that loaded features are checked for (`preflearn.io.fitted`)."""
         if "pairs_" not in vars(self):
             return {}
-        return {"_keys": "k <", "pairs_": "k 2 <", "labels_": "labels l", "n_features_out_": "= k"}
+        if np.ndim(self.labels_) == 1 and len(set(self.labels_)) < len(self.labels_):
+            raise ValueError("labels_ holds a label twice")
+        return {"_keys": "k <", "pairs_": "k 2 < l", "labels_": "labels l", "n_features_out_": "= k"}
 
     def _known_columns(self, block: _Block) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Replace pairs by columns of the vocabulary; pairs that are not in it are dropped and counted."""

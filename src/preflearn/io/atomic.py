@@ -110,9 +110,9 @@ def _destination(path: str | os.PathLike[str]) -> tuple[Path, int | None]:
     if mode is not None and stat.S_ISDIR(mode):
         raise IsADirectoryError(f"{os.fspath(path)} is a folder: give the name of a file to write.")
     if not target.parent.is_dir():
-        raise FileNotFoundError(
-            f"There is no folder {target.parent} to write {target.name} to: create it first."
-        )
+        typed = Path(path).parent
+        folder = target.parent if typed.is_dir() else typed  # a link may lead to a folder that is gone
+        raise FileNotFoundError(f"There is no folder {folder} to write {target.name} to: create it first.")
     return target, mode
 
 
