@@ -273,7 +273,7 @@ def test_two_columns_of_one_name_are_refused_by_name():
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     from preflearn.feature_selection import GreedySelector
     from preflearn.kernels import NystromMap
-    from preflearn.model_selection import cross_val_predict
+    from preflearn.model_selection import cross_val_predict, evaluate_preferences, learning_curve
     from preflearn.preprocessing import QueryRelative, TableEncoder
     from preflearn.ratings import rate
     from preflearn.relations import KroneckerRLS
@@ -299,6 +299,12 @@ def test_two_columns_of_one_name_are_refused_by_name():
         lambda: KroneckerRLS().fit(X, good, rng.normal(size=(20, 20))),
         lambda: look(X),
         lambda: rate(battles),
+        lambda: rate({"winner": [0, 1], "loser": [1, 2]}, features=X.assign(item=range(20))),
+        lambda: rate({"winner": ["x", "y"], "loser": ["y", "x"]}).predict(battles.drop(columns="winner")),
+        lambda: learning_curve(pl.RankRLS(), X, y, qid=np.repeat(range(10), 2)),
+        lambda: evaluate_preferences(
+            pl.BradleyTerry(), X, np.column_stack([np.arange(19), np.arange(1, 20)])
+        ),
     ]
     for call in calls:
         with pytest.raises(ValueError, match=r"'(a|model_a)'.*rename all but one") as error:
