@@ -299,6 +299,7 @@ def test_two_columns_of_one_name_are_refused_by_name():
         lambda: KroneckerRLS().fit(X, good, rng.normal(size=(20, 20))),
         lambda: look(X),
         lambda: rate(battles),
+        lambda: GreedySelector(pl.RankRLS(), 1, cv="leave-one-out").fit(good, y).transform(X.iloc[:, [0, 2]]),
         lambda: rate({"winner": [0, 1], "loser": [1, 2]}, features=X.assign(item=range(20))),
         lambda: rate({"winner": ["x", "y"], "loser": ["y", "x"]}).predict(battles.drop(columns="winner")),
         lambda: learning_curve(pl.RankRLS(), X, y, qid=np.repeat(range(10), 2)),
@@ -310,3 +311,12 @@ def test_two_columns_of_one_name_are_refused_by_name():
         with pytest.raises(ValueError, match=r"'(a|model_a)'.*rename all but one") as error:
             call()
         assert type(error.value).__module__ in ("builtins", "preflearn.errors")
+
+
+def test_two_columns_of_one_name_of_an_arrow_table_are_refused_by_name():
+    pa = pytest.importorskip("pyarrow")
+    column = pa.array(np.arange(6.0))
+    table = pa.Table.from_arrays([column] * 3, names=["a", "b", "a"])
+    for one in (pl.RankRLS(), pl.AutoRanker(time_limit=1e-6), TableEncoder()):
+        with pytest.raises(ValueError, match="2 columns with the name 'a': rename all but one"):
+            one.fit(table, np.arange(6.0))
