@@ -299,7 +299,7 @@ def test_two_columns_of_one_name_are_refused_by_name():
         lambda: KroneckerRLS().fit(X, good, rng.normal(size=(20, 20))),
         lambda: look(X),
         lambda: rate(battles),
-        lambda: GreedySelector(pl.RankRLS(), 1, cv="leave-one-out").fit(good, y).transform(X.iloc[:, [0, 2]]),
+        lambda: GreedySelector(pl.RLS(), 1, cv="leave-one-out").fit(good, y).transform(X.iloc[:, [0, 2]]),
         lambda: rate({"winner": [0, 1], "loser": [1, 2]}, features=X.assign(item=range(20))),
         lambda: rate({"winner": ["x", "y"], "loser": ["y", "x"]}).predict(battles.drop(columns="winner")),
         lambda: learning_curve(pl.RankRLS(), X, y, qid=np.repeat(range(10), 2)),

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -49,6 +48,7 @@ from strategies import examples
 pytest.importorskip("onnx", reason="the extra onnx is not installed")
 pytest.importorskip("skl2onnx", reason="the extra onnx is not installed")
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+pd = pytest.importorskip("pandas", reason="pandas is not installed")
 
 TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(string)": object}
 TOLERANCE = 1e-5
