@@ -11,7 +11,10 @@ from functools import cached_property
 from math import log2
 
 import numpy as np
-from flint import arb, arb_mat, ctx, fmpq, fmpq_mat
+import pytest
+
+flint = pytest.importorskip("flint")
+arb, arb_mat, ctx, fmpq, fmpq_mat = flint.arb, flint.arb_mat, flint.ctx, flint.fmpq, flint.fmpq_mat
 
 
 def rational(values) -> fmpq_mat:

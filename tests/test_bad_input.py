@@ -273,7 +273,7 @@ def test_two_columns_of_one_name_are_refused_by_name():
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     from preflearn.feature_selection import GreedySelector
     from preflearn.kernels import NystromMap
-    from preflearn.model_selection import cross_val_predict
+    from preflearn.model_selection import cross_val_predict, evaluate_preferences, learning_curve
     from preflearn.preprocessing import QueryRelative, TableEncoder
     from preflearn.ratings import rate
     from preflearn.relations import KroneckerRLS
@@ -299,8 +299,24 @@ def test_two_columns_of_one_name_are_refused_by_name():
         lambda: KroneckerRLS().fit(X, good, rng.normal(size=(20, 20))),
         lambda: look(X),
         lambda: rate(battles),
+        lambda: GreedySelector(pl.RLS(), 1, cv="leave-one-out").fit(good, y).transform(X.iloc[:, [0, 2]]),
+        lambda: rate({"winner": [0, 1], "loser": [1, 2]}, features=X.assign(item=range(20))),
+        lambda: rate({"winner": ["x", "y"], "loser": ["y", "x"]}).predict(battles.drop(columns="winner")),
+        lambda: learning_curve(pl.RankRLS(), X, y, qid=np.repeat(range(10), 2)),
+        lambda: evaluate_preferences(
+            pl.BradleyTerry(), X, np.column_stack([np.arange(19), np.arange(1, 20)])
+        ),
     ]
     for call in calls:
         with pytest.raises(ValueError, match=r"'(a|model_a)'.*rename all but one") as error:
             call()
         assert type(error.value).__module__ in ("builtins", "preflearn.errors")
+
+
+def test_two_columns_of_one_name_of_an_arrow_table_are_refused_by_name():
+    pa = pytest.importorskip("pyarrow")
+    column = pa.array(np.arange(6.0))
+    table = pa.Table.from_arrays([column] * 3, names=["a", "b", "a"])
+    for one in (pl.RankRLS(), pl.AutoRanker(time_limit=1e-6), TableEncoder()):
+        with pytest.raises(ValueError, match="2 columns with the name 'a': rename all but one"):
+            one.fit(table, np.arange(6.0))

@@ -244,6 +244,9 @@ def test_columns_are_texts_again_where_training_had_texts(call, tmp_path):
 
 @pytest.mark.parametrize("name", ["m.preflearn", "r.html"])
 def test_files_of_others_are_not_replaced(trained, call, tmp_path, name):
+    if name == "r.html":
+        pytest.importorskip("jinja2")
+        pytest.importorskip("matplotlib")
     (tmp_path / name).write_text("my thesis")
     outputs = {
         "m.preflearn": ("-o", tmp_path / name),
@@ -294,6 +297,7 @@ def test_compare_reads_several_data_files(trained, call, tmp_path):
 
 
 def test_a_model_of_ask_predicts(call, tmp_path):
+    pytest.importorskip("starlette", reason="the extra 'web' is not installed")
     from preflearn.web.answers import Journal
     from preflearn.web.items import read_items
     from preflearn.web.results import write_results
@@ -311,6 +315,7 @@ def test_a_model_of_ask_predicts(call, tmp_path):
 
 
 def test_a_model_of_items_without_features_says_so(call, tmp_path):
+    pytest.importorskip("starlette", reason="the extra 'web' is not installed")
     from preflearn.web.answers import Journal
     from preflearn.web.items import read_items
     from preflearn.web.results import write_results

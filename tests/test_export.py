@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -49,6 +48,7 @@ from strategies import examples
 pytest.importorskip("onnx", reason="the extra onnx is not installed")
 pytest.importorskip("skl2onnx", reason="the extra onnx is not installed")
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+pd = pytest.importorskip("pandas", reason="pandas is not installed")
 
 TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(string)": object}
 TOLERANCE = 1e-5
@@ -383,6 +383,32 @@ def test_a_check_needs_its_rows(ranking) -> None:
     to_onnx(pl.RankRLS().fit(X, np.column_stack([y, -y]), qid=qid), check=X, qid=qid)
 
 
+def from_pieces(limits: np.ndarray, table: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """What the exported operators compute."""
+    start, per_width, before, *coefficients = table[np.searchsorted(limits, x)].T
+    v = (x - start) * per_width + before
+    return sum(one * v**power for power, one in enumerate(coefficients))
+
+
+@pytest.mark.parametrize("n_steps", [1, 2, 3, 5, 8, 100])
+@pytest.mark.parametrize("value", [-105.9, -0.3, 0.1, 11.7])
+def test_pieces_between_knots_that_differ_by_rounding(n_steps, value) -> None:
+    """Quantiles between equal values are the value up to rounding: the piece before it is very narrow."""
+    beside = value - n_steps * np.spacing(abs(value))
+    knots = np.sort([value - 2.0, value - 1.0, beside, value, value + 1.0, value + 3.0])
+    heights = np.linspace(0.0, 1.0, knots.size)
+    limits, table = onnx_nodes._pieces(knots, heights, 3.0)
+    expected = np.clip(ndtri(shares_below(knots[:, None], knots[:, None], heights)[:, 0]), -3.0, 3.0)
+    np.testing.assert_allclose(from_pieces(limits, table, knots), expected, atol=1e-11, rtol=0)
+
+
+def test_an_example_with_two_columns_of_one_name_is_refused(ranking) -> None:
+    X, y, *_ = ranking
+    example = pd.DataFrame(X[:3, :2], columns=["a", "a"])
+    with pytest.raises(ValueError, match="2 columns with the name 'a': rename all but one"):
+        to_onnx(pl.RankRLS().fit(X[:, :2], y), example=example)
+
+
 @examples(30)
 @given(
     seed=st.integers(0, 2**16),
@@ -399,9 +425,7 @@ def test_pieces_of_normal_quantiles_are_those_of_predict(seed, size, decimals, s
     assert (np.diff(limits) >= 0).all() and table.shape[0] == limits.shape[0] + 1
     x = np.concatenate([knots, limits, knots[0] + rng.random(200) * np.ptp(knots), [-10 * scale, 10 * scale]])
     x = np.concatenate([x, np.nextafter(x, np.inf), np.nextafter(x, -np.inf)])
-    start, per_width, *coefficients = table[np.searchsorted(limits, x)].T
-    v = (x - start) * per_width
-    found = sum(one * v**power for power, one in enumerate(coefficients))
+    found = from_pieces(limits, table, x)
     expected = np.clip(ndtri(shares_below(x[:, None], knots[:, None], heights)[:, 0]), -3.0, 3.0)
     # Beside a knot whose neighbour is not far in units of rounding, shares are rounded themselves.
     steps = np.diff(np.unique(knots)).min(initial=scale) / np.abs(knots).max(initial=1e-300)

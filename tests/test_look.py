@@ -121,6 +121,8 @@ def test_look_recognises_preferences():
 
 
 def test_the_command_looks_and_writes_a_page(call, tmp_path):
+    pytest.importorskip("jinja2")
+    pytest.importorskip("matplotlib")
     data = write_csv(tmp_path / "shop.csv", shop_table())
     status, out, err = call("look", data, "--report", tmp_path / "look.html")
     assert (status, err) == (0, "")

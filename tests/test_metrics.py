@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-import pytrec_eval
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
@@ -289,6 +288,7 @@ def test_lists_without_ties_are_those_of_trec_eval():
         truth[str(q)][f"row{row}"] = int(y[row])
         run[str(q)][f"row{row}"] = float(scores[row])
     wanted = {"map", "recip_rank", "P.1,5,10", "ndcg", "ndcg_cut.3,10"}
+    pytrec_eval = pytest.importorskip("pytrec_eval")
     results = pytrec_eval.RelevanceEvaluator(truth, wanted).evaluate(run)
 
     def trec(name):

@@ -7,7 +7,6 @@ import json
 import numpy as np
 import pandas as pd
 import polars as pl
-import pyarrow as pa
 import pytest
 
 from preflearn import rate
@@ -16,6 +15,8 @@ from preflearn.errors import InputError
 from preflearn.preprocessing.frames import read_table
 from preflearn.ratings import BattleCounts
 from preflearn.ratings.reading import factorised
+
+pa = pytest.importorskip("pyarrow")
 
 LONG = 1_200_000_000_000_000_000
 A, B = [0, 0, 0, 1, 1, 2] * 3, [1, 2, 3, 2, 3, 3] * 3

@@ -37,6 +37,8 @@ def test_names_do_not_break_the_table_in_markdown():
 
 
 def test_pages_isolate_names(tmp_path):
+    pytest.importorskip("jinja2")
+    pytest.importorskip("matplotlib")
     found, _ = odd_ratings()
     found.report(tmp_path / "b.html")
     page = (tmp_path / "b.html").read_text(encoding="utf-8")

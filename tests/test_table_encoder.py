@@ -12,7 +12,6 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import polars as pl
-import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
@@ -28,6 +27,8 @@ from preflearn.preprocessing import TableEncoder, TableWarning, suggest_query_co
 from preflearn.preprocessing.columns import _median
 from preflearn.preprocessing.values import day_comes_first, number_style, parse_numbers, parse_times
 from preflearn.preprocessing.words import hashed_words, leading_directions, rarity, weighted
+
+pa = pytest.importorskip("pyarrow")
 
 M = 300
 ROUTES = {

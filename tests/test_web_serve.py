@@ -18,6 +18,7 @@ import pytest
 
 pytest.importorskip("starlette", reason="the extra 'web' is not installed")
 pytest.importorskip("uvicorn", reason="the extra 'web' is not installed")
+pytest.importorskip("httpx")
 import httpx
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline

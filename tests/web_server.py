@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import httpx
+import pytest
+
+httpx = pytest.importorskip("httpx")
 
 _PATIENCE = 120.0
 

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import polars as pl
-import pyarrow as pa
+import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
 import oracles
+
+pa = pytest.importorskip("pyarrow")
 
 ITEMS, BATTLES, JUDGES, PROMPTS = 6, 90, 12, 25
 LONG = 1_200_000_000_000_000_000

@@ -56,8 +56,10 @@ def quantile_nodes(graph: Graph, X: Value, transformer: Any, most: float) -> Val
     table = np.concatenate([table for _, table in columns])
     found = graph.apply("Gather", table, graph.apply("Cast", place, to="int64"), axis=0)
     width = table.shape[1]
-    start, per_width, *coefficients = graph.apply("Split", found, axis=2, n_outputs=width, num_outputs=width)
-    v = (X.with_axis(2) - start) * per_width
+    start, per_width, before, *coefficients = graph.apply(
+        "Split", found, axis=2, n_outputs=width, num_outputs=width
+    )
+    v = (X.with_axis(2) - start) * per_width + before
     z = coefficients[-1]
     for one in coefficients[-2::-1]:
         z = z * v + one
@@ -65,14 +67,18 @@ def quantile_nodes(graph: Graph, X: Value, transformer: Any, most: float) -> Val
 
 
 def _pieces(knots: np.ndarray, heights: np.ndarray, most: float) -> tuple[np.ndarray, np.ndarray]:
-    """Φ⁻¹ of what `loops.quantiles.shares_below` computes, clipped, as polynomials in v = (x - start) · per_width.
+    """Φ⁻¹ of what `loops.quantiles.shares_below` computes, clipped, as polynomials in
+    v = (x - start) · per_width + before.
+
+    A start is a knot, which is exact: where knots differ by their last digits alone, as interpolated ones of repeated
+    values do, the beginning of a part of the piece between them would be rounded to its end.
 
     Returns
     -------
     limits : ndarray of shape (k - 1,)
         Piece i holds the values that are above limit i - 1 and not above limit i.
-    table : ndarray of shape (k, 2 + degree + 1)
-        Start, 1 / width and the coefficients of each piece.
+    table : ndarray of shape (k, 3 + degree + 1)
+        Start, 1 / width, v of the start and the coefficients of each piece.
     """
     values, first, counts = np.unique(knots, return_index=True, return_counts=True)
     last, n = first + counts - 1, values.shape[0]
@@ -82,12 +88,13 @@ def _pieces(knots: np.ndarray, heights: np.ndarray, most: float) -> tuple[np.nda
         width = values[i + 1] - values[i]
         parts = list(_smooth_parts(low, high, most))
         for begin, end, coefficients in parts:
-            start, length = values[i] + begin * width, (end - begin) * width
+            length, near = (end - begin) * width, i + (begin >= 0.5)
             if length > _SHORTEST:
-                rows.append(np.array([start, 1.0 / length, *coefficients]))
+                before = (near - i - begin) / (end - begin)
+                rows.append(np.array([values[near], 1.0 / length, before, *coefficients]))
             else:
                 rows.append(_constant(float(np.sum(coefficients))))
-            limits.append(values[i] + end * width)
+            limits.append(min(values[i] + end * width, np.nextafter(values[i + 1], -np.inf)))
         # A value that many rows share lies in the middle of its jump; at the ends there is nothing beyond.
         is_last, jumps = i + 1 == n - 1, counts[i + 1] > 1
         limits[-1] = np.nextafter(values[i + 1], -np.inf) if is_last or jumps else values[i + 1]
@@ -100,7 +107,7 @@ def _pieces(knots: np.ndarray, heights: np.ndarray, most: float) -> tuple[np.nda
 
 
 def _constant(value: float) -> np.ndarray:
-    return np.array([0.0, 0.0, value, *([0.0] * _DEGREE)])
+    return np.array([0.0, 0.0, 0.0, value, *([0.0] * _DEGREE)])
 
 
 @lru_cache(maxsize=1 << 14)

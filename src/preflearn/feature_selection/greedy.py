@@ -208,6 +208,20 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
             return {}
         return {"selected_": "k < n", "cv_scores_": "k", "estimator_.n_features_in_": "= k"}
 
+    def transform(self, X) -> Any:
+        """The selected features.
+
+        Parameters
+        ----------
+        X : array-like of shape (m, n)
+
+        Returns
+        -------
+        ndarray of shape (m, n_features_to_select)
+        """
+        refuse_repeated_columns(X)
+        return super().transform(X)
+
     def predict(self, X) -> np.ndarray:
         """Scores by the model of the selected features.
 

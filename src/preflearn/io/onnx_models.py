@@ -22,6 +22,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from .._engine.numerics.graph import ExportError, Graph, Value
+from .._engine.numerics.namespace import refuse_repeated_columns
 from ..errors import missing_extra
 from .model_types import is_ours
 from .models import as_plain
@@ -236,6 +237,7 @@ def _table(first: Any) -> dict[str, str] | None:
 
 
 def _inputs_like(example: Any, number: Any, text: Any) -> list[tuple[str, Any]]:
+    refuse_repeated_columns(example)
     if hasattr(example, "columns"):
         return [
             (str(name), (number if np.asarray(example[name]).dtype.kind in "fiub" else text)([None, 1]))

@@ -19,6 +19,7 @@ from scipy import sparse as sp
 from scipy.stats import t as student
 from sklearn.utils import check_random_state
 
+from .._engine.numerics.namespace import refuse_repeated_columns
 from ..comparisons import encode_queries
 from ..metrics import get_scorer
 from ..plots import on_axes
@@ -223,6 +224,7 @@ def learning_curve(
     >>> curve.n_queries, curve.scores.shape
     (array([ 4,  8, 16, 28, 40]), (5,))
     """
+    refuse_repeated_columns(X)
     X = X.tocsr() if sp.issparse(X) else np.asarray(X)
     y = np.asarray(y)
     queries = encode_queries(qid, y.shape[0])

@@ -16,6 +16,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from .._engine.core.holdout import rows_outside
+from .._engine.numerics.namespace import refuse_repeated_columns
 from .._engine.solvers.progress import Counter
 from ..comparisons import Groups
 from ..comparisons.inputs import read_pairs, read_per_pair
@@ -260,6 +261,7 @@ def evaluate_preferences(
             f"Preferences are learned by an estimator with fit_pairs, such as BradleyTerry: found "
             f"{type(model).__name__}."
         )
+    refuse_repeated_columns(X)
     X = X.to_numpy() if hasattr(X, "to_numpy") else X
     asked = _Asked.read(model, n_items(X), pairs, weight, ties, judge)
     lengths = None if texts is None else _lengths(texts, n_items(X))

@@ -201,6 +201,10 @@ def read_table(X: Any, what: str = "The table") -> Table:
     elif isinstance(X, Sequence) and not isinstance(X, str):
         table = _from_rows(X)
     else:
+        if not hasattr(
+            X, "iloc"
+        ):  # of pandas, columns are named by their places, and said with what else is wrong
+            refuse_repeated_columns(X)
         table = _from_frame(X, what)
     for axis, size in (("sample(s)", table.n_rows), ("feature(s)", len(table.columns))):
         if size == 0:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..kernels.functions import Kernel
-from ..preprocessing.frames import TEXT, read_table
+from ..preprocessing.frames import TEXT, read_table, refuse_repeated_columns
 from .battles import Battles
 from .reading import factorised, read_numbers
 
@@ -62,6 +62,7 @@ def with_features(battles: Battles, features: Any, kernel: Any, item_offsets: fl
 
 
 def _read_features(features: Any) -> tuple[list[Any], np.ndarray]:
+    refuse_repeated_columns(features)
     columns = {column.name: column for column in read_table(features, "The table of features").columns}
     if "item" not in columns or len(columns) < 2:
         raise ValueError(

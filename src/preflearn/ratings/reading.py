@@ -650,6 +650,7 @@ def read_meetings(
     covariates: Sequence[str] = (),
 ) -> tuple[np.ndarray, np.ndarray]:
     """Numbers of the sides of battles whose winner need not be known, -1 for other items, and their covariates."""
+    refuse_repeated_columns(table)
     columns = {column.name: column for column in read_table(table, "The table of battles").columns}
     if loser is not None and loser not in columns:
         winner = loser = None

@@ -41,11 +41,15 @@ def refuse_undispatched(X: Any) -> None:
 
 
 def refuse_repeated_columns(X: Any) -> None:
-    """Refuse a data frame of pandas in which two columns have the same name: which one is meant cannot be told."""
-    if hasattr(X, "iloc") and not getattr(getattr(X, "columns", None), "is_unique", True):
-        name = X.columns[X.columns.duplicated()][0]
+    """Refuse a table of pandas or Arrow in which two columns have the same name: which one is meant cannot be told."""
+    names = getattr(X, "columns", None) if hasattr(X, "iloc") else getattr(X, "column_names", None)
+    if names is None or getattr(names, "is_unique", False):
+        return
+    names = list(names)
+    name = next((one for k, one in enumerate(names) if one in names[:k]), None)
+    if name is not None:
         raise InputError(
-            f"the table has {list(X.columns).count(name)} columns with the name {name!r}: rename all but one"
+            f"the table has {names.count(name)} columns with the name {name!r}: rename all but one"
         )
 
 
