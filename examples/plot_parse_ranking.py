@@ -20,7 +20,7 @@ import numpy as np
 from preflearn import RankRLS
 from preflearn.graphs import AllPathsFeatures
 from preflearn.metrics import disagreement_error
-from preflearn.parses import Link, Linkage, LinkFeatures, Sentence, Token, agreement, as_ranking
+from preflearn_papers.parses import Link, Linkage, LinkFeatures, Sentence, Token, agreement, as_ranking
 
 with_the_verb = [("saw", "telescope"), ("ate", "fork"), ("hit", "hammer"), ("cut", "knife")]
 with_the_object = [("man", "beard"), ("cake", "cream"), ("nail", "head"), ("rope", "knot")]
@@ -90,5 +90,5 @@ plt.show()
 # Real parses are another matter
 # ------------------------------
 # These sentences were made so that only a walk of several links tells their parses apart. The parses of real sentences
-# differ in many links, and there what stands around a link says most: `preflearn.parses.ParseRanker` uses such
+# differ in many links, and there what stands around a link says most: `preflearn_papers.parses.ParseRanker` uses such
 # features, and the published experiments in this documentation compare both on sentences of biomedical articles.

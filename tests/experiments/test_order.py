@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 from preflearn import OrderPreferenceRegressor, OrderPreferenceRegressorCV, RankRLS
-from preflearn.ppi import candidates, cross_corpus, read_corpus
+from preflearn_papers.ppi import candidates, cross_corpus, read_corpus
 from preflearn_experiments import (
     ExperimentReport,
     arguments,

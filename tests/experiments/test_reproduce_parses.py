@@ -12,7 +12,7 @@ import pytest
 
 from preflearn import RankRLS
 from preflearn.metrics import disagreement_error
-from preflearn.parses import LinkFeatures, agreement, as_ranking, read_linkages
+from preflearn_papers.parses import LinkFeatures, agreement, as_ranking, read_linkages
 from preflearn_experiments import parses
 
 SMALL: dict[str, Any] = {
