@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import preflearn
+from preflearn import _moved
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "preflearn"
@@ -41,7 +42,7 @@ MAY_IMPORT = {
 # Above them each part may import all that stand before it: no cycle.
 for part in (
     "choosing", "streaming", "estimators", "model_selection", "automatic", "feature_selection", "relations",
-    "multiple_kernels", "distributed", "ppi", "parses", "inspection", "ratings", "_training", "web", "cli",
+    "multiple_kernels", "distributed", "inspection", "ratings", "_training", "web", "cli",
 ):  # fmt: skip
     MAY_IMPORT[part] = set(MAY_IMPORT)
 
@@ -357,20 +358,18 @@ def test_changelog_knows_the_version() -> None:
     assert headings and headings[0] in ("Unreleased", preflearn.__version__)
 
 
-def test_the_wheel_holds_the_library_and_the_experiments() -> None:
-    """Both packages from one install, and an editable install finds both."""
-    build = PYPROJECT["tool"]["hatch"]["build"]
-    packages = [ROOT / folder for folder in build["targets"]["wheel"]["packages"]]
-    assert [folder.name for folder in packages] == ["preflearn", "preflearn_experiments"]
-    assert all((folder / "__init__.py").is_file() for folder in packages)
-    assert {folder.parent for folder in packages} == {ROOT / folder for folder in build["dev-mode-dirs"]}
-
-
-def test_the_library_knows_no_experiments() -> None:
-    """But for the command that runs them."""
+def test_what_reproduces_publications_is_a_distribution_of_its_own() -> None:
+    """Of the same version; the library knows its name in one place, and none of its modules."""
+    papers = tomllib.loads((ROOT / "papers" / "pyproject.toml").read_text(encoding="utf-8"))
+    assert PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == ["src/preflearn"]
+    assert not {"ppi", "parses", "experiments"} & {path.stem for path in SOURCE.rglob("*")}
+    assert papers["project"]["dependencies"] == [f"preflearn=={preflearn.__version__}"]
+    assert papers["project"]["name"] == _moved.DISTRIBUTION
+    assert set(papers["project"]["entry-points"]["preflearn.commands"]) == set(_moved.MOVED_COMMANDS)
+    assert version("preflearn-papers") == preflearn.__version__
     guilty = [
         path.relative_to(SOURCE).as_posix()
         for path in SOURCE.rglob("*.py")
-        if "preflearn_experiments" in path.read_text(encoding="utf-8")
+        if re.search("preflearn_(papers|experiments)", path.read_text(encoding="utf-8"))
     ]
-    assert guilty == ["cli/reproduce.py"]
+    assert guilty == ["_moved.py"]

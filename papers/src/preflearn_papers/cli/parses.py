@@ -55,6 +55,7 @@ def train(
     """Learn from scored parses; alpha by cross-validation over sentences."""
     from preflearn.io import save_model
     from preflearn.io.atomic import require_writable
+
     from ..parses import ParseRanker, read_linkages
 
     require_writable(output)
@@ -91,6 +92,7 @@ def rank(
 ) -> None:
     """Show the parses of a sentence in the learned order, with their place in the parser's own."""
     from preflearn.io import load_model
+
     from ..parses import ParseRanker, iter_linkages, parse_text
 
     if (text is None) == (file is None):

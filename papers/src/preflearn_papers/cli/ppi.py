@@ -144,6 +144,7 @@ def train(
 ) -> None:
     """Train an extractor on a labelled corpus; alpha and threshold by leave-one-document-out."""
     from preflearn.io import save_model
+
     from ..ppi import InteractionExtractor
 
     _require_writable(output)
@@ -187,6 +188,7 @@ def extract(
 ) -> None:
     """Show the pairs of proteins that a trained extractor calls interactions, best first in each sentence."""
     from preflearn.io import load_model
+
     from ..ppi import InteractionExtractor
 
     model = load_model(model_file)

@@ -28,6 +28,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from preflearn.graphs.labeled_graph import each_of
+
 from .linkages import Link, Linkage, Token
 
 KINDS = ("links", "context")

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from preflearn import RankRLSCV
 from preflearn.model_selection import QueryKFold
+
 from .features import LinkFeatures
 from .linkages import Linkage, Sentence, as_ranking
 

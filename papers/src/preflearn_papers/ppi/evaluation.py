@@ -17,6 +17,7 @@ from scipy import sparse
 from sklearn.model_selection import GroupKFold
 
 from preflearn.graphs import gram
+
 from .extractor import feature_maps, known_labels, side_by_side
 from .measures import Measures, best_threshold, measure, ratio_threshold
 from .representation import Candidates

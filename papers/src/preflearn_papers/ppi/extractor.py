@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from preflearn.graphs import AllPathsFeatures, LabeledGraph, WeisfeilerLehmanFeatures, gram
+
 from .training import ALPHAS, Settings, train
 
 KERNELS = ("all-paths", "weisfeiler-lehman", "sum")

@@ -40,6 +40,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import shortest_path
 
 from preflearn.graphs import LabeledGraph
+
 from .corpus import Corpus, Entity, Pair, Sentence
 
 PATH_WEIGHT = 0.9

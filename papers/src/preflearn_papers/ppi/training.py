@@ -17,6 +17,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from preflearn._engine.numerics.linalg import first_equal_items, independent_items
+
 from .measures import area_under_curve, best_threshold
 
 ALPHAS = tuple(2.0**power for power in range(-4, 5))
