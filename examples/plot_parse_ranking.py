@@ -3,7 +3,8 @@ Which parse is right?
 =====================
 
 "She saw the man with the telescope": a parser finds two parses and cannot say which is right. From sentences where the
-right one is known, RankRLS learns which links to trust. Each sentence is a query, its parses are the rows.
+right one is known, RankRLS learns which links to trust. Each sentence is a query, its parses are the rows. Sentences,
+links and their features are of the distribution preflearn-papers (``pip install preflearn-papers``).
 """
 
 # %%
