@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from preflearn import _moved
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "preflearn"
+PAPERS = ROOT / "papers" / "src" / "preflearn_papers"
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 # The parts that a part may import, besides itself, at the top of a module or inside a function. Parts not listed stand
@@ -214,10 +216,10 @@ def private_names_of_others(path: Path, declared: set[str]) -> list[str]:
             owner = node.value
             inherited = isinstance(owner, ast.Name) and owner.id in ("self", "cls")
             if not inherited and not (isinstance(owner, ast.Call) and ast.unparse(owner) == "super()"):
-                found.append(f"{path.relative_to(SOURCE)}:{node.lineno}: {ast.unparse(node)}")
+                found.append(f"{os.path.relpath(path, SOURCE)}:{node.lineno}: {ast.unparse(node)}")
         elif isinstance(node, ast.ImportFrom) and (node.level or str(node.module).startswith("preflearn")):
             names = [alias.name for alias in node.names if is_private(alias.name)]
-            found += [f"{path.relative_to(SOURCE)}:{node.lineno}: import {name}" for name in names]
+            found += [f"{os.path.relpath(path, SOURCE)}:{node.lineno}: import {name}" for name in names]
     return found
 
 
@@ -225,9 +227,8 @@ def test_no_module_reads_the_private_names_of_another() -> None:
     declared: set[str] = set()
     for name in PROTOCOLS:
         declared |= own_names(tree_of(SOURCE / name))
-    guilty = [
-        line for path in sorted(SOURCE.rglob("*.py")) for line in private_names_of_others(path, declared)
-    ]
+    paths = [*sorted(SOURCE.rglob("*.py")), *sorted(PAPERS.rglob("*.py"))]
+    guilty = [line for path in paths for line in private_names_of_others(path, declared)]
     assert guilty == []
 
 
@@ -282,8 +283,8 @@ def too_long(text: str) -> list[str]:
 
 def test_classes_and_functions_are_short_or_say_why_not() -> None:
     guilty = {
-        path.relative_to(SOURCE).as_posix(): names
-        for path in sorted(SOURCE.rglob("*.py"))
+        os.path.relpath(path, SOURCE): names
+        for path in [*sorted(SOURCE.rglob("*.py")), *sorted(PAPERS.rglob("*.py"))]
         if (names := too_long(path.read_text(encoding="utf-8")))
     }
     assert guilty == {}
