@@ -420,7 +420,7 @@ def test_blocks_of_texts_change_nothing(monkeypatch):
 
 
 FRAMES_OF_TEXTS = {
-    "pandas": lambda texts: pd.DataFrame({"t": pd.array([None, *texts], dtype="str")}).iloc[1:],
+    "pandas": lambda texts: pd.DataFrame({"t": pd.array([None, *texts], dtype="string")}).iloc[1:],
     "polars": lambda texts: pl.DataFrame({"t": [None, *texts]})[1:],
     "pyarrow": lambda texts: pa.table({"t": pa.chunked_array([[None, *texts[:7]], texts[7:]])}).slice(1),
 }
