@@ -2,15 +2,13 @@
 
 One question per row: the full kernel, a path of alphas, the reduced set, a million rows of a linear model, and an
 iteration of conjugate gradients, each as a ratio to the kernel evaluation and the one factorisation or product that
-cannot be avoided; and what the band form saves beside the tridiagonal form.
+cannot be avoided.
 
     python benchmarks/core.py            # all rows
     python benchmarks/core.py --only path
 """
 
 from __future__ import annotations
-
-from functools import partial
 
 import numpy as np
 import scipy.linalg as la
@@ -20,8 +18,6 @@ from sklearn.metrics.pairwise import rbf_kernel
 from _harness import best_of, peak_memory, report, run_questions
 from preflearn import RankRLS
 from preflearn._engine.core import dual_problem, solve_conjugate_gradients
-from preflearn._engine.core.band import BandForm
-from preflearn._engine.core.tridiagonal import TridiagonalForm
 from preflearn.comparisons import compare_scores, encode_queries, one_group
 
 
@@ -45,24 +41,6 @@ def prepare_full_kernel(m: int, n: int):
     data = random_data(m, n, 200)
     fit_full_kernel(data[0][:50], data[1][:50], None)
     return data
-
-
-def inverse_diagonals(form: type, B: np.ndarray) -> None:
-    reduced = form(B.copy(order="F"))
-    for alpha in 2.0 ** np.arange(-5, 26):
-        reduced.inverse_diagonal(alpha)
-
-
-def band_form(repeats: int) -> dict:
-    m = 4000
-    A = np.random.default_rng(0).normal(size=(m, m))
-    B = A @ A.T / m
-    seconds = best_of(
-        {form.__name__: partial(inverse_diagonals, form, B) for form in (BandForm, TridiagonalForm)},
-        repeats=repeats,
-        warm_up=False,
-    )
-    return report("diagonals of 31 inverses, m = 4000", seconds, baseline="TridiagonalForm")
 
 
 def one_alpha(repeats: int) -> dict:
@@ -196,7 +174,7 @@ def iteration(repeats: int) -> dict:
     )
 
 
-_ASKED = (one_alpha, path, reduced_set, ill_conditioned_reduced_set, million_rows, iteration, band_form)
+_ASKED = (one_alpha, path, reduced_set, ill_conditioned_reduced_set, million_rows, iteration)
 QUESTIONS = {question.__name__: question for question in _ASKED}
 
 if __name__ == "__main__":

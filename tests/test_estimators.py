@@ -16,7 +16,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 import oracles
 from preflearn import RLS, RankRLS
-from preflearn._engine.numerics import memory
+from preflearn._engine.solvers import routes
 from preflearn.kernels import NystromMap
 from strategies import ranking_problems
 
@@ -171,7 +171,7 @@ def test_preferences_of_very_different_weight(light, monkeypatch):
     X = sp.random_array((2400, 3000), density=0.01, rng=0, format="csr")
     pairs, weight = np.arange(2400).reshape(1200, 2), np.ones(1200)
     weight[0] = light
-    monkeypatch.setattr(memory, "available_bytes", lambda: 50_000_000)
+    monkeypatch.setattr(routes, "MEMORY", 45e6)
     model = RankRLS().fit_pairs(X, pairs, weight=weight)
     expected = RankRLS(tol=1e-12).set_params(solver="cg").fit_pairs(X, pairs, weight=weight)
     np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-6)

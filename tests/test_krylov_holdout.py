@@ -14,7 +14,7 @@ from preflearn import RLS, RankRLS, RankRLSCV
 from preflearn._engine.core.dual_holdout import DualHoldOut
 from preflearn._engine.core.krylov_holdout import KrylovHoldOut
 from preflearn._engine.loops.sparse import products_of_rows, times_columns
-from preflearn._engine.numerics import memory
+from preflearn._engine.solvers import routes
 from preflearn.model_selection import HeldOut, cross_val_predict, leave_preference_out
 from preflearn.model_selection._problem import LearningProblem
 from strategies import examples, ranking_problems
@@ -127,7 +127,7 @@ def test_iterations_that_run_out_say_so():
 def test_what_is_asked_next_may_take_another_route(monkeypatch):
     """Folds by iterations where the square matrix does not fit; when it does, single queries by algebra."""
     X, y, qid = text_ranking()
-    monkeypatch.setattr(memory, "available_bytes", lambda: 4_000_000)
+    monkeypatch.setattr(routes, "MEMORY", 3.6e6)
     held = HeldOut(RankRLS(), X, y, qid=qid)
     folds = held.predict(5, [0.1, 1.0])
     ((_, routine),) = held.problem._kept["path"]

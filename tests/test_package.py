@@ -110,6 +110,7 @@ def test_import_is_light() -> None:
         "matplotlib",
         "typer",
         "rich",
+        "msgspec",
         "starlette",
         "uvicorn",
         "onnx",

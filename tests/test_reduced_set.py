@@ -19,8 +19,8 @@ from preflearn._engine.core.problem import gram_times, solve_primal, target_mome
 from preflearn._engine.core.reduced_set import sample_rows
 from preflearn._engine.core.representations import reduced
 from preflearn._engine.core.row_blocks import HalfBlocks
-from preflearn._engine.numerics import memory
 from preflearn._engine.numerics.linalg import cholesky_in_place, factor_kernel
+from preflearn._engine.solvers import routes
 from preflearn._engine.solvers.routes import Workload
 from preflearn._engine.solvers.squared_loss import plan
 from preflearn.comparisons import compare_scores, encode_queries
@@ -242,7 +242,7 @@ def test_the_solver_is_chosen_by_memory_and_number_of_basis_vectors(monkeypatch)
     assert chosen(n_basis=5001, block_fits=False) == "cg"
     assert chosen(n_basis=100, block_fits=False, closed_half=False) == "cg"
     assert chosen("cg", n_basis=10) == "cg"
-    monkeypatch.setattr(memory, "available_bytes", lambda: 10_000_000)
+    monkeypatch.setattr(routes, "MEMORY", 10e6)
     big = RNG.normal(size=(20_000, 2))
     options = {"kernel": "rbf", "n_basis": 100, "random_state": 0}
     monkeypatch.setattr(reduced, "_STORED_BYTES", 1_000_000)

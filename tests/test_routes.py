@@ -64,6 +64,13 @@ def test_a_square_matrix_that_does_not_fit_is_not_taken():
     assert str(found).startswith("5 folds × 15 alphas, 8000 × 60000 (sparse, 320000 values):\n-> cg")
 
 
+def test_the_choice_is_the_same_on_every_machine(monkeypatch):
+    workload = text(8000, 60_000, n_alphas=15, n_folds=5, purpose="folds")
+    here = str(choose_route(workload))
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1_000_000)
+    assert str(choose_route(workload)) == here
+
+
 def test_no_purpose_of_the_table_has_a_jump():
     """From one size to the next the expected time of what is taken grows by no more than the square matrices do."""
     sizes = np.unique(np.geomspace(500, 100_000, 60).astype(int))
@@ -155,7 +162,7 @@ def test_advice_names_faster_ways_with_their_times():
 
 def test_hours_of_iterations_for_single_queries_are_refused(monkeypatch):
     X, y, qid = sparse_ranking()
-    monkeypatch.setattr(memory, "available_bytes", lambda: 2_000_000)
+    monkeypatch.setattr(routes, "MEMORY", 1.8e6)
     monkeypatch.setattr(routes, "REFUSED", 1e-3)
     with pytest.raises(
         ValueError, match=r"would have to be refitted by iterations.*kernel matrix 600 × 600.*cv=5"
@@ -179,7 +186,7 @@ def test_sparse_rows_have_no_cliff():
 def test_iterations_are_counted_for_the_alphas_that_are_asked_for(alphas, n_passes, monkeypatch, capsys):
     """Strong regularisation takes few of them: no warning of hours that will be seconds."""
     X, y, qid = sparse_ranking()
-    monkeypatch.setattr(memory, "available_bytes", lambda: 2_000_000)
+    monkeypatch.setattr(routes, "MEMORY", 1.8e6)
     problem = LearningProblem.read(RankRLS(), X, y, qid)
     (task,) = problem.tasks()
     problem.expect(np.split(np.arange(600), 5), alphas)
@@ -192,7 +199,7 @@ def test_iterations_are_counted_for_the_alphas_that_are_asked_for(alphas, n_pass
 def test_hours_of_iterations_for_single_preferences_are_refused(monkeypatch):
     X = sparse_ranking()[0]
     pairs = np.arange(600).reshape(300, 2)
-    monkeypatch.setattr(memory, "available_bytes", lambda: 500_000)
+    monkeypatch.setattr(routes, "MEMORY", 4.5e5)
     monkeypatch.setattr(routes, "REFUSED", 1e-3)
     with pytest.raises(
         ValueError, match="300 preferences held out in 300 sets.* would have to be refitted.*cv=5"

@@ -409,59 +409,40 @@ def test_hashes_of_different_words_fall_evenly():
     assert abs(buckets.data.sum()) < 4 * math.sqrt(4000)
 
 
-def test_blocks_of_texts_and_the_compiled_loop_change_nothing(monkeypatch):
+def test_blocks_of_texts_change_nothing(monkeypatch):
     texts = sentences(np.random.default_rng(0)) + ["a\nb\nc " * 30, "", "Ünïcödé “quoted” 東京"]
     whole = hashed_words(texts, 97).toarray()
     monkeypatch.setattr("preflearn.preprocessing.words._BLOCK", 64)
     np.testing.assert_array_equal(hashed_words(texts, 97).toarray(), whole)
-    monkeypatch.setattr("preflearn.preprocessing.words._WORTH_COMPILING", 0)
-    for some in (texts, texts[:M], [""], ["one"], []):  # with and without signs beyond ASCII
-        compiled = hashed_words(some, 97).toarray()
-        np.testing.assert_array_equal(compiled, whole[: len(some)] if len(some) > 1 else compiled)
     np.testing.assert_array_equal(
         hashed_words(["one", "", "two 😀"], 97).toarray()[0], hashed_words(["one"], 97).toarray()[0]
     )
 
 
-@pytest.mark.parametrize("n_buckets", [64, 97])
-def test_long_texts_in_the_compiled_loop_are_sorted_rows(monkeypatch, n_buckets):
-    rng = np.random.default_rng(0)
-    texts = [" ".join(f"Word{k}" * (1 + k % 20) for k in rng.integers(0, 300, 200)) for _ in range(5)] + [
-        "a b"
-    ]
-    expected = hashed_words(texts, n_buckets)
-    monkeypatch.setattr("preflearn.preprocessing.words._WORTH_COMPILING", 0)
-    found = hashed_words(texts, n_buckets)
-    np.testing.assert_array_equal(found.indices, expected.indices)
-    np.testing.assert_array_equal(found.data, expected.data)
-
-
-FRAMES_OF_BYTES = {
-    "pandas": lambda texts: pd.DataFrame({"t": pd.array([None, *texts], dtype="str")}).iloc[1:],
+FRAMES_OF_TEXTS = {
+    "pandas": lambda texts: pd.DataFrame({"t": pd.array([None, *texts], dtype="string")}).iloc[1:],
     "polars": lambda texts: pl.DataFrame({"t": [None, *texts]})[1:],
     "pyarrow": lambda texts: pa.table({"t": pa.chunked_array([[None, *texts[:7]], texts[7:]])}).slice(1),
 }
 
 
-@pytest.mark.parametrize("frame", FRAMES_OF_BYTES)
+@pytest.mark.parametrize("frame", FRAMES_OF_TEXTS)
 @pytest.mark.parametrize("odd", ["A, B-c", "Ünïcödé", None])
-def test_texts_read_as_bytes_and_as_strings_agree(monkeypatch, frame, odd):
+def test_texts_of_frames_and_as_strings_agree(frame, odd):
     texts = [*sentences(np.random.default_rng(0)), odd]
-    monkeypatch.setattr("preflearn.preprocessing.words._WORTH_COMPILING", 0)
     encoder = TableEncoder(kinds={"t": "text"})
-    found = encoder.fit_transform(FRAMES_OF_BYTES[frame](texts))
+    found = encoder.fit_transform(FRAMES_OF_TEXTS[frame](texts))
     assert encoder.summary_["t"].n_missing == (odd is None)
-    monkeypatch.undo()
     np.testing.assert_allclose(
         found, TableEncoder(kinds={"t": "text"}).fit_transform({"t": texts}), atol=1e-12
     )
 
 
-@pytest.mark.parametrize("frame", FRAMES_OF_BYTES)
+@pytest.mark.parametrize("frame", FRAMES_OF_TEXTS)
 @pytest.mark.parametrize("odd", ["2024-02-29 12:00:00", "2023-02-29 12:00:00", "3 May 2024", "soon", None])
-def test_dates_read_as_bytes_and_as_strings_agree(frame, odd):
+def test_dates_of_frames_and_as_strings_agree(frame, odd):
     texts = [*moments(np.random.default_rng(0)), odd]
-    found = TableEncoder().fit_transform(FRAMES_OF_BYTES[frame](texts))
+    found = TableEncoder().fit_transform(FRAMES_OF_TEXTS[frame](texts))
     np.testing.assert_array_equal(found, TableEncoder().fit_transform({"t": texts}))
 
 
@@ -482,7 +463,6 @@ def test_a_whole_table_in_arrow_form_and_as_objects_agree(monkeypatch, threads):
         table[name] = [None if rng.random() < 0.05 else value for value in table[name]]
     expected = TableEncoder().fit_transform({name: list(column) for name, column in table.items()})
     monkeypatch.setattr("preflearn._engine.loops.threads.n_threads", lambda: threads)
-    monkeypatch.setattr("preflearn._engine.loops.words._WORTH_A_THREAD", 100)
     monkeypatch.setattr("preflearn.preprocessing.columns._MANY", 100)
     monkeypatch.setattr("preflearn.preprocessing.table._CACHE_BYTES", 5000)
     for frame in (pd.DataFrame(table), pl.DataFrame(table), pa.table(table), table):

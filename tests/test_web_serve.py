@@ -8,7 +8,6 @@ import json
 import shutil
 import socket
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -16,10 +15,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+pytest.importorskip("msgspec", reason="the extra 'web' is not installed")
 pytest.importorskip("starlette", reason="the extra 'web' is not installed")
 pytest.importorskip("uvicorn", reason="the extra 'web' is not installed")
 pytest.importorskip("httpx")
 import httpx
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
@@ -31,8 +33,10 @@ from preflearn.cli.serve import _scorer
 from preflearn.io import load_model, save_model
 from preflearn.preprocessing import QueryRelative, TableEncoder
 from preflearn.web import requests
+from preflearn.web.requests import RefusedError, parse_object
 from preflearn.web.server import Connection
 from preflearn.web.serving import feature_names, matrix_scorer, serve_app
+from strategies import examples
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 3))
@@ -257,21 +261,9 @@ def shop_table(n=60):
     }
 
 
-@pytest.fixture
-def compiled_client(saved):
-    """Of a server that reads numbers by a compiled loop already."""
-    scorer = _scorer(saved)
-    scorer.reader.result()
-    assert scorer.numbers(bytearray(json.dumps({"items": as_items(X[:1])}).encode())) is not None
-    with serving(serve_app(scorer)) as found:
-        yield found
-
-
-def test_large_requests_are_answered_the_same_whoever_reads_them(compiled_client, saved):
-    """Numbers under the same keys by a compiled loop, everything else by the standard library, refusals included."""
-    client, items = compiled_client, as_items(np.tile(X, (10, 1)))
+def test_large_requests_are_answered_whatever_the_order_of_keys(client, saved):
+    items = as_items(np.tile(X, (10, 1)))
     quick = client.post("/rank", json={"items": items}).json()
-    # Another order of keys in the second item, and another field, are not for the loop.
     turned = [items[0], dict(reversed(items[1].items())), *items[2:]]
     slow = client.post("/rank", json={"items": turned})
     assert len(slow.request.content) > 8192 and slow.json() == quick
@@ -289,17 +281,41 @@ def test_large_requests_are_answered_the_same_whoever_reads_them(compiled_client
     )
 
 
-@pytest.mark.parametrize("loaded", [False, True])
-def test_few_items_are_answered_the_same_whether_or_not_loops_are_loaded(
-    compiled_client, saved, loaded, monkeypatch
-):
-    if not loaded:
-        monkeypatch.delitem(sys.modules, "numba")
-    for n in (1, 2, 5):
-        found = compiled_client.post("/rank", json={"items": as_items(X[:n])}).json()
-        np.testing.assert_allclose(found["scores"], load_model(saved).predict(X[:n]))
+@examples(200)
+@given(data=st.data())
+def test_requests_are_read_as_by_the_standard_library(data):
+    """Numbers, texts and damaged bytes: what is read is what Python reads, and nothing is that Python refuses."""
+    value = st.one_of(
+        st.floats(allow_nan=False),
+        st.integers(-(2**70), 2**70),
+        st.text(max_size=4),
+        st.none(),
+        st.booleans(),
+    )
+    item = st.dictionaries(st.sampled_from(["a", "ab", "b c", "ü"]), value)
+    body = bytearray(
+        json.dumps({"items": data.draw(st.lists(item, max_size=3))}, ensure_ascii=False).encode()
+    )
+    for _ in range(data.draw(st.integers(0, 3))):
+        place = data.draw(st.integers(0, len(body)))
+        new = data.draw(
+            st.sampled_from([b"", b"0", b"-", b".", b"e9", b'"', b",", b"}", b" ", b"\\", b"\0", b"\xff"])
+        )
+        body[place : place + data.draw(st.integers(0, 2))] = new
+    try:
+        expected = json.loads(body, parse_constant=lambda name: 1 / 0)
+    except (ValueError, ZeroDivisionError):
+        expected = None
+    if isinstance(expected, dict):
+        assert repr(parse_object(body)) == repr(expected)
+    else:
+        with pytest.raises(RefusedError, match="The request (is not JSON|must be a JSON object)"):
+            parse_object(body)
+
+
+def test_values_of_a_wrong_type_are_refused_by_their_place(client):
     for wrong in ("a", None, True, [1.0], {}):
-        response = compiled_client.post("/rank", json={"items": [{**as_items(X[:1])[0], "x1": wrong}]})
+        response = client.post("/rank", json={"items": [{**as_items(X[:1])[0], "x1": wrong}]})
         assert response.status_code == 422 and "items[0].x1: " in response.json()["error"]
 
 

@@ -257,7 +257,7 @@ def _of_splitter(
 def _sorted_codes(groups: Groups) -> np.ndarray:
     """Codes in the order of the labels where they have one: a splitter makes the same folds as from the labels."""
     try:
-        return np.unique(groups.labels, return_inverse=True)[1][groups.codes]
+        return np.unique(np.asarray(groups.labels), return_inverse=True)[1][groups.codes]
     except TypeError:
         return groups.codes
 

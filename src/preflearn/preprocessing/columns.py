@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy import sparse as sp
 
 from .frames import TEXT, TIME, Column, count_codes
 from .kinds import SAMPLE, truth_values, values_in, values_of_texts
@@ -23,14 +24,11 @@ from .values import (
     parse_numbers,
     parse_times,
     times_of_digits,
-    times_of_table,
 )
 from .words import (
     hashed_words,
-    hashed_words_of_bytes,
     leading_directions,
     rarity,
-    rows_in_directions,
     weighted,
 )
 
@@ -321,13 +319,7 @@ def _read_times(column: Column, day_first: bool) -> tuple[np.ndarray, Oddities]:
         seconds = column.array
     elif column.form == TEXT:
         assert column.texts is not None
-        texts = column.texts
-        table = None if texts.repeated or texts.utf8 is None else texts.utf8.table()
-        fast = None if table is None else times_of_table(table, day_first)
-        if fast is None:
-            seconds, stray = values_of_texts(texts, lambda items: _times_of_texts(items, day_first))
-        else:
-            seconds = fast
+        seconds, stray = values_of_texts(column.texts, lambda items: _times_of_texts(items, day_first))
     else:
         seconds = _times_of_numbers(column.array)
         n_stray = int((np.isnan(seconds) & ~np.isnan(column.array)).sum())
@@ -413,13 +405,11 @@ class TextColumn:
         return words if self.directions is None else words @ self.directions, odd
 
     def rows(self, column: Column) -> tuple[Fill, Oddities]:
-        Z, odd = words_of(column, self.idf.shape[0])
-        if self.directions is not None:
-            return rows_in_directions(Z, self.idf, self.directions), odd
-        words = weighted(Z, self.idf)
+        features, odd = self.features(column)
 
         def fill(first: int, last: int, out: np.ndarray) -> None:
-            out[:] = words[first:last].toarray()
+            some = features[first:last]
+            out[:] = some.toarray() if sp.issparse(some) else some
 
         return fill, odd
 
@@ -435,10 +425,6 @@ def words_of(column: Column, n_buckets: int) -> tuple[Any, Oddities]:
 def _read_words(column: Column, n_buckets: int) -> tuple[Any, Oddities]:
     if column.form == TEXT:
         assert column.texts is not None
-        utf8 = column.texts.utf8
-        found = None if utf8 is None else hashed_words_of_bytes(utf8, n_buckets)
-        if utf8 is not None and found is not None:
-            return found, Oddities(n_missing=utf8.n_empty)
         texts = column.texts.filled
     else:
         codes, labels = _labels(column)

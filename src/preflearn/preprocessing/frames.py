@@ -19,7 +19,6 @@ import numpy as np
 from scipy import sparse as sp
 
 from .._engine.numerics.namespace import refuse_repeated_columns
-from .utf8 import Utf8, utf8_of
 from .values import is_missing_value
 
 NUMBER, BOOLEAN, TIME, TEXT = "number", "boolean", "time", "text"
@@ -40,8 +39,6 @@ class Texts:
         Every n-th text, where the frame need not make all of them Python objects for that.
     factorise : function, default=None
         ``(codes, distinct)`` with code -1 for a missing text, where the frame has a fast way of its own.
-    as_bytes : function, default=None
-        The texts in UTF-8, or None, where the frame may hold them so.
     """
 
     def __init__(
@@ -50,19 +47,12 @@ class Texts:
         to_list: Callable[[], list],
         every: Callable[[int], list] | None = None,
         factorise: Callable[[], tuple[np.ndarray, list]] | None = None,
-        as_bytes: Callable[[], Utf8 | None] | None = None,
     ) -> None:
         self.size = size
         self._to_list = to_list
         self._every = every
         self._factorise = factorise
-        self._as_bytes = as_bytes
         self._samples: dict[int, list[str]] = {}
-
-    @cached_property
-    def utf8(self) -> Utf8 | None:
-        """The texts as bytes, a missing one empty, where the frame holds them so."""
-        return None if self._as_bytes is None else self._as_bytes()
 
     @cached_property
     def values(self) -> list[str | None]:
@@ -321,7 +311,6 @@ def _texts_of(series: Any) -> Texts:
         series.to_list,
         lambda step: series.gather_every(step).to_list(),
         factorise,
-        lambda: utf8_of(series),
     )
 
 

@@ -175,14 +175,6 @@ def _parse_same_length(texts: Sequence[str], length: int, day_first: bool) -> np
     return out
 
 
-def times_of_table(signs: np.ndarray, day_first: bool) -> np.ndarray | None:
-    """The same for texts of one length, given as the bytes of each row; None unless all have one layout."""
-    if signs.shape[1] not in _LENGTHS:
-        return None
-    seconds, read = _parse_layout(signs, day_first)
-    return seconds if read.all() else None
-
-
 def _parse_layout(signs: np.ndarray, day_first: bool) -> tuple[np.ndarray, np.ndarray]:
     """Dates of the layout 0000-00-00 or 00-00-0000 with an optional 00:00 or 00:00:00; and which rows had it."""
     year_first = signs[0, 4] < ord("0")

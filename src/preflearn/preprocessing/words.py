@@ -7,25 +7,21 @@ z / ‖z‖. All words of all texts are hashed at once: with c_k the characters 
     S_k = Σ_{l < k} c_l p^l  (mod 2^64),    hash of the word in [a, b) = (S_b - S_a) p^{-a},
 
 which is the same wherever the word stands. scikit-learn's `HashingVectorizer` and `TfidfTransformer` make features of
-the same kind and take 6.6 times as long on the 10,662 sentences of film reviews of the sentence polarity data
+the same kind and take 5.2 times as long on the 10,662 sentences of film reviews of the sentence polarity data
 (`benchmarks/tables.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import numpy as np
 from scipy import sparse as sp
 
 from .._engine.loops.threads import blas_at_rest
-from .utf8 import Utf8
 
 # Characters that are hashed at a time: what is needed for them fits a cache.
 _BLOCK = 1 << 17
-# With at least this many characters (or products) a compiled loop pays off; fewer are hashed by array arithmetic.
-_WORTH_COMPILING = 1 << 20
 # Vectors beyond those wanted, and iterations, in the search for leading directions.
 _OVERSAMPLE, _ITERATIONS = 10, 3
 _BASE = 0x9E3779B97F4A7C15
@@ -44,10 +40,6 @@ def hashed_words(texts: list[str], n_buckets: int) -> sp.csr_array:
     >>> bool((Z[[0]].multiply(Z[[1]])).sum() == 1.0), Z[[2]].nnz
     (True, 0)
     """
-    if texts and sum(map(len, texts)) >= _WORTH_COMPILING:
-        signs = _joined(texts)
-        ends = np.append(np.flatnonzero(signs == ord("\n")), signs.shape[0])
-        return _counted_words(signs, np.append(0, ends), n_buckets)
     counts, hashes = [], []
     for first, last in _blocks(texts):
         found, words = _word_hashes(texts[first:last])
@@ -64,24 +56,6 @@ def hashed_words(texts: list[str], n_buckets: int) -> sp.csr_array:
     return Z
 
 
-def hashed_words_of_bytes(texts: Utf8, n_buckets: int) -> sp.csr_array | None:
-    """The same for texts as bytes, without making strings of them; None unless they are long and ASCII."""
-    first, last = texts.starts[0], texts.starts[-1]
-    if last - first < _WORTH_COMPILING or texts.signs[first:last].max() >= 128:
-        return None
-    return _counted_words(texts.signs, texts.starts, n_buckets)
-
-
-def _counted_words(signs: np.ndarray, starts: np.ndarray, n_buckets: int) -> sp.csr_array:
-    from .._engine.loops.words import count_words
-
-    values, buckets, ends, in_order = count_words(signs, starts, _letters(), n_buckets, _BASE, _MIX)
-    Z = sp.csr_array((values, buckets, ends), shape=(starts.shape[0] - 1, n_buckets))
-    if not in_order:
-        Z.sort_indices()
-    return Z
-
-
 def rarity(Z: sp.csr_array) -> np.ndarray:
     """idf of each bucket: 1 + log((1 + m) / (1 + rows with the bucket)), shape (n_buckets,)."""
     return 1.0 + np.log((1.0 + Z.shape[0]) / (1.0 + np.bincount(Z.indices, minlength=Z.shape[1])))
@@ -95,22 +69,6 @@ def weighted(Z: sp.csr_array, idf: np.ndarray) -> sp.csr_array:
     # A row whose words cancel has length 0 and stays as it is.
     W.data /= np.repeat(np.where(norms > 0, norms, 1.0), np.diff(Z.indptr))
     return W
-
-
-def rows_in_directions(
-    Z: sp.csr_array, idf: np.ndarray, directions: np.ndarray
-) -> Callable[[int, int, np.ndarray], None]:
-    """A function of (first, last, out) that sets out to some of the `weighted` rows times the directions."""
-    if Z.nnz * directions.shape[1] >= _WORTH_COMPILING:
-        from .._engine.loops.words import write_directions
-
-        return partial(write_directions, Z.indptr, Z.indices, Z.data, idf, np.ascontiguousarray(directions))
-    found = weighted(Z, idf) @ directions
-
-    def fill(first: int, last: int, out: np.ndarray) -> None:
-        out[:] = found[first:last]
-
-    return fill
 
 
 def leading_directions(Z: sp.csr_array, n_components: int) -> np.ndarray:
@@ -200,14 +158,6 @@ def _is_word_sign() -> np.ndarray:
     table = np.fromiter((chr(point).isalnum() for point in range(1 << 16)), dtype=bool, count=1 << 16)
     table[0xFFFF] = True
     return table
-
-
-@lru_cache(maxsize=1)
-def _letters() -> np.ndarray:
-    """Each sign that is part of a word, ASCII in lower case; 0 for others."""
-    signs = np.arange(1 << 16, dtype=np.uint32)
-    signs[ord("A") : ord("Z") + 1] += ord("a") - ord("A")
-    return np.where(_is_word_sign(), signs, np.uint32(0))
 
 
 @lru_cache(maxsize=2)

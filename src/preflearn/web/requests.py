@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from starlette.responses import JSONResponse
 
 if TYPE_CHECKING:
@@ -100,14 +101,22 @@ def parse_object(body: bytes | bytearray) -> dict[str, Any]:
         400 for anything but a JSON object.
     """
     try:
-        found = json.loads(body, parse_constant=_refuse_constant)
+        found = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        found = _as_the_standard_library_reads(body)
+    if not isinstance(found, dict):
+        raise RefusedError(f"The request must be a JSON object: found {type(found).__name__}.")
+    return found
+
+
+def _as_the_standard_library_reads(body: bytes | bytearray) -> Any:
+    """What msgspec refuses and JSON may hold, such as numbers beyond float64; or why not, with line and column."""
+    try:
+        return json.loads(body, parse_constant=_refuse_constant)
     except RecursionError:
         raise RefusedError("The request is not readable JSON: it is nested too deeply.") from None
     except ValueError as error:
         raise RefusedError(f"The request is not JSON: {error}.") from None
-    if not isinstance(found, dict):
-        raise RefusedError(f"The request must be a JSON object: found {type(found).__name__}.")
-    return found
 
 
 async def _body(request: Request, most_bytes: int) -> bytearray:

@@ -16,13 +16,11 @@ site can reach it by making a name of its own point here.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -53,8 +51,6 @@ _MOST_BYTES = 16 * 1024 * 1024
 _MOST_ITEMS = 100_000
 # Up to this many items are scored directly, without handing them to a thread.
 _FEW = 200
-# Bytes from which a request is worth loading the compiler of the loops; where the model has loaded it, any is.
-_LARGE = 1 << 13
 # Drift is looked for in the last queries.
 _RECENT_QUERIES = 500
 _BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
@@ -131,69 +127,6 @@ class Scorer:
                     422,
                 )
         return {feature.name: _column(feature, items) for feature in self.features}
-
-    def numbers(self, body: bytearray) -> NumberColumns | None:
-        """The same for the bytes of a request of numbers, all items with the same keys, and faster; None for others.
-
-        Raises
-        ------
-        RefusedError
-            413 for too many items.
-        """
-        if not self.takes_numbers or not self.reader.done():
-            return None
-        rows = self.reader.result()(body)
-        if rows is None:
-            return None
-        _refuse_many(rows.shape[0])
-        return NumberColumns(self.places, rows)
-
-    @cached_property
-    def takes_numbers(self) -> bool:
-        """Whether every feature is a number."""
-        return all(feature.type == "number" for feature in self.features)
-
-    @cached_property
-    def places(self) -> dict[str, int]:
-        """The number of each feature."""
-        return {feature.name: place for place, feature in enumerate(self.features)}
-
-    @cached_property
-    def reader(self) -> Future[Callable[[bytearray], np.ndarray | None]]:
-        """What reads numbers, once it is compiled: on a new machine that takes seconds, which no request waits for."""
-        executor = ThreadPoolExecutor(1, thread_name_prefix="preflearn-reader")
-        found = executor.submit(_compiled_reader, [feature.name for feature in self.features])
-        executor.shutdown(wait=False)
-        return found
-
-
-class NumberColumns(Mapping[str, np.ndarray]):
-    """The columns of a matrix by name.
-
-    Parameters
-    ----------
-    places : mapping of names to numbers of columns
-    rows : ndarray of shape (m, n)
-    """
-
-    def __init__(self, places: Mapping[str, int], rows: np.ndarray) -> None:
-        self.places, self.rows = places, rows
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        return self.rows[:, self.places[name]]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.places)
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-
-def _compiled_reader(names: list[str]) -> Callable[[bytearray], np.ndarray | None]:
-    from .._engine.loops.json_items import ItemReader
-
-    ItemReader(["x"])(b'{"items": [{"x": 1}]}')
-    return ItemReader(names)
 
 
 def _refuse_many(n_items: int) -> None:
@@ -437,10 +370,6 @@ def _directly(path: str, endpoint: Endpoint, failed: Any, others: ASGIApp) -> AS
 
 def _read(scorer: Scorer, body: bytearray) -> tuple[Mapping[str, Any], Any]:
     """The columns of the items of a request, and the probability with which its set is to hold the best one."""
-    if len(body) >= _LARGE or "numba" in sys.modules:
-        numbers = scorer.numbers(body)
-        if numbers is not None:
-            return numbers, None
     found = parse_object(body)
     unknown = [name for name in found if name not in ("items", "set")]
     if unknown:
@@ -476,7 +405,6 @@ def _check_scores(scores: np.ndarray, columns: Mapping[str, list[Any]]) -> None:
     if finite.all():
         return
     wrong = np.flatnonzero(~finite)
-    columns = {name: one.tolist() if isinstance(one, np.ndarray) else one for name, one in columns.items()}
     sizes = {
         (abs(values[row]), row, name)
         for name, values in columns.items()
@@ -581,11 +509,7 @@ def matrix_scorer(
     linear, predict = _weights(model), _predictor(model)
 
     def score(columns: Mapping[str, list[Any]]) -> np.ndarray:
-        # A request of numbers is read in the order of the features, which are those of the model.
-        if isinstance(columns, NumberColumns):
-            X = columns.rows
-        else:
-            X = np.stack([np.asarray(columns[name], dtype=np.float64) for name in names], axis=1)
+        X = np.array([columns[name] for name in names], dtype=np.float64).T
         if linear is not None:
             return X @ linear[0] + linear[1]
         return predict(X, X.shape[0])

@@ -104,7 +104,7 @@ def eigh(A: Any, home: Home) -> tuple[Any, Any]:
     """
     values, vectors = home.xp.linalg.eigh(A)
     refuse_indefinite(float(values[0]), float(values[-1]), home.eps)
-    return home.xp.clip(values, min=0), vectors
+    return home.xp.clip(values, min=0.0), vectors
 
 
 def shrink(values: Any, alpha: float, home: Home) -> Any:

@@ -127,7 +127,7 @@ def iterate(
         return xp.sqrt(energy if in_energy else xp.sum(residual * residual, axis=0))
 
     preconditioned = precondition(rhs)
-    norm = size(rhs, xp.clip(xp.sum(rhs * preconditioned, axis=0), min=0))
+    norm = size(rhs, xp.clip(xp.sum(rhs * preconditioned, axis=0), min=0.0))
     scale = xp.where(norm > 0, norm, xp.ones_like(norm))
     w = xp.zeros_like(rhs) if start is None else start
     residual = xp.asarray(rhs, copy=True) if start is None else rhs - system(start)
@@ -135,7 +135,7 @@ def iterate(
     n_iter, reached = 0, float(xp.any(norm > 0))
     while True:
         preconditioned = precondition(residual)
-        energy = xp.clip(xp.sum(residual * preconditioned, axis=0), min=0)
+        energy = xp.clip(xp.sum(residual * preconditioned, axis=0), min=0.0)
         if n_iter or start is not None:
             reached = float(xp.max(size(residual, energy) / scale))
             if on_iteration is not None and n_iter:

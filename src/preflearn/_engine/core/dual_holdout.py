@@ -33,7 +33,6 @@ import scipy.linalg as la
 from ...comparisons import Comparisons, HalfRemoval
 from ..loops.threads import product_in_threads
 from ..numerics.linalg import inverse_diagonal, inverse_in_place, one_norm, solve_many, solve_positive
-from .band import BandForm
 from .centred_kernel import centred_form, fill_null_space, half_of_means, refuse_small_alpha
 from .holdout import LEAST_CONDITION, HoldOut, each_fold, intercept_of_rest
 from .tridiagonal import Substitution, TridiagonalForm, blocks_at
@@ -66,9 +65,6 @@ class DualHoldOut(HoldOut):
         Means of K over the rows of each query, where K itself is that of centred features and does not contain them.
     fallback : callable, optional
         Makes the routine to use for these comparisons at an alpha for which R is not precise enough.
-    form : type, default=TridiagonalForm
-        What G is reduced to for many alphas; `BandForm` is reached faster, and each alpha costs more. For a K that is
-        known to be positive semidefinite.
 
     Notes
     -----
@@ -84,7 +80,6 @@ class DualHoldOut(HoldOut):
         many_alphas: bool = True,
         kernel_means: np.ndarray | None = None,
         fallback: Callable[[Comparisons], HoldOut] | None = None,
-        form: type[TridiagonalForm] | type[BandForm] = TridiagonalForm,
     ):
         self.comparisons = comparisons
         self.intercept = intercept
@@ -97,10 +92,10 @@ class DualHoldOut(HoldOut):
         if self._half_means is not None:
             self._half_means /= self._unit
         self._trace = float(np.trace(G))
-        self._form: TridiagonalForm | BandForm | None = None
+        self._form: TridiagonalForm | None = None
         if many_alphas:
             fill_null_space(G, self.anchors, self._trace)
-            self._form = form(G.T)
+            self._form = TridiagonalForm(G.T)
             Qt = self._form.transposed
             self._projected = Qt @ self._t
             self._projected_means = (
@@ -150,7 +145,7 @@ class DualHoldOut(HoldOut):
 
         ``alpha`` is in the unit of the kernel. The directions that S does not see carry no meaning.
         """
-        assert isinstance(self._form, TridiagonalForm)
+        assert self._form is not None
         return self._form.explicit_inverse(alpha)
 
     def half_resolvent(self, alpha: float) -> tuple[np.ndarray, ...] | None:
@@ -158,7 +153,7 @@ class DualHoldOut(HoldOut):
 
         Centred for a global ranking; None where R has to be formed in another way.
         """
-        assert isinstance(self._form, TridiagonalForm)
+        assert self._form is not None
         half = self._form.half_inverse(alpha, self._means if self._centred else np.zeros_like(self._means))
         if half is None:
             return None

@@ -16,8 +16,9 @@ cg         linear kernel; n_basis             conjugate gradients: training once
                                               every fold from one Krylov sequence per fold
 =========  =================================  ====================================================  ==================
 
-Of the routes that fit in memory, the one that is expected to be fastest is taken. Seconds are estimated from operations
-and passes over the data with the rates of `Rates`, which ``benchmarks/routes.py`` measures. Iterations are taken only
+The same sizes take the same route on every machine: of the routes that fit in `MEMORY`, the one that is expected to be
+fastest on `PROCESSORS`. Seconds are estimated from operations and passes over the data with the rates of `Rates`, which
+``benchmarks/routes.py`` measures. Iterations are taken only
 where a square matrix takes noticeable time and they are expected to be `HANDICAP` times as fast: how many are needed
 depends on the spectrum, and a square matrix is exact at any alpha. With n_basis, "primal" sums the r × r matrix in one
 pass over the rows, m r² operations, and "cg", which takes a pass of O(m r) per iteration, is for r above 5,000 where
@@ -38,8 +39,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..core.representations.iterated import HELD_OUT_TOLERANCE, TRAINING_TOLERANCE
-from ..loops.threads import n_threads
-from ..numerics import memory as system
 
 PURPOSES = ("train", "path", "folds", "queries", "pairs", "preferences")
 # Iterations are taken where a square matrix is expected to take this many times as long.
@@ -54,7 +53,9 @@ REFUSED = 3600.0
 FEW_SETS = 20
 # Condition number of the system at the smallest alpha where it is not known.
 TYPICAL_SPREAD = 1e6
-_HEADROOM = 0.9
+# The machine for which routes are chosen, so that the choice does not depend on what happens to be free: a laptop.
+PROCESSORS = 4
+MEMORY = 8e9
 
 
 @dataclass(frozen=True)
@@ -210,14 +211,14 @@ class RouteMap:
     chosen : Route
     others : tuple of Route
         Fastest first.
-    memory : float or None
-        Bytes that are available.
+    memory : float
+        Bytes that a route may take.
     """
 
     workload: Workload
     chosen: Route
     others: tuple[Route, ...] = ()
-    memory: float | None = None
+    memory: float = MEMORY
 
     def __str__(self) -> str:
         lines = [f"{describe(self.workload)}:"]
@@ -260,7 +261,7 @@ def choose_route(workload: Workload, *, memory: float | None = None, rates: Rate
     workload : Workload
         Without a reduced set.
     memory : float, optional
-        Bytes; by default what the system has available.
+        Bytes that a route may take; by default `MEMORY`.
     rates : Rates, optional
 
     Returns
@@ -274,7 +275,7 @@ def choose_route(workload: Workload, *, memory: float | None = None, rates: Rate
     >>> choose_route(text, memory=8e9).chosen.solver
     'dual'
     """
-    memory = system.available_bytes() if memory is None else memory
+    memory = MEMORY if memory is None else memory
     routes = _routes(workload, rates or Rates())
     fitting = [route for route in routes if _fits(route, memory)]
     if not fitting:
@@ -315,7 +316,7 @@ def explain(
     n_folds : int, default=5
     n_queries, n_pairs : int, optional
     memory : float, optional
-        Bytes; by default what the system has available.
+        Bytes that a route may take; by default 8 GB.
 
     Returns
     -------
@@ -434,7 +435,7 @@ def alternatives(found: RouteMap) -> list[tuple[str, float]]:
         options.append(("cv=5", choose_route(fewer, memory=found.memory).chosen.seconds))
     r = 1000
     if workload.n_features is not None and workload.n_rows > 2 * r:
-        seconds = _eigen(r, rates) + 3 * workload.n_rows * r**2 / (rates.product * n_threads())
+        seconds = _eigen(r, rates) + 3 * workload.n_rows * r**2 / (rates.product * PROCESSORS)
         options.append((f"n_basis={r}", seconds + workload.stored * r / rates.values))
     if found.chosen.solver == "cg":
         looser = replace(workload, tol=100 * _tolerance(workload))
@@ -482,8 +483,8 @@ def _routes(workload: Workload, rates: Rates) -> list[Route]:
     return [square(workload, rates), _iterations_route(workload, rates)]
 
 
-def _fits(route: Route, memory: float | None) -> bool:
-    return memory is None or route.n_bytes <= _HEADROOM * memory
+def _fits(route: Route, memory: float) -> bool:
+    return route.n_bytes <= memory
 
 
 def _dual_route(workload: Workload, rates: Rates) -> Route:
@@ -494,7 +495,7 @@ def _dual_route(workload: Workload, rates: Rates) -> Route:
         if workload.holds_out:
             seconds += _eigen(m, rates) + _fold_seconds(workload, m, rates)
         else:
-            seconds += m**3 / (rates.product * n_threads()) + _cholesky(m, rates)
+            seconds += m**3 / (rates.product * PROCESSORS) + _cholesky(m, rates)
         return Route("dual", f"kernel matrix {m} × {m}", seconds, 3 * 8.0 * m**2)
     seconds += _square_seconds(workload, m, rates)
     n_matrices = 1.25 if workload.n_alphas > 1 or workload.purpose in ("train", "path") else 3.0
@@ -527,7 +528,7 @@ def _primal_route(workload: Workload, rates: Rates) -> Route:
     m, n = workload.n_rows, workload.n_features
     assert n is not None
     if workload.n_stored is None:
-        seconds = m * n**2 / (rates.product * n_threads())
+        seconds = m * n**2 / (rates.product * PROCESSORS)
     else:
         seconds = _products(workload, workload.column_products, n) / rates.sparse_products
     matrix = f"features {n} × {n}"
@@ -537,7 +538,7 @@ def _primal_route(workload: Workload, rates: Rates) -> Route:
     if workload.purpose == "path":
         return Route("primal", matrix, seconds, 3 * 8.0 * n**2)
     rotation = (
-        2 * m * n**2 / (rates.product * n_threads())
+        2 * m * n**2 / (rates.product * PROCESSORS)
         if workload.n_stored is None
         else workload.stored * n / rates.values
     )
@@ -556,7 +557,7 @@ def _iterations_route(workload: Workload, rates: Rates) -> Route:
     n_folds = _n_folds(workload)
     # The alphas share the products; larger ones converge after fewer iterations.
     along = 0.5 * workload.n_alphas * workload.fold_rows / rates.numbers
-    seconds = n_folds * passes * (one + along) / n_threads()
+    seconds = n_folds * passes * (one + along) / PROCESSORS
     n_bytes = 12.0 * workload.stored + 8.0 * (2 * workload.n_alphas + 4) * m + 8 * 8.0 * n
     return Route("cg", f"about {passes} iterations for a fold", seconds, n_bytes, exact=False)
 
@@ -586,7 +587,7 @@ def _kernel_seconds(workload: Workload, rates: Rates) -> float:
     if n is None:
         return 1e-6 * m**2  # a function of two objects
     if workload.n_stored is None:
-        return m**2 * n / (rates.product * n_threads()) + m**2 / rates.numbers
+        return m**2 * n / (rates.product * PROCESSORS) + m**2 / rates.numbers
     return _products(workload, workload.row_products, m) / rates.sparse_products + m**2 / rates.numbers
 
 
@@ -610,32 +611,32 @@ def _square_seconds(workload: Workload, size: int, rates: Rates) -> float:
 
 def _folds_of_inverse(workload: Workload, size: int, rates: Rates) -> float:
     if workload.purpose == "pairs":
-        return size**2 / (rates.numbers * n_threads())
+        return size**2 / (rates.numbers * PROCESSORS)
     h = workload.fold_rows
     if h == 1:  # all at once
         return workload.n_folds / rates.numbers
-    return workload.n_folds * (rates.call + h**3 / (rates.product * n_threads()))
+    return workload.n_folds * (rates.call + h**3 / (rates.product * PROCESSORS))
 
 
 def _fold_seconds(workload: Workload, width: int, rates: Rates) -> float:
     """All folds at all alphas: their columns of a resolvent of this width, and their small systems."""
-    product = rates.product * n_threads()
+    product = rates.product * PROCESSORS
     if workload.purpose == "pairs":
-        one = workload.n_rows**2 * (width / product + 1 / (rates.numbers * n_threads()))
+        one = workload.n_rows**2 * (width / product + 1 / (rates.numbers * PROCESSORS))
         return workload.n_alphas * one
     h = min(max(workload.fold_rows, workload.largest_fold), float(width))
     if h == 1:
-        return workload.n_alphas * workload.n_folds * width / (rates.numbers * n_threads())
-    one = rates.call + 2 * width * h / (rates.numbers * n_threads()) + (2 * width * h**2 + h**3) / product
+        return workload.n_alphas * workload.n_folds * width / (rates.numbers * PROCESSORS)
+    one = rates.call + 2 * width * h / (rates.numbers * PROCESSORS) + (2 * width * h**2 + h**3) / product
     return workload.n_alphas * workload.n_folds * one
 
 
 def _cholesky(size: float, rates: Rates) -> float:
-    return size**3 / 3 / (rates.cholesky * n_threads())
+    return size**3 / 3 / (rates.cholesky * PROCESSORS)
 
 
 def _inverse(size: float, rates: Rates) -> float:
-    return size**3 / (rates.inverse * n_threads())
+    return size**3 / (rates.inverse * PROCESSORS)
 
 
 # Half of the work of these two is products that all processors share, the other half is bound by memory.
@@ -650,4 +651,4 @@ def _eigen(size: float, rates: Rates) -> float:
 
 
 def _half_shared() -> float:
-    return 0.5 + 0.5 / n_threads()
+    return 0.5 + 0.5 / PROCESSORS

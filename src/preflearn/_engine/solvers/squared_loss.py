@@ -30,8 +30,8 @@ from ..core.representations import (
     Representation,
 )
 from ..core.representations.reduced import block_bytes
-from ..numerics.memory import fits_in_memory
 from ..numerics.namespace import is_device_array
+from . import routes
 from .progress import Stages
 from .routes import RouteMap, Workload, choose_route, refuse_if_hopeless, warn_if_long
 
@@ -101,7 +101,7 @@ class SquaredLossProblem:
             if not sizes["on_device"]:
                 sizes |= {
                     "n_basis": feature_map.rank_,
-                    "block_fits": fits_in_memory(block_bytes(self.inputs)),
+                    "block_fits": block_bytes(self.inputs) <= routes.MEMORY,
                 }
         if kernel.is_precomputed:
             return Workload(purpose, self.inputs.n_rows, 0, **sizes)

@@ -9,7 +9,6 @@ import scipy.sparse as sp
 
 from ....comparisons import PreferenceComparisons
 from ...numerics.memory import require_memory
-from ..band import BandForm
 from ..dual_holdout import DualHoldOut
 from ..preference_holdout import (
     PairsByRows,
@@ -21,7 +20,6 @@ from ..preference_holdout import (
     weighted_differences,
 )
 from ..problem import SquaredLossFit, dual_problem
-from ..tridiagonal import TridiagonalForm
 from .base import Asked, Inputs, Representation
 from .kernel import FullKernel
 from .linear import Linear
@@ -54,9 +52,9 @@ class PairSpace(Representation):
         return self.by_rows.solve(alpha, with_mean=with_mean)
 
     def hold_out_preferences(self, task: PreferenceComparisons, asked: Asked) -> PreferenceHoldOut:
-        n_pairs, linear = task.pairs.shape[0], self.inputs.kernel.is_linear
+        n_pairs = task.pairs.shape[0]
         require_memory(2 * 8 * n_pairs**2, f"held-out preferences of {n_pairs} pairs")
-        if linear:
+        if self.inputs.kernel.is_linear:
             K = linear_kernel_of_differences(self.inputs.X, task)
         else:
             K = kernel_of_differences(self.inputs.kernel_matrix(), task)
@@ -65,7 +63,6 @@ class PairSpace(Representation):
             regression_over_pairs(task),
             many_alphas=asked.many_alphas,
             fallback=lambda _: PairsByRows(self.by_rows.by_features(task, asked)),
-            form=BandForm if linear else TridiagonalForm,
         )
         return PreferenceHoldOut(regression, task)
 
