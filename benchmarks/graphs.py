@@ -107,7 +107,7 @@ def products(n_graphs: int, repeats: int) -> dict:
 
 
 def read_bioinfer(folder: str) -> tuple:
-    from preflearn.ppi import candidates, read_corpus
+    from preflearn_papers.ppi import candidates, read_corpus
 
     ours(parses(2), 2)
     return (candidates(read_corpus(Path(folder) / "BioInfer-learning-format.xml.xz")).graphs,)

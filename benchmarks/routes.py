@@ -221,7 +221,7 @@ def large(m: int) -> dict:
 
 def parses(data: Path, n_rows: int) -> dict:
     """The first sentences of the corpus, their links and words hashed to 65,536 columns; both measured once."""
-    from preflearn.parses import LinkFeatures, as_ranking, read_linkages
+    from preflearn_papers.parses import LinkFeatures, as_ranking, read_linkages
 
     linkages, y, qid = as_ranking(read_linkages(data / "parse_ranking" / "bioinfer_linkages.jsonl.xz"))
     ends = np.cumsum(np.bincount(qid))

@@ -123,8 +123,9 @@ def add_further_pages(app: Any, page: str, source: list[str]) -> None:
 def write_index_of_names(app: Any) -> None:
     """A table with a line for every public name, which the reference's front page includes."""
     parts = []
-    for module in ("", *preflearn._MODULES):
-        home = importlib.import_module(f"preflearn.{module}" if module else "preflearn")
+    ours = [f"preflearn.{module}" for module in preflearn._MODULES]
+    for module in ("preflearn", *ours, "preflearn_papers.parses", "preflearn_papers.ppi"):
+        home = importlib.import_module(module)
         names = sorted(name for name in home.__all__ if not name.startswith("_"))
         title = home.__name__
         parts += [title, "-" * len(title), "", ".. autosummary::", "   :nosignatures:", ""]

@@ -3,7 +3,8 @@ Which parse is right?
 =====================
 
 "She saw the man with the telescope": a parser finds two parses and cannot say which is right. From sentences where the
-right one is known, RankRLS learns which links to trust. Each sentence is a query, its parses are the rows.
+right one is known, RankRLS learns which links to trust. Each sentence is a query, its parses are the rows. Sentences,
+links and their features are of the distribution preflearn-papers (``pip install preflearn-papers``).
 """
 
 # %%
@@ -20,7 +21,7 @@ import numpy as np
 from preflearn import RankRLS
 from preflearn.graphs import AllPathsFeatures
 from preflearn.metrics import disagreement_error
-from preflearn.parses import Link, Linkage, LinkFeatures, Sentence, Token, agreement, as_ranking
+from preflearn_papers.parses import Link, Linkage, LinkFeatures, Sentence, Token, agreement, as_ranking
 
 with_the_verb = [("saw", "telescope"), ("ate", "fork"), ("hit", "hammer"), ("cut", "knife")]
 with_the_object = [("man", "beard"), ("cake", "cream"), ("nail", "head"), ("rope", "knot")]
@@ -90,5 +91,5 @@ plt.show()
 # Real parses are another matter
 # ------------------------------
 # These sentences were made so that only a walk of several links tells their parses apart. The parses of real sentences
-# differ in many links, and there what stands around a link says most: `preflearn.parses.ParseRanker` uses such
+# differ in many links, and there what stands around a link says most: `preflearn_papers.parses.ParseRanker` uses such
 # features, and the published experiments in this documentation compare both on sentences of biomedical articles.

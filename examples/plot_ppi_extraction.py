@@ -3,7 +3,8 @@ Extracting interactions from parsed sentences
 =============================================
 
 Parses in CoNLL-U and a table of protein names are all that the interaction extractor needs. The sentences here are made
-up; the five public corpora in unified XML are read with :func:`preflearn.ppi.read_corpus` instead.
+up; the five public corpora in unified XML are read with :func:`preflearn_papers.ppi.read_corpus` instead. It needs
+``pip install preflearn-papers``.
 """
 
 # %%
@@ -17,7 +18,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from preflearn.ppi import (
+from preflearn_papers.ppi import (
     InteractionExtractor,
     Settings,
     candidates,

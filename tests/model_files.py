@@ -31,11 +31,11 @@ from preflearn.kernels import EmpiricalKernelMap, NystromMap
 from preflearn.kernels.functions import Kernel
 from preflearn.model_selection import ConformalRanker, QueryKFold, RiskControlledRanker
 from preflearn.multiple_kernels import MultipleKernelKroneckerRLS, MultipleKernelRankRLS
-from preflearn.parses import Link, Linkage, LinkFeatures, ParseRanker, Sentence, Token
-from preflearn.ppi.extractor import InteractionExtractor
 from preflearn.preprocessing import QueryRelative, TableEncoder
 from preflearn.relations import KroneckerRLS, KroneckerRLSCV, TwoStepRLS, TwoStepRLSCV
 from preflearn.relations.tables import TableRelation, prepared
+from preflearn_papers.parses import Link, Linkage, LinkFeatures, ParseRanker, Sentence, Token
+from preflearn_papers.ppi.extractor import InteractionExtractor
 
 Zoo = dict[str, tuple[Any, Any]]
 

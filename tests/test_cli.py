@@ -161,8 +161,9 @@ def test_no_command_has_more_than_twenty_options():
         return [(name, command)]
 
     group = app._Commands(name="preflearn")
-    found = [one for name in app.COMMANDS for one in commands(group.get_command(None, name), name)]
-    assert len(found) > len(app.COMMANDS)
+    names = group.list_commands(None)
+    found = [one for name in names for one in commands(group.get_command(None, name), name)]
+    assert len(found) > len(names) > len(app.COMMANDS)
     for name, command in found:
         options = [one for one in command.params if one.param_type_name == "option" and one.name != "help"]
         assert len(options) <= 20, name

@@ -814,8 +814,9 @@ def our_estimators():
     """Every estimator of ours that a file may name."""
     from preflearn.io.model_types import OUR_PACKAGES, object_class
 
-    for package in OUR_PACKAGES:
-        parent = importlib.import_module(f"preflearn.{package}")
+    packages = [f"preflearn.{package}" for package in OUR_PACKAGES]
+    for package in [*packages, "preflearn_papers.parses", "preflearn_papers.ppi"]:
+        parent = importlib.import_module(package)
         for module in pkgutil.walk_packages(parent.__path__, parent.__name__ + "."):
             for kind in vars(importlib.import_module(module.name)).values():
                 if (

@@ -191,7 +191,7 @@ def test_with_drugs_and_targets(ok):
 
 def test_in_the_docs():
     """Pictures that pages show are there, and every command that they show exists."""
-    from preflearn.cli.app import COMMANDS
+    from preflearn.cli.app import COMMANDS, MOVED_COMMANDS
 
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     for page in pages:
@@ -200,4 +200,4 @@ def test_in_the_docs():
             if not target.startswith("http"):
                 assert (page.parent / target).is_file(), f"{page.name}: {target}"
         for command in re.findall(r"^\$ preflearn ([a-z]+)", text, re.MULTILINE):
-            assert command in COMMANDS, f"{page.name}: preflearn {command}"
+            assert command in (*COMMANDS, *MOVED_COMMANDS), f"{page.name}: preflearn {command}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -14,9 +15,11 @@ from pathlib import Path
 import pytest
 
 import preflearn
+from preflearn import _moved
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "preflearn"
+PAPERS = ROOT / "papers" / "src" / "preflearn_papers"
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 # The parts that a part may import, besides itself, at the top of a module or inside a function. Parts not listed stand
@@ -41,7 +44,7 @@ MAY_IMPORT = {
 # Above them each part may import all that stand before it: no cycle.
 for part in (
     "choosing", "streaming", "estimators", "model_selection", "automatic", "feature_selection", "relations",
-    "multiple_kernels", "distributed", "ppi", "parses", "inspection", "ratings", "_training", "web", "cli",
+    "multiple_kernels", "distributed", "inspection", "ratings", "_training", "web", "cli",
 ):  # fmt: skip
     MAY_IMPORT[part] = set(MAY_IMPORT)
 
@@ -214,10 +217,10 @@ def private_names_of_others(path: Path, declared: set[str]) -> list[str]:
             owner = node.value
             inherited = isinstance(owner, ast.Name) and owner.id in ("self", "cls")
             if not inherited and not (isinstance(owner, ast.Call) and ast.unparse(owner) == "super()"):
-                found.append(f"{path.relative_to(SOURCE)}:{node.lineno}: {ast.unparse(node)}")
+                found.append(f"{os.path.relpath(path, SOURCE)}:{node.lineno}: {ast.unparse(node)}")
         elif isinstance(node, ast.ImportFrom) and (node.level or str(node.module).startswith("preflearn")):
             names = [alias.name for alias in node.names if is_private(alias.name)]
-            found += [f"{path.relative_to(SOURCE)}:{node.lineno}: import {name}" for name in names]
+            found += [f"{os.path.relpath(path, SOURCE)}:{node.lineno}: import {name}" for name in names]
     return found
 
 
@@ -225,9 +228,8 @@ def test_no_module_reads_the_private_names_of_another() -> None:
     declared: set[str] = set()
     for name in PROTOCOLS:
         declared |= own_names(tree_of(SOURCE / name))
-    guilty = [
-        line for path in sorted(SOURCE.rglob("*.py")) for line in private_names_of_others(path, declared)
-    ]
+    paths = [*sorted(SOURCE.rglob("*.py")), *sorted(PAPERS.rglob("*.py"))]
+    guilty = [line for path in paths for line in private_names_of_others(path, declared)]
     assert guilty == []
 
 
@@ -282,8 +284,8 @@ def too_long(text: str) -> list[str]:
 
 def test_classes_and_functions_are_short_or_say_why_not() -> None:
     guilty = {
-        path.relative_to(SOURCE).as_posix(): names
-        for path in sorted(SOURCE.rglob("*.py"))
+        os.path.relpath(path, SOURCE): names
+        for path in [*sorted(SOURCE.rglob("*.py")), *sorted(PAPERS.rglob("*.py"))]
         if (names := too_long(path.read_text(encoding="utf-8")))
     }
     assert guilty == {}
@@ -358,20 +360,18 @@ def test_changelog_knows_the_version() -> None:
     assert headings and headings[0] in ("Unreleased", preflearn.__version__)
 
 
-def test_the_wheel_holds_the_library_and_the_experiments() -> None:
-    """Both packages from one install, and an editable install finds both."""
-    build = PYPROJECT["tool"]["hatch"]["build"]
-    packages = [ROOT / folder for folder in build["targets"]["wheel"]["packages"]]
-    assert [folder.name for folder in packages] == ["preflearn", "preflearn_experiments"]
-    assert all((folder / "__init__.py").is_file() for folder in packages)
-    assert {folder.parent for folder in packages} == {ROOT / folder for folder in build["dev-mode-dirs"]}
-
-
-def test_the_library_knows_no_experiments() -> None:
-    """But for the command that runs them."""
+def test_what_reproduces_publications_is_a_distribution_of_its_own() -> None:
+    """Of the same version; the library knows its name in one place, and none of its modules."""
+    papers = tomllib.loads((ROOT / "papers" / "pyproject.toml").read_text(encoding="utf-8"))
+    assert PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == ["src/preflearn"]
+    assert not {"ppi", "parses", "experiments"} & {path.stem for path in SOURCE.rglob("*")}
+    assert papers["project"]["dependencies"] == [f"preflearn=={preflearn.__version__}"]
+    assert papers["project"]["name"] == _moved.DISTRIBUTION
+    assert set(papers["project"]["entry-points"]["preflearn.commands"]) == set(_moved.MOVED_COMMANDS)
+    assert version("preflearn-papers") == preflearn.__version__
     guilty = [
         path.relative_to(SOURCE).as_posix()
         for path in SOURCE.rglob("*.py")
-        if "preflearn_experiments" in path.read_text(encoding="utf-8")
+        if re.search("preflearn_(papers|experiments)", path.read_text(encoding="utf-8"))
     ]
-    assert guilty == ["cli/reproduce.py"]
+    assert guilty == ["_moved.py"]

@@ -18,7 +18,7 @@ import oracles
 from preflearn.cli.app import run as command
 from preflearn.graphs import AllPathsFeatures, gram
 from preflearn.metrics import disagreement_error
-from preflearn.parses import (
+from preflearn_papers.parses import (
     Link,
     Linkage,
     LinkFeatures,

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oracles
-from preflearn.ppi import CorpusError, candidates, iter_sentences, read_conllu_corpus, read_corpus
-from preflearn.ppi.corpus import Entity, Pair, Sentence, Token
-from preflearn.ppi.representation import SentenceGraphs
+from preflearn_papers.ppi import CorpusError, candidates, iter_sentences, read_conllu_corpus, read_corpus
+from preflearn_papers.ppi.corpus import Entity, Pair, Sentence, Token
+from preflearn_papers.ppi.representation import SentenceGraphs
 
 
 def sentence_xml(identity, words, entities, dependencies, pairs, *, analysis_first=False):

@@ -16,7 +16,7 @@ from preflearn import RLS, RankRLS
 from preflearn.cli.app import run
 from preflearn.graphs import AllPathsFeatures, gram
 from preflearn.io import load_model, save_model
-from preflearn.ppi import (
+from preflearn_papers.ppi import (
     InteractionExtractor,
     Settings,
     candidates,
@@ -26,8 +26,8 @@ from preflearn.ppi import (
     read_corpus,
     save_results,
 )
-from preflearn.ppi.measures import best_threshold, measure, ratio_threshold
-from preflearn.ppi.training import held_out_scores, train
+from preflearn_papers.ppi.measures import best_threshold, measure, ratio_threshold
+from preflearn_papers.ppi.training import held_out_scores, train
 from test_ppi import CONLLU, ENTITIES, corpus_xml, example, learnable_corpus
 
 FEW = (0.1, 1.0)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ._moved import MOVED, moved_module
+
 __version__ = "0.2.0"
 
 # Where each public name lives.
@@ -40,8 +42,6 @@ _MODULES = (
     "metrics",
     "model_selection",
     "multiple_kernels",
-    "parses",
-    "ppi",
     "preferences",
     "preprocessing",
     "ratings",
@@ -87,6 +87,8 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(_HOMES[name], __name__), name)
     if name in _MODULES:
         return import_module(f".{name}", __name__)
+    if f"{__name__}.{name}" in MOVED:
+        return moved_module(f"{__name__}.{name}", stacklevel=2)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

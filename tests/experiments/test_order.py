@@ -14,7 +14,6 @@ import pytest
 from scipy import stats
 
 from preflearn import OrderPreferenceRegressor, OrderPreferenceRegressorCV, RankRLS
-from preflearn.ppi import candidates, cross_corpus, read_corpus
 from preflearn_experiments import (
     ExperimentReport,
     arguments,
@@ -27,6 +26,7 @@ from preflearn_experiments import (
     ppi_cross,
 )
 from preflearn_experiments.report import ReportTable
+from preflearn_papers.ppi import candidates, cross_corpus, read_corpus
 
 
 def compressed(path: Path, text: str) -> None:

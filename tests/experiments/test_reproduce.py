@@ -6,7 +6,6 @@ import inspect
 import io
 import json
 import lzma
-import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -636,19 +635,6 @@ def test_reproduce_keeps_a_named_file(here: str, tmp_path: Path, monkeypatch: py
     file = tmp_path / "mine.json"
     assert command(["reproduce", "needy", "--data", here, "--resume", str(file)]) == 0
     assert len(json.loads(file.read_text())["units"]) == 2
-
-
-def test_reproduce_without_the_experiments_says_how_to_install_them(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in [name for name in sys.modules if name.split(".")[0] == "preflearn_experiments"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr(
-        sys, "path", [folder for folder in sys.path if not Path(folder, "preflearn_experiments").is_dir()]
-    )
-    assert command(["reproduce", "jester"]) == 2
-    said = capsys.readouterr().err
-    assert "experiments are not installed" in said and "pip install ." in said and said.count("\n") == 1
 
 
 def test_reproduce_list(capsys: pytest.CaptureFixture[str]) -> None:

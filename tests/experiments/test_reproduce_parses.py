@@ -12,8 +12,8 @@ import pytest
 
 from preflearn import RankRLS
 from preflearn.metrics import disagreement_error
-from preflearn.parses import LinkFeatures, agreement, as_ranking, read_linkages
 from preflearn_experiments import parses
+from preflearn_papers.parses import LinkFeatures, agreement, as_ranking, read_linkages
 
 SMALL: dict[str, Any] = {
     "trials": 2,

@@ -1,7 +1,8 @@
 """The list of commands, and what happens when one of them fails.
 
 To add a command, write a module with one function of the same name and add its name to the list below; for a group of
-commands (``preflearn ppi ...``) the module has a ``typer.Typer`` called ``app`` instead.
+commands the module has a ``typer.Typer`` called ``app`` instead. Other packages add theirs by an entry point of the
+group ``preflearn.commands``: the name of the command, and such a module.
 """
 
 from __future__ import annotations
@@ -14,20 +15,30 @@ import sys
 import threading
 import warnings
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from .._moved import MOVED_COMMANDS, missing
 from ..errors import InputError
 from .settings import as_option, option_name, spelled_out
 
 COMMANDS = (
-    "look", "train", "relate", "rate", "predict", "evaluate", "compare", "ask", "serve", "export", "demo", "reproduce",
-    "ppi", "parses",
+    "look", "train", "relate", "rate", "predict", "evaluate", "compare", "ask", "serve", "export", "demo",
 )  # fmt: skip
+
+
+@cache
+def added_commands() -> dict[str, Any]:
+    """The entry points of commands that other packages add, by the names of the commands."""
+    from importlib.metadata import entry_points
+
+    return {
+        entry.name: entry for entry in entry_points(group="preflearn.commands") if entry.name not in COMMANDS
+    }
 
 
 class _Commands(TyperGroup):
@@ -37,10 +48,18 @@ class _Commands(TyperGroup):
         super().__init__(**options)
         self.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment]
 
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*COMMANDS, *filter(_loads, added_commands())]
+
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in COMMANDS:
+        if cmd_name in COMMANDS:
+            module = import_module(f".{cmd_name}", __package__)
+        elif cmd_name in added_commands():
+            module = added_commands()[cmd_name].load()
+        elif cmd_name in MOVED_COMMANDS:
+            raise ModuleNotFoundError(missing(f"preflearn {cmd_name}"))
+        else:
             return None
-        module = import_module(f".{cmd_name}", __package__)
         group = getattr(module, "app", None)
         if group is None:
             group = typer.Typer(add_completion=False)
@@ -48,6 +67,16 @@ class _Commands(TyperGroup):
         command = typer.main.get_command(group)
         command.name = cmd_name
         return command
+
+
+def _loads(name: str) -> bool:
+    """Whether the command of another package can be imported; a warning says why not."""
+    try:
+        added_commands()[name].load()
+    except Exception as error:
+        warnings.warn(f"the command {name} cannot be loaded: {error}", stacklevel=2)
+        return False
+    return True
 
 
 app = typer.Typer(

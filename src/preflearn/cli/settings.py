@@ -191,16 +191,6 @@ HostOption = Annotated[
 ]
 
 
-def command_group(name: str, about: str) -> typer.Typer:
-    """Commands under one name, such as ``preflearn ppi ...``."""
-    return typer.Typer(
-        name=name,
-        help=about,
-        no_args_is_help=True,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-
-
 def port_option(first: int) -> Any:
     """The option --port of a server that looks for a free port, starting at ``first``."""
     return typer.Option("--port", help=f"Port, 0 for any. Default: the first free port from {first}.")

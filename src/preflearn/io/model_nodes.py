@@ -19,12 +19,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from scipy import sparse as sp
 from sklearn.base import BaseEstimator
 
+from .._moved import MOVED, PACKAGE, missing
 from .fitted import check_arrays, check_foreign, check_parameters, refuse_incomplete
 from .model_archive import ModelArchive, ModelRefusedError
 from .model_types import (
@@ -316,7 +318,10 @@ class _Reader:
 
 
 def _refused(kind: str, module: str, name: str, place: str) -> ModelRefusedError:
-    return ModelRefusedError(f"{module}.{name} ({kind} at {place}), {_UNLISTED}")
+    named = f"{module}.{name}"
+    if f"{named}.".startswith((f"{PACKAGE}.", *(f"{old}." for old in MOVED))) and find_spec(PACKAGE) is None:
+        return ModelRefusedError(missing(f"{named}, which"))
+    return ModelRefusedError(f"{named} ({kind} at {place}), {_UNLISTED}")
 
 
 def _text(state: Any, key: str) -> str:

@@ -5,7 +5,9 @@ A name alone permits nothing. Each kind of node in a file has its own list: the 
 may be set to (`plain_type`). Everything else is refused before anything is built.
 
 To let models hold a new estimator, put its package into `OUR_PACKAGES`; a new record (a dataclass inside a model) goes
-into `RECORDS` with the shapes of its arrays. See `preflearn.io.fitted` for what is checked.
+into `RECORDS` with the shapes of its arrays. Estimators of another distribution are listed one by one, by its entry
+points of the group ``preflearn.models`` (``MyRanker = "my_package.rankers:MyRanker"``). See `preflearn.io.fitted` for
+what is checked.
 """
 
 from __future__ import annotations
@@ -13,16 +15,19 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Mapping
+from functools import cache
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 
+from .._moved import MOVED
+
 # The packages of preflearn whose estimators and splitters a model may hold. Naming a class imports its module, so this
 # list leaves out whatever does something on import, such as the command line.
 OUR_PACKAGES = (
     "automatic", "estimators", "feature_selection", "graphs", "kernels", "model_selection", "multiple_kernels",
-    "parses", "ppi", "preprocessing", "relations",
+    "preprocessing", "relations",
 )  # fmt: skip
 
 # Where classes that models hold were at home when version 0.2 wrote files, and where they are now.
@@ -30,6 +35,7 @@ _FORMER_HOMES = {
     "preflearn.core.": "preflearn._engine.core.",
     "preflearn.numerics.": "preflearn._engine.numerics.",
     "preflearn.selection.": "preflearn.model_selection._",
+    **{f"{old}.": f"{new}." for old, new in MOVED.items()},
 }
 # Parameters that version 0.2 wrote and that no longer exist, since they had one possible value: left out when read.
 FORMER_PARAMETERS = {
@@ -160,7 +166,7 @@ def object_class(module: str, name: str) -> type | None:
         or (parts[0] == "sklearn" and parts[1] in _SKLEARN_PACKAGES and "tests" not in parts)
     )
     private = parts[0] == "preflearn" and name.startswith("_")
-    if full in _SKLEARN_UNSAFE or private or not (listed or in_packages):
+    if full in _SKLEARN_UNSAFE or private or not (listed or in_packages or full in _added_classes()):
         return None
     found = _import(module, name)
     # What a module merely imports is not its own.
@@ -177,8 +183,17 @@ def _present_home(module: str) -> str:
 
 
 def is_ours(kind: type) -> bool:
-    """Whether a class is preflearn's own."""
-    return kind.__module__.startswith("preflearn.")
+    """Whether a class is preflearn's own, or one that another distribution adds."""
+    return kind.__module__.startswith("preflearn.") or full_name(kind) in _added_classes()
+
+
+@cache
+def _added_classes() -> frozenset[str]:
+    """Full names of the classes of their own that installed distributions let models hold."""
+    from importlib.metadata import entry_points
+
+    names = {f"{entry.module}.{entry.attr}" for entry in entry_points(group="preflearn.models")}
+    return frozenset(name for name in names if not name.startswith(("preflearn.", "sklearn.")))
 
 
 def function_at(owner: type, attribute: str, module: str, name: str) -> Any:

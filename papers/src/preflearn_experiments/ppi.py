@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from preflearn.ppi import Candidates, Settings, evaluate
+from preflearn_papers.ppi import Candidates, Settings, evaluate
 
 from .interaction_corpora import CORPORA, read_candidates
 from .report import ExperimentReport

@@ -10,7 +10,8 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ..graphs import AllPathsFeatures, LabeledGraph, WeisfeilerLehmanFeatures, gram
+from preflearn.graphs import AllPathsFeatures, LabeledGraph, WeisfeilerLehmanFeatures, gram
+
 from .training import ALPHAS, Settings, train
 
 KERNELS = ("all-paths", "weisfeiler-lehman", "sum")
@@ -80,7 +81,7 @@ class InteractionExtractor(ClassifierMixin, BaseEstimator):
 
     Examples
     --------
-    >>> from preflearn.ppi import candidates, read_corpus
+    >>> from preflearn_papers.ppi import candidates, read_corpus
     >>> graphs, labels, documents = candidates(read_corpus("LLL.xml"))  # doctest: +SKIP
     >>> InteractionExtractor().fit(graphs, labels, documents=documents).predict(graphs)  # doctest: +SKIP
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from preflearn.ppi import Candidates, candidates, read_corpus
+from preflearn_papers.ppi import Candidates, candidates, read_corpus
 
 from .data import find_file, find_folder
 

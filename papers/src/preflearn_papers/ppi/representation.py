@@ -13,7 +13,7 @@ The text of protein names is replaced by PROT1, PROT2 (the pair) or PROT (any ot
 What the paper leaves open, and the choices made here:
 
 1. The published figures used the maximum over vertex pairs, and the original program leaves out dependencies of type
-   ``punct`` and walk weights up to 1e-5: all three are the defaults of `preflearn.ppi`.
+   ``punct`` and walk weights up to 1e-5: all three are the defaults of `preflearn_papers.ppi`.
 2. Shortest paths: for every token of one name and every token of the other, all shortest paths count, the direction
    of dependencies is ignored and the length of a path is its number of dependencies.
 3. A name keeps the parts of speech of its tokens; only the text is replaced. Each token of a name of several
@@ -39,7 +39,8 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import shortest_path
 
-from ..graphs import LabeledGraph
+from preflearn.graphs import LabeledGraph
+
 from .corpus import Corpus, Entity, Pair, Sentence
 
 PATH_WEIGHT = 0.9

@@ -1,6 +1,6 @@
 """``preflearn parses``: put the parses of a sentence in order.
 
-Parses come from a file of JSON lines (`preflearn.parses.read_linkages`), or from link-grammar where its command
+Parses come from a file of JSON lines (`preflearn_papers.parses.read_linkages`), or from link-grammar where its command
 ``link-parser`` is installed.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .settings import command_group
+from . import command_group
 
 if TYPE_CHECKING:
     from ..parses import RankedParse, Sentence
@@ -53,8 +53,9 @@ def train(
     seed: Annotated[int, typer.Option(min=0, help="Of the folds.")] = 0,
 ) -> None:
     """Learn from scored parses; alpha by cross-validation over sentences."""
-    from ..io import save_model
-    from ..io.atomic import require_writable
+    from preflearn.io import save_model
+    from preflearn.io.atomic import require_writable
+
     from ..parses import ParseRanker, read_linkages
 
     require_writable(output)
@@ -90,7 +91,8 @@ def rank(
     ] = False,
 ) -> None:
     """Show the parses of a sentence in the learned order, with their place in the parser's own."""
-    from ..io import load_model
+    from preflearn.io import load_model
+
     from ..parses import ParseRanker, iter_linkages, parse_text
 
     if (text is None) == (file is None):

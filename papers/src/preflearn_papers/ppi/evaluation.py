@@ -16,7 +16,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.model_selection import GroupKFold
 
-from ..graphs import gram
+from preflearn.graphs import gram
+
 from .extractor import feature_maps, known_labels, side_by_side
 from .measures import Measures, best_threshold, measure, ratio_threshold
 from .representation import Candidates

@@ -24,7 +24,7 @@ from preflearn.comparisons import encode_queries
 from preflearn.graphs import AllPathsFeatures, gram
 from preflearn.metrics import disagreement_error
 from preflearn.model_selection import QueryKFold, signed_rank_test
-from preflearn.parses import LinkFeatures, ParseRanking, Sentence, as_ranking, read_linkages
+from preflearn_papers.parses import LinkFeatures, ParseRanking, Sentence, as_ranking, read_linkages
 
 from .data import find_file, find_folder
 from .nystrom_cv import (

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from .._engine.numerics.linalg import first_equal_items, independent_items
+from preflearn._engine.numerics.linalg import first_equal_items, independent_items
+
 from .measures import area_under_curve, best_threshold
 
 ALPHAS = tuple(2.0**power for power in range(-4, 5))
@@ -114,7 +115,7 @@ def _draw_basis(K: np.ndarray, settings: Settings) -> np.ndarray | None:
 
 
 def _learner(settings: Settings, alpha: float, basis: np.ndarray | None) -> Any:
-    from .. import RLS, RankRLS
+    from preflearn import RLS, RankRLS
 
     chosen = "uniform" if basis is None else basis
     if settings.learner == "rls":
@@ -126,7 +127,7 @@ def held_out_scores(
     K: np.ndarray, targets: np.ndarray, documents: np.ndarray, basis: np.ndarray | None, settings: Settings
 ) -> np.ndarray:
     """Scores of each candidate by the models without its document, one row for each alpha; one factorisation."""
-    from ..model_selection import HeldOut
+    from preflearn.model_selection import HeldOut
 
     learner = _learner(settings, settings.alphas[0], basis)
     return HeldOut(learner, K, targets, groups=documents).predict("leave-group-out", settings.alphas)

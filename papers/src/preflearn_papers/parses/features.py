@@ -27,7 +27,8 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ..graphs.labeled_graph import each_of
+from preflearn.graphs.labeled_graph import each_of
+
 from .linkages import Link, Linkage, Token
 
 KINDS = ("links", "context")
@@ -41,7 +42,7 @@ class LinkFeatures(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     kind : {"context", "links"}
-        Which features; they are listed in the table at the top of `preflearn.parses.features`.
+        Which features; they are listed in the table at the top of `preflearn_papers.parses.features`.
     tags : {"given", "spelling"}
         The parts of speech that the tokens carry, or classes of words by their spelling (`spelling_tag`), which need no
         tagger: for text without tags.

@@ -127,7 +127,7 @@ def _generate(
 
 def _read_sentences(folder: Path) -> tuple[Any, np.ndarray, Groups]:
     from preflearn.graphs import AllPathsFeatures
-    from preflearn.ppi import candidates, read_corpus
+    from preflearn_papers.ppi import candidates, read_corpus
 
     path = folder / "ppi_corpora" / "HPRD50-learning-format.xml.xz"
     if not path.is_file():

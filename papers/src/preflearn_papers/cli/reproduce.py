@@ -9,9 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -54,9 +52,9 @@ def reproduce(
     list_them: Annotated[bool, typer.Option("--list", help="List the experiments and stop.")] = False,
 ) -> None:
     """Run a published experiment, and print its figures next to ours."""
-    from ..io.atomic import require_writable, require_writable_folder
+    from preflearn.io.atomic import require_writable, require_writable_folder
+    from preflearn_experiments import registry
 
-    registry = _registry()
     if list_them:
         _print_list(registry.EXPERIMENTS, as_json)
         return
@@ -99,19 +97,6 @@ def reproduce(
     # Everything is written: a later run starts over.
     for path in kept:
         path.unlink(missing_ok=True)
-
-
-def _registry() -> ModuleType:
-    """The table of experiments, which are a package beside the library."""
-    try:
-        return import_module("preflearn_experiments.registry")
-    except ModuleNotFoundError as error:
-        if error.name != "preflearn_experiments":
-            raise
-        raise ImportError(
-            "The published experiments are not installed: preflearn_experiments was not found next to "
-            "preflearn. Install both from a checkout of the repository: pip install ."
-        ) from error
 
 
 def _print_list(experiments: Mapping[str, Experiment], as_json: bool) -> None:
@@ -179,7 +164,7 @@ def _run(
 
 
 def _write(report: ExperimentReport, output: Path) -> None:
-    from ..io.atomic import write_whole
+    from preflearn.io.atomic import write_whole
 
     for suffix, text in (("md", f"{report}\n"), ("json", report.to_json() + "\n")):
         write_whole(output / f"{report.name}.{suffix}", text)

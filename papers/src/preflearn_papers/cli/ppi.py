@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .settings import command_group
+from . import command_group
 
 if TYPE_CHECKING:
     from ..ppi import Candidates
@@ -143,7 +143,8 @@ def train(
     skip_bad: SkipBadOption = False,
 ) -> None:
     """Train an extractor on a labelled corpus; alpha and threshold by leave-one-document-out."""
-    from ..io import save_model
+    from preflearn.io import save_model
+
     from ..ppi import InteractionExtractor
 
     _require_writable(output)
@@ -186,7 +187,8 @@ def extract(
     skip_bad: SkipBadOption = False,
 ) -> None:
     """Show the pairs of proteins that a trained extractor calls interactions, best first in each sentence."""
-    from ..io import load_model
+    from preflearn.io import load_model
+
     from ..ppi import InteractionExtractor
 
     model = load_model(model_file)
@@ -248,7 +250,7 @@ def _read(
 
 
 def _require_writable(*outputs: Path | None) -> None:
-    from ..io.atomic import require_writable
+    from preflearn.io.atomic import require_writable
 
     for path in filter(None, outputs):
         require_writable(path)

@@ -9,8 +9,9 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ..estimators.search import RankRLSCV
-from ..model_selection._splitters import QueryKFold
+from preflearn import RankRLSCV
+from preflearn.model_selection import QueryKFold
+
 from .features import LinkFeatures
 from .linkages import Linkage, Sentence, as_ranking
 
@@ -58,7 +59,7 @@ class ParseRanker(BaseEstimator):
 
     Examples
     --------
-    >>> from preflearn.parses import Link, Linkage, Sentence, Token
+    >>> from preflearn_papers.parses import Link, Linkage, Sentence, Token
     >>> tokens = (Token("cells", "NNS"), Token("divide", "VBP"), Token("fast", "RB"))
     >>> good, bad = (Link(0, 1, "Sp"), Link(1, 2, "MVa")), (Link(0, 1, "Sp"), Link(0, 2, "MVa"))
     >>> parses = tuple(Linkage(tokens, links, score=f) for links, f in [(bad, 0.5), (good, 1.0)])

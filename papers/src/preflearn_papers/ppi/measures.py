@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..metrics import auc
+from preflearn.metrics import auc
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from preflearn.ppi import Candidates, Settings, cross_corpus
+from preflearn_papers.ppi import Candidates, Settings, cross_corpus
 
 from .interaction_corpora import CORPORA, N_BASIS, read_candidates
 from .report import ExperimentReport
