@@ -106,7 +106,12 @@ def test_more_data_help_where_they_do():
 
 @pytest.mark.parametrize(
     ("options", "says"),
-    [({"qid": None}, "needs qid"), ({"sizes": [99]}, "sizes must lie"), ({"sizes": []}, "sizes")],
+    [
+        ({"qid": None}, "needs qid"),
+        ({"sizes": [99]}, "sizes must lie"),
+        ({"sizes": [0, 4]}, "sizes must lie"),
+        ({"sizes": []}, "sizes"),
+    ],
 )
 def test_learning_curves_refuse(options, says):
     X, y, qid, _ = shop(12)
@@ -127,6 +132,9 @@ def test_learning_curves_are_extended_by_a_power_law(power):
     assert (found.low < found.scores).all() and (found.scores < found.high).all()
     assert curve.extend().n_queries.tolist() == [3200]
     assert "3,200 queries: " in str(curve)
+    assert curve.extend([1]).n_queries.tolist() == [1]
+    with pytest.raises(ValueError, match="at least 1: found 0"):
+        curve.extend([0])
     drawn = curve.extended_to_ten_times
     assert drawn.n_queries[0] == 20 and drawn.n_queries[-1] == 3200
 

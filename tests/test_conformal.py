@@ -220,6 +220,14 @@ def test_probabilities_of_an_order() -> None:
     assert p.max() > 0.9
 
 
+def test_nothing_is_known_of_an_order_where_no_two_items_of_a_query_differ() -> None:
+    X, y, qid = small_problem(0)
+    sure = ConformalRanker(RLS(), target="any-relevant", coverage=0.8, distance="gap").fit(
+        X, qid % 2, qid=qid
+    )
+    np.testing.assert_array_equal(sure.order_probability(X[:5], X[5:10]), 0.5)
+
+
 # Estimators -----------------------------------------------------------------------------------------------------------
 
 
@@ -262,6 +270,10 @@ def test_searches_pipelines_and_refitted_learners() -> None:
     search = ConformalRanker(RankRLSCV(), coverage=0.8).fit(X, y, qid=qid)
     fixed = ConformalRanker(RankRLS(alpha=search.estimator_.alpha_), coverage=0.8).fit(X, y, qid=qid)
     assert search.threshold_ == pytest.approx(fixed.threshold_, rel=1e-8)
+    kept = ConformalRanker(RankRLSCV(keep_predictions=True), coverage=0.8).fit(X, y, qid=qid)
+    assert kept.threshold_ == pytest.approx(fixed.threshold_, rel=1e-8)
+    assert kept.estimator_.keep_predictions and kept.estimator_.cv_predictions_.shape[1:] == y.shape
+    assert not search.estimator_.keep_predictions and not hasattr(search.estimator_, "cv_predictions_")
     for estimator in (
         RankSVM(),
         make_pipeline(StandardScaler(), Ridge()),
@@ -321,6 +333,15 @@ def test_drift_is_noticed_and_not_imagined() -> None:
     assert "calibrate on recent queries" in str(wider)
     halved = np.arange(len(qid_new)) % 2 == 0
     assert sure.drift_test(X_new[halved], qid=qid_new[halved]).figure == "rows"
+
+
+def test_drift_of_scores_without_a_common_scale_leaves_their_spread_out() -> None:
+    rng = np.random.default_rng(0)
+    X, y, qid = draw(rng, 60)
+    X_new, _, qid_new = draw(rng, 60)
+    sure = ConformalRanker(RankRLS(), cv=5).fit(X, y, qid=qid)  # scores of folds
+    found = sure.drift_test(3 * X_new, qid=qid_new)
+    assert "spread of scores" not in found.pvalues and len(found.pvalues) == 2 and not found.drifted
 
 
 # Refusals -------------------------------------------------------------------------------------------------------------
