@@ -180,6 +180,23 @@ def test_choice_of_distance_and_measured_coverage() -> None:
     assert sure.set_sizes_.min() >= 1
 
 
+@given(seed=st.integers(0, 10**6), coverage=st.sampled_from([0.6, 0.75, 0.9]))
+@examples(40)
+def test_the_distance_with_the_smallest_sets_over_high_coverages_is_chosen(seed, coverage) -> None:
+    rng = np.random.default_rng(seed)
+    qid = np.repeat(np.arange(19), 6)
+    y = rng.normal(size=114)
+    scores = (y + rng.normal(size=114)) * np.exp(rng.normal(size=19))[qid]
+    choice = SetChoice(Calibration(scores, y, qid), "best", 1)
+    queries = encode_queries(qid, 114)
+    sizes = {}
+    for kind in DISTANCES:
+        far, needs = distances(kind, scores, queries), np.sort(choice.needs[kind])
+        shown = [(far <= needs[k]).sum() for k in range(19) if (k + 1) / 20 >= 1 - 2 * (1 - coverage) - 1e-9]
+        sizes[kind] = np.mean(np.log(shown)) - (kind == "softmax") / np.sqrt(19)
+    assert sizes[choice.choose(coverage)] == pytest.approx(min(sizes.values()))
+
+
 def test_share_interval_is_exact() -> None:
     from scipy.stats import binomtest
 
@@ -203,6 +220,7 @@ def test_another_coverage_without_refitting() -> None:
     assert sizes[np.searchsorted(coverages, 0.9)] == pytest.approx(sure.set_sizes_.mean())
     assert sure.plot_set_sizes().get_xlabel() == "coverage"
     assert "9 of 10 new queries" in sure.summary()
+    assert f"show {sure.set_sizes_.mean():.2g} of {len(qid) / 60:.3g} items on average" in sure.summary()
 
 
 def test_probabilities_of_an_order() -> None:
