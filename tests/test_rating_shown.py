@@ -56,6 +56,7 @@ def test_text_has_one_line_for_each_item_and_no_control_characters():
     text = str(found)
     assert len(text.splitlines()) == 2 + len(names) + 1
     assert "\x1b" not in text and "\u202e" not in text and "gpt\\u202e4\\u001b[31m" in text
+    assert "more" not in text
     boards = found.boards(["c\u202ed", "e\nf"] * 15)
     assert "\u202e" not in str(boards) and "\n" not in str(boards)
 
