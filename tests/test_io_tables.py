@@ -491,11 +491,11 @@ def test_preferences_become_rows_of_the_item_table(folder, kind):
 
 def test_judges_are_told_apart_by_what_is_written(folder):
     (folder / "i.csv").write_text("item,a\nx,1\ny,2\n")
-    (folder / "p.csv").write_text("b,w,judge\nx,y,1\nx,y,01\ny,x,1\n")
+    (folder / "p.csv").write_text("b,w,judge\nx,y,7\nx,y,7.0\ny,x,7\n")
     assert read_preferences(folder / "i.csv", folder / "p.csv", judge="judge").judge.tolist() == [
-        "1",
-        "01",
-        "1",
+        "7",
+        "7.0",
+        "7",
     ]
     assert read_preferences(folder / "i.csv", folder / "p.csv").judge is None
 

@@ -56,9 +56,14 @@ def test_text_has_one_line_for_each_item_and_no_control_characters():
     text = str(found)
     assert len(text.splitlines()) == 2 + len(names) + 1
     assert "\x1b" not in text and "\u202e" not in text and "gpt\\u202e4\\u001b[31m" in text
-    assert "more" not in text
     boards = found.boards(["c\u202ed", "e\nf"] * 15)
     assert "\u202e" not in str(boards) and "\n" not in str(boards)
+
+
+@pytest.mark.parametrize(("n", "more"), [(20, ""), (21, "... and 1 more")])
+def test_text_says_how_many_items_it_leaves_out(n, more):
+    text = str(rate({"winner": range(n - 1), "loser": range(1, n)}, alpha=1.0))
+    assert [line for line in text.splitlines() if line.startswith("...")] == [more] * bool(more)
 
 
 @pytest.mark.parametrize("name", ["gpt-4", "claude_3.5 (new)", "naïve café", "模型", "a" * 50])
