@@ -1597,6 +1597,9 @@ def test_battles_of_unknown_items_are_not_predicted_in_silence():
         with pytest.warns(UserWarning, match="None of the items"):
             assert known({"a": [8], "b": [9]}).tolist() == [0.5]
     assert ratings.predict({"a": [1, 9], "b": [3, 1]})[0] > 0.5
+    strengths = dict(zip(ratings.items, ratings.strengths.scores))  # with mean 0
+    expected = [1 / (1 + np.exp(-strengths[item])) for item in (1, 2, 3)]
+    np.testing.assert_allclose(ratings.predict({"a": [1, 2, 3], "b": [9, 9, 9]}), expected)
 
 
 @pytest.mark.parametrize("cluster", [None, "judge"])
