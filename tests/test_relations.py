@@ -493,6 +493,20 @@ def test_lists_of_pairs_that_make_no_sense() -> None:
         KroneckerRLS().fit_pairs_of(rows, columns, row, column[:3], y)
 
 
+@pytest.mark.parametrize("size", [1e-6, 1e6])
+@pytest.mark.parametrize(("pairwise", "sign"), [("symmetric", 1.0), ("antisymmetric", -1.0)])
+def test_both_orders_of_a_pair_agree_up_to_rounding(pairwise, sign, size) -> None:
+    objects = np.random.default_rng(0).normal(size=(4, 2))
+    model = KroneckerRLS(pairwise=pairwise)
+    for there, back in ((1.0, 1.0 + 1e-12), (1.0, 1.01), (1.0, -1.0)):
+        y = size * np.array([there, sign * back, 2.0])
+        if back == 1.0 + 1e-12:
+            model.fit_pairs_of(objects, None, [0, 1, 2], [1, 0, 3], y)
+            continue
+        with pytest.raises(ValueError, match="listed in both orders"):
+            model.fit_pairs_of(objects, None, [0, 1, 2], [1, 0, 3], y)
+
+
 def test_inputs_stay_as_they_are_and_models_clone() -> None:
     rows, columns, Y = some_relation()
     Y[0, 0] = np.nan
