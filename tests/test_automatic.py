@@ -901,6 +901,14 @@ def test_parameters_are_refused(options, message):
         AutoRanker(**options).fit(X, y, qid=qid)
 
 
+@pytest.mark.parametrize("values", [(1e-35, 1e-35 + 1e-37), (-4e-38, 4e-38), (-2e37, 0.0), (0.0, 2e37)])
+def test_features_beyond_single_precision_are_refused(values):
+    X, y, qid = make_data(100)
+    X[:, 2] = np.where(X[:, 2] > 0, *values)
+    with pytest.raises(ValueError, match="Feature 2 goes from"):
+        AutoRanker().fit(X, y, qid=qid)
+
+
 def test_data_that_nothing_can_be_learned_from_are_refused():
     X, y, qid = make_data()
     with pytest.raises(ValueError, match="no query has two rows with different y"):

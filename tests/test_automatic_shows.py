@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -59,6 +61,18 @@ def test_a_leaderboard_on_new_data(fast):
     members = {one.name: one.score for one in board if one.score == one.score}
     assert members.keys() == {*fast.member_names_}
     assert "on new data" in str(board) and "has no part in the model" in str(board)
+
+
+def test_a_leaderboard_on_new_data_tells_what_is_gained_over_the_simplest_member(fast, monkeypatch):
+    simplest = fast.member_names_[0]
+    monkeypatch.setattr(fast, "leaderboard_", replace(fast.leaderboard_, simplest=simplest))
+    board = fast.leaderboard(X[NEW], y[NEW], qid=qid[NEW])
+    (least,) = (one.score for one in board if one.name == simplest)
+    assert board.model.difference == pytest.approx(board.model.score - least)
+    assert all(
+        one.name == simplest for one in board if one.score == one.score and one.difference != one.difference
+    )
+    assert board.model.weight == fast.leaderboard_.model.weight == 1.0
 
 
 def test_reasons_are_a_frame(fast):

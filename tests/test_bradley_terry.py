@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import minimize_scalar
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics.pairwise import rbf_kernel
@@ -17,6 +18,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 import oracles
 from preflearn import BradleyTerry, BradleyTerryCV, RankRLS
 from preflearn._engine.losses.logistic import LogisticLoss
+from preflearn._engine.solvers.judges import estimate_reliability
 from preflearn._engine.solvers.questions import choose_pairs, information
 from preflearn.comparisons.answers import Answers
 from preflearn.io import load_model, save_model
@@ -223,6 +225,20 @@ def test_posterior_of_new_items_is_that_of_items_without_answers(options):
     assert_allclose(model.win_probability(a, b), p, atol=1e-6)
 
 
+@pytest.mark.parametrize("alpha", [0.3, 1e-10])  # a tiny alpha takes the span of what the answers see
+@pytest.mark.parametrize("known", [True, False])
+def test_a_new_item_against_another(alpha, known):
+    X, pairs, _ = simulated()
+    model, new = BradleyTerry(alpha, kernel="rbf").fit_pairs(X, pairs), X[:3] + 0.3
+    other = X[5:8] if known else X[:3] + 0.8
+    mean, covariance = model.posterior(np.concatenate([new, other]))
+    d = np.eye(6)[:3] - np.eye(6)[3:]
+    variance = np.einsum("ij,jk,ik->i", d, covariance, d)
+    p = 1 / (1 + np.exp(-(d @ mean) / np.sqrt(1 + np.pi * variance / 8)))
+    assert_allclose(model.win_probability(new, other), p, rtol=1e-6)
+    assert_allclose(model.win_probability(other, new), 1 - p, rtol=1e-6)
+
+
 def test_one_item_against_many():
     X, pairs, _ = simulated()
     model = BradleyTerry().fit_pairs(X, pairs)
@@ -382,6 +398,24 @@ def test_a_careless_judge_is_found_and_discounted(careless, kernel):
     assert np.mean(gains) > 0 and min(gains) > -0.004
 
 
+def test_reliabilities_minimise_the_surprise_of_held_out_answers():
+    rng = np.random.default_rng(0)
+    judges, mean, variance = np.repeat(range(3), 40), rng.normal(size=120), rng.uniform(0.5, 8.0, size=120)
+    share, weight = rng.choice([0.0, 0.5, 1.0], size=120), rng.uniform(0.5, 2.0, size=120)
+    share[:40] = mean[:40] > 0
+    pairs = np.tile([0, 1], (120, 1))
+    answers = Answers(2, pairs, weight, share, np.ones(120), judges)
+
+    def surprise(log_r, rows):
+        d = np.exp(log_r) * mean[rows] / np.sqrt(1 + np.pi * np.exp(2 * log_r) * variance[rows] / 8)
+        p = 1 / (1 + np.exp(-d))
+        return -weight[rows] @ (share[rows] * np.log(p) + (1 - share[rows]) * np.log(1 - p)) + log_r**2 / 2
+
+    r = np.array([np.exp(minimize_scalar(surprise, args=(judges == k,), bounds=(-4, 3)).x) for k in range(3)])
+    total = np.bincount(judges, weight)
+    assert_allclose(estimate_reliability(answers, mean, variance), r * total.sum() / (total @ r), rtol=1e-3)
+
+
 def test_one_judge_has_reliability_one():
     X, pairs, _ = simulated()
     model = BradleyTerry().fit_pairs(X, pairs, judge=["me"] * len(pairs))
@@ -477,6 +511,14 @@ def test_more_features_and_rows_than_compared_items(sparse):
         model = BradleyTerry(0.5).fit_pairs(X, np.delete(pairs, left, axis=0))
         expected = model.win_probability(X[pairs[left, 0]], X[pairs[left, 1]])
         assert_allclose(search.cv_predictions_[0, left], expected, atol=1e-7)
+
+
+@EVERY_KERNEL
+def test_automatic_alphas_are_those_of_prior_variances_of_an_average_item(options):
+    X, pairs, _ = simulated()
+    search = BradleyTerryCV(cv=3, **options).fit_pairs(items_of(options, X), pairs)
+    variances = np.mean(np.diagonal(kernel_of(options, X))) / (2 * search.alphas_)
+    assert_allclose([variances.max(), variances.min()], [10**2.5, 0.01])
 
 
 def test_search_chooses_and_fits():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.optimize import lsq_linear
 
 from demo_rows import shop
 from preflearn import RankRLS
@@ -106,7 +107,12 @@ def test_more_data_help_where_they_do():
 
 @pytest.mark.parametrize(
     ("options", "says"),
-    [({"qid": None}, "needs qid"), ({"sizes": [99]}, "sizes must lie"), ({"sizes": []}, "sizes")],
+    [
+        ({"qid": None}, "needs qid"),
+        ({"sizes": [99]}, "sizes must lie"),
+        ({"sizes": [0, 4]}, "sizes must lie"),
+        ({"sizes": []}, "sizes"),
+    ],
 )
 def test_learning_curves_refuse(options, says):
     X, y, qid, _ = shop(12)
@@ -127,8 +133,25 @@ def test_learning_curves_are_extended_by_a_power_law(power):
     assert (found.low < found.scores).all() and (found.scores < found.high).all()
     assert curve.extend().n_queries.tolist() == [3200]
     assert "3,200 queries: " in str(curve)
+    assert curve.extend([1]).n_queries.tolist() == [1]
+    with pytest.raises(ValueError, match="at least 1: found 0"):
+        curve.extend([0])
     drawn = curve.extended_to_ten_times
     assert drawn.n_queries[0] == 20 and drawn.n_queries[-1] == 3200
+
+
+@pytest.mark.parametrize("scores", [[0.4, 0.6, 0.9], [0.5, 0.7, 0.8, 0.95], [0.7, 0.75, 0.77, 0.78]])
+def test_an_extended_curve_is_the_best_power_law_that_ends_at_1_or_below(scores):
+    n = 10.0 * 2.0 ** np.arange(len(scores))
+    found = []
+    for power in np.geomspace(0.1, 2.0, 16):
+        fit = lsq_linear(
+            np.column_stack([np.ones(n.size), -(n**-power)]), scores, ([-9, 0], [1, 99]), tol=1e-14
+        )
+        found.append((fit.cost, fit.x[0] - fit.x[1] * 1000.0**-power))
+    values = np.array(scores)[:, None] + np.zeros(5)
+    curve = LearningCurve(n.astype(int), np.array(scores), 0 * n, 0.0, (0.0, 0.0), "concordance", values)
+    assert curve.extend(1000).scores[0] == pytest.approx(min(found)[1], abs=1e-5)
 
 
 def test_an_extended_curve_neither_falls_nor_passes_the_best_score():

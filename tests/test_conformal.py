@@ -180,6 +180,23 @@ def test_choice_of_distance_and_measured_coverage() -> None:
     assert sure.set_sizes_.min() >= 1
 
 
+@given(seed=st.integers(0, 10**6), coverage=st.sampled_from([0.6, 0.75, 0.9]))
+@examples(40)
+def test_the_distance_with_the_smallest_sets_over_high_coverages_is_chosen(seed, coverage) -> None:
+    rng = np.random.default_rng(seed)
+    qid = np.repeat(np.arange(19), 6)
+    y = rng.normal(size=114)
+    scores = (y + rng.normal(size=114)) * np.exp(rng.normal(size=19))[qid]
+    choice = SetChoice(Calibration(scores, y, qid), "best", 1)
+    queries = encode_queries(qid, 114)
+    sizes = {}
+    for kind in DISTANCES:
+        far, needs = distances(kind, scores, queries), np.sort(choice.needs[kind])
+        shown = [(far <= needs[k]).sum() for k in range(19) if (k + 1) / 20 >= 1 - 2 * (1 - coverage) - 1e-9]
+        sizes[kind] = np.mean(np.log(shown)) - (kind == "softmax") / np.sqrt(19)
+    assert sizes[choice.choose(coverage)] == pytest.approx(min(sizes.values()))
+
+
 def test_share_interval_is_exact() -> None:
     from scipy.stats import binomtest
 
@@ -203,6 +220,7 @@ def test_another_coverage_without_refitting() -> None:
     assert sizes[np.searchsorted(coverages, 0.9)] == pytest.approx(sure.set_sizes_.mean())
     assert sure.plot_set_sizes().get_xlabel() == "coverage"
     assert "9 of 10 new queries" in sure.summary()
+    assert f"show {sure.set_sizes_.mean():.2g} of {len(qid) / 60:.3g} items on average" in sure.summary()
 
 
 def test_probabilities_of_an_order() -> None:
@@ -218,6 +236,14 @@ def test_probabilities_of_an_order() -> None:
         calibration_of_preferences(p, (y_new[a] > y_new[b]).astype(float)).expected_calibration_error < 0.03
     )
     assert p.max() > 0.9
+
+
+def test_nothing_is_known_of_an_order_where_no_two_items_of_a_query_differ() -> None:
+    X, y, qid = small_problem(0)
+    sure = ConformalRanker(RLS(), target="any-relevant", coverage=0.8, distance="gap").fit(
+        X, qid % 2, qid=qid
+    )
+    np.testing.assert_array_equal(sure.order_probability(X[:5], X[5:10]), 0.5)
 
 
 # Estimators -----------------------------------------------------------------------------------------------------------
@@ -262,6 +288,10 @@ def test_searches_pipelines_and_refitted_learners() -> None:
     search = ConformalRanker(RankRLSCV(), coverage=0.8).fit(X, y, qid=qid)
     fixed = ConformalRanker(RankRLS(alpha=search.estimator_.alpha_), coverage=0.8).fit(X, y, qid=qid)
     assert search.threshold_ == pytest.approx(fixed.threshold_, rel=1e-8)
+    kept = ConformalRanker(RankRLSCV(keep_predictions=True), coverage=0.8).fit(X, y, qid=qid)
+    assert kept.threshold_ == pytest.approx(fixed.threshold_, rel=1e-8)
+    assert kept.estimator_.keep_predictions and kept.estimator_.cv_predictions_.shape[1:] == y.shape
+    assert not search.estimator_.keep_predictions and not hasattr(search.estimator_, "cv_predictions_")
     for estimator in (
         RankSVM(),
         make_pipeline(StandardScaler(), Ridge()),
@@ -321,6 +351,15 @@ def test_drift_is_noticed_and_not_imagined() -> None:
     assert "calibrate on recent queries" in str(wider)
     halved = np.arange(len(qid_new)) % 2 == 0
     assert sure.drift_test(X_new[halved], qid=qid_new[halved]).figure == "rows"
+
+
+def test_drift_of_scores_without_a_common_scale_leaves_their_spread_out() -> None:
+    rng = np.random.default_rng(0)
+    X, y, qid = draw(rng, 60)
+    X_new, _, qid_new = draw(rng, 60)
+    sure = ConformalRanker(RankRLS(), cv=5).fit(X, y, qid=qid)  # scores of folds
+    found = sure.drift_test(3 * X_new, qid=qid_new)
+    assert "spread of scores" not in found.pvalues and len(found.pvalues) == 2 and not found.drifted
 
 
 # Refusals -------------------------------------------------------------------------------------------------------------

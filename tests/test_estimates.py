@@ -24,6 +24,7 @@ from preflearn.model_selection import cross_val_predict, leave_pair_out
 from preflearn.model_selection._tally import tally_pairs, tally_scores
 from preflearn.model_selection.estimates import _Data, _deal, estimate_auc, estimate_concordance
 from preflearn.model_selection.intervals import (
+    check_mean_interval,
     mean_interval,
     most_effective,
     optimism,
@@ -137,6 +138,13 @@ def test_mean_interval_is_students():
     values = np.random.default_rng(0).uniform(0.4, 0.8, size=12)
     _, interval = mean_interval(values)
     assert interval == pytest.approx(tuple(ttest_1samp(values, 0).confidence_interval()), rel=1e-12)
+
+
+@pytest.mark.parametrize(("last", "covered"), [(4.0, 1.0), (5.0, 2.0 / 3.0)])
+def test_halves_agree_where_welchs_interval_holds_zero(last, covered):
+    """{0, 1} and {3, 4} differ by 4.24 standard errors, {0, 1} and {4, 5} by 5.66: Student allows 4.30."""
+    found = check_mean_interval(10.0 * np.array([0.0, 1.0, last - 1.0, last]) + 100.0, random_state=0)
+    assert found.coverage == pytest.approx(covered, abs=0.05)
 
 
 def test_delong_interval_covers():

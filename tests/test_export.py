@@ -143,6 +143,21 @@ def test_kernels(kernel, shape, outputs, n_basis, offset, seed) -> None:
     assert_same(model, X[: shape[0] // 2 + 1])
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"kernel": "matern", "gamma": 0.7, "kernel_params": {"nu": nu}} for nu in (0.5, 1.5, 2.5)),
+        {"kernel": "chi2", "gamma": 0.3},
+        {"kernel": "poly", "gamma": 0.3, "degree": 2, "coef0": 0.5},
+        {"kernel": "laplacian", "gamma": 0.2},
+    ],
+    ids=str,
+)
+def test_kernels_with_their_own_parameters(options, ranking) -> None:
+    X, y = np.abs(ranking[0]) / 10, ranking[1]
+    assert_same(pl.RLS(**options).fit(X, y), X[:9])
+
+
 @pytest.mark.parametrize("scaler", [StandardScaler(), MinMaxScaler(), RobustScaler(), PCA(2)])
 def test_pipelines_with_scalers(scaler, ranking) -> None:
     X, y, qid = ranking

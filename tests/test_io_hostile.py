@@ -175,6 +175,15 @@ def test_a_measure_under_the_loader_of_constructors_is_not_called(linear, tmp_pa
     assert "sklearn.metrics._scorer._cached_call (ConstructorFromReduceNode at model.extra_)" in message
 
 
+@pytest.mark.parametrize("named", ["os.system", "numpy.load", "builtins.int"])
+def test_an_array_is_not_read_as_what_is_no_scalar_of_numpy(linear, tmp_path, named):
+    schema, members = linear
+    path = tmp_path / "model"
+    one = node("NdArrayNode", named, type="numpy", file="one.npy")
+    path.write_bytes(pack(with_attribute(schema, "extra_", one), {**members, "one.npy": as_npy(np.array(1))}))
+    assert f"{named} (NdArrayNode at model.extra_)" in refused(path)
+
+
 def test_a_pipeline_with_a_cache_is_neither_loaded_nor_saved(linear, tmp_path, zoo):
     path = tmp_path / "model"
     path.write_bytes(pack({**pipeline_that_reads_a_cache(tmp_path), "protocol": 2}, {}))

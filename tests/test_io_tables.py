@@ -489,6 +489,27 @@ def test_preferences_become_rows_of_the_item_table(folder, kind):
     assert turned.magnitude is None
 
 
+def test_judges_are_told_apart_by_what_is_written(folder):
+    (folder / "i.csv").write_text("item,a\nx,1\ny,2\n")
+    (folder / "p.csv").write_text("b,w,judge\nx,y,7\nx,y,7.0\ny,x,7\n")
+    assert read_preferences(folder / "i.csv", folder / "p.csv", judge="judge").judge.tolist() == [
+        "7",
+        "7.0",
+        "7",
+    ]
+    assert read_preferences(folder / "i.csv", folder / "p.csv").judge is None
+
+
+@pytest.mark.parametrize(("cells", "line"), [(["1", "", "2", ""], 3), (["1", "2", "3", "inf"], 5)])
+def test_the_first_preference_without_a_magnitude_is_named(folder, cells, line):
+    (folder / "i.csv").write_text("item,a\nx,1\ny,2\n")
+    (folder / "p.csv").write_text("b,w,by\n" + "".join(f"x,y,{cell}\n" for cell in cells))
+    with pytest.raises(
+        ValueError, match=rf"column 'by' must hold numbers in every row: found .* in line {line}"
+    ):
+        read_preferences(folder / "i.csv", folder / "p.csv", magnitude="by")
+
+
 @pytest.mark.parametrize(
     ("items", "pairs", "words"),
     [

@@ -185,6 +185,7 @@ def test_basis_is_drawn_without_replacement_and_repeatably():
     np.testing.assert_array_equal(drawn, choose_basis(50, 20, "uniform", 3))
     assert len(choose_basis(50, 0.11, "uniform", 3)) == 6
     assert choose_basis(50, None, "uniform", 3) is None
+    assert choose_basis(50, None, [7], 3).tolist() == [7]
 
 
 @pytest.mark.parametrize(
@@ -200,6 +201,8 @@ def test_basis_is_drawn_without_replacement_and_repeatably():
         (None, [-1, 2], "row -1"),
         (None, [1, 1], "twice"),
         (None, [0.5], "row numbers"),
+        (None, [], "row numbers"),
+        (None, [[0, 1]], "one-dimensional"),
         (3, [1, 2], "another number than the 2 rows"),
     ],
 )
@@ -271,6 +274,26 @@ def test_rbf_products_equal_scikit_learns_kernel_also_far_from_zero():
     np.testing.assert_allclose(found, expected, atol=1e-8)
     assert (found == found.T).all() and (np.diagonal(found) == 1).all()
     np.testing.assert_allclose(Kernel("rbf", gamma=0.3).matrix(X, X[:400]), expected[:, :400], atol=1e-8)
+
+
+@pytest.mark.parametrize("n_rows", [8, 300])
+def test_the_laplacian_kernel_of_learned_features_keeps_its_digits_far_from_zero(n_rows):
+    rng = np.random.default_rng(0)
+    X, S = rng.integers(-8, 9, size=(n_rows, 3)) / 8, rng.normal(size=(3, 3))
+    kernel = Kernel("laplacian", gamma=0.3, kernel_params={"metric": S})
+    expected = pairwise_kernels(X @ S, metric="laplacian", gamma=0.3)
+    np.testing.assert_allclose(kernel.matrix(X), expected, rtol=1e-12)
+    np.testing.assert_allclose(kernel.matrix(X + 2.0**40), expected, rtol=1e-12)  # exact sums
+    np.testing.assert_allclose(
+        KernelBlocks(kernel, X[:8] + 2.0**40)(X + 2.0**40), expected[:, :8], rtol=1e-12
+    )
+
+
+def test_the_median_distance_of_mostly_equal_rows_is_that_of_the_others():
+    rows = np.zeros((40, 2))
+    rows[7] = [3.0, 4.0]  # of all distances but 0, each is 5
+    assert Kernel("rbf", "median").fitted_to(rows).gamma == pytest.approx(1 / 25)
+    assert Kernel("laplacian", "median").fitted_to(rows).gamma == pytest.approx(1 / 7)
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "linear", "poly", "laplacian"])

@@ -30,6 +30,7 @@ from preflearn.metrics import (
     precision_at,
     reciprocal_rank,
 )
+from preflearn.metrics.single_columns import labels_alone
 
 LISTWISE = (ndcg, average_precision, reciprocal_rank, err, precision_at)
 ALL_WITH_QID = (concordance, disagreement_error, kendall_tau, *LISTWISE)
@@ -507,3 +508,19 @@ def test_nothing_relevant(metric):
 def test_importing_the_metrics_does_not_import_numba():
     program = "import sys, preflearn.metrics; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("with_queries", [True, False])
+def test_labels_alone_are_ordered_by_their_mean_targets_in_the_other_half(with_queries):
+    rng = np.random.default_rng(0)
+    qid, codes = np.repeat(np.arange(8), 6), rng.integers(-1, 14, size=48)
+    y = rng.normal(size=48) + 3.0
+    half = (qid if with_queries else np.arange(48)) % 2
+    scores = np.full(48, y.mean())  # of labels that the other half does not have
+    for row in range(48):
+        alike = (codes == codes[row]) & (half != half[row])
+        if alike.any():
+            scores[row] = y[alike].mean()
+    units = encode_queries(qid if with_queries else None, 48)
+    expected = concordance(y, scores, qid if with_queries else None)
+    assert labels_alone("colour", codes, y, units).share == pytest.approx(expected)

@@ -14,7 +14,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from preflearn import metrics
+from preflearn import RankRLS, RankRLSCV, metrics
 from preflearn.metrics import (
     RankingScorer,
     auc_scorer,
@@ -246,3 +246,17 @@ def test_several_predictions_of_the_same_targets_are_measured_as_one_by_one(name
 def test_several_predictions_of_equal_targets_are_refused_as_one_is():
     with pytest.raises(ValueError, match="no query has two rows with different y"):
         concordance_scorer.measure_each(np.ones((6, 1)), np.zeros((3, 6, 1)), [0, 0, 0, 1, 1, 1])
+
+
+def test_the_auc_of_a_search_is_that_of_rows_of_one_fold_and_needs_two_values():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(24, 3)), np.arange(24) % 2
+    folds = np.array_split(rng.permutation(24), 3)
+    found = RankRLSCV([1.0], cv=folds, scoring="auc").fit(X, y).cv_scores_[0]
+    values = []
+    for fold in folds:
+        rest = np.setdiff1d(np.arange(24), fold)
+        values.append(metrics.auc(y[fold], RankRLS(1.0).fit(X[rest], y[rest]).predict(X[fold])))
+    assert found == pytest.approx(np.mean(values))
+    with pytest.raises(ValueError, match="needs y with two values"):
+        RankRLSCV([1.0], cv=folds, scoring="auc").fit(X, np.arange(24) % 3)

@@ -217,7 +217,10 @@ def test_curvature_is_the_derivative_of_the_gradient():
     step = 1e-6
     for loss_at in (lambda q: SquaredHinge(pairs, q), lambda q: RoundedHinge(pairs, q, 0.5)):
         change = (loss_at(p + step * v).gradient - loss_at(p - step * v).gradient) / (2 * step)
-        np.testing.assert_allclose(loss_at(p).curvature(v), change, rtol=1e-5, atol=1e-5)
+        loss = loss_at(p)
+        np.testing.assert_allclose(loss.curvature(v), change, rtol=1e-5, atol=1e-5)
+        diagonal = [loss.curvature(one)[k] for k, one in enumerate(np.eye(30))]
+        np.testing.assert_allclose(loss.degrees, diagonal, rtol=1e-12, atol=1e-12)
 
 
 def test_rows_that_make_no_pair():

@@ -210,6 +210,13 @@ def test_too_few_permutations_are_refused():
         permutation_test(RankRLS(), X[:4], [0.0, 1.0, 0.0, 1.0], cv=2)
 
 
+def test_folds_that_overlap_are_refused():
+    X = visits(np.random.default_rng(0))
+    for folds in ([np.arange(30), np.arange(29, 60)], [np.arange(60, 90), np.arange(30), np.arange(20, 50)]):
+        with pytest.raises(ValueError, match="overlap"):
+            permutation_test(RankRLS(), X, X[:, 0], cv=folds)
+
+
 def test_groups_in_several_queries():
     rng = np.random.default_rng(1)
     X, query = visits(rng), np.arange(100) % 4

@@ -67,6 +67,14 @@ def test_every_preference_is_predicted_by_a_model_without_it():
     assert not hasattr(model, "answers_")  # the model passed is not fitted
 
 
+def test_two_judges_are_enough_to_hold_one_out():
+    X, pairs, _ = judged(80)
+    judge = np.array(["ann", "bob"])[np.arange(80) % 2]
+    found = evaluate_preferences(BradleyTerry(0.3), X, pairs, judge=judge, cv=2)
+    p = refitted(BradleyTerry(0.3), X, pairs, [np.flatnonzero(judge == name) for name in ("ann", "bob")])
+    assert found.new_judges.share == pytest.approx((p > 0.5).mean())
+
+
 def test_groups_leave_together_and_widen_the_interval():
     # Each preference is asked five times: without groups, a copy of it stays in the training set.
     rng = np.random.default_rng(2)

@@ -60,6 +60,12 @@ def test_text_has_one_line_for_each_item_and_no_control_characters():
     assert "\u202e" not in str(boards) and "\n" not in str(boards)
 
 
+@pytest.mark.parametrize(("n", "more"), [(20, ""), (21, "... and 1 more")])
+def test_text_says_how_many_items_it_leaves_out(n, more):
+    text = str(rate({"winner": range(n - 1), "loser": range(1, n)}, alpha=1.0))
+    assert [line for line in text.splitlines() if line.startswith("...")] == [more] * bool(more)
+
+
 @pytest.mark.parametrize("name", ["gpt-4", "claude_3.5 (new)", "naïve café", "模型", "a" * 50])
 def test_ordinary_names_are_shown_as_they_are(name):
     assert visible(name) == name and markdown_text(name) == name

@@ -19,7 +19,7 @@ import preflearn
 from preflearn import rate
 from preflearn.cli.app import run
 from preflearn.errors import InputError
-from preflearn.ratings import BattleCounts, Ratings, count_battles, ranks
+from preflearn.ratings import BattleCounts, Ratings, count_battles, ranks, strengths
 from preflearn.ratings.boards import category_boards, month_edges
 from preflearn.ratings.choice import choose_alpha, choose_half_life, leave_battle_out, log_losses
 from preflearn.ratings.diagnostics import strongest_circle, transitivity_test
@@ -118,6 +118,17 @@ def test_covariates_and_sandwich_are_those_of_the_dense_problem():
     assert board["lower"][0] < 0.7 < board["upper"][0]
     typical = np.sqrt(np.mean(np.square(X[:, 6])))
     assert board["points"][0] == pytest.approx(POINTS * theta[6] * typical)
+
+
+def test_sparse_sums_of_clusters_are_those_of_a_matrix(monkeypatch):
+    battles, _ = simulate(6, 40, 1, judges=7, covariate=0.7)
+    for covariates in ([], ["length"]):
+        found = []
+        for most in (strengths._MOST_IN_GRADIENTS, 0):
+            with monkeypatch.context() as patch:
+                patch.setattr(strengths, "_MOST_IN_GRADIENTS", most)
+                found.append(rate(battles, covariates=covariates, cluster="judge", alpha=0.2).covariance)
+        np.testing.assert_allclose(found[1], found[0], rtol=1e-9, atol=1e-12)
 
 
 def test_many_items_take_no_matrix_and_say_the_same(monkeypatch):
@@ -536,6 +547,29 @@ def test_boards_by_category_are_one_model_of_items_and_differences():
             [rows[i, d] - np.mean([rows[j, d] for j in range(4)], axis=0) for d in range(3)], axis=0
         )
         assert found.differences[i, c] == pytest.approx((x - mean) @ w, abs=1e-6)
+
+
+def test_boards_by_category_have_the_errors_of_the_dense_sandwich():
+    table, _ = simulate(4, 60, 14, judges=4)
+    battles = read_battles(table)
+    codes, judge = np.arange(len(battles)) % 3, np.array(table["judge"])
+    found = category_boards(battles, codes, 3, 0.2, 0.5, judge)
+    X = np.zeros((len(battles), 16))
+    for row, ((a, b), c) in enumerate(zip(battles.pairs, codes)):
+        X[row, [a, b, 4 + 3 * a + c, 4 + 3 * b + c]] = 1, -1, 0.5, -0.5
+    penalty = np.full(16, 0.2)
+    w, H = oracles.rating_mode(X, battles.share, battles.weight, penalty)
+    C = oracles.rating_sandwich(X, battles.share, battles.weight, w, H, penalty, judge)
+    single = 0
+    for i in range(4):
+        for c in range(3):
+            x = np.zeros(16)
+            x[:4], x[4 + c :: 3] = np.eye(4)[i] - 0.25, 0.5 * (np.eye(4)[i] - 0.25)
+            plain, clustered = np.sqrt(x @ np.linalg.solve(H, x)), np.sqrt(x @ C @ x)
+            expected = clustered if found.freedom[i, c] >= 1 else max(plain, clustered)
+            single += 1 <= found.freedom[i, c] < 2 and clustered < plain
+            assert found.errors[i, c] == pytest.approx(expected, rel=1e-6)
+    assert single  # where fewer than three clusters count, and more than one, theirs is the smaller error
 
 
 def test_boards_by_category_predict_battles_to_come():
@@ -1563,6 +1597,9 @@ def test_battles_of_unknown_items_are_not_predicted_in_silence():
         with pytest.warns(UserWarning, match="None of the items"):
             assert known({"a": [8], "b": [9]}).tolist() == [0.5]
     assert ratings.predict({"a": [1, 9], "b": [3, 1]})[0] > 0.5
+    strengths = dict(zip(ratings.items, ratings.strengths.scores))  # with mean 0
+    expected = [1 / (1 + np.exp(-strengths[item])) for item in (1, 2, 3)]
+    np.testing.assert_allclose(ratings.predict({"a": [1, 2, 3], "b": [9, 9, 9]}), expected)
 
 
 @pytest.mark.parametrize("cluster", [None, "judge"])

@@ -287,6 +287,37 @@ def test_antisymmetric_relations_express_cycles() -> None:
     np.testing.assert_array_equal(np.sign(np.round(model.predict(np.eye(3)), 6)), Y)
 
 
+@pytest.mark.parametrize("pairwise", ["kronecker", "cartesian"])
+def test_linear_kernels_of_fewer_features_than_objects(pairwise) -> None:
+    rng = np.random.default_rng(0)
+    rows, columns, Y = rng.normal(size=(9, 2)), rng.normal(size=(8, 3)), rng.normal(size=(9, 8))
+    model = KroneckerRLS(0.1, pairwise=pairwise)
+    found = model.fit(rows, columns, Y).predict(rows, columns)
+    np.testing.assert_allclose(found, dense_model(model, rows, columns, Y), rtol=1e-9)
+
+
+def test_a_tiny_alpha_is_least_squares_to_most_digits() -> None:
+    rng = np.random.default_rng(0)
+    rows, columns, Y = rng.normal(size=(9, 2)), rng.normal(size=(8, 3)), rng.normal(size=(9, 8))
+    new = rng.normal(size=(4, 2))
+    expected = new @ np.linalg.pinv(rows) @ Y @ np.linalg.pinv(columns).T @ columns.T
+    found = KroneckerRLS(1e-11).fit(rows, columns, Y).predict(new, columns)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("n_rows", [1, 6])
+@pytest.mark.parametrize("pairwise", KERNELS, ids=str)
+def test_the_largest_eigenvalue_is_that_of_the_matrix_of_pairs(pairwise, n_rows) -> None:
+    rng = np.random.default_rng(0)
+    rows, columns = rng.normal(size=(n_rows, 3)), rng.normal(size=(5, 2))
+    path = RelationPath(KroneckerRLS(pairwise=pairwise), rows, columns, rng.normal(size=(n_rows, 5)))
+    K, G = rows @ rows.T, columns @ columns.T
+    weights = {pairwise: 1.0} if isinstance(pairwise, str) else pairwise
+    dense = weights.get("kronecker", 0.0) * np.kron(K, G)
+    dense += weights.get("cartesian", 0.0) * (np.kron(K, np.eye(5)) + np.kron(np.eye(n_rows), G))
+    assert path.largest_eigenvalue == pytest.approx(np.linalg.eigvalsh(dense)[-1])
+
+
 def test_path_is_identical_to_single_fits() -> None:
     rows, columns, Y = some_relation()
     alphas = [0.01, 10.0, 0.5]
@@ -406,6 +437,14 @@ def test_bad_input(change, message) -> None:
         KroneckerRLS(**change).fit(rows, columns, Y)
 
 
+@pytest.mark.parametrize("size", [1e-80, 1e80])
+def test_products_of_kernels_out_of_range_are_refused(size) -> None:
+    rows, columns, Y = some_relation()
+    with pytest.raises(ValueError, match="out of the range of float64"):
+        KroneckerRLS().fit(rows * size, columns * size, Y)
+    KroneckerRLS(alpha=size**2).fit(rows * size, columns, Y)
+
+
 def test_more_bad_input() -> None:
     rows, columns, Y = some_relation()
     unlabelled = Y.copy()
@@ -452,6 +491,20 @@ def test_lists_of_pairs_that_make_no_sense() -> None:
         KroneckerRLS().fit_pairs_of(rows, columns, ["a", "b", "c", "a"], column, y)
     with pytest.raises(ValueError, match="one entry per pair"):
         KroneckerRLS().fit_pairs_of(rows, columns, row, column[:3], y)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e6])
+@pytest.mark.parametrize(("pairwise", "sign"), [("symmetric", 1.0), ("antisymmetric", -1.0)])
+def test_both_orders_of_a_pair_agree_up_to_rounding(pairwise, sign, size) -> None:
+    objects = np.random.default_rng(0).normal(size=(4, 2))
+    model = KroneckerRLS(pairwise=pairwise)
+    for there, back in ((1.0, 1.0 + 1e-12), (1.0, 1.01), (1.0, -1.0)):
+        y = size * np.array([there, sign * back, 2.0])
+        if back == 1.0 + 1e-12:
+            model.fit_pairs_of(objects, None, [0, 1, 2], [1, 0, 3], y)
+            continue
+        with pytest.raises(ValueError, match="listed in both orders"):
+            model.fit_pairs_of(objects, None, [0, 1, 2], [1, 0, 3], y)
 
 
 def test_inputs_stay_as_they_are_and_models_clone() -> None:

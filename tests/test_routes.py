@@ -12,6 +12,7 @@ from preflearn import RankRLS, RankRLSCV
 from preflearn._engine.numerics import memory
 from preflearn._engine.solvers import explain, routes
 from preflearn._engine.solvers.routes import PURPOSES, Workload, choose_route
+from preflearn._engine.solvers.squared_loss import plan
 from preflearn.kernels import sparse
 from preflearn.model_selection import HeldOut, cross_val_predict
 from preflearn.model_selection._problem import LearningProblem
@@ -54,6 +55,15 @@ def chosen(workload, available=GENEROUS):
 )
 def test_the_table(workload, solver):
     assert chosen(workload) == solver
+
+
+def test_a_matrix_of_preferences_is_taken_for_training_where_it_is_the_smallest():
+    few, many = 100, 1000
+    taken = [
+        plan(Workload("train", 500, n_features, n_pairs=n_pairs, pair_space=True), "auto").solver
+        for n_features, n_pairs in ((5000, few), (5000, many), (5000, 0), (20, few))
+    ]
+    assert taken == ["pairs", "dual", "dual", "primal"]
 
 
 def test_a_square_matrix_that_does_not_fit_is_not_taken():

@@ -311,6 +311,8 @@ def test_the_edge_of_the_grid_warns_and_the_middle_does_not(fit):
     edge = model.alpha_ != 1.0
     scores = np.asarray(model.cv_scores_).reshape(3, -1)
     at_edge = [w for w in caught if "of the grid" in str(w.message)]
+    end = "smallest of the grid: try smaller" if model.alpha_ < 1.0 else "largest of the grid: try larger"
+    assert all(end in str(w.message) for w in at_edge)
     assert len(at_edge) == int(edge and np.ptp(scores) > 0)
     assert all(w.filename == __file__ for w in at_edge)
 
@@ -364,6 +366,34 @@ LEARNERS = [
 
 def names(learners):
     return [repr(learner) for learner in learners]
+
+
+@pytest.mark.parametrize(
+    ("options", "weights"),
+    [
+        ({"basis": np.arange(0, M, 3), "gamma": 1e-4}, None),  # basis vectors too similar to take one away
+        ({"basis": np.arange(0, M, 3)}, 1e-8 ** (np.arange(M) % 2)),
+        ({}, 1e-8 ** (np.arange(M) % 2)),
+    ],
+    ids=["similar basis vectors", "basis vectors and weights", "weights"],
+)
+def test_regressions_that_are_refitted_are_held_out_with_the_intercept_of_the_rest(options, weights):
+    y, folds = Y + 5.0, np.array_split(np.random.default_rng(0).permutation(M), 3)
+
+    def held_out(alphas):
+        learner = RLS(alphas[0], kernel="rbf", **options)
+        return HeldOut(learner, X, y, sample_weight=weights).predict(folds, alphas)
+
+    expected = np.empty((len(ALPHAS), M))
+    for k, alpha in enumerate(ALPHAS):
+        for fold in folds:
+            rest = np.setdiff1d(np.arange(M), fold)
+            basis = {"basis": np.flatnonzero(np.isin(rest, options["basis"]))} if options else {}
+            model = RLS(alpha, kernel="rbf", **{**options, **basis})
+            model.fit(X[rest], y[rest], sample_weight=None if weights is None else weights[rest])
+            expected[k, fold] = model.predict(X[fold])
+    np.testing.assert_allclose(held_out(ALPHAS), expected, rtol=1e-9)
+    np.testing.assert_allclose(np.concatenate([held_out([alpha]) for alpha in ALPHAS]), expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("learner", LEARNERS, ids=names(LEARNERS))

@@ -619,6 +619,11 @@ def test_words_are_saved_too(tmp_path):
     )
 
 
+def test_the_column_of_another_length_is_named():
+    with pytest.raises(ValueError, match=r"most have 3 rows, but 'c' \(1\)\."):
+        TableEncoder().fit({"a": [1.0, 2.0, 3.0], "c": [1.0], "b": ["x", "y", "z"]})
+
+
 def test_works_without_pandas_and_without_compiling():
     code = (
         "import sys; sys.modules['pandas'] = None; sys.modules['polars'] = None\n"
@@ -649,6 +654,9 @@ def test_query_column_is_suggested(maker, target, expected):
 def test_a_query_column_whose_rows_are_alike_is_none():
     table = {"session": ["a", "a", "b", "b"], "grade": [1, 1, 2, 2]}
     assert suggest_query_column(table) is None
+    table["price"] = [3.0, 4.0, 4.0, 6.0]
+    assert suggest_query_column(table) == suggest_query_column(table, target="price") == "session"
+    assert suggest_query_column(table, target="grade") is None
     with pytest.raises(ValueError, match="target='y' is not a column"):
         suggest_query_column(table, target="y")
 

@@ -62,6 +62,9 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "training sets that are not complements": ([(REST[0][1:], FOLDS[0])], "trains on 17 rows"),
     "an unknown row": ([[0, M]], f"row {M}"),
     "a row twice": ([[0, 0]], "twice"),
+    "a fold without rows": ([np.array([], dtype=int), [0, 1]], "non-empty"),
+    "rows that are not whole numbers": ([[0.0, 1.0], [2.0, 3.0]], "row numbers"),
+    "a table of rows": ([[[0, 1], [2, 3], [4, 5]]], "one-dimensional"),
 }
 
 

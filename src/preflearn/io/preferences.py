@@ -164,14 +164,19 @@ def _numbers(table: TableData, name: str | None) -> np.ndarray | None:
         return None
     values = table.columns[name]
     if values.dtype == object or not np.isfinite(values).all():
-        row = 0
-        if values.dtype != object:
-            row = int(np.flatnonzero(~np.isfinite(values))[0])
+        row = next((k for k, value in enumerate(values.tolist()) if not _is_finite(value)), 0)
         raise InputError(
             f"{table.source}: column {name!r} must hold numbers in every row: found {clip(str(values[row]))} in "
             f"{table.place(row)}"
         )
     return values
+
+
+def _is_finite(cell: Any) -> bool:
+    try:
+        return bool(np.isfinite(float(cell)))
+    except ValueError:
+        return False
 
 
 def rows_by_name(path: str, names: np.ndarray) -> dict[str, int]:

@@ -194,6 +194,6 @@ def score_of_one_answer(answers: Answers, longest_row: float, alpha: float) -> f
 
 def relative(error: float, size: float, least: float) -> float:
     """error / size; 0 where scores of this size are only rounding compared with ``least``, as those of a tie are."""
-    if error == 0 or (error <= 64.0 * np.finfo(float).eps * least and size <= 1000.0 * error):
+    if error <= 64.0 * np.finfo(float).eps * least and size <= 1000.0 * error:
         return 0.0
     return error / size if size > 0 else np.inf
