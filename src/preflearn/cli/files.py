@@ -318,6 +318,10 @@ def check_outputs(outputs: Sequence[Path | None], inputs: Sequence[Path], force:
     """Refuse before any work what could not be written in the end, or would overwrite what is not ours."""
     from ..io.atomic import require_writable
 
+    if force and not any(outputs):
+        raise ValueError(
+            "--force replaces a file that is written, and none was asked for: leave --force out."
+        )
     taken = {path.resolve(): path for path in inputs}
     for path in outputs:
         if path is None:
