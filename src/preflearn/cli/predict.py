@@ -67,6 +67,7 @@ def predict(
             raise ValueError(
                 "--text names texts to put in order, and --preferences or --chosen compares pairs: leave --text out."
             )
+        of_pairs.check_output(output)
         found, _ = of_pairs.score_pairs(model, source, data, reading)
         of_pairs.write_pairs(found, (chosen or "winner", rejected or "loser"), output, as_json)
         if output is not None and not quiet:

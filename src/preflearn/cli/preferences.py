@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # The columns of such files, by the names that they usually have.
 _TEXT_COLUMNS, _PROMPT = ("chosen", "rejected"), "prompt"
+_WRITTEN = (".csv", ".jsonl", ".ndjson")
 PreferencesOption = Annotated[
     Path | None,
     typer.Option(
@@ -289,6 +290,14 @@ def _left_out(found: Any) -> list[str]:
         for n, what in counts
         if n
     ]
+
+
+def check_output(output: Path | None) -> None:
+    """Refuse a file for differences of pairs whose name asks for another format."""
+    if output is not None and output.suffix.lower() not in _WRITTEN:
+        raise ValueError(
+            f"-o {output}: differences of pairs are written as {', '.join(_WRITTEN)}: give one of these suffixes."
+        )
 
 
 def write_pairs(found: ScoredPairs, columns: tuple[str, str], output: Path | None, as_json: bool) -> None:
