@@ -215,7 +215,7 @@ def _relation(folder: Path) -> None:
 def _battles(folder: Path) -> None:
     draw = random.Random(6)
     lines = ["model_a,model_b,winner,judge,day,count,size_a,size_b,kind,goals,prompt"]
-    for k in range(80):
+    for k in range(48):
         a, b = draw.sample("vwxyz", 2)
         won = (
             "tie"
@@ -284,6 +284,8 @@ def _idle_in_training(c: Chosen, option: str) -> bool:
     """What rightly changes nothing: where it goes, and what the others say already."""
     if option in ("quiet", "talk", "force", "report", "seed"):  # a seed where nothing is drawn
         return True
+    if option == "kernel" and has(c, "kernel", "rbf") and not _texts(c):  # what auto chooses for dense data
+        return True
     # RankRLS is what a kernel or preferences mean.
     return option == "learner" and has(c, "learner", "rankrls") and (_kernel_asked(c) or _compared(c))
 
@@ -309,7 +311,7 @@ TRAIN = Command(
         "prompt": ["", "--prompt task"],
         "judge": ["", "--judge judge"],
         "learner": ["", "--learner rankrls", "--learner rls", "--learner ranksvm"],
-        "kernel": ["", "--kernel linear", "--kernel poly", "--kernel laplacian"],
+        "kernel": ["", "--kernel linear", "--kernel rbf", "--kernel poly", "--kernel laplacian"],
         "gamma": ["", "--gamma 0.7"],
         "degree": ["", "--degree 4"],
         "basis": ["", "--n-basis 7"],
@@ -449,7 +451,7 @@ PREDICT = Command(
         ],
         "output": ["", *(f"-o {{out}}/s.{suffix}" for suffix in ("csv", "tsv", "jsonl", "trec", "txt"))],
         "query": ["", "--query kind", "--no-query"],
-        "item": ["", "--item colour"],
+        "item": ["", "--item share"],
         "drop": ["", "--drop extra"],
         "text": ["", "--text note"],
         "set": ["", "--set 0.7"],
@@ -465,16 +467,21 @@ PREDICT = Command(
         "columns of items": Rule(lambda c: _items(c) and has(c, "item"), r"'t\d+'|item"),
         "pairs have no sets": Rule(lambda c: _paired(c) and has(c, "set"), r"--set is for the rows of queries"),
         "files of pairs": Rule(
-            lambda c: (_paired(c) and has(c, "output", "tsv", "trec", "txt")) or
-            (_relation_model(c) and has(c, "output") and not has(c, "output", "csv")),
+            lambda c: (
+                (_paired(c) and has(c, "output", "tsv", "trec", "txt"))
+                or (_relation_model(c) and has(c, "output") and not has(c, "output", "csv"))
+            ),
             r"-o .*(differences|scores) of pairs are written as .*\.csv",
         ),
         "relations have no rows": Rule(
-            lambda c: _relation_model(c) and any(has(c, one) for one in ("query", "item", "drop", "text", "set", "talk")),
-            r"--[a-z]+ would be ignored with relation.preflearn",
+            lambda c: _relation_model(c)
+            and any(has(c, one) for one in ("query", "item", "drop", "text", "set", "talk")),
+            r"--[a-z-]+ would be ignored with relation.preflearn",
         ),
         "the column is there": _DROPPED_IS_THERE,
-        "texts have one column": Rule(lambda c: _candidates(c) and has(c, "drop"), r"--drop would be ignored with texts"),
+        "texts have one column": Rule(
+            lambda c: _candidates(c) and has(c, "drop"), r"--drop would be ignored with texts"
+        ),
         "columns of texts": Rule(
             lambda c: _candidates(c) and (has(c, "item") or has(c, "query", "--query")), r"(item|query) asks for column"
         ),
@@ -483,7 +490,7 @@ PREDICT = Command(
         ),
         "letor has no names": _LETOR_HAS_NO_NAMES,
         "sets need queries": Rule(
-            lambda c: has(c, "set") and not (_paired(c) or _relation_model(c) or has(c, "data", "many")),
+            lambda c: has(c, "set") and _candidates(c),
             r"holds no sets",
         ),
         "sets are of rows": Rule(lambda c: has(c, "set") and has(c, "output", "trec", "txt"), r"--set marks rows"),
@@ -504,7 +511,7 @@ EVALUATE = Command(
             "{in}/a.trec --qrels {in}/judged.qrels",
         ],
         "metric": ["", "--metric ndcg@3,map"],
-        "target": ["", "--target price"],
+        "target": ["", "--target share"],
         "query": ["", "--query kind", "--no-query"],
         "drop": ["", "--drop extra"],
         "judge": ["", "--judge judge"],
@@ -514,22 +521,22 @@ EVALUATE = Command(
     {
         "pairs have no roles": _PAIRS_HAVE_NO_ROLES,
         "shares of pairs": Rule(lambda c: _paired(c) and has(c, "metric"), r"--metric would be ignored with pref"),
-        "judges of pairs": Rule(lambda c: has(c, "judge") and _of_rows(c) or has(c, "judge") and _letor(c), r"--judge goes with pref"),
+        "judges of pairs": Rule(
+            lambda c: has(c, "judge") and (_of_rows(c) or _letor(c)), r"--judge goes with pref"
+        ),
         "judges of answers": Rule(lambda c: has(c, "judge") and has(c, "data", "answers"), r"--judge would be ignored"),
         "relations have no rows": Rule(
             lambda c: _relation_model(c) and any(has(c, one) for one in c if one not in ("data", "talk")),
-            r"--[a-z]+ would be ignored with relation.preflearn",
+            r"--[a-z-]+ would be ignored with relation.preflearn",
         ),
         "runs have no rows": Rule(
-            lambda c: has(c, "data", "qrels") and any(has(c, one) for one in c if one not in ("data", "talk", "metric")),
+            lambda c: has(c, "data", "qrels")
+            and any(has(c, one) for one in c if one not in ("data", "talk", "metric")),
             r"--[a-z-]+ would be ignored with --qrels",
         ),
         "the column is there": _DROPPED_IS_THERE,
         "letor has no names": _LETOR_HAS_NO_NAMES,
         "missing in LETOR": Rule(lambda c: has(c, "missing") and (_of_rows(c) or _paired(c)), r"missing"),
-        "measures of queries": Rule(
-            lambda c: has(c, "metric") and has(c, "query", "--no-query") and (_of_rows(c) or _letor(c)), r"metric|quer"
-        ),
     },
     lambda c, option: option == "missing" or (option == "drop" and has(c, "data", "scores")),
 )  # fmt: skip
@@ -547,7 +554,7 @@ COMPARE = Command(
             "{in}/own.csv {in}/texts.preflearn {in}/texts2.preflearn --chosen better --rejected worse",
         ],
         "metric": ["", "--metric ndcg@3"],
-        "target": ["", "--target price"],
+        "target": ["", "--target share"],
         "query": ["", "--query kind"],
         "drop": ["", "--drop extra"],
         "output": ["", "-o {out}/t.md", "-o {out}/t.tex"],
@@ -572,7 +579,7 @@ LOOK = Command(
             "{in}/usual.csv {in}/new.csv",
             "{in}/one.letor",
         ],
-        "target": ["", "--target price"],
+        "target": ["", "--target share"],
         "query": ["", "--query kind", "--no-query"],
         "item": ["", "--item colour"],
         "drop": ["", "--drop size"],
@@ -670,11 +677,22 @@ RATE = Command(
             or (_beaten(c) and has(c, "judge")),
             r"--|column",
         ),
+        "a margin of the right side": Rule(
+            lambda c: has(c, "margin") and has(c, "data", "--a"), r"--margin is side a minus"
+        ),
+        "boards do not know by how much": Rule(
+            lambda c: has(c, "category") and has(c, "margin") and not has(c, "data", "--a"),
+            r"[Bb]oards by category.*--margin",
+        ),
+        "boards do not control": Rule(
+            lambda c: has(c, "category") and has(c, "covariate") and not has(c, "margin"),
+            r"Boards by category.*--covariate",
+        ),
         "items that played": Rule(lambda c: has(c, "anchor") and _answered(c), r"--?anchor.*v|'v'"),
     },
-    lambda c, option: option in ("force", "quiet", "report") or (has(c, "quiet") and not has(c, "output"))
-    or (option == "goal" and has(c, "quiet")),
-    left_out=4,
+    lambda c, option: option in ("force", "quiet", "report", "judge") or (has(c, "quiet") and not has(c, "output"))
+    or (option in ("goal", "time") and has(c, "quiet")),  # what is not printed then
+    left_out=1,
 )  # fmt: skip
 
 
@@ -686,15 +704,14 @@ EXPORT = Command(
     "export",
     {
         "data": [
-            "{in}/table.preflearn",
-            "{in}/other.preflearn",
-            "{in}/letor.preflearn",
-            "{in}/plain.preflearn",
-            "{in}/texts.preflearn",
-            "{in}/pairs.preflearn",
-            "{in}/relation.preflearn",
+            f"{{in}}/{name}.preflearn"
+            for name in ("table", "other", "letor", "plain", "texts", "pairs", "relation")
         ],
-        "to": ["--to onnx -o {out}/m.onnx", "--to solr -o {out}/m.json", "--to elasticsearch -o {out}/m.json"],
+        "to": [
+            "--to onnx -o {out}/m.onnx",
+            "--to solr -o {out}/m.json",
+            "--to elasticsearch -o {out}/m.json",
+        ],
         "name": ["", "--name shop"],
         "one_query": ["", "--one-query"],
         "dtype": ["", "--dtype float32"],
@@ -702,9 +719,145 @@ EXPORT = Command(
         "force": ["", "--force"],
         "quiet": ["", "--quiet"],
     },
-    {},
-    lambda c, option: option in ("force", "quiet", "to"),
-)  # fmt: skip
+    {
+        "engines name models": Rule(
+            lambda c: has(c, "name") and not _engine(c), r"--name would be ignored by --to onnx"
+        ),
+        "options of ONNX": Rule(
+            lambda c: _engine(c) and any(has(c, one) for one in ("one_query", "dtype", "check")),
+            r"--(one-query|dtype|check) would be ignored by --to (solr|elasticsearch)",
+        ),
+        "engines take linear models of numbers": Rule(
+            lambda c: _engine(c) and not has(c, "data", "letor", "plain"),
+            r"linear|numbers|TableEncoder|model",
+        ),
+        "texts need examples": Rule(
+            lambda c: not _engine(c) and has(c, "data", "texts"),
+            r"texts.*--to onnx.*example",
+        ),
+        "relations stay": Rule(
+            lambda c: not _engine(c) and has(c, "data", "relation"), r"Kronecker|relation"
+        ),
+        "nothing is relative to its query": Rule(
+            lambda c: has(c, "one_query") and not _engine(c) and not has(c, "data", "relation", "texts"),
+            r"--one-query.* would be ignored",
+        ),
+        "rows like those of the training": Rule(
+            lambda c: (
+                has(c, "check")
+                and not _engine(c)
+                and not has(c, "data", "relation")
+                and not (has(c, "check", "csv") and has(c, "data", "table", "other"))
+                and not (has(c, "check", "letor") and has(c, "data", "letor"))
+            ),
+            r"--check|trained on|texts|features|did not write",
+        ),
+    },
+    lambda c, option: option in ("force", "quiet", "to", "check"),  # a check that succeeds changes nothing
+)
+
+
+# ------------------------------------------------------------------------------------------------ the rest
+
+ASK = Command(
+    "ask {in}/items.csv --answers {in}/answers.jsonl --export {out}/pairs.jsonl",
+    {
+        "name": ["", "--name item"],
+        "goal": ["", "--goal top:2"],
+        "question": ["", "--question Which?"],
+        "note": ["", "--note"],
+        "judge": ["", "--judge x"],
+        "port": ["", "--port 0"],
+        "host": ["", "--host 0.0.0.0"],
+        "output": ["", "-o {out}/results"],
+        "open": ["", "--no-open"],
+        "quiet": ["", "--quiet"],
+    },
+    {
+        "nothing is asked": Rule(
+            lambda c: any(
+                has(c, one) for one in ("goal", "question", "note", "judge", "port", "host", "output")
+            ),
+            r"--(goal|question|note|judge|port|host|output) would be ignored with --export",
+        )
+    },
+    lambda c, option: (
+        option in ("name", "quiet", "open")
+    ),  # the name that is found anyway, and what a page needs
+)
+DEMO = Command(
+    "demo --write {out}/shop.csv",
+    {"seed": ["", "--seed 1"], "force": ["", "--force"], "talk": ["", "--json"]},
+    {"a table or figures": Rule(lambda c: has(c, "talk"), r"--write .*--json")},
+    lambda c, option: option == "force",
+)
+REPRODUCE = Command(
+    "reproduce --list",
+    {
+        "name": ["", "all"],
+        "talk": ["", "--json"],
+        "data": ["", "--data {in}"],
+        "trials": ["", "--trials 2"],
+        "output": ["", "--output {out}"],
+        "resume": ["", "--resume {out}/r.json"],
+        "progress": ["", "--progress"],
+    },
+    {
+        "a list runs nothing": Rule(
+            lambda c: any(has(c, one) for one in c if one != "talk"), r"--list.* all |--[a-z]+ .*with --list"
+        )
+    },
+)
+SERVE = Command(  # what is refused before it starts
+    "serve --unreadable-as-missing",
+    {
+        "data": ["{in}/texts.preflearn", "{in}/letor.preflearn", "{in}/plain.preflearn"],
+        "quiet": ["", "--quiet"],
+    },
+    {"nothing to read": Rule(lambda c: True, r"--unreadable-as-missing would be ignored: this model takes")},
+)
+PPI = Command(  # the corpus is not there: it is read last
+    "ppi evaluate {in}/none.xml",
+    {
+        "kernel": ["", "--kernel weisfeiler-lehman", "--kernel sum"],
+        "aggregate": ["", "--aggregate sum"],
+        "curve": ["", "--curve"],
+        "folds": ["", "--folds 3"],
+    },
+    {
+        "kernels without paths": Rule(
+            lambda c: has(c, "aggregate") and has(c, "kernel", "weisfeiler"),
+            r"--aggregate .*--kernel weisfeiler-lehman",
+        ),
+        "a curve has no folds": Rule(lambda c: has(c, "curve") and has(c, "folds"), r"--folds .*--curve"),
+        "a file that is not there": Rule(
+            lambda c: (
+                not (has(c, "aggregate") and has(c, "kernel", "weisfeiler"))
+                and not (has(c, "curve") and has(c, "folds"))
+            ),
+            r"none.xml",
+        ),
+    },
+)
+PARSES = Command(
+    "parses rank {in}/plain.preflearn --file {in}/none.jsonl",
+    {
+        "text": ["", "words"],
+        "limit": ["", "--limit 5"],
+        "timeout": ["", "--timeout 3"],
+        "show": ["", "--show 2"],
+    },
+    {
+        "one source": Rule(lambda c: has(c, "text"), r"TEXT .*--file"),
+        "a file is parsed": Rule(
+            lambda c: not has(c, "text") and (has(c, "limit") or has(c, "timeout")),
+            r"--(limit|timeout) .*with --file",
+        ),
+        "a model of parses": Rule(
+            lambda c: not (has(c, "text") or has(c, "limit") or has(c, "timeout")), r"parses train"
+        ),
+    },
+)
 
 COMMANDS: dict[str, Command] = {
     "train": TRAIN,
@@ -715,4 +868,10 @@ COMMANDS: dict[str, Command] = {
     "relate": RELATE,
     "rate": RATE,
     "export": EXPORT,
+    "ask": ASK,
+    "demo": DEMO,
+    "reproduce": REPRODUCE,
+    "serve": SERVE,
+    "ppi": PPI,
+    "parses": PARSES,
 }
