@@ -25,11 +25,13 @@ M = 16
 X = options.X[:M]
 QUERIES = np.arange(M) % 4
 TARGETS: dict[str, np.ndarray] = {name: options.TARGETS[name][:M] for name in options.TARGETS}
+# Labels that differ in every half of a query: a permutation without a pair to learn from would be drawn again.
+TARGETS |= {f"{number} in turn": ((np.arange(M) // 4 + np.arange(M)) % number) * 1.0 for number in (2, 3)}
 GROUPS: dict[str, Any] = {
     "none": None,
     "pairs of rows": np.arange(M) // 2,
     "some rows": np.array([*"aabbb", *(f"row {row}" for row in range(5, M))]),
-    "64 bits": options.BIG + np.arange(M) // 3,
+    "64 bits": options.BIG + np.arange(1, M + 1) // 2,
     "quarters": np.arange(M) // 4,
 }
 RANDOM = np.random.default_rng(8)
@@ -399,6 +401,7 @@ FUNCTIONS: dict[str, Function] = {
         _COMMON
         | {
             "basis": ["every row"],
+            "y": ["distinct", "large", "2 in turn", "3 in turn"],
             "groups": ["none", "quarters"],
             "qid": ["no", "yes"],
             "cv": ["default", "folds"],
