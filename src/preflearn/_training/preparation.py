@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse as sp
 from sklearn.metrics import pairwise_distances
+from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.preprocessing import StandardScaler
 
 from ..errors import InputError, Remedy
@@ -227,8 +228,11 @@ def _median_width(X: Any, kernel: str, seed: int) -> float:
     rows = np.arange(X.shape[0])
     if rows.shape[0] > _SAMPLE:
         rows = np.sort(np.random.default_rng(seed).choice(rows.shape[0], _SAMPLE, replace=False))
-    metric = "sqeuclidean" if kernel == "rbf" else "manhattan"
-    distances = pairwise_distances(X[rows], metric=metric)[np.triu_indices(rows.shape[0], 1)]
+    if kernel == "rbf" and sp.issparse(X):  # SciPy's squared distance takes dense rows only
+        distances = euclidean_distances(X[rows], squared=True)
+    else:
+        distances = pairwise_distances(X[rows], metric="sqeuclidean" if kernel == "rbf" else "manhattan")
+    distances = distances[np.triu_indices(rows.shape[0], 1)]
     distances = distances[distances > 1e-12]
     return float(1.0 / np.median(distances)) if distances.size else 1.0
 

@@ -62,17 +62,18 @@ def read_problem_data(
     import numpy as np
 
     from ..io import PreferenceData
+    from ..io.options import ReadOptions, choose_columns
     from ..preprocessing import TableEncoder
     from ..web.items import check_names, read_items
 
     decided, notes = read_answers(answers)
     items = read_items(items_path, None if reading.item == "auto" else reading.item)
     check_names(items, [name for one in decided for name in (one.winner, one.loser)], answers)
-    left_out = {items.naming, *(reading.drop or ())}
+    asked = ReadOptions(
+        target=None, query=None, item=items.naming, features=reading.features, drop=reading.drop
+    )
     columns = {
-        name: values
-        for name, values in items.table.items()
-        if name not in left_out and (reading.features is None or name in reading.features)
+        name: items.table[name] for name in choose_columns(str(items_path), list(items.table), asked).numbers
     }
     if not columns:
         raise ValueError(f"{items_path}: the items have no columns to learn from besides their names.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import missing_extra
-from .output import Tell
+from .output import Tell, refuse_others
 from .settings import HostOption, QuietOption, port_option
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ _FIRST_PORT = 8765
 
 # Long: most of it declares the options of the command.
 def ask(
+    context: typer.Context,
     items: Annotated[
         Path,
         typer.Argument(
@@ -85,6 +86,10 @@ def ask(
     from ..web.session import Session, read_judge
     from ..web.tokens import kept_token
 
+    if export is not None:
+        refuse_others(
+            context, ["answers", "export", "name", "open_page", "quiet"], "--export, which asks nothing"
+        )
     if output is not None and output.exists() and not output.is_dir():
         raise ValueError(f"--output names a folder, and {output} is a file.")
     judges = list(dict.fromkeys(map(read_judge, judge or [_user_name()])))

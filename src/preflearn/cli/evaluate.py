@@ -10,7 +10,7 @@ import typer
 
 from . import files, model_files, relate
 from . import preferences as of_pairs
-from .output import collected_warnings, new_console, print_json, print_notes, progress
+from .output import collected_warnings, new_console, print_json, print_notes, progress, refuse_others
 from .settings import JsonOption, ReadOption
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ MetricsOption = Annotated[
 
 
 def evaluate(
+    context: typer.Context,
     model: RankerPath,
     data: Annotated[
         list[Path] | None,
@@ -53,11 +54,13 @@ def evaluate(
     """Measure a model, or a file of scores, on rows with known targets, with 95 % intervals over queries."""
     metrics = files.split_names(metric, "--metric")
     if qrels is not None:
+        refuse_others(context, ["qrels", "metric", "as_json"], "--qrels")
         _evaluate_run(model, qrels, data, metrics, as_json)
         return
     if not data:
         raise ValueError("evaluate needs DATA, rows with known targets, or --qrels FILE for a TREC run.")
     if model.is_file() and model_files.is_model(model) and relate.is_relation(model):
+        refuse_others(context, ["as_json"], f"{model.name}, a model of pairs")
         relate.evaluate_relation(model, data, as_json)
         return
     reading = files.Reading.from_options(

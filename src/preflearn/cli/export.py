@@ -76,6 +76,7 @@ def export(
     found = load_model(model)
     names = _feature_names(found, dict(model_info(model)["metadata"]))
     if to is Target.onnx:
+        _refuse_texts(model)
         rows = {} if check is None else _rows_to_check(model, check)
         options = {"one_query": one_query, "dtype": str(dtype or NumberType.float64), **rows}
         written = _write_onnx(found, output, names, options)
@@ -144,6 +145,16 @@ def _feature_names(found: Any, metadata: dict[str, Any]) -> list[str] | None:
     names = (metadata.get("reading") or {}).get("features")
     n_features = getattr(found, "n_features_in_", None)
     return [str(name) for name in names] if names is not None and len(names) == n_features else None
+
+
+def _refuse_texts(model: Path) -> None:
+    """A graph of texts needs examples of them, which no file on the command line gives."""
+    from ..io import model_info
+
+    if (model_info(model)["metadata"].get("reading") or {}).get("kind") == "texts":
+        raise ValueError(
+            f"{model.name} takes texts, which --to onnx cannot export: use preflearn.io.to_onnx with example=texts."
+        )
 
 
 def _rows_to_check(model: Path, data: Path) -> dict[str, Any]:

@@ -120,6 +120,9 @@ class Reading:
         if no_query and query is not None:
             raise ValueError("--query and --no-query contradict each other: give only one of them.")
         names = [name for name in READING if name not in unused]
+        _refuse_kinds_left_out(
+            _kinds(encode), split_names(features, "--features"), split_names(drop, "--drop")
+        )
         return cls(
             target=target or "auto",
             query=None if no_query else query or "auto",
@@ -318,6 +321,10 @@ def check_outputs(outputs: Sequence[Path | None], inputs: Sequence[Path], force:
     """Refuse before any work what could not be written in the end, or would overwrite what is not ours."""
     from ..io.atomic import require_writable
 
+    if force and not any(outputs):
+        raise ValueError(
+            "--force replaces a file that is written, and none was asked for: leave --force out."
+        )
     taken = {path.resolve(): path for path in inputs}
     for path in outputs:
         if path is None:
@@ -432,6 +439,19 @@ def _kinds(given: Sequence[str] | None) -> dict[str, str] | None:
         if begun:
             raise ValueError(f"--encode takes COLUMN=KIND: found {','.join(begun)!r} in {one!r}.")
     return found or None
+
+
+def _refuse_kinds_left_out(
+    kinds: dict[str, str] | None, features: tuple[str, ...] | None, drop: tuple[str, ...] | None
+) -> None:
+    """Raise ValueError for kinds of columns that other options leave out."""
+    for name in kinds or ():
+        if name in (drop or ()):
+            raise ValueError(f"--encode names column {name!r}, and --drop leaves it out: give one of them.")
+        if features is not None and name not in features:
+            raise ValueError(
+                f"--encode names column {name!r}, which is not among --features: name it there, too."
+            )
 
 
 def listed(names: Sequence[str]) -> str:

@@ -112,6 +112,10 @@ def _read_candidates(model_file: Path, names: list[str], reading: Reading) -> Ro
     """Texts to put in order: one column, and the prompts that they answer as queries where there are any."""
     from ..io import read_table
 
+    if reading.drop:
+        raise ValueError(
+            f"--drop would be ignored with {model_file.name}, which puts texts in order: leave it out."
+        )
     known = column_names(Path(names[0]), reading)
     text = reading.text or next((name for name in _TEXT_NAMES if name in known), None)
     if text is None or text not in known:

@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -102,12 +102,25 @@ def new_console() -> Any:
     return console if console.is_terminal else Console(highlight=False, width=120)
 
 
+def refuse_others(context: typer.Context, used: Sequence[str], beside: str) -> None:
+    """Refuse options that were typed and would be ignored beside something: all but the parameters ``used``."""
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        if parameter.param_type_name == "option" and name not in used and was_typed(context, name):
+            raise ValueError(f"{parameter.opts[0]} would be ignored with {beside}: leave it out.")
+
+
+def was_typed(context: typer.Context, name: str) -> bool:
+    """Whether a parameter came from the command line rather than by default."""
+    return getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
+
+
 def typed(context: typer.Context) -> str:
     """The command line that was typed, from what the parser made of it."""
     words = ["preflearn", str(context.info_name)]
     for parameter in context.command.params:
         name = str(parameter.name)
-        if getattr(context.get_parameter_source(name), "name", "") != "COMMANDLINE":
+        if not was_typed(context, name):
             continue
         value = context.params[name]
         values = value if isinstance(value, (list, tuple)) else [value]

@@ -9,7 +9,7 @@ import typer
 
 from . import files, model_files, relate
 from . import preferences as of_pairs
-from .output import collected_warnings, new_console, progress, tell_notes, write_stdout
+from .output import collected_warnings, new_console, progress, refuse_others, tell_notes, write_stdout
 from .settings import QuietOption, ReadOption
 
 _PLAIN = (".txt", ".scores", ".pred", "")
@@ -18,6 +18,7 @@ _RUNS = (".trec", ".run")
 
 # Long: most of it declares the options of the command.
 def predict(
+    context: typer.Context,
     model: files.ModelPath,
     data: files.DataPaths,
     output: Annotated[
@@ -51,6 +52,9 @@ def predict(
     """Score and rank the rows of a file with the same columns as the training data; higher is better within a query."""
     if as_json and output is not None:
         raise ValueError("--json prints to stdout: with -o give a name that ends with .jsonl instead.")
+    is_relation = model.is_file() and model_files.is_model(model) and relate.is_relation(model)
+    if is_relation:
+        refuse_others(context, ["output", "force", "quiet"], f"{model.name}, a model of pairs")
     reading = files.Reading.from_options(
         read, query=query, no_query=no_query, drop=drop, text=text, unused=["weight", "prompt"]
     )
@@ -59,6 +63,11 @@ def predict(
     if coverage is not None:
         _check_set(coverage, output, preferences=bool(source))
     if source:
+        if text is not None:
+            raise ValueError(
+                "--text names texts to put in order, and --preferences or --chosen compares pairs: leave --text out."
+            )
+        of_pairs.check_output(output)
         found, _ = of_pairs.score_pairs(model, source, data, reading)
         of_pairs.write_pairs(found, (chosen or "winner", rejected or "loser"), output, as_json)
         if output is not None and not quiet:
@@ -66,11 +75,7 @@ def predict(
         return
     with progress(3, quiet=quiet) as tell, collected_warnings() as warned:
         tell(f"loading {model.name}")
-        if relate.is_relation(model):
-            if coverage is not None:
-                raise ValueError(
-                    "--set is for the rows of queries, and this is a model of pairs: leave it out."
-                )
+        if is_relation:
             relate.predict_relation(model, data, output, quiet)
             return
         saved = model_files.load(model)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # The columns of such files, by the names that they usually have.
 _TEXT_COLUMNS, _PROMPT = ("chosen", "rejected"), "prompt"
+_WRITTEN = (".csv", ".jsonl", ".ndjson")
 PreferencesOption = Annotated[
     Path | None,
     typer.Option(
@@ -107,10 +108,12 @@ class Source:
         ignored = [
             ("--target", reading.target != "auto"),
             ("--query", reading.query not in ("auto", None)),
+            ("--no-query", reading.query is None),
             ("--read missing", reading.missing is not None),
             ("--read columns", reading.columns is not None),
             ("--read delimiter", reading.delimiter is not None and not self.of_texts),
-            *(of_items if self.of_texts else ()),
+            ("--read encoding", reading.encoding is not None and not self.of_texts),
+            *(of_items if self.of_texts else self._of_answers(reading)),
         ]
         for option, given in ignored:
             if given:
@@ -118,6 +121,12 @@ class Source:
                 raise ValueError(
                     f"{option} would be ignored with {with_what}, which compare directly: leave it out."
                 )
+
+    def _of_answers(self, reading: files.Reading) -> list[tuple[str, Any]]:
+        """What is known already where the preferences are answers of `preflearn ask`."""
+        if self.preferences is None or not is_answers(self.preferences):
+            return []
+        return [("--judge", self.judge), ("--read format", reading.format)]
 
     def text_features(self) -> Any:
         """What makes features of texts; None for the default."""
@@ -209,6 +218,10 @@ def score_pairs(
 ) -> tuple[ScoredPairs, dict[str, Any]]:
     """The preferences of a file with the scores of a model, and what the model remembers."""
     source.check(data, reading)
+    if reading.drop:
+        raise ValueError(
+            f"--drop would be ignored with --preferences: {model_file.name} takes the columns that it was trained on."
+        )
     saved = model_files.load(model_file)
     kind = saved.memory["kind"]
     if source.of_texts != (kind == "texts"):
@@ -277,6 +290,14 @@ def _left_out(found: Any) -> list[str]:
         for n, what in counts
         if n
     ]
+
+
+def check_output(output: Path | None) -> None:
+    """Refuse a file for differences of pairs whose name asks for another format."""
+    if output is not None and output.suffix.lower() not in _WRITTEN:
+        raise ValueError(
+            f"-o {output}: differences of pairs are written as {', '.join(_WRITTEN)}: give one of these suffixes."
+        )
 
 
 def write_pairs(found: ScoredPairs, columns: tuple[str, str], output: Path | None, as_json: bool) -> None:

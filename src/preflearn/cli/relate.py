@@ -262,6 +262,8 @@ def predict_relation(model_file: Path, data: list[Path], output: Path | None, qu
         raise ValueError(
             f"A relation is predicted for two tables, row objects and column objects: found {len(data)} files."
         )
+    if output is not None and output.suffix.lower() != ".csv":
+        raise ValueError(f"-o {output}: scores of pairs are written as .csv: give this suffix.")
     F, tables = _predicted(model_file, data)
     _write_scores(F, tables, output, quiet)
 

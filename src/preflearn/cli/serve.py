@@ -99,12 +99,14 @@ def _plain_scorer(found: Any, metadata: dict[str, Any], unreadable_as_missing: b
         return table_scorer(
             found, encoder, memory.get("columns", ()), unreadable_as_missing=unreadable_as_missing
         )
-    if memory.get("kind") == "texts":
+    is_of_texts = memory.get("kind") == "texts"
+    if unreadable_as_missing:
+        takes = "texts" if is_of_texts else "numbers"
+        raise ValueError(f"--unreadable-as-missing would be ignored: this model takes {takes}. Leave it out.")
+    if is_of_texts:
         from ..web.serving import text_scorer
 
         return text_scorer(found)
-    if unreadable_as_missing:
-        raise ValueError("--unreadable-as-missing would be ignored: this model takes numbers. Leave it out.")
     if memory.get("kind") == "letor":
         # Files of this kind leave zeros out.
         return matrix_scorer(found, list(memory["features"]), absent=0.0)

@@ -153,6 +153,11 @@ def _refuse_unused(
             "--set time_limit is for the candidates of --learner auto, and a single learner was asked for: leave it "
             "out."
         )
+    if options.time_limit is not None and reading.weight is not None:
+        raise ValueError(
+            "--set time_limit is for the candidates of --learner auto, which take no --read weight: leave one of them "
+            "out."
+        )
     if not pairs_from:
         return
     pairs_from.check(data, reading)

@@ -58,7 +58,7 @@ RECORDS: Mapping[str, Mapping[str, str]] = {
     "preflearn.estimators.rankrfm.Rounds": {},
     "preflearn.kernels.functions.Kernel": {},
     "preflearn.metrics.scorers.RankingScorer": {},
-    "preflearn._engine.numerics.linalg.KernelFactor": {"F": "r k", "pivots": "k < r", "C": "k k", "pivot_of": "r < k"},
+    "preflearn._engine.numerics.linalg.KernelFactor": {"F": "r k", "pivots": "k < r", "C": "k k"},
     "preflearn.model_selection._calibration.Calibration": {"scores": "m", "y": "m", "codes": "m <"},
     "preflearn.model_selection._order_probability.OrderProbability": {"difference": "b", "probability": "b"},
     "preflearn.multiple_kernels.weights.KernelSum": {"names": "texts"},

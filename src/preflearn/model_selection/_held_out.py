@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -641,7 +642,8 @@ class HeldOutPreferences:
 
     def _refitted(self, folds: Folds, alphas: Sequence[Any], counter: Counter) -> list[np.ndarray]:
         along_path = isinstance(self.estimator, PathLearner)
-        if along_path and self._magnitude is not None:
+        takes_magnitude = not along_path and "magnitude" in signature(self.estimator.fit_pairs).parameters
+        if self._magnitude is not None and not takes_magnitude:
             raise ValueError(
                 f"{type(self.estimator).__name__}.fit_pairs does not take magnitude: leave it out, or use RankRLS."
             )

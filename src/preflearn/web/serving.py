@@ -550,10 +550,11 @@ def feature_names(model: Any) -> list[str]:
     ValueError
         If the model does not take features.
     """
-    if hasattr(model, "feature_names_in_"):
+    without = getattr(model, "kernel", None) in ("precomputed", "items")
+    if hasattr(model, "feature_names_in_") and not without:
         return [str(name) for name in model.feature_names_in_]
     n_features = getattr(model, "n_features_in_", None)
-    if n_features is None or getattr(model, "kernel", None) in ("precomputed", "items"):
+    if n_features is None or without:
         raise ValueError(
             f"{_name(model)} does not predict from features, which is what a request brings: serve a model with a "
             "named kernel."

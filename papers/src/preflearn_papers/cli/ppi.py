@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from preflearn.cli.output import was_typed
+
 from . import command_group
 
 if TYPE_CHECKING:
@@ -63,6 +65,7 @@ PlotOption = Annotated[Path | None, typer.Option("--plot", help="Draw the figure
 
 @app.command()
 def evaluate(
+    context: typer.Context,
     corpus: CorpusPath,
     folds: Annotated[int, typer.Option(min=2, help="Folds of documents.")] = 10,
     splits: Annotated[int, typer.Option(min=1, help="Random splits of the documents into folds.")] = 1,
@@ -85,6 +88,7 @@ def evaluate(
     """Cross-validate by document: precision, recall, F and AUC with their spread."""
     from .. import ppi
 
+    _refuse_unused(context)
     _require_writable(json_file, plot)
     data = _read(corpus, entities, pairs, parser, enhanced, skip_bad)
     common: dict[str, Any] = {
@@ -104,6 +108,7 @@ def evaluate(
 
 @app.command()
 def cross(
+    context: typer.Context,
     corpora: Annotated[list[Path], typer.Argument(metavar="CORPUS...", help="Two or more XML corpora.")],
     kernel: KernelOption = KernelName.all_paths,
     aggregate: AggregateOption = Aggregate.max,
@@ -118,6 +123,7 @@ def cross(
     """Train on each corpus and test on every other: AUC, and F at three thresholds."""
     from .. import ppi
 
+    _refuse_unused(context)
     _require_writable(json_file, plot)
     data = [_read(path, None, None, parser, False, skip_bad) for path in corpora]
     settings = ppi.Settings(learner=learner.value, n_basis=n_basis, random_state=seed)
@@ -129,6 +135,7 @@ def cross(
 
 @app.command()
 def train(
+    context: typer.Context,
     corpus: CorpusPath,
     output: Annotated[Path, typer.Option("--output", "-o", help="File for the model.")],
     kernel: KernelOption = KernelName.all_paths,
@@ -147,6 +154,7 @@ def train(
 
     from ..ppi import InteractionExtractor
 
+    _refuse_unused(context)
     _require_writable(output)
     data = _read(corpus, entities, pairs, parser, enhanced, skip_bad)
     model = InteractionExtractor(
@@ -247,6 +255,16 @@ def _read(
     if not len(data):
         raise ValueError(f"{path}: no sentence has a candidate pair.")
     return data
+
+
+def _refuse_unused(context: typer.Context) -> None:
+    """Raise ValueError for options that the others make meaningless."""
+    if context.params["kernel"] is KernelName.weisfeiler_lehman and was_typed(context, "aggregate"):
+        raise ValueError(
+            "--aggregate is for paths, and would be ignored by --kernel weisfeiler-lehman: leave it out."
+        )
+    if context.params.get("curve") and was_typed(context, "folds"):
+        raise ValueError("--folds would be ignored by --curve, which splits by size: leave it out.")
 
 
 def _require_writable(*outputs: Path | None) -> None:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from preflearn.cli.output import refuse_others
+
 if TYPE_CHECKING:
     from preflearn_experiments.registry import Experiment
     from preflearn_experiments.report import ExperimentReport
@@ -24,6 +26,7 @@ ALL = "all"
 
 # Long: most of it declares the options of the command.
 def reproduce(
+    context: typer.Context,
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="An experiment (--list names them), or all.")
     ] = None,
@@ -56,6 +59,9 @@ def reproduce(
     from preflearn_experiments import registry
 
     if list_them:
+        if name is not None:
+            raise ValueError(f"--list names every experiment, and {name} would be ignored: give one of them.")
+        refuse_others(context, ["list_them", "as_json"], "--list")
         _print_list(registry.EXPERIMENTS, as_json)
         return
     if name is None:

@@ -221,7 +221,7 @@ class KernelFactor:
         """What a loaded factor is checked for, besides its shapes (`preflearn.io.fitted`)."""
         if not np.all(np.diagonal(self.C)):
             raise ValueError("C is singular")
-        return {}
+        return {} if self.pivot_of is None else {"pivot_of": "r < k"}
 
     def condition_of_pivots(self) -> float:
         """`reciprocal_condition`; where items other than copies were set aside, a lower bound of that of the pivots."""

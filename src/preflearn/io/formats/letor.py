@@ -50,15 +50,17 @@ class LetorFile:
         options.refuse_given("LETOR", why, "features", "drop", "columns", "delimiter", "encoding")
         if options.target not in (AUTO, None):
             raise InputError(
-                f"{path}: the target of a LETOR file is the first value of a line: target {options.target!r} does not "
-                "apply",
+                f"{path}: the target of a LETOR file is the first value of a line: {{argument}} {options.target!r} "
+                "does not apply",
                 Remedy("target", None, "to leave it out"),
+                argument="target",
             )
         if options.query not in (AUTO, None, "qid"):
             raise InputError(
-                f"{path}: the query of a LETOR file is given by qid: query {options.query!r} does not apply",
+                f"{path}: the query of a LETOR file is given by qid: {{argument}} {options.query!r} does not apply",
                 Remedy("query", "qid", "to insist on it"),
                 Remedy("query", None, "to leave it out"),
+                argument="query",
             )
         if options.item not in (AUTO, None):
             raise InputError(
