@@ -244,6 +244,12 @@ class Bomb:
         return (os.mkdir, ("exploded",))
 
 
+@pytest.mark.parametrize("most", [0, -1, True, "100", 1e6])
+def test_a_limit_that_is_no_number_of_bytes_is_refused(saved, most):
+    with pytest.raises(ValueError, match="max_bytes must be a positive whole number or None"):
+        load_model(saved, max_bytes=most)
+
+
 def test_a_pickle_in_disguise_does_not_run(saved, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     _, path, _ = saved
