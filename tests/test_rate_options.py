@@ -17,37 +17,7 @@ from preflearn.ratings.frames import columns_of
 
 POINTS = 400 / np.log(10)
 COMBINATIONS = all_pairs(contract.OPTIONS)
-
-
-def accepted():
-    """Every two values that do not exclude each other also meet where nothing is refused."""
-    few = {
-        name: values
-        for name, values in contract.OPTIONS.items()
-        if name not in ("columns", "features", "margin")
-    }
-    few["time"] = ["day"]
-    rows = []
-    models = [
-        ("usual", None, None),
-        ("winner and loser", None, "goals"),
-        ("named", "linear", None),
-        ("named", "rbf", "goals"),
-        ("ranking", None, None),
-    ]
-    for number, (columns, features, margin) in enumerate(models):
-        own = dict(few)
-        if features is None:
-            own["item_offsets"] = [1.0]
-        else:
-            own["alpha"] = [0.3, "auto"]
-        if columns == "winner and loser":
-            own["covariates"] = [(), ("size",)]
-        if columns == "ranking":
-            own |= {"covariates": [()], "cluster": [None, False]}
-        rest = {"columns": columns, "features": features, "margin": margin}
-        rows += [{**row, **rest} for row in all_pairs(own, seed=number)]
-    return rows
+ACCEPTED = contract.accepted()
 
 
 def check(options):
@@ -99,8 +69,8 @@ def test_options_together_mean_what_they_mean_alone(number):
     check(COMBINATIONS[number])
 
 
-@pytest.mark.parametrize("number", range(len(accepted())))
+@pytest.mark.parametrize("number", range(len(ACCEPTED)))
 def test_options_that_go_together(number):
-    options = accepted()[number]
+    options = ACCEPTED[number]
     assert not contract.refusal(options)
     check(options)

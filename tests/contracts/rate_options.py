@@ -17,6 +17,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 import oracles
 
+from .pairwise import all_pairs
+
 pa = pytest.importorskip("pyarrow")
 
 ITEMS, BATTLES, JUDGES, PROMPTS = 6, 90, 12, 25
@@ -176,6 +178,35 @@ def refusal(options: dict[str, Any]) -> tuple[str, ...]:
     if not options["features"] and options["item_offsets"] != 1.0:
         return "item_offsets", "features"
     return ()
+
+
+def accepted() -> list[dict[str, Any]]:
+    """Every two values that do not exclude each other also meet where nothing is refused."""
+    few: dict[str, Any] = {
+        name: values for name, values in OPTIONS.items() if name not in ("columns", "features", "margin")
+    }
+    few["time"] = ["day"]
+    rows: list[dict[str, Any]] = []
+    models = [
+        ("usual", None, None),
+        ("winner and loser", None, "goals"),
+        ("named", "linear", None),
+        ("named", "rbf", "goals"),
+        ("ranking", None, None),
+    ]
+    for number, (columns, features, margin) in enumerate(models):
+        own: dict[str, Any] = dict(few)
+        if features is None:
+            own["item_offsets"] = [1.0]
+        else:
+            own["alpha"] = [0.3, "auto"]
+        if columns == "winner and loser":
+            own["covariates"] = [(), ("size",)]
+        if columns == "ranking":
+            own |= {"covariates": [()], "cluster": [None, False]}
+        rest = {"columns": columns, "features": features, "margin": margin}
+        rows += [{**row, **rest} for row in all_pairs(own, seed=number)]
+    return rows
 
 
 def _prior(options: dict[str, Any], known: Facts, order: list[int], alpha: float) -> np.ndarray:
