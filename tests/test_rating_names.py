@@ -167,9 +167,14 @@ def test_spaces_around_names_are_removed_and_said():
     assert found.items == plain.items == ["gpt", "x", "y"] and found.columns == plain.columns
     assert any(note.startswith("Spaces around names were removed, such as in ' gpt'") for note in found.notes)
     assert not any("Spaces" in note for note in plain.notes)
+    with pytest.warns(UserWarning, match="Spaces around names were removed"):
+        rate(spaced)
     counts = BattleCounts().add(spaced).add(clean).remove(spaced)
     assert counts.rate(alpha=0.1).scores == rate(clean, alpha=0.1).scores
     assert any("Spaces around names" in note for note in counts.rate(alpha=0.1).notes)
+    parts = BattleCounts().add({"winner": ["x"], "loser": ["GPT"]}).add({"winner": ["gpt"], "loser": ["x"]})
+    with pytest.warns(UserWarning, match="of items differ"):
+        parts.rate(alpha=0.1)
     assert found.update(clean).items == plain.items
     np.testing.assert_allclose(found.predict({"winner": ["gpt "], "loser": [" x"]}), plain.predict(
         {"winner": ["gpt"], "loser": ["x"]}))  # fmt: skip
@@ -180,10 +185,12 @@ def test_spaces_around_names_are_removed_and_said():
 
 
 def test_names_that_differ_by_case_alone_are_asked_about_and_kept():
-    found = rate(
-        {"winner": ["gpt", "GPT", "x"], "loser": ["x", "x", "gpt"], "judge": ["Al", "al", "Al"]},
-        judge="judge",
-    )
+    battles = {"winner": ["gpt", "GPT", "x"], "loser": ["x", "x", "gpt"], "judge": ["Al", "al", "Al"]}
+    with (
+        pytest.warns(UserWarning, match="of items differ"),
+        pytest.warns(UserWarning, match="of judges differ"),
+    ):
+        found = rate(battles, judge="judge")
     assert found.items == ["GPT", "gpt", "x"]
     told = [note for note in found.notes if "case alone" in note]
     assert "Names of items" in told[0] and "'GPT' and 'gpt'" in told[0] and "Names of judges" in told[1]

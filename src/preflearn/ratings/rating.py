@@ -363,9 +363,14 @@ def _notes(battles: Battles, alpha: Any, clustered: bool) -> list[str]:
             "who won and change the sign where side b did."
         )
         warnings.warn(notes[-1], UserWarning, stacklevel=4)
-    notes += battles.about_names
-    notes += _about_case("items", battles.items)
-    notes += _about_case("judges", [] if battles.judge is None else battles.judge[1])
+    about_names = [
+        *battles.about_names,
+        *_about_case("items", battles.items),
+        *_about_case("judges", [] if battles.judge is None else battles.judge[1]),
+    ]
+    for text in about_names:
+        warnings.warn(text, UserWarning, stacklevel=4)
+    notes += about_names
     notes += [_about_unused(column) for column in battles.unused]
     if battles.judge is not None and 1 < len(battles.judge[1]) < _FEW_JUDGES and not clustered:
         notes.append(
