@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from sklearn.metrics.pairwise import pairwise_kernels
-from tests.contracts.comparisons import check_comparisons, check_drop
 from tests.oracles import dense_comparisons, dense_intercept, dense_preferences, kernel_solution
 
 from preflearn.comparisons import (
@@ -21,6 +20,7 @@ from preflearn.comparisons import (
 from preflearn.comparisons.combined import SumComparisons
 from preflearn.estimators.rankrls import RankRLS
 from preflearn.estimators.rls import RLS
+from preflearn.testing import check_comparisons, check_drop
 from strategies import examples
 
 

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oracles
-from contracts.comparisons import check_comparisons, check_drop
 from preflearn.comparisons import (
     PointwiseComparisons,
     PreferenceComparisons,
@@ -17,6 +16,7 @@ from preflearn.comparisons import (
     encode_queries,
     one_group,
 )
+from preflearn.testing import check_comparisons, check_drop
 from strategies import ranking_problems
 
 COSTS = st.sampled_from(["magnitude", "unit", "relative"])

@@ -68,7 +68,7 @@ NAMES = (
     "sklearn.metrics._scorer.get_scorer", "sklearn.metrics._regression.r2_score",
     "sklearn.metrics._scorer._Scorer", "sklearn.pipeline.Pipeline", "sklearn.pipeline.make_pipeline",
     "sklearn.tree._tree.Tree", "sklearn.svm._classes.SVC", "sklearn.datasets._base.load_iris",
-    "preflearn.metrics.pairwise.concordance", "preflearn.metrics.scorers.get_scorer",
+    "preflearn.metrics.pairwise.concordance", "preflearn.metrics.registry.get_scorer",
     "preflearn.estimators.rankrls.RankRLS", "preflearn.comparisons.grouping.encode_queries",
     "preflearn._engine.core.moments.QueryMoments", "preflearn.io.models.load_model",
     "numpy.tanh", "numpy.load", "numpy.mean",

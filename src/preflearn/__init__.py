@@ -48,6 +48,7 @@ _MODULES = (
     "relations",
     "report",
     "solvers",
+    "testing",
 )
 
 __all__ = [

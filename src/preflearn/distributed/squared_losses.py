@@ -20,7 +20,7 @@ from ..comparisons.inputs import read_alpha, read_scores
 from ..kernels.basis import choose_basis
 from ..kernels.functions import n_items, take_items
 from ..kernels.inputs import read_items
-from ..metrics.scorers import RankingScorer
+from ..metrics.registry import RankingScorer
 from ..model_selection._learner import why_not_in_parts
 from .parts import Parts, as_plain, in_part, require_dask, tree_reduce
 

@@ -23,7 +23,7 @@ from .._engine.solvers.squared_loss import SquaredLossProblem, check_solver_opti
 from ..comparisons import Comparisons, encode_queries, one_group
 from ..comparisons.grouping import positions_in_groups
 from ..comparisons.inputs import read_pairs
-from ..kernels.blocks import DIRECT_KERNELS, KernelBlocks
+from ..kernels.blocks import KernelBlocks
 from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.gradients import expansion_gradient, refuse_without_gradient
 from ..kernels.inputs import KernelParametersMixin, read_items
@@ -144,7 +144,7 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
         # In single precision one product would lose too much; users' functions are not called from several threads.
         is_fast = (
             isinstance(kernel, Kernel)
-            and kernel.kernel in DIRECT_KERNELS
+            and kernel.has_blocks
             and all(_is_dense_double(rows) for rows in (X, self.basis_))
         )
         block = (

@@ -23,9 +23,10 @@ from .._engine.numerics.namespace import as_host, is_device_array
 from ..comparisons import Comparisons, Groups, PreferenceComparisons, compare_scores, encode_queries
 from ..comparisons.inputs import read_pairs, read_per_pair, read_scores
 from ..kernels.basis import choose_basis
-from ..kernels.functions import DISTANCE_KERNELS, Kernel, n_items, take_items
+from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.gradients import expansion_gradient
 from ..kernels.inputs import read_items, why_not_on_device
+from ..kernels.registry import kernel_names
 from ..model_selection._basis_rows import refuse_folds_of_whole_basis
 from ..model_selection._choice import Comparable, auto_grid, choose, read_grid, read_scoring, warn_at_edge
 from ..model_selection._folds import Folds, encode_groups, read_folds, read_preference_folds, shuffled_folds
@@ -506,10 +507,11 @@ class RankRFM(RankerMixin, KernelModel):
 
     def _read(self, X: Any) -> tuple[Kernel, Any]:
         """Check the parameters, then the items."""
-        if self.kernel not in DISTANCE_KERNELS:
-            names = ", ".join(map(repr, DISTANCE_KERNELS))
+        names = kernel_names(lambda entry: entry.distance and entry.gradient)
+        if self.kernel not in names:
             raise ValueError(
-                f"RankRFM learns the metric of a kernel on distances, one of {names}: found {self.kernel!r}."
+                f"RankRFM learns the metric of a kernel on distances, one of {', '.join(map(repr, names))}: "
+                f"found {self.kernel!r}."
             )
         if self.metric not in METRICS:
             raise ValueError(f"metric must be 'diagonal' or 'full': found {self.metric!r}.")

@@ -34,6 +34,7 @@ OUR_PACKAGES = (
 _FORMER_HOMES = {
     "preflearn.core.": "preflearn._engine.core.",
     "preflearn.numerics.": "preflearn._engine.numerics.",
+    "preflearn.metrics.scorers": "preflearn.metrics.registry",
     "preflearn.selection.": "preflearn.model_selection._",
     **{f"{old}.": f"{new}." for old, new in MOVED.items()},
 }
@@ -57,7 +58,7 @@ RECORDS: Mapping[str, Mapping[str, str]] = {
     "preflearn.estimators.rankrfm.Round": {},
     "preflearn.estimators.rankrfm.Rounds": {},
     "preflearn.kernels.functions.Kernel": {},
-    "preflearn.metrics.scorers.RankingScorer": {},
+    "preflearn.metrics.registry.RankingScorer": {},
     "preflearn._engine.numerics.linalg.KernelFactor": {"F": "r k", "pivots": "k < r", "C": "k k"},
     "preflearn.model_selection._calibration.Calibration": {"scores": "m", "y": "m", "codes": "m <"},
     "preflearn.model_selection._order_probability.OrderProbability": {"difference": "b", "probability": "b"},
@@ -133,14 +134,10 @@ _SKLEARN_MEASURES = {
     "median_absolute_error", "ndcg_score", "precision_score", "r2_score", "recall_score", "roc_auc_score",
     "root_mean_squared_error", "root_mean_squared_log_error", "top_k_accuracy_score",
 }  # fmt: skip
-_OUR_MEASURES = {
-    "auc", "average_precision", "concordance", "disagreement_error", "err", "kendall_tau", "ndcg", "precision_at",
-    "reciprocal_rank",
-}  # fmt: skip
 # Where a function may stand in a model, and which kind.
 _FUNCTION_PLACES = {
     ("sklearn.metrics._scorer._Scorer", "_score_func"): "measure",
-    ("preflearn.metrics.scorers.RankingScorer", "_metric"): "measure",
+    ("preflearn.metrics.registry.RankingScorer", "_metric"): "measure",
     ("sklearn.preprocessing._function_transformer.FunctionTransformer", "func"): "elementwise",
     ("sklearn.preprocessing._function_transformer.FunctionTransformer", "inverse_func"): "elementwise",
     ("sklearn.compose._target.TransformedTargetRegressor", "func"): "elementwise",
@@ -233,12 +230,12 @@ def _measure(module: str, name: str) -> Any:
         import sklearn.metrics
 
         found = getattr(sklearn.metrics, name, None)
-    elif module.startswith("preflearn.metrics.") and name in _OUR_MEASURES:
-        from .. import metrics
-
-        found = getattr(metrics, name, None)
     else:
-        return None
+        from ..metrics.registry import metric_functions
+
+        found = next(
+            (one for one in metric_functions() if (one.__module__, one.__name__) == (module, name)), None
+        )
     return found if isinstance(found, FunctionType) and found.__module__ == module else None
 
 

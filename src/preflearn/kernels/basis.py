@@ -98,7 +98,7 @@ def _kernel_diagonal(X: Any, kernel: Kernel, rows: np.ndarray) -> np.ndarray:
     """k(x, x) for some rows."""
     if kernel.is_precomputed:
         return np.asarray(X[rows, rows], dtype=float).copy()
-    if kernel.kernel in ("rbf", "laplacian", "matern", "cosine"):
+    if kernel.is_of_distance:
         return np.ones(rows.shape[0])
     step = 1 if kernel.takes_objects else 64  # a few rows squared are one call of a named kernel
     squares = [

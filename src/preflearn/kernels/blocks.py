@@ -13,11 +13,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._engine.loops.threads import blas_at_rest, over_small_ranges
-from .functions import Kernel, middle_row, n_items
-from .rbf import RbfProducts
-
-# Kernels of dense rows that are formed here; the others go through scikit-learn, which needs NumPy arrays.
-DIRECT_KERNELS = ("linear", "poly", "polynomial", "rbf")
+from .functions import Kernel
+from .rows import n_items
 
 # Kernel values that one thread evaluates at a time: they stay in its cache from the product to the exponential.
 _ONE_BLOCK = 1 << 16
@@ -53,14 +50,9 @@ class KernelBlocks:
         self._used = _used_columns(kernel, basis, xp)
         basis = basis if self._used is None else basis[:, self._used]
         self._kernel, self._basis, self._xp = kernel, basis, xp
-        self._params = dict(kernel._params)
         dense = hasattr(basis, "shape") and not sp.issparse(basis)
-        self._direct = dense and isinstance(kernel.kernel, str) and kernel.kernel in DIRECT_KERNELS
-        if self._direct and kernel.kernel != "linear":
-            self._gamma = kernel.width(n_seen)
-        if self._direct and kernel.kernel == "rbf":
-            centre = middle_row(basis) if xp is np else xp.mean(basis, axis=0)
-            self._products = RbfProducts(basis, centre, self._gamma, xp)
+        entry: Any = kernel.function
+        self._block = entry.block(kernel, basis, n_seen, xp) if dense and kernel.has_blocks else None
 
     @property
     def width(self) -> int:
@@ -75,51 +67,46 @@ class KernelBlocks:
                 return found
             out[...] = found
             return out
-        rows = self._kernel.seen(rows, self._origin)
-        return self._rbf(rows if self._used is None else rows[:, self._used], out)
+        return self._in_ranges(self._seen(rows), out)
 
     def _fills(self, rows: Any) -> bool:
         """Whether these rows take no memory but that of their block."""
-        return self._direct and self._kernel.kernel == "rbf" and self._xp is np and not sp.issparse(rows)
+        return (
+            self._block is not None
+            and self._kernel.is_of_distance
+            and self._xp is np
+            and not sp.issparse(rows)
+        )
+
+    def _seen(self, rows: Any) -> Any:
+        rows = self._kernel.seen(rows, self._origin)
+        return rows if self._used is None else rows[:, self._used]
 
     def _formed(self, rows: Any) -> Any:
         if self._kernel.is_precomputed:
             return np.ascontiguousarray(rows[:, self._basis])
-        if callable(self._kernel.kernel):
+        if self._kernel.takes_objects:
             return self._kernel.matrix(rows, self._basis)
-        rows = self._kernel.seen(rows, self._origin)
-        if not self._direct or sp.issparse(rows):
-            return self._kernel.matrix_of_seen(rows, self._basis)
-        if self._kernel.kernel == "rbf":
-            return self._rbf(rows if self._used is None else rows[:, self._used])
-        products = rows @ self._basis.T
-        if self._kernel.kernel == "linear":
-            return products
-        products *= self._gamma
-        products += float(self._params.get("coef0", 1.0))
-        degree = self._params.get("degree", 3)
-        power = products
-        if degree == int(degree) and 1 <= degree <= 4:  # products are faster, and exact for negative numbers
-            for _ in range(int(degree) - 1):
-                power = power * products
-            return power
-        return products**degree
+        if self._block is None or sp.issparse(rows):
+            return self._kernel.matrix_of_seen(self._kernel.seen(rows, self._origin), self._basis)
+        rows = self._seen(rows)
+        return self._in_ranges(rows) if self._fills(rows) else self._block(rows)
 
-    def _rbf(self, rows: Any, out: np.ndarray | None = None) -> Any:
-        if self._xp is not np:
-            return self._products(rows)
+    def _in_ranges(self, rows: Any, out: np.ndarray | None = None) -> Any:
+        """Values of a function of products: formed some rows at a time, so that they stay in the cache in between."""
+        block: Any = self._block
         size = rows.shape[0] * self.width
         if size <= _ONE_BLOCK:
             # For few products the threads of BLAS cost more than they save, far more on a busy machine; below that none
             # wakes.
             with blas_at_rest(size * rows.shape[1] > _WITHOUT_THREADS):
-                return self._products(rows, out=out)
+                return block(rows, out=out)
         K = out
         if K is None:
-            K = np.empty((rows.shape[0], self.width), np.result_type(rows, self._products.dtype))
+            K = np.empty((rows.shape[0], self.width), np.result_type(rows, self._basis.dtype))
 
         def fill(start: int, stop: int) -> None:
-            self._products(rows[start:stop], out=K[start:stop])
+            block(rows[start:stop], out=K[start:stop])
 
         with blas_at_rest():
             over_small_ranges(fill, rows.shape[0], max(16, _ONE_BLOCK // K.shape[1]))
@@ -127,8 +114,8 @@ class KernelBlocks:
 
 
 def _used_columns(kernel: Kernel, basis: Any, xp: Any) -> np.ndarray | None:
-    """The columns that a diagonal metric of the RBF kernel uses; None where it uses most."""
-    S = kernel.metric if kernel.kernel == "rbf" else None
+    """The columns that a diagonal metric uses, for a kernel of blocks; None where it uses most."""
+    S = kernel.metric if kernel.has_blocks else None
     if S is None or S.ndim != 1 or xp is not np or sp.issparse(basis):
         return None
     used = np.flatnonzero(S)

@@ -26,7 +26,8 @@ from __future__ import annotations
 import numpy as np
 
 from .._engine.loops.expansions import PackedExpansion, packed, rough_errors
-from .functions import Kernel, middle_row
+from .functions import Kernel
+from .rows import middle_row
 
 # Rows farther than this from all basis vectors have kernel values of 0: exp(-40²/2).
 _FAR = 40.0

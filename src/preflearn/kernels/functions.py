@@ -19,28 +19,17 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.metrics.pairwise import KERNEL_PARAMS, PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 
 from .._engine.loops.threads import blas_at_rest, in_turns
 from .._engine.numerics.linalg import mirror_lower
 from .._engine.numerics.memory import require_memory
 from .._engine.numerics.namespace import Home, as_host, is_device_array
-from .matern import check_smoothness, matern_kernel
-from .rbf import RbfProducts
-from .sparse import sparse_products
+from .registry import KernelFunction, kernel_function, kernel_names
+from .rows import items, large_offset, n_items, take_items
 
-# Rows from which the middle is taken.
-_SAMPLE = 65
-# Differences stay precise enough where squares of rows are at most this many times those of the differences.
-_HARMLESS = 16.0
 # scikit-learn's own defaults: a value that differs was given by the user.
 _DEFAULTS = {"gamma": None, "degree": 3, "coef0": 1}
-# Kernels of a distance between rows, for which a metric can be given.
-DISTANCE_KERNELS = ("rbf", "laplacian", "matern")
 GAMMA_RULES = ("median", "scale")
-# Named kernels and their parameters.
-_PARAMETERS: dict[str, Any] = {name: KERNEL_PARAMS[name] for name in PAIRWISE_KERNEL_FUNCTIONS}
-_PARAMETERS["matern"] = ("gamma", "nu")
 # Numbers of rows that are shifted at a time: no second copy of a large X.
 _MOVED_AT_ONCE = 1 << 24
 # Pairs of rows from which the median distance is taken.
@@ -54,9 +43,9 @@ class Kernel:
     Parameters
     ----------
     kernel : str or callable
-        A name of ``sklearn.metrics.pairwise.pairwise_kernels``, ``"matern"`` (`preflearn.kernels.matern`; its ``nu`` in
-        kernel_params, 1/2 by default), ``"precomputed"``, or a function of two items that returns a number; the items
-        may be rows of an array or any objects.
+        A name of ``sklearn.metrics.pairwise.pairwise_kernels``, ``"matern"`` (its ``nu`` in kernel_params, 1/2 by
+        default), a name of `register_kernel`, ``"precomputed"``, or a function of two items that returns a number; the
+        items may be rows of an array or any objects.
     gamma, degree, coef0
         Parameters of the named kernels, with scikit-learn's meaning and defaults.
     kernel_params : mapping, optional
@@ -102,6 +91,26 @@ class Kernel:
             self.use_width(state["_width"])
 
     @property
+    def function(self) -> KernelFunction | None:
+        """The entry of a named kernel; None for precomputed ones and callables."""
+        return kernel_function(self.kernel)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The parameters that were given, and a width that was computed from rows."""
+        return dict(self._params)
+
+    @property
+    def is_of_distance(self) -> bool:
+        """Whether it depends on rows only through a distance, so that a metric can be given and learned."""
+        return self.function is not None and self.function.distance is not None
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether dense rows are evaluated by `KernelBlocks` in any array namespace, devices included."""
+        return self.function is not None and self.function.block is not None
+
+    @property
     def is_linear(self) -> bool:
         return self.kernel == "linear"
 
@@ -116,10 +125,10 @@ class Kernel:
 
     def origin(self, basis: Any) -> np.ndarray | None:
         """A row to measure from where this kernel is invariant to shifts and these rows lie far from 0; else None."""
-        if not isinstance(self.kernel, str) or self.kernel not in DISTANCE_KERNELS:
+        if not self.is_of_distance:
             return None
-        if self.kernel == "laplacian" and self.metric is None:
-            return None  # these kernels use sums of differences
+        if self.function.distance == "absolute" and self.metric is None:  # type: ignore[union-attr]
+            return None  # sums of differences lose no precision
         return large_offset(basis)
 
     def seen(self, X: Any, origin: np.ndarray | None = None) -> Any:
@@ -153,6 +162,13 @@ class Kernel:
             params["metric"] = metric
         return replace(self, kernel_params=params or None)
 
+    def of_columns(self, used: np.ndarray) -> Kernel:
+        """The same kernel of some columns, where its diagonal metric gives no weight to the others."""
+        metric: Any = self.metric
+        known = self.function is not None and "gamma" in self.function.parameters
+        gamma = self.width(metric.shape[0]) if known else self.gamma
+        return replace(self, gamma=gamma).with_metric(metric[used])
+
     def width(self, n_features: int) -> float:
         """γ as a number: scikit-learn's default is one over the number of features that the kernel sees."""
         self.refuse_without_width()
@@ -161,7 +177,7 @@ class Kernel:
 
     def parameter(self, name: str) -> Any:
         """A parameter of a named kernel, wherever it was given."""
-        return self._params.get(name, getattr(self, name))
+        return self._params[name] if name in self._params else self.function.parameters[name]  # type: ignore[union-attr]
 
     def refuse_without_width(self) -> None:
         """Refuse a rule for gamma that has not become a number: it needs all rows, and here they come in parts."""
@@ -211,42 +227,34 @@ class Kernel:
     def matrix_of_seen(self, X: Any, Y: Any = None) -> np.ndarray:
         """`matrix` of a named kernel for rows that have been through `seen`."""
         self.refuse_without_width()
-        if self.kernel == "linear" and sp.issparse(X):
-            return sparse_products(X, Y)
-        if self.kernel == "matern":
-            K = matern_kernel(X, Y, gamma=self.width(X.shape[1]), nu=self._params.get("nu", 0.5))
-        else:
-            K = self._of_scikit_learn(X, Y)
-        if Y is None and self.kernel in DISTANCE_KERNELS:
+        K = self._evaluated(X, Y)
+        if Y is None and self.is_of_distance:
             _refuse_constant(K, X, self._params.get("gamma"))
         return K
 
-    def _of_scikit_learn(self, X: Any, Y: Any) -> np.ndarray:
-        if self.kernel == "laplacian":
-            X, Y = _short_indices(X), _short_indices(Y)
+    def _evaluated(self, X: Any, Y: Any) -> np.ndarray:
+        function: Any = self.function
         n_rows, n_columns = X.shape[0], (X if Y is None else Y).shape[0]
         if sp.issparse(X) or sp.issparse(Y) or n_rows * n_columns <= _ONE_BLOCK:
-            K = pairwise_kernels(X, Y, metric=self.kernel, **self._params)
+            K = function.matrix(self, X, Y)
             return np.ascontiguousarray(K.toarray() if sp.issparse(K) else K)
-        return self._in_blocks(X, Y)
+        return self._in_blocks(function, X, Y)
 
-    def _in_blocks(self, X: np.ndarray, Y: np.ndarray | None) -> np.ndarray:
+    def _in_blocks(self, function: Any, X: np.ndarray, Y: np.ndarray | None) -> np.ndarray:
         """The same for dense rows, some rows per thread; of a symmetric matrix only the lower triangle."""
         columns = X if Y is None else Y
         K = np.empty((X.shape[0], columns.shape[0]), dtype=np.result_type(X, columns))
-        products = None
-        if self.kernel == "rbf" and K.dtype == np.float64:
+        block = None
+        if self.is_of_distance and self.has_blocks and K.dtype == np.float64:
             # Several times as fast; in single precision scikit-learn computes distances in double precision.
-            products = RbfProducts(columns, middle_row(columns), self.width(X.shape[1]))
+            block = function.block(self, columns, X.shape[1], np)
 
         def fill(start: int, stop: int) -> None:
             last = stop if Y is None else columns.shape[0]
-            if products is not None:
-                products(X[start:stop], out=K[start:stop, :last])
-                return
-            K[start:stop, :last] = pairwise_kernels(
-                X[start:stop], columns[:last], metric=self.kernel, **self._params
-            )
+            if block is not None:
+                block(X[start:stop], out=K[start:stop, :last])
+            else:
+                K[start:stop, :last] = function.matrix(self, X[start:stop], columns[:last])
 
         step = max(16, _ONE_BLOCK // columns.shape[0])
         starts = range(0, X.shape[0], step)
@@ -255,7 +263,7 @@ class Kernel:
             in_turns(fill, [(start, min(start + step, X.shape[0])) for start in reversed(starts)])
         if Y is not None:
             return K
-        if self.kernel in DISTANCE_KERNELS:
+        if self.is_of_distance:
             np.fill_diagonal(K, 1.0)  # the exact value at distance 0, without rounding
         return mirror_lower(K)
 
@@ -301,15 +309,6 @@ def _refuse_constant(K: np.ndarray, X: Any, gamma: float | None) -> None:
         )
 
 
-def _short_indices(X: Any) -> Any:
-    """The same sparse rows with 32-bit indices, the only ones that scikit-learn's sparse L1 distance takes."""
-    if not sp.issparse(X) or X.indices.dtype == np.int32 or max(X.nnz, *X.shape) > np.iinfo(np.int32).max:
-        return X
-    short = sp.csr_array(X.shape, dtype=X.dtype)
-    short.data, short.indices, short.indptr = X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)
-    return short
-
-
 def _refuse_not_finite(K: np.ndarray) -> np.ndarray:
     bad = np.argwhere(~np.isfinite(K))
     if bad.size:
@@ -324,7 +323,7 @@ def _read_parameters(kernel: Kernel) -> dict[str, Any]:
     given = {name: getattr(kernel, name) for name in _DEFAULTS}
     changed = {name for name, value in given.items() if not _same(value, _DEFAULTS[name])}
     extra = dict(kernel.kernel_params or {})
-    name = kernel.kernel
+    name, function = kernel.kernel, kernel.function
     if callable(name):
         if changed:
             raise ValueError(
@@ -334,10 +333,10 @@ def _read_parameters(kernel: Kernel) -> dict[str, Any]:
         return extra
     if name == "precomputed":
         known: frozenset[str] = frozenset()
-    elif name in _PARAMETERS:
-        known = frozenset(_PARAMETERS[name]) | ({"metric"} if name in DISTANCE_KERNELS else set())
+    elif function is not None:
+        known = frozenset(function.parameters) | ({"metric"} if function.distance else set())
     else:
-        names = ", ".join(repr(k) for k in sorted(_PARAMETERS))
+        names = ", ".join(map(repr, sorted(kernel_names())))
         raise ValueError(f"kernel must be one of {names}, 'precomputed' or a callable: found {name!r}.")
     unknown = sorted((changed | set(extra)) - known)
     if unknown:
@@ -356,22 +355,22 @@ def _read_parameters(kernel: Kernel) -> dict[str, Any]:
     if isinstance(extra.get("gamma"), str):
         raise ValueError("A rule for gamma is given as the argument gamma, not in kernel_params.")
     params.update(extra)
-    _check_gamma(name, params.get("gamma"))
-    if "nu" in params:
-        check_smoothness(params["nu"])
+    if function is not None:
+        _check_gamma(name, function, params.get("gamma"))
+        function.check(params)
     return params
 
 
-def _check_gamma(name: str, gamma: Any) -> None:
+def _check_gamma(name: str, function: KernelFunction, gamma: Any) -> None:
     if gamma is None:
         return
     if isinstance(gamma, Real) and not isinstance(gamma, bool):
-        if name in DISTANCE_KERNELS and not 0 <= float(gamma) < np.inf:
+        if function.distance and not 0 <= float(gamma) < np.inf:
             raise ValueError(
                 f"gamma of kernel={name!r} must be a finite number that is not negative: found {gamma!r}."
             )
         return
-    rules = GAMMA_RULES if name in DISTANCE_KERNELS else ("scale",)
+    rules = GAMMA_RULES if function.distance else ("scale",)
     if not isinstance(gamma, str) or gamma not in rules:
         choices = " or ".join(map(repr, rules))
         raise ValueError(f"gamma of kernel={name!r} must be a number, None or {choices}: found {gamma!r}.")
@@ -386,7 +385,7 @@ def automatic_gamma(kernel: Kernel, X: Any) -> float:
     """
     n_features = X.shape[1] if kernel.metric is None or kernel.metric.ndim == 1 else kernel.metric.shape[1]
     spread = _median_distance(kernel, X) if kernel.gamma == "median" else n_features * _variance(kernel, X)
-    if kernel.kernel == "matern":
+    if kernel.function is not None and kernel.function.distance == "euclidean":
         spread = spread**0.5
     return 1.0 / spread if spread > 0 and np.isfinite(spread) else 1.0 / n_features
 
@@ -398,7 +397,8 @@ def _median_distance(kernel: Kernel, X: Any) -> float:
     difference = kernel.apply_metric(next(ends) - next(ends))
     if sp.issparse(difference):
         difference = sp.csr_array(difference)  # of a matrix, `*` is the matrix product
-    size = abs(difference) if kernel.kernel == "laplacian" else difference * difference
+    absolute = kernel.function is not None and kernel.function.distance == "absolute"
+    size = abs(difference) if absolute else difference * difference
     distances = np.asarray(size.sum(axis=1), dtype=float).ravel()
     if not distances.any():
         return 0.0
@@ -434,59 +434,7 @@ def _same(value: Any, default: Any) -> bool:
     return value is default or (default is not None and value is not None and value == default)
 
 
-def n_items(X: Any) -> int:
-    """Number of items of an array, a sparse matrix or any sequence."""
-    shape = getattr(X, "shape", None)
-    if shape is None and not hasattr(X, "__len__") and hasattr(X, "__array__"):
-        shape = np.asarray(X).shape
-    return int(shape[0]) if shape else len(X)
-
-
-def items(X: Any):
-    """The items one by one; rows of a sparse matrix stay sparse."""
-    if sp.issparse(X):
-        return (X[[i]] for i in range(X.shape[0]))
-    return iter(X)
-
-
-def take_items(X: Any, rows: np.ndarray) -> Any:
-    """Some of the items, in the container that came in (a list for other sequences)."""
-    if is_device_array(X):
-        return Home.of(X).rows(X, rows)
-    if hasattr(X, "shape"):
-        return X[rows]
-    return [X[i] for i in rows]
-
-
 def take_training_items(X: Any, rows: np.ndarray, kernel: Kernel, among: np.ndarray | None = None) -> Any:
     """Some of the items; of a kernel matrix also only the columns ``among``, by default the same rows."""
     items = take_items(X, rows)
     return items[:, rows if among is None else among] if kernel.is_precomputed else items
-
-
-def middle_row(rows: np.ndarray) -> np.ndarray:
-    """The median of each column over some of the rows: close to most rows, regardless of outliers. Shape (n,)."""
-    sample = rows[:: -(-rows.shape[0] // _SAMPLE)]
-    return np.median(sample, axis=0).astype(rows.dtype, copy=False)
-
-
-def large_offset(basis: Any) -> np.ndarray | None:
-    """The middle of dense rows where it is so far from 0 that squares of rows lose precision to it, or None. O(n).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> large_offset(np.array([[1e6, 1.0], [1e6 + 1.0, 2.0], [1e6 - 1.0, 3.0]]))
-    array([1.e+06, 2.e+00])
-    >>> large_offset(np.array([[0.0, 1.0], [1.0, 2.0]])) is None
-    True
-    """
-    if not hasattr(basis, "shape") or sp.issparse(basis) or is_device_array(basis) or not basis.shape[0]:
-        return None
-    middle = middle_row(basis)
-    sample = basis[:: -(-basis.shape[0] // _SAMPLE)]
-    unit = float(np.abs(middle).max(initial=0.0))
-    if not unit > 0 or not np.isfinite(unit):
-        return None
-    spread = float(np.median(np.square((sample - middle) / unit).sum(axis=1)))
-    return middle if float(np.square(middle / unit).sum()) > _HARMLESS * spread else None

@@ -10,15 +10,14 @@ import scipy.sparse as sp
 from sklearn.utils.validation import validate_data
 
 from .._engine.numerics.namespace import Home, is_device_array, refuse_repeated_columns, refuse_undispatched
-from .blocks import DIRECT_KERNELS
 from .functions import Kernel
+from .registry import kernel_function, kernel_names
 
 # Ends a refusal of device arrays; formatted with what to use instead.
 DEVICE_REMEDY = "Use {}, or NumPy arrays (X.cpu().numpy() for a PyTorch tensor)."
 # How far a precomputed kernel may be from symmetric, relative to its largest entry.
 _ASYMMETRY = 1e-6
-# Kernels of the distance between rows, and the ratio of scales from which on a warning is given.
-_BY_DISTANCE = ("rbf", "laplacian", "matern")
+# The ratio of scales from which on a kernel of distances warns.
 _WILD = 1000
 
 
@@ -66,7 +65,7 @@ def read_items(estimator: Any, X: Any, kernel: Kernel, *, reset: bool) -> Any:
         if kernel.needs_rows:
             estimator.gamma_ = kernel.fit_width(X)
         learns_scales = getattr(estimator, "metric", None) is not None or kernel.metric is not None
-        if kernel.kernel in _BY_DISTANCE and not learns_scales:
+        if kernel.is_of_distance and not learns_scales:
             _warn_of_scales(X)
     return X
 
@@ -173,8 +172,9 @@ def check_kernel_matrix(K: np.ndarray) -> None:
 
 def why_not_on_device(kernel: Any, solver: Any, cost: Any) -> str | None:
     """Which of an estimator's parameters are not supported on device arrays, or None."""
-    if not isinstance(kernel, str) or kernel not in DIRECT_KERNELS:
-        names = ", ".join(map(repr, DIRECT_KERNELS))
+    entry = kernel_function(kernel)
+    if entry is None or entry.block is None:
+        names = ", ".join(map(repr, kernel_names(lambda one: one.block)))
         return f"kernel={kernel!r} is not available on device arrays. " + DEVICE_REMEDY.format(
             f"one of {names}"
         )

@@ -5,21 +5,20 @@ Every metric is called as ``metric(y, scores, qid)``: a value per query, then th
 
 from .by_query import PerQuery
 from .calibration import PreferenceCalibration, calibration_of_preferences
+
+from .pairwise import auc, concordance, disagreement_error, kendall_tau  # isort: skip (their names come first)
 from .listwise import average_precision, err, ndcg, precision_at, reciprocal_rank
-from .pairwise import auc, concordance, disagreement_error, kendall_tau
-from .scorers import (
-    RankingScorer,
-    auc_scorer,
-    average_precision_scorer,
-    concordance_scorer,
-    disagreement_error_scorer,
-    err_scorer,
-    get_scorer,
-    kendall_tau_scorer,
-    ndcg_scorer,
-    precision_at_scorer,
-    reciprocal_rank_scorer,
-)
+from .registry import RankingScorer, get_scorer, register_metric
+
+concordance_scorer = get_scorer("concordance")
+disagreement_error_scorer = get_scorer("neg_disagreement_error")
+auc_scorer = get_scorer("auc")
+kendall_tau_scorer = get_scorer("kendall_tau")
+ndcg_scorer = get_scorer("ndcg")
+average_precision_scorer = get_scorer("average_precision")
+reciprocal_rank_scorer = get_scorer("reciprocal_rank")
+err_scorer = get_scorer("err")
+precision_at_scorer = get_scorer("precision")
 
 __all__ = [
     "PerQuery",
@@ -45,4 +44,5 @@ __all__ = [
     "precision_at_scorer",
     "reciprocal_rank",
     "reciprocal_rank_scorer",
+    "register_metric",
 ]

@@ -19,11 +19,13 @@ from typing import Any
 import numpy as np
 
 from .by_query import Rows, check_options, check_rows, mean_or_refuse, over_queries
+from .registry import metric_entry
 
 # Above this grade the sum of the gains 2**y of a long list would overflow.
 _LARGEST_EXPONENT = 900.0
 
 
+@metric_entry("ndcg", title="NDCG")
 def ndcg(
     y: Any,
     scores: Any,
@@ -111,6 +113,7 @@ def ndcg(
     return _finished("ndcg", rows, values, no_relevant, per_query)
 
 
+@metric_entry("average_precision", title="MAP", aliases=("map",))
 def average_precision(
     y: Any,
     scores: Any,
@@ -171,6 +174,7 @@ def average_precision(
     return _finished("average_precision", rows, values, no_relevant, per_query)
 
 
+@metric_entry("reciprocal_rank", title="MRR", aliases=("mrr",))
 def reciprocal_rank(
     y: Any,
     scores: Any,
@@ -222,6 +226,7 @@ def reciprocal_rank(
     return _finished("reciprocal_rank", rows, values, no_relevant, per_query)
 
 
+@metric_entry("err", title="ERR")
 def err(
     y: Any,
     scores: Any,
@@ -286,6 +291,7 @@ def err(
     return _finished("err", rows, values, no_relevant, per_query)
 
 
+@metric_entry("precision", aliases=("p", "precision_at"))
 def precision_at(
     y: Any,
     scores: Any = None,

@@ -17,8 +17,10 @@ import numpy as np
 
 from .._engine.loops.threads import over_ranges
 from .by_query import PerQuery, Rows, check_rows, check_weights, mean_or_refuse, over_queries
+from .registry import metric_entry
 
 
+@metric_entry("concordance", chance=0.5, takes_outputs=True)
 def concordance(
     y: Any, scores: Any, qid: Any = None, *, sample_weight: Any = None, per_query: bool = False
 ) -> Any:
@@ -90,6 +92,7 @@ def concordance(
     return values if per_query else mean_or_refuse(values, metric="concordance", reason=_no_untied_pair(rows))
 
 
+@metric_entry("disagreement_error", higher_is_better=False, limits=(-1.0, 0.0), takes_outputs=True)
 def disagreement_error(
     y: Any, scores: Any, qid: Any = None, *, sample_weight: Any = None, per_query: bool = False
 ) -> Any:
@@ -118,6 +121,7 @@ def disagreement_error(
     return 1.0 - concordance(y, scores, qid, sample_weight=sample_weight)
 
 
+@metric_entry("auc", title="AUC", aliases=("roc_auc",))
 def auc(y: Any, scores: Any, *, sample_weight: Any = None) -> float:
     """Area under the ROC curve: the share of (positive, negative) pairs where the positive row scores higher.
 
@@ -166,6 +170,7 @@ def auc(y: Any, scores: Any, *, sample_weight: Any = None) -> float:
     return concordance(rows.y, rows.scores, sample_weight=sample_weight)
 
 
+@metric_entry("kendall_tau", title="Kendall tau-b", aliases=("tau",), limits=(-1.0, 1.0), chance=0.0)
 def kendall_tau(y: Any, scores: Any, qid: Any = None, *, per_query: bool = False) -> Any:
     r"""Kendall's rank correlation tau-b between y and the scores, averaged over the queries.
 

@@ -23,7 +23,7 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 
 from .._engine.numerics.namespace import as_host
 from ..comparisons import Groups, encode_queries
-from ..metrics.scorers import RankingScorer, get_scorer, scorer_names
+from ..metrics.registry import RankingScorer, get_scorer, scorer_names
 from ._folds import Folds
 
 _AUTO_POWERS = np.arange(-27, 4)

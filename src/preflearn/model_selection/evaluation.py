@@ -13,28 +13,19 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from scipy.stats import t as student
 
 from ..comparisons import encode_queries, one_group
 from ..comparisons.inputs import read_pairs
 from ..metrics import PerQuery, get_scorer
 from ..metrics.by_query import check_rows
-from ..metrics.scorers import full_name
+from ..metrics.registry import full_name, named_metric
 from ..plots import on_axes
 from ..shown_tables import ShownTable, align_columns, shows_itself
 from ._tally import tally_scores
 from .intervals import freedom_of, mean_interval, placement_variance, wilson_interval
 
 DEFAULT_METRICS = ("concordance", "kendall_tau", "ndcg@10", "average_precision", "reciprocal_rank")
-_TITLES = {
-    "auc": "AUC",
-    "average_precision": "MAP",
-    "err": "ERR",
-    "kendall_tau": "Kendall tau-b",
-    "ndcg": "NDCG",
-    "reciprocal_rank": "MRR",
-}
-# The smallest and largest value of the metrics that are not shares.
-_RANGES = {"kendall_tau": (-1.0, 1.0), "neg_disagreement_error": (-1.0, 0.0)}
 _SHARES_OF_PAIRS = ("concordance", "auc")
 
 
@@ -71,7 +62,7 @@ class MeasuredMetric:
         'NDCG@10'
         """
         base, at, k = self.metric.partition("@")
-        return _TITLES.get(base, base.replace("_", " ")) + at + k
+        return named_metric(base).title + at + k
 
 
 @shows_itself
@@ -259,7 +250,7 @@ def _measure(name: str, scorer: Any, y: Any, scores: Any, qid: Any) -> MeasuredM
     if np.isnan(per_query.mean):
         raise ValueError(f"{name} is defined in no query: targets or scores are all tied.")
     if qid is not None:
-        interval = _interval_over_queries(per_query, _RANGES.get(name, (0.0, 1.0)))
+        interval = _interval_over_queries(per_query, named_metric(name).limits)
         method = "Student's t over queries"
         n_queries = int((~np.isnan(per_query.values)).sum())
     else:
@@ -272,6 +263,10 @@ def _interval_over_queries(per_query: PerQuery, bounds: tuple[float, float]) -> 
     values = per_query.values[~np.isnan(per_query.values)]
     if values.size < 2:
         return None
+    if not np.isfinite(bounds).all():
+        error = float(values.std(ddof=1)) / values.size**0.5
+        half = float(student.ppf(0.975, values.size - 1)) * error
+        return max(bounds[0], values.mean() - half), min(bounds[1], values.mean() + half)
     least, width = bounds[0], bounds[1] - bounds[0]
     low, high = mean_interval((values - least) / width)[1]
     return least + width * low, least + width * high

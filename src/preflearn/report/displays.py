@@ -394,9 +394,10 @@ class QueryScoresDisplay(_Display):
         QueryScoresDisplay
         """
         from ..metrics import get_scorer
+        from ..metrics.registry import full_name, named_metric
 
         found = get_scorer(metric).per_query(y, scores, qid)
-        chance = {"concordance": 0.5, "kendall_tau": 0.0}.get(metric)
+        chance = named_metric(full_name(metric)).chance
         return cls(found.labels, found.values, metric_name=metric, **{"chance": chance, **options}).plot(ax)
 
     @classmethod

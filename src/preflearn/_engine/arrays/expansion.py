@@ -16,8 +16,9 @@ import numpy as np
 from ...comparisons import Groups, encode_queries
 from ...comparisons.queries import QueryComparisons
 from ...errors import missing_extra
-from ...kernels.functions import Kernel, middle_row
-from ...kernels.rbf import RbfProducts, expansion_slopes
+from ...kernels.distances import RbfProducts, expansion_slopes
+from ...kernels.functions import Kernel
+from ...kernels.rows import middle_row
 from ..core.curves import Curves
 from ..core.expansion import Expansion, Moments
 from ..core.moments import GlobalMoments, QueryMoments

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from ...kernels.blocks import KernelBlocks
+from ...kernels.distances import expansion_slopes
 from ...kernels.functions import Kernel
-from ...kernels.rbf import expansion_slopes
 from ..core.expansion import NUGGETS, refined
 from ..core.learned_metric import TrainingSet
 from ..core.row_blocks import RowBlock

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from ...comparisons import Comparisons, PreferenceComparisons
-from ...kernels.blocks import DIRECT_KERNELS
 from ...kernels.functions import take_training_items
 from ..core.conjugate_gradients import largest_eigenvalue
 from ..core.preference_holdout import suits_pair_space
@@ -139,7 +138,7 @@ class SquaredLossProblem:
     def _represent_training(self, alpha: float, with_mean: bool) -> Representation:
         kernel = self.inputs.kernel
         # Another kernel may not be positive definite, which a matrix of some differences does not reveal.
-        known = kernel.is_linear or kernel.kernel in DIRECT_KERNELS
+        known = kernel.has_blocks
         in_pairs = known and not with_mean and self._has_pair_space
         chosen = self.plan(
             "train",

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...metrics.scorers import RankingScorer
+from ...metrics.registry import RankingScorer
 from ...model_selection._choice import auto_grid, choose, read_grid, read_scoring, warn_at_edge
 from ..core.statistics import Recipe, Statistics
 from .one_pass_cv import LOSS, FoldModels, MeasureTally, models_of_folds, tally_chunk

@@ -21,7 +21,7 @@ import numpy as np
 
 from ...comparisons import encode_queries
 from ...kernels.functions import take_items
-from ...metrics.scorers import RankingScorer
+from ...metrics.registry import RankingScorer
 from ...model_selection._choice import without_rounding
 from ..core import RidgeSystem
 from ..core.holdout import span_of_rows

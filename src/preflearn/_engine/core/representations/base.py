@@ -13,7 +13,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....comparisons import Comparisons, PreferenceComparisons, centred, one_group
-from ....kernels.blocks import DIRECT_KERNELS
 from ....kernels.functions import Kernel, n_items
 from ....kernels.maps import NystromMap
 from ..feature_holdout import FeatureHoldOut
@@ -64,7 +63,7 @@ class Inputs:
         """
         if self.kernel.is_precomputed:
             return np.array(self.X, dtype=np.float64, order="C")
-        X = self.double() if self.kernel.kernel in DIRECT_KERNELS else self.X
+        X = self.double() if self.kernel.has_blocks else self.X
         return self.kernel.matrix(X).astype(np.float64, copy=False)
 
     @cached_property

@@ -1,11 +1,11 @@
-"""The registry: every measure under its name, as a scikit-learn scorer that receives ``qid`` by metadata routing.
+"""The registry of metrics: each is one entry, made where the metric is defined, and a scikit-learn scorer.
 
     with sklearn.config_context(enable_metadata_routing=True):
         cross_val_score(estimator, X, y, scoring=ndcg_scorer(k=10), params={"qid": qid})
 
 A scorer requests ``qid`` by default, so users need not request it. Higher is better for all of them: errors are
 negated, and named ``neg_...`` as in scikit-learn. Everything that takes ``scoring`` reads names here: the searches, the
-held-out object, streams, the command line. A new metric is one line of ``_SCORERS``.
+held-out object, streams, reports, the command line. `register_metric` adds one that is defined for a single query.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import inspect
 import re
 from collections.abc import Callable
 from copy import copy
-from typing import Any
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn import metrics as regression
 from sklearn.base import is_classifier
 from sklearn.utils.metadata_routing import MetadataRequest
 
-from .by_query import PerQuery, check_options, predict_scores
-from .listwise import average_precision, err, ndcg, precision_at, reciprocal_rank
-from .pairwise import auc, concordance, disagreement_error, kendall_tau
+from .by_query import PerQuery, check_options, check_rows, mean_or_refuse, predict_scores
 
 _METADATA = ("qid", "sample_weight")
 # Arguments of metrics that are data rather than options.
@@ -134,7 +134,7 @@ class RankingScorer:
 
     def measure_each(self, y: np.ndarray, predictions: np.ndarray, qid: Any) -> np.ndarray:
         """`measure_within` of several predictions of the same y, shape (a, m, v) to (a,)."""
-        if y.shape[1] == 1 < predictions.shape[0] and self._metric in _METRICS_OF_OUTPUTS:
+        if y.shape[1] == 1 < predictions.shape[0] and self._metric in _TAKE_OUTPUTS:
             # One check of y and qid for all of them: each is an output.
             columns = np.ascontiguousarray(predictions[:, :, 0].T)
             values = self.per_query(np.broadcast_to(y, columns.shape), columns, qid).means
@@ -165,7 +165,7 @@ class RankingScorer:
                 f"{self._metric.__name__} has no option {', '.join(map(repr, unknown))}: "
                 f"expected {', '.join(map(repr, sorted(known))) or 'none'}."
             )
-        check_options(**options)
+        check_options(**{option: value for option, value in options.items() if option in _COMMON_OPTIONS})
         changed = copy(self)
         changed._options = {**self._options, **options}
         return changed
@@ -226,59 +226,200 @@ def _auc_within(y: np.ndarray, scores: np.ndarray, qid: Any) -> float:
     """The AUC inside queries (or folds), averaged over those that hold both classes."""
     if np.unique(y).shape[0] != 2:
         raise ValueError("scoring='auc' needs y with two values: use scoring='concordance'.")
-    return concordance(y, scores, qid)
+    return _ENTRIES["concordance"].scorer.measure(y, scores, qid)
 
 
-concordance_scorer = RankingScorer(concordance)
-disagreement_error_scorer = RankingScorer(disagreement_error, sign=-1)
-auc_scorer = RankingScorer(auc)
-kendall_tau_scorer = RankingScorer(kendall_tau)
-ndcg_scorer = RankingScorer(ndcg)
-average_precision_scorer = RankingScorer(average_precision)
-reciprocal_rank_scorer = RankingScorer(reciprocal_rank)
-err_scorer = RankingScorer(err)
-precision_at_scorer = RankingScorer(precision_at)
+@dataclass(frozen=True)
+class Metric:
+    """What is known of a metric by its name.
+
+    Attributes
+    ----------
+    scorer : RankingScorer
+    title : str
+        As reports call it.
+    limits : tuple of two float
+        The smallest and the largest value of the scorer.
+    chance : float or None
+        The value of random scores, where it does not depend on the data.
+    """
+
+    scorer: RankingScorer
+    title: str
+    limits: tuple[float, float] = (0.0, 1.0)
+    chance: float | None = None
 
 
-# Those that measure several outputs in one call.
-_METRICS_OF_OUTPUTS = (concordance, disagreement_error)
+_ENTRIES: dict[str, Metric] = {}
+_ALIASES: dict[str, str] = {}
+# Metrics that measure several outputs in one call.
+_TAKE_OUTPUTS: set[Callable[..., Any]] = set()
+# Options whose values are checked when a scorer is made.
+_COMMON_OPTIONS = frozenset(inspect.signature(check_options).parameters)
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def _regression_scorer(metric: Callable[..., float], sign: int = 1) -> RankingScorer:
-    return RankingScorer(metric, sign, compares_rows=False)
+def metric_entry(
+    name: str,
+    *,
+    title: str | None = None,
+    aliases: tuple[str, ...] = (),
+    higher_is_better: bool = True,
+    limits: tuple[float, float] = (0.0, 1.0),
+    chance: float | None = None,
+    takes_outputs: bool = False,
+) -> Callable[[_Function], _Function]:
+    """Register ``metric(y, scores, qid, ...)``, whole as it is, under its names; a decorator.
+
+    Raises
+    ------
+    ValueError
+        If a name is taken.
+    """
+
+    def register(metric: _Function) -> _Function:
+        sign, prefix = (1, "") if higher_is_better else (-1, "neg_")
+        full, others = prefix + name, (*aliases, *([name] if prefix else []))
+        taken = sorted({full, *others} & (set(_ENTRIES) | set(_ALIASES)))
+        if taken:
+            raise ValueError(
+                f"There is a metric named {', '.join(map(repr, taken))} already: choose another name."
+            )
+        if not all(re.fullmatch(r"[a-z]\w*", one) for one in (full, *others)):
+            raise ValueError(f"A metric has a name in small letters, digits and underscores: found {name!r}.")
+        _ENTRIES[full] = Metric(RankingScorer(metric, sign), title or full.replace("_", " "), limits, chance)
+        _ALIASES.update(dict.fromkeys(others, full))
+        if takes_outputs:
+            _TAKE_OUTPUTS.add(metric)
+        return metric
+
+    return register
 
 
-_SCORERS: dict[str, RankingScorer] = {
-    "concordance": concordance_scorer,
-    "neg_disagreement_error": disagreement_error_scorer,
-    "auc": auc_scorer,
-    "kendall_tau": kendall_tau_scorer,
-    "ndcg": ndcg_scorer,
-    "average_precision": average_precision_scorer,
-    "reciprocal_rank": reciprocal_rank_scorer,
-    "err": err_scorer,
-    "precision": precision_at_scorer,
-    "r2": _regression_scorer(regression.r2_score),
-    "explained_variance": _regression_scorer(regression.explained_variance_score),
-    "neg_mean_squared_error": _regression_scorer(regression.mean_squared_error, -1),
-    "neg_root_mean_squared_error": _regression_scorer(regression.root_mean_squared_error, -1),
-    "neg_mean_absolute_error": _regression_scorer(regression.mean_absolute_error, -1),
-    "neg_median_absolute_error": _regression_scorer(regression.median_absolute_error, -1),
-}
-_ALIASES = {
-    "map": "average_precision",
-    "mrr": "reciprocal_rank",
-    "p": "precision",
-    "precision_at": "precision",
-    "roc_auc": "auc",
-    "tau": "kendall_tau",
-    "disagreement_error": "neg_disagreement_error",
-}
+# Random orders of rows with equal scores over which a metric of users is averaged.
+_ORDERS_OF_TIES = 16
+
+
+def register_metric(
+    name: str,
+    *,
+    higher_is_better: bool = True,
+    title: str | None = None,
+    limits: tuple[float, float] = (-np.inf, np.inf),
+    chance: float | None = None,
+) -> Callable[[Callable[..., float]], Callable[..., Any]]:
+    """Add a metric that is defined for one query; a decorator.
+
+    Queries, checks of the input, ties, the mean over queries, intervals, the scorer, and the name in ``scoring``, in
+    reports and on the command line are supplied.
+
+    Parameters
+    ----------
+    name : str
+        For ``scoring``; an error (``higher_is_better=False``) is negated there and called "neg_" and its name.
+    higher_is_better : bool, default=True
+    title : str, optional
+        For reports; the name by default.
+    limits : tuple of two float, optional
+        The smallest and the largest value, to which intervals are confined; of an error those of the negated value.
+    chance : float, optional
+        The value of random scores, drawn as a line in plots.
+
+    Returns
+    -------
+    decorator
+        Takes ``measure(grades, **options)``: grades of the rows of one query as an array, in the order of their scores,
+        best first. It returns a number, NaN where the metric is not defined (such queries are left out of the mean);
+        its options are keyword arguments with defaults. The result is a function ``metric(y, scores, qid=None, *,
+        per_query=False, **options)``.
+
+    Raises
+    ------
+    ValueError
+        If the name is taken.
+
+    Notes
+    -----
+    Rows with equal scores are taken in random order: the value is the mean over 16 fixed random orders where a query
+    has such rows.
+
+    Examples
+    --------
+    >>> from preflearn.metrics import get_scorer, register_metric
+    >>> @register_metric("best_on_top")
+    ... def best_on_top(grades):
+    ...     return float(grades[0] == grades.max())
+    >>> best_on_top([1, 2, 0, 0], [0.1, 0.9, 0.3, 0.2], qid=["a", "a", "b", "b"])
+    1.0
+    >>> get_scorer("best_on_top")
+    best_on_top_scorer
+    """
+
+    def register(measure: Callable[..., float]) -> Callable[..., Any]:
+        options = list(inspect.signature(measure).parameters.values())[1:]
+
+        @wraps(measure)
+        def metric(y: Any, scores: Any, qid: Any = None, *, per_query: bool = False, **given: Any) -> Any:
+            rows = check_rows(y, scores, qid)
+            values = np.array(
+                [
+                    _over_ties(measure, rows.y[mine, 0], rows.scores[mine, 0], given)
+                    for mine in map(rows.queries.rows, range(rows.queries.n_groups))
+                ]
+            )
+            found = rows.per_query(values)
+            reason = "it is NaN in every query."
+            return found if per_query else mean_or_refuse(found, metric=name, reason=reason)
+
+        named = list(inspect.signature(metric, follow_wrapped=False).parameters.values())[:-1]
+        keywords = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in options]
+        metric.__signature__ = inspect.Signature([*named, *keywords])  # type: ignore[attr-defined]
+        entry = metric_entry(
+            name, title=title, higher_is_better=higher_is_better, limits=limits, chance=chance
+        )
+        return entry(metric)
+
+    return register
+
+
+def _over_ties(
+    measure: Callable[..., float], y: np.ndarray, scores: np.ndarray, options: dict[str, Any]
+) -> float:
+    """The value of one query, averaged over random orders of rows with equal scores."""
+    if np.unique(scores).shape[0] == scores.shape[0]:
+        return float(measure(y[np.argsort(-scores)], **options))
+    rng = np.random.default_rng(0)
+    orders = [np.lexsort((rng.random(y.shape[0]), -scores)) for _ in range(_ORDERS_OF_TIES)]
+    return float(np.mean([measure(y[order], **options) for order in orders]))
+
+
+def _register_regression(metric: Callable[..., float], name: str, sign: int, least: float) -> None:
+    limits = (least, 1.0 if sign > 0 else 0.0)
+    scorer = RankingScorer(metric, sign, compares_rows=False)
+    _ENTRIES[name] = Metric(scorer, name.replace("_", " "), limits)
+
+
+_register_regression(regression.r2_score, "r2", 1, -np.inf)
+_register_regression(regression.explained_variance_score, "explained_variance", 1, -np.inf)
+_register_regression(regression.mean_squared_error, "neg_mean_squared_error", -1, -np.inf)
+_register_regression(regression.root_mean_squared_error, "neg_root_mean_squared_error", -1, -np.inf)
+_register_regression(regression.mean_absolute_error, "neg_mean_absolute_error", -1, -np.inf)
+_register_regression(regression.median_absolute_error, "neg_median_absolute_error", -1, -np.inf)
 
 
 def scorer_names() -> tuple[str, ...]:
-    """The names of the registry, short ones included."""
-    return (*_SCORERS, *_ALIASES)
+    """The names of the registry, those of rankings first, short ones last."""
+    return (*sorted(_ENTRIES, key=lambda name: not _ENTRIES[name].scorer.compares_rows), *_ALIASES)
+
+
+def named_metric(name: str) -> Metric:
+    """The entry of a name that `full_name` has read, with or without a number of positions."""
+    return _ENTRIES[name.partition("@")[0]]
+
+
+def metric_functions() -> set[Callable[..., Any]]:
+    """The functions of labels and scores behind the names: what a scorer of a model file may call."""
+    return {entry.scorer._metric for entry in _ENTRIES.values()}
 
 
 def get_scorer(name: str | Callable[..., Any], **options: Any) -> Any:
@@ -288,8 +429,8 @@ def get_scorer(name: str | Callable[..., Any], **options: Any) -> Any:
     ----------
     name : str or callable
         "concordance", "neg_disagreement_error", "auc", "kendall_tau", "ndcg", "average_precision" (or "map"),
-        "reciprocal_rank" (or "mrr"), "err" or "precision"; of a regression "r2", "explained_variance",
-        "neg_mean_squared_error", "neg_root_mean_squared_error", "neg_mean_absolute_error" or
+        "reciprocal_rank" (or "mrr"), "err" or "precision"; a name of `register_metric`; of a regression "r2",
+        "explained_variance", "neg_mean_squared_error", "neg_root_mean_squared_error", "neg_mean_absolute_error" or
         "neg_median_absolute_error". A number of positions may follow an at sign: "ndcg@10", "precision@5". A callable
         is returned unchanged.
     **options
@@ -316,7 +457,7 @@ def get_scorer(name: str | Callable[..., Any], **options: Any) -> Any:
         if "k" in options:
             raise ValueError(f"the number of positions is given twice: {k} and {options['k']}.")
         options = {"k": int(k), **options}
-    return _SCORERS[base].with_options(**options)
+    return _ENTRIES[base].scorer.with_options(**options)
 
 
 def full_name(name: str) -> str:
@@ -334,7 +475,7 @@ def full_name(name: str) -> str:
     """
     match = re.fullmatch(r"(\w+?)(@\d+)?", name.strip().lower()) if isinstance(name, str) else None
     base = "" if match is None else _ALIASES.get(match[1], match[1])
-    if match is None or base not in _SCORERS:
+    if match is None or base not in _ENTRIES:
         raise ValueError(
             f"unknown metric {name!r}: expected one of {', '.join(map(repr, scorer_names()))}, or one with a number "
             "of positions such as 'ndcg@10'."
