@@ -360,6 +360,16 @@ def test_changelog_knows_the_version() -> None:
     assert headings and headings[0] in ("Unreleased", preflearn.__version__)
 
 
+def test_changes_are_files_that_a_release_puts_together() -> None:
+    kinds = [kind["directory"] for kind in PYPROJECT["tool"]["towncrier"]["type"]]
+    for path in (ROOT / "changes").iterdir():
+        if path.name != "README.md":
+            assert re.fullmatch(rf"\+[a-z0-9-]+\.({'|'.join(kinds)})\.md", path.name), path.name
+            assert not path.read_text(encoding="utf-8").startswith("-")
+    marker = PYPROJECT["tool"]["towncrier"]["start_string"]
+    assert (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").count(marker) == 1
+
+
 def test_what_reproduces_publications_is_a_distribution_of_its_own() -> None:
     """Of the same version; the library knows its name in one place, and none of its modules."""
     papers = tomllib.loads((ROOT / "papers" / "pyproject.toml").read_text(encoding="utf-8"))
