@@ -93,7 +93,9 @@ REFUSED = {
 def refusal(name: str, model: Any) -> str | None:
     """Why a model of the zoo is refused: its class cannot be recorded, or what it was fitted on."""
     for _, step in getattr(model, "steps", [("", model)]):
-        if type(step).__module__.startswith(("preflearn.", "preflearn_")) and not hasattr(step, "_onnx_nodes"):
+        if type(step).__module__.startswith(("preflearn.", "preflearn_")) and not hasattr(
+            step, "_onnx_nodes"
+        ):
             return type(step).__name__
     return REFUSED.get(name)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from sklearn.metrics.pairwise import euclidean_distances
@@ -9,8 +11,10 @@ from sklearn.metrics.pairwise import euclidean_distances
 from preflearn import RankRFM, RankRLS, RankRLSCV, RankSVM
 from preflearn.io import load_model, save_model, to_onnx
 from preflearn.kernels import KernelFunction, NystromMap, register_kernel
+from preflearn.kernels import registry as kernels
 from preflearn.kernels.registry import kernel_names
 from preflearn.metrics import get_scorer, ndcg, register_metric
+from preflearn.metrics import registry as metrics
 from preflearn.metrics.registry import scorer_names
 from preflearn.model_selection import cross_val_predict, evaluate_scores
 from preflearn.testing import check_kernel, check_metric, check_ranker
@@ -20,7 +24,6 @@ X, QID = RANDOM.normal(size=(60, 3)), np.repeat(np.arange(12), 5)
 Y = np.round(np.sin(X[:, 0]) + X[:, 1] + 0.1 * RANDOM.normal(size=60), 1)
 
 
-@register_kernel
 class Cauchy(KernelFunction):
     """1 / (1 + γ ‖x - z‖²)."""
 
@@ -36,14 +39,27 @@ class Cauchy(KernelFunction):
         return X * W.sum(axis=1)[:, None] - W @ Z
 
 
-@register_metric("test_best_on_top", limits=(0.0, 1.0))
 def best_on_top(grades: np.ndarray, k: int = 1) -> float:
     return float(grades[:k].max() == grades.max())
 
 
-@register_metric("test_regret", higher_is_better=False)
 def regret(grades: np.ndarray) -> float:
     return float(grades.max() - grades[0])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def registered() -> Iterator[None]:
+    """The kernel and the metrics, known in the tests of this module alone."""
+    global best_on_top, regret
+    tables = (kernels._FUNCTIONS, metrics._ENTRIES, metrics._ALIASES)
+    before = [dict(table) for table in tables]
+    register_kernel(Cauchy)
+    best_on_top = register_metric("test_best_on_top", limits=(0.0, 1.0))(best_on_top)
+    regret = register_metric("test_regret", higher_is_better=False)(regret)
+    yield
+    for table, entries in zip(tables, before, strict=True):
+        table.clear()
+        table.update(entries)
 
 
 def cauchy(x: np.ndarray, z: np.ndarray, gamma: float) -> float:

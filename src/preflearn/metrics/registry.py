@@ -417,6 +417,18 @@ def named_metric(name: str) -> Metric:
     return _ENTRIES[name.partition("@")[0]]
 
 
+def metric_title(name: str) -> str:
+    """A metric as it is usually written; what is no metric of a ranking keeps its name.
+
+    Examples
+    --------
+    >>> metric_title("ndcg@10"), metric_title("accuracy over judges")
+    ('NDCG@10', 'accuracy over judges')
+    """
+    base, at, k = name.partition("@")
+    return _ENTRIES[base].title + at + k if base in _ENTRIES else name
+
+
 def metric_functions() -> set[Callable[..., Any]]:
     """The functions of labels and scores behind the names: what a scorer of a model file may call."""
     return {entry.scorer._metric for entry in _ENTRIES.values()}

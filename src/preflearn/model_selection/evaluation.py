@@ -19,7 +19,7 @@ from ..comparisons import encode_queries, one_group
 from ..comparisons.inputs import read_pairs
 from ..metrics import PerQuery, get_scorer
 from ..metrics.by_query import check_rows
-from ..metrics.registry import full_name, named_metric
+from ..metrics.registry import full_name, metric_title, named_metric
 from ..plots import on_axes
 from ..shown_tables import ShownTable, align_columns, shows_itself
 from ._tally import tally_scores
@@ -61,8 +61,7 @@ class MeasuredMetric:
         >>> MeasuredMetric("ndcg@10", 0.5).title
         'NDCG@10'
         """
-        base, at, k = self.metric.partition("@")
-        return named_metric(base).title + at + k
+        return metric_title(self.metric)
 
 
 @shows_itself

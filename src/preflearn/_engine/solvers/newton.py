@@ -598,7 +598,8 @@ def minimise_hinge(
         # The gap here has two parts: ‖∇J‖² / 4 alpha remains to be minimised, the rest comes from smoothing.
         rounding = rounded.hinge - rounded.slopes - dot_without_blas(rounded.gradient, at.predictions)
         if _gap(at, alpha) <= 0.5 * rounding:
-            width *= min(0.5, max(0.1, float(np.sqrt(0.3 * tol * best / rounding))))
+            wanted = float(np.sqrt(0.3 * tol * best / rounding)) if rounding > 0 else 0.5
+            width *= min(0.5, max(0.1, wanted))
             at = newton.step_to_width(at, partial(objective.rounded_hinge, width=width), width)
             continue
         n_iter += 1
